@@ -1,0 +1,212 @@
+package sdk
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Description is what a plugin says of itself.
+type Description struct {
+	// Name is the plugin's own name: lower-case letters, digits, - and _.
+	Name string
+	// Version of the algorithm's implementation, free text.
+	Version string
+	// Doc says in a sentence or two what the algorithm is, with its source.
+	Doc string
+	// Parameters are the settings a run may give; there are no others.
+	Parameters []Parameter
+}
+
+// Type is the type of a plugin parameter.
+type Type string
+
+// The types of parameters, named as in TOML.
+const (
+	TypeInt    Type = "integer"
+	TypeFloat  Type = "float"
+	TypeBool   Type = "boolean"
+	TypeString Type = "string"
+)
+
+// Parameter declares one setting of a plugin.
+type Parameter struct {
+	Name string
+	Type Type
+	// Default is an int, float64, bool or string according to Type.
+	Default any
+	// Min and Max bound numbers, inclusive.
+	Min, Max float64
+	// Choices lists the accepted strings; empty accepts any.
+	Choices []string
+	// Doc is one line.
+	Doc string
+}
+
+// Int declares an integer between min and max.
+func Int(name string, def, min, max int, doc string) Parameter {
+	return Parameter{Name: name, Type: TypeInt, Default: def, Min: float64(min), Max: float64(max), Doc: doc}
+}
+
+// Float declares a number between min and max; use math.Inf for an open side.
+func Float(name string, def, min, max float64, doc string) Parameter {
+	return Parameter{Name: name, Type: TypeFloat, Default: def, Min: min, Max: max, Doc: doc}
+}
+
+// Bool declares a switch.
+func Bool(name string, def bool, doc string) Parameter {
+	return Parameter{Name: name, Type: TypeBool, Default: def, Doc: doc}
+}
+
+// Choice declares a string out of choices.
+func Choice(name, def string, choices []string, doc string) Parameter {
+	return Parameter{Name: name, Type: TypeString, Default: def, Choices: choices, Doc: doc}
+}
+
+// String declares a free string.
+func String(name, def, doc string) Parameter {
+	return Parameter{Name: name, Type: TypeString, Default: def, Doc: doc}
+}
+
+// Range describes the accepted values, for example "2 to 8" or "paper, official".
+func (p Parameter) Range() string {
+	switch p.Type {
+	case TypeBool:
+		return "true or false"
+	case TypeString:
+		if len(p.Choices) == 0 {
+			return "any string"
+		}
+		return strings.Join(p.Choices, ", ")
+	}
+	switch lo, hi := math.IsInf(p.Min, -1), math.IsInf(p.Max, 1); {
+	case lo && hi:
+		return "any number"
+	case lo:
+		return fmt.Sprintf("at most %v", p.Max)
+	case hi:
+		return fmt.Sprintf("at least %v", p.Min)
+	}
+	return fmt.Sprintf("%v to %v", p.Min, p.Max)
+}
+
+// Convert checks v against the declaration and returns it in the Go type of the
+// default: int, float64, bool or string. An integer is accepted for a float. The
+// error says what would be right, without naming the parameter.
+func (p Parameter) Convert(v any) (any, error) {
+	wrong := func() error {
+		return fmt.Errorf("got %v, want %s: %s", v, article(p.Type), p.Range())
+	}
+	switch p.Type {
+	case TypeInt, TypeFloat:
+		n, isInt, ok := number(v)
+		if !ok || (p.Type == TypeInt && !isInt) || math.IsNaN(n) || n < p.Min || n > p.Max {
+			return nil, wrong()
+		}
+		if p.Type == TypeInt {
+			return int(n), nil
+		}
+		return n, nil
+	case TypeBool:
+		if on, ok := v.(bool); ok {
+			return on, nil
+		}
+	case TypeString:
+		if s, ok := v.(string); ok && (len(p.Choices) == 0 || slices.Contains(p.Choices, s)) {
+			return s, nil
+		}
+	}
+	return nil, wrong()
+}
+
+// number reads any numeric value; isInt tells whether it is an integer type.
+func number(v any) (n float64, isInt, ok bool) {
+	switch n := v.(type) {
+	case int:
+		return float64(n), true, true
+	case int64:
+		return float64(n), true, true
+	case float64:
+		return n, false, true
+	}
+	return 0, false, false
+}
+
+func article(t Type) string {
+	if t == TypeInt {
+		return "an integer"
+	}
+	return "a " + string(t)
+}
+
+// Check verifies that a description is complete and consistent: names are well
+// formed and unique, defaults lie in their ranges.
+func (d Description) Check() error {
+	if !wellFormed(d.Name) {
+		return fmt.Errorf("plugin name %q: use lower-case letters, digits, - and _, starting with a letter", d.Name)
+	}
+	seen := map[string]bool{}
+	for _, p := range d.Parameters {
+		if !wellFormed(p.Name) {
+			return fmt.Errorf("plugin %s: parameter name %q: use lower-case letters, digits, - and _, starting with a letter", d.Name, p.Name)
+		}
+		if seen[p.Name] || slices.Contains(reserved, p.Name) {
+			return fmt.Errorf("plugin %s: parameter %s: the name is taken", d.Name, p.Name)
+		}
+		seen[p.Name] = true
+		if _, err := p.Convert(p.Default); err != nil {
+			return fmt.Errorf("plugin %s: parameter %s: default: %w", d.Name, p.Name, err)
+		}
+	}
+	return nil
+}
+
+// reserved are the keys of a plugin's TOML table that belong to the host.
+var reserved = []string{"plugin", "sha256", "weights", "activations", "overrides"}
+
+func wellFormed(name string) bool {
+	if name == "" || len(name) > 64 || name[0] < 'a' || name[0] > 'z' {
+		return false
+	}
+	return strings.IndexFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_')
+	}) < 0
+}
+
+// Resolve checks given settings against the declaration and fills in the
+// defaults. Errors are [*ParameterError], joined when there are several.
+func (d Description) Resolve(given map[string]any) (Values, error) {
+	values := make(map[string]any, len(d.Parameters))
+	var errs []error
+	known := map[string]bool{}
+	for _, p := range d.Parameters {
+		known[p.Name] = true
+		v, ok := given[p.Name]
+		if !ok {
+			v = p.Default
+		}
+		converted, err := p.Convert(v)
+		if err != nil {
+			errs = append(errs, &ParameterError{Plugin: d.Name, Name: p.Name, Known: true, Err: err})
+			continue
+		}
+		values[p.Name] = converted
+	}
+	for name := range given {
+		if !known[name] {
+			errs = append(errs, &ParameterError{Plugin: d.Name, Name: name, Err: fmt.Errorf("the plugin declares no such parameter")})
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return Values{values}, joinErrors(errs)
+}
+
+// Names lists the declared parameters.
+func (d Description) Names() []string {
+	names := make([]string, len(d.Parameters))
+	for i, p := range d.Parameters {
+		names[i] = p.Name
+	}
+	return names
+}

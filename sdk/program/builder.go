@@ -1,0 +1,239 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Builder writes a program. Operations are methods of [Value], so that a formula
+// reads from left to right: x.Sub(mean).Div(scale).Round().
+//
+// The first mistake (shapes that do not go together, a value of another builder)
+// is kept with the line of the caller, all later operations do nothing, and Build
+// returns it: an author checks once, at the end.
+type Builder struct {
+	p    Program
+	err  error
+	memo map[string]ID // scalar constants, so that a literal used twice is one node
+}
+
+// NewBuilder starts an empty program.
+func NewBuilder(name string) *Builder {
+	return &Builder{p: Program{Name: name}, memo: map[string]ID{}}
+}
+
+// Value is a value of the program under construction. The zero Value means
+// "absent"; using it as an operand is an error.
+type Value struct {
+	b  *Builder
+	id ID
+}
+
+// Valid reports whether v is present.
+func (v Value) Valid() bool { return v.b != nil }
+
+// Builder returns the builder that v belongs to, nil for the zero Value.
+func (v Value) Builder() *Builder { return v.b }
+
+// Type returns the value's type; the zero Type when the value is absent or its
+// construction failed.
+func (v Value) Type() Type {
+	if v.b == nil || v.b.err != nil {
+		return Type{}
+	}
+	return v.b.p.TypeOf(v.id)
+}
+
+// Shape returns the value's dimensions.
+func (v Value) Shape() []int { return slices.Clone(v.Type().Shape) }
+
+// Input declares the next argument.
+func (b *Builder) Input(name string, t Type) Value {
+	if b.err != nil {
+		return Value{b: b}
+	}
+	if err := errors.Join(checkName(name), t.check()); err != nil {
+		return b.fail(fmt.Errorf("input %q: %w", clip(name), err))
+	}
+	if len(b.p.Nodes) > 0 {
+		return b.fail(fmt.Errorf("input %q: declared after the first operation", clip(name)))
+	}
+	if b.p.Input(name) >= 0 {
+		return b.fail(fmt.Errorf("input %q: declared twice", clip(name)))
+	}
+	b.p.Inputs = append(b.p.Inputs, Input{name, Type{t.DType, slices.Clone(t.Shape)}})
+	return Value{b, ID(len(b.p.Inputs) - 1)}
+}
+
+// Output names v as a result. The order of calls is the order of outputs.
+func (b *Builder) Output(name string, v Value) {
+	if b.err != nil {
+		return
+	}
+	if err := b.own(v); err != nil {
+		b.fail(fmt.Errorf("output %q: %w", clip(name), err))
+		return
+	}
+	b.p.Outputs = append(b.p.Outputs, Output{name, v.id})
+}
+
+// Err returns the first mistake so far.
+func (b *Builder) Err() error { return b.err }
+
+// Build finishes the program: unused nodes are dropped and the result is
+// validated under the default limits with factorizations allowed. The builder
+// must not be used afterwards.
+func (b *Builder) Build() (*Program, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	p := b.p.prune()
+	if err := p.Validate(Limits{Nodes: 1 << 20, Linalg: true}); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Inline adds the operations of p, which must be valid, with args in place of its
+// inputs, and returns its outputs by name.
+func (b *Builder) Inline(p *Program, args ...Value) map[string]Value {
+	results := make(map[string]Value, len(p.Outputs))
+	if b.err != nil {
+		return results
+	}
+	if len(args) != len(p.Inputs) {
+		b.fail(fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(args)))
+		return results
+	}
+	values := make([]Value, 0, p.NumValues())
+	for i, arg := range args {
+		if err := b.own(arg); err != nil {
+			b.fail(fmt.Errorf("program %q: input %q: %w", p.Name, p.Inputs[i].Name, err))
+			return results
+		}
+		if !arg.Type().Equal(p.Inputs[i].Type) {
+			b.fail(fmt.Errorf("program %q: input %q is %s, got %s", p.Name, p.Inputs[i].Name, p.Inputs[i].Type, arg.Type()))
+			return results
+		}
+		values = append(values, arg)
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		operands := make([]Value, len(n.Args))
+		for j, id := range n.Args {
+			operands[j] = values[id]
+		}
+		values = append(values, b.add(n.Op, n.Attr, n.Type, operands...))
+	}
+	for _, o := range p.Outputs {
+		results[o.Name] = values[o.Value]
+	}
+	return results
+}
+
+// Apply adds one operation whose attributes and result type are given as a node
+// states them. It is the door for tools that transform programs; authors of
+// plugins use the methods of [Value].
+func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
+	return b.add(op, attr, t, args...)
+}
+
+// add appends a node after checking it. want is the wished type for operations
+// that need one.
+func (b *Builder) add(op Op, attr Attr, want Type, args ...Value) Value {
+	if b.err != nil {
+		return Value{b: b}
+	}
+	ids := make([]ID, len(args))
+	types := make([]Type, len(args))
+	for i, a := range args {
+		if err := b.own(a); err != nil {
+			return b.fail(fmt.Errorf("%s: operand %d %w", op, i, err))
+		}
+		ids[i], types[i] = a.id, b.p.TypeOf(a.id)
+	}
+	t, err := infer(op, types, attr, want)
+	if err == nil {
+		err = t.check()
+	}
+	if err != nil {
+		return b.fail(fmt.Errorf("%s: %w", op, err))
+	}
+	b.p.Nodes = append(b.p.Nodes, Node{Op: op, Args: ids, Type: Type{t.DType, slices.Clone(t.Shape)}, Attr: attr})
+	return Value{b, ID(b.p.NumValues() - 1)}
+}
+
+// own fails unless v is a present value of this builder.
+func (b *Builder) own(v Value) error {
+	if v.b == nil {
+		return errors.New("is absent")
+	}
+	if v.b != b {
+		return errors.New("belongs to another program")
+	}
+	return nil
+}
+
+// fail keeps the first mistake with the place outside this package that made it.
+func (b *Builder) fail(err error) Value {
+	if b.err == nil {
+		b.err = fmt.Errorf("program %q: %w%s", clip(b.p.Name), err, callSite())
+	}
+	return Value{b: b}
+}
+
+func callSite() string {
+	const self = "sdk/program."
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		f, more := frames.Next()
+		if f.File != "" && (!strings.Contains(f.Function, self) || strings.HasSuffix(f.File, "_test.go")) {
+			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// prune returns the program without nodes that no output needs.
+func (p *Program) prune() *Program {
+	live := make([]bool, p.NumValues())
+	for _, o := range p.Outputs {
+		live[o.Value] = true
+	}
+	for i := len(p.Nodes) - 1; i >= 0; i-- {
+		if live[len(p.Inputs)+i] {
+			for _, a := range p.Nodes[i].Args {
+				live[a] = true
+			}
+		}
+	}
+	out := &Program{Name: p.Name, Inputs: p.Inputs}
+	renumber := make([]ID, p.NumValues())
+	for i := range p.Inputs {
+		renumber[i] = ID(i)
+	}
+	for i, n := range p.Nodes {
+		id := len(p.Inputs) + i
+		if !live[id] {
+			continue
+		}
+		args := make([]ID, len(n.Args))
+		for j, a := range n.Args {
+			args[j] = renumber[a]
+		}
+		n.Args = args
+		renumber[id] = ID(out.NumValues())
+		out.Nodes = append(out.Nodes, n)
+	}
+	for _, o := range p.Outputs {
+		out.Outputs = append(out.Outputs, Output{o.Name, renumber[o.Value]})
+	}
+	return out
+}

@@ -1,0 +1,235 @@
+package program
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits bounds what a program may ask for. A zero field means its default.
+type Limits struct {
+	// Nodes is the largest number of nodes; default 4096.
+	Nodes int
+	// Elements is the largest number of elements of one value; default MaxSize.
+	Elements int64
+	// Total is the largest number of elements of all values together; default 2^36.
+	Total int64
+	// Work is the largest number of multiplications in products and
+	// factorizations together; default 2^50.
+	Work int64
+	// Constants is the largest number of constant elements stored; default 2^22.
+	Constants int64
+	// Linalg allows the factorizations: true for refresh programs.
+	Linalg bool
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(v *int64, def int64) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	if l.Nodes == 0 {
+		l.Nodes = 4096
+	}
+	set(&l.Elements, MaxSize)
+	set(&l.Total, 1<<36)
+	set(&l.Work, 1<<50)
+	set(&l.Constants, 1<<22)
+	return l
+}
+
+// Error says which part of a program is wrong.
+type Error struct {
+	Program string
+	// Place is the input, node or output at fault, as in the text form.
+	Place string
+	Err   error
+}
+
+// Error writes the program's name, the place and what is wrong there.
+func (e *Error) Error() string {
+	return fmt.Sprintf("program %q: %s: %v", e.Program, e.Place, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Validate checks a program from an untrusted source: that every operation
+// exists, operands are defined before they are used, each stated type is the one
+// that follows from the operands, names are unique, and nothing exceeds the
+// limits. Nothing in proportion to the stated shapes is allocated. The error is
+// an [*Error].
+func (p *Program) Validate(limits Limits) error {
+	v := validator{p: p, limits: limits.withDefaults()}
+	if err := v.signature(); err != nil {
+		return err
+	}
+	for i := range p.Nodes {
+		if err := v.node(i); err != nil {
+			return p.errorAt(fmt.Sprintf("%%%d = %s", len(p.Inputs)+i, p.Nodes[i].Op), err)
+		}
+	}
+	return v.outputs()
+}
+
+func (p *Program) errorAt(place string, err error) error {
+	return &Error{Program: clip(p.Name), Place: place, Err: err}
+}
+
+type validator struct {
+	p                      *Program
+	limits                 Limits
+	total, work, constants int64
+}
+
+func (v *validator) signature() error {
+	p := v.p
+	if len(p.Nodes) > v.limits.Nodes {
+		return p.errorAt("nodes", fmt.Errorf("%d nodes: at most %d are allowed", len(p.Nodes), v.limits.Nodes))
+	}
+	if len(p.Inputs) > v.limits.Nodes || len(p.Outputs) > v.limits.Nodes {
+		return p.errorAt("signature", fmt.Errorf("%d inputs and %d outputs: at most %d are allowed", len(p.Inputs), len(p.Outputs), v.limits.Nodes))
+	}
+	if err := checkName(p.Name); err != nil {
+		return p.errorAt("name", err)
+	}
+	seen := map[string]bool{}
+	for i, in := range p.Inputs {
+		place := fmt.Sprintf("input %d (%q)", i, clip(in.Name))
+		if err := checkName(in.Name); err != nil {
+			return p.errorAt(place, err)
+		}
+		if seen[in.Name] {
+			return p.errorAt(place, fmt.Errorf("the name is used twice"))
+		}
+		seen[in.Name] = true
+		if err := v.size(in.Type); err != nil {
+			return p.errorAt(place, err)
+		}
+	}
+	return nil
+}
+
+func (v *validator) outputs() error {
+	p := v.p
+	if len(p.Outputs) == 0 {
+		return p.errorAt("outputs", fmt.Errorf("there are none"))
+	}
+	seen := map[string]bool{}
+	for i, o := range p.Outputs {
+		place := fmt.Sprintf("output %d (%q)", i, clip(o.Name))
+		if err := checkName(o.Name); err != nil {
+			return p.errorAt(place, err)
+		}
+		if seen[o.Name] {
+			return p.errorAt(place, fmt.Errorf("the name is used twice"))
+		}
+		seen[o.Name] = true
+		if o.Value < 0 || int(o.Value) >= p.NumValues() {
+			return p.errorAt(place, fmt.Errorf("value %%%d does not exist", o.Value))
+		}
+	}
+	return nil
+}
+
+func (v *validator) node(i int) error {
+	n := &v.p.Nodes[i]
+	defined := len(v.p.Inputs) + i
+	if len(n.Args) > v.limits.Nodes {
+		return fmt.Errorf("%d operands", len(n.Args))
+	}
+	args := make([]Type, len(n.Args))
+	for j, id := range n.Args {
+		if id < 0 || int(id) >= defined {
+			return fmt.Errorf("operand %%%d is not defined before it is used", id)
+		}
+		args[j] = v.p.TypeOf(id)
+	}
+	if err := n.Type.check(); err != nil {
+		return err
+	}
+	got, err := infer(n.Op, args, n.Attr, n.Type)
+	if err != nil {
+		return err
+	}
+	if !got.Equal(n.Type) {
+		return fmt.Errorf("states the type %s, but its operands give %s", n.Type, got)
+	}
+	if info, _ := n.Op.Info(); info.Class == ClassLinalg && !v.limits.Linalg {
+		return fmt.Errorf("factorizations are for refresh programs only")
+	}
+	v.constants += int64(len(n.Attr.Floats) + len(n.Attr.Ints))
+	if v.constants > v.limits.Constants {
+		return fmt.Errorf("constants hold more than %d elements", v.limits.Constants)
+	}
+	if err := v.addWork(n, args); err != nil {
+		return err
+	}
+	return v.size(n.Type)
+}
+
+func (v *validator) size(t Type) error {
+	if err := t.check(); err != nil {
+		return err
+	}
+	if t.Size() > v.limits.Elements {
+		return fmt.Errorf("%s has %d elements: at most %d are allowed here", t, t.Size(), v.limits.Elements)
+	}
+	if v.total += t.Size(); v.total > v.limits.Total {
+		return fmt.Errorf("all values together have more than %d elements", v.limits.Total)
+	}
+	return nil
+}
+
+// addWork counts the multiplications of products: result elements times the
+// contracted length, or n³ for a factorization. Floats avoid overflow.
+func (v *validator) addWork(n *Node, args []Type) error {
+	work := 0.0
+	info, _ := n.Op.Info()
+	switch {
+	case n.Op == OpDot:
+		work = float64(n.Type.Size())
+		for _, a := range n.Attr.LhsContract {
+			work *= float64(args[0].Shape[a])
+		}
+	case n.Op == OpHadamard:
+		work = float64(n.Type.Size()) * float64(n.Attr.Block)
+	case info.Class == ClassLinalg:
+		work = float64(args[0].Size()) * float64(args[0].Shape[args[0].Rank()-1])
+	}
+	if work > float64(v.limits.Work-v.work) {
+		return fmt.Errorf("products and factorizations need more than %d multiplications", v.limits.Work)
+	}
+	v.work += int64(work)
+	return nil
+}
+
+const maxName = 200
+
+// checkName accepts printable names that the text form can show in one word.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("the name is empty")
+	case len(name) > maxName:
+		return fmt.Errorf("the name is longer than %d bytes", maxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name is not valid UTF-8")
+	}
+	for _, r := range name {
+		if r <= ' ' || r == 0x7f || strings.ContainsRune("%,:=()[]{}\"", r) {
+			return fmt.Errorf("the name contains %q: use letters, digits and . _ - /", r)
+		}
+	}
+	return nil
+}
+
+// clip shortens a hostile name for an error message.
+func clip(name string) string {
+	const most = 60
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "?") + "…"
+}
