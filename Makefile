@@ -1,0 +1,66 @@
+# The toolchain and the SIMD experiment are part of the build: without
+# GOEXPERIMENT=simd the CPU device is an order of magnitude slower. CGO stays off:
+# neither a C compiler nor a GPU is needed.
+export GOTOOLCHAIN := go1.27.2
+export GOEXPERIMENT := simd
+export CGO_ENABLED ?= 0
+
+GO ?= go
+PLUGINS := $(notdir $(wildcard plugins/*))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.1
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/cage and bin/plugins/*
+	@mkdir -p bin/plugins
+	$(GO) build -trimpath -o bin/cage ./cmd/cage
+	$(GO) build -trimpath -o bin/plugins/ $(addprefix ./plugins/,$(PLUGINS))
+
+.PHONY: test
+test: ## Run all tests
+	$(GO) test ./...
+
+.PHONY: demo
+demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (about 5 minutes)
+	scripts/demo.sh qat
+
+.PHONY: demo-compare
+demo-compare: build ## The same model in full precision, with QuEST, and with QuEST + CAGE, side by side
+	scripts/demo.sh compare
+
+.PHONY: check
+check: vet staticcheck generated tidy ## What CI checks beside the tests
+
+.PHONY: vet
+vet: ## gofmt and go vet
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+
+.PHONY: staticcheck
+staticcheck: ## staticcheck at a fixed version
+	$(GO) run $(STATICCHECK) ./...
+
+.PHONY: generate
+generate: ## Regenerate the wire format's code and the operation table
+	scripts/generate.sh
+
+.PHONY: generated
+generated: ## Fail when generated files are not up to date
+	scripts/generate.sh --check
+
+.PHONY: tidy
+tidy: ## Fail when go.mod or go.sum is not tidy
+	$(GO) mod tidy -diff
+
+.PHONY: bench
+bench: ## Run the benchmarks of all packages once
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+.PHONY: clean
+clean: ## Remove built files (not runs or data)
+	rm -rf bin

@@ -1,0 +1,21 @@
+package cage_test
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/cage"
+)
+
+// The correction is silent for the first 90 % of a run and then grows to λ.
+func ExampleMethod_LambdaAt() {
+	m := cage.Default
+	for _, t := range []int{1, 900, 925, 950, 1000} {
+		fmt.Printf("t = %4d: λ_t = %.2f\n", t, m.LambdaAt(t, 1000))
+	}
+	// Output:
+	// t =    1: λ_t = 0.00
+	// t =  900: λ_t = 0.00
+	// t =  925: λ_t = 0.50
+	// t =  950: λ_t = 1.00
+	// t = 1000: λ_t = 2.00
+}

@@ -1,0 +1,185 @@
+package cage
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// executor runs a program on named tensors: the oracle here, the device in device_test.go.
+type executor func(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor
+
+func oracle(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor {
+	t.Helper()
+	out, err := reference.Run(p, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestScheduleGolden(t *testing.T) {
+	f := golden.Load(t, "testdata/cage.json")
+	for _, table := range f.Top(t).List("schedule_tables") {
+		m := Method{Form: Decoupled, Variant: Paper, Lambda: table.Float("lam"), Silence: table.Float("silence"), Ramp: rampOf(table.String("schedule"))}
+		total := table.Int("total")
+		got := make([]float64, total)
+		for i := range got {
+			got[i] = m.LambdaAt(i+1, total)
+		}
+		table.Close("values", got)
+	}
+}
+
+func rampOf(name string) Ramp {
+	if name == "constant" {
+		return Constant
+	}
+	return Linear
+}
+
+// TestStepsGolden follows every case of the golden file whose optimizer is AdamW
+// or SGD over all its steps, in float64 on the oracle.
+func TestStepsGolden(t *testing.T) {
+	ran := 0
+	f := golden.Load(t, "testdata/cage.json")
+	f.Run(t, func(t *testing.T, c golden.Case) {
+		if strings.HasPrefix(c.Params.String("optimizer"), "muon") {
+			t.Skip("the optimizer muon is not part of these tests")
+		}
+		ran++
+		runGoldenSteps(t, c, oracle, func(o golden.Object, key string, got []float64) { o.Close(key, got) })
+	})
+	if ran < 9 {
+		t.Errorf("only %d cases ran, the file has 9 for AdamW and SGD", ran)
+	}
+}
+
+// runGoldenSteps trains the case's tensor and hands λ, residual and x of every step to check.
+func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o golden.Object, key string, got []float64)) {
+	x0, grads, lrs := c.Inputs.Tensor("x0"), c.Inputs.Tensor("grads"), c.Inputs.Tensor("lrs")
+	q := testQuantizer(t, c.Params.String("quantizer"), x0.Shape)
+	opt, values := testOptimizer(c.Params.String("optimizer"))
+	optProgram, err := sdk.BuildOptimizer(opt, sdk.Tensor{Name: "x", Shape: x0.Shape, Values: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := c.Params.Int("total")
+	m := Method{Form: Decoupled, Variant: Paper, Lambda: c.Params.Float("lam"), Silence: c.Params.Float("silence"), Ramp: rampOf(c.Params.String("schedule"))}
+	switch c.Params.String("variant") {
+	case "official":
+		m.Variant = Official
+	case "coupled":
+		m.Form = Coupled
+	}
+	decay := 0.0
+	if strings.Contains(c.Params.String("optimizer"), "wd=0.1") {
+		decay = 0.1
+	}
+	tensors := map[string]reference.Tensor{InputX: reference.Floats(x0.Data, x0.Shape...)}
+	for _, s := range optProgram.State {
+		tensors[sdk.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
+	}
+	for i, step := range c.Expected.List("steps") {
+		lambda := m.LambdaAt(i+1, total)
+		check(step, "lam", []float64{lambda})
+		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay > 0, Form: m.Form, Variant: m.Variant}
+		p, err := rule.Program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := lrs.Data[min(i+1, lrs.Len()-1)]
+		out := run(t, p, stepInputs(t, rule, tensors, q, run, grads.Row(i).Data, map[string]float64{
+			InputStep: float64(i + 1), InputRate: lrs.Data[i], InputNextRate: next, InputClip: 1,
+			InputKeep: 1 - lrs.Data[i]*decay, InputLambda: lambda,
+		}))
+		for name, v := range out {
+			tensors[name] = v
+		}
+		check(step, "x", tensors[OutputX].Float64s())
+	}
+}
+
+func stepInputs(t *testing.T, rule Rule, tensors map[string]reference.Tensor, q sdk.QuantizerProgram, run executor, grad []float64, scalars map[string]float64) map[string]reference.Tensor {
+	in := map[string]reference.Tensor{}
+	for _, i := range rule.Inputs() {
+		switch i.Name {
+		case InputGradient:
+			in[i.Name] = reference.Floats(grad, rule.Shape...)
+		case InputQuantized:
+			in[i.Name] = run(t, q.Program, map[string]reference.Tensor{sdk.InputX: tensors[InputX]})[sdk.OutputValue]
+		default:
+			if s, ok := scalars[i.Name]; ok {
+				in[i.Name] = reference.Float(s)
+			} else {
+				in[i.Name] = tensors[i.Name]
+			}
+		}
+	}
+	return in
+}
+
+func size(shape []int) int { return int(program.FloatType(shape...).Size()) }
+
+// TestToyPareto iterates x ← x − α(∇f(x) + λ(x − Q(x))) (paper Eq. 3) on the toy
+// problem f = ½(x − ½)², Q = floor, from the middle of every cell, and compares
+// the points that it reaches with the closed forms of the golden file.
+func TestToyPareto(t *testing.T) {
+	f := golden.Load(t, "testdata/cage.json")
+	for _, row := range f.Top(t).List("toy_pareto") {
+		lambda := row.Float("lam")
+		for _, root := range row.List("roots") {
+			n := root.Float("cell")
+			for _, form := range []Form{Coupled, Decoupled} {
+				x := iterateToy(t, form, lambda, n+0.5)
+				if math.Abs(x-root.Float("x")) > 1e-9 {
+					t.Errorf("λ=%v, cell %v, %s: reached %v, want %v", lambda, n, form, x, root.Float("x"))
+				}
+			}
+		}
+	}
+}
+
+func iterateToy(t *testing.T, form Form, lambda, x float64) float64 {
+	q := testQuantizer(t, "floor", []int{1})
+	opt, err := sdk.BuildOptimizer(sgd{}, sdk.Tensor{Name: "x", Shape: []int{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := Rule{Name: "x", Shape: []int{1}, Optimizer: opt, Quantizer: &q, Form: form, Variant: Paper}
+	p, err := rule.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 400 {
+		tensors := map[string]reference.Tensor{InputX: reference.Floats([]float64{x}, 1)}
+		in := stepInputs(t, rule, tensors, q, oracle, []float64{x - 0.5}, map[string]float64{
+			InputStep: 1, InputRate: 0.1 / (1 + lambda), InputNextRate: 0, InputClip: 1, InputKeep: 1, InputLambda: lambda,
+		})
+		x = oracle(t, p, in)[OutputX].Floats[0]
+	}
+	return x
+}
+
+func TestParetoMetricGolden(t *testing.T) {
+	f := golden.Load(t, "testdata/cage.json")
+	o := f.Top(t).Object("pareto_metric")
+	p, err := ParetoNorm2("x", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, point := range o.List("points") {
+		x, residual := point.Tensor("x"), point.Tensor("residual")
+		q := []float64{x.Data[0] - residual.Data[0], x.Data[1] - residual.Data[1]}
+		out := oracle(t, p, map[string]reference.Tensor{
+			InputGradient: reference.Floats(point.Tensor("grad").Data, 2), InputX: reference.Floats(x.Data, 2),
+			InputQuantized: reference.Floats(q, 2), InputLambda: reference.Float(o.Float("lam")),
+		})
+		point.CloseValue("norm", math.Sqrt(out[OutputNorm2].Scalar()))
+	}
+}

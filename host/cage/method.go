@@ -1,0 +1,103 @@
+package cage
+
+import (
+	"fmt"
+	"math"
+)
+
+// Form says where the correction enters the step.
+type Form string
+
+// The forms of the correction.
+const (
+	// Off trains with the straight-through estimator alone.
+	Off Form = "off"
+	// Decoupled adds the correction after the optimizer, outside of its
+	// preconditioning (paper Eq. 5, Algorithm 1).
+	Decoupled Form = "decoupled"
+	// Coupled adds λ_t·e to the gradient that the optimizer sees (paper §3.1,
+	// "Error coupling").
+	Coupled Form = "coupled"
+)
+
+// Variant says where the decoupled correction takes its residual and its rate.
+type Variant string
+
+// The variants of the decoupled form. The coupled form has one.
+const (
+	// Paper takes e at the decayed point before the optimizer's update and
+	// multiplies by the rate α_t of the step (Algorithm 1).
+	Paper Variant = "paper"
+	// Official takes e at the point after the whole optimizer step and
+	// multiplies by the rate after the scheduler advanced, α_{t+1}, as the
+	// authors' published code does.
+	Official Variant = "official"
+)
+
+// Ramp is the shape of λ_t after the silence.
+type Ramp string
+
+// The shapes of the ramp.
+const (
+	Linear   Ramp = "linear"   // grows from 0 to λ at the last step (paper Eq. 6)
+	Constant Ramp = "constant" // λ at once, an option of the published code
+)
+
+// Method is the configuration of CAGE for a run.
+type Method struct {
+	Form    Form
+	Variant Variant
+	// Lambda is the final weight λ ≥ 0.
+	Lambda float64
+	// Silence is the fraction s of the run without correction, 0 ≤ s < 1.
+	Silence float64
+	Ramp    Ramp
+}
+
+// Default is the paper's setting for pre-training: decoupled, λ = 2, s = 0.9.
+var Default = Method{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
+
+// Check fails for values outside the method's definition.
+func (m Method) Check() error {
+	switch m.Form {
+	case Off, Decoupled, Coupled:
+	default:
+		return fmt.Errorf("form %q: use off, decoupled or coupled", m.Form)
+	}
+	if m.Variant != Paper && m.Variant != Official {
+		return fmt.Errorf("variant %q: use paper or official", m.Variant)
+	}
+	if m.Ramp != Linear && m.Ramp != Constant {
+		return fmt.Errorf("ramp %q: use linear or constant", m.Ramp)
+	}
+	if !(m.Lambda >= 0) || math.IsInf(m.Lambda, 0) {
+		return fmt.Errorf("lambda %v: use a finite number of at least 0", m.Lambda)
+	}
+	if !(m.Silence >= 0 && m.Silence < 1) {
+		return fmt.Errorf("silence %v: use a fraction of at least 0 and below 1", m.Silence)
+	}
+	return nil
+}
+
+// LambdaAt is λ_t for the optimizer step t = 1…total (paper Eq. 6,
+// Algorithm 1 lines 3–7):
+//
+//	λ_t = 0                       if t/total ≤ s
+//	λ_t = λ·(t/total − s)/(1 − s) if t/total > s
+//
+// The progress is one division, so that the step with t = s·total is still
+// silent. Past the end the ramp stays at λ. When the form is off, or total is not
+// positive, λ_t is 0.
+func (m Method) LambdaAt(t, total int) float64 {
+	if m.Form == Off || total <= 0 {
+		return 0
+	}
+	r := float64(t) / float64(total)
+	if r <= m.Silence {
+		return 0
+	}
+	if m.Ramp == Constant || r >= 1 {
+		return m.Lambda
+	}
+	return m.Lambda * ((r - m.Silence) / (1 - m.Silence))
+}
