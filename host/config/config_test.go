@@ -1,0 +1,242 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// small is the shortest configuration with free sizes.
+const small = `[model]
+layers = 2
+width = 64
+heads = 2
+context = 32
+[data]
+train = "a.tok"
+validation = "b.tok"
+[train]
+steps = 10
+batch = 4
+[schedule]
+rate = 1e-3
+`
+
+// values compares configurations without the places of their keys.
+var values = cmp.Options{
+	cmpopts.IgnoreUnexported(Config{}),
+	cmpopts.IgnoreFields(Param{}, "Line"),
+	cmpopts.IgnoreFields(Plugin{}, "Table"),
+}
+
+func parse(t testing.TB, text string, overrides ...string) *Config {
+	t.Helper()
+	c, err := Parse("dir/demo.toml", []byte(text), overrides)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDefaults(t *testing.T) {
+	want := &Config{
+		Model: Model{Kind: "llama", Layers: 2, Width: 64, Heads: 2, Hidden: 256, Context: 32,
+			RopeTheta: 10000, NormEps: 1e-5, InitStd: 0.02},
+		Data: Data{Train: "a.tok", Validation: "b.tok", Seed: 1337},
+		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, Clip: 1, WeightDecay: 0.1,
+			EvalEvery: 200, EvalBatches: 32, LogEvery: 10, Keep: 2,
+			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10},
+		Schedule:  Schedule{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, Floor: 0.1, Decay: 0.1},
+		Method:    Method{Form: "off", Variant: "paper", Lambda: 2, Silence: 0.9, Ramp: "linear"},
+		Optimizer: Plugin{Name: "adamw"},
+		Device:    Device{Kind: "cpu", Precision: "float32"},
+	}
+	if diff := cmp.Diff(want, parse(t, small), values); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if form := parse(t, small+"[quantizer]\nplugin = \"quest\"\n").Method.Form; form != "decoupled" {
+		t.Errorf("method.form of a quantized run is %q, want decoupled", form)
+	}
+}
+
+func TestPresetsFillIn(t *testing.T) {
+	const file = "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[model]\npreset = %q\n"
+	for _, p := range Presets() {
+		c := parse(t, strings.ReplaceAll(file, "%q", `"`+p.Name+`"`))
+		if c.Model.Layers != p.Layers || c.Model.Heads != p.Heads || c.Model.Width != p.Width ||
+			c.Model.Hidden != p.Hidden || c.Model.Vocab != 32000 || c.Model.Context != 512 {
+			t.Errorf("%s: model %+v", p.Name, c.Model)
+		}
+		if c.Train.Steps != p.Steps || c.Train.Batch != 64 || c.Train.Accumulate != 8 || c.Schedule.Rate != p.Rate {
+			t.Errorf("%s: train %+v, rate %g", p.Name, c.Train, c.Schedule.Rate)
+		}
+		if w := c.Schedule.WarmupSteps(c.Train.Steps); w != p.Warmup {
+			t.Errorf("%s: warm-up of %d steps, want %d", p.Name, w, p.Warmup)
+		}
+		if h := SwiGLUHidden(p.Width); h != p.Hidden {
+			t.Errorf("%s: the SwiGLU rule gives %d, the preset has %d", p.Name, h, p.Hidden)
+		}
+	}
+	c := parse(t, strings.ReplaceAll(file, "%q", `"30M"`), "train.steps=7", "model.vocab=0", "model.hidden=0", "schedule.rate=1")
+	if c.Train.Steps != 7 || c.Model.Vocab != 0 || c.Model.Hidden != 1792 || c.Schedule.Rate != 1 {
+		t.Errorf("the file's own settings lost to the preset: %+v", c)
+	}
+}
+
+// The counts are those recorded with the published runs (30M, 50M, 100M) and
+// of the same formula (the rest).
+func TestPresetParameters(t *testing.T) {
+	want := map[string]int{"30M": 30_482_560, "50M": 49_556_736, "100M": 102_777_856,
+		"200M": 203_188_480, "430M": 443_068_288, "800M": 822_151_168}
+	got := map[string]int{}
+	for _, p := range Presets() {
+		got[p.Name] = p.Parameters()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPluginTables(t *testing.T) {
+	quest := &Plugin{Table: "quantizer", Name: "quest", Params: []Param{{"bits", int64(4), 16}, {"rotation", "auto", 17}}}
+	absmax := &Plugin{Table: "quantizer.weights", Name: "absmax"}
+	const both = "[quantizer]\nplugin = \"quest\"\nbits = 4\nrotation = \"auto\"\n"
+	for name, c := range map[string]struct {
+		text      string
+		overrides []string
+		want      Quantizer
+	}{
+		"absent":           {"", nil, Quantizer{}},
+		"both roles":       {both, nil, Quantizer{quest, quest}},
+		"role overrides":   {both + "[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{absmax, quest}},
+		"role off":         {both + "[quantizer.weights]\nplugin = \"none\"\nbits = 3\n", nil, Quantizer{nil, quest}},
+		"one role only":    {"[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{absmax, nil}},
+		"under an empty":   {"[quantizer]\n[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{absmax, nil}},
+		"switched off":     {both, []string{`quantizer.plugin="none"`}, Quantizer{}},
+		"inline, override": {both, []string{`quantizer.weights={plugin="absmax"}`}, Quantizer{absmax, quest}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := parse(t, small+c.text, c.overrides...).Quantizer
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Param{}, "Line")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPluginParams(t *testing.T) {
+	c := parse(t, small+`[optimizer]
+plugin = "./plugins/mine"
+rate = 1
+beta = 0.5
+name = "x"
+on = true
+ints = [1, 2]
+floats = [1, 2.5]
+words = ["a", "b"]
+flags = [true, false]
+none = []
+"odd key" = 3
+`, "optimizer.beta=0.8", "optimizer.more=4")
+	want := Plugin{Table: "optimizer", Name: "./plugins/mine", Params: []Param{
+		{"beta", 0.8, 0}, {"flags", []bool{true, false}, 23}, {"floats", []float64{1, 2.5}, 21},
+		{"ints", []int64{1, 2}, 20}, {"more", int64(4), 0}, {"name", "x", 18}, {"none", []any{}, 24},
+		{"odd key", int64(3), 25}, {"on", true, 19}, {"rate", int64(1), 16}, {"words", []string{"a", "b"}, 22},
+	}}
+	if diff := cmp.Diff(want, c.Optimizer); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if p, ok := c.Optimizer.Lookup("name"); !ok || p.Value != "x" {
+		t.Errorf("Lookup(name) = %v, %v", p, ok)
+	}
+	if _, ok := c.Optimizer.Lookup("absent"); ok {
+		t.Error("Lookup found an absent parameter")
+	}
+}
+
+func TestErrorAt(t *testing.T) {
+	c := parse(t, small+"[optimizer]\nplugin = \"adamw\"\nbeta3 = 0.9\n\"a.b\" = 1\n", "optimizer.eps=1")
+	for key, want := range map[string]string{
+		c.Optimizer.Path("beta3"): "dir/demo.toml:16: optimizer.beta3: no such parameter",
+		c.Optimizer.Path("a.b"):   `dir/demo.toml:17: optimizer."a.b": no such parameter`,
+		c.Optimizer.Path("eps"):   "--set optimizer.eps=1: optimizer.eps: no such parameter",
+		"optimizer.beta1":         "dir/demo.toml:14: optimizer.beta1: no such parameter",
+		"device.kind":             "dir/demo.toml:1: device.kind: no such parameter",
+	} {
+		if got := c.ErrorAt(key, "no such %s", "parameter").Error(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	e := c.ErrorAt("optimizer.beta3", "unknown parameter")
+	e.Hint = `did you mean "beta1"?`
+	if want := `dir/demo.toml:16: optimizer.beta3: unknown parameter; did you mean "beta1"?`; e.Error() != want {
+		t.Errorf("got  %s\nwant %s", e, want)
+	}
+	if got := new(Config).ErrorAt("train.out", "full").Error(); got != "train.out: full" {
+		t.Errorf("of a Config that was not loaded: %s", got)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"beta1", "beta2", "eps", "warmup", "accumulate"}
+	for key, want := range map[string]string{
+		"beta": "beta1", "Beta2": "beta2", "beta2 ": "beta2", "EPS": "eps", "ep": "eps", "x": "", "": "",
+		"wramup": "warmup", "acumulat": "accumulate", "accumulated_steps": "", "decay": "",
+		strings.Repeat("beta", 100): "",
+	} {
+		if got := Nearest(key, known); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestPhaseLengths(t *testing.T) {
+	for _, c := range []struct {
+		value float64
+		steps int
+		want  int
+	}{{0.1, 11_444, 1_144}, {0.3, 10, 3}, {0.29, 100, 29}, {0, 10, 0}, {0.999, 10, 9}, {1, 10, 1}, {7, 10, 7}} {
+		if got := (Schedule{Warmup: c.value}).WarmupSteps(c.steps); got != c.want {
+			t.Errorf("warm-up %g of %d is %d steps, want %d", c.value, c.steps, got, c.want)
+		}
+	}
+	if got := (Schedule{Decay: 1}).DecaySteps(10); got != 10 {
+		t.Errorf("a decay of 1 is %d steps of 10", got)
+	}
+}
+
+func TestOverridesReplace(t *testing.T) {
+	c := parse(t, small+"train.keep = 3\n", "train.steps=50", "train.steps = 60 # twice", "seed=3",
+		`data={train="x", validation="y"}`, "schedule={rate=1}", "model.hidden=128")
+	if c.Train.Steps != 60 || c.Seed != 3 || c.Data.Train != "x" || c.Schedule.Rate != 1 || c.Model.Hidden != 128 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	parse(t, "\ufeff"+small)
+}
+
+func TestCheckFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("a.tok", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir("dir", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := parse(t, small, `data.tokenizer="dir"`)
+	err := c.CheckFiles()
+	want := `dir/demo.toml:8: data.validation: no file "b.tok"; make a token file with: cage data prepare
+--set data.tokenizer="dir": data.tokenizer: "dir" is not a regular file; want a tokenizer.json; leave the key out for the tokenizer recorded in the token file`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if err := parse(t, small, `data.validation="a.tok"`).CheckFiles(); err != nil {
+		t.Error(err)
+	}
+}

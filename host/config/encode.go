@@ -1,0 +1,149 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// setting is one key of a resolved configuration, as it is written.
+type setting struct {
+	table string // dotted name; "" for the top level
+	key   string // quoted where TOML needs it
+	value string // in TOML
+}
+
+func (s setting) path() string {
+	if s.table == "" {
+		return s.key
+	}
+	return s.table + "." + s.key
+}
+
+// Encode writes the resolved configuration as TOML that [Load] reads back to
+// an equal one (see [Diff]), in a fixed order. Written beside the results, it
+// repeats the run. It fails only for values that Load would never give.
+func (c *Config) Encode() ([]byte, error) {
+	settings, err := c.settings(c.Quantizer.Weights.same(c.Quantizer.Activations))
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.WriteString("# A resolved training run: every default is filled in.\n")
+	table := ""
+	for _, s := range settings {
+		if s.table != table {
+			table = s.table
+			fmt.Fprintf(&b, "\n[%s]\n", table)
+		}
+		fmt.Fprintf(&b, "%s = %s\n", s.key, s.value)
+	}
+	return b.Bytes(), nil
+}
+
+// Difference is a key in which two configurations differ, with the values in
+// TOML; "" where one has no such key.
+type Difference struct{ Key, A, B string }
+
+// Diff lists the keys in which two configurations differ, those of a first.
+// Nothing but the values counts: not their lines, nor whether both roles of
+// the quantizer were configured in one table.
+func Diff(a, b *Config) ([]Difference, error) {
+	inA, err := a.settings(false)
+	if err != nil {
+		return nil, err
+	}
+	inB, err := b.settings(false)
+	if err != nil {
+		return nil, err
+	}
+	others := map[string]string{}
+	for _, s := range inB {
+		others[s.path()] = s.value
+	}
+	var diffs []Difference
+	for _, s := range inA {
+		key := s.path()
+		if other := others[key]; other != s.value {
+			diffs = append(diffs, Difference{key, s.value, other})
+		}
+		delete(others, key)
+	}
+	for _, s := range inB {
+		key := s.path()
+		if other, left := others[key]; left {
+			diffs = append(diffs, Difference{key, "", other})
+		}
+	}
+	return diffs, nil
+}
+
+// settings lists the configuration in the order of the schema. shared writes
+// the quantizer of both roles as one.
+func (c *Config) settings(shared bool) ([]setting, error) {
+	w := settingsWriter{}
+	for _, t := range schema() {
+		switch {
+		case t.name == quantizerTable.name && shared:
+			if c.Quantizer.Weights != nil {
+				w.plugin(t.name, c.Quantizer.Weights)
+			}
+		case t.name == weightsTable.name && !shared:
+			w.plugin(t.name, c.Quantizer.Weights)
+		case t.name == activationsTable.name && !shared:
+			w.plugin(t.name, c.Quantizer.Activations)
+		case t.name == optimizerTable.name:
+			w.plugin(t.name, &c.Optimizer)
+		case !t.plugin:
+			for _, f := range t.fields {
+				w.add(t.name, f.key, deref(f.at(c)))
+			}
+		}
+	}
+	return w.settings, w.err
+}
+
+// settingsWriter keeps the first error, so that its callers need not.
+type settingsWriter struct {
+	settings []setting
+	err      error
+}
+
+func (w *settingsWriter) add(table, key string, value any) {
+	quoted := toml.Key{key}.String()
+	line, err := toml.Marshal(map[string]any{key: value})
+	if err != nil && w.err == nil {
+		w.err = fmt.Errorf("encoding %s: %w", joinKey(table, key), err)
+	}
+	text := strings.TrimPrefix(strings.TrimSpace(string(line)), quoted+" = ")
+	w.settings = append(w.settings, setting{table: table, key: quoted, value: text})
+}
+
+func (w *settingsWriter) plugin(table string, p *Plugin) {
+	if p == nil {
+		w.add(table, "plugin", noPlugin)
+		return
+	}
+	w.add(table, "plugin", p.Name)
+	w.add(table, "sha256", p.SHA256)
+	for _, q := range p.Params {
+		w.add(table, q.Key, q.Value)
+	}
+}
+
+func deref(pointer any) any {
+	switch p := pointer.(type) {
+	case *int:
+		return int64(*p)
+	case *int64:
+		return *p
+	case *float64:
+		return *p
+	case *string:
+		return *p
+	default:
+		panic(fmt.Sprintf("config: the schema points to a %T", pointer))
+	}
+}

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// FuzzParse holds the promises of Parse for any file and override: no panic;
+// every problem is an *Error on one line that names the file with a line, or
+// the override; what is accepted survives Encode.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(small), "train.steps=5")
+	f.Add([]byte("[model]\npreset = \"30M\"\n[data]\ntrain='a'\nvalidation='b'"), "quantizer={plugin='quest',bits=4}")
+	for _, c := range readBadCases(f) {
+		f.Add(c.toml, strings.Join(c.overrides, ""))
+	}
+	f.Fuzz(func(t *testing.T, text []byte, override string) {
+		var overrides []string
+		if override != "" {
+			overrides = []string{override}
+		}
+		c, err := Parse("run.toml", text, overrides)
+		if err == nil {
+			roundTrip(t, c)
+			return
+		}
+		var all Errors
+		if !errors.As(err, &all) {
+			var one *Error
+			if !errors.As(err, &one) {
+				t.Fatalf("no *Error in %T: %v", err, err)
+			}
+			all = Errors{one}
+		}
+		for _, e := range all {
+			fromFile := e.File == "run.toml" && e.Line >= 1 && e.Line <= 1+strings.Count(string(text), "\n")
+			fromOverride := strings.HasPrefix(e.File, "--set ") && override != ""
+			if !fromFile && !fromOverride || e.Msg == "" || strings.Contains(e.Error(), "\n") {
+				t.Fatalf("%#v: %v", e, e)
+			}
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxSize bounds a configuration file, in bytes.
+const maxSize = 1 << 20
+
+// Load reads, checks and resolves the configuration at path. Each override is
+// "KEY=VALUE" as given to --set: KEY is a full dotted key, VALUE is written as
+// in TOML (strings in quotes), and replaces whatever the file says there.
+//
+// The error is an *[Error] when the file cannot be read or parsed (and then
+// wraps the cause), else [Errors] with every problem found.
+func Load(path string, overrides []string) (*Config, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text, overrides)
+}
+
+// Parse is [Load] on text already read. The path is what messages name, and
+// what the default of train.out is made from.
+func Parse(path string, text []byte, overrides []string) (*Config, error) {
+	doc, err := parseTOML(path, text)
+	if err != nil {
+		return nil, err
+	}
+	d := newDecoder(path, doc)
+	if err := d.override(overrides); err != nil {
+		return nil, err
+	}
+	cfg := d.decode()
+	if len(d.errs) > 0 {
+		d.errs.sort()
+		return nil, d.errs
+	}
+	return cfg, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	fail := func(err error, msg string) error {
+		return &Error{File: path, Msg: msg, Hint: "want a TOML file that describes a training run", cause: err}
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fail(err, "no such file")
+	case err != nil:
+		return nil, fail(err, "cannot read: "+reason(err))
+	case info.IsDir():
+		return nil, fail(nil, "is a directory")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fail(err, "cannot read: "+reason(err))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fail(err, "cannot read: "+reason(err))
+	}
+	if len(text) > maxSize {
+		return nil, fail(nil, fmt.Sprintf("larger than %d bytes", maxSize))
+	}
+	return text, nil
+}
+
+// reason is the cause without the path, which the message names already.
+func reason(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// defaultOut is the run directory of a configuration file: runs/NAME.
+func defaultOut(path string) string {
+	base := filepath.Base(path)
+	name := strings.TrimSuffix(base, filepath.Ext(base))
+	if name == "" || name == "." || name == string(filepath.Separator) {
+		name = "run"
+	}
+	return filepath.Join("runs", name)
+}
+
+// CheckFiles reports, as [Errors], which of the files that the data keys name
+// is missing or no regular file. Load does not look at them, so that a
+// configuration can be read and shown anywhere.
+func (c *Config) CheckFiles() error {
+	var errs Errors
+	for _, f := range []struct{ key, path, hint string }{
+		{"data.train", c.Data.Train, "make a token file with: cage data prepare"},
+		{"data.validation", c.Data.Validation, "make a token file with: cage data prepare"},
+		{"data.tokenizer", c.Data.Tokenizer, "want a tokenizer.json; leave the key out for the tokenizer recorded in the token file"},
+	} {
+		if f.path == "" {
+			continue
+		}
+		info, err := os.Stat(f.path)
+		var e *Error
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			e = c.ErrorAt(f.key, "no file %q", f.path)
+		case err != nil:
+			e = c.ErrorAt(f.key, "cannot read %q: %s", f.path, reason(err))
+		case !info.Mode().IsRegular():
+			e = c.ErrorAt(f.key, "%q is not a regular file", f.path)
+		default:
+			continue
+		}
+		e.Hint, e.cause = f.hint, err
+		errs = append(errs, e)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	errs.sort()
+	return errs
+}

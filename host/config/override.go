@@ -1,0 +1,95 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// override puts the settings of the command line in the place of the file's,
+// the later over the earlier. The error lists all that are malformed.
+func (d *decoder) override(overrides []string) error {
+	var errs Errors
+	for _, text := range overrides {
+		if e := d.overrideOne(text); e != nil {
+			errs = append(errs, e)
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return nil
+}
+
+func (d *decoder) overrideOne(text string) *Error {
+	name := "--set " + oneLine(text)
+	key, value, found := strings.Cut(text, "=")
+	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+	fail := func(msg, hint string) *Error {
+		return &Error{File: name, Key: oneLine(key), Msg: msg, Hint: hint}
+	}
+	if !found || key == "" || value == "" || strings.ContainsAny(text, "\r\n") {
+		return fail("not a setting", "want KEY=VALUE on one line, such as --set train.steps=100")
+	}
+	doc, err := parseTOML(name, []byte(text))
+	if err != nil {
+		return fail(overrideProblem(err), overrideHint(key, value))
+	}
+	if len(doc.leaves) == 0 {
+		return fail("not a setting", "want KEY=VALUE, such as --set train.steps=100")
+	}
+	// One line is one expression; further leaves are those of an inline table.
+	parts := doc.leaves[0]
+	d.put(parts, dig(doc.values, parts), place{override: name})
+	return nil
+}
+
+// overrideProblem drops what parseTOML says of file and line.
+func overrideProblem(err error) string {
+	if e, ok := err.(*Error); ok {
+		return e.Msg
+	}
+	return err.Error()
+}
+
+func overrideHint(key, value string) string {
+	if strings.ContainsAny(value, "\"'[]{}\n") {
+		return "want a TOML value"
+	}
+	return fmt.Sprintf(`want a TOML value; a string needs quotes: --set '%s="%s"'`, oneLine(key), oneLine(value))
+}
+
+// put sets a value in the tree, making tables on the way; what stood in the
+// way of a table gives way to it, and validation will judge the result.
+func (d *decoder) put(key toml.Key, value any, from place) {
+	tree := d.values
+	for i, part := range key[:len(key)-1] {
+		next, ok := tree[part].(map[string]any)
+		if !ok {
+			if _, inTheWay := tree[part]; inTheWay {
+				d.origin.forget(key[:i+1].String())
+				d.origin.keys[key[:i+1].String()] = from
+			}
+			next = map[string]any{}
+			tree[part] = next
+		}
+		tree = next
+	}
+	tree[key[len(key)-1]] = value
+	d.origin.forget(key.String())
+	d.origin.keys[key.String()] = from
+}
+
+// dig returns the value at a key, or nil.
+func dig(values map[string]any, key toml.Key) any {
+	var v any = values
+	for _, part := range key {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[part]
+	}
+	return v
+}

@@ -1,0 +1,208 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// maxDepth bounds the parts of a dotted key and the nesting of values. The
+// schema needs four. BurntSushi/toml takes quadratic time in the depth, and
+// unbounded stack, so the bound is checked before it sees the text.
+const maxDepth = 16
+
+// origin remembers where every key of a configuration stands.
+type origin struct {
+	file string
+	keys map[string]place // by full dotted key
+}
+
+// place is a line of the file, or an override when that is not empty.
+type place struct {
+	line     int
+	override string
+}
+
+// at makes an error placed at the key: where it stands, else at the innermost
+// table around it, else at line 1.
+func (o origin) at(key string) *Error {
+	e := &Error{File: o.file, Line: 1, Key: key}
+	for k := key; k != ""; k = parentKey(k) {
+		if p, ok := o.keys[k]; ok {
+			e.Line = p.line
+			if p.override != "" {
+				e.File = p.override
+			}
+			break
+		}
+	}
+	return e
+}
+
+// forget drops a key and everything below it.
+func (o origin) forget(key string) {
+	for k := range o.keys {
+		if k == key || strings.HasPrefix(k, key+".") {
+			delete(o.keys, k)
+		}
+	}
+}
+
+// parentKey cuts the last part off a dotted key. A quoted part may hold dots:
+// then the result is no key at all, and at goes on to the next dot.
+func parentKey(key string) string {
+	if i := strings.LastIndexByte(key, '.'); i >= 0 {
+		return key[:i]
+	}
+	return ""
+}
+
+// document is parsed TOML with the line of every key.
+type document struct {
+	values map[string]any
+	lines  map[string]int // by full dotted key; tables at their first mention
+	leaves []toml.Key     // keys of `key = value` expressions, in order
+}
+
+// parseTOML parses text. A failure is an *Error with file and line.
+func parseTOML(file string, text []byte) (*document, error) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	if i := invalidUTF8(text); i >= 0 {
+		return nil, &Error{File: file, Line: 1 + bytes.Count(text[:i], []byte("\n")),
+			Msg: "not UTF-8 text", Hint: "want a TOML file, which is always UTF-8"}
+	}
+	s := scanner{file: file, doc: &document{lines: map[string]int{}}}
+	if err := s.scan(text); err != nil {
+		return nil, err
+	}
+	if _, err := toml.Decode(string(text), &s.doc.values); err != nil {
+		e := &Error{File: file, Line: 1, Msg: "not valid TOML: " + oneLine(err.Error()), cause: err}
+		var pe toml.ParseError
+		if errors.As(err, &pe) {
+			e.Line = max(pe.Position.Line, 1)
+			e.Msg = "not valid TOML: " + oneLine(pe.Message)
+		}
+		return nil, e
+	}
+	return s.doc, nil
+}
+
+func invalidUTF8(text []byte) int {
+	if utf8.Valid(text) {
+		return -1
+	}
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+// scanner collects the lines of keys, which BurntSushi/toml does not tell.
+type scanner struct {
+	file     string
+	doc      *document
+	parser   unstable.Parser
+	newlines []int // offsets
+}
+
+func (s *scanner) scan(text []byte) error {
+	for i, c := range text {
+		if c == '\n' {
+			s.newlines = append(s.newlines, i)
+		}
+	}
+	s.parser.Reset(text)
+	var table toml.Key
+	for s.parser.NextExpression() {
+		n := s.parser.Expression()
+		var err error
+		if n.Kind == unstable.KeyValue {
+			err = s.keyValue(table, n)
+		} else {
+			table, err = s.key(nil, n.Key())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.syntaxError(s.parser.Error())
+}
+
+// key records every prefix of a dotted key at its first mention and returns
+// the whole.
+func (s *scanner) key(table toml.Key, parts unstable.Iterator) (toml.Key, error) {
+	key := append(toml.Key(nil), table...)
+	for parts.Next() {
+		line := s.line(int(parts.Node().Raw.Offset))
+		if key = append(key, string(parts.Node().Data)); len(key) > maxDepth {
+			return nil, s.tooDeep(line)
+		}
+		if name := key.String(); s.doc.lines[name] == 0 {
+			s.doc.lines[name] = line
+		}
+	}
+	return key, nil
+}
+
+func (s *scanner) keyValue(table toml.Key, n *unstable.Node) error {
+	key, err := s.key(table, n.Key())
+	if err != nil {
+		return err
+	}
+	s.doc.leaves = append(s.doc.leaves, key)
+	return s.value(key, n.Value(), s.doc.lines[key.String()], len(key))
+}
+
+// value records the keys of inline tables, and refuses what is nested deeper
+// than any key of ours could be. line is that of the key.
+func (s *scanner) value(key toml.Key, n *unstable.Node, line, depth int) error {
+	if depth > maxDepth {
+		return s.tooDeep(line)
+	}
+	if n.Kind != unstable.Array && n.Kind != unstable.InlineTable {
+		return nil
+	}
+	for it := n.Children(); it.Next(); {
+		var err error
+		if child := it.Node(); child.Kind == unstable.KeyValue {
+			err = s.keyValue(key, child)
+		} else {
+			err = s.value(key, child, line, depth+1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scanner) line(offset int) int { return 1 + sort.SearchInts(s.newlines, offset) }
+
+func (s *scanner) tooDeep(line int) error {
+	return &Error{File: s.file, Line: line, Msg: "keys or values are nested too deep",
+		Hint: "no key of a configuration has more than three parts"}
+}
+
+func (s *scanner) syntaxError(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{File: s.file, Line: 1, Msg: "not valid TOML: " + oneLine(err.Error()), cause: err}
+	var pe *unstable.ParserError
+	if errors.As(err, &pe) {
+		e.Line = s.line(int(s.parser.Range(pe.Highlight).Offset))
+	}
+	if strings.Contains(e.Msg, "at start of value") {
+		e.Hint = "a string needs quotes"
+	}
+	return e
+}

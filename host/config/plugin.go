@@ -1,0 +1,205 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"sort"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Plugin names a plugin and the parameters to give it. The parameters are not
+// checked here: only the plugin knows which it takes.
+type Plugin struct {
+	Table  string  // where it was configured, such as "quantizer.weights"
+	Name   string  // name, or path when it contains a slash
+	SHA256 string  // expected hash in lower-case hexadecimal; "": any
+	Params []Param // sorted by key
+}
+
+// Param is one parameter of a plugin as it stands in the file.
+type Param struct {
+	Key string
+	// Value is an int64, float64, string, bool, or a slice of one of these;
+	// an empty array is a []any of length 0. An integer is not widened, even
+	// where the plugin will want a float.
+	Value any
+	Line  int // 0 when it was set by an override
+}
+
+// Path is the full dotted key of a parameter, for [Config.ErrorAt].
+func (p *Plugin) Path(key string) string { return joinKey(p.Table, key) }
+
+// Lookup returns the parameter of that key.
+func (p *Plugin) Lookup(key string) (Param, bool) {
+	for _, q := range p.Params {
+		if q.Key == key {
+			return q, true
+		}
+	}
+	return Param{}, false
+}
+
+// same reports whether two roles have one plugin with one set of parameters.
+func (p *Plugin) same(q *Plugin) bool {
+	if p == nil || q == nil {
+		return p == q
+	}
+	return p.Name == q.Name && p.SHA256 == q.SHA256 &&
+		slices.EqualFunc(p.Params, q.Params, func(a, b Param) bool {
+			return a.Key == b.Key && reflect.DeepEqual(a.Value, b.Value)
+		})
+}
+
+// paramValue brings an array to the slice type of its elements and refuses
+// what a plugin cannot be given. The second result says what was found.
+func paramValue(raw any) (any, string) {
+	switch v := raw.(type) {
+	case []any:
+		return paramArray(v)
+	case int64, string, bool:
+		return v, ""
+	case float64:
+		if !finite(v) {
+			return nil, describe(v)
+		}
+		return v, ""
+	default:
+		return nil, describe(raw)
+	}
+}
+
+func paramArray(elements []any) (any, string) {
+	if len(elements) == 0 {
+		return []any{}, ""
+	}
+	for _, e := range elements {
+		if _, isArray := e.([]any); isArray {
+			return nil, "an array of arrays"
+		}
+		if _, bad := paramValue(e); bad != "" {
+			return nil, "an array with " + bad
+		}
+	}
+	if v, ok := sliceOf[int64](elements); ok {
+		return v, ""
+	}
+	if v, ok := sliceOf[string](elements); ok {
+		return v, ""
+	}
+	if v, ok := sliceOf[bool](elements); ok {
+		return v, ""
+	}
+	widened := make([]any, len(elements))
+	for i, e := range elements {
+		if n, isInt := e.(int64); isInt {
+			e = float64(n)
+		}
+		widened[i] = e
+	}
+	if v, ok := sliceOf[float64](widened); ok {
+		return v, ""
+	}
+	return nil, "an array of mixed types"
+}
+
+func sliceOf[T any](elements []any) ([]T, bool) {
+	out := make([]T, len(elements))
+	for i, e := range elements {
+		v, ok := e.(T)
+		if !ok {
+			return nil, false
+		}
+		out[i] = v
+	}
+	return out, true
+}
+
+// plugin reads a plugin's table. nil when it has no plugin or "none"; the
+// problems are recorded.
+func (d *decoder) plugin(t table, values map[string]any) *Plugin {
+	p := &Plugin{Table: t.name}
+	if def, ok := t.field("plugin").def.(string); ok {
+		p.Name = def
+	}
+	var params []string
+	for key, raw := range values {
+		path := joinKey(t.name, key)
+		switch {
+		case key == "plugin":
+			d.field(*t.field(key), path, raw, func(v any) { p.Name = v.(string) })
+		case key == "sha256":
+			d.field(*t.field(key), path, raw, func(v any) { p.SHA256 = v.(string) })
+		case slices.Contains(t.children(), key):
+			// [quantizer.weights] is read on its own.
+		case isTable(raw):
+			d.subTable(t, key)
+		default:
+			params = append(params, key)
+		}
+	}
+	sort.Strings(params)
+	d.pluginNamed(t, values, params)
+	if p.Name == "" || p.Name == noPlugin {
+		return nil
+	}
+	for _, key := range params {
+		d.param(p, key, values[key])
+	}
+	return p
+}
+
+const wantParam = "want an integer, a finite number, a string, a boolean, or an array of one of these"
+
+func (d *decoder) param(p *Plugin, key string, raw any) {
+	path := p.Path(key)
+	v, bad := paramValue(raw)
+	if bad != "" {
+		d.report(path, "found "+bad, wantParam)
+		return
+	}
+	line := d.origin.at(path).Line
+	p.Params = append(p.Params, Param{Key: key, Value: v, Line: line})
+}
+
+// subTable reports a table where none belongs.
+func (d *decoder) subTable(t table, key string) {
+	path := joinKey(t.name, key)
+	if near := Nearest(key, t.children()); near != "" {
+		d.report(path, "unknown table", "did you mean "+joinKey(t.name, near)+"?")
+		return
+	}
+	d.report(path, "found a table", wantParam)
+}
+
+// pluginNamed reports a table that does not name its plugin: one that sets
+// parameters or nothing at all, or that misspells the key. A [quantizer] that
+// only holds the tables of the roles needs none.
+func (d *decoder) pluginNamed(t table, values map[string]any, params []string) {
+	if _, named := values["plugin"]; named {
+		return
+	}
+	if near := Nearest("plugin", params); near != "" {
+		d.report(joinKey(t.name, near), "unknown key", "did you mean "+joinKey(t.name, "plugin")+"?")
+		return
+	}
+	_, pinned := values["sha256"]
+	if t.field("plugin").def != nil || len(params) == 0 && !pinned && len(values) > 0 {
+		return
+	}
+	d.report(joinKey(t.name, "plugin"), "missing", "want the name of a plugin, such as plugin = "+t.example)
+}
+
+func isTable(v any) bool {
+	_, ok := v.(map[string]any)
+	return ok
+}
+
+// joinKey appends a part to a dotted key, quoted where TOML needs it.
+func joinKey(table, key string) string {
+	quoted := toml.Key{key}.String()
+	if table == "" {
+		return quoted
+	}
+	return table + "." + quoted
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"fmt"
+	"math"
+)
+
+// relations checks what ties keys together, and resolves what depends on
+// other keys. A rule is skipped when one of its keys has a problem already.
+func (d *decoder) relations(preset Preset) {
+	d.presetSizes(preset)
+	d.heads()
+	d.phases()
+	m, dev := &d.cfg.Model, d.cfg.Device
+	if m.Hidden == 0 {
+		m.Hidden = SwiGLUHidden(m.Width)
+	}
+	if d.good("device.kind", "device.precision") && dev.Precision == "bfloat16" && dev.Kind != "cuda" {
+		d.report("device.precision", `found the string "bfloat16" with device.kind = "`+dev.Kind+`"`,
+			`want "float32", or device.kind = "cuda"`)
+	}
+}
+
+func (d *decoder) good(keys ...string) bool {
+	for _, k := range keys {
+		if d.bad[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// presetSizes refuses sizes that contradict the preset: the name of a size
+// would otherwise say something untrue.
+func (d *decoder) presetSizes(p Preset) {
+	if p.Name == "" {
+		return
+	}
+	m := d.cfg.Model
+	for _, s := range []struct {
+		key       string
+		got, want int
+	}{
+		{"layers", m.Layers, p.Layers},
+		{"width", m.Width, p.Width},
+		{"heads", m.Heads, p.Heads},
+		{"hidden", m.Hidden, p.Hidden},
+	} {
+		key := "model." + s.key
+		// hidden = 0 is the rule that the presets follow themselves.
+		if !d.good(key) || s.got == s.want || s.key == "hidden" && s.got == 0 {
+			continue
+		}
+		d.report(key, fmt.Sprintf("found the integer %d, but preset %s has %d", s.got, p.Name, s.want),
+			"leave the key out, or leave model.preset out and give all sizes")
+	}
+}
+
+func (d *decoder) heads() {
+	m := d.cfg.Model
+	if !d.good("model.heads", "model.width") || m.Heads == 0 || m.Width == 0 {
+		return
+	}
+	if m.Width%m.Heads != 0 || m.Width/m.Heads%2 != 0 {
+		d.report("model.heads", fmt.Sprintf("found %d heads for a width of %d", m.Heads, m.Width),
+			"want width/heads to be a whole, even number")
+	}
+}
+
+// phases checks warm-up and decay against the length of the run.
+func (d *decoder) phases() {
+	s, steps := d.cfg.Schedule, d.cfg.Train.Steps
+	if !d.good("schedule.warmup") {
+		return
+	}
+	if s.Warmup >= 1 && s.Warmup != math.Trunc(s.Warmup) {
+		d.report("schedule.warmup", "found the float "+decimal(s.Warmup),
+			"want a fraction of the steps below 1, or a whole number of steps")
+		return
+	}
+	if steps == 0 || !d.good("train.steps") {
+		return
+	}
+	if w := s.WarmupSteps(steps); w > steps {
+		d.report("schedule.warmup", fmt.Sprintf("found a warm-up of %d steps in a run of %d", w, steps),
+			"want at most train.steps, or a fraction below 1")
+		return
+	}
+	if s.Kind != "wsd" || !d.good("schedule.kind", "schedule.decay") {
+		return
+	}
+	if w, c := s.WarmupSteps(steps), s.DecaySteps(steps); w+c > steps {
+		d.report("schedule.decay", fmt.Sprintf("found a warm-up of %d and a decay of %d steps in a run of %d", w, c, steps),
+			"want both together to fit in train.steps")
+	}
+}

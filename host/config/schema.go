@@ -1,0 +1,235 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// kind is the TOML type a key wants.
+type kind int
+
+const (
+	integer kind = iota
+	number       // a float, or an integer that is widened
+	text
+)
+
+// field is one key of the schema. The tables of these fields are the only
+// place that knows a key's type, range, default and meaning.
+type field struct {
+	key  string // within its table
+	kind kind
+	is   rule
+	doc  string
+
+	// at points to the value in the Config: *int, *int64, *float64 or *string.
+	// nil for the keys of plugin tables, which are read by decoder.plugin.
+	at func(*Config) any
+
+	// The default, the first of these that applies. With none the key is
+	// required.
+	preset  func(Preset) any     // when model.preset names one
+	def     any                  // int64, float64 or string
+	derive  func(d *decoder) any // from other keys, after these are read
+	derived string               // derive in words
+}
+
+// table is a TOML table of the schema.
+type table struct {
+	name   string // dotted; "" for the top level
+	doc    string
+	fields []field
+
+	// For the table of a plugin, whose other keys are the plugin's parameters:
+	plugin  bool
+	example string // a plugin's name, quoted
+	absent  string // what it means when the table is absent
+}
+
+// field returns the field of that key, or nil.
+func (t table) field(key string) *field {
+	for i := range t.fields {
+		if t.fields[i].key == key {
+			return &t.fields[i]
+		}
+	}
+	return nil
+}
+
+// keys lists what may stand in the table: its fields, then its sub-tables.
+func (t table) keys() []string {
+	var keys []string
+	for _, f := range t.fields {
+		keys = append(keys, f.key)
+	}
+	return append(keys, t.children()...)
+}
+
+// children lists the sub-tables of a table.
+func (t table) children() []string {
+	var names []string
+	for _, other := range schema() {
+		if other.name != "" && parentKey(other.name) == t.name {
+			names = append(names, other.name[strings.LastIndexByte(other.name, '.')+1:])
+		}
+	}
+	return names
+}
+
+// rule is the range of a key: check a value of the right type, and say in
+// words what is right.
+type rule struct {
+	ok      func(v any) bool
+	words   string   // after the type: "of at least 1"
+	choices []string // of a text that is one of a few
+}
+
+// wants says in words what is right for the field.
+func (f field) wants() string {
+	switch {
+	case len(f.is.choices) > 0:
+		return "one of " + quotedList(f.is.choices)
+	case f.kind == integer:
+		return strings.TrimSpace("an integer " + f.is.words)
+	case f.kind == number:
+		return strings.TrimSpace("a number " + f.is.words)
+	default:
+		return strings.TrimSpace("a string " + f.is.words)
+	}
+}
+
+// accept brings a raw TOML value to the field's type (int64, float64 or
+// string). It is false when the type or the range is wrong.
+func (f field) accept(raw any) (any, bool) {
+	v := raw
+	if n, isInt := raw.(int64); isInt && f.kind == number {
+		v = float64(n)
+	}
+	switch x := v.(type) {
+	case int64:
+		if f.kind != integer {
+			return nil, false
+		}
+	case float64:
+		if f.kind != number || !finite(x) {
+			return nil, false
+		}
+	case string:
+		if f.kind != text {
+			return nil, false
+		}
+	default:
+		return nil, false
+	}
+	return v, f.is.ok == nil || f.is.ok(v)
+}
+
+// assign stores an accepted value at a pointer that field.at returned.
+func assign(to, v any) {
+	switch p := to.(type) {
+	case *int:
+		*p = int(v.(int64))
+	case *int64:
+		*p = v.(int64)
+	case *float64:
+		*p = v.(float64)
+	case *string:
+		*p = v.(string)
+	default:
+		panic(fmt.Sprintf("config: the schema points to a %T", to))
+	}
+}
+
+// from is the range of an integer, both ends included.
+func from(low, high int64) rule {
+	words := fmt.Sprintf("from %d to %d", low, high)
+	if high == math.MaxInt64 {
+		words = fmt.Sprintf("of at least %d", low)
+	}
+	return rule{words: words, ok: func(v any) bool { return v.(int64) >= low && v.(int64) <= high }}
+}
+
+// between is the range of a number, both ends included.
+func between(low, high float64) rule {
+	return rule{words: "from " + decimal(low) + " to " + decimal(high),
+		ok: func(v any) bool { return v.(float64) >= low && v.(float64) <= high }}
+}
+
+// below is the range of a number, the upper end excluded.
+func below(low, high float64) rule {
+	return rule{words: "of at least " + decimal(low) + " and below " + decimal(high),
+		ok: func(v any) bool { return v.(float64) >= low && v.(float64) < high }}
+}
+
+// above is the range of a number, the lower end excluded.
+func above(low, high float64) rule {
+	return rule{words: "above " + decimal(low) + ", up to " + decimal(high),
+		ok: func(v any) bool { return v.(float64) > low && v.(float64) <= high }}
+}
+
+func oneOf(choices ...string) rule {
+	return rule{choices: choices, ok: func(v any) bool { return slices.Contains(choices, v.(string)) }}
+}
+
+func anything(words string) rule { return rule{words: words} }
+
+func nonEmpty(words string) rule {
+	return rule{words: words, ok: func(v any) bool { return v.(string) != "" }}
+}
+
+var hexHash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
+
+func hash() rule {
+	return rule{words: "of 64 hexadecimal digits in lower case, or empty",
+		ok: func(v any) bool { return hexHash.MatchString(v.(string)) }}
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// decimal writes a number as a person would: with an exponent only when it is
+// very small or large.
+func decimal(x float64) string {
+	format := byte('g')
+	if a := math.Abs(x); a == 0 || a >= 1e-4 && a < 1e9 {
+		format = 'f'
+	}
+	return strconv.FormatFloat(x, format, -1, 64)
+}
+
+// describeFloat keeps a float apart from an integer, as TOML does.
+func describeFloat(x float64) string {
+	s := strings.ToLower(strings.TrimPrefix(decimal(x), "+"))
+	if finite(x) && !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return "the float " + s
+}
+
+// describe says what a raw TOML value is, for a message.
+func describe(raw any) string {
+	switch v := raw.(type) {
+	case string:
+		return "the string " + strconv.Quote(clipped(v, 60))
+	case int64:
+		return "the integer " + strconv.FormatInt(v, 10)
+	case float64:
+		return describeFloat(v)
+	case bool:
+		return "the boolean " + strconv.FormatBool(v)
+	case time.Time:
+		return "a date or time"
+	case []any:
+		return "an array"
+	case []map[string]any:
+		return "an array of tables"
+	case map[string]any:
+		return "a table"
+	default:
+		return fmt.Sprintf("a %T", raw)
+	}
+}

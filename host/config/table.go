@@ -1,0 +1,167 @@
+package config
+
+import "math"
+
+// most bounds counts that have no natural bound.
+const most = 1_000_000_000
+
+// noPlugin in place of a quantizer's name leaves the role unquantized.
+const noPlugin = "none"
+
+// schema lists every table in the order of [Reference] and [Config.Encode].
+func schema() []table {
+	return []table{
+		topTable, modelTable, dataTable, trainTable, scheduleTable, methodTable,
+		quantizerTable, weightsTable, activationsTable, optimizerTable, deviceTable,
+	}
+}
+
+var topTable = table{
+	fields: []field{
+		{key: "seed", is: from(0, math.MaxInt64), def: int64(0),
+			at:  func(c *Config) any { return &c.Seed },
+			doc: "seed of the model's initialisation"},
+	},
+}
+
+var modelTable = table{
+	name: "model",
+	doc:  "The architecture: a preset, or free sizes. A preset fixes layers, width, heads and hidden; the rest it only suggests.",
+	fields: []field{
+		{key: "kind", kind: text, is: oneOf("llama"), def: "llama",
+			at:  func(c *Config) any { return &c.Model.Kind },
+			doc: "architecture"},
+		{key: "preset", kind: text, is: oneOf(append(presetNames(), "")...), def: "",
+			at:  func(c *Config) any { return &c.Model.Preset },
+			doc: "size by name; empty: layers, width, heads and context are given"},
+		{key: "layers", is: from(1, 4096),
+			at:     func(c *Config) any { return &c.Model.Layers },
+			preset: func(p Preset) any { return int64(p.Layers) },
+			doc:    "transformer blocks"},
+		{key: "width", is: from(2, 1<<20),
+			at:     func(c *Config) any { return &c.Model.Width },
+			preset: func(p Preset) any { return int64(p.Width) },
+			doc:    "width of the residual stream"},
+		{key: "heads", is: from(1, 1<<16),
+			at:     func(c *Config) any { return &c.Model.Heads },
+			preset: func(p Preset) any { return int64(p.Heads) },
+			doc:    "attention heads; width/heads is a whole, even number"},
+		{key: "hidden", is: from(0, 1<<22), def: int64(0),
+			at:     func(c *Config) any { return &c.Model.Hidden },
+			preset: func(p Preset) any { return int64(p.Hidden) },
+			doc:    "feed-forward width; 0: the SwiGLU rule, 8/3 of the width rounded up to a multiple of 256"},
+		{key: "vocab", is: from(0, 1<<24), def: int64(0),
+			at:     func(c *Config) any { return &c.Model.Vocab },
+			preset: func(p Preset) any { return int64(p.Vocab) },
+			doc:    "vocabulary size; 0: that of the data"},
+		{key: "context", is: from(1, 1<<20),
+			at:     func(c *Config) any { return &c.Model.Context },
+			preset: func(p Preset) any { return int64(p.Context) },
+			doc:    "tokens per sequence"},
+		{key: "rope_theta", kind: number, is: between(1, 1e12), def: 10000.0,
+			at:  func(c *Config) any { return &c.Model.RopeTheta },
+			doc: "base of the rotary position embedding"},
+		{key: "norm_eps", kind: number, is: above(0, 1), def: 1e-5,
+			at:  func(c *Config) any { return &c.Model.NormEps },
+			doc: "epsilon of RMSNorm"},
+		{key: "init_std", kind: number, is: above(0, 10), def: 0.02,
+			at:  func(c *Config) any { return &c.Model.InitStd },
+			doc: "standard deviation of the initial weights"},
+	},
+}
+
+var dataTable = table{
+	name: "data",
+	doc:  "Token files made by `cage data prepare`. Relative paths are relative to the working directory.",
+	fields: []field{
+		{key: "train", kind: text, is: nonEmpty("that names a token file"),
+			at:  func(c *Config) any { return &c.Data.Train },
+			doc: "token file to train on"},
+		{key: "validation", kind: text, is: nonEmpty("that names a token file"),
+			at:  func(c *Config) any { return &c.Data.Validation },
+			doc: "token file to evaluate on"},
+		{key: "tokenizer", kind: text, is: anything("that names a tokenizer.json, or empty"), def: "",
+			at:  func(c *Config) any { return &c.Data.Tokenizer },
+			doc: "path of a tokenizer.json; empty: as recorded in the token file"},
+		{key: "seed", is: from(0, math.MaxInt64), def: int64(1337),
+			at:  func(c *Config) any { return &c.Data.Seed },
+			doc: "seed of the order in which sequences are visited"},
+		{key: "train_sha256", kind: text, is: hash(), def: "",
+			at:  func(c *Config) any { return &c.Data.TrainSHA256 },
+			doc: "SHA-256 that the training data must have; empty: any"},
+		{key: "validation_sha256", kind: text, is: hash(), def: "",
+			at:  func(c *Config) any { return &c.Data.ValidationSHA256 },
+			doc: "SHA-256 that the validation data must have; empty: any"},
+	},
+}
+
+var scheduleTable = table{
+	name: "schedule",
+	doc:  "The learning rate over the run.",
+	fields: []field{
+		{key: "kind", kind: text, is: oneOf("onecycle_cos", "linear_warmup_cosine", "wsd", "constant"), def: "onecycle_cos",
+			at:  func(c *Config) any { return &c.Schedule.Kind },
+			doc: "shape"},
+		{key: "rate", kind: number, is: above(0, 1000),
+			at:     func(c *Config) any { return &c.Schedule.Rate },
+			preset: func(p Preset) any { return p.Rate },
+			doc:    "peak learning rate"},
+		{key: "warmup", kind: number, is: between(0, most), def: 0.1,
+			at:  func(c *Config) any { return &c.Schedule.Warmup },
+			doc: "warm-up: a fraction of the steps when below 1, else a whole number of steps"},
+		{key: "floor", kind: number, is: between(0, 1), def: 0.1,
+			at:  func(c *Config) any { return &c.Schedule.Floor },
+			doc: "rate at the end, as a fraction of rate"},
+		{key: "decay", kind: number, is: between(0, 1), def: 0.1,
+			at:  func(c *Config) any { return &c.Schedule.Decay },
+			doc: "wsd only: fraction of the steps in the decay phase"},
+	},
+}
+
+var methodTable = table{
+	name: "method",
+	doc:  "The CAGE correction of quantized weights.",
+	fields: []field{
+		{key: "form", kind: text, is: oneOf("decoupled", "coupled", "off"),
+			derive: func(d *decoder) any {
+				if d.cfg.Quantizer.Weights == nil {
+					return "off"
+				}
+				return "decoupled"
+			},
+			derived: `"decoupled"; "off" when no weight is quantized`,
+			at:      func(c *Config) any { return &c.Method.Form },
+			doc:     "where the correction enters: the step, the gradient, or nowhere"},
+		{key: "variant", kind: text, is: oneOf("paper", "official"), def: "paper",
+			at:  func(c *Config) any { return &c.Method.Variant },
+			doc: "decoupled form: the residual at the decayed point with the rate of the step (paper), or after the step with the next rate (official)"},
+		{key: "lambda", kind: number, is: between(0, 1e6), def: 2.0,
+			at:  func(c *Config) any { return &c.Method.Lambda },
+			doc: "strength λ at the end of the ramp; 0: no correction"},
+		{key: "silence", kind: number, is: below(0, 1), def: 0.9,
+			at:  func(c *Config) any { return &c.Method.Silence },
+			doc: "silence ratio s: fraction of the run before the correction starts"},
+		{key: "ramp", kind: text, is: oneOf("linear", "constant"), def: "linear",
+			at:  func(c *Config) any { return &c.Method.Ramp },
+			doc: "how λ goes on after the silence"},
+		{key: "pareto_every", is: from(0, most), def: int64(0),
+			at:  func(c *Config) any { return &c.Method.ParetoEvery },
+			doc: "steps between measurements of ‖P_λ‖, each of which costs a full-precision forward and backward pass; 0: never"},
+	},
+}
+
+var deviceTable = table{
+	name: "device",
+	doc:  "Where the run computes.",
+	fields: []field{
+		{key: "kind", kind: text, is: oneOf("cpu", "cuda"), def: "cpu",
+			at:  func(c *Config) any { return &c.Device.Kind },
+			doc: "device"},
+		{key: "precision", kind: text, is: oneOf("float32", "bfloat16"), def: "float32",
+			at:  func(c *Config) any { return &c.Device.Precision },
+			doc: "type of matrix products; bfloat16 with cuda only. Parameters and optimizer states stay float32"},
+		{key: "threads", is: from(0, 4096), def: int64(0),
+			at:  func(c *Config) any { return &c.Device.Threads },
+			doc: "CPU threads; 0: all cores"},
+	},
+}

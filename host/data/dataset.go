@@ -1,0 +1,156 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// The files of a dataset. A Hugging Face tokenizer's tokenizer.json lies
+// beside them.
+const (
+	trainFile       = "train.tokens"
+	valFile         = "val.tokens"
+	manifestFile    = "dataset.json"
+	manifestVersion = 1
+)
+
+// Manifest says what a dataset was made of and what came out; it is stored as
+// dataset.json.
+type Manifest struct {
+	Version   int            `json:"version"`
+	Tokenizer tokenizer.Info `json:"tokenizer"`
+	Train     Part           `json:"train"`
+	Val       Part           `json:"val"`
+	Skipped   Skipped        `json:"skipped"`
+
+	// The options it was made with.
+	Inputs      []string `json:"inputs"`
+	Include     []string `json:"include,omitempty"`
+	Separator   string   `json:"separator,omitempty"`
+	ValInputs   []string `json:"val_inputs,omitempty"`
+	ValFraction float64  `json:"val_fraction,omitempty"`
+	Seed        uint64   `json:"seed"`
+	MaxBytes    int64    `json:"max_bytes,omitempty"`
+
+	// Seconds is how long it took.
+	Seconds float64 `json:"seconds"`
+}
+
+// Part describes one token file.
+type Part struct {
+	Documents int64  `json:"documents"`
+	Tokens    int64  `json:"tokens"`
+	Bytes     int64  `json:"bytes"`  // of text
+	SHA256    string `json:"sha256"` // of the stored ids
+}
+
+// Skipped counts the files that were left out.
+type Skipped struct {
+	Binary      int `json:"binary"`
+	InvalidUTF8 int `json:"invalid_utf8"`
+	Empty       int `json:"empty"`
+}
+
+func (s *Skipped) count(v verdict) {
+	switch v {
+	case isBinary:
+		s.Binary++
+	case isInvalidUTF8:
+		s.InvalidUTF8++
+	case isEmpty:
+		s.Empty++
+	}
+}
+
+// Total returns the number of files left out.
+func (s Skipped) Total() int { return s.Binary + s.InvalidUTF8 + s.Empty }
+
+// String returns the counts for a message.
+func (s Skipped) String() string {
+	return fmt.Sprintf("left out: %d binary, %d not UTF-8, %d empty files", s.Binary, s.InvalidUTF8, s.Empty)
+}
+
+func (m *Manifest) save(dir string) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, manifestFile), append(text, '\n'))
+}
+
+// Dataset is a folder that [Prepare] made.
+type Dataset struct {
+	Manifest   Manifest
+	Train, Val *File
+	Tokenizer  tokenizer.Tokenizer
+}
+
+// OpenDataset opens the dataset in dir and checks that its parts belong
+// together. It does not read the tokens; see [File.Verify].
+func OpenDataset(dir string) (*Dataset, error) {
+	d := &Dataset{}
+	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s is not a dataset, or an unfinished one: prepare it first: %w", dir, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Manifest.parse(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, manifestFile), err)
+	}
+	if d.Train, err = openPart(dir, trainFile, &d.Manifest, d.Manifest.Train); err != nil {
+		return nil, err
+	}
+	if d.Val, err = openPart(dir, valFile, &d.Manifest, d.Manifest.Val); err == nil {
+		d.Tokenizer, err = tokenizer.Reopen(dir, d.Manifest.Tokenizer)
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (m *Manifest) parse(text []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(m); err != nil {
+		return err
+	}
+	if m.Version != manifestVersion {
+		return fmt.Errorf("version %d, this program reads version %d", m.Version, manifestVersion)
+	}
+	return nil
+}
+
+// openPart opens one token file and compares it with the manifest.
+func openPart(dir, name string, m *Manifest, part Part) (*File, error) {
+	f, err := Open(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	h := f.Header()
+	if h.SHA256 != part.SHA256 || h.Tokens != part.Tokens || h.Tokenizer != m.Tokenizer {
+		f.Close()
+		return nil, &FormatError{f.Path(), fmt.Sprintf("is not the file that %s describes: prepare the dataset again", manifestFile)}
+	}
+	return f, nil
+}
+
+// Close closes the token files.
+func (d *Dataset) Close() error {
+	var errs []error
+	for _, f := range []*File{d.Train, d.Val} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

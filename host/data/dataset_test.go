@@ -1,0 +1,90 @@
+package data
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// A dataset holds all that is needed to read it, also after it was moved.
+func TestDatasetKeepsItsTokenizer(t *testing.T) {
+	source := t.TempDir()
+	definition, err := os.ReadFile("tokenizer/testdata/gpt2.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeTree(t, source, map[string]string{
+		"tokenizer.json":        string(definition),
+		"tokenizer_config.json": `{"bos_token": {"content": "<|begin|>"}}`,
+	})
+	tok, err := tokenizer.Open(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, _ := corpus(t, 10)
+	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok})
+	if m.Tokenizer != tok.Info() || d.Tokenizer.Info() != tok.Info() || tok.Info().BOS < 0 {
+		t.Errorf("made with %+v, opened with %+v", tok.Info(), d.Tokenizer.Info())
+	}
+	ids := make([]int32, d.Val.Len())
+	if err := d.Val.ReadTokens(ids, 0); err != nil {
+		t.Fatal(err)
+	}
+	text, err := d.Tokenizer.Decode(ids)
+	if err != nil || !strings.HasPrefix(text, "<|begin|>document ") {
+		t.Errorf("validation text %q, %v", text, err)
+	}
+}
+
+func TestOpenDatasetRefuses(t *testing.T) {
+	dir, _ := corpus(t, 10)
+	gpt2, err := tokenizer.Open("tokenizer/testdata/gpt2.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	llama3, err := os.ReadFile("tokenizer/testdata/llama3.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir()
+	if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: other, Seed: 5, Tokenizer: gpt2}); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		harm func(out string) error
+		want string
+	}{
+		"no manifest":   {func(out string) error { return os.Remove(filepath.Join(out, manifestFile)) }, "prepare it first"},
+		"bad manifest":  {func(out string) error { return writeFile(filepath.Join(out, manifestFile), []byte("{")) }, manifestFile},
+		"unknown field": {func(out string) error { return writeFile(filepath.Join(out, manifestFile), []byte(`{"x":1}`)) }, `"x"`},
+		"other version": {func(out string) error { return writeFile(filepath.Join(out, manifestFile), []byte(`{"version":7}`)) }, "version 7"},
+		"no val":        {func(out string) error { return os.Remove(filepath.Join(out, valFile)) }, valFile},
+		"train of another": {func(out string) error {
+			return os.Rename(filepath.Join(other, trainFile), filepath.Join(out, trainFile))
+		}, "prepare the dataset again"},
+		"no tokenizer":    {func(out string) error { return os.Remove(filepath.Join(out, "tokenizer.json")) }, "tokenizer.json"},
+		"other tokenizer": {func(out string) error { return writeFile(filepath.Join(out, "tokenizer.json"), llama3) }, "want tokenizer gpt2"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := t.TempDir()
+			if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: out, Tokenizer: gpt2}); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.harm(out); err != nil {
+				t.Fatal(err)
+			}
+			d, err := OpenDataset(out)
+			if err == nil {
+				d.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}

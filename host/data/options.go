@@ -1,0 +1,88 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// The settings that zero values stand for. Both are those of the runs in the
+// CAGE paper, whose validation set is a random 0.05 % of the training text
+// (QuEST, Panferov et al. 2025, published code).
+const (
+	DefaultValFraction = 0.0005
+	DefaultSplitSeed   = 2357
+)
+
+// PrepareOptions says what [Prepare] makes of which text.
+type PrepareOptions struct {
+	// Inputs are text files and folders. Folders are searched to any depth;
+	// hidden entries, links and anything but regular files are passed over.
+	Inputs []string
+	// Include selects files within folders by shell patterns ("*.go"); one
+	// with a slash is matched against the path below the input, any other
+	// against the file's name. Empty: all files. Files named in Inputs are
+	// always taken.
+	Include []string
+	// Separator ends a document within a file, as "<|endoftext|>". It is not
+	// part of any document. Empty: every file is one document.
+	Separator string
+	// Out is the folder of the dataset; it is made if need be.
+	Out string
+	// Tokenizer makes the ids.
+	Tokenizer tokenizer.Tokenizer
+	// ValFraction is the share of documents that goes to validation, at
+	// least one. Zero means DefaultValFraction.
+	ValFraction float64
+	// ValInputs are files and folders of their own for validation; then no
+	// document of Inputs goes there, and ValFraction must be zero. A file that
+	// is found in both is for validation only.
+	ValInputs []string
+	// Seed fixes the order of documents, and with it the split and the choice
+	// that MaxBytes makes. Zero means DefaultSplitSeed.
+	Seed uint64
+	// MaxBytes bounds the text taken from Inputs: documents are taken in
+	// random order up to the first that does not fit. Zero means no bound.
+	MaxBytes int64
+	// Progress, if not nil, is called now and then, by one goroutine at a time.
+	Progress func(Progress)
+}
+
+// Progress says how far [Prepare] is.
+type Progress struct {
+	Stage     string // "scan", then "encode"
+	Documents int64  // done in this stage
+	// Bytes and TotalBytes count text, of all stages alike.
+	Bytes, TotalBytes int64
+}
+
+// resolve checks the options and fills in defaults.
+func (o *PrepareOptions) resolve() error {
+	switch {
+	case len(o.Inputs) == 0:
+		return errors.New("prepare: no input: name at least one text file or folder")
+	case o.Out == "":
+		return errors.New("prepare: no output folder")
+	case o.Tokenizer == nil:
+		return errors.New("prepare: no tokenizer")
+	case math.IsNaN(o.ValFraction) || o.ValFraction < 0 || o.ValFraction >= 1:
+		return fmt.Errorf("prepare: validation fraction %v, want a number from 0 (default %v) to below 1", o.ValFraction, DefaultValFraction)
+	case len(o.ValInputs) > 0 && o.ValFraction != 0:
+		return errors.New("prepare: a validation fraction and validation inputs exclude each other")
+	case o.MaxBytes < 0:
+		return fmt.Errorf("prepare: at most %d bytes, want 0 (no bound) or more", o.MaxBytes)
+	case !utf8.ValidString(o.Separator) || strings.ContainsRune(o.Separator, 0):
+		return fmt.Errorf("prepare: separator %q is not text", o.Separator)
+	}
+	if o.ValFraction == 0 && len(o.ValInputs) == 0 {
+		o.ValFraction = DefaultValFraction
+	}
+	if o.Seed == 0 {
+		o.Seed = DefaultSplitSeed
+	}
+	return nil
+}

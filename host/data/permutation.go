@@ -1,0 +1,50 @@
+package data
+
+import (
+	"math/bits"
+	"math/rand/v2"
+)
+
+// samplerStream is the second half of the seed of every epoch's generator; it
+// keeps these numbers apart from other uses of the same seed.
+const samplerStream = 0x63616765_64617461 // "cagedata"
+
+// splitStream does the same for the order of documents.
+const splitStream = 0x63616765_73706c74 // "cagesplt"
+
+// epochOrder returns the random choices of one epoch: where its first window
+// begins, in [0, context), and the order in which its windows are visited.
+//
+// The generator is PCG-DXSM with the seed (seed + epoch, samplerStream), whose
+// output math/rand/v2 fixes. The drawing of bounded numbers and the shuffle are
+// spelled out here, because the library does not promise theirs.
+//
+// The order is an explicit table of 4 bytes per window: 80 MB for ten billion
+// tokens in windows of 512, shuffled once per epoch. A Feistel network would
+// need no memory, but reaches only a tiny part of all orders and is harder to
+// reproduce elsewhere.
+func epochOrder(seed uint64, epoch int64, context int, windows uint32) (offset int, order []uint32) {
+	rng := rand.NewPCG(seed+uint64(epoch), samplerStream)
+	offset = int(below(rng, uint64(context)))
+	order = make([]uint32, windows)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	shuffle(rng, order)
+	return offset, order
+}
+
+// shuffle permutes list with the algorithm of Fisher and Yates, from its end.
+func shuffle[T any](rng rand.Source, list []T) {
+	for i := len(list) - 1; i > 0; i-- {
+		j := below(rng, uint64(i)+1)
+		list[i], list[j] = list[j], list[i]
+	}
+}
+
+// below returns a number in [0, n): the upper half of a 128-bit product. Its
+// bias is at most n/2⁶⁴.
+func below(rng rand.Source, n uint64) uint64 {
+	hi, _ := bits.Mul64(rng.Uint64(), n)
+	return hi
+}

@@ -1,0 +1,244 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// Prepare makes a dataset of text files and returns its manifest, which it
+// also stores with it.
+//
+// Documents are put into a random order that the seed fixes; the first go to
+// validation, the others to training. In each file every document begins with
+// the tokenizer's beginning-of-document token, if it has one, and nothing marks
+// its end. A file that contains a zero byte counts as binary and is left out,
+// as is one that is not valid UTF-8; files and documents of nothing but white
+// space are left out too. The manifest counts them.
+//
+// The folder changes only at the end, file by file and each atomically; the
+// manifest comes last, and [OpenDataset] compares it with the files.
+func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
+	began := time.Now()
+	if err := options.resolve(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(options.Out, 0o755); err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	finder, err := newFinder(options.Include, options.Out)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	p := &preparation{options: &options, finder: finder}
+	train, val, err := p.collect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	manifest, err := p.write(ctx, train, val)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	manifest.Seconds = time.Since(began).Seconds()
+	if err := manifest.save(options.Out); err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	return manifest, nil
+}
+
+// preparation is one run of Prepare.
+type preparation struct {
+	options  *PrepareOptions
+	finder   *finder
+	skipped  Skipped
+	progress Progress
+}
+
+// collect finds the documents of both parts.
+func (p *preparation) collect(ctx context.Context) (train, val []document, err error) {
+	o := p.options
+	// Validation comes first: its files are then taken, and cannot be trained on.
+	if val, err = p.scan(ctx, o.ValInputs); err != nil {
+		return nil, nil, err
+	}
+	documents, err := p.scan(ctx, o.Inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	documents = limit(documents, o.MaxBytes)
+	train = documents
+	if len(o.ValInputs) == 0 {
+		val, train = split(documents, o.ValFraction)
+	}
+	if len(train) == 0 || len(val) == 0 {
+		return nil, nil, p.tooFew(len(documents))
+	}
+	return train, val, nil
+}
+
+// tooFew explains why a part would be empty.
+func (p *preparation) tooFew(documents int) error {
+	o := p.options
+	switch {
+	case documents == 0 && o.MaxBytes > 0:
+		return fmt.Errorf("no document of at most %d bytes found (%s)", o.MaxBytes, p.skipped)
+	case documents == 0:
+		return fmt.Errorf("no document found in %q with include patterns %q (%s)", o.Inputs, o.Include, p.skipped)
+	case len(o.ValInputs) > 0:
+		return fmt.Errorf("no document found in %q for validation (%s)", o.ValInputs, p.skipped)
+	}
+	return errors.New("one document cannot be split into training and validation: give more files, a separator that cuts it into documents, or separate validation text")
+}
+
+// scan returns the documents of inputs in random order.
+func (p *preparation) scan(ctx context.Context, inputs []string) ([]document, error) {
+	files, err := p.finder.find(inputs)
+	if err != nil {
+		return nil, err
+	}
+	p.progress = Progress{Stage: "scan"}
+	for i := range files {
+		p.progress.TotalBytes += files[i].size
+	}
+	type found struct {
+		file      *sourceFile
+		documents []document
+		verdict   verdict
+	}
+	var documents []document
+	err = inOrder(ctx, files, func(file *sourceFile) (found, error) {
+		list, verdict, err := scanFile(file, p.options.Separator)
+		return found{file, list, verdict}, err
+	}, func(f found) error {
+		documents = append(documents, f.documents...)
+		p.skipped.count(f.verdict)
+		p.advance(int64(len(f.documents)), f.file.size)
+		return nil
+	})
+	shuffle(rand.NewPCG(p.options.Seed, splitStream), documents)
+	return documents, err
+}
+
+// advance reports progress.
+func (p *preparation) advance(documents, bytes int64) {
+	p.progress.Documents += documents
+	p.progress.Bytes += bytes
+	if p.options.Progress != nil {
+		p.options.Progress(p.progress)
+	}
+}
+
+// limit returns the documents up to the first that would exceed the bound.
+func limit(documents []document, maxBytes int64) []document {
+	if maxBytes == 0 {
+		return documents
+	}
+	var sum int64
+	for i := range documents {
+		sum += documents[i].end - documents[i].start
+		if sum > maxBytes {
+			return documents[:i]
+		}
+	}
+	return documents
+}
+
+// split returns the first documents for validation, fraction of all but at
+// least one, and the rest; where that leaves nothing, the last one stays.
+func split(documents []document, fraction float64) (val, train []document) {
+	if len(documents) < 2 {
+		return nil, documents
+	}
+	n := int(math.RoundToEven(fraction * float64(len(documents))))
+	n = min(max(n, 1), len(documents)-1)
+	return documents[:n], documents[n:]
+}
+
+// write makes the token files and then puts everything in place.
+func (p *preparation) write(ctx context.Context, train, val []document) (*Manifest, error) {
+	o := p.options
+	p.progress = Progress{Stage: "encode", TotalBytes: textBytes(train) + textBytes(val)}
+	m := &Manifest{
+		Version:     manifestVersion,
+		Tokenizer:   o.Tokenizer.Info(),
+		Inputs:      o.Inputs,
+		Include:     o.Include,
+		Separator:   o.Separator,
+		ValInputs:   o.ValInputs,
+		ValFraction: o.ValFraction,
+		Seed:        o.Seed,
+		MaxBytes:    o.MaxBytes,
+		Skipped:     p.skipped,
+	}
+	trainOut, err := p.encode(ctx, trainFile, train)
+	if err != nil {
+		return nil, err
+	}
+	defer trainOut.Abort()
+	valOut, err := p.encode(ctx, valFile, val)
+	if err != nil {
+		return nil, err
+	}
+	defer valOut.Abort()
+	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
+		if err := writeFile(filepath.Join(o.Out, tokenizer.DefinitionFile), t.Definition()); err != nil {
+			return nil, err
+		}
+	}
+	if m.Train, err = commit(trainOut, textBytes(train)); err != nil {
+		return nil, err
+	}
+	m.Val, err = commit(valOut, textBytes(val))
+	return m, err
+}
+
+// encode writes documents to a token file that is still to be committed.
+func (p *preparation) encode(ctx context.Context, name string, documents []document) (*Writer, error) {
+	w, err := NewWriter(filepath.Join(p.options.Out, name), p.options.Tokenizer.Info())
+	if err != nil {
+		return nil, err
+	}
+	type encoded struct {
+		ids   []int32
+		bytes int64
+	}
+	err = inOrder(ctx, documents, func(d *document) (encoded, error) {
+		text, err := d.read()
+		if err != nil {
+			return encoded{}, err
+		}
+		ids, err := p.options.Tokenizer.Encode(text)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", d.file.path, err)
+		}
+		return encoded{ids, int64(len(text))}, err
+	}, func(e encoded) error {
+		p.advance(1, e.bytes)
+		return w.WriteDocument(e.ids)
+	})
+	if err != nil {
+		w.Abort()
+		return nil, err
+	}
+	return w, nil
+}
+
+func commit(w *Writer, bytes int64) (Part, error) {
+	header, err := w.Commit()
+	return Part{Documents: header.Documents, Tokens: header.Tokens, Bytes: bytes, SHA256: header.SHA256}, err
+}
+
+func textBytes(documents []document) int64 {
+	var sum int64
+	for i := range documents {
+		sum += documents[i].end - documents[i].start
+	}
+	return sum
+}

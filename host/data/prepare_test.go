@@ -1,0 +1,331 @@
+package data
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/google/go-cmp/cmp"
+)
+
+// corpus makes n files, each with a text that names it, and returns the folder
+// and the texts in lexical order.
+func corpus(t testing.TB, n int) (dir string, texts []string) {
+	dir = t.TempDir()
+	files := map[string]string{}
+	for i := range n {
+		text := fmt.Sprintf("document %d: %s\n", i, strings.Repeat("é", i%17))
+		files[fmt.Sprintf("d%d/%04d.txt", i/10, i)] = text
+		texts = append(texts, text)
+	}
+	writeTree(t, dir, files)
+	return dir, texts
+}
+
+func prepare(t testing.TB, options PrepareOptions) (*Manifest, *Dataset) {
+	t.Helper()
+	if options.Out == "" {
+		options.Out = t.TempDir()
+	}
+	if options.Tokenizer == nil {
+		options.Tokenizer = tokenizer.Bytes{}
+	}
+	m, err := Prepare(context.Background(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDataset(options.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return m, d
+}
+
+// documentsOf returns the texts in a token file of the byte tokenizer.
+func documentsOf(t testing.TB, f *File) []string {
+	t.Helper()
+	if err := f.Verify(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]int32, f.Len())
+	if err := f.ReadTokens(ids, 0); err != nil {
+		t.Fatal(err)
+	}
+	text, err := tokenizer.Bytes{}.Decode(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := strings.Split(text, "\x00")
+	if documents[0] != "" || int64(len(documents)-1) != f.Header().Documents {
+		t.Fatalf("%s: %d documents, want %d, each behind a marker", f.Path(), len(documents)-1, f.Header().Documents)
+	}
+	return documents[1:]
+}
+
+// The two parts hold every document once, whatever the fraction.
+func TestSplitIsAPartition(t *testing.T) {
+	dir, texts := corpus(t, 97)
+	for fraction, wantVal := range map[float64]int{0: 1, 0.0005: 1, 0.1: 10, 0.5: 48, 0.999: 96} {
+		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: fraction})
+		train, val := documentsOf(t, d.Train), documentsOf(t, d.Val)
+		if len(val) != wantVal || len(train) != 97-wantVal {
+			t.Errorf("fraction %v: %d + %d documents, want %d for validation", fraction, len(train), len(val), wantVal)
+		}
+		all := slices.Concat(train, val)
+		slices.Sort(all)
+		want := slices.Sorted(slices.Values(texts))
+		if diff := cmp.Diff(want, all); diff != "" {
+			t.Errorf("fraction %v (-want +got):\n%s", fraction, diff)
+		}
+		if m.Train.Bytes+m.Val.Bytes != int64(len(strings.Join(texts, ""))) || m.Train.Tokens != m.Train.Bytes+m.Train.Documents {
+			t.Errorf("fraction %v: counts %+v, %+v", fraction, m.Train, m.Val)
+		}
+		if m.Train.Documents != int64(len(train)) || m.Val.Documents != int64(len(val)) {
+			t.Errorf("fraction %v: counts %+v, %+v", fraction, m.Train, m.Val)
+		}
+	}
+}
+
+// The bytes depend on texts, their order and the seed; not on the folder, the
+// number of processors or chance.
+func TestPrepareIsDeterministic(t *testing.T) {
+	hashes := func(seed uint64) [2]string {
+		dir, _ := corpus(t, 50)
+		m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.2, Seed: seed})
+		return [2]string{m.Train.SHA256, m.Val.SHA256}
+	}
+	first := hashes(0)
+	for _, procs := range []int{1, 2, 8} {
+		before := runtime.GOMAXPROCS(procs)
+		got := hashes(0)
+		runtime.GOMAXPROCS(before)
+		if got != first {
+			t.Errorf("with %d processors: %v, want %v", procs, got, first)
+		}
+	}
+	if hashes(DefaultSplitSeed) != first {
+		t.Error("seed zero is not the default seed")
+	}
+	if hashes(1) == first {
+		t.Error("another seed gave the same split")
+	}
+	text, err := os.ReadFile("testdata/split.golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct{ Train, Val string }
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	if first != [2]string{want.Train, want.Val} {
+		t.Errorf("hashes %v, want %v on every machine", first, want)
+	}
+}
+
+func TestPrepareSkips(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{
+		"a": "text", "b": "more text", "binary": "ab\x00cd", "latin1": "caf\xe9", "empty": "", "blank": " \n\n",
+	})
+	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}})
+	want := Skipped{Binary: 1, InvalidUTF8: 1, Empty: 2}
+	if m.Skipped != want || m.Skipped.Total() != 4 {
+		t.Errorf("skipped %+v, want %+v", m.Skipped, want)
+	}
+	got := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"more text", "text"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPrepareSeparator(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
+	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Separator: "<|end|>"})
+	got := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"one", "three", "two"}, got); diff != "" || m.Val.Documents != 1 {
+		t.Errorf("%+v %s", m, diff)
+	}
+}
+
+func TestPrepareValInputs(t *testing.T) {
+	dir, texts := corpus(t, 30)
+	_, d := prepare(t, PrepareOptions{Inputs: []string{dir}, ValInputs: []string{filepath.Join(dir, "d1")}})
+	train, val := documentsOf(t, d.Train), documentsOf(t, d.Val)
+	slices.Sort(train)
+	slices.Sort(val)
+	if diff := cmp.Diff(slices.Sorted(slices.Values(texts[10:20])), val); diff != "" {
+		t.Errorf("validation (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(slices.Concat(texts[:10], texts[20:]))), train); diff != "" {
+		t.Errorf("training (-want +got):\n%s", diff)
+	}
+}
+
+func TestPrepareMaxBytes(t *testing.T) {
+	dir, texts := corpus(t, 60)
+	total := int64(len(strings.Join(texts, "")))
+	var before int64
+	for _, bound := range []int64{100, total / 2, total - 1, total, total + 1} {
+		m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, MaxBytes: bound})
+		got := m.Train.Bytes + m.Val.Bytes
+		if got > bound || got < before || got < bound-60 && bound < total {
+			t.Errorf("at most %d bytes: %d taken", bound, got)
+		}
+		before = got
+	}
+	if before != total {
+		t.Errorf("%d of %d bytes taken without need", before, total)
+	}
+}
+
+func TestPrepareProgress(t *testing.T) {
+	dir, texts := corpus(t, 20)
+	var last [2]Progress
+	prepare(t, PrepareOptions{Inputs: []string{dir}, Progress: func(p Progress) {
+		stage := slices.Index([]string{"scan", "encode"}, p.Stage)
+		if p.Bytes < last[stage].Bytes || p.Bytes > p.TotalBytes {
+			t.Errorf("progress went from %+v to %+v", last[stage], p)
+		}
+		last[stage] = p
+	}})
+	total := int64(len(strings.Join(texts, "")))
+	for _, p := range last {
+		if p.Documents != 20 || p.Bytes != total || p.TotalBytes != total {
+			t.Errorf("at the end %+v", p)
+		}
+	}
+}
+
+func TestPrepareRefuses(t *testing.T) {
+	dir, _ := corpus(t, 5)
+	single := filepath.Join(dir, "d0", "0000.txt")
+	empty := t.TempDir()
+	good := PrepareOptions{Inputs: []string{dir}, Tokenizer: tokenizer.Bytes{}}
+	tests := map[string]struct {
+		change func(*PrepareOptions)
+		want   string
+	}{
+		"no input":           {func(o *PrepareOptions) { o.Inputs = nil }, "no input"},
+		"no output":          {func(o *PrepareOptions) { o.Out = "" }, "no output"},
+		"no tokenizer":       {func(o *PrepareOptions) { o.Tokenizer = nil }, "no tokenizer"},
+		"missing input":      {func(o *PrepareOptions) { o.Inputs = []string{filepath.Join(dir, "none")} }, "none"},
+		"one document":       {func(o *PrepareOptions) { o.Inputs = []string{single} }, "one document cannot be split"},
+		"nothing found":      {func(o *PrepareOptions) { o.Include = []string{"*.go"} }, `"*.go"`},
+		"bad pattern":        {func(o *PrepareOptions) { o.Include = []string{"["} }, "include pattern"},
+		"fraction 1":         {func(o *PrepareOptions) { o.ValFraction = 1 }, "fraction 1"},
+		"fraction NaN":       {func(o *PrepareOptions) { o.ValFraction = math.NaN() }, "fraction NaN"},
+		"negative bound":     {func(o *PrepareOptions) { o.MaxBytes = -1 }, "-1 bytes"},
+		"tiny bound":         {func(o *PrepareOptions) { o.MaxBytes = 3 }, "at most 3 bytes"},
+		"binary separator":   {func(o *PrepareOptions) { o.Separator = "\x00" }, "separator"},
+		"two ways to split":  {func(o *PrepareOptions) { o.ValInputs = []string{dir}; o.ValFraction = 0.5 }, "exclude each other"},
+		"empty validation":   {func(o *PrepareOptions) { o.ValInputs = []string{empty} }, "for validation"},
+		"all for validation": {func(o *PrepareOptions) { o.ValInputs = []string{dir} }, "no document found"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			options := good
+			options.Out = filepath.Join(t.TempDir(), "out")
+			test.change(&options)
+			_, err := Prepare(context.Background(), options)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+			if _, err := OpenDataset(options.Out); err == nil {
+				t.Error("a dataset was left behind")
+			}
+		})
+	}
+}
+
+// A cancelled run returns soon and leaves an earlier dataset as it was.
+func TestPrepareCancelled(t *testing.T) {
+	dir, _ := corpus(t, 200)
+	out := t.TempDir()
+	before, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, Out: out})
+	for _, stage := range []string{"scan", "encode"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		_, err := Prepare(ctx, PrepareOptions{Inputs: []string{dir}, Out: out, Seed: 99, Tokenizer: tokenizer.Bytes{},
+			Progress: func(p Progress) {
+				if p.Stage == stage && p.Documents == 5 {
+					cancel()
+				}
+			}})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled in %s: %v", stage, err)
+		}
+		d, err := OpenDataset(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
+		entries, err := os.ReadDir(out)
+		if err != nil || len(entries) != 3 || d.Manifest.Train != before.Train {
+			t.Errorf("cancelled in %s: left %v, %v", stage, entries, err)
+		}
+	}
+}
+
+func TestInOrderReturnsTheFirstError(t *testing.T) {
+	items := make([]int, 1000)
+	for i := range items {
+		items[i] = i
+	}
+	broken := errors.New("broken")
+	next := 0
+	err := inOrder(context.Background(), items, func(i *int) (int, error) {
+		if *i == 500 {
+			return 0, broken
+		}
+		return *i, nil
+	}, func(i int) error {
+		if i != next {
+			t.Errorf("got %d, want %d", i, next)
+		}
+		next++
+		return nil
+	})
+	if !errors.Is(err, broken) || next > 500 {
+		t.Errorf("error %v after %d results", err, next)
+	}
+	if err := inOrder(context.Background(), items, func(i *int) (int, error) { return *i, nil }, func(int) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("error of consume: %v", err)
+	}
+}
+
+func BenchmarkPrepare(b *testing.B) {
+	dir := b.TempDir()
+	files := map[string]string{}
+	for i := range 200 {
+		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("line %d of a text like any other\n", i), 1000)
+	}
+	writeTree(b, dir, files)
+	for _, spec := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
+		t, err := tokenizer.Open(spec)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(t.Info().Name, func(b *testing.B) {
+			for b.Loop() {
+				m, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: b.TempDir(), Tokenizer: t})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(m.Train.Bytes + m.Val.Bytes)
+			}
+		})
+	}
+}

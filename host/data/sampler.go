@@ -1,0 +1,153 @@
+package data
+
+import (
+	"fmt"
+	"math"
+)
+
+// SamplerConfig says how a [Sampler] cuts and orders a token file.
+type SamplerConfig struct {
+	// Context is the number of tokens the model sees. A window holds one
+	// more: tokens 0…Context−1 are inputs, tokens 1…Context targets.
+	Context int
+	// Batch is the number of windows in a batch.
+	Batch int
+	// Seed fixes the order; epoch k uses Seed + k.
+	Seed uint64
+	// World is the number of workers that share the batches: batch i goes to
+	// worker i mod World. Zero means 1.
+	World int
+	// Rank is this worker, 0 to World−1.
+	Rank int
+}
+
+// Sampler draws training batches.
+//
+// An epoch begins at a random offset o in [0, Context) and consists of the
+// windows that begin at o, o+Context, o+2·Context, …: neighbours share one
+// token, so that every token of the epoch but its first is a target exactly
+// once. The windows are visited in a random order without replacement, and
+// what does not fill a batch is left out. An epoch has ⌊Tokens/Context⌋ − 1
+// windows, the number that fits at any offset, so that batch i is the same
+// for everyone who knows file, configuration and i.
+//
+// A sampler is not safe for concurrent use; samplers share a [File].
+type Sampler struct {
+	file    *File
+	config  SamplerConfig
+	windows uint32 // of an epoch
+	batches int64  // of an epoch
+	drawn   int64  // batches that Next has returned
+
+	epoch  int64 // of the two fields below, or -1
+	offset int
+	order  []uint32
+}
+
+// A ShortError reports a file with too few tokens for what is asked of it.
+type ShortError struct {
+	Path           string
+	Tokens, Need   int64
+	Context, Batch int
+}
+
+func (e *ShortError) Error() string {
+	return fmt.Sprintf("token file %s has %d tokens, but %d windows with a context of %d need at least %d: use more text, or a smaller batch or context",
+		e.Path, e.Tokens, e.Batch, e.Context, e.Need)
+}
+
+// NewSampler returns a sampler at its first batch. A file that is too short
+// for one batch is a [*ShortError].
+func NewSampler(file *File, config SamplerConfig) (*Sampler, error) {
+	if config.World == 0 {
+		config.World = 1
+	}
+	switch {
+	case config.Context < 1 || config.Batch < 1:
+		return nil, fmt.Errorf("sampler: context %d and batch %d must be at least 1", config.Context, config.Batch)
+	case config.World < 1 || config.Rank < 0 || config.Rank >= config.World:
+		return nil, fmt.Errorf("sampler: rank %d of %d workers, want 0 to %d", config.Rank, config.World, config.World-1)
+	}
+	windows := file.Len()/int64(config.Context) - 1
+	if windows < int64(config.Batch) {
+		return nil, &ShortError{file.Path(), file.Len(), (int64(config.Batch) + 1) * int64(config.Context), config.Context, config.Batch}
+	}
+	if windows > math.MaxUint32 {
+		return nil, fmt.Errorf("sampler: %s has %d windows of %d tokens, at most %d can be ordered: use a larger context",
+			file.Path(), windows, config.Context, uint32(math.MaxUint32))
+	}
+	return &Sampler{
+		file:    file,
+		config:  config,
+		windows: uint32(windows),
+		batches: windows / int64(config.Batch),
+		epoch:   -1,
+	}, nil
+}
+
+// BatchLen returns the number of ids in a batch, Batch × (Context+1).
+func (s *Sampler) BatchLen() int { return s.config.Batch * (s.config.Context + 1) }
+
+// BatchesPerEpoch returns the number of batches that all workers together draw
+// in one epoch.
+func (s *Sampler) BatchesPerEpoch() int64 { return s.batches }
+
+// Position returns how many batches this worker has drawn. It is the whole
+// state of a sampler: keep it in checkpoints.
+func (s *Sampler) Position() int64 { return s.drawn }
+
+// Restore makes Next continue as if this worker had drawn position batches.
+func (s *Sampler) Restore(position int64) error {
+	if position < 0 || position > (math.MaxInt64-int64(s.config.Rank))/int64(s.config.World) {
+		return fmt.Errorf("sampler: no batch at position %d", position)
+	}
+	s.drawn = position
+	return nil
+}
+
+// Epoch returns the epoch, from 0, and the batch within it, from 0, that Next
+// draws next.
+func (s *Sampler) Epoch() (epoch, batch int64) {
+	i := s.index()
+	return i / s.batches, i % s.batches
+}
+
+// index returns the index, among the batches of all workers, of this worker's
+// next one.
+func (s *Sampler) index() int64 {
+	return s.drawn*int64(s.config.World) + int64(s.config.Rank)
+}
+
+// Next fills dst, shaped [Batch, Context+1], with this worker's next batch.
+func (s *Sampler) Next(dst []int32) error {
+	if err := s.At(s.index(), dst); err != nil {
+		return err
+	}
+	s.drawn++
+	return nil
+}
+
+// At fills dst, shaped [Batch, Context+1], with batch index of the sequence
+// that all workers share, epoch after epoch. It does not move the sampler.
+func (s *Sampler) At(index int64, dst []int32) error {
+	if index < 0 {
+		return fmt.Errorf("sampler: no batch %d", index)
+	}
+	if len(dst) != s.BatchLen() {
+		return fmt.Errorf("sampler: room for %d ids, a batch has %d × %d", len(dst), s.config.Batch, s.config.Context+1)
+	}
+	if epoch := index / s.batches; epoch != s.epoch {
+		s.offset, s.order = epochOrder(s.config.Seed, epoch, s.config.Context, s.windows)
+		s.epoch = epoch
+	}
+	first := index % s.batches * int64(s.config.Batch)
+	width := s.config.Context + 1
+	for row := range s.config.Batch {
+		window := int64(s.order[first+int64(row)])
+		at := int64(s.offset) + window*int64(s.config.Context)
+		if err := s.file.ReadTokens(dst[row*width:(row+1)*width], at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package data
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// scanText runs the scanner in chunks of the given size and returns the texts
+// of the documents it finds.
+func scanText(t *testing.T, text, separator string, chunk int) ([]string, verdict) {
+	t.Helper()
+	s := &scanner{separator: []byte(separator)}
+	found, err := s.run(strings.NewReader(text), chunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documents []string
+	for _, d := range s.documents {
+		documents = append(documents, text[d.start:d.end])
+	}
+	return documents, found
+}
+
+// scanSlowly is what the scanner computes, said in a few lines.
+func scanSlowly(text, separator string) ([]string, verdict) {
+	switch {
+	case strings.ContainsRune(text, 0):
+		return nil, isBinary
+	case !utf8.ValidString(text):
+		return nil, isInvalidUTF8
+	}
+	pieces := []string{text}
+	if separator != "" {
+		pieces = strings.Split(text, separator)
+	}
+	var documents []string
+	for _, piece := range pieces {
+		if strings.TrimSpace(piece) != "" {
+			documents = append(documents, piece)
+		}
+	}
+	return documents, isText
+}
+
+func TestScan(t *testing.T) {
+	for _, text := range []string{
+		"", " \n\t ", "one document", "a<|end|>b<|end|>c", "a<|end|>\n<|end|>b<|end|>", "<|end|><|end|>", "a<|en<|end|>b<|end",
+		"Größe<|end|>模型<|end|>🙂🙂", strings.Repeat("x", 100) + "<|end|>" + strings.Repeat("é", 100), "\u2003<|end|>\u2003.",
+		"ends in half a character \xe6\xa8", "\xff starts badly", "a\x00b", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
+	} {
+		for _, separator := range []string{"", "<|end|>", "\n", "xx", "é"} {
+			want, wantVerdict := scanSlowly(text, separator)
+			for _, chunk := range []int{1, 2, 3, 5, 8, 64, 4096} {
+				got, verdict := scanText(t, text, separator, chunk)
+				if verdict != wantVerdict {
+					t.Errorf("%q, chunks of %d: verdict %d, want %d", text, chunk, verdict, wantVerdict)
+				}
+				if diff := cmp.Diff(want, got); verdict == isText && diff != "" {
+					t.Errorf("%q by %q, chunks of %d (-want +got):\n%s", text, separator, chunk, diff)
+				}
+			}
+		}
+	}
+}
+
+// FuzzScan compares the scanner with its definition at any chunk size.
+func FuzzScan(f *testing.F) {
+	f.Add("a<|end|>b", "<|end|>", uint8(1))
+	f.Add("aaaaaaa", "aa", uint8(2))
+	f.Add("é é\xe6", "", uint8(3))
+	f.Fuzz(func(t *testing.T, text, separator string, chunk uint8) {
+		if !utf8.ValidString(separator) || strings.ContainsRune(separator, 0) {
+			t.Skip("refused by Prepare")
+		}
+		want, wantVerdict := scanSlowly(text, separator)
+		got, verdict := scanText(t, text, separator, int(chunk)+1)
+		// A file may be both binary and invalid; which is noticed first depends on the chunk.
+		if (verdict == isText) != (wantVerdict == isText) {
+			t.Fatalf("verdict %d, want %d", verdict, wantVerdict)
+		}
+		if verdict == isText && !cmp.Equal(want, got) {
+			t.Fatal(cmp.Diff(want, got))
+		}
+	})
+}
+
+func BenchmarkScan(b *testing.B) {
+	text := bytes.Repeat([]byte("some text that is long enough, größer als nötig\n"), 1<<18)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		s := &scanner{separator: []byte("<|end|>")}
+		if _, err := s.run(bytes.NewReader(text), 1<<20); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

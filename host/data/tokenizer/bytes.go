@@ -1,0 +1,45 @@
+package tokenizer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+const bytesName = "bytes"
+
+// Bytes is the byte-level tokenizer: the id of a byte is its value, the
+// vocabulary has 256 entries, and every text comes back unchanged.
+//
+// Byte 0 begins a document. It is free for that, because a text file that
+// contains it counts as binary and is never made into a document.
+type Bytes struct{}
+
+var _ Tokenizer = Bytes{}
+
+// Info returns the name "bytes", 256 tokens, and 0 as the token that begins a
+// document.
+func (Bytes) Info() Info {
+	sum := sha256.Sum256([]byte(bytesName))
+	return Info{Name: bytesName, VocabSize: 256, BOS: 0, SHA256: hex.EncodeToString(sum[:])}
+}
+
+// Encode returns one id per byte of text. It never fails.
+func (Bytes) Encode(text string) ([]int32, error) {
+	ids := make([]int32, len(text))
+	for i := range len(text) {
+		ids[i] = int32(text[i])
+	}
+	return ids, nil
+}
+
+// Decode returns the bytes; an id outside 0–255 is a [*RangeError].
+func (Bytes) Decode(ids []int32) (string, error) {
+	text := make([]byte, len(ids))
+	for i, id := range ids {
+		if id < 0 || id > 255 {
+			return "", &RangeError{ID: int64(id), VocabSize: 256}
+		}
+		text[i] = byte(id)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,136 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// DefinitionFile is the name under which tokenizers are published.
+const DefinitionFile = "tokenizer.json"
+
+// configFile may name the beginning-of-document token.
+const configFile = "tokenizer_config.json"
+
+// An UnsupportedError reports a part of a tokenizer.json that this package
+// cannot compute exactly.
+type UnsupportedError struct {
+	Section string // where in the file, as "pre_tokenizer"
+	Feature string // what it asks for
+	Hint    string // what would work
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s: %s is not supported; %s", e.Section, e.Feature, e.Hint)
+}
+
+// definition is the part of a tokenizer.json that decides about ids. Sections
+// with variants stay raw until their type is known.
+type definition struct {
+	AddedTokens   []addedToken    `json:"added_tokens"`
+	Normalizer    json.RawMessage `json:"normalizer"`
+	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
+	PostProcessor json.RawMessage `json:"post_processor"`
+	Decoder       json.RawMessage `json:"decoder"`
+	Model         modelDefinition `json:"model"`
+}
+
+type modelDefinition struct {
+	Type         string           `json:"type"`
+	Vocab        map[string]int32 `json:"-"`
+	Merges       []mergePair      `json:"-"`
+	UnkToken     *string          `json:"unk_token"`
+	Prefix       *string          `json:"continuing_subword_prefix"`
+	Suffix       *string          `json:"end_of_word_suffix"`
+	Dropout      *float64         `json:"dropout"`
+	FuseUnk      bool             `json:"fuse_unk"`
+	ByteFallback bool             `json:"byte_fallback"`
+	IgnoreMerges bool             `json:"ignore_merges"`
+}
+
+// UnmarshalJSON looks at the type before it looks at vocabulary and merges,
+// whose shapes depend on it.
+func (m *modelDefinition) UnmarshalJSON(data []byte) error {
+	type plain modelDefinition
+	var raw struct {
+		plain
+		Vocab  json.RawMessage `json:"vocab"`
+		Merges json.RawMessage `json:"merges"`
+	}
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	*m = modelDefinition(raw.plain)
+	if m.Type != "BPE" && m.Type != "" {
+		return &UnsupportedError{"model", fmt.Sprintf("type %q", m.Type), "use a tokenizer with a BPE model"}
+	}
+	if err := json.Unmarshal(raw.Vocab, &m.Vocab); err != nil {
+		return fmt.Errorf("model.vocab: %w", err)
+	}
+	if err := json.Unmarshal(raw.Merges, &m.Merges); err != nil {
+		return fmt.Errorf("model.merges: %w", err)
+	}
+	return nil
+}
+
+// check refuses what bpe.go does not compute, and ids that are no ids.
+func (m *modelDefinition) check() error {
+	set := func(s *string) bool { return s != nil && *s != "" }
+	switch {
+	case m.Dropout != nil && *m.Dropout != 0:
+		return &UnsupportedError{"model", "dropout", "set it to null: ids must not depend on chance"}
+	case set(m.Prefix), set(m.Suffix):
+		return &UnsupportedError{"model", "continuing_subword_prefix or end_of_word_suffix", "use a byte-level or SentencePiece BPE model"}
+	case len(m.Vocab) == 0:
+		return fmt.Errorf("model.vocab: missing or empty")
+	}
+	owner := make(map[int32]string, len(m.Vocab))
+	for token, id := range m.Vocab {
+		if id < 0 || id == math.MaxInt32 {
+			return fmt.Errorf("model.vocab: token %q has id %d, want 0 to %d", token, id, math.MaxInt32-1)
+		}
+		if other, taken := owner[id]; taken {
+			return fmt.Errorf("model.vocab: tokens %q and %q have the same id %d", min(token, other), max(token, other), id)
+		}
+		owner[id] = token
+	}
+	return nil
+}
+
+// mergePair is one entry of model.merges, in either published form: "a b"
+// or ["a", "b"].
+type mergePair [2]string
+
+// UnmarshalJSON accepts both forms.
+func (p *mergePair) UnmarshalJSON(data []byte) error {
+	var pair []string
+	if err := json.Unmarshal(data, &pair); err == nil {
+		if len(pair) != 2 {
+			return fmt.Errorf("merge %s has %d parts, want 2", data, len(pair))
+		}
+		*p = mergePair(pair)
+		return nil
+	}
+	var joined string
+	if err := json.Unmarshal(data, &joined); err != nil {
+		return fmt.Errorf("merge %s is neither \"a b\" nor [\"a\", \"b\"]", data)
+	}
+	for i := 1; i < len(joined)-1; i++ {
+		if joined[i] == ' ' {
+			*p = mergePair{joined[:i], joined[i+1:]}
+			return nil
+		}
+	}
+	return fmt.Errorf("merge %q has no space between two parts", joined)
+}
+
+// present says whether a section is there at all: absent and null are the same.
+func present(section json.RawMessage) bool {
+	return len(section) > 0 && string(section) != "null"
+}
+
+// pattern is a literal or a regular expression.
+type pattern struct {
+	String *string `json:"String"`
+	Regex  *string `json:"Regex"`
+}

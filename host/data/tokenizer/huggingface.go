@@ -1,0 +1,200 @@
+package tokenizer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of
+// GPT-2, Llama 3, OLMo 2 and Qwen, and the SentencePiece-style BPE of Llama 2
+// and Mistral. It gives the ids that the original library gives, except where
+// the two sides' Unicode tables differ in age.
+type HuggingFace struct {
+	info       Info
+	definition []byte    // the tokenizer.json
+	added      *addedSet // matched in the text as it is
+	normAdded  *addedSet // matched after normalization
+	normalize  normalizer
+	pre        *preTokenizer
+	model      *bpe
+	decode     []decodeStep
+	tokens     map[int32]string
+	wordCaches sync.Pool // of *wordCache
+}
+
+var _ Tokenizer = (*HuggingFace)(nil)
+
+// LoadHuggingFace reads the tokenizer.json at path.
+//
+// The beginning-of-document token is the first that its post-processor puts
+// before a text; failing that, the bos_token of a tokenizer_config.json in the
+// same folder; failing that, there is none. Truncation and padding settings
+// are ignored. A file that needs an unsupported feature gives an error that
+// wraps an [*UnsupportedError].
+func LoadHuggingFace(path string) (*HuggingFace, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	config, err := os.ReadFile(filepath.Join(filepath.Dir(path), configFile))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	t, err := newHuggingFace(data, config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	t.info.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	if filepath.Base(path) == DefinitionFile {
+		t.info.Name = filepath.Base(filepath.Dir(path))
+	}
+	return t, nil
+}
+
+// newHuggingFace builds a tokenizer from the contents of its files; config may
+// be empty.
+func newHuggingFace(data, config []byte) (*HuggingFace, error) {
+	var def definition
+	err := json.Unmarshal(data, &def)
+	if err == nil {
+		err = def.Model.check()
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &HuggingFace{definition: data}
+	t.wordCaches.New = func() any { return &wordCache{ids: make(map[string][]int32)} }
+	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
+		return nil, err
+	}
+	if t.pre, err = newPreTokenizer(def.PreTokenizer); err != nil {
+		return nil, err
+	}
+	if t.model, err = newBPE(&def.Model); err != nil {
+		return nil, err
+	}
+	t.model.byteLevel = t.pre.byteLevel
+	if t.decode, err = newDecoder(def.Decoder); err != nil {
+		return nil, err
+	}
+	if err := t.setTokens(&def); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	t.info.SHA256 = hex.EncodeToString(sum[:])
+	return t, t.setBOS(def.PostProcessor, config)
+}
+
+// setTokens fills the table of tokens by id and the two sets of added tokens.
+func (t *HuggingFace) setTokens(def *definition) error {
+	t.tokens = make(map[int32]string, len(def.Model.Vocab)+len(def.AddedTokens))
+	for token, id := range def.Model.Vocab {
+		t.tokens[id] = token
+	}
+	var raw, normalized []addedToken
+	for i, added := range def.AddedTokens {
+		if added.SingleWord {
+			return &UnsupportedError{fmt.Sprintf("added_tokens[%d]", i), "single_word", "set it to false"}
+		}
+		if other, taken := t.tokens[added.ID]; added.ID < 0 || taken && other != added.Content {
+			return fmt.Errorf("added_tokens[%d]: %q has id %d, which is negative or belongs to %q", i, added.Content, added.ID, other)
+		}
+		t.tokens[added.ID] = added.Content
+		if added.Normalized {
+			added.Content = t.normalize(added.Content)
+			normalized = append(normalized, added)
+		} else {
+			raw = append(raw, added)
+		}
+	}
+	t.added, t.normAdded = newAddedSet(raw), newAddedSet(normalized)
+	for id := range t.tokens {
+		t.info.VocabSize = max(t.info.VocabSize, int(id)+1)
+	}
+	return nil
+}
+
+// Info identifies the tokenizer.
+func (t *HuggingFace) Info() Info { return t.info }
+
+// Definition returns the content of the tokenizer.json, which must not be
+// changed. Stored as that, it is all that [Reopen] needs.
+func (t *HuggingFace) Definition() []byte { return t.definition }
+
+// Encode returns the ids of text, which must be valid UTF-8. Added tokens that
+// appear in the text, as "<|end_of_text|>", become their id.
+func (t *HuggingFace) Encode(text string) ([]int32, error) {
+	if !utf8.ValidString(text) {
+		return nil, fmt.Errorf("tokenizer %s: text is not valid UTF-8", t.info.Name)
+	}
+	cache := t.wordCaches.Get().(*wordCache)
+	defer t.wordCaches.Put(cache)
+	ids := make([]int32, 0, len(text)/3+1)
+	appendID := func(id int32) { ids = append(ids, id) }
+	err := t.added.split(text, func(start, end int) error {
+		normal := t.normalize(text[start:end])
+		return t.normAdded.split(normal, func(from, to int) error {
+			words, err := t.pre.words(normal[from:to], start == 0 && from == 0)
+			for i := 0; i < len(words) && err == nil; i++ {
+				ids, err = cache.appendWord(ids, t.model, words[i].text)
+			}
+			return err
+		}, appendID)
+	}, appendID)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %s: %w", t.info.Name, err)
+	}
+	return ids, nil
+}
+
+// Decode returns the text of ids; an id that is no token is a [*RangeError].
+func (t *HuggingFace) Decode(ids []int32) (string, error) {
+	tokens := make([]string, len(ids))
+	for i, id := range ids {
+		token, ok := t.tokens[id]
+		if !ok {
+			return "", &RangeError{ID: int64(id), VocabSize: t.info.VocabSize}
+		}
+		tokens[i] = token
+	}
+	for _, step := range t.decode {
+		tokens = step(tokens)
+	}
+	return strings.Join(tokens, ""), nil
+}
+
+// wordCache remembers the ids of short words, of which texts repeat few.
+type wordCache struct{ ids map[string][]int32 }
+
+const (
+	maxCachedWord  = 64      // bytes
+	maxCachedWords = 1 << 16 // then it starts afresh
+)
+
+func (c *wordCache) appendWord(dst []int32, model *bpe, word string) ([]int32, error) {
+	if len(word) > maxCachedWord {
+		return model.appendWord(dst, word)
+	}
+	if ids, ok := c.ids[word]; ok {
+		return append(dst, ids...), nil
+	}
+	ids, err := model.appendWord(nil, word)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.ids) >= maxCachedWords {
+		clear(c.ids)
+	}
+	c.ids[strings.Clone(word)] = ids
+	return append(dst, ids...), nil
+}

@@ -1,0 +1,73 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// golden is what testdata/generate.py recorded from the original library.
+type golden struct {
+	BOS   int32 `json:"bos"`
+	Cases []struct {
+		Text    string  `json:"text"`
+		IDs     []int32 `json:"ids"`
+		Decoded string  `json:"decoded"`
+	} `json:"cases"`
+}
+
+func readGolden(t testing.TB, name string) (*HuggingFace, golden) {
+	t.Helper()
+	tok, err := LoadHuggingFace(filepath.Join("testdata", name+".tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join("testdata", name+".golden.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g golden
+	if err := json.Unmarshal(data, &g); err != nil {
+		t.Fatal(err)
+	}
+	return tok, g
+}
+
+func TestGolden(t *testing.T) {
+	for _, name := range []string{"gpt2", "gpt2_prefix", "llama3", "llama2", "metaspace", "split_forms"} {
+		t.Run(name, func(t *testing.T) {
+			tok, want := readGolden(t, name)
+			if len(want.Cases) < 20 {
+				t.Fatalf("only %d cases", len(want.Cases))
+			}
+			if got := tok.Info().BOS; got != want.BOS {
+				t.Errorf("BOS = %d, want %d", got, want.BOS)
+			}
+			for _, c := range want.Cases {
+				ids, err := tok.Encode(c.Text)
+				if err != nil {
+					t.Errorf("Encode(%q): %v", clip(c.Text), err)
+					continue
+				}
+				if diff := cmp.Diff(c.IDs, ids); diff != "" {
+					t.Errorf("Encode(%q) (-want +got):\n%s", clip(c.Text), diff)
+				}
+				text, err := tok.Decode(c.IDs)
+				if err != nil || text != c.Decoded {
+					t.Errorf("Decode of %q = %q, %v; want %q", clip(c.Text), clip(text), err, clip(c.Decoded))
+				}
+			}
+		})
+	}
+}
+
+func clip(s string) string {
+	if len(s) > 100 {
+		return strings.ToValidUTF8(s[:100], "") + "…"
+	}
+	return s
+}

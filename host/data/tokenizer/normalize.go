@@ -1,0 +1,72 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// normalizer rewrites text before it is cut.
+type normalizer func(text string) string
+
+// newNormalizer builds the section "normalizer"; an absent one changes nothing.
+func newNormalizer(section json.RawMessage) (normalizer, error) {
+	if !present(section) {
+		return func(text string) string { return text }, nil
+	}
+	var def struct {
+		Type        string            `json:"type"`
+		Normalizers []json.RawMessage `json:"normalizers"`
+		Prepend     string            `json:"prepend"`
+		Pattern     pattern           `json:"pattern"`
+		Content     string            `json:"content"`
+	}
+	if err := json.Unmarshal(section, &def); err != nil {
+		return nil, fmt.Errorf("normalizer: %w", err)
+	}
+	switch def.Type {
+	case "Sequence":
+		return normalizerChain(def.Normalizers)
+	case "NFC":
+		return norm.NFC.String, nil
+	case "NFD":
+		return norm.NFD.String, nil
+	case "NFKC":
+		return norm.NFKC.String, nil
+	case "NFKD":
+		return norm.NFKD.String, nil
+	case "Prepend":
+		return func(text string) string {
+			if text == "" {
+				return ""
+			}
+			return def.Prepend + text
+		}, nil
+	case "Replace":
+		if def.Pattern.String != nil && *def.Pattern.String != "" {
+			return strings.NewReplacer(*def.Pattern.String, def.Content).Replace, nil
+		}
+		return nil, &UnsupportedError{"normalizer", "Replace with a regular expression", "a literal pattern works"}
+	}
+	return nil, &UnsupportedError{"normalizer", fmt.Sprintf("type %q", def.Type),
+		"supported are NFC, NFD, NFKC, NFKD, Prepend, Replace and Sequence"}
+}
+
+func normalizerChain(sections []json.RawMessage) (normalizer, error) {
+	steps := make([]normalizer, len(sections))
+	for i, section := range sections {
+		step, err := newNormalizer(section)
+		if err != nil {
+			return nil, err
+		}
+		steps[i] = step
+	}
+	return func(text string) string {
+		for _, step := range steps {
+			text = step(text)
+		}
+		return text
+	}, nil
+}

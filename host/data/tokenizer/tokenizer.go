@@ -1,0 +1,100 @@
+// Package tokenizer turns text into token ids and back.
+//
+// Two kinds live here: [Bytes], one token per byte, which needs no files, and
+// [HuggingFace], which reads the byte-pair tokenizers of published models from
+// their tokenizer.json. Both add no markers of their own: whoever writes
+// documents puts [Info.BOS] before each of them. A tokenizer.json that asks
+// for something this package does not compute exactly is refused when it is
+// loaded ([UnsupportedError]), because a tokenizer that is almost right trains
+// a model on text that nobody wrote.
+//
+// What may not live here: files of tokens, datasets, anything that knows a
+// model.
+package tokenizer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// NoBOS is the value of [Info.BOS] of a tokenizer without a
+// beginning-of-document token.
+const NoBOS int32 = -1
+
+// Info identifies a tokenizer, in the form in which token files record it.
+type Info struct {
+	// Name is for people: "bytes", or the name of the folder or file that
+	// the tokenizer was read from.
+	Name string `json:"name"`
+	// VocabSize is one more than the largest id that Encode can return.
+	VocabSize int `json:"vocab_size"`
+	// BOS is the token that begins every document, or NoBOS.
+	BOS int32 `json:"bos"`
+	// SHA256 is what makes two tokenizers the same: the hash, in lower-case
+	// hexadecimal, of the tokenizer.json, or of the name of a built-in one.
+	SHA256 string `json:"sha256"`
+}
+
+// Tokenizer converts between text and token ids. Implementations are safe for
+// concurrent use.
+type Tokenizer interface {
+	// Info identifies the tokenizer.
+	Info() Info
+	// Encode returns the ids of text, without a beginning-of-document token.
+	Encode(text string) ([]int32, error)
+	// Decode returns the text of ids, special tokens included. The ids of half
+	// a character give half a character: the result need not be valid UTF-8.
+	Decode(ids []int32) (string, error)
+}
+
+// Open returns the tokenizer that spec names: "bytes" is the built-in
+// [Bytes], anything else is the path of a tokenizer.json or of a folder that
+// holds one (see [LoadHuggingFace]).
+func Open(spec string) (Tokenizer, error) {
+	if spec == bytesName {
+		return Bytes{}, nil
+	}
+	stat, err := os.Stat(spec)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %q is neither %q nor a tokenizer.json: %w", spec, bytesName, err)
+	}
+	if stat.IsDir() {
+		spec = filepath.Join(spec, DefinitionFile)
+	}
+	return LoadHuggingFace(spec)
+}
+
+// Reopen returns the tokenizer that info describes, in a folder that holds its
+// tokenizer.json unless it is built in. Name and BOS are taken from info; a
+// tokenizer.json with another hash is an error.
+func Reopen(folder string, info Info) (Tokenizer, error) {
+	if info == (Bytes{}).Info() {
+		return Bytes{}, nil
+	}
+	path := filepath.Join(folder, DefinitionFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %s: %w", info.Name, err)
+	}
+	t, err := newHuggingFace(data, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if t.info.SHA256 != info.SHA256 || t.info.VocabSize != info.VocabSize {
+		return nil, fmt.Errorf("%s has %d tokens and the hash %s, want tokenizer %s with %d tokens and %s",
+			path, t.info.VocabSize, t.info.SHA256, info.Name, info.VocabSize, info.SHA256)
+	}
+	t.info.Name = info.Name
+	return t, t.acceptBOS(info.BOS)
+}
+
+// A RangeError reports an id that the tokenizer does not have.
+type RangeError struct {
+	ID        int64
+	VocabSize int
+}
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("token id %d is not in the vocabulary (%d tokens)", e.ID, e.VocabSize)
+}
