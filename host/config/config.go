@@ -40,7 +40,7 @@ type Data struct {
 	Validation       string
 	Tokenizer        string // path of a tokenizer.json; "": as recorded in the token file
 	Seed             int64  // of the sampler's permutation
-	TrainSHA256      string // expected hash of Train in lower-case hexadecimal; "": any
+	TrainSHA256      string // expected hash of the token ids in Train, lower-case hexadecimal; "": any
 	ValidationSHA256 string // the same for Validation
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -90,10 +91,11 @@ func (es Errors) sort() {
 // line where the key stands (or the override that set it). A key that stands
 // nowhere, because its default holds, is placed at its table, else at line 1.
 // Use [Plugin.Path] for the key of a plugin's parameter. Set Hint on the
-// result to say what would be right.
+// result to say what would be right. As with fmt.Errorf, %w keeps the cause.
 func (c *Config) ErrorAt(key, format string, args ...any) *Error {
 	e := c.origin.at(key)
-	e.Msg = fmt.Sprintf(format, args...)
+	err := fmt.Errorf(format, args...)
+	e.Msg, e.cause = err.Error(), errors.Unwrap(err)
 	return e
 }
 

@@ -34,7 +34,7 @@ func (d *decoder) overrideOne(text string) *Error {
 	}
 	doc, err := parseTOML(name, []byte(text))
 	if err != nil {
-		return fail(overrideProblem(err), overrideHint(key, value))
+		return fail(err.Msg, overrideHint(key, value))
 	}
 	if len(doc.leaves) == 0 {
 		return fail("not a setting", "want KEY=VALUE, such as --set train.steps=100")
@@ -43,14 +43,6 @@ func (d *decoder) overrideOne(text string) *Error {
 	parts := doc.leaves[0]
 	d.put(parts, dig(doc.values, parts), place{override: name})
 	return nil
-}
-
-// overrideProblem drops what parseTOML says of file and line.
-func overrideProblem(err error) string {
-	if e, ok := err.(*Error); ok {
-		return e.Msg
-	}
-	return err.Error()
 }
 
 func overrideHint(key, value string) string {

@@ -69,8 +69,8 @@ type document struct {
 	leaves []toml.Key     // keys of `key = value` expressions, in order
 }
 
-// parseTOML parses text. A failure is an *Error with file and line.
-func parseTOML(file string, text []byte) (*document, error) {
+// parseTOML parses text. A failure has file and line.
+func parseTOML(file string, text []byte) (*document, *Error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if i := invalidUTF8(text); i >= 0 {
 		return nil, &Error{File: file, Line: 1 + bytes.Count(text[:i], []byte("\n")),
@@ -114,7 +114,7 @@ type scanner struct {
 	newlines []int // offsets
 }
 
-func (s *scanner) scan(text []byte) error {
+func (s *scanner) scan(text []byte) *Error {
 	for i, c := range text {
 		if c == '\n' {
 			s.newlines = append(s.newlines, i)
@@ -124,7 +124,7 @@ func (s *scanner) scan(text []byte) error {
 	var table toml.Key
 	for s.parser.NextExpression() {
 		n := s.parser.Expression()
-		var err error
+		var err *Error
 		if n.Kind == unstable.KeyValue {
 			err = s.keyValue(table, n)
 		} else {
@@ -139,7 +139,7 @@ func (s *scanner) scan(text []byte) error {
 
 // key records every prefix of a dotted key at its first mention and returns
 // the whole.
-func (s *scanner) key(table toml.Key, parts unstable.Iterator) (toml.Key, error) {
+func (s *scanner) key(table toml.Key, parts unstable.Iterator) (toml.Key, *Error) {
 	key := append(toml.Key(nil), table...)
 	for parts.Next() {
 		line := s.line(int(parts.Node().Raw.Offset))
@@ -153,7 +153,7 @@ func (s *scanner) key(table toml.Key, parts unstable.Iterator) (toml.Key, error)
 	return key, nil
 }
 
-func (s *scanner) keyValue(table toml.Key, n *unstable.Node) error {
+func (s *scanner) keyValue(table toml.Key, n *unstable.Node) *Error {
 	key, err := s.key(table, n.Key())
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (s *scanner) keyValue(table toml.Key, n *unstable.Node) error {
 
 // value records the keys of inline tables, and refuses what is nested deeper
 // than any key of ours could be. line is that of the key.
-func (s *scanner) value(key toml.Key, n *unstable.Node, line, depth int) error {
+func (s *scanner) value(key toml.Key, n *unstable.Node, line, depth int) *Error {
 	if depth > maxDepth {
 		return s.tooDeep(line)
 	}
@@ -172,7 +172,7 @@ func (s *scanner) value(key toml.Key, n *unstable.Node, line, depth int) error {
 		return nil
 	}
 	for it := n.Children(); it.Next(); {
-		var err error
+		var err *Error
 		if child := it.Node(); child.Kind == unstable.KeyValue {
 			err = s.keyValue(key, child)
 		} else {
@@ -187,12 +187,12 @@ func (s *scanner) value(key toml.Key, n *unstable.Node, line, depth int) error {
 
 func (s *scanner) line(offset int) int { return 1 + sort.SearchInts(s.newlines, offset) }
 
-func (s *scanner) tooDeep(line int) error {
+func (s *scanner) tooDeep(line int) *Error {
 	return &Error{File: s.file, Line: line, Msg: "keys or values are nested too deep",
 		Hint: "no key of a configuration has more than three parts"}
 }
 
-func (s *scanner) syntaxError(err error) error {
+func (s *scanner) syntaxError(err error) *Error {
 	if err == nil {
 		return nil
 	}

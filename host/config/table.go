@@ -88,10 +88,10 @@ var dataTable = table{
 			doc: "seed of the order in which sequences are visited"},
 		{key: "train_sha256", kind: text, is: hash(), def: "",
 			at:  func(c *Config) any { return &c.Data.TrainSHA256 },
-			doc: "SHA-256 that the training data must have; empty: any"},
+			doc: "SHA-256 of the training tokens, as the header of the token file records it; empty: any"},
 		{key: "validation_sha256", kind: text, is: hash(), def: "",
 			at:  func(c *Config) any { return &c.Data.ValidationSHA256 },
-			doc: "SHA-256 that the validation data must have; empty: any"},
+			doc: "the same for the validation tokens"},
 	},
 }
 

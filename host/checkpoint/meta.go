@@ -1,0 +1,34 @@
+package checkpoint
+
+import (
+	"encoding/json/v2"
+	"fmt"
+)
+
+// Meta holds the parts of a state that are not tensors: total steps, seeds, the
+// sampler's position, hashes, counters. Each value is the JSON text of what was
+// set, so that any program can read it and no number loses digits.
+type Meta map[string]string
+
+// Set stores a value under key, in JSON.
+func (m Meta) Set(key string, value any) error {
+	text, err := json.Marshal(value, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("checkpoint metadata %q: %w", key, err)
+	}
+	m[key] = string(text)
+	return nil
+}
+
+// Get decodes the value under key into the variable that value points to. A
+// missing key, or a value of another type, is an error that wraps ErrDamaged.
+func (m Meta) Get(key string, value any) error {
+	text, ok := m[key]
+	if !ok {
+		return fmt.Errorf("%w: metadata has no %q", ErrDamaged, key)
+	}
+	if err := json.Unmarshal([]byte(text), value, json.RejectUnknownMembers(true)); err != nil {
+		return fmt.Errorf("%w: metadata %q: %w", ErrDamaged, key, err)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package figure
+
+import (
+	"image/color"
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// palette is that of Okabe and Ito ("Color Universal Design", 2008), which people
+// with any kind of colour vision can tell apart, the darker colours first.
+var palette = []color.NRGBA{
+	{0x00, 0x72, 0xB2, 0xFF}, // blue
+	{0xD5, 0x5E, 0x00, 0xFF}, // vermillion
+	{0x00, 0x9E, 0x73, 0xFF}, // bluish green
+	{0xCC, 0x79, 0xA7, 0xFF}, // reddish purple
+	{0xE6, 0x9F, 0x00, 0xFF}, // orange
+	{0x56, 0xB4, 0xE9, 0xFF}, // sky blue
+	{0x00, 0x00, 0x00, 0xFF}, // black
+}
+
+var (
+	background = color.NRGBA{0xFF, 0xFF, 0xFF, 0xFF}
+	gridColor  = color.NRGBA{0xE4, 0xE4, 0xE4, 0xFF}
+	axisColor  = color.NRGBA{0x40, 0x40, 0x40, 0xFF}
+)
+
+// rawAlpha makes the unsmoothed curve faint: 28 %.
+const rawAlpha = 0x48
+
+const (
+	textSize  = 10 // points
+	titleSize = 12
+	tickSize  = 9
+
+	lineWidth = 1.3 // points
+	rawWidth  = 0.6
+	axisWidth = 0.6
+
+	legendInset = 6 // points between a legend and the edge of its panel
+)
+
+// dashes tells runs apart once every colour has been used.
+var dashes = [][]vg.Length{nil, {6, 2}, {1.5, 1.5}}
+
+// runColor and runDashes are the style of the i-th run.
+func runColor(i int) color.NRGBA    { return palette[i%len(palette)] }
+func runDashes(i int) []vg.Length   { return dashes[i/len(palette)%len(dashes)] }
+func validationDashes() []vg.Length { return []vg.Length{4, 2} }
+
+func faint(c color.NRGBA) color.NRGBA {
+	c.A = rawAlpha
+	return c
+}
+
+func lineStyle(c color.Color, width vg.Length, dash []vg.Length) draw.LineStyle {
+	return draw.LineStyle{Color: c, Width: width, Dashes: dash}
+}
+
+func sans(size vg.Length) font.Font {
+	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
+}
+
+// newPlot returns an empty plot in the style of all figures.
+func newPlot(yLabel string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = nil
+	p.Title.TextStyle.Font = sans(titleSize)
+	p.Title.Padding = vg.Points(6)
+	p.Legend.TextStyle.Font = sans(textSize)
+	p.Legend.Padding = vg.Points(2)
+	p.Legend.ThumbnailWidth = vg.Points(22)
+	p.Legend.Top = true
+	p.Legend.YOffs = -legendInset
+	p.Y.Label.Text = yLabel
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Label.TextStyle.Font = sans(textSize)
+		axis.Label.Padding = vg.Points(4)
+		axis.Tick.Label.Font = sans(tickSize)
+		axis.Tick.Length = vg.Points(3)
+		axis.LineStyle = lineStyle(axisColor, axisWidth, nil)
+		axis.Tick.LineStyle = lineStyle(axisColor, axisWidth, nil)
+		axis.Padding = 0
+		axis.Tick.Marker = ticks{}
+	}
+	grid := plotter.NewGrid()
+	grid.Vertical = lineStyle(gridColor, axisWidth, nil)
+	grid.Horizontal = grid.Vertical
+	p.Add(grid)
+	return p
+}
+
+// ticks places marks at round numbers and labels them without an exponent where
+// that is readable. Unlabelled is for a panel that shares the axis below it.
+type ticks struct{ unlabelled bool }
+
+// Ticks returns the labelled marks of an axis.
+func (t ticks) Ticks(low, high float64) []plot.Tick {
+	step, digits := niceStep((high - low) / 6)
+	var out []plot.Tick
+	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
+		label := " " // a mark without any label is drawn as a minor one
+		if !t.unlabelled {
+			label = formatTick(i*step+0, digits) // +0 turns −0 into 0
+		}
+		out = append(out, plot.Tick{Value: i * step, Label: label})
+	}
+	return out
+}
+
+// niceStep is the smallest of 1, 2, 2.5 and 5 times a power of ten that is at
+// least x, with the decimals that its multiples need.
+func niceStep(x float64) (step float64, digits int) {
+	if !(x > 0) {
+		return 1, 0
+	}
+	exponent := math.Floor(math.Log10(x))
+	power := math.Pow(10, exponent)
+	digits = max(0, -int(exponent))
+	for _, m := range []float64{1, 2, 2.5, 5} {
+		if m*power < x*(1-1e-9) {
+			continue
+		}
+		if m == 2.5 {
+			digits = max(0, 1-int(exponent))
+		}
+		return m * power, digits
+	}
+	return 10 * power, max(0, -int(exponent)-1)
+}
+
+func formatTick(x float64, digits int) string {
+	if digits > 6 || math.Abs(x) >= 1e7 {
+		return strconv.FormatFloat(x, 'g', 4, 64)
+	}
+	s := strconv.FormatFloat(x, 'f', digits, 64)
+	if s[0] == '-' {
+		return "−" + s[1:]
+	}
+	return s
+}

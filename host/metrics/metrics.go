@@ -1,0 +1,86 @@
+// Package metrics is the written memory of a run: metrics.jsonl, one record per
+// logged step, and summary.json, what came out in the end.
+//
+// It defines what is recorded and keeps the files in order across crashes and
+// resumes. It computes nothing (host/train and host/cage do), shows nothing
+// (host/metrics/console does) and draws nothing (host/figure does).
+package metrics
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// Number is a float64 that survives JSON: NaN and the infinities, which JSON has
+// no numbers for, are written as the strings "NaN", "Inf" and "-Inf".
+type Number float64
+
+// Some returns a pointer to x as a Number: a value that was measured.
+func Some(x float64) *Number {
+	n := Number(x)
+	return &n
+}
+
+// MarshalJSON writes the shortest text that reads back as the same number.
+func (n Number) MarshalJSON() ([]byte, error) {
+	switch x := float64(n); {
+	case math.IsNaN(x):
+		return []byte(`"NaN"`), nil
+	case math.IsInf(x, 1):
+		return []byte(`"Inf"`), nil
+	case math.IsInf(x, -1):
+		return []byte(`"-Inf"`), nil
+	default:
+		return json.Marshal(x)
+	}
+}
+
+// UnmarshalJSON reads a number or one of the three strings.
+func (n *Number) UnmarshalJSON(text []byte) error {
+	switch string(text) {
+	case `"NaN"`:
+		*n = Number(math.NaN())
+	case `"Inf"`:
+		*n = Number(math.Inf(1))
+	case `"-Inf"`:
+		*n = Number(math.Inf(-1))
+	default:
+		var x float64
+		if err := json.Unmarshal(text, &x); err != nil || string(text) == "null" {
+			return fmt.Errorf(`%s is neither a number nor "NaN", "Inf" or "-Inf"`, text)
+		}
+		*n = Number(x)
+	}
+	return nil
+}
+
+// Record is one line of metrics.jsonl: what is known after an optimizer step. A
+// nil field was not measured at that step and is left out.
+type Record struct {
+	Step   int    `json:"step"`   // optimizer steps done, from 1
+	Loss   Number `json:"loss"`   // training loss in nats per token, mean over the step's micro-batches
+	LR     Number `json:"lr"`     // α_t, the learning rate of the step
+	Lambda Number `json:"lambda"` // λ_t, the strength of the CAGE correction in the step; 0 while silent or off
+	Tokens int64  `json:"tokens"` // tokens seen since the start of training, resumes included
+
+	Seconds         Number  `json:"seconds"`                     // seconds spent training since the start, resumes included
+	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // over the steps since the previous record
+	GradNorm        *Number `json:"grad_norm,omitempty"`         // ‖g‖₂ over all parameters, before clipping
+
+	// Quantization error e = x − Q(x) over the quantized weights x.
+	ErrorNorm2    *Number `json:"error_norm2,omitempty"`    // Σ‖e‖²
+	ErrorRel      *Number `json:"error_rel,omitempty"`      // Σ‖e‖² / Σ‖x‖²
+	AvgErrNorm    *Number `json:"avg_err_norm,omitempty"`   // mean over the weights of ‖e‖₂
+	AvgCorrNorm   *Number `json:"avg_corr_norm,omitempty"`  // mean over the weights of λ_t·‖e‖₂
+	AppliedParams *int    `json:"applied_params,omitempty"` // weights that the correction was applied to
+
+	// Stationarity, ‖∇f + λ(x − Q(x))‖₂ (CAGE paper Eq. 2).
+	Pareto    *Number `json:"pareto,omitempty"`     // with ∇f at x: a forward pass without quantization
+	ParetoSTE *Number `json:"pareto_ste,omitempty"` // with the gradient that training has, ∇f at Q(x)
+
+	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token
+	ValPPL  *Number `json:"val_ppl,omitempty"`  // exp(ValLoss)
+
+	Skipped int `json:"skipped,omitempty"` // steps left out so far because something was not finite
+}

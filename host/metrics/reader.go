@@ -1,0 +1,71 @@
+package metrics
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"os"
+)
+
+// Read returns the records of the metrics.jsonl at path. A last line without its
+// end is that of a process that was killed, or that is writing it right now, and
+// is left out. Keys that are not known are ignored.
+func Read(path string) ([]Record, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	records, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %s: %w", path, err)
+	}
+	return records, nil
+}
+
+// Parse is Read for the content of a file. Its error names the line.
+func Parse(data []byte) ([]Record, error) {
+	var records []Record
+	for line, err := range lines(data) {
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, line.record)
+	}
+	return records, nil
+}
+
+// line is a complete line of a file.
+type line struct {
+	record Record
+	end    int64 // offset of the byte after it
+}
+
+// lines yields the complete lines of a file, or an error and nothing more.
+func lines(data []byte) iter.Seq2[line, error] {
+	return func(yield func(line, error) bool) {
+		end, last := int64(0), 0
+		for number := 1; ; number++ {
+			text, rest, complete := bytes.Cut(data, []byte{'\n'})
+			if !complete {
+				return
+			}
+			data = rest
+			end += int64(len(text)) + 1
+			var r Record
+			err := json.Unmarshal(text, &r)
+			switch {
+			case err == nil && !bytes.HasPrefix(text, []byte{'{'}):
+				err = fmt.Errorf("line %d: is %s, want a JSON object", number, text)
+			case err != nil:
+				err = fmt.Errorf("line %d: %w", number, err)
+			case r.Step < last:
+				err = fmt.Errorf("line %d: step %d follows step %d", number, r.Step, last)
+			}
+			if !yield(line{r, end}, err) || err != nil {
+				return
+			}
+			last = r.Step
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package metrics
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// Summary is what a run came to. A nil field was not measured.
+type Summary struct {
+	Name       string `json:"name"`        // of the run
+	Completed  bool   `json:"completed"`   // whether all steps were done; false for a run that was stopped
+	Steps      int    `json:"steps"`       // optimizer steps done
+	TotalSteps int    `json:"total_steps"` // optimizer steps asked for
+	Tokens     int64  `json:"tokens"`      // tokens seen
+	Parameters int64  `json:"parameters"`  // parameters of the model
+
+	Seconds         Number  `json:"seconds"`                     // seconds spent training
+	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // mean over the run
+	TrainLoss       *Number `json:"train_loss,omitempty"`        // of the last step
+	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the whole validation set
+	ValPPL          *Number `json:"val_ppl,omitempty"`           // exp(ValLoss)
+	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² at the end
+	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
+	Skipped         int     `json:"skipped"`                     // steps left out because something was not finite
+}
+
+// WriteSummary writes a summary to path as indented JSON, atomically. The value is
+// a Summary or a struct that embeds one.
+func WriteSummary(path string, summary any) error {
+	text, err := json.MarshalIndent(summary, "", "  ")
+	if err != nil {
+		return fmt.Errorf("metrics: summary: %w", err)
+	}
+	return atomicfile.WriteBytes(path, append(text, '\n'))
+}
+
+// ReadSummary reads the summary at path.
+func ReadSummary(path string) (Summary, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Summary{}, fmt.Errorf("metrics: %w", err)
+	}
+	var s Summary
+	if err := json.Unmarshal(text, &s); err != nil {
+		return Summary{}, fmt.Errorf("metrics: %s: %w", path, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,183 @@
+package safetensors
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A file is: the header's length (8 bytes, little-endian), the header (JSON,
+// padded with spaces so that the data starts at a multiple of 8), the data.
+
+const (
+	lengthSize    = 8
+	headerAlign   = 8
+	maxHeaderSize = 100_000_000 // the limit of the format's own implementation
+	metadataKey   = "__metadata__"
+)
+
+// Info describes a tensor of a file without its data.
+type Info struct {
+	Name       string
+	DType      DType
+	Shape      []int
+	Begin, End int64 // byte range within the data, after the header
+}
+
+// jsonInfo is the form of Info in the header.
+type jsonInfo struct {
+	DType   DType    `json:"dtype"`
+	Shape   []int    `json:"shape"`
+	Offsets []uint64 `json:"data_offsets"`
+}
+
+// header is the decoded and checked header of a file.
+type header struct {
+	metadata map[string]string
+	infos    []Info // in the order of the data
+	digest   string // what metadata says the digest is, "" when it says nothing
+}
+
+// encode returns the header with its length in front of it. The tensors appear in
+// the order of infos, after the metadata in the order of its keys.
+func (h header) encode() ([]byte, error) {
+	var buf bytes.Buffer
+	buf.Write(make([]byte, lengthSize))
+	if err := h.encodeJSON(jsontext.NewEncoder(&buf)); err != nil {
+		return nil, err
+	}
+	buf.Truncate(len(bytes.TrimRight(buf.Bytes(), "\n")))
+	for buf.Len()%headerAlign != 0 {
+		buf.WriteByte(' ')
+	}
+	size := buf.Len() - lengthSize
+	if size > maxHeaderSize {
+		return nil, fmt.Errorf("header of %d bytes, want at most %d", size, maxHeaderSize)
+	}
+	binary.LittleEndian.PutUint64(buf.Bytes(), uint64(size))
+	return buf.Bytes(), nil
+}
+
+// encodeJSON writes the header's object. The encoder refuses names that occur
+// twice and text that is not UTF-8.
+func (h header) encodeJSON(enc *jsontext.Encoder) error {
+	if err := enc.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	if err := enc.WriteToken(jsontext.String(metadataKey)); err != nil {
+		return err
+	}
+	if err := json.MarshalEncode(enc, h.metadata, json.Deterministic(true)); err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	for _, info := range h.infos {
+		if err := enc.WriteToken(jsontext.String(info.Name)); err != nil {
+			return fmt.Errorf("tensor %q: %w", info.Name, err)
+		}
+		shape := info.Shape
+		if shape == nil {
+			shape = []int{} // null is not a shape
+		}
+		entry := jsonInfo{info.DType, shape, []uint64{uint64(info.Begin), uint64(info.End)}}
+		if err := json.MarshalEncode(enc, entry); err != nil {
+			return fmt.Errorf("tensor %q: %w", info.Name, err)
+		}
+	}
+	return enc.WriteToken(jsontext.EndObject)
+}
+
+// parseHeader decodes the JSON of a header and checks it against the size of
+// the data that follows it.
+func parseHeader(text []byte, dataSize int64) (header, error) {
+	if len(text) == 0 || text[0] != '{' {
+		return header{}, errors.New("the header does not start with {")
+	}
+	var fields map[string]jsontext.Value // duplicate names are an error of json/v2
+	if err := json.Unmarshal(bytes.TrimRight(text, " "), &fields); err != nil {
+		return header{}, fmt.Errorf("header: %w", err)
+	}
+	var h header
+	for name, value := range fields {
+		if name == metadataKey {
+			if err := json.Unmarshal(value, &h.metadata); err != nil {
+				return header{}, fmt.Errorf("metadata: %w", err)
+			}
+			continue
+		}
+		info, err := parseInfo(name, value, dataSize)
+		if err != nil {
+			return header{}, fmt.Errorf("tensor %q: %w", name, err)
+		}
+		h.infos = append(h.infos, info)
+	}
+	slices.SortFunc(h.infos, func(a, b Info) int {
+		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End), cmp.Compare(a.Name, b.Name))
+	})
+	if err := checkCover(h.infos, dataSize); err != nil {
+		return header{}, err
+	}
+	var err error
+	if h.digest, err = digestOf(h.metadata); err != nil {
+		return header{}, err
+	}
+	return h, nil
+}
+
+// parseInfo decodes one tensor's entry and checks it on its own.
+func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) {
+	if name == "" {
+		return Info{}, errors.New("has no name")
+	}
+	var entry jsonInfo
+	if err := json.Unmarshal(value, &entry, json.RejectUnknownMembers(true)); err != nil {
+		return Info{}, err
+	}
+	size := entry.DType.Size()
+	if size == 0 {
+		return Info{}, fmt.Errorf("unknown element type %q", entry.DType)
+	}
+	if entry.Shape == nil {
+		return Info{}, errors.New("has no shape")
+	}
+	n, err := elements(entry.Shape)
+	if err != nil {
+		return Info{}, err
+	}
+	if len(entry.Offsets) != 2 {
+		return Info{}, fmt.Errorf("%d data offsets, want 2", len(entry.Offsets))
+	}
+	begin, end := entry.Offsets[0], entry.Offsets[1]
+	if begin > end || end > uint64(dataSize) {
+		return Info{}, fmt.Errorf("data offsets [%d, %d] outside the %d bytes of data", begin, end, dataSize)
+	}
+	// Compared by division, because n·size may be too large to multiply.
+	if length := end - begin; length%uint64(size) != 0 || length/uint64(size) != uint64(n) {
+		return Info{}, fmt.Errorf("%d bytes of data for shape %v of %s, want %d elements of %d bytes",
+			length, entry.Shape, entry.DType, n, size)
+	}
+	return Info{Name: name, DType: entry.DType, Shape: entry.Shape, Begin: int64(begin), End: int64(end)}, nil
+}
+
+// checkCover demands that the tensors, in order, cover the data without a gap or
+// an overlap, so that no byte of a file is unaccounted for.
+func checkCover(infos []Info, dataSize int64) error {
+	var end int64
+	for _, info := range infos {
+		switch {
+		case info.Begin < end:
+			return fmt.Errorf("tensor %q overlaps the one before it: begins at %d, want %d", info.Name, info.Begin, end)
+		case info.Begin > end:
+			return fmt.Errorf("gap of %d bytes before tensor %q", info.Begin-end, info.Name)
+		}
+		end = info.End
+	}
+	if end != dataSize {
+		return fmt.Errorf("%d bytes of data belong to no tensor", dataSize-end)
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+package plugintest
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+)
+
+// Near fails the test unless got equals want within relative, times the largest
+// magnitude in want; NaN equals NaN.
+func Near(t testing.TB, what string, got, want []float64, relative float64) {
+	t.Helper()
+	tol := golden.Tolerance{Abs: relative * largest(want)}
+	if err := tol.Compare(got, golden.Tensor{Shape: []int{len(want)}, Data: want}); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// Times is c·v.
+func Times(c float64, v []float64) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = c * x
+	}
+	return out
+}

@@ -1,0 +1,281 @@
+package randprog
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// move writes one operation on values of the pool; it reports false when the pool
+// has none that suit.
+type move func(g *generator, op program.Op) (value, bool)
+
+// moves are filled by init because they lead back to the generator.
+var moves map[program.Op]move
+
+func init() {
+	moves = map[program.Op]move{
+		program.OpConstant: constant, program.OpIota: iota, program.OpRandomBits: randomBits,
+		program.OpNeg: signed, program.OpAbs: signed, program.OpSign: signed,
+		program.OpSqrt: smooth, program.OpExp: smooth, program.OpExpm1: smooth, program.OpLog: smooth,
+		program.OpLog1p: smooth, program.OpTanh: smooth,
+		program.OpFloor: jump, program.OpRound: jump, program.OpLogb: logb, program.OpIsFinite: quotient,
+		program.OpNot: logical, program.OpAnd: logical, program.OpOr: logical, program.OpXor: logical,
+		program.OpAdd: arithmetic, program.OpSub: arithmetic, program.OpMul: arithmetic,
+		program.OpMax: arithmetic, program.OpMin: arithmetic,
+		program.OpDiv: divide, program.OpPow: power, program.OpLdexp: ldexp,
+		program.OpShl: shift, program.OpShr: shift,
+		program.OpEq: compare, program.OpNe: compare, program.OpLt: compare,
+		program.OpLe: compare, program.OpGt: compare, program.OpGe: compare,
+		program.OpSelect: choose, program.OpConvert: convert, program.OpBitcast: bitcast,
+		program.OpReshape: reshape, program.OpTranspose: transpose, program.OpBroadcast: broadcast,
+		program.OpSlice: slice, program.OpConcatenate: concatenate,
+		program.OpReduceSum: reduce, program.OpReduceMax: reduce, program.OpReduceMin: reduce,
+		program.OpDot: dot, program.OpHadamard: hadamard,
+		program.OpStopGradient: stop,
+		program.OpQR:           factorize, program.OpEighValues: factorize, program.OpEighVectors: factorize,
+	}
+}
+
+func (g *generator) unary(op program.Op, v value) program.Value {
+	return g.b.Apply(op, program.Attr{}, program.Type{}, v.Value)
+}
+
+func (g *generator) binary(op program.Op, x, y value) program.Value {
+	return g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, y.Value)
+}
+
+func signed(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(func(v value) bool {
+		if op == program.OpSign && v.float() {
+			return v.exact()
+		}
+		return v.float() || v.Type().DType == program.Int
+	})
+	if !ok {
+		return x, false
+	}
+	out := value{g.unary(op, x), x.mag, x.frac}
+	if op == program.OpSign {
+		out.mag, out.frac = 1, 0
+	}
+	return out, true
+}
+
+// smooth applies a function after bringing its argument into a domain where it
+// multiplies an error at most about fiftyfold.
+func smooth(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isFloat)
+	if !ok {
+		return x, false
+	}
+	switch op {
+	case program.OpSqrt, program.OpLog:
+		x.Value, x.mag = x.Abs().Shift(0.5), x.mag+0.5
+	case program.OpLog1p:
+		x.Value = x.Abs()
+	case program.OpExp, program.OpExpm1:
+		factor := 1.0
+		for ; x.mag > 4; x.mag /= 2 {
+			factor /= 2
+		}
+		x.Value = x.Scale(factor)
+	}
+	mag := map[program.Op]float64{
+		program.OpSqrt: math.Sqrt(x.mag), program.OpLog: max(1, math.Log(x.mag)), program.OpLog1p: math.Log1p(x.mag),
+		program.OpExp: math.Exp(x.mag), program.OpExpm1: math.Exp(x.mag), program.OpTanh: 1,
+	}[op]
+	return value{g.unary(op, x), mag, rounded}, true
+}
+
+func jump(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isExact)
+	if !ok {
+		return x, false
+	}
+	return value{g.unary(op, x), x.mag + 1, 0}, true
+}
+
+func logb(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isExact)
+	if !ok {
+		return x, false
+	}
+	x.Value = x.Abs().Shift(0.25)
+	return value{g.unary(op, x), 8, 0}, true
+}
+
+// quotient divides by a value that may be zero and replaces what is not finite.
+func quotient(g *generator, op program.Op) (value, bool) {
+	y, ok := g.draw(isExact, func(v value) bool { return v.frac <= 6 })
+	if !ok {
+		return y, false
+	}
+	x, _ := g.draw(isExact, g.goesWith(y)) // y itself, if nothing else
+	q := x.Div(y.Value)
+	finite := g.b.Apply(op, program.Attr{}, program.Type{}, q)
+	return value{finite.Select(q, g.b.Const(0)), x.mag * math.Exp2(float64(y.frac)), rounded}, true
+}
+
+func arithmetic(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isNumber)
+	if !ok {
+		return x, false
+	}
+	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x))
+	out := value{g.binary(op, x, y), x.mag + y.mag, max(x.frac, y.frac)}
+	switch op {
+	case program.OpMul:
+		out.mag, out.frac = x.mag*y.mag, x.frac+y.frac
+	case program.OpMax, program.OpMin:
+		out.mag = max(x.mag, y.mag)
+	}
+	if !x.exact() || !y.exact() || out.frac > 40 {
+		out.frac = rounded
+	}
+	return out, true
+}
+
+func divide(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isFloat)
+	if !ok {
+		return x, false
+	}
+	y, _ := g.draw(isFloat, g.goesWith(x))
+	y.Value = y.Abs().Shift(0.5)
+	return value{g.binary(op, x, y), 2 * x.mag, rounded}, true
+}
+
+// power raises a number in [0.5, …] to a power in [−2, 2].
+func power(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isFloat)
+	if !ok {
+		return x, false
+	}
+	y, _ := g.draw(isFloat, g.goesWith(x))
+	x.Value, x.mag = x.Abs().Shift(0.5), x.mag+0.5
+	y.Value = y.Tanh().Scale(2)
+	return value{g.binary(op, x, y), max(4, x.mag*x.mag), rounded}, true
+}
+
+// ldexp takes an exponent that is an integer in [−4, 4].
+func ldexp(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isFloat)
+	if !ok {
+		return x, false
+	}
+	n, ok := g.draw(isExact, g.goesWith(x))
+	if !ok {
+		return x, false
+	}
+	n.Value = n.Round().Clip(-4, 4)
+	out := value{g.binary(op, x, n), 16 * x.mag, rounded}
+	if x.exact() {
+		out.frac = x.frac + 4
+	}
+	return out, true
+}
+
+func logical(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isLogical)
+	if !ok {
+		return x, false
+	}
+	if op == program.OpNot {
+		return value{Value: g.unary(op, x)}, true
+	}
+	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x))
+	return value{Value: g.binary(op, x, y)}, true
+}
+
+func shift(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isInteger)
+	if !ok {
+		return x, false
+	}
+	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x))
+	y.Value = y.And(g.integer(x.Type().DType, 31))
+	return value{Value: g.binary(op, x, y)}, true
+}
+
+func (g *generator) integer(t program.DType, v int32) program.Value {
+	if t == program.Uint {
+		return g.b.ConstUint(uint32(v))
+	}
+	return g.b.ConstInt(v)
+}
+
+func compare(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(func(v value) bool {
+		equality := op == program.OpEq || op == program.OpNe
+		return isInteger(v) || isExact(v) || (equality && isBool(v))
+	})
+	if !ok {
+		return x, false
+	}
+	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x), func(v value) bool { return !v.float() || v.exact() })
+	return value{Value: g.binary(op, x, y)}, true
+}
+
+func choose(g *generator, op program.Op) (value, bool) {
+	cond, ok := g.draw(isBool)
+	if !ok {
+		return cond, false
+	}
+	x, ok := g.draw(g.goesWith(cond))
+	if !ok {
+		return x, false
+	}
+	y, ok := g.draw(typed(x.Type().DType), g.goesWith(cond), g.goesWith(x))
+	if !ok {
+		return x, false
+	}
+	out := value{g.b.Apply(op, program.Attr{}, program.Type{}, cond.Value, x.Value, y.Value), max(x.mag, y.mag), max(x.frac, y.frac)}
+	if !x.exact() || !y.exact() {
+		out.frac = rounded
+	}
+	return out, true
+}
+
+// convert goes between any two types. A float becomes an integer only when exact,
+// an integer a float only after it was cut to eight bits.
+func convert(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(func(v value) bool { return !v.float() || v.exact() })
+	if !ok {
+		return x, false
+	}
+	to := program.DType(1 + g.rng.IntN(4))
+	switch from := x.Type().DType; {
+	case to == program.Uint && from == program.Float:
+		x.Value = x.Abs()
+	case to == program.Float && isInteger(x):
+		x.Value, x.mag = x.And(g.integer(from, 255)), 255
+	case from == program.Bool:
+		x.mag = 1
+	}
+	return value{g.b.Apply(op, program.Attr{}, program.Type{DType: to}, x.Value), x.mag, x.frac}, true
+}
+
+// bitcast reads an exact float, without the sign of its zero, as bits, or makes a
+// number in [1, 2) from the bits of an integer.
+func bitcast(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(func(v value) bool { return isInteger(v) || isExact(v) })
+	if !ok {
+		return x, false
+	}
+	to := program.DType(1 + g.rng.IntN(3))
+	from := x.Type().DType
+	switch {
+	case from == program.Float:
+		x.Value = x.Abs()
+	case to == program.Float:
+		x.Value = x.And(g.integer(from, 1<<23-1)).Or(g.integer(from, 0x3F800000))
+		x.mag, x.frac = 2, rounded
+	}
+	return value{g.b.Apply(op, program.Attr{}, program.Type{DType: to}, x.Value), x.mag, x.frac}, true
+}
+
+func stop(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw()
+	return value{g.unary(op, x), x.mag, x.frac}, ok
+}

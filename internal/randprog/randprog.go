@@ -1,0 +1,269 @@
+// Package randprog generates random valid programs with inputs on which they are
+// well conditioned, for tests that compare two executions of one program.
+//
+// Two precisions disagree by a rounding error, and one rounding error before a
+// round or a comparison is a different answer. So the generator knows for each
+// float value a bound and, where the value is a multiple of a power of two that
+// fits 24 bits, that it is exact in any precision and any order of summation; only
+// exact values go into operations that jump. Domains are respected too: a
+// logarithm gets positive numbers, an exponential small ones. Edge cases (NaN,
+// overflow, ties) are therefore not found here; they belong into tables.
+package randprog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// Options shapes the programs. The zero value is a good default.
+type Options struct {
+	// Nodes is the number of generated operations; default 24. Guards before an
+	// operation (an absolute value before a logarithm) come on top.
+	Nodes int
+	// Elements is the largest number of elements of a value; default 256.
+	Elements int
+	// Ops are the operations to draw from; default all but the factorizations.
+	Ops []program.Op
+	// Smooth draws float inputs anywhere in their range, not from the grid on which
+	// ties happen and sums are exact, and leaves out what finite differences cannot
+	// follow: stop_gradient, bitcast, and quotients that may be infinite. It is for
+	// tests of gradients, in float64.
+	Smooth bool
+}
+
+// Case is a program with inputs.
+type Case struct {
+	Program *program.Program
+	Inputs  map[string]reference.Tensor
+}
+
+// New generates the case of a seed. Equal seeds and options give equal cases. It
+// panics if its own rules produce an invalid program.
+func New(seed uint64, o Options) Case {
+	if o.Nodes == 0 {
+		o.Nodes = 24
+	}
+	if o.Elements == 0 {
+		o.Elements = 256
+	}
+	if o.Ops == nil {
+		o.Ops = defaultOps(o.Smooth)
+	}
+	g := &generator{
+		Options: o,
+		rng:     rand.New(rand.NewPCG(seed, 0x9E3779B97F4A7C15)),
+		b:       program.NewBuilder(fmt.Sprintf("random.%d", seed)),
+		inputs:  map[string]reference.Tensor{},
+		used:    map[program.Value]bool{},
+	}
+	g.declare()
+	for made, tries := 0, 0; made < o.Nodes && tries < 50*o.Nodes; tries++ {
+		op := o.Ops[g.rng.IntN(len(o.Ops))]
+		g.drawn = g.drawn[:0]
+		if v, ok := moves[op](g, op); ok {
+			g.keep(v)
+			made++
+			for _, a := range g.drawn {
+				g.used[a] = true
+			}
+		}
+	}
+	g.finish()
+	p, err := g.b.Build()
+	if err != nil {
+		panic(fmt.Sprintf("randprog: seed %d: %v", seed, err))
+	}
+	return Case{Program: p, Inputs: g.inputs}
+}
+
+func defaultOps(smooth bool) []program.Op {
+	var ops []program.Op
+	for _, info := range program.Ops() {
+		unfollowable := info.Op == program.OpStopGradient || info.Op == program.OpBitcast || info.Op == program.OpIsFinite
+		if info.Class != program.ClassLinalg && !(smooth && unfollowable) {
+			ops = append(ops, info.Op)
+		}
+	}
+	return ops
+}
+
+// generator holds one program under construction.
+type generator struct {
+	Options
+	rng    *rand.Rand
+	b      *program.Builder
+	inputs map[string]reference.Tensor
+	pool   []value
+	// used are the operands of kept operations, drawn those of the one at hand.
+	used  map[program.Value]bool
+	drawn []program.Value
+}
+
+// value is a value of the program with what is known of it. For floats, |v| ≤ mag,
+// and v is a multiple of 2^−frac unless frac is negative: then it is rounded.
+type value struct {
+	program.Value
+	mag  float64
+	frac int
+}
+
+// rounded marks a float that is not exact.
+const rounded = -1
+
+func (v value) float() bool { return v.Type().DType == program.Float }
+func (v value) exact() bool { return v.frac != rounded }
+
+// keep adds a value to the pool, brought back into range.
+func (g *generator) keep(v value) { g.pool = append(g.pool, g.tame(v)) }
+
+// tame scales a float by a power of two so that its bound is at most 64, and
+// forgets exactness that 24 bits may not hold.
+func (g *generator) tame(v value) value {
+	if !v.float() {
+		return v
+	}
+	factor := 1.0
+	for ; v.mag > 64; v.mag /= 2 {
+		factor /= 2
+		if v.exact() {
+			v.frac++
+		}
+	}
+	if factor != 1 {
+		v.Value = v.Scale(factor)
+	}
+	if v.exact() && !fits(v.mag, v.frac) {
+		v.frac = rounded
+	}
+	return v
+}
+
+// fits reports whether every multiple of 2^−frac up to mag has at most 22 bits.
+func fits(mag float64, frac int) bool {
+	for range frac {
+		mag *= 2
+	}
+	return mag <= 1<<22
+}
+
+// declare makes the inputs: floats of shapes that go together, and one or two of
+// each other type.
+func (g *generator) declare() {
+	rows, cols := 1+g.rng.IntN(5), []int{1, 2, 4, 6, 8}[g.rng.IntN(5)]
+	shapes := [][]int{{rows, cols}, {rows, cols}, {rows, 1}, {cols, rows}, {cols}, {}, {2, rows, cols}}
+	for i, shape := range shapes[:2+g.rng.IntN(len(shapes)-1)] {
+		g.input(fmt.Sprintf("x%d", i), program.FloatType(shape...))
+	}
+	g.input("i", program.Type{DType: program.Int, Shape: []int{rows, cols}})
+	g.input("u", program.Type{DType: program.Uint, Shape: []int{rows, cols}})
+	g.input("b", program.Type{DType: program.Bool, Shape: []int{rows, cols}})
+	g.input("key", program.Type{DType: program.Uint, Shape: []int{2}})
+}
+
+func (g *generator) input(name string, t program.Type) {
+	v := value{Value: g.b.Input(name, t)}
+	n := int(t.Size())
+	switch t.DType {
+	case program.Float:
+		data := make([]float64, n)
+		for i := range data {
+			if g.Smooth {
+				data[i] = 8*g.rng.Float64() - 4
+			} else {
+				data[i] = float64(g.rng.IntN(65)-32) / 8
+			}
+		}
+		v.mag, v.frac = 4, 3
+		g.inputs[name] = reference.Floats(data, t.Shape...)
+	default:
+		data := make([]int64, n)
+		for i := range data {
+			switch bits := int64(g.rng.Uint32()); t.DType {
+			case program.Int:
+				data[i] = int64(int32(bits)) >> g.rng.IntN(32)
+			case program.Uint:
+				data[i] = bits >> g.rng.IntN(32)
+			default:
+				data[i] = bits & 1
+			}
+		}
+		g.inputs[name] = reference.Tensor{Type: t, Ints: data}
+	}
+	g.pool = append(g.pool, v)
+}
+
+// finish names every value that no other uses as an output, floats first.
+func (g *generator) finish() {
+	n := 0
+	for _, float := range []bool{true, false} {
+		for i, v := range g.pool {
+			isInput := i < len(g.inputs)
+			if v.float() == float && !isInput && !g.used[v.Value] {
+				g.b.Output(fmt.Sprintf("y%d", n), v.Value)
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		g.b.Output("y0", g.pool[0].Value)
+	}
+}
+
+// draw takes a random value that meets the conditions; late values are likelier,
+// so that programs grow deep.
+func (g *generator) draw(meets ...func(value) bool) (value, bool) {
+	var fit []value
+	for _, v := range g.pool {
+		if !slices.ContainsFunc(meets, func(meet func(value) bool) bool { return !meet(v) }) {
+			fit = append(fit, v)
+		}
+	}
+	if len(fit) == 0 {
+		return value{}, false
+	}
+	i := max(g.rng.IntN(len(fit)), g.rng.IntN(len(fit)))
+	g.drawn = append(g.drawn, fit[i].Value)
+	return fit[i], true
+}
+
+func isFloat(v value) bool { return v.float() }
+func isExact(v value) bool { return v.float() && v.exact() }
+func isInteger(v value) bool {
+	return v.Type().DType == program.Int || v.Type().DType == program.Uint
+}
+func isBool(v value) bool   { return v.Type().DType == program.Bool }
+func isNumber(v value) bool { return !isBool(v) }
+func hasAxes(v value) bool  { return !v.Type().IsScalar() }
+func isLogical(v value) bool {
+	return !v.float()
+}
+
+func typed(t program.DType) func(value) bool {
+	return func(v value) bool { return v.Type().DType == t }
+}
+
+// goesWith accepts values whose shape can stand beside x in an elementwise
+// operation without leaving the size limit.
+func (g *generator) goesWith(x value) func(value) bool {
+	return func(y value) bool {
+		a, b := x.Shape(), y.Shape()
+		if len(a) == 0 || len(b) == 0 {
+			return true
+		}
+		if len(a) != len(b) {
+			return false
+		}
+		size := 1
+		for i := range a {
+			if a[i] != b[i] && a[i] != 1 && b[i] != 1 {
+				return false
+			}
+			size *= max(a[i], b[i])
+		}
+		return size <= g.Elements
+	}
+}

@@ -1,0 +1,247 @@
+package randprog
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// shape draws a shape of up to three axes within the size limit.
+func (g *generator) shape() []int {
+	shape := make([]int, g.rng.IntN(4))
+	size := 1
+	for i := range shape {
+		shape[i] = 1 + g.rng.IntN(4)
+		if size*shape[i] > g.Elements {
+			shape[i] = 1
+		}
+		size *= shape[i]
+	}
+	return shape
+}
+
+func constant(g *generator, op program.Op) (value, bool) {
+	t := program.Type{DType: program.DType(1 + g.rng.IntN(4)), Shape: g.shape()}
+	n := 1
+	if g.rng.IntN(2) == 0 {
+		n = int(t.Size())
+	}
+	var attr program.Attr
+	for range n {
+		switch t.DType {
+		case program.Float:
+			attr.Floats = append(attr.Floats, float64(g.rng.IntN(33)-16)/4)
+		case program.Int:
+			attr.Ints = append(attr.Ints, int64(g.rng.IntN(200)-100))
+		case program.Uint:
+			attr.Ints = append(attr.Ints, int64(g.rng.Uint32()))
+		default:
+			attr.Ints = append(attr.Ints, int64(g.rng.IntN(2)))
+		}
+	}
+	return value{g.b.Apply(op, attr, t), 4, 2}, true
+}
+
+func iota(g *generator, op program.Op) (value, bool) {
+	t := program.Type{DType: program.DType(1 + g.rng.IntN(3)), Shape: append(g.shape(), 1+g.rng.IntN(4))}
+	if t.Size() > int64(g.Elements) {
+		return value{}, false
+	}
+	axis := g.rng.IntN(t.Rank())
+	return value{g.b.Apply(op, program.Attr{Axes: []int{axis}}, t), float64(t.Shape[axis]), 0}, true
+}
+
+func randomBits(g *generator, op program.Op) (value, bool) {
+	key, ok := g.draw(func(v value) bool { return v.Type().Equal(program.Type{DType: program.Uint, Shape: []int{2}}) })
+	if !ok {
+		return key, false
+	}
+	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{DType: program.Uint, Shape: g.shape()}, key.Value)}, true
+}
+
+// reshape merges two neighbouring axes, or adds or drops an axis of size 1.
+func reshape(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw()
+	if !ok {
+		return x, false
+	}
+	shape := x.Shape()
+	switch at := g.rng.IntN(len(shape) + 1); {
+	case at+1 < len(shape) && g.rng.IntN(2) == 0:
+		shape = slices.Replace(shape, at, at+2, shape[at]*shape[at+1])
+	case at < len(shape) && shape[at] == 1:
+		shape = slices.Delete(shape, at, at+1)
+	case len(shape) < 4:
+		shape = slices.Insert(shape, at, 1)
+	}
+	return value{g.b.Apply(op, program.Attr{}, program.Type{Shape: shape}, x.Value), x.mag, x.frac}, true
+}
+
+func transpose(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw()
+	if !ok {
+		return x, false
+	}
+	perm := g.rng.Perm(x.Type().Rank())
+	return value{g.b.Apply(op, program.Attr{Axes: perm}, program.Type{}, x.Value), x.mag, x.frac}, true
+}
+
+// broadcast repeats axes of size 1 and puts new axes between the old.
+func broadcast(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw()
+	if !ok {
+		return x, false
+	}
+	var shape, axes []int
+	size := x.Type().Size()
+	grow := func() int {
+		d := 1 + g.rng.IntN(3)
+		if size *= int64(d); size > int64(g.Elements) || len(shape) >= 4 {
+			return 0
+		}
+		return d
+	}
+	for i, d := range x.Shape() {
+		if g.rng.IntN(3) == 0 {
+			if n := grow(); n > 0 && len(shape)+x.Type().Rank()-i < 5 {
+				shape = append(shape, n)
+			}
+		}
+		if d == 1 {
+			d = max(1, grow())
+		}
+		axes = append(axes, len(shape))
+		shape = append(shape, d)
+	}
+	if n := grow(); n > 0 {
+		shape = append(shape, n)
+	}
+	return value{g.b.Apply(op, program.Attr{Axes: axes}, program.Type{Shape: shape}, x.Value), x.mag, x.frac}, true
+}
+
+func slice(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(hasAxes)
+	if !ok {
+		return x, false
+	}
+	var attr program.Attr
+	for _, d := range x.Shape() {
+		start := g.rng.IntN(d)
+		attr.Start = append(attr.Start, start)
+		attr.Limit = append(attr.Limit, start+1+g.rng.IntN(d-start))
+		attr.Stride = append(attr.Stride, 1+g.rng.IntN(3))
+	}
+	return value{g.b.Apply(op, attr, program.Type{}, x.Value), x.mag, x.frac}, true
+}
+
+func concatenate(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(hasAxes)
+	if !ok {
+		return x, false
+	}
+	axis := g.rng.IntN(x.Type().Rank())
+	out := value{mag: x.mag, frac: x.frac}
+	args := []program.Value{x.Value}
+	size := x.Type().Size()
+	for range g.rng.IntN(3) {
+		y, _ := g.draw(typed(x.Type().DType), func(y value) bool {
+			a, b := x.Shape(), y.Shape()
+			return len(a) == len(b) && slices.Equal(slices.Delete(a, axis, axis+1), slices.Delete(b, axis, axis+1))
+		})
+		if size += y.Type().Size(); size > int64(g.Elements) {
+			break
+		}
+		args = append(args, y.Value)
+		out.mag = max(out.mag, y.mag)
+		if out.frac = max(out.frac, y.frac); !x.exact() || !y.exact() {
+			out.frac, x.frac = rounded, rounded
+		}
+	}
+	out.Value = g.b.Apply(op, program.Attr{Axes: []int{axis}}, program.Type{}, args...)
+	return out, true
+}
+
+func reduce(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(hasAxes, isNumber)
+	if !ok {
+		return x, false
+	}
+	rank := x.Type().Rank()
+	axes := g.rng.Perm(rank)[:1+g.rng.IntN(rank)]
+	slices.Sort(axes)
+	out := value{g.b.Apply(op, program.Attr{Axes: axes}, program.Type{}, x.Value), x.mag, x.frac}
+	if op == program.OpReduceSum {
+		for _, a := range axes {
+			out.mag *= float64(x.Shape()[a])
+		}
+	}
+	return out, true
+}
+
+// dot pairs axes of equal size at random, first for contraction, then for batch.
+func dot(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isFloat)
+	if !ok {
+		return x, false
+	}
+	y, _ := g.draw(isFloat)
+	var attr program.Attr
+	size, terms := x.Type().Size()*y.Type().Size(), 1
+	free := g.rng.Perm(y.Type().Rank())
+	for _, l := range g.rng.Perm(x.Type().Rank()) {
+		d := x.Shape()[l]
+		at := slices.IndexFunc(free, func(r int) bool { return y.Shape()[r] == d })
+		if at < 0 {
+			continue
+		}
+		r := free[at]
+		free = slices.Delete(free, at, at+1)
+		switch g.rng.IntN(4) {
+		case 0, 1:
+			attr.LhsContract, attr.RhsContract = append(attr.LhsContract, l), append(attr.RhsContract, r)
+			size /= int64(d * d)
+			terms *= d
+		case 2:
+			attr.LhsBatch, attr.RhsBatch = append(attr.LhsBatch, l), append(attr.RhsBatch, r)
+			size /= int64(d)
+		}
+	}
+	pairs := len(attr.LhsContract)*2 + len(attr.LhsBatch)
+	if size > int64(g.Elements) || x.Type().Rank()+y.Type().Rank()-pairs > 5 {
+		return x, false
+	}
+	out := value{g.b.Apply(op, attr, program.Type{}, x.Value, y.Value), x.mag * y.mag * float64(terms), rounded}
+	if x.exact() && y.exact() && fits(out.mag, x.frac+y.frac) {
+		out.frac = x.frac + y.frac
+	}
+	return out, true
+}
+
+func hadamard(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isFloat, hasAxes)
+	if !ok {
+		return x, false
+	}
+	last := x.Shape()[x.Type().Rank()-1]
+	block := 1
+	for last%(2*block) == 0 && g.rng.IntN(4) > 0 {
+		block *= 2
+	}
+	out := value{g.b.Apply(op, program.Attr{Block: block}, program.Type{}, x.Value), x.mag * math.Sqrt(float64(block)), rounded}
+	return out, true
+}
+
+// factorize builds a matrix of full rank, or a symmetric one, from any matrix.
+func factorize(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isFloat, func(v value) bool { return v.Type().Rank() == 2 })
+	if !ok {
+		return x, false
+	}
+	n := x.Shape()[0]
+	index := program.Type{DType: program.Int, Shape: []int{n, n}}
+	eye := g.b.Iota(index, 0).Eq(g.b.Iota(index, 1)).Convert(program.Float)
+	contract, batch := [2][]int{{1}, {1}}, [2][]int{}
+	gram := x.Dot(x.Value, contract, batch).Add(eye.Scale(8))
+	return value{g.unary(op, value{Value: gram}), x.mag*x.mag*float64(x.Shape()[1]) + 8, rounded}, true
+}
