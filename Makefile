@@ -7,7 +7,7 @@ export CGO_ENABLED ?= 0
 
 GO ?= go
 PLUGINS := $(notdir $(wildcard plugins/*))
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.1
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
 

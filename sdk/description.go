@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"text/tabwriter"
 )
 
 // Description is what a plugin says of itself.
@@ -105,7 +106,10 @@ func (p Parameter) Convert(v any) (any, error) {
 			return nil, wrong()
 		}
 		if p.Type == TypeInt {
-			return int(n), nil
+			if exact, ok := integer(v); ok {
+				return exact, nil
+			}
+			return nil, wrong()
 		}
 		return n, nil
 	case TypeBool:
@@ -133,6 +137,18 @@ func number(v any) (n float64, isInt, ok bool) {
 	return 0, false, false
 }
 
+// integer returns the value of an integer type without the detour over a float,
+// which rounds beyond 2⁵³.
+func integer(v any) (int, bool) {
+	switch n := v.(type) {
+	case int:
+		return n, true
+	case int64:
+		return int(n), int64(int(n)) == n
+	}
+	return 0, false
+}
+
 func article(t Type) string {
 	if t == TypeInt {
 		return "an integer"
@@ -155,6 +171,9 @@ func (d Description) Check() error {
 			return fmt.Errorf("plugin %s: parameter %s: the name is taken", d.Name, p.Name)
 		}
 		seen[p.Name] = true
+		if number := p.Type == TypeInt || p.Type == TypeFloat; number && !(p.Min <= p.Max) {
+			return fmt.Errorf("plugin %s: parameter %s: no number lies between %v and %v", d.Name, p.Name, p.Min, p.Max)
+		}
 		if _, err := p.Convert(p.Default); err != nil {
 			return fmt.Errorf("plugin %s: parameter %s: default: %w", d.Name, p.Name, err)
 		}
@@ -200,6 +219,29 @@ func (d Description) Resolve(given map[string]any) (Values, error) {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return Values{values}, joinErrors(errs)
+}
+
+// String writes the description for a person: version, doc, and a table of the
+// parameters.
+func (d Description) String() string {
+	var s strings.Builder
+	if d.Version != "" {
+		fmt.Fprintf(&s, "version %s\n", d.Version)
+	}
+	if d.Doc != "" {
+		fmt.Fprintf(&s, "%s\n", d.Doc)
+	}
+	if len(d.Parameters) == 0 {
+		s.WriteString("no parameters\n")
+		return s.String()
+	}
+	table := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "parameter\ttype\tdefault\tvalues\t")
+	for _, p := range d.Parameters {
+		fmt.Fprintf(table, "%s\t%s\t%v\t%s\t%s\n", p.Name, p.Type, p.Default, p.Range(), p.Doc)
+	}
+	table.Flush()
+	return s.String()
 }
 
 // Names lists the declared parameters.

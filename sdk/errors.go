@@ -3,6 +3,9 @@ package sdk
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
 )
 
 // Kind is what a plugin is: a quantizer or an optimizer.
@@ -54,9 +57,28 @@ func joinErrors(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// recovered turns a panic of the author's code into an error.
-func recovered(err *error, kind, plugin, site string) {
-	if r := recover(); r != nil {
-		*err = &SiteError{Kind: Kind(kind), Plugin: plugin, Site: site, Err: fmt.Errorf("panic: %v", r)}
+// panicError is a panic of the author's code as an error. It must be called while
+// the panic is being recovered.
+func panicError(kind Kind, plugin, site string, cause any) error {
+	return &SiteError{Kind: kind, Plugin: plugin, Site: site, Err: fmt.Errorf("panic: %v%s", cause, panicSite())}
+}
+
+// panicSite names the line of the author's code that panicked, while the panic
+// is being recovered: the innermost frame that is neither the runtime's nor the
+// SDK's.
+func panicSite() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	panicking := false
+	for {
+		f, more := frames.Next()
+		panicking = panicking || f.Function == "runtime.gopanic"
+		ours := strings.HasPrefix(f.Function, "runtime.") || strings.Contains(f.Function, "/cage/sdk.") || strings.Contains(f.Function, "/cage/sdk/program.")
+		if panicking && !ours && f.File != "" {
+			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return ""
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,8 +85,13 @@ type OptimizerProgram struct {
 // BuildOptimizer calls o for one tensor and returns its checked programs. Errors
 // of the author's code, panics included, come back as errors that name the tensor.
 func BuildOptimizer(o Optimizer, t Tensor) (out OptimizerProgram, err error) {
-	name := o.Describe().Name
-	defer recovered(&err, "optimizer", name, t.Name)
+	var name string
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicError(KindOptimizer, name, t.Name, r)
+		}
+	}()
+	name = o.Describe().Name
 	out, err = buildOptimizer(o, name, t)
 	if err != nil {
 		return OptimizerProgram{}, &SiteError{Kind: KindOptimizer, Plugin: name, Site: t.Name, Err: err}
@@ -133,8 +139,11 @@ func buildOptimizer(o Optimizer, name string, t Tensor) (out OptimizerProgram, e
 	return out, out.Check(t.Shape)
 }
 
-// Check verifies the signatures for a tensor of the given shape.
+// Check verifies the signatures of valid programs for a tensor of the given shape.
 func (o OptimizerProgram) Check(shape []int) error {
+	if o.Update == nil {
+		return errors.New("the update program is absent")
+	}
 	tensor := program.FloatType(shape...)
 	inputs := []program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}, {Name: InputStep, Type: program.FloatType()}}
 	outputs := []string{OutputDirection}

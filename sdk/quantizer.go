@@ -1,7 +1,9 @@
 package sdk
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -87,8 +89,13 @@ type QuantizerProgram struct {
 // BuildQuantizer calls q for one site and returns its checked program. Errors of
 // the author's code, panics included, come back as errors that name the site.
 func BuildQuantizer(q Quantizer, site Site) (out QuantizerProgram, err error) {
-	name := q.Describe().Name
-	defer recovered(&err, "quantizer", name, site.Name)
+	var name string
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicError(KindQuantizer, name, site.Name, r)
+		}
+	}()
+	name = q.Describe().Name
 	b := program.NewBuilder(name + "/" + site.Name)
 	x := b.Input(InputX, program.FloatType(site.Shape...))
 	res, err := q.Quantize(b, x, site)
@@ -120,11 +127,15 @@ func BuildQuantizer(q Quantizer, site Site) (out QuantizerProgram, err error) {
 	return out, nil
 }
 
-// Check verifies the signature for a site of the given shape: the input x and the
-// outputs value and surrogate are floats of that shape, codes and mask have its
-// shape.
+// Check verifies the signature of a valid program for a site of the given shape:
+// the input x and the outputs value and surrogate are floats of that shape; codes
+// are numbers and mask a bool, of that shape; scale is a float; there is no other
+// output.
 func (q QuantizerProgram) Check(shape []int) error {
 	p := q.Program
+	if p == nil {
+		return errors.New("the program is absent")
+	}
 	want := program.FloatType(shape...)
 	if len(p.Inputs) != 1 || p.Inputs[0].Name != InputX || !p.Inputs[0].Type.Equal(want) {
 		return fmt.Errorf("a quantizer's program takes one input %s: %s", InputX, want)
@@ -138,12 +149,33 @@ func (q QuantizerProgram) Check(shape []int) error {
 			return fmt.Errorf("output %s is %s: it must have the type of x, %s", name, t, want)
 		}
 	}
-	for _, name := range []string{OutputCodes, OutputMask} {
-		if id, ok := p.Output(name); ok {
-			if t := p.TypeOf(id); !(program.Type{DType: t.DType, Shape: shape}).Equal(t) {
-				return fmt.Errorf("output %s is %s: it must have the shape of x, %v", name, t, shape)
-			}
+	for _, o := range p.Outputs {
+		if err := checkOutput(o.Name, p.TypeOf(o.Value), shape); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// checkOutput verifies one of the outputs that may be absent.
+func checkOutput(name string, t program.Type, shape []int) error {
+	shaped := slices.Equal(t.Shape, shape)
+	switch name {
+	case OutputValue, OutputSurrogate:
+	case OutputCodes:
+		if !shaped || t.DType == program.Bool {
+			return fmt.Errorf("output %s is %s: it must hold numbers in the shape of x, %v", name, t, shape)
+		}
+	case OutputMask:
+		if !shaped || t.DType != program.Bool {
+			return fmt.Errorf("output %s is %s: it must be bool in the shape of x, %v", name, t, shape)
+		}
+	case OutputScale:
+		if t.DType != program.Float {
+			return fmt.Errorf("output %s is %s: it must be float", name, t)
+		}
+	default:
+		return fmt.Errorf("output %s is unknown: there are value, surrogate, codes, scale and mask", name)
 	}
 	return nil
 }

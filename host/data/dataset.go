@@ -11,12 +11,12 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// The files of a dataset. A Hugging Face tokenizer's tokenizer.json lies
+// The names of the files of a dataset. A Hugging Face tokenizer's tokenizer.json lies
 // beside them.
 const (
-	trainFile       = "train.tokens"
-	valFile         = "val.tokens"
-	manifestFile    = "dataset.json"
+	TrainFile       = "train.tokens"
+	ValFile         = "val.tokens"
+	ManifestFile    = "dataset.json"
 	manifestVersion = 1
 )
 
@@ -81,7 +81,7 @@ func (m *Manifest) save(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, manifestFile), append(text, '\n'))
+	return writeFile(filepath.Join(dir, ManifestFile), append(text, '\n'))
 }
 
 // Dataset is a folder that [Prepare] made.
@@ -95,7 +95,7 @@ type Dataset struct {
 // together. It does not read the tokens; see [File.Verify].
 func OpenDataset(dir string) (*Dataset, error) {
 	d := &Dataset{}
-	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s is not a dataset, or an unfinished one: prepare it first: %w", dir, err)
 	}
@@ -103,12 +103,12 @@ func OpenDataset(dir string) (*Dataset, error) {
 		return nil, err
 	}
 	if err := d.Manifest.parse(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, manifestFile), err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ManifestFile), err)
 	}
-	if d.Train, err = openPart(dir, trainFile, &d.Manifest, d.Manifest.Train); err != nil {
+	if d.Train, err = openPart(dir, TrainFile, &d.Manifest, d.Manifest.Train); err != nil {
 		return nil, err
 	}
-	if d.Val, err = openPart(dir, valFile, &d.Manifest, d.Manifest.Val); err == nil {
+	if d.Val, err = openPart(dir, ValFile, &d.Manifest, d.Manifest.Val); err == nil {
 		d.Tokenizer, err = tokenizer.Reopen(dir, d.Manifest.Tokenizer)
 	}
 	if err != nil {
@@ -139,7 +139,7 @@ func openPart(dir, name string, m *Manifest, part Part) (*File, error) {
 	h := f.Header()
 	if h.SHA256 != part.SHA256 || h.Tokens != part.Tokens || h.Tokenizer != m.Tokenizer {
 		f.Close()
-		return nil, &FormatError{f.Path(), fmt.Sprintf("is not the file that %s describes: prepare the dataset again", manifestFile)}
+		return nil, &FormatError{f.Path(), fmt.Sprintf("is not the file that %s describes: prepare the dataset again", ManifestFile)}
 	}
 	return f, nil
 }

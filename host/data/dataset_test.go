@@ -58,13 +58,13 @@ func TestOpenDatasetRefuses(t *testing.T) {
 		harm func(out string) error
 		want string
 	}{
-		"no manifest":   {func(out string) error { return os.Remove(filepath.Join(out, manifestFile)) }, "prepare it first"},
-		"bad manifest":  {func(out string) error { return writeFile(filepath.Join(out, manifestFile), []byte("{")) }, manifestFile},
-		"unknown field": {func(out string) error { return writeFile(filepath.Join(out, manifestFile), []byte(`{"x":1}`)) }, `"x"`},
-		"other version": {func(out string) error { return writeFile(filepath.Join(out, manifestFile), []byte(`{"version":7}`)) }, "version 7"},
-		"no val":        {func(out string) error { return os.Remove(filepath.Join(out, valFile)) }, valFile},
+		"no manifest":   {func(out string) error { return os.Remove(filepath.Join(out, ManifestFile)) }, "prepare it first"},
+		"bad manifest":  {func(out string) error { return writeFile(filepath.Join(out, ManifestFile), []byte("{")) }, ManifestFile},
+		"unknown field": {func(out string) error { return writeFile(filepath.Join(out, ManifestFile), []byte(`{"x":1}`)) }, `"x"`},
+		"other version": {func(out string) error { return writeFile(filepath.Join(out, ManifestFile), []byte(`{"version":7}`)) }, "version 7"},
+		"no val":        {func(out string) error { return os.Remove(filepath.Join(out, ValFile)) }, ValFile},
 		"train of another": {func(out string) error {
-			return os.Rename(filepath.Join(other, trainFile), filepath.Join(out, trainFile))
+			return os.Rename(filepath.Join(other, TrainFile), filepath.Join(out, TrainFile))
 		}, "prepare the dataset again"},
 		"no tokenizer":    {func(out string) error { return os.Remove(filepath.Join(out, "tokenizer.json")) }, "tokenizer.json"},
 		"other tokenizer": {func(out string) error { return writeFile(filepath.Join(out, "tokenizer.json"), llama3) }, "want tokenizer gpt2"},

@@ -177,12 +177,12 @@ func (p *preparation) write(ctx context.Context, train, val []document) (*Manife
 		MaxBytes:    o.MaxBytes,
 		Skipped:     p.skipped,
 	}
-	trainOut, err := p.encode(ctx, trainFile, train)
+	trainOut, err := p.encode(ctx, TrainFile, train)
 	if err != nil {
 		return nil, err
 	}
 	defer trainOut.Abort()
-	valOut, err := p.encode(ctx, valFile, val)
+	valOut, err := p.encode(ctx, ValFile, val)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 )
 
@@ -45,11 +44,11 @@ func (v Value) Type() Type {
 	if v.b == nil || v.b.err != nil {
 		return Type{}
 	}
-	return v.b.p.TypeOf(v.id)
+	return v.b.p.TypeOf(v.id).clone()
 }
 
 // Shape returns the value's dimensions.
-func (v Value) Shape() []int { return slices.Clone(v.Type().Shape) }
+func (v Value) Shape() []int { return v.Type().Shape }
 
 // Input declares the next argument.
 func (b *Builder) Input(name string, t Type) Value {
@@ -65,7 +64,7 @@ func (b *Builder) Input(name string, t Type) Value {
 	if b.p.Input(name) >= 0 {
 		return b.fail(fmt.Errorf("input %q: declared twice", clip(name)))
 	}
-	b.p.Inputs = append(b.p.Inputs, Input{name, Type{t.DType, slices.Clone(t.Shape)}})
+	b.p.Inputs = append(b.p.Inputs, Input{name, t.clone()})
 	return Value{b, ID(len(b.p.Inputs) - 1)}
 }
 
@@ -163,16 +162,18 @@ func (b *Builder) add(op Op, attr Attr, want Type, args ...Value) Value {
 	if err != nil {
 		return b.fail(fmt.Errorf("%s: %w", op, err))
 	}
-	b.p.Nodes = append(b.p.Nodes, Node{Op: op, Args: ids, Type: Type{t.DType, slices.Clone(t.Shape)}, Attr: attr})
+	b.p.Nodes = append(b.p.Nodes, Node{Op: op, Args: ids, Type: t.clone(), Attr: attr.clone()})
 	return Value{b, ID(b.p.NumValues() - 1)}
 }
 
 // own fails unless v is a present value of this builder.
 func (b *Builder) own(v Value) error {
-	if v.b == nil {
+	switch {
+	case v.b == nil:
 		return errors.New("is absent")
-	}
-	if v.b != b {
+	case v.b != b && v.b.err != nil: // made from an absent value: its mistake came first
+		return fmt.Errorf("is the result of a mistake: %w", v.b.err)
+	case v.b != b:
 		return errors.New("belongs to another program")
 	}
 	return nil

@@ -20,6 +20,9 @@ func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
 	if info.Arity < 0 && len(args) == 0 {
 		return Type{}, fmt.Errorf("takes at least one operand")
 	}
+	if err := attr.check(op); err != nil {
+		return Type{}, err
+	}
 	switch info.Class {
 	case ClassSource:
 		return inferSource(op, args, attr, want)

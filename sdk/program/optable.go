@@ -62,7 +62,7 @@ var opTable = []OpInfo{
 	{OpReshape, "reshape", ClassShape, 1, "any", "type (shape)", "The same elements in row-major order under another shape of the same size.", "reshaped dy"},
 	{OpTranspose, "transpose", ClassShape, 1, "any", "axes: a permutation", "Axis i of the result is axis axes[i] of the operand.", "dy transposed back"},
 	{OpBroadcast, "broadcast", ClassShape, 1, "any", "type (shape); axes: for each axis of the operand, its axis in the result, increasing", "Repeats the operand: operand axes have the size of their result axis, or 1.", "dy summed over repeated axes"},
-	{OpSlice, "slice", ClassShape, 1, "any", "start, limit, stride: one each per axis", "Elements start, start+stride, … below limit on each axis. 0 ≤ start < limit ≤ size, stride ≥ 1.", "dy padded with zeros (stride 1 only)"},
+	{OpSlice, "slice", ClassShape, 1, "any", "start, limit, stride: one each per axis", "Elements start, start+stride, … below limit on each axis. 0 ≤ start < limit ≤ size, stride ≥ 1.", "dy put back in its place among zeros"},
 	{OpConcatenate, "concatenate", ClassShape, -1, "any, all equal", "axes: the one axis to join along", "The operands one after the other along the axis; other axes are equal.", "slices of dy"},
 
 	{OpReduceSum, "reduce_sum", ClassReduce, 1, "float, int, uint", "axes: increasing", "Sum over the axes, which disappear. The order of summation is not defined.", "dy repeated"},
@@ -74,7 +74,7 @@ var opTable = []OpInfo{
 
 	{OpStopGradient, "stop_gradient", ClassGradient, 1, "any", "", "x; the reverse pass treats it as a constant.", none},
 
-	{OpQR, "qr", ClassLinalg, 1, "float[…,m,n], m ≥ n", "", "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for each matrix of the last two axes. The signs of columns are not defined. Refresh programs only.", "an error"},
-	{OpEighValues, "eigh_values", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Eigenvalues in ascending order, shape […,n]; only the lower triangle is read. Refresh programs only.", "an error"},
-	{OpEighVectors, "eigh_vectors", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Orthonormal eigenvectors as columns in the order of eigh_values. Signs are not defined. Refresh programs only.", "an error"},
+	{OpQR, "qr", ClassLinalg, 1, "float[…,m,n], m ≥ n", "", "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for each matrix of the last two axes. The signs of columns are not defined. A matrix with a non-finite element gives NaN. Refresh programs only.", "an error"},
+	{OpEighValues, "eigh_values", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Eigenvalues in ascending order, shape […,n]; only the lower triangle is read. A matrix with a non-finite element there gives NaN. Refresh programs only.", "an error"},
+	{OpEighVectors, "eigh_vectors", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Orthonormal eigenvectors as columns in the order of eigh_values. Signs are not defined. Reads and refuses what eigh_values does. Refresh programs only.", "an error"},
 }

@@ -205,15 +205,16 @@ func (v *validator) addWork(n *Node, args []Type) error {
 	return nil
 }
 
-const maxName = 200
+// MaxName is the largest length, in bytes, of the name of a program, input or output.
+const MaxName = 200
 
 // checkName accepts printable names that the text form can show in one word.
 func checkName(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("the name is empty")
-	case len(name) > maxName:
-		return fmt.Errorf("the name is longer than %d bytes", maxName)
+	case len(name) > MaxName:
+		return fmt.Errorf("the name is longer than %d bytes", MaxName)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("the name is not valid UTF-8")
 	}

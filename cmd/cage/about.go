@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+)
+
+func newConfig() *cobra.Command {
+	return &cobra.Command{
+		Use:   "config",
+		Short: "Document every key of a run's TOML file",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), config.Reference())
+			return err
+		},
+	}
+}
+
+// version is set by the linker for releases.
+var version = ""
+
+func newVersion() *cobra.Command {
+	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built", Args: exactly(0, "no arguments")}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dev, err := engine.Open(engine.CPU, engine.Options{})
+		if err != nil {
+			return err
+		}
+		defer dev.Close()
+		v := struct {
+			Version string           `json:"version"`
+			Build   engine.BuildInfo `json:"build"`
+			Devices []string         `json:"devices"`
+		}{buildVersion(), dev.BuildInfo(), engine.Kinds()}
+		if *asJSON {
+			return printJSON(cmd, v)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "cage %s\n%s\ndevices: %v\n", v.Version, v.Build, v.Devices)
+		return err
+	}
+	return cmd
+}
+
+// buildVersion is the release, or the revision that was built.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	revision, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+changes"
+		}
+	}
+	if revision == "" {
+		return info.Main.Version
+	}
+	return revision + dirty
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train"
+)
+
+func newPlot() *cobra.Command {
+	var out []string
+	var title string
+	cmd := &cobra.Command{
+		Use:   "plot RUN...",
+		Short: "Draw loss, λ_t and quantization error of runs",
+		Long: `Draw the curves of one or several runs: training and validation loss, the
+quantization error and λ_t over the steps. The ending of each --out chooses PNG or
+SVG; without --out both are written into the first run directory.`,
+		Args: atLeastOne("run directory"),
+	}
+	cmd.Flags().StringArrayVar(&out, "out", nil, "file to write, .png or .svg (repeatable)")
+	cmd.Flags().StringVar(&title, "title", "", "title above the figure")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		runs, err := readRuns(args)
+		if err != nil {
+			return err
+		}
+		if len(out) == 0 {
+			out = []string{filepath.Join(args[0], "curves.png"), filepath.Join(args[0], "curves.svg")}
+		}
+		for _, path := range out {
+			if err := figure.WriteFile(path, runs, figure.Options{Title: title}); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), path)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func readRuns(dirs []string) ([]figure.Run, error) {
+	var runs []figure.Run
+	for _, dir := range dirs {
+		records, err := metrics.Read(train.MetricsPath(dir))
+		if err != nil {
+			return nil, fmt.Errorf("%s is not a run directory: %w", dir, err)
+		}
+		runs = append(runs, figure.Run{Name: filepath.Base(dir), Records: records})
+	}
+	return runs, nil
+}
+
+func newCompare() *cobra.Command {
+	var out []string
+	cmd := &cobra.Command{
+		Use:   "compare RUN...",
+		Short: "Print the results of runs side by side",
+		Args:  atLeastOne("run directory"),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.Flags().StringArrayVar(&out, "out", nil, "also draw the curves of all runs to this file, .png or .svg (repeatable)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var list []metrics.Summary
+		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖²/‖x‖²", "tokens/s", "minutes"}}
+		for _, dir := range args {
+			s, err := metrics.ReadSummary(train.SummaryPath(dir))
+			if err != nil {
+				return fmt.Errorf("%s holds no finished run: %w", dir, err)
+			}
+			list = append(list, s)
+			rows = append(rows, []string{
+				s.Name, fmt.Sprint(s.Steps), number(s.ValLoss, "%.4f"), number(s.ValPPL, "%.3f"),
+				number(s.ErrorRel, "%.5f"), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
+			})
+		}
+		for _, path := range out {
+			runs, err := readRuns(args)
+			if err != nil {
+				return err
+			}
+			if err := figure.WriteFile(path, runs, figure.Options{}); err != nil {
+				return err
+			}
+		}
+		if *asJSON {
+			return printJSON(cmd, list)
+		}
+		return table(cmd.OutOrStdout(), rows)
+	}
+	return cmd
+}
+
+// number formats a value that may not have been measured.
+func number(n *metrics.Number, format string) string {
+	if n == nil {
+		return "–"
+	}
+	return fmt.Sprintf(format, float64(*n))
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/sdk"
+)
+
+func newPlugins() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plugins",
+		Short: "List and describe quantizer and optimizer plugins",
+		Long: `List and describe plugins. A plugin is found by a path given directly, in the
+directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
+plugins/ in the working directory. A directory that holds a Go main package is built
+on demand.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPluginsList(), newPluginsShow())
+	return cmd
+}
+
+// listing is a plugin as printed in JSON.
+type listing struct {
+	Name        string           `json:"name"`
+	Path        string           `json:"path"`
+	Kind        sdk.Kind         `json:"kind,omitempty"`
+	Description *sdk.Description `json:"description,omitempty"`
+	Error       string           `json:"error,omitempty"`
+}
+
+func newPluginsList() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List the plugins that can be found", Args: exactly(0, "no arguments")}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		finder, opts, err := newFinder(cmd)
+		if err != nil {
+			return err
+		}
+		var list []listing
+		rows := [][]string{{"name", "kind", "what it is"}}
+		for _, l := range finder.List(cmd.Context(), opts) {
+			item := listing{Name: l.Name, Path: l.Path, Kind: l.Kind}
+			row := []string{l.Name, string(l.Kind), firstSentence(l.Description.Doc)}
+			if l.Err != nil {
+				item.Error = l.Err.Error()
+				row[2] = "cannot be used: " + l.Err.Error()
+			} else {
+				item.Description = &l.Description
+			}
+			list, rows = append(list, item), append(rows, row)
+		}
+		if *asJSON {
+			return printJSON(cmd, list)
+		}
+		if len(list) == 0 {
+			return fmt.Errorf("no plugins found; looked in %s", strings.Join(finder.Dirs, ", "))
+		}
+		return table(cmd.OutOrStdout(), rows)
+	}
+	return cmd
+}
+
+func newPluginsShow() *cobra.Command {
+	cmd := &cobra.Command{Use: "show NAME", Short: "Describe a plugin and its parameters", Args: exactly(1, "the name or path of one plugin")}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		finder, opts, err := newFinder(cmd)
+		if err != nil {
+			return err
+		}
+		exe, err := finder.Find(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		var list []listing
+		var failed error
+		for _, kind := range []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer} {
+			client, err := plugin.Start(cmd.Context(), exe, kind, opts)
+			if err != nil {
+				failed = err
+				continue
+			}
+			d := client.Description()
+			list = append(list, listing{Name: args[0], Path: client.Path(), Kind: kind, Description: &d})
+			client.Close()
+		}
+		if len(list) == 0 {
+			return failed
+		}
+		if *asJSON {
+			return printJSON(cmd, list)
+		}
+		for _, l := range list {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s (%s, %s)\n%s\n", l.Name, l.Kind, l.Path, l.Description)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
+	log, err := newLogger(cmd, nil)
+	if err != nil {
+		return nil, plugin.Options{}, err
+	}
+	finder, err := plugin.NewFinder()
+	return finder, plugin.Options{Logger: log}, err
+}
+
+// firstSentence is the text up to the first full stop that ends a sentence, which
+// one after "al" does not.
+func firstSentence(text string) string {
+	for i := range len(text) - 1 {
+		if text[i:i+2] == ". " && !strings.HasSuffix(text[:i], " al") {
+			return text[:i+1]
+		}
+	}
+	return text
+}

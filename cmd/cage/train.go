@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics/console"
+	"github.com/cage-qat/cage/host/train"
+)
+
+func newTrain() *cobra.Command {
+	var opts train.Options
+	var sets []string
+	cmd := &cobra.Command{
+		Use:   "train RUN.toml",
+		Short: "Train a model as a TOML file says",
+		Long: `Train a model as a TOML file says.
+
+The run directory (train.out, by default runs/NAME for NAME.toml) receives the
+resolved configuration, metrics, checkpoints and a summary. Training stops cleanly
+on Ctrl-C or SIGTERM: the step under way is finished and a checkpoint saved; with
+--resume the run goes on, bit for bit as if it had not stopped (on the CPU).
+
+Every key can be overridden with --set, values as in TOML:
+
+  cage train examples/demo.toml --set train.steps=50 --set 'quantizer.plugin="absmax"'
+
+See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
+		Args: exactly(1, "one TOML file"),
+	}
+	asJSON := jsonFlag(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&opts.Resume, "resume", false, "go on from the newest checkpoint, or begin if there is none")
+	flags.StringArrayVar(&sets, "set", nil, "override a key: KEY=VALUE (repeatable)")
+	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop, with a checkpoint, after this many steps of the run")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := config.Load(args[0], sets)
+		if err != nil {
+			return err
+		}
+		display := newDisplay(cmd.ErrOrStderr(), cfg)
+		if opts.Logger, err = newLogger(cmd, display); err != nil {
+			return err
+		}
+		opts.Console = display
+		summary, err := train.Run(cmd.Context(), cfg, opts)
+		display.Close()
+		if summary == nil {
+			return err
+		}
+		if *asJSON {
+			return errors.Join(printJSON(cmd, summary), err)
+		}
+		printSummary(cmd.OutOrStdout(), summary)
+		return err
+	}
+	return cmd
+}
+
+// newDisplay shows progress on w: live if it is a terminal.
+func newDisplay(w io.Writer, cfg *config.Config) *console.Display {
+	opts := console.Options{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery)}
+	if f, ok := w.(*os.File); ok {
+		opts.Width = console.Terminal(f)
+	}
+	return console.New(w, opts)
+}
+
+func printSummary(w io.Writer, s *train.Summary) {
+	fmt.Fprintf(w, "%s: %d of %d steps, %d tokens in %.1f s", s.Dir, s.Steps, s.TotalSteps, s.Tokens, float64(s.Seconds))
+	if s.TokensPerSecond != nil {
+		fmt.Fprintf(w, " (%.0f tokens/s)", float64(*s.TokensPerSecond))
+	}
+	fmt.Fprintln(w)
+	if s.ValLoss != nil {
+		fmt.Fprintf(w, "validation loss %.4f, perplexity %.3f\n", float64(*s.ValLoss), float64(*s.ValPPL))
+	}
+	if s.Skipped > 0 {
+		fmt.Fprintf(w, "%d steps were not finite and skipped\n", s.Skipped)
+	}
+}

@@ -1,0 +1,60 @@
+package assembly
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Method is the configured method.
+func Method(cfg *config.Config) cage.Method {
+	m := cfg.Method
+	return cage.Method{Form: cage.Form(m.Form), Variant: cage.Variant(m.Variant), Lambda: m.Lambda, Silence: m.Silence, Ramp: cage.Ramp(m.Ramp)}
+}
+
+// Plan makes the plan of a training step, or with programs without an optimizer
+// that of an evaluation, which must not train.
+func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
+	plan := step.Plan{
+		Model: m, Batch: cfg.Train.Batch, Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
+		Form: cage.Form(cfg.Method.Form), Variant: cage.Variant(cfg.Method.Variant), Clip: cfg.Train.Clip,
+	}
+	var err error
+	if plan.Weights, err = quantizers(programs.Weights); err != nil {
+		return plan, err
+	}
+	if plan.Activations, err = quantizers(programs.Activations); err != nil {
+		return plan, err
+	}
+	for i, p := range m.Params() {
+		rule := cage.Rule{
+			Name: p.Name, Shape: p.Dims,
+			Clip: cfg.Train.Clip > 0, Decay: p.Decay && cfg.Train.WeightDecay > 0,
+			Form: cage.Off, Variant: plan.Variant,
+		}
+		if len(programs.Optimizer) > 0 {
+			rule.Optimizer = programs.Optimizer[i]
+		}
+		if q, ok := programs.Weights[p.Name]; ok {
+			rule.Quantizer = &q
+		}
+		plan.Rules = append(plan.Rules, rule)
+	}
+	return plan, nil
+}
+
+func quantizers(programs map[string]sdk.QuantizerProgram) (map[string]step.Quantizer, error) {
+	out := make(map[string]step.Quantizer, len(programs))
+	for name, p := range programs {
+		q, err := step.FromProgram(p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out[name] = q
+	}
+	return out, nil
+}

@@ -1,0 +1,119 @@
+// Package autodiff holds the rules for gradients that GoMLX's own differentiation does not offer: a value with a
+// gradient of one's own choice.
+//
+// Its functions build graphs and, by GoMLX's convention, panic on a mistake. No model and no quantizer lives here.
+package autodiff
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
+)
+
+// Custom returns a node whose value is that of value, bit for bit, and whose gradient is the caller's: when the loss is
+// differentiated and its adjoint with respect to the returned node is dy, of value's shape, then vjp(dy) is the adjoint
+// with respect to each of the inputs. vjp returns one node per input, each of its input's shape and element type, or
+// nil for an input that gets no gradient. Nothing flows back through value itself.
+//
+// vjp is called once per differentiation, and not at all where no gradient is asked for. Results that are not needed
+// are never computed by the device, so vjp need not ask which inputs matter.
+func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []*graph.Node) *graph.Node {
+	if len(inputs) == 0 {
+		exceptions.Panicf("autodiff: a custom gradient needs at least one input")
+	}
+	// GoMLX lets one node have a custom gradient with respect to one input of the same shape, and lets a node be
+	// differentiated through an alternative of the same shape that is never executed. The alternative built here only
+	// routes: its last node hands dy to vjp, and its first nodes, one per input, deliver the results.
+	var adjoints []*graph.Node
+	routes := make([]*graph.Node, len(inputs))
+	for i, input := range inputs {
+		first := graph.IdentityWithCustomGradient(input, func(x, _ *graph.Node) *graph.Node {
+			return checkAdjoint(adjoints[i], x, i)
+		})
+		routes[i] = graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(first), value.DType()), value.Shape())
+	}
+	last := graph.IdentityWithCustomGradient(sum(routes), func(_, dy *graph.Node) *graph.Node {
+		adjoints = vjp(dy)
+		if len(adjoints) != len(inputs) {
+			exceptions.Panicf("autodiff: the custom gradient returned %d adjoints for %d inputs", len(adjoints), len(inputs))
+		}
+		return dy
+	})
+	return withAlternative(value, last, inputs)
+}
+
+// StraightThrough returns a node whose value is that of value, bit for bit (also NaN and the sign of zero), and whose
+// gradient with respect to x is vjp(dy), where dy, of value's shape, is the adjoint of the returned node. A nil vjp is
+// the identity, the plain straight-through estimator (Bengio et al., 2013); value and x then have the same shape.
+// Nothing flows back through value.
+func StraightThrough(value, x *graph.Node, vjp func(dy *graph.Node) *graph.Node) *graph.Node {
+	if vjp == nil {
+		if !value.Shape().Equal(x.Shape()) {
+			exceptions.Panicf("autodiff: straight-through from %s to %s needs a gradient rule", x.Shape(), value.Shape())
+		}
+		vjp = func(dy *graph.Node) *graph.Node { return dy }
+	}
+	return Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node { return []*graph.Node{vjp(dy)} })
+}
+
+// withAlternative returns a node with the value of value that is differentiated as if it were alternative, which must
+// descend from the inputs.
+func withAlternative(value, alternative *graph.Node, inputs []*graph.Node) *graph.Node {
+	// GoMLX passes an adjoint on only if the node's own operand can have a gradient too, although it then goes to the
+	// alternative. The operand must therefore descend from all inputs and must not be a StopGradient node.
+	for _, input := range inputs {
+		if !descends(value, input) {
+			value = attach(value, input)
+		}
+	}
+	operand := graph.Identity(value)
+	outputs, _ := graph.InternalFusedOpCallerMulti(
+		func() []*graph.Node { return []*graph.Node{graph.Identity(operand)} },
+		func() []*graph.Node { return []*graph.Node{alternative} },
+		true)
+	return outputs[0]
+}
+
+// descends reports whether node is, or was computed from, ancestor.
+func descends(node, ancestor *graph.Node) bool {
+	visited := make(map[*graph.Node]bool)
+	var visit func(*graph.Node) bool
+	visit = func(n *graph.Node) bool {
+		if n == ancestor {
+			return true
+		}
+		if n.Id() < ancestor.Id() || visited[n] { // A node's operands have smaller numbers than the node.
+			return false
+		}
+		visited[n] = true
+		return slices.ContainsFunc(n.Inputs(), visit)
+	}
+	return visit(node)
+}
+
+// attach returns value, bit for bit, as a descendant of input. Unlike everything else here it costs the device a copy;
+// a value that was computed from its input never needs it.
+func attach(value, input *graph.Node) *graph.Node {
+	unused := graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(input), value.DType()), value.Shape())
+	return graph.Where(graph.Const(value.Graph(), true), value, unused)
+}
+
+// checkAdjoint returns the adjoint of x, zero if the rule gave none.
+func checkAdjoint(adjoint, x *graph.Node, i int) *graph.Node {
+	if adjoint == nil {
+		return graph.ZerosLike(x)
+	}
+	if !adjoint.Shape().Equal(x.Shape()) {
+		exceptions.Panicf("autodiff: the custom gradient of input %d has shape %s, want %s", i, adjoint.Shape(), x.Shape())
+	}
+	return adjoint
+}
+
+func sum(nodes []*graph.Node) *graph.Node {
+	total := nodes[0]
+	for _, node := range nodes[1:] {
+		total = graph.Add(total, node)
+	}
+	return total
+}

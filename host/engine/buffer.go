@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/gotype"
+	"github.com/gomlx/compute/shapes"
+)
+
+// Element is a Go type whose slices can be uploaded to a device: bool, the sized integers, float32, float64, complex64,
+// complex128 and the 16-bit float types of GoMLX.
+type Element = gotype.Supported
+
+// A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. It is used by one goroutine
+// at a time, except that several steps may read it at once.
+type Buffer struct {
+	device *Device
+	shape  shapes.Shape
+	data   atomic.Pointer[compute.Buffer] // nil once the buffer is gone
+}
+
+func newBuffer(d *Device, data compute.Buffer, shape shapes.Shape) *Buffer {
+	b := &Buffer{device: d, shape: shape}
+	b.data.Store(&data)
+	return b
+}
+
+// Shape returns the element type and the dimensions of the buffer. It may be asked also after the buffer is gone.
+func (b *Buffer) Shape() shapes.Shape { return b.shape }
+
+// Gone reports whether the buffer was finalized or donated.
+func (b *Buffer) Gone() bool { return b.data.Load() == nil }
+
+// Finalize frees the buffer's memory. It does nothing on a nil buffer and on one that is gone.
+func (b *Buffer) Finalize() error {
+	if b == nil {
+		return nil
+	}
+	data := b.data.Swap(nil)
+	if data == nil || b.device.backend.IsFinalized() {
+		return nil
+	}
+	if err := catch((*data).Finalize); err != nil {
+		return fmt.Errorf("freeing a buffer of shape %s: %w", b.shape, err)
+	}
+	return nil
+}
+
+// FinalizeAll frees all buffers, skips nil ones, and returns the errors joined.
+func FinalizeAll(buffers ...*Buffer) error {
+	var errs []error
+	for _, b := range buffers {
+		errs = append(errs, b.Finalize())
+	}
+	return errors.Join(errs...)
+}
+
+// Upload copies data to the device as a tensor of the given dimensions, in row-major order; no dimensions make a
+// scalar. The slice is free for reuse when Upload returns.
+func Upload[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
+	shape, err := makeShape(dtypes.FromGenericsType[T](), len(data), dims)
+	if err != nil {
+		return nil, fmt.Errorf("upload: %w", err)
+	}
+	if err := d.checkOpen(); err != nil {
+		return nil, fmt.Errorf("upload of shape %s: %w", shape, err)
+	}
+	var buffer compute.Buffer
+	err = catch(func() (err error) {
+		buffer, err = d.backend.BufferFromFlatData(0, data, shape)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("upload of shape %s: %w", shape, err)
+	}
+	return newBuffer(d, buffer, shape), nil
+}
+
+// makeShape checks that n elements fill the dimensions.
+func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
+	size := 1
+	for _, dim := range dims {
+		if dim < 0 {
+			return shapes.Shape{}, fmt.Errorf("dimensions %v: a dimension is negative", dims)
+		}
+		size *= dim
+	}
+	if size != n {
+		return shapes.Shape{}, fmt.Errorf("%d elements do not fill the dimensions %v, which hold %d", n, dims, size)
+	}
+	return shapes.Make(dtype, dims...), nil
+}
+
+// Download returns a copy of the buffer's elements in row-major order. T must be the buffer's element type.
+func Download[T Element](b *Buffer) ([]T, error) {
+	data := make([]T, b.shape.Size())
+	if err := DownloadInto(b, data); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// DownloadInto copies the buffer's elements into dst, whose length must be the buffer's size and whose element type
+// must be the buffer's.
+func DownloadInto[T Element](b *Buffer, dst []T) error {
+	if err := b.usable(); err != nil {
+		return fmt.Errorf("download of shape %s: %w", b.shape, err)
+	}
+	if dtype := dtypes.FromGenericsType[T](); dtype != b.shape.DType {
+		return fmt.Errorf("download of shape %s into a slice of %s", b.shape, dtype)
+	}
+	if len(dst) != b.shape.Size() {
+		return fmt.Errorf("download of shape %s: %d elements into a slice of %d", b.shape, b.shape.Size(), len(dst))
+	}
+	if err := catch(func() error { return (*b.data.Load()).ToFlatData(dst) }); err != nil {
+		return fmt.Errorf("download of shape %s: %w", b.shape, err)
+	}
+	return nil
+}
+
+// Scalar returns the only element of a buffer of size one.
+func Scalar[T Element](b *Buffer) (T, error) {
+	var element [1]T
+	err := DownloadInto(b, element[:])
+	return element[0], err
+}
+
+// usable returns an error if the buffer, or its device, is gone.
+func (b *Buffer) usable() error {
+	if b.Gone() {
+		return ErrBufferGone
+	}
+	return b.device.checkOpen()
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// BuildInfo says what decides the rounding of a device's arithmetic. Two runs can be expected to agree bit for bit
+// only if theirs are equal.
+type BuildInfo struct {
+	Device  string `json:"device"`  // kind of the device
+	Go      string `json:"go"`      // version of the Go toolchain
+	Target  string `json:"target"`  // operating system and processor architecture, as in linux/amd64
+	SIMD    string `json:"simd"`    // vector instructions that the CPU device uses: "avx512", "avx2" or "none"
+	GoMLX   string `json:"gomlx"`   // version of github.com/gomlx/gomlx
+	Backend string `json:"backend"` // module and version of the backend
+}
+
+// String returns the fields on one line.
+func (b BuildInfo) String() string {
+	return fmt.Sprintf("device=%s go=%s target=%s simd=%s gomlx=%s backend=%s", b.Device, b.Go, b.Target, b.SIMD, b.GoMLX, b.Backend)
+}
+
+// BuildInfo describes the arithmetic of the device.
+func (d *Device) BuildInfo() BuildInfo {
+	versions := moduleVersions()
+	backend := "github.com/gomlx/compute"
+	if d.kind == CUDA {
+		backend = "github.com/gomlx/go-xla"
+	}
+	return BuildInfo{
+		Device:  d.kind,
+		Go:      runtime.Version(),
+		Target:  runtime.GOOS + "/" + runtime.GOARCH,
+		SIMD:    vectorInstructions(),
+		GoMLX:   versions["github.com/gomlx/gomlx"],
+		Backend: strings.TrimPrefix(backend, "github.com/gomlx/") + "@" + versions[backend],
+	}
+}
+
+// moduleVersions returns the versions of the modules linked into the program, "unknown" for a missing one.
+func moduleVersions() map[string]string {
+	versions := map[string]string{
+		"github.com/gomlx/gomlx":   "unknown",
+		"github.com/gomlx/compute": "unknown",
+		"github.com/gomlx/go-xla":  "unknown",
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return versions
+	}
+	for _, module := range info.Deps {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		versions[module.Path] = module.Version
+	}
+	return versions
+}

@@ -1,0 +1,20 @@
+//go:build !cuda
+
+package engine
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestOpenCUDAWithoutSupport(t *testing.T) {
+	_, err := Open(CUDA, Options{})
+	if err == nil {
+		t.Fatal("a build without CUDA opened it")
+	}
+	for _, want := range []string{`device "cuda"`, "-tags cuda", "pip install"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not mention %q", err, want)
+		}
+	}
+}

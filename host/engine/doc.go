@@ -1,0 +1,24 @@
+// Package engine is the room of devices and compiled steps: it opens a device, compiles functions that build GoMLX
+// graphs into executables, moves numbers between host slices and device buffers, and runs the executables.
+//
+// It is also the one seam between two worlds. Functions that build graphs follow GoMLX's convention and panic on a
+// mistake; everything outside this package returns errors. [Device.Compile] and [Executable.Run] turn every panic
+// that reaches them into a [*StepError] that names the step.
+//
+// What does not live here: any model, any quantizer, any optimizer, any knowledge of training. Rules for gradients are
+// in the package autodiff below this one.
+//
+// # Buffers and donation
+//
+// A [Buffer] belongs to one device and is freed by [Buffer.Finalize]; garbage collection frees it too, but later than
+// a device with little memory can wait. A buffer given to [Executable.Run] with its donate flag set is gone when Run
+// returns, whether the step succeeded or failed: its memory may have become an output. Only errors that Run finds
+// before it starts the step (a wrong number of inputs, a wrong shape, a buffer that is already gone) leave all buffers
+// alone. Whoever must survive a failed step therefore keeps a copy, or a checkpoint, of what it donates.
+//
+// # Reproducibility
+//
+// On the CPU device the same executable with the same inputs gives the same bits, whatever the number of threads.
+// Builds with and without GOEXPERIMENT=simd, and processors with different vector units, round differently;
+// [Device.BuildInfo] says which arithmetic a device uses, so that a checkpoint can record it.
+package engine

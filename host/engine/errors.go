@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// ErrBufferGone reports the use of a buffer that was finalized, or donated to a step.
+var ErrBufferGone = errors.New("the buffer is gone: it was finalized or donated to a step")
+
+// Phase says when a step failed.
+type Phase string
+
+// The phases of a step's life.
+const (
+	// Building is the call of the function that builds the graph.
+	Building Phase = "building the graph"
+	// Compiling is the translation of the graph for the device.
+	Compiling Phase = "compiling"
+	// Running is the execution.
+	Running Phase = "running"
+)
+
+// A StepError reports the failure of one step. Its message has the step's name, the phase and the cause in words.
+type StepError struct {
+	Step  string // name given to Compile
+	Phase Phase
+	Err   error  // the cause
+	Stack []byte // stack of the panic that was the cause, if it was one; not part of the message
+}
+
+// Error implements error.
+func (e *StepError) Error() string { return fmt.Sprintf("step %q: %s: %v", e.Step, e.Phase, e.Err) }
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// stepError makes the error of a step from the error of catch.
+func stepError(step string, phase Phase, err error) error {
+	var p *panicError
+	if errors.As(err, &p) {
+		return &StepError{Step: step, Phase: phase, Err: p.cause, Stack: p.stack}
+	}
+	return &StepError{Step: step, Phase: phase, Err: err}
+}
+
+// panicError is a panic that was caught.
+type panicError struct {
+	cause error
+	stack []byte
+}
+
+func (e *panicError) Error() string { return e.cause.Error() }
+func (e *panicError) Unwrap() error { return e.cause }
+
+// catch calls f and turns a panic into an error, with the stack beside it and not in its message.
+func catch(f func() error) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case error:
+			err = &panicError{cause: r, stack: debug.Stack()}
+		default:
+			err = &panicError{cause: fmt.Errorf("%v", r), stack: debug.Stack()}
+		}
+	}()
+	return f()
+}

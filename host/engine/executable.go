@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// A Spec names one input of a step and says its element type and dimensions.
+type Spec struct {
+	Name  string // unique among the inputs of a step
+	Shape shapes.Shape
+}
+
+// A BuildFunc builds the graph of a step: it receives one node per input, in order, and returns the outputs, at least
+// one. It may panic, as GoMLX's functions do.
+type BuildFunc func(g *graph.Graph, inputs []*graph.Node) []*graph.Node
+
+// An Executable is a compiled step. Run may be called from several goroutines at once.
+type Executable struct {
+	device  *Device
+	name    string
+	inputs  []Spec
+	outputs []shapes.Shape
+	graph   *graph.Graph
+}
+
+// Compile builds the graph of a step and compiles it for the device. The name appears in every error of the step. The
+// executable keeps its memory until Close.
+func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executable, error) {
+	if err := d.checkOpen(); err != nil {
+		return nil, stepError(name, Building, err)
+	}
+	if err := checkSpecs(inputs); err != nil {
+		return nil, stepError(name, Building, err)
+	}
+	g := graph.NewGraph(d.backend, name)
+	var outputs []*graph.Node
+	err := catch(func() error {
+		nodes := make([]*graph.Node, len(inputs))
+		for i, spec := range inputs {
+			nodes[i] = graph.Parameter(g, spec.Name, spec.Shape)
+		}
+		outputs = build(g, nodes)
+		return checkOutputs(g, outputs)
+	})
+	if err != nil {
+		g.Finalize()
+		return nil, stepError(name, Building, err)
+	}
+	if err := catch(func() error { return g.Compile(outputs...) }); err != nil {
+		g.Finalize()
+		return nil, stepError(name, Compiling, err)
+	}
+	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
+	for _, output := range outputs {
+		e.outputs = append(e.outputs, output.Shape())
+	}
+	return e, nil
+}
+
+func checkSpecs(inputs []Spec) error {
+	seen := make(map[string]bool)
+	for i, spec := range inputs {
+		switch {
+		case spec.Name == "":
+			return fmt.Errorf("input %d has no name", i)
+		case seen[spec.Name]:
+			return fmt.Errorf("two inputs are named %q", spec.Name)
+		case !spec.Shape.Ok():
+			return fmt.Errorf("input %q has no shape", spec.Name)
+		}
+		seen[spec.Name] = true
+	}
+	return nil
+}
+
+func checkOutputs(g *graph.Graph, outputs []*graph.Node) error {
+	if len(outputs) == 0 {
+		return errors.New("the step returns no outputs")
+	}
+	for i, output := range outputs {
+		switch {
+		case output == nil:
+			return fmt.Errorf("output %d is nil", i)
+		case output.Graph() != g:
+			return fmt.Errorf("output %d belongs to another graph", i)
+		}
+	}
+	return nil
+}
+
+// Name returns the name given to Compile.
+func (e *Executable) Name() string { return e.name }
+
+// Inputs returns what Run expects, in order.
+func (e *Executable) Inputs() []Spec { return e.inputs }
+
+// Outputs returns the shapes of what Run returns, in order.
+func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
+
+// Run executes the step and returns its outputs, which the caller finalizes. Input i is donated if donate[i] is set; a
+// nil donate donates nothing. The package documentation says what donation means. A step cannot be interrupted.
+func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
+	buffers, err := e.checkInputs(inputs, donate)
+	if err != nil {
+		return nil, stepError(e.name, Running, err)
+	}
+	// From here on the donated buffers are gone, whatever happens.
+	for i := range donate {
+		if donate[i] {
+			inputs[i].data.Store(nil)
+		}
+	}
+	var results []compute.Buffer
+	err = catch(func() (err error) {
+		results, err = e.graph.Executable().Execute(buffers, donate, 0)
+		return err
+	})
+	if err != nil {
+		return nil, stepError(e.name, Running, err)
+	}
+	outputs := make([]*Buffer, len(results))
+	for i, result := range results {
+		outputs[i] = newBuffer(e.device, result, e.outputs[i])
+	}
+	return outputs, nil
+}
+
+// checkInputs checks everything that can be checked before the step starts and returns the backend's buffers.
+func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buffer, error) {
+	if !e.graph.IsCompiled() {
+		return nil, errors.New("the step was closed")
+	}
+	if err := e.device.checkOpen(); err != nil {
+		return nil, err
+	}
+	if len(inputs) != len(e.inputs) {
+		return nil, fmt.Errorf("got %d inputs, want %d", len(inputs), len(e.inputs))
+	}
+	if donate != nil && len(donate) != len(inputs) {
+		return nil, fmt.Errorf("got %d donate flags for %d inputs", len(donate), len(inputs))
+	}
+	buffers := make([]compute.Buffer, len(inputs))
+	for i, input := range inputs {
+		spec := e.inputs[i]
+		if input == nil {
+			return nil, fmt.Errorf("input %q is nil", spec.Name)
+		}
+		data := input.data.Load()
+		switch {
+		case data == nil:
+			return nil, fmt.Errorf("input %q: %w", spec.Name, ErrBufferGone)
+		case input.device != e.device:
+			return nil, fmt.Errorf("input %q is on another device", spec.Name)
+		case !input.shape.Equal(spec.Shape):
+			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, spec.Shape)
+		}
+		buffers[i] = *data
+	}
+	return buffers, checkDonation(e.inputs, inputs, donate)
+}
+
+// checkDonation refuses a donated buffer that is an input twice: the step would overwrite what it still reads.
+func checkDonation(specs []Spec, inputs []*Buffer, donate []bool) error {
+	if donate == nil {
+		return nil
+	}
+	first := make(map[*Buffer]int, len(inputs))
+	for i, input := range inputs {
+		j, twice := first[input]
+		if twice && (donate[i] || donate[j]) {
+			return fmt.Errorf("inputs %q and %q are one buffer, which therefore cannot be donated", specs[j].Name, specs[i].Name)
+		}
+		first[input] = i
+	}
+	return nil
+}
+
+// Close frees the compiled step. Closing twice does nothing. It must not be called while Run is in progress.
+func (e *Executable) Close() error {
+	return catch(func() error {
+		e.graph.Finalize()
+		return nil
+	})
+}

@@ -1,0 +1,25 @@
+//go:build goexperiment.simd && amd64
+
+package engine
+
+import (
+	"simd/archsimd"
+
+	"github.com/gomlx/compute/support/envutil"
+)
+
+// vectorInstructions names the vector instructions that the Go backend chooses on this processor. The environment
+// variables are the ones with which a user can keep the backend from them.
+func vectorInstructions() string {
+	allowed := func(variable string) bool {
+		ok, err := envutil.ReadBool(variable, true)
+		return ok && err == nil
+	}
+	switch {
+	case archsimd.X86.AVX512() && allowed(envutil.GoBackendSIMD_AVX512):
+		return "avx512"
+	case archsimd.X86.AVX2() && allowed(envutil.GoBackendSIMD_AVX2):
+		return "avx2"
+	}
+	return "none"
+}

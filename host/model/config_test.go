@@ -1,0 +1,229 @@
+package model
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type modelGolden struct {
+	Sizes []struct {
+		Name                                    string
+		Layers, Heads, Hidden, Quantized, Total int
+		Width                                   int `json:"d_model"`
+		HeadDim                                 int `json:"head_dim"`
+		NonEmbedding                            int `json:"non_embedding"`
+		Total32000                              int `json:"total_vocab32000"`
+	}
+	Rope []struct {
+		ID          string
+		HeadDim     int `json:"head_dim"`
+		Theta       float64
+		Scaling     any
+		Frequencies []float64 `json:"inv_freq"`
+	}
+	Tolerance struct{ Abs, Rel float64 }
+}
+
+func readGolden(t *testing.T) modelGolden {
+	t.Helper()
+	data, err := os.ReadFile("testdata/model.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden modelGolden
+	if err := json.Unmarshal(data, &golden); err != nil {
+		t.Fatal(err)
+	}
+	return golden
+}
+
+func TestPresetsMatchGolden(t *testing.T) {
+	golden := readGolden(t)
+	var names []string
+	for _, want := range golden.Sizes {
+		names = append(names, want.Name)
+		config, err := LlamaPreset(want.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := func(vocabulary int) (params []Param, total int) {
+			config.Vocabulary = vocabulary
+			m := newLlama(t, config)
+			return m.Params(), CountParams(m.Params(), nil)
+		}
+		params, total := count(50304)
+		_, total32000 := count(0)
+		c := config.WithDefaults()
+		got := [...]int{c.Layers, c.Heads, c.Width, c.Width / c.Heads, c.Hidden, NonEmbedding(params),
+			CountParams(params, func(p Param) bool { return p.Quantized }), total, total32000}
+		expected := [...]int{want.Layers, want.Heads, want.Width, want.HeadDim, want.Hidden, want.NonEmbedding,
+			want.Quantized, want.Total, want.Total32000}
+		if got != expected {
+			t.Errorf("%s: layers, heads, width, head size, hidden, and counts are\n%v, want\n%v", want.Name, got, expected)
+		}
+	}
+	if !slices.Equal(names, LlamaPresets()) {
+		t.Errorf("presets are %v, want %v", LlamaPresets(), names)
+	}
+	if _, err := LlamaPreset("31M"); err == nil || !strings.Contains(err.Error(), "known are 30M, 50M") {
+		t.Errorf("unknown preset: got error %v", err)
+	}
+}
+
+func TestRopeFrequenciesMatchGolden(t *testing.T) {
+	golden := readGolden(t)
+	checked := 0
+	for _, rope := range golden.Rope {
+		if rope.Scaling != nil {
+			continue // Llama 3 stretches its wavelengths; these models do not.
+		}
+		checked++
+		for i, got := range ropeFrequencies(rope.HeadDim, rope.Theta) {
+			want := rope.Frequencies[i]
+			if math.Abs(got-want) > golden.Tolerance.Abs+golden.Tolerance.Rel*want {
+				t.Errorf("%s: frequency %d is %v, want %v", rope.ID, i, got, want)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("the golden file has no plain frequencies")
+	}
+}
+
+func TestValidate(t *testing.T) {
+	good := LlamaConfig{Layers: 2, Heads: 3, Width: 48}
+	if err := good.Validate(); err != nil {
+		t.Errorf("%+v: %v", good, err)
+	}
+	for _, tc := range []struct {
+		change func(*LlamaConfig)
+		want   string
+	}{
+		{func(c *LlamaConfig) { c.Layers = 0 }, "layers is 0, must be at least 1"},
+		{func(c *LlamaConfig) { c.Heads = -2 }, "heads is -2, must be at least 1"},
+		{func(c *LlamaConfig) { c.Width = 0 }, "width is 0, must be at least 1"},
+		{func(c *LlamaConfig) { c.Width, c.Hidden = 0, 8 }, "width is 0, must be at least 1"},
+		{func(c *LlamaConfig) { c.Hidden = -1 }, "hidden is -1, must be at least 1"},
+		{func(c *LlamaConfig) { c.Vocabulary = -1 }, "vocabulary is -1, must be at least 1"},
+		{func(c *LlamaConfig) { c.Heads = 5 }, "48 does not split into 5 heads of even size: the nearest number of heads that does is 4"},
+		{func(c *LlamaConfig) { c.Heads = 48 }, "the nearest number of heads that does is 24"},
+		{func(c *LlamaConfig) { c.Width = 47 }, "width is 47, must be even"},
+		{func(c *LlamaConfig) { c.NormEpsilon = math.NaN() }, "norm epsilon is NaN, must be between 0 and 1"},
+		{func(c *LlamaConfig) { c.NormEpsilon = -1e-5 }, "norm epsilon is -1e-05"},
+		{func(c *LlamaConfig) { c.RopeTheta = 1 }, "rope theta is 1, must be above 1"},
+		{func(c *LlamaConfig) { c.RopeTheta = math.Inf(1) }, "rope theta is +Inf"},
+	} {
+		config := good
+		tc.change(&config)
+		_, err := NewLlama(config)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "llama: ") {
+			t.Errorf("%+v: got error %v, want %q in it", config, err, tc.want)
+		}
+	}
+}
+
+// TestParams checks names, roles and what follows from them.
+func TestParams(t *testing.T) {
+	m := newLlama(t, tiny)
+	want := map[string]struct {
+		dims []int
+		role Role
+		std  float64
+	}{
+		"embedding":          {[]int{13, 16}, RoleEmbedding, 0.02},
+		"layers.0.attn_norm": {[]int{16}, RoleNorm, 0},
+		"layers.0.attn.qkv":  {[]int{48, 16}, RoleMatrix, 0.02},
+		"layers.0.attn.out":  {[]int{16, 16}, RoleMatrix, 0.01},
+		"layers.1.mlp_norm":  {[]int{16}, RoleNorm, 0},
+		"layers.1.mlp.w1":    {[]int{24, 16}, RoleMatrix, 0.02},
+		"layers.1.mlp.w2":    {[]int{24, 16}, RoleMatrix, 0.02},
+		"layers.1.mlp.down":  {[]int{16, 24}, RoleMatrix, 0.01},
+		"norm":               {[]int{16}, RoleNorm, 0},
+		"head":               {[]int{13, 16}, RoleHead, 0.02},
+	}
+	seen := map[string]bool{}
+	for _, p := range m.Params() {
+		if seen[p.Name] {
+			t.Errorf("two parameters are named %s", p.Name)
+		}
+		seen[p.Name] = true
+		if isMatrix := p.Role == RoleMatrix; p.Quantized != isMatrix || p.Decay != isMatrix {
+			t.Errorf("%s, a %s: quantized %t, decay %t", p.Name, p.Role, p.Quantized, p.Decay)
+		}
+		if isNorm := p.Role == RoleNorm; (p.InitMean == 1) != isNorm {
+			t.Errorf("%s, a %s, starts around %v", p.Name, p.Role, p.InitMean)
+		}
+		if w, ok := want[p.Name]; ok && (!slices.Equal(p.Dims, w.dims) || p.Role != w.role || p.InitStd != w.std) {
+			t.Errorf("%+v, want %+v", p, w)
+		}
+	}
+	for name := range want {
+		if !seen[name] {
+			t.Errorf("no parameter is named %s", name)
+		}
+	}
+}
+
+func TestInit(t *testing.T) {
+	p := Param{Name: "layers.0.attn.out", Dims: []int{300, 200}, InitStd: 0.01}
+	values := p.Init(3)
+	sum, squares := 0.0, 0.0
+	for _, v := range values {
+		sum += float64(v)
+		squares += float64(v) * float64(v)
+	}
+	n := float64(len(values))
+	// Bounds of five standard errors.
+	if mean := sum / n; len(values) != 60000 || math.Abs(mean) > 5*0.01/math.Sqrt(n) {
+		t.Errorf("%v values with mean %v", n, mean)
+	}
+	if std := math.Sqrt(squares / n); math.Abs(std/0.01-1) > 5/math.Sqrt(2*n) {
+		t.Errorf("standard deviation is %v", std)
+	}
+	if !slices.Equal(values, p.Init(3)) {
+		t.Error("two calls differ")
+	}
+	if slices.Equal(values, p.Init(4)) {
+		t.Error("two seeds give the same values")
+	}
+	other := p
+	other.Name = "layers.1.attn.out"
+	if slices.Equal(values, other.Init(3)) {
+		t.Error("two parameters get the same values")
+	}
+	gain := Param{Name: "norm", Dims: []int{3}, InitMean: 1}
+	if got := gain.Init(3); !slices.Equal(got, []float32{1, 1, 1}) {
+		t.Errorf("a gain starts as %v", got)
+	}
+}
+
+// TestInitStaysTheSame guards runs that are to be repeated against a change of the generator: the hash is that of the
+// bits of all parameters.
+func TestInitStaysTheSame(t *testing.T) {
+	hash := fnv.New64a()
+	for _, values := range initial(newLlama(t, tiny), 1) {
+		for _, v := range values {
+			bits := math.Float32bits(v)
+			hash.Write([]byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)})
+		}
+	}
+	if got, want := hash.Sum64(), uint64(0xc8fc655be2bb3c98); got != want {
+		t.Errorf("hash of the initial parameters is %#x, want %#x", got, want)
+	}
+}
+
+// TestStepFLOPs compares with a count by hand for one layer of width 4: products with 3·16 + 16 + 3·4·6 weights and
+// with a head of 5·4, norms of 3·4, and attention.
+func TestStepFLOPs(t *testing.T) {
+	m := newLlama(t, LlamaConfig{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocabulary: 5})
+	const tokens = 2 * 7
+	want := 6.0*(48+16+72+20+12)*tokens + 12*1*4*7*tokens
+	if got := m.StepFLOPs(2, 7); got != want {
+		t.Errorf("a step has %v operations, want %v", got, want)
+	}
+}

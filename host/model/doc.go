@@ -1,0 +1,14 @@
+// Package model is the room of the networks that are trained: what their parameters are, how they start, and how a loss
+// is computed from them. The functions that compute build GoMLX graphs and, by its convention, panic on a mistake; the
+// engine turns that into errors.
+//
+// A model sees weights and knows nothing of what happened to them: whoever trains it quantizes each weight once per
+// optimizer step and hands in the result. Activations are quantized inside the model, at the places that
+// [Model.ActivationSites] lists, by a function of the caller's. No optimizer, no data and no plugin lives here.
+//
+// # Layouts
+//
+// A linear layer has a weight of shape [out, in]; activations are [tokens, features], where tokens are the positions of
+// all sequences of the batch, sequence by sequence. Gradients of products are written by hand: on the CPU the obvious
+// gradient of x·Wᵀ spends more time in transposing its operands than in multiplying them.
+package model

@@ -1,0 +1,50 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine/autodiff"
+)
+
+// linear returns x·wᵀ, [tokens, out], for x [tokens, in] and w [out, in].
+func linear(x, w *graph.Node) *graph.Node {
+	return autodiff.Custom(timesTransposed(x, w), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{times(dy, w), weightGradient(dy, x)}
+	})
+}
+
+// weightGradient returns dyᵀ·x, [out, in], for dy [tokens, out] and x [tokens, in]. One of the two has to be
+// transposed, in memory on the CPU; the smaller one is, which for x costs a transposition of the result too.
+func weightGradient(dy, x *graph.Node) *graph.Node {
+	tokens, out, in := dy.Shape().Dim(0), dy.Shape().Dim(1), x.Shape().Dim(1)
+	if tokens*out <= tokens*in+in*out {
+		return times(transposed(dy), x)
+	}
+	return transposed(times(transposed(x), dy))
+}
+
+// times returns a·b over the last two axes of both; leading axes, if any, are batch axes.
+func times(a, b *graph.Node) *graph.Node {
+	rank := a.Rank()
+	batch := leadingAxes(rank - 2)
+	return graph.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 2}, batch)
+}
+
+// timesTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes.
+func timesTransposed(a, b *graph.Node) *graph.Node {
+	rank := a.Rank()
+	batch := leadingAxes(rank - 2)
+	return graph.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 1}, batch)
+}
+
+func leadingAxes(n int) []int {
+	axes := make([]int, n)
+	for i := range axes {
+		axes[i] = i
+	}
+	return axes
+}
+
+func sameDims(a, b []int) bool { return slices.Equal(a, b) }

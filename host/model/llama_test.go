@@ -1,0 +1,378 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// mix is the finalizer of SplitMix64 on (7800000+stream)·2³²+i, from which the reference values' weights and tokens come; the
+// script that made them, host/train/testdata/torch_reference.py, describes it.
+func mix(stream, i int) uint64 {
+	z := uint64(7800000+stream)<<32 + uint64(i)
+	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+	z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+	return z ^ (z >> 31)
+}
+
+// hashedWeights returns the reference weights of all parameters.
+func hashedWeights(params []Param) [][]float32 {
+	weights := make([][]float32, len(params))
+	for p, param := range params {
+		mean, std := 0.0, 1.0
+		switch param.Role {
+		case RoleNorm:
+			mean, std = 1, 0.1
+		case RoleMatrix, RoleHead:
+			std = 1 / math.Sqrt(float64(param.Dims[1]))
+		}
+		scale := std * math.Sqrt(12)
+		weights[p] = make([]float32, param.Size())
+		for i := range weights[p] {
+			uniform := float64(mix(p, i)>>40)/(1<<24) - 0.5
+			weights[p][i] = float32(mean + float64(scale*uniform))
+		}
+	}
+	return weights
+}
+
+// hashedTokens returns the reference tokens of a step.
+func hashedTokens(step, count, vocabulary int) []int32 {
+	tokens := make([]int32, count)
+	for i := range tokens {
+		tokens[i] = int32((mix(1000+step, i) >> 40) % uint64(vocabulary))
+	}
+	return tokens
+}
+
+type torchGradients struct {
+	Model struct {
+		Layers, Heads, Width, Hidden, Vocabulary, Context, Batch int
+	}
+	Variants []struct {
+		Quantized  bool
+		Losses     []float64
+		Parameters []struct {
+			Name     string
+			Gradient []float64
+		}
+	}
+}
+
+func readTorchGradients(t *testing.T) torchGradients {
+	t.Helper()
+	data, err := os.ReadFile("testdata/torch_gradients.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reference torchGradients
+	if err := json.Unmarshal(data, &reference); err != nil {
+		t.Fatal(err)
+	}
+	return reference
+}
+
+// closeTo reports values that differ by more than tolerance times the largest magnitude among the wanted ones.
+func closeTo(t *testing.T, what string, got []float32, want []float64, tolerance float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	largest, worst, at := 0.0, 0.0, 0
+	for i := range want {
+		largest = max(largest, math.Abs(want[i]))
+		if difference := math.Abs(float64(got[i]) - want[i]); !(difference <= worst) {
+			worst, at = difference, i
+		}
+	}
+	if !(worst <= tolerance*largest) {
+		t.Errorf("%s: element %d is %v, want %v; the difference is %.1e of the largest element", what, at, got[at], want[at], worst/largest)
+	}
+}
+
+// TestGradientsMatchPyTorch compares token losses and all gradients with float64 values from PyTorch, without
+// quantization and with 4-bit weights and activations. The tolerance, 1e-5 of each tensor's largest element, leaves room
+// for the rounding of float32 in sums of some hundred terms; the differences seen are below 2e-6.
+func TestGradientsMatchPyTorch(t *testing.T) {
+	reference := readTorchGradients(t)
+	shape := reference.Model
+	m := newLlama(t, LlamaConfig{Layers: shape.Layers, Heads: shape.Heads, Width: shape.Width, Hidden: shape.Hidden, Vocabulary: shape.Vocabulary})
+	weights := hashedWeights(m.Params())
+	tokens := hashedTokens(0, shape.Batch*(shape.Context+1), shape.Vocabulary)
+	for _, variant := range reference.Variants {
+		t.Run(fmt.Sprintf("quantized=%t", variant.Quantized), func(t *testing.T) {
+			out := evaluate(t, m, weights, tokens, shape.Batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				used, q := params, ActivationQuantizer(nil)
+				if variant.Quantized {
+					used, q = fakeQuantizeAll(m, params)
+				}
+				losses := m.TokenLosses(used, ids, q)
+				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+			})
+			closeTo(t, "losses", out[0], variant.Losses, 1e-6)
+			for i, parameter := range variant.Parameters {
+				if name := m.Params()[i].Name; name != parameter.Name {
+					t.Fatalf("parameter %d is %s, want %s", i, name, parameter.Name)
+				}
+				closeTo(t, parameter.Name, out[1+i], parameter.Gradient, 1e-5)
+			}
+		})
+	}
+}
+
+// fakeQuantizeAll quantizes the weights that are to be quantized, and returns a quantizer of activations.
+func fakeQuantizeAll(m Model, params []*graph.Node) ([]*graph.Node, ActivationQuantizer) {
+	quantized := slices.Clone(params)
+	for i, p := range m.Params() {
+		if p.Quantized {
+			quantized[i] = fakeQuantize(params[i])
+		}
+	}
+	return quantized, func(_ ActivationSite, x *graph.Node) *graph.Node { return fakeQuantize(x) }
+}
+
+func newLlama(t testing.TB, config LlamaConfig) *Llama {
+	t.Helper()
+	m, err := NewLlama(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// initial returns what the model's parameters start with.
+func initial(m Model, seed uint64) [][]float32 {
+	var weights [][]float32
+	for _, p := range m.Params() {
+		weights = append(weights, p.Init(seed))
+	}
+	return weights
+}
+
+var tiny = LlamaConfig{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocabulary: 13}
+
+// TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order, with the shape that
+// was promised, and that what it returns is what the model uses.
+func TestSitesAreVisitedOnce(t *testing.T) {
+	m := newLlama(t, tiny)
+	const batch, context = 3, 5
+	sites := m.ActivationSites(batch, context)
+	var visited []ActivationSite
+	out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocabulary), batch,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			zero := func(site ActivationSite, x *graph.Node) *graph.Node {
+				if want := []int{site.Tokens, site.Width}; !slices.Equal(x.Shape().Dimensions, want) {
+					t.Errorf("%s: activation has shape %s, want %v", site.Name, x.Shape(), want)
+				}
+				visited = append(visited, site)
+				return graph.ZerosLike(x)
+			}
+			losses := m.TokenLosses(params, ids, zero)
+			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+		})
+	if diff := cmp.Diff(sites, visited); diff != "" {
+		t.Errorf("sites listed (-) and visited (+):\n%s", diff)
+	}
+	if len(sites) != 4*tiny.Layers || sites[6].Name != "layers.1.mlp.input" || sites[7].Width != tiny.Hidden {
+		t.Errorf("sites are %+v", sites)
+	}
+	for i, p := range m.Params() {
+		if p.Role == RoleMatrix && slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
+			t.Errorf("%s has a gradient although its input is zero", p.Name)
+		}
+	}
+	for _, site := range sites {
+		for _, name := range site.Feeds {
+			if !slices.ContainsFunc(m.Params(), func(p Param) bool { return p.Name == name && p.Quantized && p.Dims[1] == site.Width }) {
+				t.Errorf("site %s feeds %s, which is no quantized parameter of that width", site.Name, name)
+			}
+		}
+	}
+}
+
+// TestCausality checks that a token changes the losses of itself and of later ones, never of earlier ones.
+func TestCausality(t *testing.T) {
+	m := newLlama(t, tiny)
+	const context, changed = 8, 5
+	losses := func(tokens []int32) []float32 {
+		return evaluate(t, m, hashedWeights(m.Params()), tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			return []*graph.Node{m.TokenLosses(params, ids, nil)}
+		})[0]
+	}
+	tokens := hashedTokens(0, context+1, tiny.Vocabulary)
+	before := losses(tokens)
+	tokens[changed] = (tokens[changed] + 1) % int32(tiny.Vocabulary)
+	after := losses(tokens)
+	for i := range context {
+		// Loss i is that of token i+1.
+		if same := before[i] == after[i]; same != (i+1 < changed) {
+			t.Errorf("loss %d was %v and is %v after a change of token %d", i, before[i], after[i], changed)
+		}
+	}
+}
+
+// TestLogitsAgreeWithLosses computes the losses from the logits, in float64.
+func TestLogitsAgreeWithLosses(t *testing.T) {
+	m := newLlama(t, tiny)
+	const batch, context = 2, 6
+	weights := hashedWeights(m.Params())
+	tokens := hashedTokens(0, batch*(context+1), tiny.Vocabulary)
+	out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
+		return []*graph.Node{m.TokenLosses(params, ids, nil), m.Logits(params, inputs, nil), Loss(m, params, ids, nil)}
+	})
+	mean := 0.0
+	for i, got := range out[0] {
+		row := out[1][i*tiny.Vocabulary : (i+1)*tiny.Vocabulary]
+		total := 0.0
+		for _, logit := range row {
+			total += math.Exp(float64(logit))
+		}
+		target := tokens[i/context*(context+1)+i%context+1]
+		want := math.Log(total) - float64(row[target])
+		if math.Abs(float64(got)-want) > 1e-5 {
+			t.Errorf("loss %d is %v, the logits say %v", i, got, want)
+		}
+		mean += want / float64(batch*context)
+	}
+	if math.Abs(float64(out[2][0])-mean) > 1e-5 {
+		t.Errorf("mean loss is %v, the logits say %v", out[2][0], mean)
+	}
+}
+
+// TestInvalidIDsGiveNaN: ids outside the vocabulary must neither crash the process nor pass unnoticed.
+func TestInvalidIDsGiveNaN(t *testing.T) {
+	m := newLlama(t, tiny)
+	for _, wrong := range []int32{-1, int32(tiny.Vocabulary), math.MaxInt32, math.MinInt32} {
+		for _, position := range []int{0, 4, 9} {
+			tokens := hashedTokens(0, 10, tiny.Vocabulary)
+			tokens[position] = wrong
+			losses := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				return []*graph.Node{m.TokenLosses(params, ids, nil)}
+			})[0]
+			if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
+				t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
+			}
+		}
+	}
+}
+
+// TestSameBits runs one step twice, each time compiled anew.
+func TestSameBits(t *testing.T) {
+	m := newLlama(t, LlamaConfig{Layers: 3, Heads: 4, Width: 64, Vocabulary: 50})
+	var first [][]float32
+	for range 2 {
+		out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			used, q := fakeQuantizeAll(m, params)
+			return graph.Gradient(Loss(m, used, ids, q), params...)
+		})
+		if first == nil {
+			first = out
+		}
+		for i := range out {
+			for j := range out[i] {
+				if math.Float32bits(out[i][j]) != math.Float32bits(first[i][j]) {
+					t.Fatalf("gradient of %s differs at %d: %v and %v", m.Params()[i].Name, j, first[i][j], out[i][j])
+				}
+			}
+		}
+	}
+}
+
+// TestWrongInputsPanic checks the messages of mistakes in calls.
+func TestWrongInputsPanic(t *testing.T) {
+	m := newLlama(t, tiny)
+	d, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, tc := range []struct {
+		name   string
+		tokens []int
+		params int
+		width  int
+		want   string
+	}{
+		{"tokens", []int{8}, 17, 16, "want [batch, context+1]"},
+		{"no target", []int{2, 1}, 17, 16, "want [batch, context+1]"},
+		{"count", []int{2, 5}, 3, 16, "got 3 parameters, want 17"},
+		{"shape", []int{2, 5}, 17, 15, "parameter embedding has shape"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inputs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, tc.tokens...)}}
+			for _, p := range m.Params()[:tc.params] {
+				dims := slices.Clone(p.Dims)
+				if p.Role == RoleEmbedding {
+					dims[1] = tc.width
+				}
+				inputs = append(inputs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, dims...)})
+			}
+			_, err := d.Compile("loss", inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{Loss(m, in[1:], in[0], nil)}
+			})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}
+
+// evaluate runs a graph of the model's parameters and of tokens [batch, ...] and returns its outputs, flat.
+func evaluate(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int,
+	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
+	t.Helper()
+	d, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var specs []engine.Spec
+	var buffers []*engine.Buffer
+	add := func(name string, b *engine.Buffer, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs = append(specs, engine.Spec{Name: name, Shape: b.Shape()})
+		buffers = append(buffers, b)
+	}
+	for i, p := range m.Params() {
+		b, err := engine.Upload(d, weights[i], p.Dims...)
+		add(p.Name, b, err)
+	}
+	b, err := engine.Upload(d, tokens, batch, len(tokens)/batch)
+	add("tokens", b, err)
+	e, err := d.Compile(t.Name(), specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return build(in[:len(in)-1], in[len(in)-1])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outputs, err := e.Run(buffers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results [][]float32
+	for _, output := range outputs {
+		if !output.Shape().Equal(shapes.Make(dtypes.Float32, output.Shape().Dimensions...)) {
+			t.Fatalf("output has shape %s, want float32", output.Shape())
+		}
+		data, err := engine.Download[float32](output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, data)
+	}
+	return results
+}

@@ -1,0 +1,70 @@
+package model
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+)
+
+// A Role says what a parameter does in its model.
+type Role string
+
+// The roles of parameters.
+const (
+	RoleMatrix    Role = "matrix"    // weight of a linear layer inside a block
+	RoleEmbedding Role = "embedding" // one row per token id
+	RoleHead      Role = "head"      // output projection, one row per token id
+	RoleNorm      Role = "norm"      // gain of a normalization
+)
+
+// A Param describes one parameter of a model.
+type Param struct {
+	Name      string
+	Dims      []int // [out, in] for a matrix
+	Role      Role
+	Quantized bool    // whether its model multiplies with it in quantized form
+	Decay     bool    // whether weight decay applies to it
+	InitMean  float64 // at the start of training its elements are drawn from N(InitMean, InitStd²)
+	InitStd   float64 // 0: all elements are InitMean
+}
+
+// Size returns the number of elements.
+func (p Param) Size() int {
+	size := 1
+	for _, dim := range p.Dims {
+		size *= dim
+	}
+	return size
+}
+
+// Init returns the elements that the parameter starts training with, in row-major order. They depend on the seed, the
+// parameter's name and its size alone, so that parameters can be initialized in any order, and in parallel.
+func (p Param) Init(seed uint64) []float32 {
+	values := make([]float32, p.Size())
+	if p.InitStd == 0 {
+		return slices.Repeat([]float32{float32(p.InitMean)}, p.Size())
+	}
+	name := fnv.New64a()
+	name.Write([]byte(p.Name)) // Never fails.
+	rng := rand.New(rand.NewPCG(seed, name.Sum64()))
+	for i := range values {
+		values[i] = float32(p.InitMean + p.InitStd*rng.NormFloat64())
+	}
+	return values
+}
+
+// CountParams adds up the sizes of the parameters that keep returns true for; nil keeps all.
+func CountParams(params []Param, keep func(Param) bool) int {
+	total := 0
+	for _, p := range params {
+		if keep == nil || keep(p) {
+			total += p.Size()
+		}
+	}
+	return total
+}
+
+// NonEmbedding counts the elements of all parameters but the embedding and the head: the N of scaling laws.
+func NonEmbedding(params []Param) int {
+	return CountParams(params, func(p Param) bool { return p.Role != RoleEmbedding && p.Role != RoleHead })
+}

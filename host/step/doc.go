@@ -1,0 +1,19 @@
+// Package step compiles one optimizer step of a quantization-aware training for a
+// device and runs it.
+//
+// A step is a chain of compiled executables between which only device buffers
+// pass:
+//
+//	quantize  x            → Q(x), residuals        once per step
+//	gradient  Q(x), tokens → loss, ∂L/∂Q(x)         once per micro-batch
+//	finish    ∂L/∂Q(x)     → g = ∂L/∂x, ‖g‖²        through the weight quantizers
+//	update    x, g, state  → x', state'             clip, decay, optimizer, CAGE
+//
+// The host looks at loss and norm before the update, so that a step that is not
+// finite leaves no trace. Weights are quantized once per step, whatever the number
+// of micro-batches and sites that read them, and the error e = x − Q(x) that the
+// method needs is at hand.
+//
+// The room knows models, quantizers and optimizers only as graphs and programs;
+// files, schedules, plugins' processes and the loop live elsewhere.
+package step

@@ -1,0 +1,147 @@
+package step
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// Kernels are the compiled executables of a plan. Each is compiled when first
+// needed: the forms of the update, the evaluation and the measures exist only in
+// runs that use them. Not safe for concurrent use.
+type Kernels struct {
+	dev  *engine.Device
+	plan Plan
+
+	quantize  *engine.Executable // nil when no parameter is quantized
+	layout    []int              // residuals of each quantized parameter
+	gradients map[gradientKey]*engine.Executable
+	updates   map[updateKey]*update
+	others    map[string]*engine.Executable // by name: finish, losses, logits, pareto
+}
+
+// gradientKey tells the executables of the forward and backward pass apart: whether
+// running sums come in, and whether activations are in full precision.
+type gradientKey struct{ sum, full bool }
+
+// updateKey tells the variants of the update apart.
+type updateKey struct {
+	form       cage.Form
+	statistics bool
+}
+
+type update struct {
+	exec  *engine.Executable
+	rules []cage.Rule
+}
+
+// Compile checks the plan and compiles the quantization of the weights, with which
+// everything begins.
+func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
+	if err := plan.check(); err != nil {
+		return nil, err
+	}
+	k := &Kernels{dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, others: map[string]*engine.Executable{}}
+	if len(plan.quantized()) == 0 {
+		return k, nil
+	}
+	specs, build := plan.quantizeGraph(&k.layout)
+	var err error
+	k.quantize, err = dev.Compile("quantize", specs, build)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Prepare compiles what every training step needs, so that a plan that cannot be
+// compiled fails before the first step.
+func (k *Kernels) Prepare() error {
+	if _, err := k.gradient(gradientKey{}); err != nil {
+		return err
+	}
+	if _, err := k.finish(); err != nil {
+		return err
+	}
+	_, err := k.update(updateKey{form: cage.Off})
+	return err
+}
+
+// Plan returns the plan that was compiled.
+func (k *Kernels) Plan() *Plan { return &k.plan }
+
+// Close frees all executables.
+func (k *Kernels) Close() {
+	list := []*engine.Executable{k.quantize}
+	for _, e := range k.gradients {
+		list = append(list, e)
+	}
+	for _, e := range k.others {
+		list = append(list, e)
+	}
+	for _, u := range k.updates {
+		list = append(list, u.exec)
+	}
+	for _, e := range list {
+		if e != nil {
+			e.Close()
+		}
+	}
+}
+
+func (k *Kernels) gradient(key gradientKey) (*engine.Executable, error) {
+	if e, ok := k.gradients[key]; ok {
+		return e, nil
+	}
+	var q model.ActivationQuantizer
+	name := "full-precision gradient"
+	if !key.full {
+		q, name = activations(k.plan.Activations), "gradient"
+	}
+	specs, build := k.plan.gradientGraph(q, key.sum)
+	e, err := k.dev.Compile(name, specs, build)
+	if err == nil {
+		k.gradients[key] = e
+	}
+	return e, err
+}
+
+func (k *Kernels) update(key updateKey) (*update, error) {
+	if u, ok := k.updates[key]; ok {
+		return u, nil
+	}
+	rules := append([]cage.Rule(nil), k.plan.Rules...)
+	for i := range rules {
+		if rules[i].Quantizer == nil {
+			continue
+		}
+		rules[i].Form, rules[i].Variant, rules[i].Statistics = key.form, k.plan.Variant, key.statistics
+	}
+	specs, build := k.plan.updateGraph(rules)
+	e, err := k.dev.Compile(fmt.Sprintf("update (%s)", key.form), specs, build)
+	if err != nil {
+		return nil, err
+	}
+	u := &update{e, rules}
+	k.updates[key] = u
+	return u, nil
+}
+
+// once compiles the named executable at its first use.
+func (k *Kernels) once(name string, graph func() ([]engine.Spec, engine.BuildFunc)) (*engine.Executable, error) {
+	if e, ok := k.others[name]; ok {
+		return e, nil
+	}
+	specs, build := graph()
+	e, err := k.dev.Compile(name, specs, build)
+	if err == nil {
+		k.others[name] = e
+	}
+	return e, err
+}
+
+func (k *Kernels) finish() (*engine.Executable, error) {
+	return k.once("finish", func() ([]engine.Spec, engine.BuildFunc) { return k.plan.finishGraph(k.quantize, k.layout) })
+}

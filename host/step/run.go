@@ -1,0 +1,203 @@
+package step
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// Settings are what changes from step to step.
+type Settings struct {
+	Step           int     // t, from 1
+	Rate, NextRate float64 // α_t and α_{t+1}
+	WeightDecay    float64 // ω
+	Lambda         float64 // λ_t
+	// Statistics asks for the error statistics, which cost two passes over the
+	// quantized parameters.
+	Statistics bool
+	// Pareto asks for the length of ∇f(Q(x)) + ParetoLambda·e over the
+	// quantized parameters, from the gradient that training has. FullPareto also
+	// asks for that with ∇f(x), which costs a forward and a backward pass.
+	Pareto, FullPareto bool
+	ParetoLambda       float64
+}
+
+// Result is what the host learns of a step.
+type Result struct {
+	// Loss is the mean over all tokens of the step.
+	Loss float64
+	// GradNorm is the global norm before clipping.
+	GradNorm float64
+	// Skipped tells that loss or norm was not finite and nothing changed.
+	Skipped bool
+	// ErrorNorm2 and ValueNorm2 are Σe² and Σx² of each quantized parameter at
+	// x_t, with Statistics.
+	ErrorNorm2, ValueNorm2 []float64
+	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖, when asked
+	// for.
+	ParetoSTE, Pareto float64
+}
+
+// Step runs one optimizer step on accumulate micro-batches, each the flat
+// [batch, context+1] token ids. Parameters and states are replaced in s. When the
+// loss or the gradient's norm is not finite, s keeps its values and the result says
+// Skipped. An error of the device during the update leaves s unusable: its buffers
+// were given away.
+func (k *Kernels) Step(s *State, batches [][]int32, set Settings) (Result, error) {
+	var res Result
+	if len(batches) != k.plan.Accumulate {
+		return res, fmt.Errorf("step: %d micro-batches, the plan has %d", len(batches), k.plan.Accumulate)
+	}
+	q, err := k.runQuantize(s)
+	if err != nil {
+		return res, err
+	}
+	defer q.close()
+	loss, sums, err := k.runGradients(s, q, batches, gradientKey{})
+	if err != nil {
+		return res, err
+	}
+	grads, norm, err := k.runFinish(s, q, sums)
+	if err != nil {
+		return res, err
+	}
+	defer func() { engine.FinalizeAll(grads...) }()
+	res.Loss, res.GradNorm = loss, norm
+	if !finite(loss) || !finite(norm) {
+		res.Skipped = true
+		return res, nil
+	}
+	if err := k.measurePareto(s, q, grads, batches, set, &res); err != nil {
+		return res, err
+	}
+	return res, k.runUpdate(s, q, grads, set, &res)
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// quantizedWeights are the outputs of the quantize executable.
+type quantizedWeights struct {
+	at                []int // positions of the quantized parameters
+	values, residuals []*engine.Buffer
+}
+
+func (q *quantizedWeights) close() {
+	engine.FinalizeAll(q.values...)
+	engine.FinalizeAll(q.residuals...)
+}
+
+func (k *Kernels) runQuantize(s *State) (*quantizedWeights, error) {
+	q := &quantizedWeights{at: k.plan.quantized()}
+	if k.quantize == nil {
+		return q, nil
+	}
+	out, err := k.quantize.Run(pick(s.Params, q.at), nil)
+	if err != nil {
+		return nil, err
+	}
+	q.values, q.residuals = out[:len(q.at)], out[len(q.at):]
+	return q, nil
+}
+
+func pick(list []*engine.Buffer, at []int) []*engine.Buffer {
+	out := make([]*engine.Buffer, len(at))
+	for i, j := range at {
+		out[i] = list[j]
+	}
+	return out
+}
+
+// used returns the weights as the forward pass uses them.
+func (q *quantizedWeights) used(params []*engine.Buffer) []*engine.Buffer {
+	out := append([]*engine.Buffer(nil), params...)
+	for i, j := range q.at {
+		out[j] = q.values[i]
+	}
+	return out
+}
+
+// runGradients runs all micro-batches and returns the mean loss and the summed
+// gradients of the used weights. With key.full the parameters themselves are used.
+func (k *Kernels) runGradients(s *State, q *quantizedWeights, batches [][]int32, key gradientKey) (float64, []*engine.Buffer, error) {
+	weights := s.Params
+	if !key.full {
+		weights = q.used(s.Params)
+	}
+	total := 0.0
+	var sums []*engine.Buffer
+	for i, tokens := range batches {
+		key.sum = i > 0
+		exec, err := k.gradient(key)
+		if err != nil {
+			engine.FinalizeAll(sums...)
+			return 0, nil, err
+		}
+		loss, next, err := k.runGradient(exec, weights, tokens, sums)
+		if err != nil {
+			return 0, nil, err
+		}
+		total, sums = total+loss, next
+	}
+	return total / float64(len(batches)), sums, nil
+}
+
+// runGradient runs one micro-batch; the sums are given away.
+func (k *Kernels) runGradient(exec *engine.Executable, weights []*engine.Buffer, tokens []int32, sums []*engine.Buffer) (float64, []*engine.Buffer, error) {
+	t, err := engine.Upload(k.dev, tokens, k.plan.Batch, k.plan.Context+1)
+	if err != nil {
+		engine.FinalizeAll(sums...)
+		return 0, nil, err
+	}
+	in := append(append([]*engine.Buffer(nil), weights...), t)
+	donate := make([]bool, len(in)+len(sums))
+	for i := len(weights); i < len(donate); i++ {
+		donate[i] = true
+	}
+	out, err := exec.Run(append(in, sums...), donate)
+	if err != nil {
+		engine.FinalizeAll(sums...)
+		return 0, nil, err
+	}
+	defer out[0].Finalize()
+	loss, err := engine.Scalar[float32](out[0])
+	return float64(loss), out[1:], err
+}
+
+// runFinish returns the gradients of the parameters and their global norm; the sums
+// and residuals are given away.
+func (k *Kernels) runFinish(s *State, q *quantizedWeights, sums []*engine.Buffer) ([]*engine.Buffer, float64, error) {
+	in := append(append([]*engine.Buffer(nil), sums...), pick(s.Params, q.at)...)
+	in = append(append(in, q.values...), q.residuals...)
+	donate := make([]bool, len(in))
+	for i := range donate {
+		donate[i] = i < len(sums) || i >= len(in)-len(q.residuals)
+	}
+	exec, err := k.finish()
+	var out []*engine.Buffer
+	if err == nil {
+		out, err = exec.Run(in, donate)
+	}
+	if err != nil {
+		engine.FinalizeAll(sums...)
+		return nil, 0, err
+	}
+	last := out[len(out)-1]
+	defer last.Finalize()
+	norm, err := sumOf(last)
+	if err != nil {
+		engine.FinalizeAll(out...)
+		return nil, 0, err
+	}
+	return out[:len(out)-1], math.Sqrt(norm), nil
+}
+
+// sumOf adds up a float vector in float64.
+func sumOf(b *engine.Buffer) (float64, error) {
+	values, err := engine.Download[float32](b)
+	total := 0.0
+	for _, v := range values {
+		total += float64(v)
+	}
+	return total, err
+}

@@ -1,0 +1,172 @@
+package step
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// State is what training carries from step to step, on the device: the parameters
+// in the model's order and the optimizer's state of each, in the order of its names.
+type State struct {
+	Params    []*engine.Buffer
+	Optimizer [][]*engine.Buffer
+}
+
+// NewState draws the parameters from the seed and runs the optimizers' init
+// programs on them.
+func (k *Kernels) NewState(seed uint64) (*State, error) {
+	s := &State{}
+	for _, p := range k.plan.Model.Params() {
+		b, err := engine.Upload(k.dev, p.Init(seed), p.Dims...)
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("initialise %s: %w", p.Name, err)
+		}
+		s.Params = append(s.Params, b)
+	}
+	if err := k.initOptimizers(s); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (k *Kernels) initOptimizers(s *State) error {
+	specs := k.plan.paramSpecs()
+	for i, rule := range k.plan.Rules {
+		s.Optimizer = append(s.Optimizer, nil)
+		if rule.Optimizer.Init == nil {
+			continue
+		}
+		init, err := k.dev.Compile("init "+rule.Name, specs[i:i+1], func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			named := lower.Lower(g, rule.Optimizer.Init, in)
+			var out []*graph.Node
+			for _, o := range rule.Optimizer.Init.Outputs {
+				out = append(out, named[o.Name])
+			}
+			return out
+		})
+		if err != nil {
+			return err
+		}
+		s.Optimizer[i], err = init.Run(s.Params[i:i+1], nil)
+		init.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tensor is a named float32 tensor in host memory.
+type Tensor struct {
+	Name string
+	Dims []int
+	Data []float32
+}
+
+// Names of tensors in checkpoints.
+const (
+	paramPrefix = "param/"
+	statePrefix = "state/"
+)
+
+// tensors visits every tensor of a state with its name and dimensions; get returns the place of its buffer.
+func (k *Kernels) tensors(s *State, visit func(name string, dims []int, at **engine.Buffer) error) error {
+	for i, p := range k.plan.Model.Params() {
+		if err := visit(paramPrefix+p.Name, p.Dims, &s.Params[i]); err != nil {
+			return err
+		}
+		for j, t := range k.plan.Rules[i].Optimizer.State {
+			if err := visit(statePrefix+p.Name+"/"+t.Name, t.Shape, &s.Optimizer[i][j]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Download copies a state to host memory, for a checkpoint.
+func (k *Kernels) Download(s *State) ([]Tensor, error) {
+	var out []Tensor
+	err := k.tensors(s, func(name string, dims []int, at **engine.Buffer) error {
+		data, err := engine.Download[float32](*at)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		out = append(out, Tensor{name, dims, data})
+		return nil
+	})
+	return out, err
+}
+
+// Upload makes a state from the tensors of a checkpoint. A tensor that is missing,
+// or has another shape, is an error; load is asked for each by name.
+func (k *Kernels) Upload(load func(name string) (Tensor, error)) (*State, error) {
+	s := &State{Params: make([]*engine.Buffer, len(k.plan.Rules)), Optimizer: make([][]*engine.Buffer, len(k.plan.Rules))}
+	for i, r := range k.plan.Rules {
+		s.Optimizer[i] = make([]*engine.Buffer, len(r.Optimizer.State))
+	}
+	err := k.tensors(s, func(name string, dims []int, at **engine.Buffer) error {
+		t, err := load(name)
+		if err != nil {
+			return err
+		}
+		if !equal(t.Dims, dims) {
+			return fmt.Errorf("%s has shape %v, the run needs %v", name, t.Dims, dims)
+		}
+		*at, err = engine.Upload(k.dev, t.Data, dims...)
+		return err
+	})
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// UploadParams makes a state with the parameters of a checkpoint and no optimizer
+// state, for evaluation.
+func UploadParams(dev *engine.Device, m model.Model, load func(name string) (Tensor, error)) (*State, error) {
+	s := &State{}
+	for _, p := range m.Params() {
+		t, err := load(paramPrefix + p.Name)
+		if err == nil && !equal(t.Dims, p.Dims) {
+			err = fmt.Errorf("%s has shape %v, the model needs %v", p.Name, t.Dims, p.Dims)
+		}
+		var b *engine.Buffer
+		if err == nil {
+			b, err = engine.Upload(dev, t.Data, p.Dims...)
+		}
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		s.Params = append(s.Params, b)
+	}
+	return s, nil
+}
+
+func equal(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Close frees all buffers.
+func (s *State) Close() {
+	engine.FinalizeAll(s.Params...)
+	for _, list := range s.Optimizer {
+		engine.FinalizeAll(list...)
+	}
+}

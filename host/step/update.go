@@ -1,0 +1,158 @@
+package step
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// clipEpsilon keeps the clip factor finite, as in PyTorch's clip_grad_norm_.
+const clipEpsilon = 1e-6
+
+// scalars are the inputs of the update in the order of cage.Scalars, computed in
+// float64.
+func (k *Kernels) scalars(set Settings, norm float64) []float32 {
+	clip := 1.0
+	if k.plan.Clip > 0 {
+		clip = math.Min(1, k.plan.Clip/(norm+clipEpsilon))
+	}
+	values := map[string]float64{
+		cage.InputStep:     float64(set.Step),
+		cage.InputRate:     set.Rate,
+		cage.InputNextRate: set.NextRate,
+		cage.InputKeep:     1 - set.Rate*set.WeightDecay,
+		cage.InputClip:     clip,
+		cage.InputLambda:   set.Lambda,
+	}
+	out := make([]float32, len(cage.Scalars))
+	for i, name := range cage.Scalars {
+		out[i] = float32(values[name])
+	}
+	return out
+}
+
+// runUpdate replaces parameters and states. While λ_t = 0 it runs the program
+// without correction, the same that a run without CAGE uses.
+func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffer, set Settings, res *Result) error {
+	key := updateKey{form: cage.Off, statistics: set.Statistics && len(q.at) > 0}
+	if set.Lambda > 0 && len(q.at) > 0 {
+		key.form = k.plan.Form
+	}
+	u, err := k.update(key)
+	if err != nil {
+		return err
+	}
+	scalars, err := engine.Upload(k.dev, k.scalars(set, res.GradNorm), len(cage.Scalars))
+	if err != nil {
+		return err
+	}
+	in, donate := u.inputs(s, q, grads)
+	out, err := u.exec.Run(append(in, scalars), append(donate, true))
+	if err != nil {
+		return err
+	}
+	n := len(s.Params)
+	s.Params = out[:n]
+	rest := out[n:]
+	for i := range s.Optimizer {
+		m := len(s.Optimizer[i])
+		s.Optimizer[i], rest = rest[:m:m], rest[m:]
+	}
+	if key.statistics {
+		return readStatistics(rest, res)
+	}
+	return nil
+}
+
+// inputs orders the buffers as the update's graph declares them: everything but the
+// quantized values is given away.
+func (u *update) inputs(s *State, q *quantizedWeights, grads []*engine.Buffer) (in []*engine.Buffer, donate []bool) {
+	value := map[int]*engine.Buffer{}
+	for k, i := range q.at {
+		value[i] = q.values[k]
+	}
+	for i, rule := range u.rules {
+		state := 0
+		for _, input := range rule.Inputs() {
+			switch {
+			case isScalar(input.Name):
+				continue
+			case input.Name == cage.InputX:
+				in, donate = append(in, s.Params[i]), append(donate, true)
+			case input.Name == cage.InputGradient:
+				in, donate = append(in, grads[i]), append(donate, true)
+			case input.Name == cage.InputQuantized:
+				in, donate = append(in, value[i]), append(donate, false)
+			default:
+				in, donate = append(in, s.Optimizer[i][state]), append(donate, true)
+				state++
+			}
+		}
+	}
+	return in, donate
+}
+
+// readStatistics reads and frees the two vectors of statistics.
+func readStatistics(out []*engine.Buffer, res *Result) error {
+	defer engine.FinalizeAll(out...)
+	lists := []*[]float64{&res.ErrorNorm2, &res.ValueNorm2}
+	for i, list := range lists {
+		values, err := engine.Download[float32](out[i])
+		if err != nil {
+			return err
+		}
+		for _, v := range values {
+			*list = append(*list, float64(v))
+		}
+	}
+	return nil
+}
+
+// measurePareto fills in the stationarity measures that were asked for.
+func (k *Kernels) measurePareto(s *State, q *quantizedWeights, grads []*engine.Buffer, batches [][]int32, set Settings, res *Result) error {
+	if len(q.at) == 0 {
+		return nil
+	}
+	var err error
+	if set.Pareto {
+		if res.ParetoSTE, err = k.paretoNorm(s, q, pick(grads, q.at), set.ParetoLambda); err != nil {
+			return err
+		}
+	}
+	if !set.FullPareto {
+		return nil
+	}
+	_, sums, err := k.runGradients(s, q, batches, gradientKey{full: true})
+	if err != nil {
+		return err
+	}
+	defer engine.FinalizeAll(sums...)
+	// The sum over micro-batches is the gradient times their number: scale λ
+	// instead of the gradient and the norm afterwards.
+	n := float64(len(batches))
+	res.Pareto, err = k.paretoNorm(s, q, pick(sums, q.at), set.ParetoLambda*n)
+	res.Pareto /= n
+	return err
+}
+
+func (k *Kernels) paretoNorm(s *State, q *quantizedWeights, grads []*engine.Buffer, lambda float64) (float64, error) {
+	exec, err := k.once("pareto", k.plan.paretoGraph)
+	if err != nil {
+		return 0, err
+	}
+	l, err := engine.Upload(k.dev, []float32{float32(lambda)})
+	if err != nil {
+		return 0, err
+	}
+	in := append(append([]*engine.Buffer(nil), grads...), pick(s.Params, q.at)...)
+	in = append(append(in, q.values...), l)
+	defer l.Finalize()
+	out, err := exec.Run(in, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer engine.FinalizeAll(out...)
+	sum, err := sumOf(out[0])
+	return math.Sqrt(sum), err
+}

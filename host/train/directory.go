@@ -1,0 +1,246 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// free are the keys that may change when a run is resumed: they have no influence
+// on the parameters.
+var free = []string{
+	"train.eval_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
+	"train.checkpoint_every", "train.keep", "train.out", "train.max_skipped",
+	"method.pareto_every", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
+}
+
+// open enters the run directory: a new run, or the continuation of one.
+func (r *run) open(ctx context.Context) error {
+	if err := os.MkdirAll(r.cfg.Train.Out, 0o755); err != nil {
+		return r.cfg.ErrorAt("train.out", "%w", err)
+	}
+	previous, err := config.Load(r.path(configFile), nil)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return r.begin()
+	case err != nil:
+		return fmt.Errorf("the run directory's own configuration cannot be read: %w", err)
+	case !r.opts.Resume:
+		e := r.cfg.ErrorAt("train.out", "%s already holds a run", r.cfg.Train.Out)
+		e.Hint = "give --resume to go on with it, or another train.out"
+		return e
+	}
+	if err := r.sameRun(previous); err != nil {
+		return err
+	}
+	return r.resume(ctx)
+}
+
+// sameRun fails when the configuration differs from that of the run in a way that
+// would change its parameters.
+func (r *run) sameRun(previous *config.Config) error {
+	diff, err := config.Diff(previous, r.cfg)
+	if err != nil {
+		return err
+	}
+	var list []string
+	for _, d := range diff {
+		if !slices.Contains(free, d.Key) {
+			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, orUnset(d.A), orUnset(d.B)))
+		}
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", r.path(configFile), strings.Join(list, "\n"))
+	}
+	return nil
+}
+
+func orUnset(v string) string {
+	if v == "" {
+		return "not set"
+	}
+	return v
+}
+
+// begin starts a new run: its description is on disk before the first step.
+func (r *run) begin() error {
+	var err error
+	if r.state, err = r.kernels.NewState(uint64(r.cfg.Seed)); err != nil {
+		return err
+	}
+	r.saved = -1
+	if err := r.describe(); err != nil {
+		return err
+	}
+	r.records, err = metrics.Create(r.path(metricsFile))
+	return err
+}
+
+// resume loads the newest intact checkpoint and cuts the records to its step. A run
+// that was stopped before its first checkpoint begins again.
+func (r *run) resume(ctx context.Context) error {
+	r.saved = -1
+	state, err := checkpoint.Latest(r.path(checkpointDir), func(path string, err error) {
+		r.log.Warn("passing over a damaged checkpoint", "path", path, "error", err)
+	})
+	switch {
+	case errors.Is(err, checkpoint.ErrNone):
+		if r.state, err = r.kernels.NewState(uint64(r.cfg.Seed)); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		if err := r.restore(state); err != nil {
+			return err
+		}
+		r.log.Info("resuming", "step", r.done.Step)
+	}
+	if err := r.describe(); err != nil {
+		return err
+	}
+	if r.records, err = metrics.Resume(r.path(metricsFile), r.done.Step); err != nil {
+		return err
+	}
+	return r.remember()
+}
+
+// remember takes from the records what the summary of a resumed run needs.
+func (r *run) remember() error {
+	records, err := metrics.Read(r.path(metricsFile))
+	if err != nil {
+		return err
+	}
+	for _, rec := range records {
+		if rec.ValLoss != nil {
+			r.evaluated = rec.Step == r.cfg.Train.Steps
+			continue
+		}
+		if rec.ErrorNorm2 == nil {
+			rec.ErrorNorm2, rec.ErrorRel = r.last.ErrorNorm2, r.last.ErrorRel
+		}
+		r.last = rec
+	}
+	return nil
+}
+
+func (r *run) restore(state checkpoint.State) error {
+	if err := state.Meta.Get("progress", &r.done); err != nil {
+		return err
+	}
+	var build engine.BuildInfo
+	if err := state.Meta.Get("build", &build); err != nil {
+		return err
+	}
+	if now := r.device.BuildInfo(); build != now {
+		r.log.Warn("the checkpoint was written by another build: the bits of this run may differ from an uninterrupted one",
+			"checkpoint", build.String(), "now", now.String())
+	}
+	tensors := map[string]safetensors.Tensor{}
+	for _, t := range state.Tensors {
+		tensors[t.Name] = t
+	}
+	var err error
+	r.state, err = r.kernels.Upload(loader(tensors))
+	if err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
+	}
+	r.saved = state.Step
+	return r.sampler.Restore(int64(r.done.Step) * int64(r.cfg.Train.Accumulate))
+}
+
+// loader finds the tensors of a checkpoint by name.
+func loader(tensors map[string]safetensors.Tensor) func(string) (step.Tensor, error) {
+	return func(name string) (step.Tensor, error) {
+		t, ok := tensors[name]
+		if !ok {
+			return step.Tensor{}, fmt.Errorf("there is no tensor %s", name)
+		}
+		values, err := safetensors.Values[float32](t)
+		return step.Tensor{Name: name, Dims: t.Shape, Data: values}, err
+	}
+}
+
+// save writes a checkpoint of the present step and prunes the old ones. The records
+// reach the disk first, so that a checkpoint never knows more than they do.
+func (r *run) save(ctx context.Context) error {
+	if r.saved == r.done.Step {
+		return nil
+	}
+	if err := r.records.Sync(); err != nil {
+		return err
+	}
+	tensors, err := r.kernels.Download(r.state)
+	if err != nil {
+		return err
+	}
+	state := checkpoint.State{Step: r.done.Step, Meta: checkpoint.Meta{}}
+	for _, t := range tensors {
+		st, err := safetensors.New(t.Name, t.Dims, t.Data)
+		if err != nil {
+			return err
+		}
+		state.Tensors = append(state.Tensors, st)
+	}
+	err = errors.Join(
+		state.Meta.Set("progress", r.done),
+		state.Meta.Set("total_steps", r.cfg.Train.Steps),
+		state.Meta.Set("seed", r.cfg.Seed),
+		state.Meta.Set("build", r.device.BuildInfo()),
+	)
+	if err != nil {
+		return err
+	}
+	if _, err := checkpoint.Save(ctx, r.path(checkpointDir), state); err != nil {
+		return err
+	}
+	r.saved = r.done.Step
+	return checkpoint.Prune(r.path(checkpointDir), r.cfg.Train.Keep)
+}
+
+// provenance is what run.toml does not say about how a run came to be.
+type provenance struct {
+	Build    engine.BuildInfo  `json:"build"`
+	Plugins  []assembly.Used   `json:"plugins"`
+	Programs map[string]string `json:"programs"` // SHA-256 of each program, by role and name
+}
+
+// describe writes run.toml and provenance.json.
+func (r *run) describe() error {
+	text, err := r.cfg.Encode()
+	if err != nil {
+		return err
+	}
+	p := provenance{Build: r.device.BuildInfo(), Plugins: r.programs.Used, Programs: map[string]string{}}
+	for name, q := range r.programs.Weights {
+		p.Programs["weight "+name] = q.Program.Hash()
+	}
+	for name, q := range r.programs.Activations {
+		p.Programs["activation "+name] = q.Program.Hash()
+	}
+	for i, o := range r.programs.Optimizer {
+		p.Programs["optimizer "+r.model.Params()[i].Name] = o.Update.Hash()
+	}
+	about, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		atomicfile.WriteBytes(r.path(configFile), text),
+		atomicfile.WriteBytes(r.path(provenanceFile), append(about, '\n')),
+	)
+}

@@ -1,0 +1,55 @@
+package train
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/metrics/console"
+)
+
+// display shows progress and remembers what the records of a run have in common.
+type display struct {
+	console  *console.Display
+	latest   metrics.Record // of the newest step
+	previous metrics.Record // of the step before the pace was last measured
+}
+
+// newDisplay shows a live line when out is a terminal, else a line for every record.
+func newDisplay(out io.Writer, cfg *config.Config) display {
+	if c, ok := out.(*console.Display); ok {
+		return display{console: c}
+	}
+	opts := console.Options{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Now: time.Now}
+	if f, ok := out.(*os.File); ok {
+		opts.Width = console.Terminal(f)
+	}
+	return display{console: console.New(out, opts)}
+}
+
+// step shows a record and keeps it as the newest.
+func (d *display) step(r metrics.Record) {
+	if r.ErrorNorm2 == nil {
+		r.ErrorNorm2, r.ErrorRel = d.latest.ErrorNorm2, d.latest.ErrorRel
+	}
+	d.latest = r
+	d.console.Update(r)
+}
+
+// evaluated shows the record of an evaluation.
+func (d *display) evaluated(r metrics.Record) { d.console.Update(r) }
+
+// speed is the number of tokens per second since the last call, without what was
+// not training.
+func (d *display) speed(r metrics.Record) float64 {
+	tokens, seconds := r.Tokens-d.previous.Tokens, float64(r.Seconds-d.previous.Seconds)
+	d.previous = r
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(tokens) / seconds
+}
+
+func (d *display) close() error { return d.console.Close() }

@@ -1,0 +1,13 @@
+// Package train is the training loop: it draws batches, asks the schedules for
+// α_t and λ_t, runs the compiled step, evaluates, records, and saves and resumes
+// checkpoints. A run lives in a directory that holds everything about it:
+//
+//	run.toml            the resolved configuration, with the hashes of plugins and data
+//	provenance.json     the build, the plugins' parameters, the hashes of their programs
+//	metrics.jsonl       one record per logged step
+//	checkpoints/        the last states
+//	summary.json        what came out
+//
+// The mathematics is elsewhere: the step in host/step, the method in host/cage, the
+// model in host/model. What happens here is order and bookkeeping.
+package train

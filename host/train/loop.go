@@ -1,0 +1,129 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// train runs the remaining steps, evaluates and writes the summary.
+func (r *run) train(ctx context.Context) (*Summary, error) {
+	r.display = newDisplay(r.opts.Console, r.cfg)
+	start := time.Since(r.began).Seconds()
+	r.display.latest = r.last
+	defer r.display.close()
+	r.display.previous.Tokens, r.display.previous.Seconds = r.done.Tokens, metrics.Number(r.done.Seconds)
+	err := r.steps(ctx)
+	if err != nil && !errors.Is(err, ErrInterrupted) {
+		return nil, err
+	}
+	// The checkpoint of an interrupted run must be written although ctx ended.
+	if saveErr := r.save(context.WithoutCancel(ctx)); saveErr != nil {
+		return nil, fmt.Errorf("save the checkpoint of step %d: %w", r.done.Step, saveErr)
+	}
+	summary, sumErr := r.summarize(ctx, err == nil)
+	if sumErr != nil {
+		return nil, sumErr
+	}
+	summary.StartSeconds = start
+	summary.PluginSeconds = (r.programs.Start + r.programs.Handover).Seconds()
+	return summary, errors.Join(err, metrics.WriteSummary(r.path(summaryFile), summary))
+}
+
+// steps trains until the last step, or returns ErrInterrupted.
+func (r *run) steps(ctx context.Context) error {
+	stop := r.cfg.Train.Steps
+	if r.opts.StopAfter > 0 {
+		stop = min(stop, r.opts.StopAfter)
+	}
+	batches := make([][]int32, r.cfg.Train.Accumulate)
+	for i := range batches {
+		batches[i] = make([]int32, r.sampler.BatchLen())
+	}
+	for r.done.Step < stop {
+		if ctx.Err() != nil {
+			return ErrInterrupted
+		}
+		if err := r.one(ctx, batches); err != nil {
+			return stepError(r.done.Step+1, err)
+		}
+	}
+	if stop < r.cfg.Train.Steps {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// one runs the next step with all that is due after it.
+func (r *run) one(ctx context.Context, batches [][]int32) error {
+	began := time.Now()
+	for _, b := range batches {
+		if err := r.sampler.Next(b); err != nil {
+			return err
+		}
+	}
+	set := r.settings()
+	res, err := r.kernels.Step(r.state, batches, set)
+	if err != nil {
+		return err
+	}
+	r.done.Step++
+	r.done.Tokens += r.tokensPerStep()
+	r.done.Seconds += time.Since(began).Seconds()
+	if res.Skipped {
+		if err := r.skipped(res); err != nil {
+			return err
+		}
+	}
+	if err := r.report(set, res); err != nil {
+		return err
+	}
+	if every := r.cfg.Train.EvalEvery; every > 0 && r.done.Step%every == 0 && r.done.Step < r.cfg.Train.Steps {
+		if err := r.validate(ctx, set); err != nil {
+			return err
+		}
+	}
+	if every := r.cfg.Train.CheckpointEvery; every > 0 && r.done.Step%every == 0 {
+		return r.save(ctx)
+	}
+	return nil
+}
+
+// settings are those of the step that follows r.done. Schedules count all steps;
+// the optimizer counts its updates, which a skipped step is not.
+func (r *run) settings() step.Settings {
+	t := r.done.Step + 1
+	m := assembly.Method(r.cfg)
+	set := step.Settings{
+		Step: t - r.done.Skipped, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
+		WeightDecay: r.cfg.Train.WeightDecay, Lambda: m.LambdaAt(t, r.cfg.Train.Steps),
+		Statistics: r.logs(t), ParetoLambda: m.Lambda,
+	}
+	if every := r.cfg.Method.ParetoEvery; every > 0 && t%every == 0 {
+		set.Pareto, set.FullPareto = true, true
+	}
+	return set
+}
+
+// logs tells whether step t is recorded.
+func (r *run) logs(t int) bool {
+	every := max(1, r.cfg.Train.LogEvery)
+	pareto := r.cfg.Method.ParetoEvery > 0 && t%r.cfg.Method.ParetoEvery == 0
+	return t == 1 || t%every == 0 || t == r.cfg.Train.Steps || pareto
+}
+
+// skipped counts a step that was not finite, and ends the run when the policy says so.
+func (r *run) skipped(res step.Result) error {
+	r.done.Skipped++
+	r.log.Warn("skipping a step that is not finite", "step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
+	if r.cfg.Train.NaNPolicy == "stop" || r.done.Skipped > r.cfg.Train.MaxSkipped {
+		return fmt.Errorf("loss %v, gradient norm %v; %d steps were not finite (train.nan_policy = %q, train.max_skipped = %d): lower schedule.rate or look at the data",
+			res.Loss, res.GradNorm, r.done.Skipped, r.cfg.Train.NaNPolicy, r.cfg.Train.MaxSkipped)
+	}
+	return nil
+}

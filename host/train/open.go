@@ -1,0 +1,198 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// OpenOptions say what to open of a run.
+type OpenOptions struct {
+	// Step is the checkpoint's step; 0 means the newest intact one.
+	Step int
+	// Batch is the number of sequences computed at once; 0 means the run's.
+	Batch int
+	// Data is a token file to evaluate on; empty means the validation set.
+	Data   string
+	Finder *plugin.Finder // nil means plugin.NewFinder()
+	Logger hclog.Logger   // nil discards messages
+}
+
+// Trained is a checkpoint of a run, ready for evaluation with the run's quantizers.
+type Trained struct {
+	cfg     *config.Config
+	step    int
+	data    *assembly.Data
+	other   *data.File // instead of the validation set
+	device  *engine.Device
+	kernels *step.Kernels
+	state   *step.State
+}
+
+// Open loads a checkpoint of the run in dir. The quantizers must be the very
+// plugins of the run, by their hash.
+func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
+	cfg, err := config.Load(ConfigPath(dir), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is not a run directory: it has no %s", dir, configFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	saved, err := loadCheckpoint(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trained{cfg: cfg, step: saved.Step}
+	if err := t.open(ctx, o, saved); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func loadCheckpoint(dir string, o OpenOptions) (checkpoint.State, error) {
+	if o.Step > 0 {
+		entries, err := checkpoint.List(CheckpointDir(dir))
+		if err != nil {
+			return checkpoint.State{}, err
+		}
+		var steps []int
+		for _, e := range entries {
+			if e.Step == o.Step {
+				return checkpoint.Load(e.Path)
+			}
+			steps = append(steps, e.Step)
+		}
+		return checkpoint.State{}, fmt.Errorf("%s has no checkpoint of step %d: there are %v", dir, o.Step, steps)
+	}
+	s, err := checkpoint.Latest(CheckpointDir(dir), nil)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.State) error {
+	var err error
+	if o.Finder == nil {
+		if o.Finder, err = plugin.NewFinder(); err != nil {
+			return err
+		}
+	}
+	if o.Batch > 0 {
+		t.cfg.Train.Batch = o.Batch
+	}
+	if t.data, err = assembly.OpenData(t.cfg); err != nil {
+		return err
+	}
+	if o.Data != "" {
+		if t.other, err = data.Open(o.Data); err != nil {
+			return err
+		}
+		if got, want := t.other.Header().Tokenizer, t.data.Train.Header().Tokenizer; got.SHA256 != want.SHA256 {
+			return fmt.Errorf("%s was made with the tokenizer %s, the run's is %s", o.Data, got.Name, want.Name)
+		}
+	}
+	m, err := assembly.Model(t.cfg)
+	if err != nil {
+		return err
+	}
+	programs, err := assembly.Collect(ctx, assembly.Request{
+		Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+	})
+	if err != nil {
+		return err
+	}
+	if t.device, err = engine.Open(t.cfg.Device.Kind, engine.Options{Threads: t.cfg.Device.Threads}); err != nil {
+		return err
+	}
+	plan, err := assembly.Plan(t.cfg, m, programs)
+	if err != nil {
+		return err
+	}
+	if t.kernels, err = step.Compile(t.device, plan); err != nil {
+		return err
+	}
+	tensors := map[string]safetensors.Tensor{}
+	for _, st := range saved.Tensors {
+		tensors[st.Name] = st
+	}
+	t.state, err = step.UploadParams(t.device, m, loader(tensors))
+	return err
+}
+
+// Step is the number of optimizer steps behind the checkpoint.
+func (t *Trained) Step() int { return t.step }
+
+// Evaluate returns the mean loss over the first batches, or all when 0; see
+// [Evaluate].
+func (t *Trained) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
+	file := t.data.Validation
+	if t.other != nil {
+		file = t.other
+	}
+	return Evaluate(ctx, t.kernels, t.state, file, batches)
+}
+
+// Generate continues a prompt. The run must have been opened with a batch of 1.
+func (t *Trained) Generate(ctx context.Context, prompt string, o generate.Options) (string, error) {
+	if t.cfg.Train.Batch != 1 {
+		return "", fmt.Errorf("generation needs a batch of 1, the run was opened with %d", t.cfg.Train.Batch)
+	}
+	tok, err := t.data.Tokenizer(t.cfg)
+	if err != nil {
+		return "", err
+	}
+	ids, err := tok.Encode(prompt)
+	if err != nil {
+		return "", fmt.Errorf("prompt: %w", err)
+	}
+	info := tok.Info()
+	if info.BOS >= 0 {
+		ids = append([]int32{info.BOS}, ids...)
+	}
+	e, err := t.kernels.Evaluator(t.state)
+	if err != nil {
+		return "", err
+	}
+	defer e.Close()
+	o.Vocab = info.VocabSize
+	next, err := generate.Continue(ctx, e.Logits, t.cfg.Model.Context, ids, o)
+	if err != nil {
+		return "", err
+	}
+	return tok.Decode(next)
+}
+
+// Close frees everything.
+func (t *Trained) Close() {
+	if t.state != nil {
+		t.state.Close()
+	}
+	if t.kernels != nil {
+		t.kernels.Close()
+	}
+	if t.device != nil {
+		t.device.Close()
+	}
+	if t.other != nil {
+		t.other.Close()
+	}
+	if t.data != nil {
+		t.data.Close()
+	}
+}

@@ -1,0 +1,107 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// report records the step just done, if it is due, and shows it.
+func (r *run) report(set step.Settings, res step.Result) error {
+	rec := metrics.Record{
+		Step: r.done.Step, Loss: metrics.Number(res.Loss), LR: metrics.Number(set.Rate), Lambda: metrics.Number(set.Lambda),
+		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds),
+		GradNorm: metrics.Some(res.GradNorm), Skipped: r.done.Skipped,
+	}
+	addStatistics(&rec, set, res)
+	if !r.logs(r.done.Step) {
+		r.display.step(rec)
+		return nil
+	}
+	rec.TokensPerSecond = metrics.Some(r.display.speed(rec))
+	r.display.step(rec)
+	return r.records.Write(rec)
+}
+
+// addStatistics fills in the error statistics and stationarity measures that the
+// step has computed.
+func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
+	if set.Pareto && !res.Skipped {
+		rec.ParetoSTE = metrics.Some(res.ParetoSTE)
+		rec.Pareto = metrics.Some(res.Pareto)
+	}
+	if len(res.ErrorNorm2) == 0 {
+		return
+	}
+	var e2, x2, norms float64
+	applied := 0
+	for i, v := range res.ErrorNorm2 {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			continue // this tensor gets no correction
+		}
+		e2, x2, norms = e2+v, x2+res.ValueNorm2[i], norms+math.Sqrt(v)
+		applied++
+	}
+	mean := norms / float64(max(1, applied))
+	rec.ErrorNorm2, rec.ErrorRel = metrics.Some(e2), metrics.Some(e2/x2)
+	rec.AvgErrNorm, rec.AvgCorrNorm = metrics.Some(mean), metrics.Some(set.Lambda*mean)
+	if set.Lambda == 0 {
+		applied = 0
+	}
+	rec.AppliedParams = &applied
+}
+
+// validate evaluates in the middle of training and records the result.
+func (r *run) validate(ctx context.Context, set step.Settings) error {
+	loss, _, err := Evaluate(ctx, r.kernels, r.state, r.data.Validation, r.cfg.Train.EvalBatches)
+	if errors.Is(err, context.Canceled) {
+		return nil // the loop notices and saves
+	}
+	if err != nil {
+		return err
+	}
+	rec := metrics.Record{
+		Step: r.done.Step, Loss: r.display.latest.Loss, LR: metrics.Number(set.Rate), Lambda: metrics.Number(set.Lambda),
+		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped,
+		ValLoss: metrics.Some(loss), ValPPL: metrics.Some(math.Exp(loss)),
+	}
+	r.display.evaluated(rec)
+	return r.records.Write(rec)
+}
+
+// summarize evaluates a completed run and gathers its results.
+func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
+	last := r.display.latest
+	s := &Summary{Dir: r.cfg.Train.Out, Form: r.cfg.Method.Form, Lambda: r.cfg.Method.Lambda, Silence: r.cfg.Method.Silence}
+	s.Summary = metrics.Summary{
+		Name: filepath.Base(r.cfg.Train.Out), Completed: completed, Steps: r.done.Step, TotalSteps: r.cfg.Train.Steps, Tokens: r.done.Tokens,
+		Parameters: int64(model.CountParams(r.model.Params(), nil)), Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped,
+		ErrorNorm2: last.ErrorNorm2, ErrorRel: last.ErrorRel,
+	}
+	if r.done.Seconds > 0 {
+		s.TokensPerSecond = metrics.Some(float64(r.done.Tokens) / r.done.Seconds)
+	}
+	if last.Step > 0 {
+		s.TrainLoss = &last.Loss
+	}
+	if !completed {
+		return s, nil
+	}
+	loss, _, err := Evaluate(ctx, r.kernels, r.state, r.data.Validation, r.cfg.Train.FinalEvalBatches)
+	if err != nil {
+		return nil, err
+	}
+	s.ValLoss, s.ValPPL = metrics.Some(loss), metrics.Some(math.Exp(loss))
+	rec := metrics.Record{Step: r.done.Step, Loss: last.Loss, LR: last.LR, Lambda: last.Lambda, Tokens: r.done.Tokens,
+		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, ValLoss: s.ValLoss, ValPPL: s.ValPPL}
+	r.display.evaluated(rec)
+	if r.evaluated {
+		return s, nil // a finished run that was resumed: the record is there
+	}
+	return s, r.records.Write(rec)
+}

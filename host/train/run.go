@@ -1,0 +1,232 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/schedule"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// Options are what a run needs beside its configuration.
+type Options struct {
+	// Resume goes on from the newest checkpoint of the run directory; a
+	// directory without a run starts from the beginning.
+	Resume bool
+	// StopAfter ends the process's part of the run after that many steps of the
+	// whole run, with a checkpoint, as an interruption would; 0 runs to the end.
+	StopAfter int
+	// Finder finds plugins; nil means plugin.NewFinder().
+	Finder *plugin.Finder
+	// Logger receives the host's and the plugins' messages; nil discards them.
+	Logger hclog.Logger
+	// Console receives the progress display; nil shows none.
+	Console io.Writer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Finder == nil {
+		var err error
+		if o.Finder, err = plugin.NewFinder(); err != nil {
+			return o, err
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Console == nil {
+		o.Console = io.Discard
+	}
+	return o, nil
+}
+
+// ErrInterrupted is returned, with the summary so far, when the context ended
+// before the last step. A checkpoint has been saved.
+var ErrInterrupted = errors.New("training was interrupted")
+
+// Summary is what a run came to, as in summary.json.
+type Summary struct {
+	metrics.Summary
+	// Dir is the run directory.
+	Dir string `json:"dir"`
+	// Form, Lambda and Silence repeat the method, for tables.
+	Form    string  `json:"form"`
+	Lambda  float64 `json:"lambda"`
+	Silence float64 `json:"silence"`
+	// StartSeconds is the time from the call to the first step; of it,
+	// PluginSeconds went by until the plugins had started and handed over.
+	StartSeconds  float64 `json:"start_seconds"`
+	PluginSeconds float64 `json:"plugin_seconds"`
+}
+
+// Run trains as configured. When ctx ends, the step under way is finished, a
+// checkpoint is saved, and the error is [ErrInterrupted].
+func Run(ctx context.Context, cfg *config.Config, opts Options) (*Summary, error) {
+	began := time.Now()
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{cfg: cfg, opts: opts, log: opts.Logger.Named("train"), began: began}
+	defer r.close()
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	return r.train(ctx)
+}
+
+// run is one training in progress.
+type run struct {
+	cfg   *config.Config
+	opts  Options
+	log   hclog.Logger
+	began time.Time
+
+	data     *assembly.Data
+	model    model.Model
+	programs *assembly.Programs
+	device   *engine.Device
+	kernels  *step.Kernels
+	rates    schedule.Schedule
+	sampler  *data.Sampler
+
+	state   *step.State
+	done    progress
+	records *metrics.Writer
+	last    metrics.Record // the newest record of the run that is resumed
+	display display
+
+	saved     int  // step of the newest checkpoint, -1 for none
+	evaluated bool // whether the final evaluation is already recorded
+}
+
+// progress is the part of a run's state that is not tensors. It is saved in
+// checkpoints.
+type progress struct {
+	Step    int     `json:"step"`    // steps done, skipped ones included
+	Skipped int     `json:"skipped"` // steps that were not finite
+	Tokens  int64   `json:"tokens"`
+	Seconds float64 `json:"seconds"`
+}
+
+// prepare makes everything that does not depend on the run directory.
+func (r *run) prepare(ctx context.Context) error {
+	var err error
+	if r.data, err = assembly.OpenData(r.cfg); err != nil {
+		return err
+	}
+	r.data.Pin(r.cfg)
+	if r.model, err = assembly.Model(r.cfg); err != nil {
+		return err
+	}
+	if r.rates, err = newSchedule(r.cfg); err != nil {
+		return err
+	}
+	r.sampler, err = data.NewSampler(r.data.Train, data.SamplerConfig{
+		Context: r.cfg.Model.Context, Batch: r.cfg.Train.Batch, Seed: uint64(r.cfg.Data.Seed),
+	})
+	if err != nil {
+		return r.cfg.ErrorAt("data.train", "%w", err)
+	}
+	r.programs, err = assembly.Collect(ctx, assembly.Request{
+		Config: r.cfg, Model: r.model, Batch: r.cfg.Train.Batch, Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+	})
+	if err != nil {
+		return err
+	}
+	if r.device, err = engine.Open(r.cfg.Device.Kind, engine.Options{Threads: r.cfg.Device.Threads}); err != nil {
+		return err
+	}
+	plan, err := assembly.Plan(r.cfg, r.model, r.programs)
+	if err != nil {
+		return err
+	}
+	if r.kernels, err = step.Compile(r.device, plan); err != nil {
+		return err
+	}
+	return r.kernels.Prepare()
+}
+
+// newSchedule makes the learning-rate schedule of the configuration.
+func newSchedule(cfg *config.Config) (schedule.Schedule, error) {
+	s := cfg.Schedule
+	c := schedule.Default(schedule.Kind(s.Kind), s.Rate, cfg.Train.Steps)
+	c.Warmup = s.WarmupSteps(cfg.Train.Steps)
+	c.FinalFrac, c.DecayFrac = s.Floor, s.Decay
+	// One-cycle states its floor relative to its start, rate/100.
+	c.FinalDiv = 1 / (s.Floor * c.Div)
+	if s.Floor == 0 {
+		c.FinalDiv = 1e30
+	}
+	out, err := schedule.New(c)
+	if err != nil {
+		return nil, cfg.ErrorAt("schedule.kind", "%w", err)
+	}
+	return out, nil
+}
+
+func (r *run) close() {
+	if r.records != nil {
+		r.records.Close()
+	}
+	if r.state != nil {
+		r.state.Close()
+	}
+	if r.kernels != nil {
+		r.kernels.Close()
+	}
+	if r.device != nil {
+		r.device.Close()
+	}
+	if r.data != nil {
+		r.data.Close()
+	}
+}
+
+func (r *run) path(name ...string) string {
+	return filepath.Join(append([]string{r.cfg.Train.Out}, name...)...)
+}
+
+// Names inside a run directory.
+const (
+	configFile     = "run.toml"
+	provenanceFile = "provenance.json"
+	metricsFile    = "metrics.jsonl"
+	summaryFile    = "summary.json"
+	checkpointDir  = "checkpoints"
+)
+
+// ConfigPath, MetricsPath and CheckpointDir name the parts of a run directory.
+func ConfigPath(dir string) string { return filepath.Join(dir, configFile) }
+
+// MetricsPath is the file of records.
+func MetricsPath(dir string) string { return filepath.Join(dir, metricsFile) }
+
+// SummaryPath is the file of the summary.
+func SummaryPath(dir string) string { return filepath.Join(dir, summaryFile) }
+
+// CheckpointDir is the directory of checkpoints.
+func CheckpointDir(dir string) string { return filepath.Join(dir, checkpointDir) }
+
+// tokensPerStep is the number of targets of one optimizer step.
+func (r *run) tokensPerStep() int64 {
+	return int64(r.cfg.Train.Batch) * int64(r.cfg.Model.Context) * int64(r.cfg.Train.Accumulate)
+}
+
+func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", step, err) }

@@ -1,0 +1,72 @@
+package plugintest
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// TestMachines runs one program with every element type on every machine.
+func TestMachines(t *testing.T) {
+	b := program.NewBuilder("types")
+	x := b.Input("x", program.FloatType(2, 2))
+	n := b.Input("n", program.Type{DType: program.Int, Shape: []int{2}})
+	u := b.Input("u", program.Type{DType: program.Uint})
+	on := b.Input("on", program.Type{DType: program.Bool, Shape: []int{2, 1}})
+	b.Output("x", on.Select(x.Scale(0.1), x))
+	b.Output("n", n.Neg())
+	b.Output("u", u.Shl(b.ConstUint(1)))
+	b.Output("off", on.Not())
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	Each(t, func(t *testing.T, m Machine) {
+		out := m.Run(t, p, map[string]reference.Tensor{
+			"x": reference.Floats([]float64{1, 2, math.Inf(1), 4}, 2, 2), "n": reference.Ints([]int32{-7, math.MaxInt32}, 2),
+			"u": reference.Uint(1 << 31), "on": reference.Bools([]bool{true, false}, 2, 1),
+		})
+		tenth := 0.1
+		if !m.Double {
+			tenth = float64(float32(0.1))
+		}
+		Near(t, "x", out["x"].Float64s(), []float64{tenth, 2 * tenth, math.Inf(1), 4}, 0)
+		Near(t, "n", out["n"].Float64s(), []float64{7, -math.MaxInt32}, 0)
+		Near(t, "u", out["u"].Float64s(), []float64{0}, 0)
+		Near(t, "off", out["off"].Float64s(), []float64{0, 1}, 0)
+	})
+}
+
+// descent is plain gradient descent that counts its steps, to see what the host's
+// part of a step does.
+type descent struct{}
+
+func (descent) Describe() sdk.Description { return sdk.Description{Name: "descent"} }
+
+func (descent) Init(b *program.Builder, x program.Value, _ sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"count": b.Const(0)}, nil
+}
+
+func (descent) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	count := in.State["count"].Shift(1)
+	return in.Gradient.Add(in.X).Add(count.Sub(in.Step)), sdk.State{"count": count}, nil
+}
+
+// TestOptimize checks the order of a step: the update sees the decayed x, and its
+// own count of steps agrees with the one it is given.
+func TestOptimize(t *testing.T) {
+	tr := Trajectory{
+		Start:     golden.Tensor{Shape: []int{1}, Data: []float64{8}},
+		Gradients: golden.Tensor{Shape: []int{2, 1}, Data: []float64{2, 4}},
+		Rates:     []float64{0.5, 0.25},
+		Decay:     1,
+	}
+	Each(t, func(t *testing.T, m Machine) {
+		// 8 → 4 (decayed) − ½·(2 + 4) = 1 → ¾ − ¼·(4 + ¾) = −0.4375
+		Near(t, "x", m.Optimize(t, descent{}, nil, tr), []float64{1, -0.4375}, 0)
+	})
+}

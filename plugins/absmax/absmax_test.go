@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk"
+)
+
+func TestProperties(t *testing.T) {
+	for _, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ} {
+		for _, granularity := range []string{perTensor, perRow, perGroup} {
+			traits := plugintest.Traits{
+				Tensor: granularity == perTensor,
+				NoZero: grid == gridCentred,
+				Fixed:  grid == gridSymmetric,                // the maximum is on the top code, so the scale stays
+				Ties:   grid == gridFull || grid == gridGPTQ, // x = −amax is half way between two codes
+			}
+			given := map[string]any{"grid": grid, "granularity": granularity}
+			if granularity == perGroup {
+				given["group"], traits.Group = 16, 16
+			}
+			t.Run(grid+"/"+granularity, func(t *testing.T) { plugintest.Properties(t, absmax{}, given, traits) })
+		}
+	}
+}
+
+// TestTinyScales checks codes where the scale is no longer a normal binary32
+// number: the group counts as zero, and no code leaves the grid.
+func TestTinyScales(t *testing.T) {
+	x := golden.Tensor{Shape: []int{3, 3}, Data: []float64{
+		10 * 0x1p-149, -3 * 0x1p-149, 0x1p-149, // scale below every binary32 number
+		7 * 0x1p-127, 0x1p-126, 0, // scale just subnormal
+		7 * 0x1p-126, 0x1p-126, -4 * 0x1p-126, // scale just normal
+	}}
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		q := m.Quantize(t, absmax{}, nil, x)
+		plugintest.Near(t, "codes", q.Codes, []float64{0, 0, 0, 0, 0, 0, 7, 1, -4}, 0)
+		plugintest.Near(t, "value", q.Value, append(make([]float64, 6), x.Data[6:]...), 0)
+	})
+}
+
+// TestRange checks that codes stay on the grid at each bit width, the maximum on
+// a tie of the full grid included.
+func TestRange(t *testing.T) {
+	x := plugintest.Normal(1, 16, 33)
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		for bits := 2; bits <= 8; bits++ {
+			top := math.Ldexp(1, bits-1) - 1
+			for grid, r := range map[string][2]float64{
+				gridSymmetric: {-top, top}, gridFull: {-top - 1, top}, gridCentred: {-2*top - 1, 2*top + 1},
+			} {
+				q := m.Quantize(t, absmax{}, map[string]any{"grid": grid, "bits": bits}, x)
+				for i, c := range q.Codes {
+					if c < r[0] || c > r[1] {
+						t.Fatalf("%s, %d bits: code %v at %d, outside %v", grid, bits, c, i, r)
+					}
+					if off := math.Abs(q.Value[i] - c*q.Scale[i/33]); off > 1e-6 {
+						t.Fatalf("%s, %d bits: value %v at %d, scale·code = %v", grid, bits, q.Value[i], i, c*q.Scale[i/33])
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestTooFewBits(t *testing.T) {
+	for _, grid := range []string{gridSymmetric, gridFull, gridGPTQ} {
+		values := plugintest.Settings(t, absmax{}.Describe(), map[string]any{"bits": 1, "grid": grid})
+		_, err := sdk.BuildQuantizer(absmax{}, sdk.Site{Name: "w", Shape: []int{2, 4}, Values: values})
+		if want := fmt.Sprintf("the %s grid needs at least 2 bits", grid); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", grid, err, want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// Command adamw is Adam with decoupled weight decay as a plugin (Kingma & Ba 2015;
+// Loshchilov & Hutter 2019; CAGE paper, Algorithm 1):
+//
+//	m ← β1·m + (1−β1)·g
+//	v ← β2·v + (1−β2)·g²
+//	u = (m/(1−β1ᵗ)) / (√(v/(1−β2ᵗ)) + ε)
+//
+// The decay itself, x ← (1 − αω)·x before the update, is the host's, as is the
+// step x ← x − α·u.
+package main
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// adamw implements [sdk.Optimizer].
+type adamw struct{}
+
+var _ sdk.Optimizer = adamw{}
+
+// The names of the state tensors.
+const (
+	stateM = "m"
+	stateV = "v"
+)
+
+// Describe declares the parameters. Their defaults are those of the paper's
+// pre-training runs.
+func (adamw) Describe() sdk.Description {
+	return sdk.Description{
+		Name:    "adamw",
+		Version: "1.0.0",
+		Doc:     "AdamW (Loshchilov & Hutter 2019) with bias correction; decay is set by train.weight_decay.",
+		Parameters: []sdk.Parameter{
+			sdk.Float("beta1", 0.9, 0, 0.999999, "decay rate of the first moment"),
+			sdk.Float("beta2", 0.95, 0, 0.999999, "decay rate of the second moment"),
+			sdk.Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment"),
+		},
+	}
+}
+
+// Init starts both moments at zero.
+func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{stateM: b.Zeros(t.Shape...), stateV: b.Zeros(t.Shape...)}, nil
+}
+
+// Update writes one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is
+// written as m / (√v·(c1/√c2) + ε·c1): the corrections are two scalars, and the
+// division is the only one over the tensor.
+func (adamw) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
+	g := in.Gradient
+	m := in.State[stateM].Scale(beta1).Add(g.Scale(1 - beta1))
+	v := in.State[stateV].Scale(beta2).Add(g.Square().Scale(1 - beta2))
+
+	c1, c2 := correction(in.Step, beta1), correction(in.Step, beta2)
+	u := m.Div(v.Sqrt().Mul(c1.Div(c2.Sqrt())).Add(c1.Scale(t.Float("eps"))))
+	return u, sdk.State{stateM: m, stateV: v}, nil
+}
+
+// correction is 1 − βᵗ as −expm1(t·log β). log β is taken in binary64 while the
+// program is written: βᵗ in binary32 would lose the digits of 1 − βᵗ when β is
+// close to 1 and t small.
+func correction(step program.Value, beta float64) program.Value {
+	if beta == 0 {
+		return step.Builder().Const(1)
+	}
+	return step.Scale(math.Log(beta)).Expm1().Neg()
+}

@@ -1,0 +1,142 @@
+// Command quest is the QuEST quantizer as a plugin (Panferov et al., "QuEST:
+// Stable Training of LLMs with 1-Bit Weights and Activations", 2025; CAGE paper,
+// "Quantization pipeline").
+//
+// A row x is rotated by a Hadamard matrix, z = Hx, so that its entries look
+// Gaussian; its root mean square σ and a factor k that minimises the squared error
+// on a Gaussian give the scale; z is rounded to the grid, ẑ, and rotated back,
+// x̂ = Hᵀẑ. Backward, only the entries whose rounding error can be trusted pass:
+//
+//	dx = Hᵀ(M ⊙ H·dx̂)
+//
+// Everything that can differ between rows is worked out on one number for each
+// row, so that guards against zero and non-finite rows cost no pass over the
+// matrix. The two grids are in paper.go and official.go.
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// quest implements [sdk.Quantizer].
+type quest struct{}
+
+var _ sdk.Quantizer = quest{}
+
+// The values of the parameters form, k_table and mask.
+const (
+	formPaper    = "paper"
+	formOfficial = "official"
+
+	tableMatched  = "matched"
+	tableOfficial = "official"
+
+	maskTrust = "trust"
+	maskClip  = "clip"
+	maskNone  = "none"
+)
+
+// Describe declares the parameters.
+func (quest) Describe() sdk.Description {
+	return sdk.Description{
+		Name:    "quest",
+		Version: "1.0.0",
+		Doc: "QuEST (Panferov et al. 2025): Hadamard rotation, one RMS scale for each row with an MSE-optimal " +
+			"Gaussian clipping factor, round to nearest, trust-masked straight-through gradient.",
+		Parameters: []sdk.Parameter{
+			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the official form"),
+			sdk.Choice("form", formPaper, []string{formPaper, formOfficial}, "integer grid of the CAGE paper, or half-integer grid of the published code"),
+			sdk.Choice("k_table", tableMatched, []string{tableMatched, tableOfficial}, "clipping factors of the paper form: optimal for its grid, or those of the published code; the official form always takes the latter"),
+			sdk.String("rotation", rotateAuto, "Hadamard block: auto (the largest power of two that divides the row), full (the whole row), none, or a power of two such as 128"),
+			sdk.Choice("mask", maskTrust, []string{maskTrust, maskClip, maskNone}, "entries that pass gradients: rounding error within half a step, value inside the grid's range, or all"),
+			sdk.Float("trust", 1, 0, math.Inf(1), "multiplies the threshold of the trust or clip mask"),
+			sdk.Bool("zero_guard", true, "official form: a zero row gives zeros and passes gradients, instead of -step/2 and mask 0 as in the published code"),
+		},
+	}
+}
+
+// grid is what rounding in the rotated domain gives. ẑ = scale·codes.
+type grid struct {
+	zhat   program.Value // on the grid, in the shape of z; NaN in rows that are not finite
+	codes  program.Value // float integers in the shape of z
+	scale  program.Value // one for each row: float[…,1]
+	mask   program.Value // bool in the shape of z, or one for each row
+	finite program.Value // bool[…,1]: rows without NaN and ±Inf
+}
+
+// Quantize writes the program of one site.
+func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	block, err := rotationBlock(site.Text("rotation"), site.RowLen())
+	if err != nil {
+		return sdk.Quantized{}, err
+	}
+	if block == 1 && site.RowLen() > 1 && site.Text("rotation") == rotateAuto {
+		slog.Warn("rows of odd length are not rotated", "site", site.Name, "length", site.RowLen())
+	}
+	z := rotate(x, block)
+	var g grid
+	paper := site.Text("form") == formPaper
+	if paper {
+		g, err = quantizePaper(z, site)
+	} else {
+		g = quantizeOfficial(z, site)
+	}
+	if err != nil {
+		return sdk.Quantized{}, err
+	}
+	return sdk.Quantized{
+		Value:       rotate(g.zhat, block),
+		Surrogate:   surrogate(x, z, g.mask, site.Text("mask"), block),
+		Codes:       g.finite.Select(g.codes, b.Const(0)).Convert(program.Int),
+		Scale:       g.scale,
+		Mask:        expand(g.mask, site.Shape),
+		Homogeneous: paper,
+	}, nil
+}
+
+// surrogate is a function of x whose reverse pass is dx = Hᵀ(M ⊙ H·dx̂); its
+// value is never computed, and of the forward pass it needs the mask alone.
+// Without a mask M is constant along each row, and the two rotations cancel.
+func surrogate(x, z, mask program.Value, kind string, block int) program.Value {
+	zero := x.Builder().Const(0)
+	if kind == maskNone {
+		return mask.Select(x, zero)
+	}
+	return rotate(mask.Select(z, zero), block)
+}
+
+// expand repeats a bool that has one element for each row to the whole shape.
+func expand(mask program.Value, shape []int) program.Value {
+	if slices.Equal(mask.Shape(), shape) {
+		return mask
+	}
+	axes := make([]int, len(shape))
+	for i := range axes {
+		axes[i] = i
+	}
+	return mask.Broadcast(shape, axes)
+}
+
+// rms is the root mean square of each row and whether the row is usable. The sum
+// of squares is infinite or NaN when any element of the row is; in binary32 also
+// when elements exceed about 1e19, which no training survives either.
+func rms(z program.Value) (sigma, finite program.Value) {
+	sigma = z.Square().MeanRow().Sqrt()
+	return sigma, sigma.IsFinite()
+}
+
+// poison is v in finite rows and NaN in the others: one factor that turns a whole
+// row into NaN, as a row that holds NaN or ±Inf has to become.
+func poison(v, finite program.Value) program.Value {
+	return finite.Select(v, v.Builder().Const(math.NaN()))
+}
+
+func errBits(bits int) error {
+	return fmt.Errorf("bits = %d: the paper's grid needs at least 2 bits; form = %q has a grid of 1 bit", bits, formOfficial)
+}

@@ -1,0 +1,31 @@
+package sdk
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
+)
+
+// parentPoll is how often a plugin looks whether its parent is still the same.
+const parentPoll = 500 * time.Millisecond
+
+// watchHost ends the process when the host is gone, however it ended: its end of
+// the pipe on standard input closes, or, should that pipe have leaked into
+// another process, the plugin gets another parent.
+func watchHost() {
+	if os.Getenv(wire.LifelineKey) == wire.LifelineStdin {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(0)
+		}()
+	}
+	go func() {
+		for parent := os.Getppid(); ; time.Sleep(parentPoll) {
+			if os.Getppid() != parent {
+				os.Exit(0)
+			}
+		}
+	}()
+}

@@ -1,0 +1,91 @@
+package sdk
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	"github.com/hashicorp/go-hclog"
+)
+
+// newLogger writes the lines that the host understands, and makes log/slog (and
+// with it package log) write the same, so that an author needs nothing beyond the
+// standard library to reach the host's log.
+func newLogger(w io.Writer) hclog.Logger {
+	level := hclog.LevelFromString(os.Getenv(wire.LogKey))
+	if level == hclog.NoLevel {
+		level = hclog.Info
+	}
+	logger := hclog.New(&hclog.LoggerOptions{Output: w, Level: level, JSONFormat: true})
+	slog.SetDefault(slog.New(&slogHandler{logger: logger}))
+	return logger
+}
+
+// slogHandler passes records of log/slog on to an hclog logger.
+type slogHandler struct {
+	logger hclog.Logger
+	prefix string // the open groups
+}
+
+func (h *slogHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return hclogLevel(level) >= h.logger.GetLevel()
+}
+
+func (h *slogHandler) Handle(_ context.Context, r slog.Record) error {
+	var args []any
+	r.Attrs(func(a slog.Attr) bool {
+		args = h.appendAttr(args, h.prefix, a)
+		return true
+	})
+	h.logger.Log(hclogLevel(r.Level), r.Message, args...)
+	return nil
+}
+
+func (h *slogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	var args []any
+	for _, a := range attrs {
+		args = h.appendAttr(args, h.prefix, a)
+	}
+	return &slogHandler{h.logger.With(args...), h.prefix}
+}
+
+func (h *slogHandler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	return &slogHandler{h.logger, h.prefix + name + "."}
+}
+
+// appendAttr flattens groups into dotted keys.
+func (h *slogHandler) appendAttr(args []any, prefix string, a slog.Attr) []any {
+	v := a.Value.Resolve()
+	if v.Kind() != slog.KindGroup {
+		if a.Key == "" {
+			return args
+		}
+		return append(args, prefix+a.Key, v.Any())
+	}
+	if a.Key != "" {
+		prefix += a.Key + "."
+	}
+	for _, inner := range v.Group() {
+		args = h.appendAttr(args, prefix, inner)
+	}
+	return args
+}
+
+func hclogLevel(l slog.Level) hclog.Level {
+	switch {
+	case l < slog.LevelDebug:
+		return hclog.Trace
+	case l < slog.LevelInfo:
+		return hclog.Debug
+	case l < slog.LevelWarn:
+		return hclog.Info
+	case l < slog.LevelError:
+		return hclog.Warn
+	}
+	return hclog.Error
+}

@@ -1,0 +1,150 @@
+package autodiff
+
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// unrepeat undoes the implicit repetition of an elementwise operand of type want:
+// it sums v over the axes that the operand lacks or has with one element.
+func (t *tape) unrepeat(v program.Value, want program.Type) program.Value {
+	shape := v.Shape()
+	if slices.Equal(shape, want.Shape) {
+		return v
+	}
+	var axes []int
+	for i, d := range shape {
+		if want.IsScalar() || want.Shape[i] != d {
+			axes = append(axes, i)
+		}
+	}
+	return t.reshape(t.sum(v, axes), want.Shape)
+}
+
+func (t *tape) shape(n *program.Node, dy program.Value) {
+	x := t.p.TypeOf(n.Args[0])
+	switch n.Op {
+	case program.OpReshape:
+		t.add(n.Args[0], t.reshape(dy, x.Shape))
+	case program.OpTranspose:
+		t.add(n.Args[0], t.transpose(dy, inverse(n.Attr.Axes)))
+	case program.OpBroadcast:
+		axes := others(n.Type.Rank(), n.Attr.Axes)
+		for i, a := range n.Attr.Axes {
+			if x.Shape[i] != n.Type.Shape[a] {
+				axes = append(axes, a)
+			}
+		}
+		slices.Sort(axes)
+		t.add(n.Args[0], t.reshape(t.sum(dy, axes), x.Shape))
+	case program.OpSlice:
+		t.add(n.Args[0], t.unslice(dy, n.Attr, x.Shape))
+	default:
+		t.unconcatenate(n, dy)
+	}
+}
+
+// unslice spreads dy over zeros of the given shape: element i of each axis goes
+// to start + i·stride.
+func (t *tape) unslice(dy program.Value, attr program.Attr, shape []int) program.Value {
+	for axis, size := range shape {
+		dy = t.spread(dy, axis, attr.Stride[axis])
+		covered := dy.Shape()[axis]
+		if end := attr.Start[axis] + covered; end > size { // zeros behind the last element
+			dy = t.slice(dy, axis, 0, covered-(end-size))
+			covered = size - attr.Start[axis]
+		}
+		dy = t.pad(dy, axis, attr.Start[axis], size-attr.Start[axis]-covered)
+	}
+	return dy
+}
+
+// spread puts stride−1 zeros behind each element along the axis.
+func (t *tape) spread(v program.Value, axis, stride int) program.Value {
+	shape := v.Shape()
+	if stride == 1 || shape[axis] == 1 {
+		return v
+	}
+	outer, inner := 1, 1
+	for _, d := range shape[:axis] {
+		outer *= d
+	}
+	for _, d := range shape[axis+1:] {
+		inner *= d
+	}
+	v = t.pad(t.reshape(v, []int{outer * shape[axis], 1, inner}), 1, 0, stride-1)
+	shape[axis] *= stride
+	return t.reshape(v, shape)
+}
+
+// pad puts zeros before and after v along the axis.
+func (t *tape) pad(v program.Value, axis, before, after int) program.Value {
+	zeros := func(n int) []program.Value {
+		if n == 0 {
+			return nil
+		}
+		shape := v.Shape()
+		shape[axis] = n
+		return []program.Value{t.w.Apply(program.OpConstant, program.Attr{Floats: []float64{0}}, program.FloatType(shape...))}
+	}
+	parts := slices.Concat(zeros(before), []program.Value{v}, zeros(after))
+	return t.w.Apply(program.OpConcatenate, program.Attr{Axes: []int{axis}}, program.Type{}, parts...)
+}
+
+func (t *tape) unconcatenate(n *program.Node, dy program.Value) {
+	axis, start := n.Attr.Axes[0], 0
+	for _, id := range n.Args {
+		limit := start + t.p.TypeOf(id).Shape[axis]
+		if t.active[id] {
+			t.add(id, t.slice(dy, axis, start, limit))
+		}
+		start = limit
+	}
+}
+
+// slice takes the elements start … limit−1 along one axis.
+func (t *tape) slice(v program.Value, axis, start, limit int) program.Value {
+	shape := v.Shape()
+	attr := program.Attr{Start: make([]int, len(shape)), Limit: shape, Stride: slices.Repeat([]int{1}, len(shape))}
+	attr.Start[axis], attr.Limit[axis] = start, limit
+	return t.w.Apply(program.OpSlice, attr, program.Type{}, v)
+}
+
+func (t *tape) reshape(v program.Value, shape []int) program.Value {
+	return t.w.Apply(program.OpReshape, program.Attr{}, program.FloatType(shape...), v)
+}
+
+func (t *tape) transpose(v program.Value, perm []int) program.Value {
+	return t.w.Apply(program.OpTranspose, program.Attr{Axes: perm}, program.Type{}, v)
+}
+
+func (t *tape) broadcast(v program.Value, shape, axes []int) program.Value {
+	return t.w.Apply(program.OpBroadcast, program.Attr{Axes: axes}, program.FloatType(shape...), v)
+}
+
+func (t *tape) sum(v program.Value, axes []int) program.Value {
+	if len(axes) == 0 {
+		return v
+	}
+	return t.w.Apply(program.OpReduceSum, program.Attr{Axes: axes}, program.Type{}, v)
+}
+
+// others lists the axes below rank that are not among axes.
+func others(rank int, axes []int) []int {
+	var rest []int
+	for i := range rank {
+		if !slices.Contains(axes, i) {
+			rest = append(rest, i)
+		}
+	}
+	return rest
+}
+
+func inverse(perm []int) []int {
+	out := make([]int, len(perm))
+	for i, a := range perm {
+		out[a] = i
+	}
+	return out
+}

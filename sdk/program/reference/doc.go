@@ -1,0 +1,9 @@
+// Package reference executes programs in plain float64 Go: it is the oracle
+// that says what a program means.
+//
+// Every operation is written for the reader, after the table in package program,
+// one element at a time; products and factorizations are gonum's. The host's
+// lowering to a device is tested against it, golden files are checked on it, and
+// refresh programs (matrix factorizations) run on it in earnest. Nothing here is
+// fast by being clever, and nothing but package program may be known here.
+package reference

@@ -1,0 +1,140 @@
+package reference
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Tensor is an array of numbers in row-major order. A float tensor holds its
+// elements in Floats, all others hold them in Ints: an int as its value, a uint
+// as 0 … 2³²−1, a bool as 0 or 1. Tensors may share memory: treat them as
+// immutable.
+type Tensor struct {
+	Type   program.Type
+	Floats []float64
+	Ints   []int64
+}
+
+// Float is a float scalar.
+func Float(v float64) Tensor { return Floats([]float64{v}) }
+
+// Floats is a float tensor of the given shape; without dimensions, a scalar. The
+// data is not copied.
+func Floats(data []float64, shape ...int) Tensor {
+	return Tensor{Type: program.FloatType(shape...), Floats: data}
+}
+
+// Int is an int scalar.
+func Int(v int32) Tensor { return Ints([]int32{v}) }
+
+// Ints is an int tensor of the given shape.
+func Ints(data []int32, shape ...int) Tensor { return widen(program.Int, data, shape) }
+
+// Uint is a uint scalar.
+func Uint(v uint32) Tensor { return Uints([]uint32{v}) }
+
+// Uints is a uint tensor of the given shape.
+func Uints(data []uint32, shape ...int) Tensor { return widen(program.Uint, data, shape) }
+
+// Bool is a bool scalar.
+func Bool(v bool) Tensor { return Bools([]bool{v}) }
+
+// Bools is a bool tensor of the given shape.
+func Bools(data []bool, shape ...int) Tensor {
+	bits := make([]uint8, len(data))
+	for i, v := range data {
+		if v {
+			bits[i] = 1
+		}
+	}
+	return widen(program.Bool, bits, shape)
+}
+
+func widen[T int32 | uint32 | uint8](dtype program.DType, data []T, shape []int) Tensor {
+	ints := make([]int64, len(data))
+	for i, v := range data {
+		ints[i] = int64(v)
+	}
+	return Tensor{Type: program.Type{DType: dtype, Shape: shape}, Ints: ints}
+}
+
+// Len is the number of elements.
+func (t Tensor) Len() int { return len(t.Floats) + len(t.Ints) }
+
+// Scalar is the only element of a tensor of one element, as a float64; for any
+// other it is the first.
+func (t Tensor) Scalar() float64 { return t.Float64s()[0] }
+
+// Float64s returns the elements as float64, whatever their type; those of a float
+// tensor are not copied.
+func (t Tensor) Float64s() []float64 {
+	if t.Type.DType == program.Float {
+		return t.Floats
+	}
+	wide := make([]float64, len(t.Ints))
+	for i, v := range t.Ints {
+		wide[i] = float64(v)
+	}
+	return wide
+}
+
+// Bools returns the elements of a bool tensor, or whether each element of an
+// integer tensor is not zero.
+func (t Tensor) Bools() []bool {
+	on := make([]bool, len(t.Ints))
+	for i, v := range t.Ints {
+		on[i] = v != 0
+	}
+	return on
+}
+
+// Clone returns a tensor with memory of its own.
+func (t Tensor) Clone() Tensor {
+	t.Type.Shape = slices.Clone(t.Type.Shape)
+	t.Floats = slices.Clone(t.Floats)
+	t.Ints = slices.Clone(t.Ints)
+	return t
+}
+
+// String shows the type and the first elements.
+func (t Tensor) String() string {
+	const most = 16
+	if n := t.Len(); n > most {
+		return fmt.Sprintf("%s %v… %d elements", t.Type, t.Float64s()[:most], n)
+	}
+	return fmt.Sprintf("%s %v", t.Type, t.Float64s())
+}
+
+// check fails unless the data goes with the type and each element fits it.
+func (t Tensor) check() error {
+	size := t.Type.Size()
+	if t.Type.DType == program.Float {
+		if int64(len(t.Floats)) != size || len(t.Ints) != 0 {
+			return fmt.Errorf("%d floats and %d integers for %s", len(t.Floats), len(t.Ints), t.Type)
+		}
+		return nil
+	}
+	if int64(len(t.Ints)) != size || len(t.Floats) != 0 {
+		return fmt.Errorf("%d integers and %d floats for %s", len(t.Ints), len(t.Floats), t.Type)
+	}
+	for i, v := range t.Ints {
+		if v != wrap(t.Type.DType, v) {
+			return fmt.Errorf("element %d is %d, outside %s", i, v, t.Type.DType)
+		}
+	}
+	return nil
+}
+
+// wrap reduces an integer to the range of its type, modulo 2³².
+func wrap(dtype program.DType, v int64) int64 {
+	switch dtype {
+	case program.Int:
+		return int64(int32(v))
+	case program.Uint:
+		return int64(uint32(v))
+	default:
+		return v & 1
+	}
+}

@@ -1,0 +1,128 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// servers are the services of what is served.
+func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
+	set := goplugin.PluginSet{}
+	if q != nil {
+		set[string(KindQuantizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterQuantizerServer(s, &quantizerServer{q: q}) }}
+	}
+	if o != nil {
+		set[string(KindOptimizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterOptimizerServer(s, &optimizerServer{o: o}) }}
+	}
+	return set
+}
+
+// registration is the serving half of a go-plugin plugin; the other half lives in
+// package client.
+type registration struct {
+	goplugin.NetRPCUnsupportedPlugin
+	register func(*grpc.Server)
+}
+
+func (r *registration) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	r.register(s)
+	return nil
+}
+
+func (r *registration) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.New("this is the plugin's side")
+}
+
+type quantizerServer struct {
+	pb.UnimplementedQuantizerServer
+	q Quantizer
+}
+
+func (s *quantizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+	return describeResponse(s.q.Describe())
+}
+
+func (s *quantizerServer) Quantize(_ context.Context, r *pb.QuantizeRequest) (*pb.QuantizeResponse, error) {
+	site, err := fromSite(r.GetSite())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	built, err := BuildQuantizer(s.q, site)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return &pb.QuantizeResponse{Answer: &pb.QuantizeResponse_Program{Program: &pb.QuantizerProgram{
+		Program:     wire.ToProgram(built.Program),
+		Homogeneous: built.Homogeneous,
+	}}}, nil
+}
+
+type optimizerServer struct {
+	pb.UnimplementedOptimizerServer
+	o Optimizer
+}
+
+func (s *optimizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+	return describeResponse(s.o.Describe())
+}
+
+func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.ProgramResponse, error) {
+	tensor, err := fromTensor(r.GetTensor())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	built, err := BuildOptimizer(s.o, tensor)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	answer, err := toOptimizerProgram(built)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Program{Program: answer}}, nil
+}
+
+// refusal is the error of an author's code as the host shows it. The host knows
+// the plugin and the site, so only the cause travels; trailers of gRPC hold a few
+// kilobytes at most.
+func refusal(err error) error {
+	if site, ok := errors.AsType[*SiteError](err); ok {
+		err = site.Err
+	}
+	const most = 4096
+	text := err.Error()
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return status.Error(codes.Unknown, text)
+}
+
+// guard stands before every call: a panic becomes an error, and before the first
+// call the process's output is set right. go-plugin points os.Stdout and os.Stderr
+// at pipes that travel through gRPC, where the last words of a dying plugin are
+// lost; from here on both are the standard error that the host reads directly.
+func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
+	var first sync.Once
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+		first.Do(func() { os.Stdout, os.Stderr = output, output })
+		defer func() {
+			if r := recover(); r != nil {
+				logger.Error("panic", "method", info.FullMethod, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+				err = refusal(fmt.Errorf("panic: %v%s", r, panicSite()))
+			}
+		}()
+		return handler(ctx, request)
+	}
+}
