@@ -13,11 +13,10 @@ import (
 )
 
 func newData() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:   "data",
 		Short: "Make and inspect token files",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	})
 	cmd.AddCommand(newDataPrepare(), newDataShow())
 	return cmd
 }
@@ -39,12 +38,12 @@ same bytes.
 	}
 	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&opts.Out, "out", "", "directory of the dataset (required)")
+	flags.StringVar(&opts.Out, "out", "", "directory `DIR` of the dataset (required)")
 	flags.StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json`)
-	flags.StringArrayVar(&opts.Include, "include", nil, "take only files of directories that match this pattern (repeatable)")
+	flags.StringArrayVar(&opts.Include, "include", nil, "take only files of directories whose name matches `PATTERN` (repeatable)")
 	flags.StringVar(&opts.Separator, "separator", "", "text between the documents of a file")
 	flags.Float64Var(&opts.ValFraction, "validation", data.DefaultValFraction, "share of the documents for validation")
-	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil, "file or directory for validation, instead of a share (repeatable)")
+	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil, "validation text: file or directory `PATH`, instead of a share (repeatable)")
 	flags.Uint64Var(&opts.Seed, "seed", data.DefaultSplitSeed, "seed of the split")
 	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0, "take at most this much text, at random; 0: all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -23,8 +23,11 @@ the run's quantizers: the mean loss per token and the perplexity.`,
 	asJSON := jsonFlag(cmd)
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().IntVar(&step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
-	cmd.Flags().StringVar(&dataFile, "data", "", "evaluate on this token file instead of the validation set")
+	cmd.Flags().StringVar(&dataFile, "data", "", "evaluate on the token file `FILE` instead of the validation set")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := notNegative(cmd, "batches", "step"); err != nil {
+			return err
+		}
 		log, err := newLogger(cmd, nil)
 		if err != nil {
 			return err
@@ -68,6 +71,9 @@ quantizers. Equal seeds give equal text.`,
 	flags.IntVar(&opts.TopK, "top-k", 0, "draw from the K likeliest tokens only; 0: all")
 	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of the draws")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := notNegative(cmd, "tokens", "temperature", "top-k"); err != nil {
+			return err
+		}
 		log, err := newLogger(cmd, nil)
 		if err != nil {
 			return err

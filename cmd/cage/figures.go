@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -22,7 +25,7 @@ quantization error and λ_t over the steps. The ending of each --out chooses PNG
 SVG; without --out both are written into the first run directory.`,
 		Args: atLeastOne("run directory"),
 	}
-	cmd.Flags().StringArrayVar(&out, "out", nil, "file to write, .png or .svg (repeatable)")
+	cmd.Flags().StringArrayVar(&out, "out", nil, "`FILE` to write, .png or .svg (repeatable)")
 	cmd.Flags().StringVar(&title, "title", "", "title above the figure")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		runs, err := readRuns(args)
@@ -48,11 +51,23 @@ func readRuns(dirs []string) ([]figure.Run, error) {
 	for _, dir := range dirs {
 		records, err := metrics.Read(train.MetricsPath(dir))
 		if err != nil {
-			return nil, fmt.Errorf("%s is not a run directory: %w", dir, err)
+			return nil, notRun(dir, "it has no metrics", err)
 		}
 		runs = append(runs, figure.Run{Name: filepath.Base(dir), Records: records})
 	}
 	return runs, nil
+}
+
+// notRun explains why a part of a run directory could not be read; absent says what
+// it means that the part is missing.
+func notRun(dir, absent string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, statErr := os.Stat(dir); statErr != nil {
+		return fmt.Errorf("there is no run directory %s", dir)
+	}
+	return fmt.Errorf("%s: %s", dir, absent)
 }
 
 func newCompare() *cobra.Command {
@@ -60,17 +75,20 @@ func newCompare() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare RUN...",
 		Short: "Print the results of runs side by side",
+		Long: `Print the results of runs side by side: the final validation loss and perplexity,
+the relative quantization error of the weights, and the speed of training. A run
+that was interrupted shows – for what it has not measured.`,
 		Args:  atLeastOne("run directory"),
 	}
 	asJSON := jsonFlag(cmd)
-	cmd.Flags().StringArrayVar(&out, "out", nil, "also draw the curves of all runs to this file, .png or .svg (repeatable)")
+	cmd.Flags().StringArrayVar(&out, "out", nil, "also draw the curves of all runs to `FILE`, .png or .svg (repeatable)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var list []metrics.Summary
 		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖²/‖x‖²", "tokens/s", "minutes"}}
 		for _, dir := range args {
 			s, err := metrics.ReadSummary(train.SummaryPath(dir))
 			if err != nil {
-				return fmt.Errorf("%s holds no finished run: %w", dir, err)
+				return notRun(dir, "its training has not ended yet", err)
 			}
 			list = append(list, s)
 			rows = append(rows, []string{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -33,28 +34,36 @@ func run(args []string) int {
 	context.AfterFunc(ctx, stop)
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	var usage usageError
-	switch {
-	case err == nil:
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
 		return 0
-	case errors.Is(err, train.ErrInterrupted):
-		fmt.Fprintln(os.Stderr, "cage: interrupted; go on with --resume")
-		return exitInterrupted
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "cage: %v\nSee 'cage help'.\n", err)
-		return exitUsage
-	default:
-		fmt.Fprintf(os.Stderr, "cage: %v\n", err)
-		return exitError
 	}
+	code, message := explain(cmd, err, ctx.Err())
+	fmt.Fprintln(os.Stderr, "cage: "+message)
+	return code
 }
 
-// usageError is a mistake on the command line.
-type usageError struct{ error }
+// explain says what err means to the person and as an exit code. stopped is not nil
+// after a signal.
+func explain(cmd *cobra.Command, err, stopped error) (code int, message string) {
+	var usage usageError
+	switch {
+	case errors.Is(err, train.ErrInterrupted) && stopped == nil:
+		return 0, "stopped as --stop-after says; go on with --resume"
+	case errors.Is(err, train.ErrInterrupted):
+		return exitInterrupted, "interrupted; go on with --resume"
+	case stopped != nil && errors.Is(err, stopped):
+		return exitInterrupted, "interrupted"
+	case stopped != nil: // plugins receive the Ctrl-C of a terminal, too
+		return exitInterrupted, fmt.Sprintf("interrupted: %v", err)
+	case errors.As(err, &usage):
+		return exitUsage, fmt.Sprintf("%v\nSee '%s --help'.", err, strings.TrimSuffix(cmd.CommandPath(), " help"))
+	}
+	return exitError, err.Error()
+}
 
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
+	root := group(&cobra.Command{
 		Use:   "cage",
 		Short: "Quantization-aware training with curvature-aware gradient estimation",
 		Long: `cage trains language models so that they survive 4-bit quantization.
@@ -68,31 +77,14 @@ with or without the CAGE correction, from one TOML file.
   cage eval RUN                          evaluate a run on its validation set
   cage plugins list                      what can be named in the TOML
   cage config                            every key of the TOML, with its default`,
+		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.PersistentFlags().String("log-level", "info", "messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(newTrain(), newEval(), newGenerate(), newPlot(), newCompare(), newData(), newPlugins(), newConfig(), newVersion())
+	})
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(newHelp())
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
+	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
+	root.AddCommand(newTrain(), newEval(), newGenerate(), newPlot(), newCompare(), newData(), newPlugins(), newConfig(), newBench(), newVersion())
 	return root
-}
-
-// exactly accepts n arguments and says what they are when they are missing.
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return usageError{fmt.Errorf("expected %s, got %d arguments", what, len(args))}
-		}
-		return nil
-	}
-}
-
-// atLeastOne accepts one or more arguments.
-func atLeastOne(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return usageError{fmt.Errorf("expected at least one %s", what)}
-		}
-		return nil
-	}
 }

@@ -11,15 +11,14 @@ import (
 )
 
 func newPlugins() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:   "plugins",
 		Short: "List and describe quantizer and optimizer plugins",
 		Long: `List and describe plugins. A plugin is found by a path given directly, in the
 directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
 plugins/ in the working directory. A directory that holds a Go main package is built
 on demand.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	})
 	cmd.AddCommand(newPluginsList(), newPluginsShow())
 	return cmd
 }

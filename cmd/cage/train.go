@@ -35,10 +35,13 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	}
 	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&opts.Resume, "resume", false, "go on from the newest checkpoint, or begin if there is none")
-	flags.StringArrayVar(&sets, "set", nil, "override a key: KEY=VALUE (repeatable)")
-	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop, with a checkpoint, after this many steps of the run")
+	flags.BoolVar(&opts.Resume, "resume", false, "go on with the run in train.out, or begin it")
+	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
+	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := notNegative(cmd, "stop-after"); err != nil {
+			return err
+		}
 		cfg, err := config.Load(args[0], sets)
 		if err != nil {
 			return err

@@ -65,7 +65,7 @@ var invalidNodes = []struct {
 	{program.OpDot, attr{Axes: []int{0}}, fl(), types{fl(), fl()}, "takes no attribute axes"},
 	{program.OpTranspose, attr{Axes: []int{0}, LhsBatch: []int{0}}, fl(2), types{fl(2)}, "takes no attribute lhs_batch"},
 	{program.OpReduceSum, attr{Axes: make([]int, 9)}, fl(), types{fl(2)}, "attribute axes has 9 entries: at most 8 are possible"},
-	{program.OpDot, attr{RhsContract: make([]int, 100)}, fl(), types{fl(2), fl(2)}, "attribute rhs has 100 entries: at most 8 are possible"},
+	{program.OpDot, attr{RhsContract: make([]int, 100)}, fl(), types{fl(2), fl(2)}, "attribute rhs_contract has 100 entries: at most 8 are possible"},
 
 	// sources
 	{program.OpConstant, attr{}, fl(2), nil, "0 elements for float[2]: give 1 or 2"},
@@ -101,7 +101,7 @@ var invalidNodes = []struct {
 	{program.OpConvert, attr{}, in(3), types{fl(2)}, "states the type int[3], but its operands give int[2]"},
 
 	// shapes
-	{program.OpReshape, attr{}, fl(5), types{fl(2, 3)}, "cannot reshape float[2,3] to [5]: 5 elements against 6"},
+	{program.OpReshape, attr{}, fl(5), types{fl(2, 3)}, "cannot reshape float[2,3] to [5]: 6 elements against 5"},
 	{program.OpReshape, attr{}, in(6), types{fl(2, 3)}, "states the type int[6], but its operands give float[6]"},
 	{program.OpTranspose, attr{Axes: []int{0}}, fl(2, 3), types{fl(2, 3)}, "permutation [0] for 2 axes"},
 	{program.OpTranspose, attr{Axes: []int{0, 0}}, fl(2, 3), types{fl(2, 3)}, "[0 0] is not a permutation of 2 axes"},
@@ -246,6 +246,8 @@ func TestInvalidPrograms(t *testing.T) {
 		{"empty", func(p *program.Program) { *p = program.Program{} }, `program "": name: the name is empty`},
 		{"name with spaces", func(p *program.Program) { p.Name = "two words" }, `program "two words": name: the name contains ' ': use letters, digits and . _ - /`},
 		{"name with a newline", func(p *program.Program) { p.Name = "a\nb" }, "program \"a\\nb\": name: the name contains '\\n': use letters, digits and . _ - /"},
+		{"name with an escape sequence", func(p *program.Program) { p.Name = "a\u009b31m" }, `program "a\u009b31m": name: the name contains '\u009b': use letters, digits and . _ - /`},
+		{"name with a hidden mark", func(p *program.Program) { p.Name = "a\u202eb" }, `program "a\u202eb": name: the name contains '\u202e': use letters, digits and . _ - /`},
 		{"long name", func(p *program.Program) { p.Name = long }, `program "` + long[:60] + `…": name: the name is longer than 200 bytes`},
 		{"name of broken UTF-8", func(p *program.Program) { p.Name = "\xff" }, `program "\xff": name: the name is not valid UTF-8`},
 		{"input without a name", func(p *program.Program) { p.Inputs[1].Name = "" }, `program "p": input 1 (""): the name is empty`},

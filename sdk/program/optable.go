@@ -14,7 +14,7 @@ const none = "zero"
 var opTable = []OpInfo{
 	{OpConstant, "constant", ClassSource, 0, "", "type; floats or ints: one element, or all elements in row-major order",
 		"A value known when the program is built. One element fills the whole shape. Float elements are given in binary64 and rounded to the precision of the computation; int, uint and bool elements (0 or 1) must fit their type.", none},
-	{OpIota, "iota", ClassSource, 0, "", "type (float, int or uint); axis",
+	{OpIota, "iota", ClassSource, 0, "", "type (float, int or uint); axes: the one axis",
 		"The index of each element along the axis: 0, 1, 2, …", none},
 	{OpRandomBits, "random_bits", ClassSource, 1, "uint[2] (key)", "type (uint, any shape)",
 		"Stateless random bits: element i (row-major, counted from 0) is the first word of Threefry-2x32 with 20 rounds (Salmon et al. 2011) under the given key and the counter (i, 0). Equal keys give equal bits on every device.", none},
@@ -69,12 +69,12 @@ var opTable = []OpInfo{
 	{OpReduceMax, "reduce_max", ClassReduce, 1, "float, int, uint", "axes: increasing", "Maximum over the axes; NaN if any element is NaN.", "dy to the elements that equal the maximum, divided by their number"},
 	{OpReduceMin, "reduce_min", ClassReduce, 1, "float, int, uint", "axes: increasing", "Minimum over the axes; NaN if any element is NaN.", "dy to the elements that equal the minimum, divided by their number"},
 
-	{OpDot, "dot", ClassLinear, 2, "float", "contract and batch axes of both operands (pairwise equal in size)", "General product: sums over the contracted pairs. The result's axes are the batch axes in the given order, then the remaining axes of the left operand, then those of the right. The order of summation is not defined.", "the two transposed products"},
+	{OpDot, "dot", ClassLinear, 2, "float", "lhs_contract and rhs_contract: pairs of axes to sum over; lhs_batch and rhs_batch: pairs of axes to keep in step", "General product: sums over the contracted pairs, whose axes are equal in size, as are those of batch pairs. The result's axes are the batch axes in the given order, then the remaining axes of the left operand, then those of the right. The order of summation is not defined.", "the two transposed products"},
 	{OpHadamard, "hadamard", ClassLinear, 1, "float", "block: a power of two dividing the last axis", "Each run of `block` elements along the last axis is multiplied by H, H[i][j] = (−1)^popcount(i AND j)/√block: orthogonal, symmetric, its own inverse. A non-finite element makes its block non-finite.", "hadamard of dy"},
 
 	{OpStopGradient, "stop_gradient", ClassGradient, 1, "any", "", "x; the reverse pass treats it as a constant.", none},
 
 	{OpQR, "qr", ClassLinalg, 1, "float[…,m,n], m ≥ n", "", "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for each matrix of the last two axes. The signs of columns are not defined. A matrix with a non-finite element gives NaN. Refresh programs only.", "an error"},
 	{OpEighValues, "eigh_values", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Eigenvalues in ascending order, shape […,n]; only the lower triangle is read. A matrix with a non-finite element there gives NaN. Refresh programs only.", "an error"},
-	{OpEighVectors, "eigh_vectors", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Orthonormal eigenvectors as columns in the order of eigh_values. Signs are not defined. Reads and refuses what eigh_values does. Refresh programs only.", "an error"},
+	{OpEighVectors, "eigh_vectors", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Orthonormal eigenvectors as columns in the order of eigh_values. Signs are not defined. Like eigh_values, it reads the lower triangle only and gives NaN for a non-finite element there. Refresh programs only.", "an error"},
 }

@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -23,7 +24,8 @@ type Limits struct {
 	Linalg bool
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults returns the limits with the defaults in place of zeros.
+func (l Limits) WithDefaults() Limits {
 	set := func(v *int64, def int64) {
 		if *v == 0 {
 			*v = def
@@ -61,7 +63,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // limits. Nothing in proportion to the stated shapes is allocated. The error is
 // an [*Error].
 func (p *Program) Validate(limits Limits) error {
-	v := validator{p: p, limits: limits.withDefaults()}
+	v := validator{p: p, limits: limits.WithDefaults()}
 	if err := v.signature(); err != nil {
 		return err
 	}
@@ -219,7 +221,7 @@ func checkName(name string) error {
 		return fmt.Errorf("the name is not valid UTF-8")
 	}
 	for _, r := range name {
-		if r <= ' ' || r == 0x7f || strings.ContainsRune("%,:=()[]{}\"", r) {
+		if r == ' ' || !unicode.IsPrint(r) || strings.ContainsRune("%,:=()[]{}\"", r) {
 			return fmt.Errorf("the name contains %q: use letters, digits and . _ - /", r)
 		}
 	}

@@ -37,10 +37,11 @@ type Residual struct {
 // differentiated, need not be among them.
 //
 // What is handed across is the smallest set, in bytes, of forward values from
-// which the backward pass can be computed without repeating work: constants,
-// reshapes, broadcasts and slices are never handed over when their operand can be,
-// and what only the backward pass needs is computed on the side where less
-// crosses. stop_gradient is left out, so neither program can be differentiated again.
+// which the backward pass can be computed without repeating work. Constants, and
+// reshapes, broadcasts, slices and transposes of what is handed over, are made
+// again; what only the backward pass needs is computed on the side where less
+// crosses. stop_gradient is left out, so neither program can be differentiated
+// again.
 func Split(p *program.Program, outputs []string, output string, wrt ...string) (*Partition, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)

@@ -1,7 +1,6 @@
 package autodiff_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -212,29 +211,4 @@ func TestResidualNamesAreFree(t *testing.T) {
 		}
 		seen[r.Name] = true
 	}
-}
-
-func ExampleSplit() {
-	b := program.NewBuilder("clipped")
-	x := b.Input("x", program.FloatType(2))
-	inside := x.Abs().Le(b.Const(1))
-	b.Output("value", x.Clip(-1, 1).Scale(4).Round().Scale(0.25))
-	b.Output("surrogate", inside.Select(x, b.Const(0)))
-	p, _ := b.Build()
-	s, err := autodiff.Split(p, []string{"value"}, "surrogate", "x")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, r := range s.Residuals {
-		fmt.Println("kept:", r.Name, r.Type)
-	}
-	fmt.Print(s.Backward)
-	// Output:
-	// kept: r.0 bool[2]
-	// program clipped.backward(%0 r.0: bool[2], %1 d.surrogate: float[2]) {
-	//   %2 = constant 0 : float
-	//   %3 = select %0 %1 %2 : float[2]
-	//   return d.x=%3
-	// }
 }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/bench"
+	"github.com/cage-qat/cage/host/config"
+)
+
+func newBench() *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use:   "bench",
+		Short: "Measure speed on this machine",
+	})
+	cmd.AddCommand(newBenchStep())
+	return cmd
+}
+
+// benchModel are the sizes of the step to measure.
+type benchModel struct {
+	layers, width, heads, context, batch, vocab, bits int
+	quantizer, optimizer                              string
+}
+
+func newBenchStep() *cobra.Command {
+	m := benchModel{}
+	o := bench.Options{}
+	var sets []string
+	cmd := &cobra.Command{
+		Use:   "step [RUN.toml]",
+		Short: "Time a training step: with and without CAGE, with and without plugins",
+		Long: `Time one training step of a Llama on random tokens, in turn: with the plugins'
+programs, the same with the CAGE correction, and the same mathematics written
+directly in the host. Ratios are taken round by round, so that other load on the
+machine hits all alike. Also says how long the plugins took to start and to hand
+over their programs.
+
+The sizes come from the flags, or from a run's TOML file.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("expected at most one TOML file, got %d arguments", len(args))}
+			}
+			return nil
+		},
+	}
+	asJSON := jsonFlag(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&m.layers, "layers", 4, "transformer blocks")
+	flags.IntVar(&m.width, "width", 256, "width of the residual stream")
+	flags.IntVar(&m.heads, "heads", 4, "attention heads")
+	flags.IntVar(&m.context, "context", 256, "tokens per sequence")
+	flags.IntVar(&m.batch, "batch", 8, "sequences per step")
+	flags.IntVar(&m.vocab, "vocab", 256, "size of the vocabulary")
+	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
+	flags.IntVar(&m.bits, "bits", 4, "bits of the quantizer")
+	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
+	flags.StringArrayVar(&sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
+	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
+	flags.BoolVar(&o.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := m.config(args, sets)
+		if err != nil {
+			return err
+		}
+		if o.Rounds < 1 {
+			return usageError{fmt.Errorf("--steps %d: at least 1", o.Rounds)}
+		}
+		o.Direct = o.Direct && (cmd.Flags().Changed("direct") || m.directExists(cfg))
+		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
+			return err
+		}
+		report, err := bench.Run(cmd.Context(), cfg, o)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(cmd, report)
+		}
+		return printBench(cmd.OutOrStdout(), report)
+	}
+	return cmd
+}
+
+// directExists tells whether the step is one of those also written in the host.
+func (m benchModel) directExists(cfg *config.Config) bool {
+	q := cfg.Quantizer
+	return m.bits == 4 && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
+}
+
+// config reads the TOML file, or makes one from the flags.
+func (m benchModel) config(args, sets []string) (*config.Config, error) {
+	if len(args) == 1 {
+		return config.Load(args[0], sets)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "[model]\nlayers = %d\nwidth = %d\nheads = %d\ncontext = %d\nvocab = %d\n", m.layers, m.width, m.heads, m.context, m.vocab)
+	fmt.Fprintf(&text, "[data]\ntrain = \"random\"\nvalidation = \"random\"\n")
+	fmt.Fprintf(&text, "[train]\nsteps = 1000\nbatch = %d\n[schedule]\nrate = 1e-3\n", m.batch)
+	fmt.Fprintf(&text, "[optimizer]\nplugin = %q\n[quantizer]\nplugin = %q\n", m.optimizer, m.quantizer)
+	if m.quantizer != "none" {
+		fmt.Fprintf(&text, "bits = %d\n", m.bits)
+	}
+	return config.Parse("flags", []byte(text.String()), sets)
+}
+
+func printBench(w io.Writer, r *bench.Report) error {
+	fmt.Fprintf(w, "%s\n%d parameters, %d tokens and %.1f GFLOP per step, peak memory %.0f MiB\n",
+		r.Build, r.Parameters, r.Tokens, r.FLOPs/1e9, float64(r.PeakMemory)/(1<<20))
+	fmt.Fprintf(w, "plugins started in %.0f ms, handed over their programs in %.0f ms\n\n", 1e3*r.PluginStart, 1e3*r.PluginHandover)
+	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "ratio", "quartiles", "first step ms"}}
+	for _, t := range r.Steps {
+		rows = append(rows, []string{
+			t.Name, fmt.Sprintf("%.1f", 1e3*t.Seconds), fmt.Sprintf("%.0f", float64(r.Tokens)/t.Seconds),
+			fmt.Sprintf("%.1f", r.FLOPs/t.Seconds/1e9), fmt.Sprintf("%.3f", t.Ratio),
+			fmt.Sprintf("%.3f–%.3f", t.Low, t.High), fmt.Sprintf("%.0f", 1e3*t.Compile),
+		})
+	}
+	return table(w, rows)
+}

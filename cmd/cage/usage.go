@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+// group completes a command that only has subcommands: alone it prints its help,
+// and what is none of its subcommands is a mistake.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return unknownCommand(cmd, args[0])
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+// unknownCommand names the subcommand that was probably meant.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+	path := strings.TrimPrefix(cmd.CommandPath()+" "+name, cmd.Root().Name()+" ")
+	err := fmt.Errorf("unknown command %q", path)
+	if near := config.Nearest(name, known); near != "" {
+		err = fmt.Errorf("%w; did you mean %s?", err, near)
+	}
+	return usageError{err}
+}
+
+// flagError says what a flag wants, or which one was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := config.Nearest(unknown.GetSpecifiedName(), known); near != "" {
+			err = fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+	}
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := bad.GetFlag()
+		err = fmt.Errorf("--%s %q: not a valid %s", f.Name, bad.GetValue(), f.Value.Type())
+	}
+	return usageError{err}
+}
+
+// newHelp is cobra's help command, except that a command that does not exist is a
+// mistake.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Describe a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err == nil && len(rest) > 0 {
+				err = unknownCommand(about, rest[0])
+			}
+			if err != nil {
+				return err
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}
+
+// usageTemplate changes cobra's: flags are wrapped to a terminal of 80 columns, and
+// a command that only has subcommands is not said to run alone.
+func usageTemplate(cobras string) string {
+	return strings.NewReplacer(
+		"FlagUsages ", "FlagUsagesWrapped 80 ",
+		"{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}",
+	).Replace(cobras)
+}
+
+// exactly accepts n arguments and says what they are when they are missing.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == n:
+			return nil
+		case len(args) == 0:
+			return usageError{fmt.Errorf("expected %s", what)}
+		}
+		return usageError{fmt.Errorf("expected %s, got %d arguments: %q", what, len(args), args)}
+	}
+}
+
+// atLeastOne accepts one or more arguments.
+func atLeastOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usageError{fmt.Errorf("expected at least one %s", what)}
+		}
+		return nil
+	}
+}
+
+// notNegative refuses negative values of flags that count something.
+func notNegative(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if f := cmd.Flags().Lookup(name); strings.HasPrefix(f.Value.String(), "-") {
+			return usageError{fmt.Errorf("--%s %s: want 0 or more", name, f.Value)}
+		}
+	}
+	return nil
+}

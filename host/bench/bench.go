@@ -1,0 +1,136 @@
+// Package bench measures training steps: several variants of one step run in turn
+// on the same batch, A B C A B C …, so that what disturbs the machine disturbs all
+// alike, and ratios are taken within each round.
+//
+// It holds measurements only. The variants that exist for comparison alone, such as
+// the algorithms of plugins written directly in the host (package direct), live
+// below this room, and nothing outside of it may use them.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/cage-qat/cage/host/step"
+)
+
+// Subject is one variant of a step.
+type Subject struct {
+	Name    string
+	Kernels *step.Kernels
+	// Lambda is λ_t of every step; 0 runs without correction.
+	Lambda float64
+}
+
+// Timing is what was measured of a subject.
+type Timing struct {
+	Name string `json:"name"`
+	// Seconds is the median of a step, over the rounds after the warm-up.
+	Seconds float64 `json:"seconds"`
+	// All holds every counted round.
+	All []float64 `json:"all_seconds"`
+	// Ratio is the median over the rounds of this subject's time divided by
+	// the first one's; Low and High are the quartiles.
+	Ratio float64 `json:"ratio"`
+	Low   float64 `json:"ratio_low_quartile"`
+	High  float64 `json:"ratio_high_quartile"`
+	// Compile is how long compiling and the first step took.
+	Compile float64 `json:"first_step_seconds"`
+	// Loss of the last step, to see that variants compute the same.
+	Loss float64 `json:"loss"`
+}
+
+// Steps runs rounds of one step of every subject and returns their timings in
+// order. A quarter of the rounds, at least two, warm up and do not count. All
+// subjects start from the same parameters and see the same tokens.
+func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing, error) {
+	states := make([]*step.State, len(subjects))
+	timings := make([]Timing, len(subjects))
+	defer func() {
+		for _, s := range states {
+			if s != nil {
+				s.Close()
+			}
+		}
+	}()
+	for i, s := range subjects {
+		var err error
+		if states[i], err = s.Kernels.NewState(0); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		timings[i].Name = s.Name
+	}
+	warmUp := max(2, rounds/4)
+	for round := range warmUp + rounds {
+		for i, s := range subjects {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			seconds, loss, err := one(s, states[i], vocab, round)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.Name, err)
+			}
+			switch {
+			case round == 0:
+				timings[i].Compile = seconds
+			case round >= warmUp:
+				timings[i].All = append(timings[i].All, seconds)
+			}
+			timings[i].Loss = loss
+		}
+	}
+	for i := range timings {
+		summarize(&timings[i], timings[0].All)
+	}
+	return timings, nil
+}
+
+// one times a step. Collecting garbage is not part of it, as it would hit whichever
+// subject comes next.
+func one(s Subject, state *step.State, vocab, round int) (seconds, loss float64, err error) {
+	p := s.Kernels.Plan()
+	batches := make([][]int32, p.Accumulate)
+	rng := rand.New(rand.NewPCG(0, 0))
+	for i := range batches {
+		batches[i] = make([]int32, p.Batch*(p.Context+1))
+		for j := range batches[i] {
+			batches[i][j] = int32(rng.IntN(vocab))
+		}
+	}
+	runtime.GC()
+	began := time.Now()
+	res, err := s.Kernels.Step(state, batches, step.Settings{
+		Step: round + 1, Rate: 1e-3, NextRate: 1e-3, WeightDecay: 0.1, Lambda: s.Lambda,
+	})
+	if err == nil && res.Skipped {
+		err = fmt.Errorf("step %d is not finite", round+1)
+	}
+	return time.Since(began).Seconds(), res.Loss, err
+}
+
+func summarize(t *Timing, first []float64) {
+	ratios := make([]float64, len(t.All))
+	for i, s := range t.All {
+		ratios[i] = s / first[i]
+	}
+	t.Seconds = quantile(t.All, 0.5)
+	t.Ratio, t.Low, t.High = quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)
+}
+
+// quantile interpolates linearly between the sorted values; values is not changed.
+func quantile(values []float64, p float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if len(sorted) == 0 {
+		return 0
+	}
+	at := p * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 == len(sorted) {
+		return sorted[i]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}

@@ -1,0 +1,95 @@
+// Package direct writes the algorithms of two plugins, QuEST's quantizer and AdamW,
+// straight into the graph, as a program without plugins would. It exists to
+// measure what the boundary between host and plugins costs in a step, and must not
+// be used for anything else.
+package direct
+
+import (
+	"math"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Quest is the QuEST quantizer (Panferov et al. 2025) in the integer form of the CAGE
+// paper, §4 "Quantization pipeline", with the trust mask of 1.
+type Quest struct {
+	Bits  int
+	Block int     // of the Hadamard rotation; 1 for none
+	K     float64 // clipping factor k_b
+}
+
+// Forward returns Q(x) and the mask. The rotation alone is taken from the host's
+// lowering, where it is a primitive.
+func (q Quest) Forward(x *graph.Node) (*graph.Node, []*graph.Node) {
+	top := math.Exp2(float64(q.Bits-1)) - 1
+	z := q.rotate(x)
+	mean := graph.MulScalar(graph.ReduceAndKeep(graph.Mul(z, z), graph.ReduceSum, -1), 1/float64(x.Shape().Dim(-1)))
+	s := graph.MulScalar(graph.Sqrt(mean), q.K/top)
+	usable := graph.And(graph.IsFinite(s), graph.GreaterThan(s, graph.ZerosLike(s)))
+	s = graph.Where(usable, s, graph.OnesLike(s))
+	r := graph.Div(z, s)
+	code := round(graph.MinScalar(graph.MaxScalar(r, -top-1), top))
+	mask := graph.LessOrEqual(graph.Abs(graph.Sub(r, code)), graph.Scalar(x.Graph(), x.DType(), 0.5))
+	return q.rotate(graph.Mul(code, s)), []*graph.Node{mask}
+}
+
+// Backward is dx = Hᵀ(M ⊙ H·dy).
+func (q Quest) Backward(_, _ *graph.Node, residuals []*graph.Node, dy *graph.Node) *graph.Node {
+	dz := q.rotate(dy)
+	return q.rotate(graph.Where(residuals[0], dz, graph.ScalarZero(dz.Graph(), dz.DType())))
+}
+
+func (q Quest) rotate(x *graph.Node) *graph.Node {
+	if q.Block <= 1 {
+		return x
+	}
+	b := program.NewBuilder("rotation")
+	b.Output("z", b.Input("x", program.FloatType(x.Shape().Dimensions...)).Hadamard(q.Block))
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return lower.Lower(x.Graph(), p, []*graph.Node{x})["z"]
+}
+
+// round is half to even for numbers below 2²², by a shift of the binary point.
+func round(x *graph.Node) *graph.Node {
+	const shifter = 3 << 22
+	return graph.AddScalar(graph.AddScalar(x, shifter), -shifter)
+}
+
+// AdamW builds the update of one tensor as cage.Rule does with the AdamW plugin:
+// clip, decay, Adam's moments, and the decoupled correction of a homogeneous
+// quantizer.
+func AdamW(beta1, beta2, eps float64) func(cage.Rule, map[string]*graph.Node) map[string]*graph.Node {
+	return func(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node {
+		x, g, t, rate := in[cage.InputX], in[cage.InputGradient], in[cage.InputStep], in[cage.InputRate]
+		if rule.Clip {
+			g = graph.Mul(g, in[cage.InputClip])
+		}
+		m := graph.Add(graph.MulScalar(in[sdk.StatePrefix+"m"], beta1), graph.MulScalar(g, 1-beta1))
+		v := graph.Add(graph.MulScalar(in[sdk.StatePrefix+"v"], beta2), graph.MulScalar(graph.Mul(g, g), 1-beta2))
+		correct := func(beta float64) *graph.Node {
+			return graph.Neg(graph.Expm1(graph.MulScalar(t, math.Log(beta))))
+		}
+		c1, c2 := correct(beta1), correct(beta2)
+		u := graph.Div(m, graph.Add(graph.Mul(graph.Sqrt(v), graph.Div(c1, graph.Sqrt(c2))), graph.MulScalar(c1, eps)))
+		decayed := x
+		if rule.Decay {
+			decayed = graph.Mul(x, in[cage.InputKeep])
+		}
+		y := graph.Sub(decayed, graph.Mul(u, rate))
+		if rule.Form == cage.Decoupled && rule.Quantizer != nil {
+			e := graph.Sub(x, in[cage.InputQuantized])
+			ok := graph.IsFinite(graph.ReduceAllSum(graph.Mul(e, e)))
+			factor := graph.Mul(graph.Mul(rate, in[cage.InputLambda]), in[cage.InputKeep])
+			y = graph.Sub(y, graph.Mul(graph.Where(ok, e, graph.ZerosLike(e)), factor))
+		}
+		return map[string]*graph.Node{cage.OutputX: y, sdk.StatePrefix + "m": m, sdk.StatePrefix + "v": v}
+	}
+}

@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/bench/direct"
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// Report is the result of a step benchmark.
+type Report struct {
+	Build      engine.BuildInfo `json:"build"`
+	Parameters int              `json:"parameters"`
+	Tokens     int              `json:"tokens_per_step"`
+	FLOPs      float64          `json:"flops_per_step"`
+	// PluginStart and PluginHandover are the seconds until the plugins had
+	// started and until their programs had arrived.
+	PluginStart    float64  `json:"plugin_start_seconds"`
+	PluginHandover float64  `json:"plugin_handover_seconds"`
+	Steps          []Timing `json:"steps"`
+	PeakMemory     int64    `json:"peak_memory_bytes"`
+}
+
+// Names of the subjects of [Run].
+const (
+	Plain    = "plugins"         // the configured step, λ_t = 0
+	WithCAGE = "plugins + CAGE"  // the same with λ_t > 0
+	Direct   = "written in host" // the same mathematics without plugins, λ_t = 0
+)
+
+// Options say what to measure.
+type Options struct {
+	Rounds int
+	// Direct adds the step written in the host; only for QuEST in the paper's
+	// form with AdamW, and their defaults.
+	Direct  bool
+	Finder  *plugin.Finder
+	Plugins plugin.Options
+}
+
+// Run measures the configured step without and with the correction, and on request
+// the same mathematics written directly in the host.
+func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
+	if cfg.Model.Vocab == 0 {
+		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
+	}
+	m, err := assembly.Model(cfg)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := assembly.Collect(ctx, assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
+	if err != nil {
+		return nil, err
+	}
+	dev, err := engine.Open(cfg.Device.Kind, engine.Options{Threads: cfg.Device.Threads})
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	subjects, err := compile(dev, cfg, m, programs, o.Direct)
+	defer func() {
+		for _, s := range subjects {
+			s.Kernels.Close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	timings, err := Steps(ctx, subjects, cfg.Model.Vocab, o.Rounds)
+	if err != nil {
+		return nil, err
+	}
+	return &Report{
+		Build: dev.BuildInfo(), Parameters: model.CountParams(m.Params(), nil), Steps: timings,
+		Tokens:      cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate,
+		FLOPs:       m.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
+		PluginStart: seconds(programs.Start), PluginHandover: seconds(programs.Handover), PeakMemory: peakMemory(),
+	}, nil
+}
+
+func seconds(d time.Duration) float64 { return d.Seconds() }
+
+func compile(dev *engine.Device, cfg *config.Config, m model.Model, programs *assembly.Programs, withDirect bool) ([]Subject, error) {
+	plan, err := assembly.Plan(cfg, m, programs)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Form == cage.Off {
+		plan.Form = cage.Decoupled
+	}
+	var subjects []Subject
+	add := func(name string, p step.Plan, lambda float64) error {
+		k, err := step.Compile(dev, p)
+		if err == nil {
+			subjects = append(subjects, Subject{name, k, lambda})
+		}
+		return err
+	}
+	if err := add(Plain, plan, 0); err != nil {
+		return subjects, err
+	}
+	if len(plan.Weights) > 0 {
+		if err := add(WithCAGE, plan, cfg.Method.Lambda); err != nil {
+			return subjects, err
+		}
+	}
+	if withDirect {
+		p, err := directPlan(cfg, plan)
+		if err != nil {
+			return subjects, err
+		}
+		return subjects, add(Direct, p, 0)
+	}
+	return subjects, nil
+}
+
+// directPlan replaces plugins' programs by graphs written in the host.
+func directPlan(cfg *config.Config, plan step.Plan) (step.Plan, error) {
+	if q := cfg.Quantizer.Weights; cfg.Optimizer.Name != "adamw" || q == nil || q.Name != "quest" {
+		return plan, fmt.Errorf("the step written in the host exists for the plugins quest and adamw only")
+	}
+	weights, activations := map[string]step.Quantizer{}, map[string]step.Quantizer{}
+	for _, p := range plan.Model.Params() {
+		if _, ok := plan.Weights[p.Name]; ok {
+			weights[p.Name] = directQuest(p.Dims[len(p.Dims)-1])
+		}
+	}
+	for _, s := range plan.Model.ActivationSites(plan.Batch, plan.Context) {
+		if _, ok := plan.Activations[s.Name]; ok {
+			activations[s.Name] = directQuest(s.Width)
+		}
+	}
+	plan.Weights, plan.Activations = weights, activations
+	plan.Update = direct.AdamW(0.9, 0.95, 1e-8)
+	return plan, nil
+}
+
+// directQuest is the quantizer of rows of d elements, in 4 bits with the clipping
+// factor of the paper's grid (the plugin's default).
+func directQuest(d int) direct.Quest {
+	const bits4, k4 = 4, 2.370255550006294
+	return direct.Quest{Bits: bits4, Block: 1 << bits.TrailingZeros(uint(d)), K: k4}
+}

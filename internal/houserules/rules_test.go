@@ -1,0 +1,157 @@
+package houserules
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+const module = "github.com/cage-qat/cage"
+
+// rule limits what some packages may import. Patterns are import paths, relative
+// to the module when they begin with ./; a trailing /... stands for everything
+// below as well.
+type rule struct {
+	from []string
+	// never lists what must not be imported, directly or through others.
+	never []string
+	// only lists what may be imported directly, beside the standard library; nil
+	// is no limit.
+	only   []string
+	reason string
+}
+
+var rules = []rule{
+	{from: []string{"./sdk/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/..."},
+		reason: "a plugin must be buildable without the host"},
+	{from: []string{"./sdk/..."}, never: []string{"github.com/gomlx/..."},
+		reason: "plugins write programs and never compute; a tensor engine would bind them to one host"},
+	{from: []string{"./sdk/program/..."}, only: []string{"./sdk/program/...", "./internal/atomicfile", "gonum.org/v1/gonum/..."},
+		reason: "the language stands on its own: it knows nothing of plugins, processes or the wire"},
+	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program"},
+		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
+	{from: []string{"./host/cage/..."}, never: []string{"./plugins/...", "./host/plugin/...", "./sdk/client/..."},
+		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no processes"},
+}
+
+// direct are rules on direct imports: who else may import a package.
+var direct = []struct {
+	what, by []string
+	reason   string
+}{
+	{[]string{"./sdk/internal/wire/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/..."},
+		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
+	{[]string{"google.golang.org/protobuf/..."}, []string{"./sdk/internal/wire/..."},
+		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
+	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/plugin"},
+		"processes and connections are the business of one place on each side"},
+	{[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest", "./internal/houserules"},
+		[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest"},
+		"these are for tests only"},
+	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
+}
+
+// load returns the module's packages without their tests.
+func load(t *testing.T) []*packages.Package {
+	t.Helper()
+	all, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule,
+		Dir:  "../..",
+	}, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d packages were found", len(all))
+	}
+	return all
+}
+
+// matches tells whether an import path fits one of the patterns.
+func matches(path string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if rest, ok := strings.CutPrefix(p, "./"); ok {
+			p = module + "/" + rest
+		}
+		base, tree := strings.CutSuffix(p, "/...")
+		return path == base || tree && strings.HasPrefix(path, base+"/")
+	})
+}
+
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range load(t) {
+		for _, r := range rules {
+			if matches(p.PkgPath, r.from) {
+				r.check(t, p)
+			}
+		}
+		for path := range p.Imports {
+			for _, d := range direct {
+				if matches(path, d.what) && !matches(p.PkgPath, d.by) {
+					t.Errorf("%s imports %s: %s", p.PkgPath, path, d.reason)
+				}
+			}
+		}
+	}
+}
+
+func (r rule) check(t *testing.T, p *packages.Package) {
+	for path := range p.Imports {
+		if r.only != nil && !standard(path) && !matches(path, r.only) {
+			t.Errorf("%s imports %s: %s", p.PkgPath, path, r.reason)
+		}
+	}
+	if chain := r.reaches(p, map[*packages.Package]bool{}); chain != "" {
+		t.Errorf("%s: %s", chain, r.reason)
+	}
+}
+
+// reaches returns a chain of imports from p to a package that r forbids.
+func (r rule) reaches(p *packages.Package, seen map[*packages.Package]bool) string {
+	seen[p] = true
+	for path, imported := range p.Imports {
+		if matches(path, r.never) {
+			return p.PkgPath + " imports " + path
+		}
+		if seen[imported] || standard(path) {
+			continue
+		}
+		if chain := r.reaches(imported, seen); chain != "" {
+			return p.PkgPath + " imports " + chain
+		}
+	}
+	return ""
+}
+
+// Every package says once what lives in it.
+func TestPackageComments(t *testing.T) {
+	for _, p := range load(t) {
+		var with []string
+		files := slices.Concat(p.GoFiles, p.IgnoredFiles)
+		for _, file := range files {
+			if filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parsed.Doc != nil {
+				with = append(with, filepath.Base(file))
+			}
+		}
+		if len(files) > 0 && len(with) != 1 {
+			t.Errorf("%s has %d package comments %v, want exactly one, which tells a newcomer what lives there", p.PkgPath, len(with), with)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package program_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// line is the number of the caller's line.
+func line() int {
+	_, _, n, _ := runtime.Caller(1)
+	return n
+}
+
+// A mistake is reported with the line of the author that made it, however many
+// functions of the builder lie between, and whatever follows.
+func TestMistakesNameTheLine(t *testing.T) {
+	type value = program.Value
+	cases := []struct {
+		name string
+		f    func(b *program.Builder, x value) int // x: float[2,3]; returns the line of the mistake
+		want string
+	}{
+		{"shapes", func(b *program.Builder, x value) int { x.Add(b.Zeros(4)); return line() },
+			"add: shapes [2 3] and [4] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
+		{"types", func(b *program.Builder, x value) int { x.Mul(b.ConstInt(2)).Exp(); return line() },
+			"mul: operands have different element types: float[2,3] and int"},
+		{"through a convenience", func(b *program.Builder, x value) int { x.Convert(program.Int).MeanRow(); return line() },
+			"mul: operands have different element types: int[2,1] and float"},
+		{"scalar row", func(b *program.Builder, x value) int { x.SumAll().MaxRow(); return line() },
+			"reduce_max: axis 0 does not exist: there are 0"},
+		{"absent operand", func(b *program.Builder, x value) int { x.Add(value{}); return line() }, "add: operand 1 is absent"},
+		{"operand of another program", func(b *program.Builder, x value) int {
+			other := program.NewBuilder("other").Input("y", fl(2, 3))
+			x.Add(other)
+			return line() - 1
+		}, "add: operand 1 belongs to another program"},
+		{"input after an operation", func(b *program.Builder, x value) int { x.Exp(); b.Input("late", fl()); return line() },
+			`input "late": declared after the first operation`},
+		{"input declared twice", func(b *program.Builder, x value) int { b.Input("x", fl()); return line() }, `input "x": declared twice`},
+		{"input name", func(b *program.Builder, x value) int { b.Input("", fl()); return line() }, `input "": the name is empty`},
+		{"input type", func(b *program.Builder, x value) int { b.Input("y", fl(0)); return line() },
+			`input "y": axis 0 has 0 elements: every axis needs at least 1`},
+		{"absent output", func(b *program.Builder, x value) int { b.Output("y", value{}); return line() }, `output "y": is absent`},
+		{"constant", func(b *program.Builder, x value) int { b.Table([]float64{1, 2}, 3); return line() },
+			"constant: 2 elements for float[3]: give 1 or 3"},
+		{"huge shape", func(b *program.Builder, x value) int { b.Zeros(1<<20, 1<<20); return line() },
+			"constant: float[1048576,1048576] has more than 2147483647 elements"},
+		{"only the first", func(b *program.Builder, x value) int {
+			first := x.Reshape(5)
+			at := line() - 1
+			first.Add(value{}).Transpose(9)
+			b.Output("y", first)
+			return at
+		}, "reshape: cannot reshape float[2,3] to [5]: 6 elements against 5"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := program.NewBuilder("q")
+			at := c.f(b, b.Input("x", fl(2, 3)))
+			want := fmt.Sprintf("program \"q\": %s (builder_test.go:%d)", c.want, at)
+			_, err := b.Build()
+			if err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if b.Err() == nil || b.Err().Error() != want {
+				t.Errorf("Err: %v", b.Err())
+			}
+		})
+	}
+}
+
+// A value made from nothing belongs to no program; the message still tells where
+// the nothing was.
+func TestOperationOnAnAbsentValue(t *testing.T) {
+	b := program.NewBuilder("q")
+	x := b.Input("x", fl())
+	var mask program.Value
+	y, at := mask.Neg(), line()
+	b.Output("y", x.Add(y))
+	_, err := b.Build()
+	want := fmt.Sprintf("add: operand 1 is the result of a mistake: program \"absent\": operation on an absent value (builder_test.go:%d)", at)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+func TestBuildErrors(t *testing.T) {
+	b := program.NewBuilder("q")
+	x := b.Input("x", fl())
+	b.Output("y", x)
+	b.Output("y", x)
+	if _, err := b.Build(); err == nil || !strings.Contains(err.Error(), `output 1 ("y"): the name is used twice`) {
+		t.Errorf("two outputs of a name: %v", err)
+	}
+	if _, err := program.NewBuilder("q").Build(); err == nil || !strings.Contains(err.Error(), "outputs: there are none") {
+		t.Errorf("no outputs: %v", err)
+	}
+	if _, err := program.NewBuilder("two words").Build(); err == nil || !strings.Contains(err.Error(), "the name contains ' '") {
+		t.Errorf("bad name: %v", err)
+	}
+}
+
+func TestValue(t *testing.T) {
+	b := program.NewBuilder("q")
+	x := b.Input("x", fl(2, 3))
+	if !x.Valid() || x.Builder() != b || !x.Type().Equal(fl(2, 3)) {
+		t.Errorf("x is %s of %v", x.Type(), x.Builder())
+	}
+	x.Shape()[0] = 99
+	x.Type().Shape[0] = 99
+	if !x.Type().Equal(fl(2, 3)) {
+		t.Errorf("x became %s", x.Type())
+	}
+	var absent program.Value
+	if absent.Valid() || absent.Builder() != nil || absent.Shape() != nil || absent.Type().DType != program.Invalid {
+		t.Error("the zero Value is something")
+	}
+	if x.Reshape(7).Type().DType != program.Invalid {
+		t.Error("a failed value has a type")
+	}
+}
+
+// What an author passes in may be changed afterwards.
+func TestBuilderKeepsItsOwnSlices(t *testing.T) {
+	b := program.NewBuilder("q")
+	shape, perm, data, to := []int{2, 3}, []int{1, 0}, []float64{1, 2}, []int{6}
+	x := b.Input("x", fl(shape...))
+	b.Output("transposed", x.Transpose(perm...))
+	b.Output("reshaped", x.Reshape(to...))
+	b.Output("table", b.Table(data, 2))
+	shape[0], perm[0], data[0], to[0] = 99, 0, 99, 99
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `program q(%0 x: float[2,3]) {
+  %1 = transpose %0 axes=[1,0] : float[3,2]
+  %2 = reshape %0 : float[6]
+  %3 = constant {1 2} : float[2]
+  return transposed=%1 reshaped=%2 table=%3
+}
+`
+	if diff := cmp.Diff(want, p.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestUnusedNodesAreDropped(t *testing.T) {
+	b := program.NewBuilder("q")
+	x := b.Input("x", fl(2))
+	b.Input("unused", fl(3))
+	x.Exp().Log()
+	b.Output("y", x.Shift(2).Scale(2)) // one constant for both
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `program q(%0 x: float[2], %1 unused: float[3]) {
+  %2 = constant 2 : float
+  %3 = add %0 %2 : float[2]
+  %4 = mul %3 %2 : float[2]
+  return y=%4
+}
+`
+	if diff := cmp.Diff(want, p.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// scaled is y = x·c and z = −x, for x of the given shape.
+func scaled(t *testing.T, c float64, shape ...int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("scaled")
+	x := b.Input("x", fl(shape...))
+	b.Output("y", x.Scale(c))
+	b.Output("z", x.Neg())
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestInline(t *testing.T) {
+	p := scaled(t, 3, 2)
+	b := program.NewBuilder("twice")
+	x := b.Input("x", fl(2))
+	once := b.Inline(p, x)
+	twice := b.Inline(p, once["y"])
+	b.Output("y", twice["y"])
+	b.Output("same", b.Inline(p, x)["z"])
+	got, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `program twice(%0 x: float[2]) {
+  %1 = constant 3 : float
+  %2 = mul %0 %1 : float[2]
+  %3 = constant 3 : float
+  %4 = mul %2 %3 : float[2]
+  %5 = neg %0 : float[2]
+  return y=%4 same=%5
+}
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestInlineErrors(t *testing.T) {
+	p := scaled(t, 3, 2)
+	cases := []struct {
+		name string
+		args func(b *program.Builder) []program.Value
+		want string
+	}{
+		{"count", func(b *program.Builder) []program.Value { return nil }, `program "scaled" takes 1 inputs, got 0`},
+		{"type", func(b *program.Builder) []program.Value { return []program.Value{b.Zeros(3)} }, `program "scaled": input "x" is float[2], got float[3]`},
+		{"absent", func(b *program.Builder) []program.Value { return []program.Value{{}} }, `program "scaled": input "x": is absent`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := program.NewBuilder("q")
+			b.Input("x", fl(2))
+			results := b.Inline(p, c.args(b)...)
+			want := fmt.Sprintf("program \"q\": %s (builder_test.go:%d)", c.want, line()-1)
+			if err := b.Err(); err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if len(results) != 0 {
+				t.Errorf("results of a failed call: %v", results)
+			}
+		})
+	}
+}
+
+func TestTrim(t *testing.T) {
+	p := scaled(t, 3, 2)
+	got, err := p.Trim("z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `program scaled(%0 x: float[2]) {
+  %1 = neg %0 : float[2]
+  return z=%1
+}
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	swapped, err := p.Trim("z", "y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if swapped.Outputs[0].Name != "z" || swapped.Outputs[1].Name != "y" {
+		t.Errorf("outputs are %v", swapped.Outputs)
+	}
+	if _, err := p.Trim("w"); err == nil || err.Error() != `program "scaled" has no output "w"` {
+		t.Errorf("unknown output: %v", err)
+	}
+	if _, err := p.Trim(); err == nil {
+		t.Error("a program without outputs was accepted")
+	}
+}
+
+func TestLookups(t *testing.T) {
+	p := scaled(t, 3, 2)
+	if p.NumValues() != 4 || p.Node(0) != nil || p.Node(1).Op != program.OpConstant || p.Node(4) != nil || p.Node(-1) != nil {
+		t.Errorf("values of\n%s", p)
+	}
+	if id, ok := p.Output("z"); !ok || id != 3 || !p.TypeOf(id).Equal(fl(2)) {
+		t.Errorf("output z is %d, %v", id, ok)
+	}
+	if _, ok := p.Output("x"); ok {
+		t.Error("an input is found as an output")
+	}
+	if p.Input("x") != 0 || p.Input("y") != -1 {
+		t.Error("inputs are not found by name")
+	}
+}

@@ -1,0 +1,30 @@
+// Command opsdoc writes docs/ops.md, the definition of the plugins' tensor
+// language for authors in any language, from the operation table and the limits
+// of package program. Prose lives in ops.md.tmpl; whatever the code knows, names,
+// numbers, types and meanings, comes from the code.
+package main
+
+import (
+	"flag"
+	"log"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("opsdoc: ")
+	out := flag.String("out", "", "file to write (required)")
+	flag.Parse()
+	if *out == "" || flag.NArg() > 0 {
+		flag.Usage()
+		log.Fatal("name the file to write with -out")
+	}
+	text, err := page()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := atomicfile.WriteBytes(*out, text); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"math/bits"
+	"strings"
+	"text/template"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+//go:embed ops.md.tmpl
+var source string
+
+// section is one class of operations.
+type section struct {
+	Title, Intro string
+	Ops          []program.OpInfo
+}
+
+// sections are the classes in the order of the page.
+var sections = []struct {
+	class        program.Class
+	title, intro string
+}{
+	{program.ClassSource, "Sources", "They take no tensor, except for the key of `random_bits`. The stated type of the node is the type of the result."},
+	{program.ClassUnary, "Elementwise, one operand", "The result has the shape of the operand, and its element type unless the meaning says otherwise."},
+	{program.ClassBinary, "Elementwise, two operands", "Both operands have one element type, which the result has too. Shapes follow the elementwise rule."},
+	{program.ClassCompare, "Comparisons", "Like the operations above, but the result is bool."},
+	{program.ClassElementwise, "Selection and conversion", "Elementwise too. For `convert` and `bitcast` the stated type names the wanted element type; the shape is that of the operand."},
+	{program.ClassShape, "Moving elements", "They compute nothing. For `reshape` and `broadcast` the stated type names the wanted shape; the element type is that of the operand."},
+	{program.ClassReduce, "Reductions", "Folded axes disappear from the shape; `reshape` brings them back with size 1 where an elementwise operation follows."},
+	{program.ClassLinear, "Linear maps", ""},
+	{program.ClassGradient, "The reverse pass", ""},
+	{program.ClassLinalg, "Factorizations", "Only in refresh programs, which run every so many steps; a program of a quantizer, or of an optimizer's step, is refused with one of these."},
+}
+
+// page writes the whole document.
+func page() ([]byte, error) {
+	limits := program.Limits{}.WithDefaults()
+	data := map[string]any{
+		"Sections":  tables(),
+		"DTypes":    []program.DType{program.Float, program.Int, program.Uint, program.Bool},
+		"MaxRank":   program.MaxRank,
+		"MaxSize":   power(program.MaxSize),
+		"MaxName":   program.MaxName,
+		"Nodes":     limits.Nodes,
+		"Total":     power(limits.Total),
+		"Work":      power(limits.Work),
+		"Constants": power(limits.Constants),
+	}
+	example, err := example()
+	if err != nil {
+		return nil, err
+	}
+	data["Example"] = example
+	t, err := template.New("ops.md").Funcs(template.FuncMap{"cell": cell, "upper": strings.ToUpper}).Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, data); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func tables() []section {
+	var list []section
+	for _, s := range sections {
+		section := section{Title: s.title, Intro: s.intro}
+		for _, info := range program.Ops() {
+			if info.Class == s.class {
+				section.Ops = append(section.Ops, info)
+			}
+		}
+		list = append(list, section)
+	}
+	return list
+}
+
+// cell escapes text for a cell of a Markdown table.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(text)
+}
+
+var superscript = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
+
+// power writes 2ⁿ or 2ⁿ−1 for such numbers, and others in full.
+func power(n int64) string {
+	exponent := func(n int64) string { return superscript.Replace(fmt.Sprint(bits.TrailingZeros64(uint64(n)))) }
+	switch {
+	case bits.OnesCount64(uint64(n)) == 1:
+		return "2" + exponent(n)
+	case bits.OnesCount64(uint64(n+1)) == 1:
+		return "2" + exponent(n+1) + "−1"
+	}
+	return fmt.Sprint(n)
+}
+
+// example is a fake quantization to 15 levels, as the text form shows it.
+func example() (string, error) {
+	b := program.NewBuilder("absmax/example")
+	x := b.Input("x", program.FloatType(4, 64))
+	scale := x.Abs().MaxRow().Scale(1. / 7)
+	b.Output("value", x.Div(scale).Round().Mul(scale))
+	b.Output("surrogate", x)
+	p, err := b.Build()
+	if err != nil {
+		return "", err
+	}
+	return p.String(), nil
+}
