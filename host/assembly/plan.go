@@ -5,6 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"
@@ -47,10 +48,10 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	return plan, nil
 }
 
-func quantizers(programs map[string]sdk.QuantizerProgram) (map[string]step.Quantizer, error) {
-	out := make(map[string]step.Quantizer, len(programs))
+func quantizers(programs map[string]sdk.QuantizerProgram) (map[string]lower.Quantizer, error) {
+	out := make(map[string]lower.Quantizer, len(programs))
 	for name, p := range programs {
-		q, err := step.FromProgram(p)
+		q, err := lower.NewQuantizer(p.Program)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

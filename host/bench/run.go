@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/step"
@@ -128,7 +129,7 @@ func directPlan(cfg *config.Config, plan step.Plan) (step.Plan, error) {
 	if q := cfg.Quantizer.Weights; cfg.Optimizer.Name != "adamw" || q == nil || q.Name != "quest" {
 		return plan, fmt.Errorf("the step written in the host exists for the plugins quest and adamw only")
 	}
-	weights, activations := map[string]step.Quantizer{}, map[string]step.Quantizer{}
+	weights, activations := map[string]lower.Quantizer{}, map[string]lower.Quantizer{}
 	for _, p := range plan.Model.Params() {
 		if _, ok := plan.Weights[p.Name]; ok {
 			weights[p.Name] = directQuest(p.Dims[len(p.Dims)-1])

@@ -21,7 +21,7 @@ type Plan struct {
 	Batch, Context, Accumulate int
 	// Weights and Activations hold the quantizers by the name of the parameter
 	// and of the site; a name that is missing is not quantized.
-	Weights, Activations map[string]Quantizer
+	Weights, Activations map[string]lower.Quantizer
 	// Rules holds the update rule of every parameter in the model's order, with
 	// the form Off and without statistics; the step sets both as it needs.
 	Rules []cage.Rule

@@ -48,5 +48,5 @@ func ExampleOps() {
 	info, _ := program.OpRound.Info()
 	fmt.Println(info.Name+":", info.Meaning)
 	// Output:
-	// round: The nearest integer, ties to even; NaN and ±Inf stay.
+	// round: The nearest integer, ties to even; NaN and ±Inf stay. The sign of a zero result is not defined.
 }

@@ -1,0 +1,78 @@
+package lower
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// lowerLogb reads the exponent from the representation. A subnormal number has the
+// stored exponent 0; the position of its leading bit tells its magnitude.
+func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+	x, f := args[0], l.float
+	magnitude := graph.BitwiseAnd(graph.Bitcast(x, f.bits), l.integer(int64(1)<<(f.width-1)-1))
+	stored := graph.BitwiseShiftRightLogical(magnitude, l.integer(int64(f.mantissa)))
+	normal := graph.Sub(stored, l.integer(int64(f.bias)))
+	subnormal := graph.Sub(l.integer(int64(f.width-1+f.minExponent())), graph.Clz(magnitude))
+	zero := l.integer(0)
+	exponent := graph.ConvertDType(graph.Where(graph.Equal(stored, zero), subnormal, normal), f.dtype)
+	exponent = graph.Where(graph.Equal(magnitude, zero), l.scalar(math.Inf(-1)), exponent)
+	finite := graph.LessThan(magnitude, l.integer(f.infinity()))
+	return graph.Where(finite, exponent, graph.Abs(x))
+}
+
+// lowerLdexp multiplies by powers of two whose product is 2ⁿ, so ordered that at
+// most the last product rounds: results that become subnormal in two roundings
+// would differ from those of one.
+func lowerLdexp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	x, e, f := args[0], args[1], l.float
+	r := l.rangeOf(n.Args[1])
+	var powers []*graph.Node
+	switch {
+	case r.within(float64(f.minNormal()), float64(f.bias)):
+		powers = []*graph.Node{l.powerOfTwo(e)}
+	case r.within(float64(f.minExponent()), float64(f.bias)):
+		powers = []*graph.Node{l.smallPower(e)}
+	default:
+		powers = l.powers(e)
+	}
+	if r.nan {
+		powers[0] = graph.Where(graph.Equal(e, e), powers[0], e)
+	}
+	for _, p := range powers {
+		x = graph.Mul(x, p)
+	}
+	return x
+}
+
+// powers splits 2ᵉ into three factors that are representable. A result is only
+// inexact where it is subnormal. The first of a negative exponent's factors leaves
+// all x whose result is not zero normal, hence exact, so that the second rounds
+// alone. Positive exponents do not round before they overflow.
+func (l *lowering) powers(e *graph.Node) []*graph.Node {
+	f := l.float
+	c := func(v int) *graph.Node { return l.scalar(float64(v)) }
+	lo, hi := f.minExponent(), f.bias
+	// Beyond these, every number but 0 and Inf becomes 0 or Inf. They also make
+	// exponents of infinity, which have no integer, harmless.
+	e = graph.Min(graph.Max(e, c(lo-hi-2)), c(hi-lo+1))
+	first := graph.Where(graph.LessThan(e, c(0)), graph.Min(graph.Sub(e, c(lo)), c(0)), graph.Min(e, c(hi)))
+	rest := graph.Sub(e, first)
+	second := graph.Min(rest, c(hi))
+	return []*graph.Node{l.smallPower(first), l.smallPower(second), l.powerOfTwo(graph.Sub(rest, second))}
+}
+
+// powerOfTwo is 2ᵉ for integers e in the range of normal numbers.
+func (l *lowering) powerOfTwo(e *graph.Node) *graph.Node {
+	f := l.float
+	stored := graph.Add(graph.ConvertDType(e, f.bits), l.integer(int64(f.bias)))
+	return graph.Bitcast(graph.BitwiseShiftLeft(stored, l.integer(int64(f.mantissa))), f.dtype)
+}
+
+// smallPower is 2ᵉ also where that is subnormal: a product of two normal powers,
+// and exact.
+func (l *lowering) smallPower(e *graph.Node) *graph.Node {
+	normal := graph.Max(e, l.scalar(float64(l.float.minNormal())))
+	return graph.Mul(l.powerOfTwo(normal), l.powerOfTwo(graph.Sub(e, normal)))
+}

@@ -1,0 +1,65 @@
+package lower
+
+import (
+	"crypto/sha256"
+	encoding "encoding/binary"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// scalar is a float constant.
+func (l *lowering) scalar(v float64) *graph.Node { return l.table([]float64{v}) }
+
+// integer is an integer constant as wide as a float.
+func (l *lowering) integer(v int64) *graph.Node {
+	if l.float.width == 64 {
+		return constant(l.g, v)
+	}
+	return constant(l.g, int32(v))
+}
+
+// table is a float constant.
+func (l *lowering) table(data []float64, shape ...int) *graph.Node {
+	if l.float.width == 64 {
+		return stored(l.g, data, shape)
+	}
+	rounded := make([]float32, len(data))
+	for i, v := range data {
+		rounded[i] = float32(v)
+	}
+	return stored(l.g, rounded, shape)
+}
+
+// constant is a scalar.
+func constant[T engine.Element](g *graph.Graph, v T) *graph.Node { return stored(g, []T{v}, nil) }
+
+// stored is a constant of the given elements, the same node whenever a graph has
+// them again: that the devices find equal operations depends on it.
+func stored[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
+	h := sha256.New()
+	// Writing a slice of numbers or bools to a hash cannot fail.
+	_ = encoding.Write(h, encoding.LittleEndian, data)
+	key := fmt.Sprintf("%T %v %x", data, shape, h.Sum(nil))
+	return shared(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
+}
+
+// sharedNodes is the key of a graph's state under which shared keeps its nodes.
+type sharedNodes struct{}
+
+// shared returns the node that was made in this graph under the key, and makes it
+// the first time.
+func shared(g *graph.Graph, key string, create func() *graph.Node) *graph.Node {
+	nodes, ok := g.State(sharedNodes{}).(map[string]*graph.Node)
+	if !ok {
+		nodes = map[string]*graph.Node{}
+		g.AttachState(sharedNodes{}, nodes)
+	}
+	node, ok := nodes[key]
+	if !ok {
+		node = create()
+		nodes[key] = node
+	}
+	return node
+}

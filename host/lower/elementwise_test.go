@@ -1,0 +1,273 @@
+package lower_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+var (
+	inf  = math.Inf(1)
+	nan  = math.NaN()
+	neg0 = math.Copysign(0, -1)
+)
+
+// specials are the floats at which operations go wrong: zeros, subnormal numbers,
+// infinities, NaN of both signs, the extremes, ties, and the limits of what
+// vectorized functions are made for. There are 47, so that no vector length divides them.
+var specials = []float64{
+	0, neg0, 1, -1, 2, -3, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 0.49999997, -0.49999997, 1e-5, -1e-5,
+	inf, -inf, nan, math.Copysign(nan, -1), math.MaxFloat32, -math.MaxFloat32,
+	math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 0x1p-126, -0x1p-126, 0x1.8p-128, 0x1.fffffcp-127,
+	0x1p-140, 4194303.5, 4194304.5, -4194303.5, 8388607.5, -8388608, 16777215, 33554432, 1e30, -1e30,
+	88.5, -88.5, 89, -95, 100, -104, 9, -9, 0.7853982,
+}
+
+// integers serve as ints and, modulo 2³², as uints.
+var integers = []int64{0, 1, -1, 2, -2, 3, 7, -7, 31, 32, 1 << 15, 1 << 24, 1<<24 + 1, 1<<31 - 1, -1 << 31, -1<<31 + 1, 12345, -54321, 0x55555555}
+
+// operand is the list of interesting values of an element type in the given shape,
+// repeated as often as needed, each repetition shifted by one.
+func operand(d program.DType, shape ...int) reference.Tensor {
+	x := reference.Tensor{Type: program.Type{DType: d, Shape: shape}}
+	for i := range int(x.Type.Size()) {
+		at := func(n int) int { return (i + i/n) % n }
+		switch d {
+		case program.Float:
+			x.Floats = append(x.Floats, specials[at(len(specials))])
+		case program.Int:
+			x.Ints = append(x.Ints, integers[at(len(integers))])
+		case program.Uint:
+			x.Ints = append(x.Ints, integers[at(len(integers))]&math.MaxUint32)
+		default:
+			x.Ints = append(x.Ints, int64(i%5*i%3&1))
+		}
+	}
+	return x
+}
+
+func dtypesOf(info program.OpInfo) []program.DType {
+	var out []program.DType
+	for _, d := range []program.DType{program.Float, program.Int, program.Uint, program.Bool} {
+		for word := range strings.SplitSeq(info.Operands, ", ") {
+			if word == d.String() {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// approximate lists the operations that are not correctly rounded, with the error
+// of the device's function: units in the last place of binary32 are 6e-8 to 1.2e-7.
+var approximate = map[program.Op]tolerance{
+	program.OpExp:   {rel: 5e-7}, // the square of a function with 1 ulp
+	program.OpExpm1: {rel: 1e-7},
+	program.OpLog:   {rel: 1e-7},
+	program.OpLog1p: {rel: 1e-7},
+	program.OpTanh:  {rel: 3e-7}, // two roundings after expm1
+	program.OpPow:   {rel: 1e-7},
+}
+
+func TestUnary(t *testing.T) {
+	for _, info := range program.Ops() {
+		if info.Class != program.ClassUnary {
+			continue
+		}
+		for _, d := range dtypesOf(info) {
+			for _, shape := range [][]int{{}, {1}, {47}, {1, 1}, {3, 5, 7}, {2048, 9}} {
+				t.Run(fmt.Sprint(info.Name, " ", d, shape), func(t *testing.T) {
+					x := operand(d, shape...)
+					p := build(t, func(b *program.Builder) {
+						b.Output("y", b.Apply(info.Op, program.Attr{}, program.Type{}, b.Input("x", x.Type)))
+					})
+					inputs := map[string]reference.Tensor{"x": x}
+					want, err := reference.Run32(p, inputs)
+					if err != nil {
+						t.Fatal(err)
+					}
+					tol := approximate[info.Op]
+					if tol.rel > 0 {
+						tol.abs = math.SmallestNonzeroFloat32
+					}
+					compare(t, info.Name, tol, run(t, p, inputs)["y"], want["y"], func(i int) string {
+						return fmt.Sprintf(" (%v)", x.Float64s()[i])
+					})
+				})
+			}
+		}
+	}
+}
+
+// patterns are pairs of shapes under the elementwise rule.
+var patterns = [][2][]int{
+	{{}, {}}, {{1}, {1}}, {{}, {47}}, {{47}, {}}, {{1, 1}, {3, 17}}, {{3, 17}, {1, 1}}, {{1}, {}}, {{}, {1, 1}},
+	{{23}, {23}}, {{2, 23}, {2, 23}}, {{2, 23}, {2, 1}}, {{2, 1}, {2, 23}}, {{47, 47}, {47, 47}}, {{47, 1}, {1, 47}}, {{1, 47}, {47, 1}}, {{47, 1}, {47, 48}}, {{47, 48}, {47, 1}},
+	{{1, 49}, {47, 49}}, {{47, 49}, {1, 49}}, {{3, 1, 17}, {1, 5, 17}}, {{3, 1, 17}, {3, 5, 17}}, {{3, 5, 17}, {3, 1, 17}},
+	{{1, 5, 1}, {3, 1, 17}}, {{3, 5, 1}, {3, 5, 16}}, {{1, 5, 16}, {3, 5, 16}}, {{4, 1, 1}, {4, 3, 33}},
+}
+
+func TestBinary(t *testing.T) {
+	for _, info := range program.Ops() {
+		if info.Class != program.ClassBinary && info.Class != program.ClassCompare {
+			continue
+		}
+		for _, d := range dtypesOf(info) {
+			for _, shapes := range patterns {
+				t.Run(fmt.Sprint(info.Name, " ", d, shapes), func(t *testing.T) { testBinary(t, info, d, shapes) })
+			}
+		}
+	}
+}
+
+func testBinary(t *testing.T, info program.OpInfo, d program.DType, shapes [2][]int) {
+	x, y := operand(d, shapes[0]...), secondOperand(info.Op, d, shapes[1])
+	p := build(t, func(b *program.Builder) {
+		u, v := b.Input("x", x.Type), b.Input("y", y.Type)
+		b.Output("z", b.Apply(info.Op, program.Attr{}, program.Type{}, u, v))
+	})
+	inputs := map[string]reference.Tensor{"x": x, "y": y}
+	want, err := reference.Run32(p, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := want["z"]
+	describe := func(i int) string {
+		return fmt.Sprintf(" (%v, %v)", at(x, out.Type.Shape, i), at(y, out.Type.Shape, i))
+	}
+	compare(t, info.Name, approximate[info.Op], run(t, p, inputs)["z"], out, describe)
+}
+
+// secondOperand runs through the values in the opposite order, so that all kinds
+// meet, and keeps exponents and shift counts in the range that has a meaning.
+func secondOperand(op program.Op, d program.DType, shape []int) reference.Tensor {
+	y := operand(d, shape...)
+	slices.Reverse(y.Floats)
+	slices.Reverse(y.Ints)
+	for i := range y.Len() {
+		switch op {
+		case program.OpShl, program.OpShr:
+			y.Ints[i] = int64(i * 7 % 32)
+		case program.OpLdexp:
+			y.Floats[i] = float64(i*37%601 - 300)
+			if i%50 == 49 {
+				y.Floats[i] = nan
+			}
+		}
+	}
+	return y
+}
+
+// at is the element of x that goes into element i of a result of the given shape.
+func at(x reference.Tensor, shape []int, i int) float64 {
+	index, stride := 0, 1
+	for a := len(x.Type.Shape) - 1; a >= 0; a-- {
+		index += i % shape[a] % x.Type.Shape[a] * stride
+		stride *= x.Type.Shape[a]
+		i /= shape[a]
+	}
+	return x.Float64s()[index]
+}
+
+// Every x with every exponent, in one result: single rounding of subnormal
+// results is where a product of powers goes wrong.
+func TestLdexpAllExponents(t *testing.T) {
+	values := append([]float64{0x1.fffffep0, 0x1.000002p0, 0x1.400002p3, 0x1.bffffep-100, 0x1.8p-149, 0x1.4p-127, 0x1.555556p127}, specials...)
+	exponents := make([]float64, 601)
+	for i := range exponents {
+		exponents[i] = float64(i - 300)
+	}
+	x, n := reference.Floats(values, len(values), 1), reference.Floats(exponents, 1, len(exponents))
+	for _, limit := range []float64{126, 127, 149, 300} { // what is known of the exponents selects the form
+		p := build(t, func(b *program.Builder) {
+			v, e := b.Input("x", x.Type), b.Input("n", n.Type)
+			b.Output("y", v.Ldexp(e.Clip(-limit, min(limit, 127))))
+			b.Output("z", v.Ldexp(e))
+		})
+		inputs := map[string]reference.Tensor{"x": x, "n": n}
+		check(t, tolerance{}, p, inputs)
+	}
+}
+
+func TestMaxOfConstants(t *testing.T) {
+	x := operand(program.Float, 47, 3)
+	p := build(t, func(b *program.Builder) {
+		v := b.Input("x", x.Type)
+		b.Output("clip", v.Clip(-2, 1.5))
+		b.Output("low", b.Const(-2).Max(v))
+		b.Output("nan", v.Min(b.Const(nan)))
+		b.Output("abs", v.Abs().Max(b.Const(1)))
+	})
+	check(t, tolerance{}, p, map[string]reference.Tensor{"x": x})
+}
+
+// Rounding in all forms: known to be small, delayed behind a clip, used twice, neither.
+func TestRounding(t *testing.T) {
+	data := append([]float64(nil), specials...)
+	for i := range 200 {
+		data = append(data, float64(i-100)/2, math.Nextafter(float64(i-100)/2, inf), float64(i)*20971.525-2e6)
+	}
+	x := reference.Floats(data, len(data))
+	p := build(t, func(b *program.Builder) {
+		v := b.Input("x", x.Type)
+		b.Output("round", v.Round())
+		b.Output("clipped", v.Scale(0.5).Round().Clip(-8, 7))
+		b.Output("unordered", v.Scale(0.25).Round().Min(b.Const(7)).Max(b.Const(-8)))
+		b.Output("fraction", v.Scale(3).Round().Clip(-1.5, 2.5))
+		b.Output("before", v.Clip(-4194304, 4194304).Round())
+		r := v.Scale(5).Round()
+		b.Output("both", r.Clip(-8, 7).Add(r))
+		b.Output("half", v.Scale(7).Round().Max(b.Const(0)))
+	})
+	check(t, tolerance{}, p, map[string]reference.Tensor{"x": x})
+}
+
+func TestSelect(t *testing.T) {
+	for _, d := range []program.DType{program.Float, program.Int, program.Uint, program.Bool} {
+		for _, s := range [][3][]int{
+			{{}, {}, {}}, {{}, {3, 17}, {3, 17}}, {{3, 17}, {}, {}}, {{3, 17}, {3, 17}, {}}, {{3, 17}, {3, 17}, {3, 17}},
+			{{3, 1}, {3, 17}, {}}, {{3, 1}, {3, 17}, {3, 1}}, {{1, 17}, {3, 17}, {3, 1}}, {{3, 17}, {3, 1}, {1, 17}}, {{3, 1}, {}, {1, 17}},
+			{{3, 1}, {3, 1}, {}}, {{2, 1, 5}, {2, 3, 1}, {1, 3, 5}}, {{1, 1}, {4, 40}, {4, 40}}, {{130, 130}, {130, 130}, {}},
+		} {
+			c, x, y := operand(program.Bool, s[0]...), operand(d, s[1]...), operand(d, s[2]...)
+			p := build(t, func(b *program.Builder) {
+				b.Output("z", b.Input("c", c.Type).Select(b.Input("x", x.Type), b.Input("y", y.Type)))
+			})
+			check(t, tolerance{}, p, map[string]reference.Tensor{"c": c, "x": x, "y": y})
+		}
+	}
+}
+
+func TestConvertAndBitcast(t *testing.T) {
+	all := []program.DType{program.Float, program.Int, program.Uint, program.Bool}
+	for _, from := range all {
+		x := operand(from, 3, 57)
+		inside := x.Clone()
+		for i, v := range inside.Floats { // outside the range the result is undefined
+			if math.IsNaN(v) || v < 0 || v >= 1<<31 {
+				inside.Floats[i] = float64(float32(i)) + 0.75
+			}
+		}
+		for _, to := range all {
+			source := x
+			if from == program.Float && (to == program.Int || to == program.Uint) {
+				source = inside
+			}
+			p := build(t, func(b *program.Builder) { b.Output("y", b.Input("x", x.Type).Convert(to)) })
+			check(t, tolerance{}, p, map[string]reference.Tensor{"x": source})
+			if from == program.Bool || to == program.Bool {
+				continue
+			}
+			p = build(t, func(b *program.Builder) { b.Output("y", b.Input("x", x.Type).Bitcast(to)) })
+			check(t, tolerance{}, p, map[string]reference.Tensor{"x": x})
+		}
+	}
+	negative := reference.Floats([]float64{-0.5, -1, -1.5, -2147483648, -7.99}, 5)
+	p := build(t, func(b *program.Builder) { b.Output("y", b.Input("x", negative.Type).Convert(program.Int)) })
+	check(t, tolerance{}, p, map[string]reference.Tensor{"x": negative})
+}

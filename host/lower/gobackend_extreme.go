@@ -1,0 +1,97 @@
+package lower
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// extreme is graph.Max or graph.Min. On the Go backend the result is undefined where
+// an operand is NaN: it is either operand, depending on the position in the tensor.
+type extreme = func(x, y *graph.Node) *graph.Node
+
+// clipped is a chain of maxima and minima of source with constants, as it is where
+// source is a number.
+type clipped struct{ source, value *graph.Node }
+
+// goExtreme is a maximum or minimum that is NaN if either operand is. A chain of
+// them with constants looks for NaN once, at its source; what intermediate results
+// do with it is never executed.
+func goExtreme(f extreme) rule {
+	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		x, y := n.Args[0], n.Args[1]
+		if l.rangeOf(x).nan && !l.rangeOf(y).nan && l.p.TypeOf(y).IsScalar() {
+			return l.clip(f, x, args[1])
+		}
+		if l.rangeOf(y).nan && !l.rangeOf(x).nan && l.p.TypeOf(x).IsScalar() {
+			return l.clip(f, y, args[0])
+		}
+		out := f(args[0], args[1])
+		for i, id := range n.Args {
+			if l.rangeOf(id).nan {
+				out = l.addNaN(out, args[i])
+			}
+		}
+		return out
+	}
+}
+
+func (l *lowering) clip(f extreme, x program.ID, bound *graph.Node) *graph.Node {
+	c, ok := l.clips[x]
+	if !ok {
+		c = clipped{source: l.values[x], value: l.values[x]}
+	}
+	c.value = f(c.value, bound)
+	l.clips[l.id] = c
+	return l.keepNaN(c.source, c.value)
+}
+
+// keepNaN returns y where x is a number, and x, hence NaN, elsewhere; y has the
+// shape of x.
+func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
+	return graph.Where(l.isNumber(x), y, x)
+}
+
+// isNumber is false for NaN. The backend compares faster with a scalar.
+func (l *lowering) isNumber(x *graph.Node) *graph.Node {
+	return graph.LessOrEqual(x, l.scalar(math.Inf(1)))
+}
+
+// addNaN makes out NaN where x is; x may be smaller than out.
+func (l *lowering) addNaN(out, x *graph.Node) *graph.Node {
+	if slices.Equal(x.Shape().Dimensions, out.Shape().Dimensions) {
+		return l.keepNaN(x, out)
+	}
+	return graph.Add(out, l.keepNaN(x, l.scalar(0)))
+}
+
+// goReduceExtreme is a reduction by maximum or minimum that is NaN if any element
+// is: the sum of magnitudes, which is the cheapest pass there is, tells.
+func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
+	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		x, r := args[0], l.rangeOf(n.Args[0])
+		out := reduceExtreme(f, x, n.Attr.Axes)
+		if !r.nan {
+			return out
+		}
+		if r.lo < 0 {
+			x = graph.Abs(x)
+		}
+		return l.keepNaN(graph.ReduceSum(x, n.Attr.Axes...), out)
+	}
+}
+
+// reduceExtreme folds short rows in two steps. The backend's kernel for rows as
+// long as a vector, or a few, spends its time on folding the last vector.
+func reduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node, x *graph.Node, axes []int) *graph.Node {
+	const lanes, longest = 8, 64
+	d := dims(x)
+	last := len(d) - 1
+	if len(axes) != 1 || axes[0] != last || d[last] <= lanes || d[last] > longest || d[last]%lanes != 0 {
+		return f(x, axes...)
+	}
+	x = graph.Reshape(x, append(d[:last], d[last]/lanes, lanes)...)
+	return f(f(x, last), last)
+}

@@ -1,0 +1,62 @@
+package lower
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+func lowerDot(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	a := n.Attr
+	return graph.DotGeneral(args[0], a.LhsContract, a.LhsBatch, args[1], a.RhsContract, a.RhsBatch)
+}
+
+// largestBlock is the largest rotation that is one product with its matrix.
+const largestBlock = 256
+
+// lowerHadamard rotates each run of block elements. A large block is split: the
+// matrix of natural order is the Kronecker product of two smaller ones,
+// H(ab) = H(a) ⊗ H(b), so that a + b products for each element replace ab.
+func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	runs := int(n.Type.Size()) / n.Attr.Block
+	return graph.Reshape(l.rotate(args[0], runs, n.Attr.Block), n.Type.Shape...)
+}
+
+// rotate multiplies each of the runs of block elements that x holds, under any
+// shape, by the matrix; the result has some shape, too.
+func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
+	if block <= largestBlock {
+		return l.rotateRows(x, block, 0)
+	}
+	trail := min(largestBlock, 1<<(bits.Len(uint(block))/2))
+	lead := block / trail
+	x = graph.Reshape(l.rotateRows(x, trail, 0), runs, lead, trail)
+	x = l.rotate(graph.TransposeAllAxes(x, 0, 2, 1), runs*trail, lead)
+	return graph.TransposeAllAxes(graph.Reshape(x, runs, trail, lead), 0, 2, 1)
+}
+
+// rotateRows takes x as a matrix of rows of size elements and multiplies it by the
+// matrix, of whose two equal axes it contracts the given one.
+func (l *lowering) rotateRows(x *graph.Node, size, axis int) *graph.Node {
+	x = graph.Reshape(x, x.Shape().Size()/size, size)
+	return graph.DotGeneral(x, []int{1}, nil, l.hadamard(size), []int{axis}, nil)
+}
+
+// hadamard is the normalized Walsh–Hadamard matrix of natural order, stored once
+// in each graph.
+func (l *lowering) hadamard(size int) *graph.Node {
+	return shared(l.g, fmt.Sprint("hadamard ", l.float.dtype, size), func() *graph.Node {
+		data := make([]float64, size*size)
+		norm := 1 / math.Sqrt(float64(size))
+		for i := range data {
+			data[i] = norm
+			if bits.OnesCount(uint(i/size&(i%size)))%2 == 1 {
+				data[i] = -norm
+			}
+		}
+		return l.table(data, size, size)
+	})
+}

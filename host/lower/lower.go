@@ -1,0 +1,160 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// Lower adds the operations of p, which must be valid, to the graph and returns
+// the nodes of its outputs by name. inputs are the program's inputs in order, of
+// the stated shapes. Program types map to Int32, Uint32 and Bool; Float is the
+// type of the float inputs, Float32 or Float64, and Float32 when there are none.
+// In Float64 logb and the range of ldexp are those of binary64.
+//
+// Equal operations are executed once, also those of several lowerings in one
+// graph. The sign of a zero that round, max and min return is not defined.
+//
+// Lower builds graphs and panics: with an [*UnsupportedError] for a
+// factorization, with a [*NodeError] when a node cannot be built, with an error
+// that names the input when the inputs do not fit.
+func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
+	return lowerFor(g, p, inputs, g.Backend().String() == gobackend.BackendName)
+}
+
+// lowerFor is Lower for the Go backend or for another one.
+func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool) map[string]*graph.Node {
+	if err := Check(p); err != nil {
+		panic(err)
+	}
+	l := &lowering{g: g, float: single, gobackend: gobackend, clips: map[program.ID]clipped{}}
+	l.setFloat(p, inputs)
+	l.p = l.rewrite(p)
+	l.values = append(make([]*graph.Node, 0, l.p.NumValues()), l.checkInputs(inputs)...)
+	l.ranges = ranges(l.p)
+	for i := range l.p.Nodes {
+		l.values = append(l.values, l.node(i))
+	}
+	outputs := make(map[string]*graph.Node, len(p.Outputs))
+	for _, o := range l.p.Outputs {
+		outputs[o.Name] = l.values[o.Value]
+	}
+	return outputs
+}
+
+// lowering is the state of one call of Lower.
+type lowering struct {
+	g         *graph.Graph
+	p         *program.Program
+	float     format
+	gobackend bool // the graph is for GoMLX's Go backend
+	values    []*graph.Node
+	ranges    []span
+	id        program.ID             // of the node being lowered
+	clips     map[program.ID]clipped // see goExtreme
+}
+
+// rewrite brings the program into the form from which nodes are made.
+func (l *lowering) rewrite(p *program.Program) *program.Program {
+	p, err := simplify.Program(p)
+	if err == nil && l.gobackend {
+		p, err = delayRounding(p)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// setFloat chooses the floating-point format from the inputs.
+func (l *lowering) setFloat(p *program.Program, inputs []*graph.Node) {
+	if len(inputs) != len(p.Inputs) {
+		panic(fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(inputs)))
+	}
+	for i, in := range p.Inputs {
+		if in.Type.DType == program.Float {
+			if inputs[i].DType() == dtypes.Float64 {
+				l.float = double
+			}
+			return
+		}
+	}
+}
+
+// checkInputs compares the inputs with the program's signature.
+func (l *lowering) checkInputs(inputs []*graph.Node) []*graph.Node {
+	for i, in := range l.p.Inputs {
+		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
+			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", l.p.Name, in.Name, in.Type, got, want))
+		}
+	}
+	return inputs
+}
+
+// dtype is the device's element type for d.
+func (l *lowering) dtype(d program.DType) dtypes.DType {
+	switch d {
+	case program.Float:
+		return l.float.dtype
+	case program.Int:
+		return dtypes.Int32
+	case program.Uint:
+		return dtypes.Uint32
+	default:
+		return dtypes.Bool
+	}
+}
+
+func (l *lowering) shape(t program.Type) shapes.Shape {
+	return shapes.Make(l.dtype(t.DType), t.Shape...)
+}
+
+// rule lowers one node of the program whose operands have become args.
+type rule func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
+
+// node lowers node i and checks that it has the stated type.
+func (l *lowering) node(i int) (out *graph.Node) {
+	n := &l.p.Nodes[i]
+	defer func() {
+		if r := recover(); r != nil {
+			panic(l.nodeError(i, r))
+		}
+	}()
+	l.id = program.ID(len(l.p.Inputs) + i)
+	args := make([]*graph.Node, len(n.Args))
+	for j, id := range n.Args {
+		args[j] = l.values[id]
+	}
+	apply, ok := rules[n.Op]
+	if special, found := gobackendRules[n.Op]; found && l.gobackend {
+		apply, ok = special, true
+	}
+	if !ok {
+		panic(fmt.Errorf("there is no lowering for operation %d", uint16(n.Op)))
+	}
+	out = apply(l, n, args)
+	if want := l.shape(n.Type); !out.Shape().Equal(want) {
+		panic(fmt.Errorf("lowered to shape %s, want %s", out.Shape(), want))
+	}
+	return out
+}
+
+func (l *lowering) nodeError(i int, cause any) error {
+	err, ok := cause.(error)
+	if !ok {
+		err = fmt.Errorf("%v", cause)
+	}
+	return &NodeError{Program: l.p.Name, Node: fmt.Sprintf("%%%d = %s", len(l.p.Inputs)+i, l.p.Nodes[i].Op), Err: err}
+}
+
+// rangeOf is what is known of the elements of an operand.
+func (l *lowering) rangeOf(id program.ID) span { return l.ranges[id] }
+
+// dims are the dimensions of a node.
+func dims(x *graph.Node) []int { return slices.Clone(x.Shape().Dimensions) }

@@ -1,0 +1,81 @@
+package lower
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// delayRounding rewrites clip(round(x)) to round(clip(x)) where the bounds are
+// integers, which round to themselves: the result is the same, and the Go backend
+// rounds a number that is known to be small in two vectorized steps. A rounded
+// value that is used elsewhere too stays as it is.
+func delayRounding(p *program.Program) (*program.Program, error) {
+	b := program.NewBuilder(p.Name)
+	values := make([]program.Value, 0, p.NumValues())
+	for _, in := range p.Inputs {
+		values = append(values, b.Input(in.Name, in.Type))
+	}
+	uses := countUses(p)
+	rounded := map[program.ID]program.Value{} // operands of round, under the id of what is their rounding
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		id := program.ID(len(p.Inputs) + i)
+		args := make([]program.Value, len(n.Args))
+		for j, a := range n.Args {
+			args[j] = values[a]
+		}
+		if n.Op == program.OpRound {
+			rounded[id] = args[0]
+		}
+		if j := delayedOperand(p, n, uses, rounded); j >= 0 {
+			args[j] = rounded[n.Args[j]]
+			rounded[id] = b.Apply(n.Op, n.Attr, n.Type, args...)
+			values = append(values, rounded[id].Round())
+			continue
+		}
+		values = append(values, b.Apply(n.Op, n.Attr, n.Type, args...))
+	}
+	for _, o := range p.Outputs {
+		b.Output(o.Name, values[o.Value])
+	}
+	return b.Build()
+}
+
+// delayedOperand returns which operand of a max or min is a rounding used nowhere
+// else, if the other is an integer constant, and -1 otherwise.
+func delayedOperand(p *program.Program, n *program.Node, uses []int, rounded map[program.ID]program.Value) int {
+	if n.Op != program.OpMax && n.Op != program.OpMin {
+		return -1
+	}
+	for j, id := range n.Args {
+		if _, ok := rounded[id]; ok && uses[id] == 1 && integral(p.Node(n.Args[1-j])) {
+			return j
+		}
+	}
+	return -1
+}
+
+// integral reports whether a node is a constant scalar integer that every format
+// represents.
+func integral(n *program.Node) bool {
+	if n == nil || n.Op != program.OpConstant || len(n.Attr.Floats) != 1 {
+		return false
+	}
+	v := n.Attr.Floats[0]
+	return v == math.Trunc(v) && math.Abs(v) <= 1<<24
+}
+
+// countUses counts the operands and outputs that each value is.
+func countUses(p *program.Program) []int {
+	uses := make([]int, p.NumValues())
+	for i := range p.Nodes {
+		for _, a := range p.Nodes[i].Args {
+			uses[a]++
+		}
+	}
+	for _, o := range p.Outputs {
+		uses[o.Value]++
+	}
+	return uses
+}

@@ -1,0 +1,135 @@
+package lower
+
+import (
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// rules lower to the nodes of StableHLO's semantics. gobackendRules replaces some
+// of them where GoMLX's Go backend differs.
+var rules = map[program.Op]rule{
+	program.OpConstant:   lowerConstant,
+	program.OpIota:       lowerIota,
+	program.OpRandomBits: lowerRandomBits,
+
+	program.OpNeg:      unary(graph.Neg),
+	program.OpAbs:      unary(graph.Abs),
+	program.OpSign:     unary(graph.Sign),
+	program.OpSqrt:     unary(graph.Sqrt),
+	program.OpExp:      unary(graph.Exp),
+	program.OpExpm1:    unary(graph.Expm1),
+	program.OpLog:      unary(graph.Log),
+	program.OpLog1p:    unary(graph.Log1p),
+	program.OpTanh:     unary(graph.Tanh),
+	program.OpFloor:    unary(graph.Floor),
+	program.OpRound:    unary(graph.Round),
+	program.OpLogb:     lowerLogb,
+	program.OpIsFinite: unary(graph.IsFinite),
+	program.OpNot:      byType(unary(graph.LogicalNot), unary(graph.BitwiseNot)),
+
+	program.OpAdd:   binary(graph.Add),
+	program.OpSub:   binary(graph.Sub),
+	program.OpMul:   binary(graph.Mul),
+	program.OpDiv:   binary(graph.Div),
+	program.OpPow:   binary(graph.Pow),
+	program.OpMax:   binary(graph.Max),
+	program.OpMin:   binary(graph.Min),
+	program.OpLdexp: lowerLdexp,
+	program.OpAnd:   byType(binary(graph.LogicalAnd), binary(graph.BitwiseAnd)),
+	program.OpOr:    byType(binary(graph.LogicalOr), binary(graph.BitwiseOr)),
+	program.OpXor:   byType(binary(graph.LogicalXor), binary(graph.BitwiseXor)),
+	program.OpShl:   binary(graph.BitwiseShiftLeft),
+	program.OpShr:   lowerShr,
+
+	program.OpEq: binary(graph.Equal),
+	program.OpNe: binary(graph.NotEqual),
+	program.OpLt: binary(graph.LessThan),
+	program.OpLe: binary(graph.LessOrEqual),
+	program.OpGt: binary(graph.GreaterThan),
+	program.OpGe: binary(graph.GreaterOrEqual),
+
+	program.OpSelect:  lowerSelect,
+	program.OpConvert: lowerConvert,
+	program.OpBitcast: lowerBitcast,
+
+	program.OpReshape:     lowerReshape,
+	program.OpTranspose:   lowerTranspose,
+	program.OpBroadcast:   lowerBroadcast,
+	program.OpSlice:       lowerSlice,
+	program.OpConcatenate: lowerConcatenate,
+
+	program.OpReduceSum: reduction(graph.ReduceSum),
+	program.OpReduceMax: reduction(graph.ReduceMax),
+	program.OpReduceMin: reduction(graph.ReduceMin),
+
+	program.OpDot:      lowerDot,
+	program.OpHadamard: lowerHadamard,
+
+	program.OpStopGradient: unary(graph.StopGradient),
+}
+
+func unary(f func(x *graph.Node) *graph.Node) rule {
+	return func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node { return f(args[0]) }
+}
+
+func binary(f func(x, y *graph.Node) *graph.Node) rule {
+	return func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node { return f(args[0], args[1]) }
+}
+
+func reduction(f func(x *graph.Node, axes ...int) *graph.Node) rule {
+	return func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		return f(args[0], n.Attr.Axes...)
+	}
+}
+
+// byType chooses between the logical and the bitwise form of an operation.
+func byType(logical, bitwise rule) rule {
+	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		if args[0].DType() == dtypes.Bool {
+			return logical(l, n, args)
+		}
+		return bitwise(l, n, args)
+	}
+}
+
+// forFloats applies a rule to operands of type float and another to the rest.
+func forFloats(floats, others rule) rule {
+	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		if args[0].DType().IsFloat() {
+			return floats(l, n, args)
+		}
+		return others(l, n, args)
+	}
+}
+
+func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	if n.Type.DType == program.Uint {
+		return graph.BitwiseShiftRightLogical(args[0], args[1])
+	}
+	return graph.BitwiseShiftRightArithmetic(args[0], args[1])
+}
+
+func lowerSelect(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+	return graph.Where(args[0], args[1], args[2])
+}
+
+func lowerConvert(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	return graph.ConvertDType(args[0], l.dtype(n.Type.DType))
+}
+
+// lowerBitcast goes through binary32 whatever the precision of the computation.
+func lowerBitcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	x := args[0]
+	if x.DType() == dtypes.Float64 {
+		x = graph.ConvertDType(x, dtypes.Float32)
+	}
+	to := l.dtype(n.Type.DType)
+	if to == dtypes.Float64 {
+		to = dtypes.Float32
+	}
+	if x.DType() != to {
+		x = graph.Bitcast(x, to)
+	}
+	return graph.ConvertDType(x, l.dtype(n.Type.DType))
+}
