@@ -2,10 +2,7 @@ package engine_test
 
 import (
 	"errors"
-	"math"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -71,89 +68,6 @@ func run(t *testing.T, e *engine.Executable, inputs ...*engine.Buffer) []*engine
 }
 
 func f32(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
-
-// roundTrip uploads and downloads data of one element type.
-func roundTrip[T engine.Element](data []T, dims ...int) func(*testing.T, *engine.Device) {
-	return func(t *testing.T, d *engine.Device) {
-		b := upload(t, d, data, dims...)
-		got := download[T](t, b)
-		if len(got) != len(data) {
-			t.Fatalf("%d elements came back, want %d", len(got), len(data))
-		}
-		for i := range data {
-			if got[i] != data[i] {
-				t.Errorf("element %d is %v, want %v", i, got[i], data[i])
-			}
-		}
-		if err := b.Finalize(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestUploadDownload(t *testing.T) {
-	d := openCPU(t)
-	for name, check := range map[string]func(*testing.T, *engine.Device){
-		"float32": roundTrip([]float32{1, -2.5, float32(math.Inf(1)), 0, 4, 5}, 2, 3),
-		"float64": roundTrip([]float64{math.Pi}, 1),
-		"int32":   roundTrip([]int32{-7, math.MaxInt32, math.MinInt32}, 3),
-		"int64":   roundTrip([]int64{math.MinInt64, 1}, 1, 2),
-		"uint8":   roundTrip([]uint8{0, 255}, 2),
-		"bool":    roundTrip([]bool{true, false, true}, 3),
-		"scalar":  roundTrip([]float32{42}),
-		"empty":   roundTrip([]float32{}, 0, 4),
-	} {
-		t.Run(name, func(t *testing.T) { check(t, d) })
-	}
-}
-
-func TestUploadCopies(t *testing.T) {
-	d := openCPU(t)
-	data := []float32{1, 2}
-	b := upload(t, d, data, 2)
-	data[0] = 9
-	if got := download[float32](t, b); got[0] != 1 {
-		t.Errorf("the buffer follows the slice it was uploaded from: got %v", got)
-	}
-}
-
-func TestUploadRefusesBadDimensions(t *testing.T) {
-	d := openCPU(t)
-	for _, dims := range [][]int{{2}, {2, 2}, {-3}, {}} {
-		if _, err := engine.Upload(d, []float32{1, 2, 3}, dims...); err == nil {
-			t.Errorf("3 elements were accepted for dimensions %v", dims)
-		}
-	}
-}
-
-func TestDownloadRefusesWrongSlice(t *testing.T) {
-	b := upload(t, openCPU(t), []float32{1, 2, 3}, 3)
-	if _, err := engine.Download[float64](b); err == nil {
-		t.Error("float32 elements were downloaded as float64")
-	}
-	if err := engine.DownloadInto(b, make([]float32, 2)); err == nil {
-		t.Error("3 elements were downloaded into a slice of 2")
-	}
-	if _, err := engine.Scalar[float32](b); err == nil {
-		t.Error("3 elements were downloaded as a scalar")
-	}
-}
-
-func TestFinalize(t *testing.T) {
-	b := upload(t, openCPU(t), []float32{1}, 1)
-	if b.Gone() {
-		t.Error("a new buffer is gone")
-	}
-	if err := engine.FinalizeAll(b, nil, b); err != nil {
-		t.Errorf("finalizing twice, and nil: %v", err)
-	}
-	if _, err := engine.Download[float32](b); !errors.Is(err, engine.ErrBufferGone) {
-		t.Errorf("download of a finalized buffer: got error %v, want ErrBufferGone", err)
-	}
-	if !b.Gone() || !b.Shape().Equal(f32(1)) {
-		t.Errorf("gone = %t, shape = %s after Finalize", b.Gone(), b.Shape())
-	}
-}
 
 func TestRun(t *testing.T) {
 	d := openCPU(t)
@@ -326,71 +240,5 @@ func TestOpenRefuses(t *testing.T) {
 		if _, err := engine.Open(kind, tc.opts); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("Open(%q, %+v): got error %v, want %q in it", kind, tc.opts, err, tc.want)
 		}
-	}
-}
-
-// TestSameBits runs a step with products, reductions and reuse of buffers again and again, with different numbers of
-// threads and from several goroutines at once.
-func TestSameBits(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	data := make([]float32, 96*160)
-	for i := range data {
-		data[i] = float32(rng.NormFloat64())
-	}
-	var want []float32
-	for _, threads := range []int{0, 1, 2, 3} {
-		d, err := engine.Open(engine.CPU, engine.Options{Threads: threads})
-		if err != nil {
-			t.Fatal(err)
-		}
-		x := upload(t, d, data, 96, 160)
-		e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(96, 160)}}, manyBranches(6))
-		var group sync.WaitGroup
-		results := make([][]float32, 6)
-		for i := range results {
-			group.Go(func() {
-				out, err := e.Run([]*engine.Buffer{x}, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				results[i], err = engine.Download[float32](out[0])
-				if err != nil {
-					t.Error(err)
-				}
-			})
-			if i < 3 {
-				group.Wait() // The first runs are alone, the others overlap.
-			}
-		}
-		group.Wait()
-		if want == nil {
-			want = results[0]
-		}
-		for _, got := range results {
-			for i := range want {
-				if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-					t.Fatalf("threads %d: element %d is %v, was %v", threads, i, got[i], want[i])
-				}
-			}
-		}
-	}
-}
-
-// manyBranches builds a step whose graph has n chains of products and reductions that can run in parallel.
-func manyBranches(n int) engine.BuildFunc {
-	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		total := graph.ZerosLike(in[0])
-		for i := range n {
-			x := graph.MulScalar(in[0], 1/float64(1+i))
-			for range 3 {
-				gram := graph.DotGeneral(x, []int{0}, nil, in[0], []int{0}, nil)
-				scale := graph.Sqrt(graph.AddScalar(graph.ReduceAllMean(graph.Square(gram)), 1e-6))
-				x = graph.Tanh(graph.MatMul(x, graph.Div(gram, scale)))
-				x = graph.Sub(x, graph.ReduceAndKeep(x, graph.ReduceMean, -1))
-			}
-			total = graph.Add(total, x)
-		}
-		return []*graph.Node{total}
 	}
 }

@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 )

@@ -12,6 +12,7 @@ const (
 	DefaultVocabulary  = 32000 // the Llama-2 tokenizer's
 	DefaultNormEpsilon = 1e-5
 	DefaultRopeTheta   = 10000
+	DefaultInitStd     = 0.02
 )
 
 // LlamaConfig is the shape of a [Llama].
@@ -23,6 +24,7 @@ type LlamaConfig struct {
 	Vocabulary  int     // token ids; 0: 32000
 	NormEpsilon float64 // added to the mean square in RMSNorm; 0: 1e-5
 	RopeTheta   float64 // base of the rotary position embedding's wavelengths; 0: 10000
+	InitStd     float64 // standard deviation of weights at the start; 0: 0.02
 }
 
 // presets are the sizes of the QuEST and CAGE papers' pre-training runs, by their nominal number of parameters without
@@ -73,6 +75,9 @@ func (c LlamaConfig) WithDefaults() LlamaConfig {
 	if c.RopeTheta == 0 {
 		c.RopeTheta = DefaultRopeTheta
 	}
+	if c.InitStd == 0 {
+		c.InitStd = DefaultInitStd
+	}
 	return c
 }
 
@@ -96,6 +101,9 @@ func (c LlamaConfig) Validate() error {
 	}
 	if !(c.RopeTheta > 1 && c.RopeTheta <= 1e12) {
 		errs = append(errs, fmt.Errorf("rope theta is %g, must be above 1 and at most 1e12", c.RopeTheta))
+	}
+	if !(c.InitStd > 0 && c.InitStd < 1e6) {
+		errs = append(errs, fmt.Errorf("initial standard deviation is %g, must be positive", c.InitStd))
 	}
 	return errors.Join(errs...)
 }

@@ -34,9 +34,6 @@ const (
 	blockParams // their number
 )
 
-// initStd is the standard deviation of weights at the start.
-const initStd = 0.02
-
 // NewLlama returns the model of the given shape.
 func NewLlama(config LlamaConfig) (*Llama, error) {
 	if err := config.Validate(); err != nil {
@@ -50,27 +47,27 @@ func NewLlama(config LlamaConfig) (*Llama, error) {
 // llamaParams lists the parameters. Weights that write to the residual stream start smaller, by √(2·layers), so that
 // its variance does not grow with depth.
 func llamaParams(c LlamaConfig) []Param {
-	residualStd := initStd / math.Sqrt(2*float64(c.Layers))
+	residualStd := c.InitStd / math.Sqrt(2*float64(c.Layers))
 	matrix := func(name string, std float64, dims ...int) Param {
 		return Param{Name: name, Dims: dims, Role: RoleMatrix, Quantized: true, Decay: true, InitStd: std}
 	}
 	norm := func(name string) Param {
 		return Param{Name: name, Dims: []int{c.Width}, Role: RoleNorm, InitMean: 1}
 	}
-	params := []Param{{Name: "embedding", Dims: []int{c.Vocabulary, c.Width}, Role: RoleEmbedding, InitStd: initStd}}
+	params := []Param{{Name: "embedding", Dims: []int{c.Vocabulary, c.Width}, Role: RoleEmbedding, InitStd: c.InitStd}}
 	for layer := range c.Layers {
 		prefix := fmt.Sprintf("layers.%d.", layer)
 		params = append(params,
 			norm(prefix+"attn_norm"),
-			matrix(prefix+"attn.qkv", initStd, 3*c.Width, c.Width),
+			matrix(prefix+"attn.qkv", c.InitStd, 3*c.Width, c.Width),
 			matrix(prefix+"attn.out", residualStd, c.Width, c.Width),
 			norm(prefix+"mlp_norm"),
-			matrix(prefix+"mlp.w1", initStd, c.Hidden, c.Width),
-			matrix(prefix+"mlp.w2", initStd, c.Hidden, c.Width),
+			matrix(prefix+"mlp.w1", c.InitStd, c.Hidden, c.Width),
+			matrix(prefix+"mlp.w2", c.InitStd, c.Hidden, c.Width),
 			matrix(prefix+"mlp.down", residualStd, c.Width, c.Hidden))
 	}
 	return append(params, norm("norm"),
-		Param{Name: "head", Dims: []int{c.Vocabulary, c.Width}, Role: RoleHead, InitStd: initStd})
+		Param{Name: "head", Dims: []int{c.Vocabulary, c.Width}, Role: RoleHead, InitStd: c.InitStd})
 }
 
 // Config returns the shape with its defaults filled in.

@@ -1,10 +1,7 @@
 package model
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,120 +13,6 @@ import (
 
 	"github.com/cage-qat/cage/host/engine"
 )
-
-// mix is the finalizer of SplitMix64 on (7800000+stream)·2³²+i, from which the reference values' weights and tokens come; the
-// script that made them, host/train/testdata/torch_reference.py, describes it.
-func mix(stream, i int) uint64 {
-	z := uint64(7800000+stream)<<32 + uint64(i)
-	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
-	z = (z ^ (z >> 27)) * 0x94D049BB133111EB
-	return z ^ (z >> 31)
-}
-
-// hashedWeights returns the reference weights of all parameters.
-func hashedWeights(params []Param) [][]float32 {
-	weights := make([][]float32, len(params))
-	for p, param := range params {
-		mean, std := 0.0, 1.0
-		switch param.Role {
-		case RoleNorm:
-			mean, std = 1, 0.1
-		case RoleMatrix, RoleHead:
-			std = 1 / math.Sqrt(float64(param.Dims[1]))
-		}
-		scale := std * math.Sqrt(12)
-		weights[p] = make([]float32, param.Size())
-		for i := range weights[p] {
-			uniform := float64(mix(p, i)>>40)/(1<<24) - 0.5
-			weights[p][i] = float32(mean + float64(scale*uniform))
-		}
-	}
-	return weights
-}
-
-// hashedTokens returns the reference tokens of a step.
-func hashedTokens(step, count, vocabulary int) []int32 {
-	tokens := make([]int32, count)
-	for i := range tokens {
-		tokens[i] = int32((mix(1000+step, i) >> 40) % uint64(vocabulary))
-	}
-	return tokens
-}
-
-type torchGradients struct {
-	Model struct {
-		Layers, Heads, Width, Hidden, Vocabulary, Context, Batch int
-	}
-	Variants []struct {
-		Quantized  bool
-		Losses     []float64
-		Parameters []struct {
-			Name     string
-			Gradient []float64
-		}
-	}
-}
-
-func readTorchGradients(t *testing.T) torchGradients {
-	t.Helper()
-	data, err := os.ReadFile("testdata/torch_gradients.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var reference torchGradients
-	if err := json.Unmarshal(data, &reference); err != nil {
-		t.Fatal(err)
-	}
-	return reference
-}
-
-// closeTo reports values that differ by more than tolerance times the largest magnitude among the wanted ones.
-func closeTo(t *testing.T, what string, got []float32, want []float64, tolerance float64) {
-	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
-	}
-	largest, worst, at := 0.0, 0.0, 0
-	for i := range want {
-		largest = max(largest, math.Abs(want[i]))
-		if difference := math.Abs(float64(got[i]) - want[i]); !(difference <= worst) {
-			worst, at = difference, i
-		}
-	}
-	if !(worst <= tolerance*largest) {
-		t.Errorf("%s: element %d is %v, want %v; the difference is %.1e of the largest element", what, at, got[at], want[at], worst/largest)
-	}
-}
-
-// TestGradientsMatchPyTorch compares token losses and all gradients with float64 values from PyTorch, without
-// quantization and with 4-bit weights and activations. The tolerance, 1e-5 of each tensor's largest element, leaves room
-// for the rounding of float32 in sums of some hundred terms; the differences seen are below 2e-6.
-func TestGradientsMatchPyTorch(t *testing.T) {
-	reference := readTorchGradients(t)
-	shape := reference.Model
-	m := newLlama(t, LlamaConfig{Layers: shape.Layers, Heads: shape.Heads, Width: shape.Width, Hidden: shape.Hidden, Vocabulary: shape.Vocabulary})
-	weights := hashedWeights(m.Params())
-	tokens := hashedTokens(0, shape.Batch*(shape.Context+1), shape.Vocabulary)
-	for _, variant := range reference.Variants {
-		t.Run(fmt.Sprintf("quantized=%t", variant.Quantized), func(t *testing.T) {
-			out := evaluate(t, m, weights, tokens, shape.Batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				used, q := params, ActivationQuantizer(nil)
-				if variant.Quantized {
-					used, q = fakeQuantizeAll(m, params)
-				}
-				losses := m.TokenLosses(used, ids, q)
-				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
-			})
-			closeTo(t, "losses", out[0], variant.Losses, 1e-6)
-			for i, parameter := range variant.Parameters {
-				if name := m.Params()[i].Name; name != parameter.Name {
-					t.Fatalf("parameter %d is %s, want %s", i, name, parameter.Name)
-				}
-				closeTo(t, parameter.Name, out[1+i], parameter.Gradient, 1e-5)
-			}
-		})
-	}
-}
 
 // fakeQuantizeAll quantizes the weights that are to be quantized, and returns a quantizer of activations.
 func fakeQuantizeAll(m Model, params []*graph.Node) ([]*graph.Node, ActivationQuantizer) {

@@ -1,0 +1,92 @@
+package engine_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// roundTrip uploads and downloads data of one element type.
+func roundTrip[T engine.Element](data []T, dims ...int) func(*testing.T, *engine.Device) {
+	return func(t *testing.T, d *engine.Device) {
+		b := upload(t, d, data, dims...)
+		got := download[T](t, b)
+		if len(got) != len(data) {
+			t.Fatalf("%d elements came back, want %d", len(got), len(data))
+		}
+		for i := range data {
+			if got[i] != data[i] {
+				t.Errorf("element %d is %v, want %v", i, got[i], data[i])
+			}
+		}
+		if err := b.Finalize(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestUploadDownload(t *testing.T) {
+	d := openCPU(t)
+	for name, check := range map[string]func(*testing.T, *engine.Device){
+		"float32": roundTrip([]float32{1, -2.5, float32(math.Inf(1)), 0, 4, 5}, 2, 3),
+		"float64": roundTrip([]float64{math.Pi}, 1),
+		"int32":   roundTrip([]int32{-7, math.MaxInt32, math.MinInt32}, 3),
+		"int64":   roundTrip([]int64{math.MinInt64, 1}, 1, 2),
+		"uint8":   roundTrip([]uint8{0, 255}, 2),
+		"bool":    roundTrip([]bool{true, false, true}, 3),
+		"scalar":  roundTrip([]float32{42}),
+		"empty":   roundTrip([]float32{}, 0, 4),
+	} {
+		t.Run(name, func(t *testing.T) { check(t, d) })
+	}
+}
+
+func TestUploadCopies(t *testing.T) {
+	d := openCPU(t)
+	data := []float32{1, 2}
+	b := upload(t, d, data, 2)
+	data[0] = 9
+	if got := download[float32](t, b); got[0] != 1 {
+		t.Errorf("the buffer follows the slice it was uploaded from: got %v", got)
+	}
+}
+
+func TestUploadRefusesBadDimensions(t *testing.T) {
+	d := openCPU(t)
+	for _, dims := range [][]int{{2}, {2, 2}, {-3}, {}} {
+		if _, err := engine.Upload(d, []float32{1, 2, 3}, dims...); err == nil {
+			t.Errorf("3 elements were accepted for dimensions %v", dims)
+		}
+	}
+}
+
+func TestDownloadRefusesWrongSlice(t *testing.T) {
+	b := upload(t, openCPU(t), []float32{1, 2, 3}, 3)
+	if _, err := engine.Download[float64](b); err == nil {
+		t.Error("float32 elements were downloaded as float64")
+	}
+	if err := engine.DownloadInto(b, make([]float32, 2)); err == nil {
+		t.Error("3 elements were downloaded into a slice of 2")
+	}
+	if _, err := engine.Scalar[float32](b); err == nil {
+		t.Error("3 elements were downloaded as a scalar")
+	}
+}
+
+func TestFinalize(t *testing.T) {
+	b := upload(t, openCPU(t), []float32{1}, 1)
+	if b.Gone() {
+		t.Error("a new buffer is gone")
+	}
+	if err := engine.FinalizeAll(b, nil, b); err != nil {
+		t.Errorf("finalizing twice, and nil: %v", err)
+	}
+	if _, err := engine.Download[float32](b); !errors.Is(err, engine.ErrBufferGone) {
+		t.Errorf("download of a finalized buffer: got error %v, want ErrBufferGone", err)
+	}
+	if !b.Gone() || !b.Shape().Equal(f32(1)) {
+		t.Errorf("gone = %t, shape = %s after Finalize", b.Gone(), b.Shape())
+	}
+}
