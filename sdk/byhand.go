@@ -2,32 +2,34 @@ package sdk
 
 import (
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
-	"slices"
 )
 
-// byHand answers a person who started the plugin, and returns the exit status.
-func byHand(descriptions map[Kind]Description, err error) int {
+// describeFlag makes a plugin print its description.
+const describeFlag = "--describe"
+
+// byHand answers a person who started the plugin with the command line args, and
+// returns the exit status. The error is that of the descriptions.
+func byHand(out, errOut io.Writer, args []string, descriptions map[Kind]Description, err error) int {
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "this plugin cannot work: %v\n", err)
+		fmt.Fprintf(errOut, "this plugin cannot work: %v\n", err)
 		return 1
 	}
-	wanted := len(os.Args) > 1 && os.Args[1] == "--describe"
-	kinds := []Kind{KindQuantizer, KindOptimizer}
-	kinds = slices.DeleteFunc(kinds, func(k Kind) bool { _, ok := descriptions[k]; return !ok })
-	for _, kind := range kinds {
-		d := descriptions[kind]
-		if wanted {
-			fmt.Printf("%s, kind %s\n\n%s", d.Name, kind, d)
-			continue
+	wanted := len(args) > 1 && args[1] == describeFlag
+	for _, kind := range []Kind{KindQuantizer, KindOptimizer} {
+		d, ok := descriptions[kind]
+		switch {
+		case ok && wanted:
+			fmt.Fprintf(out, "%s, kind %s\n\n%s", d.Name, kind, d)
+		case ok:
+			fmt.Fprintf(errOut, "%s is a plugin of cage: the %s %s. The host starts it by itself; name it in a run's TOML file.\n",
+				filepath.Base(args[0]), kind, d.Name)
 		}
-		fmt.Fprintf(os.Stderr, "%s is a plugin of cage: the %s %s. The host starts it by itself; name it in a run's TOML file.\n",
-			filepath.Base(os.Args[0]), kind, d.Name)
 	}
 	if wanted {
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "To see its parameters: cage plugins show %s, or %s --describe\n", filepath.Base(os.Args[0]), os.Args[0])
+	fmt.Fprintf(errOut, "To see its parameters: cage plugins show %s, or %s %s\n", filepath.Base(args[0]), args[0], describeFlag)
 	return 1
 }

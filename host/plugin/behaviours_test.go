@@ -1,0 +1,182 @@
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"go.uber.org/goleak"
+)
+
+// The tests start their own binary as the plugin: under the name of a behaviour,
+// by a symbolic link, it behaves so and runs no tests.
+var behaviours = map[string]func(){
+	"quantizer": func() { sdk.ServeQuantizer(testQuantizer{}) },
+	"optimizer": func() { sdk.ServeOptimizer(testOptimizer{}) },
+	"both":      func() { sdk.Serve(testQuantizer{}, testOptimizer{}) },
+
+	"crashes-at-start": func() {
+		fmt.Fprintln(os.Stderr, "the codebook is missing")
+		os.Exit(3)
+	},
+	"panics-at-start": func() { panic("no codebook") },
+	"exits-silently":  func() {},
+	"hangs-at-start":  func() { time.Sleep(time.Hour) },
+	"hangs-after-handshake": func() {
+		l, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s"))
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("1|1|unix|%s|grpc\n", l.Addr())
+		time.Sleep(time.Hour)
+	},
+	"prints-hello": func() {
+		fmt.Println("hello")
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"prints-endless-line": func() {
+		w := bufio.NewWriter(os.Stdout)
+		for {
+			if _, err := w.WriteString(strings.Repeat("x", 4096)); err != nil {
+				return
+			}
+		}
+	},
+	"says-certificate":   says("1|1|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 50)),
+	"says-old-protocol":  says("1|0|unix|/tmp/s|grpc"),
+	"says-new-protocol":  says("1|2|unix|/tmp/s|grpc"),
+	"says-new-handshake": says("2|1|unix|/tmp/s|grpc"),
+	"says-net-rpc":       says("1|1|unix|/tmp/s|netrpc"),
+	"says-far-address":   says("1|1|tcp|192.0.2.1:80|grpc"),
+	"says-dead-socket":   says("1|1|unix|/nonexistent/socket|grpc"),
+	"knows-no-cookie": func() {
+		os.Unsetenv("CAGE_PLUGIN")
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"noisy": func() {
+		for _, line := range []string{
+			`{"@message":1}`, `{"@message":"x","@level":2}`, `{"@timestamp":3}`, `{"@level":"warn","@message":"careful","k":{"a":[1]}}`,
+			`{`, `null`, "\xff\xfe not UTF-8", strings.Repeat("long ", 40000), "[ERROR] something",
+		} {
+			fmt.Fprintln(os.Stderr, line)
+		}
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"ignores-its-host": func() { // it does not notice that standard input is closed
+		r, _, err := os.Pipe()
+		if err != nil {
+			panic(err)
+		}
+		os.Stdin = r
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"forks": func() { // leaves a child behind, which holds its pipes open
+		child := exec.Command("sleep", "300")
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		slog.Warn("forked", "pid", child.Process.Pid)
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"host": hostProcess,
+}
+
+func says(handshake string) func() {
+	return func() {
+		fmt.Println(handshake)
+		time.Sleep(time.Hour)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if behave, ok := behaviours[filepath.Base(os.Args[0])]; ok {
+		behave()
+		return
+	}
+	// Programs built with -race wait for a second before they exit, which is as long
+	// as a plugin may take.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// hostProcess is a host that starts the plugin named by TEST_PLUGIN, says which
+// process that is, and waits.
+func hostProcess() {
+	c, err := Start(context.Background(), Direct(os.Getenv("TEST_PLUGIN")), sdk.KindQuantizer, Options{})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(c.PID())
+	time.Sleep(time.Hour)
+}
+
+// testQuantizer quantizes to integers; its parameter "do" makes it misbehave.
+type testQuantizer struct{}
+
+func (testQuantizer) Describe() sdk.Description {
+	return sdk.Description{Name: "test", Version: "1", Doc: "Rounds.", Parameters: []sdk.Parameter{
+		sdk.Int("bits", 4, 2, 8, "bits per value"),
+		sdk.String("do", "", "how to misbehave"),
+	}}
+}
+
+func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	switch site.Text("do") {
+	case "refuse":
+		return sdk.Quantized{}, errors.New("rows of 7 cannot be packed: use a multiple of 8")
+	case "panic":
+		var none []int
+		_ = none[site.Int("bits")]
+	case "undeclared":
+		site.Float("beta")
+	case "exit":
+		fmt.Println("last words on stdout")
+		fmt.Fprintln(os.Stderr, "last words on stderr")
+		os.Exit(7)
+	case "die":
+		go func() { panic("from a goroutine") }()
+		time.Sleep(time.Hour)
+	case "hang":
+		time.Sleep(time.Hour)
+	case "log":
+		slog.With("a", 1).WithGroup("g").Warn("from the author", "b", "two")
+		fmt.Println("printed by the author")
+	case "large":
+		return sdk.Quantized{Value: x.Add(b.Table(make([]float64, 1<<22), 1<<22).Slice([]int{0}, []int{1}, []int{1}).Reshape())}, nil
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	return sdk.Quantized{Value: x.Round(), Codes: x.Round().Convert(program.Int)}, nil
+}
+
+// testOptimizer is gradient descent with momentum.
+type testOptimizer struct{}
+
+func (testOptimizer) Describe() sdk.Description {
+	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.Float("momentum", 0.9, 0, 1, "share of the last direction")}}
+}
+
+func (testOptimizer) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"m": b.Zeros(t.Shape...)}, nil
+}
+
+func (testOptimizer) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	m := in.State["m"].Scale(t.Float("momentum")).Add(in.Gradient)
+	return m, sdk.State{"m": m}, nil
+}

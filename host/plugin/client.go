@@ -1,0 +1,202 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// How long a plugin may take to end when it is closed: first it is asked, then its
+// lifeline is cut, then it is killed.
+const (
+	cutAfter  = 300 * time.Millisecond
+	killAfter = time.Second
+)
+
+// deathNotice is how long the end of a process may lag behind the end of its
+// connection.
+const deathNotice = 500 * time.Millisecond
+
+// Client is a running plugin. Its methods may be called concurrently.
+type Client struct {
+	exe    Executable
+	kind   sdk.Kind
+	sum    string
+	opts   Options
+	launch *launcher
+	gp     *goplugin.Client
+
+	quantizer *client.Quantizer
+	optimizer *client.Optimizer
+	info      map[sdk.Kind]client.Info
+
+	started   time.Duration
+	handover  atomic.Int64
+	release   func() bool
+	closeOnce sync.Once
+	closed    atomic.Bool
+}
+
+// Name is the name under which the plugin was found.
+func (c *Client) Name() string { return c.exe.Name }
+
+// Path is the executable that runs.
+func (c *Client) Path() string { return c.exe.Path }
+
+// SHA256 is the hash of the executable in hexadecimal, taken just before it was
+// started. Of a script it covers the script alone.
+func (c *Client) SHA256() string { return c.sum }
+
+// Kind is the kind for which the plugin was started.
+func (c *Client) Kind() sdk.Kind { return c.kind }
+
+// PID is the number of the plugin's process.
+func (c *Client) PID() int {
+	p, _ := c.launch.current()
+	return p.cmd.Process.Pid
+}
+
+// Description is what the plugin says of itself; it has passed its Check.
+func (c *Client) Description() sdk.Description { return c.info[c.kind].Description }
+
+// Resolve checks settings against the plugin's declaration and fills in the
+// defaults. Errors are [*sdk.ParameterError], joined when there are several.
+func (c *Client) Resolve(given map[string]any) (sdk.Values, error) {
+	return c.Description().Resolve(given)
+}
+
+// StartDuration is the time from the start until the plugin had described itself.
+func (c *Client) StartDuration() time.Duration { return c.started }
+
+// HandoverDuration is the time spent in calls so far, validation included.
+// Concurrent calls count separately.
+func (c *Client) HandoverDuration() time.Duration { return time.Duration(c.handover.Load()) }
+
+// Done is closed when the plugin's process has ended.
+func (c *Client) Done() <-chan struct{} {
+	p, _ := c.launch.current()
+	return p.exited
+}
+
+// Quantize asks a quantizer for the program of a site. The program is valid within
+// [SiteLimits] and has the signature for the site's shape. Errors are [*Error].
+func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out sdk.QuantizerProgram, err error) {
+	if c.kind != sdk.KindQuantizer {
+		return out, c.exe.complete(failure(ErrKind, "was not started as a quantizer"))
+	}
+	err = c.call(ctx, site.Name, func(ctx context.Context) error {
+		out, err = c.quantizer.Quantize(ctx, site, SiteLimits(site.Shape))
+		return err
+	})
+	return out, err
+}
+
+// Program asks an optimizer for the programs of a tensor; see [Client.Quantize].
+func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
+	if c.kind != sdk.KindOptimizer {
+		return out, c.exe.complete(failure(ErrKind, "was not started as an optimizer"))
+	}
+	err = c.call(ctx, tensor.Name, func(ctx context.Context) error {
+		out, err = c.optimizer.Program(ctx, tensor, SiteLimits(tensor.Shape))
+		return err
+	})
+	return out, err
+}
+
+// Close ends the plugin and waits for its end, a little more than a second at
+// most. It may be called several times.
+func (c *Client) Close() {
+	c.closeOnce.Do(func() {
+		c.closed.Store(true)
+		if c.release != nil {
+			c.release()
+		}
+		if p, _ := c.launch.current(); p != nil {
+			defer time.AfterFunc(cutAfter, func() { _ = p.lifeline.Close() }).Stop()
+			defer time.AfterFunc(killAfter, p.kill).Stop()
+		}
+		if c.gp != nil {
+			c.gp.Kill() // ends when the process does
+		}
+		if p, _ := c.launch.current(); p != nil {
+			<-p.drained
+		}
+		if c.launch.socketDir != "" {
+			_ = os.RemoveAll(c.launch.socketDir)
+		}
+	})
+}
+
+// call runs f with the time limit and puts its errors into words.
+func (c *Client) call(ctx context.Context, site string, f func(context.Context) error) error {
+	begin := time.Now()
+	limited, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
+	err := f(limited)
+	c.handover.Add(int64(time.Since(begin)))
+	if err == nil {
+		return nil
+	}
+	typed := c.explain(ctx, err)
+	typed.Site = site
+	return c.exe.complete(typed)
+}
+
+// explain tells the kinds of failed calls apart.
+func (c *Client) explain(ctx context.Context, err error) *Error {
+	switch code := status.Code(err); {
+	case ctx.Err() != nil:
+		return failure(ctx.Err(), "%w", ctx.Err())
+	case errors.Is(err, client.ErrVersion):
+		return failure(ErrVersion, "%w", err)
+	case errors.Is(err, client.ErrAnswer):
+		return failure(ErrProtocol, "%w", err)
+	case code == codes.DeadlineExceeded:
+		return c.withOutput(failure(ErrTimeout, "did not answer within %v", c.opts.CallTimeout))
+	case code == codes.Unavailable || code == codes.Canceled:
+		return c.ended(err)
+	case code == codes.ResourceExhausted:
+		return failure(ErrProtocol, "a message is too large: %s", status.Convert(err).Message())
+	case code == codes.Unimplemented:
+		return failure(ErrKind, "does not serve the call: %s", status.Convert(err).Message())
+	}
+	if s, ok := status.FromError(err); ok {
+		return failure(ErrRefused, "%s", s.Message())
+	}
+	return failure(ErrRefused, "%w", err)
+}
+
+// ended explains a broken connection.
+func (c *Client) ended(err error) *Error {
+	if c.closed.Load() {
+		return failure(ErrShutdown, "was closed")
+	}
+	p, cause := c.launch.current()
+	if cause != nil {
+		return failure(ErrShutdown, "%w", cause.Err)
+	}
+	select {
+	case <-p.exited:
+		<-p.drained
+		return c.withOutput(failure(ErrShutdown, "%s", p.ending()))
+	case <-time.After(deathNotice):
+		return failure(ErrShutdown, "closed its connection: %s", fmt.Sprint(err))
+	}
+}
+
+func (c *Client) withOutput(e *Error) *Error {
+	if p, _ := c.launch.current(); p != nil {
+		e.Output = p.errors.lines()
+	}
+	return e
+}

@@ -1,0 +1,42 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// describe asks for the description of the wanted kind, or of all kinds when none
+// is wanted.
+func (c *Client) describe(ctx context.Context) error {
+	asks := map[sdk.Kind]func(context.Context) (client.Info, error){
+		sdk.KindQuantizer: c.quantizer.Describe,
+		sdk.KindOptimizer: c.optimizer.Describe,
+	}
+	c.info = map[sdk.Kind]client.Info{}
+	var wrong error
+	for kind, ask := range asks {
+		info, err := ask(ctx)
+		switch {
+		case err == nil:
+			c.info[kind] = info
+		case status.Code(err) == codes.Unimplemented: // it does not serve this kind
+		case kind == c.kind || c.kind == "":
+			wrong = errors.Join(wrong, c.explain(ctx, err))
+		}
+	}
+	if wrong != nil {
+		return wrong
+	}
+	if _, ok := c.info[c.kind]; ok || c.kind == "" && len(c.info) > 0 {
+		return nil
+	}
+	for kind := range c.info {
+		return failure(ErrKind, "is of the kind %s, but a plugin of the kind %s is needed here", kind, c.kind)
+	}
+	return failure(ErrProtocol, "serves neither a quantizer nor an optimizer")
+}

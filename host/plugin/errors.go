@@ -1,0 +1,86 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The kinds of failure; test for them with errors.Is.
+var (
+	// ErrNotFound: no plugin of that name, or nothing that can be run at that path.
+	ErrNotFound = errors.New("plugin not found")
+	// ErrBuild: the plugin is Go source that does not build.
+	ErrBuild = errors.New("plugin does not build")
+	// ErrChecksum: the executable is not the one that was pinned.
+	ErrChecksum = errors.New("plugin has another checksum")
+	// ErrStart: the process could not be started or ended before it was ready.
+	ErrStart = errors.New("plugin did not start")
+	// ErrVersion: the plugin speaks another version of the protocol.
+	ErrVersion = errors.New("plugin speaks another version")
+	// ErrProtocol: the plugin said something that the protocol does not allow, an
+	// invalid program for example.
+	ErrProtocol = errors.New("plugin broke the protocol")
+	// ErrKind: the plugin is a quantizer where an optimizer is needed, or the
+	// other way around.
+	ErrKind = errors.New("plugin is of another kind")
+	// ErrShutdown: the process ended, or was stopped by Close.
+	ErrShutdown = errors.New("plugin ended")
+	// ErrTimeout: no answer within the time limit.
+	ErrTimeout = errors.New("plugin took too long")
+	// ErrRefused: the plugin's own code returned an error.
+	ErrRefused = errors.New("plugin refused")
+)
+
+// Error is a failure of a plugin, for the person who named it.
+type Error struct {
+	// Plugin is the name or path as it was asked for, Path the executable if known.
+	Plugin, Path string
+	// Site is the site or tensor that was asked for, if any.
+	Site string
+	// Kind is one of the errors above, or that of a cancelled context.
+	Kind error
+	// Err says what happened.
+	Err error
+	// Output holds the last lines that the plugin wrote to its standard error, where
+	// they may explain the failure.
+	Output []string
+}
+
+// longest is the length at which messages are cut: some quote a plugin.
+const longest = 4096
+
+// Error names the plugin and what happened, followed by its last output.
+func (e *Error) Error() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "plugin %s", e.Plugin)
+	if e.Path != "" && e.Path != e.Plugin {
+		fmt.Fprintf(&s, " (%s)", e.Path)
+	}
+	if e.Site != "" {
+		fmt.Fprintf(&s, ": %s", e.Site)
+	}
+	fmt.Fprintf(&s, ": %s", clip(e.Err.Error(), longest))
+	if len(e.Output) > 0 {
+		s.WriteString("\nthe last lines of its standard error:")
+		for _, line := range e.Output {
+			s.WriteString("\n  | " + line)
+		}
+	}
+	return s.String()
+}
+
+// Unwrap returns the kind and the cause.
+func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
+
+// failure is an Error whose plugin is not known yet.
+func failure(kind error, format string, args ...any) *Error {
+	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
+}
+
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,47 @@
+package plugin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Executable is a plugin that was found and can be started.
+type Executable struct {
+	// Name is what a person calls it: its name, or the path that was given.
+	Name string
+	// Path is the absolute path of the executable file.
+	Path string
+	// Source is the directory of the Go package from which it was built; empty for
+	// an executable that was there.
+	Source string
+	// BuildDuration is the time spent on building it, or on finding that it need
+	// not be built.
+	BuildDuration time.Duration
+}
+
+// Direct is an executable at a known path.
+func Direct(path string) Executable { return Executable{Name: filepath.Base(path), Path: path} }
+
+// checksum hashes the file and compares it with the pinned hash, if any.
+func checksum(path, pinned string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", &Error{Kind: ErrNotFound, Err: err}
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", &Error{Kind: ErrNotFound, Err: fmt.Errorf("read %s: %w", path, err)}
+	}
+	sum := hex.EncodeToString(h.Sum(nil))
+	if pinned != "" && !strings.EqualFold(pinned, sum) {
+		return "", failure(ErrChecksum, "its SHA-256 is %s, but %s is pinned: take the plugin that was meant, or change sha256 in the TOML file", sum, pinned)
+	}
+	return sum, nil
+}

@@ -1,0 +1,166 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// PathVariable is the environment variable with directories that are searched
+// first, separated as in PATH.
+const PathVariable = "CAGE_PLUGIN_PATH"
+
+// Finder knows where plugins are. A plugin NAME is a file NAME that can be
+// executed, or a directory NAME that holds a Go main package, which is built when
+// it is needed.
+type Finder struct {
+	// Dirs are searched in this order.
+	Dirs []string
+	// CacheDir keeps the executables built from Go packages.
+	CacheDir string
+}
+
+// NewFinder searches the directories of CAGE_PLUGIN_PATH, then plugins/ beside
+// this executable, then plugins/ in the working directory. It builds into the
+// user's cache directory.
+func NewFinder() (*Finder, error) {
+	dirs := filepath.SplitList(os.Getenv(PathVariable))
+	if self, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(self); err == nil {
+			self = real
+		}
+		dirs = append(dirs, filepath.Join(filepath.Dir(self), "plugins"))
+	}
+	dirs = append(dirs, "plugins")
+	f := &Finder{}
+	for _, d := range dirs {
+		abs, err := filepath.Abs(d)
+		if err != nil {
+			return nil, fmt.Errorf("plugin directory %s: %w", d, err)
+		}
+		if d != "" && !slices.Contains(f.Dirs, abs) {
+			f.Dirs = append(f.Dirs, abs)
+		}
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		f.CacheDir = filepath.Join(cache, "cage", "plugins")
+	}
+	return f, nil
+}
+
+// Find returns the plugin with that name; a name with a slash is a path. Errors
+// are [*Error].
+func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
+	if strings.ContainsRune(name, filepath.Separator) {
+		return f.at(ctx, name, name)
+	}
+	if name == "" || name == "." || name == ".." {
+		return Executable{}, &Error{Plugin: fmt.Sprintf("%q", name), Kind: ErrNotFound, Err: errors.New("this is not the name of a plugin")}
+	}
+	var looked []string
+	for _, dir := range f.Dirs {
+		exe, err := f.at(ctx, name, filepath.Join(dir, name))
+		if err == nil || !errors.Is(err, ErrNotFound) {
+			return exe, err
+		}
+		looked = append(looked, lookedIn(dir, err))
+	}
+	return Executable{}, &Error{Plugin: name, Kind: ErrNotFound,
+		Err: fmt.Errorf("not found%s; looked in\n  %s", f.suggestion(name), strings.Join(looked, "\n  "))}
+}
+
+// at returns the plugin at a path, built if need be.
+func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) {
+	fail := func(kind, err error) (Executable, error) {
+		return Executable{}, &Error{Plugin: name, Path: path, Kind: kind, Err: err}
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return fail(ErrNotFound, err)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fail(ErrNotFound, err)
+	case info.IsDir() && holdsMain(path):
+		exe, err := f.build(ctx, path)
+		if err != nil {
+			return fail(ErrBuild, err)
+		}
+		exe.Name = name
+		return exe, nil
+	case info.IsDir():
+		return fail(ErrNotFound, errors.New("the directory holds no Go main package"))
+	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
+		return fail(ErrNotFound, errors.New("the file cannot be executed (chmod +x?)"))
+	}
+	return Executable{Name: name, Path: path}, nil
+}
+
+// lookedIn is one line of the answer to "where did you look?".
+func lookedIn(dir string, err error) string {
+	if _, statErr := os.Stat(dir); statErr != nil {
+		return dir + " (no such directory)"
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return dir
+	}
+	if typed, ok := errors.AsType[*Error](err); ok {
+		err = typed.Err
+	}
+	return fmt.Sprintf("%s (there is one, but %v)", dir, err)
+}
+
+// suggestion names a plugin whose name is near, or all that there are.
+func (f *Finder) suggestion(name string) string {
+	known := f.names()
+	best, limit := "", max(1, (utf8.RuneCountInString(name)+1)/3)
+	for _, k := range known {
+		if d := levenshtein.ComputeDistance(strings.ToLower(name), k); d <= limit && d < utf8.RuneCountInString(k) {
+			best, limit = k, d-1
+		}
+	}
+	switch {
+	case best != "":
+		return fmt.Sprintf(" (did you mean %q?)", best)
+	case len(known) > 0:
+		return " (there are " + strings.Join(known, ", ") + ")"
+	}
+	return " (there are no plugins at all)"
+}
+
+// names lists what Find can find by name, without building anything.
+func (f *Finder) names() []string {
+	var names []string
+	for _, dir := range f.Dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if isPlugin(filepath.Join(dir, e.Name())) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func isPlugin(path string) bool {
+	if strings.HasPrefix(filepath.Base(path), ".") {
+		return false
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	return info.IsDir() && holdsMain(path) || info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}

@@ -1,0 +1,246 @@
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/google/go-cmp/cmp"
+)
+
+// write makes a file with its directories.
+func write(t *testing.T, mode os.FileMode, content string, path ...string) string {
+	t.Helper()
+	name := filepath.Join(path...)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestFindOrder(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	write(t, 0o755, "", b, "quest")
+	write(t, 0o755, "", b, "adamw")
+	first := write(t, 0o755, "", a, "quest")
+	write(t, 0o644, "", a, "adamw") // cannot be executed: the search goes on
+	f := &Finder{Dirs: []string{filepath.Join(a, "none"), a, b}}
+	for name, want := range map[string]string{
+		"quest":                   first,
+		"adamw":                   filepath.Join(b, "adamw"),
+		filepath.Join(b, "quest"): filepath.Join(b, "quest"),
+	} {
+		got, err := f.Find(t.Context(), name)
+		if err != nil || got.Path != want || got.Name != name || got.Source != "" {
+			t.Errorf("%s: got %+v, %v; want %s", name, got, err, want)
+		}
+	}
+	t.Chdir(b)
+	if got, err := f.Find(t.Context(), "./quest"); err != nil || got.Path != filepath.Join(b, "quest") {
+		t.Errorf("a relative path: %+v, %v", got, err)
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	dir := t.TempDir()
+	write(t, 0o755, "", dir, "quest")
+	write(t, 0o755, "", dir, "adamw")
+	write(t, 0o755, "", dir, ".hidden")
+	write(t, 0o644, "", dir, "README.md")
+	write(t, 0o644, "", dir, "lsq")
+	write(t, 0o644, "package library\n", dir, "library", "library.go")
+	gone := filepath.Join(dir, "gone")
+	f := &Finder{Dirs: []string{dir, gone}}
+	for name, words := range map[string][]string{
+		"qest":                    {`plugin qest: not found (did you mean "quest"?); looked in`, "\n  " + dir + "\n  " + gone + " (no such directory)"},
+		"QuEST":                   {`did you mean "quest"?`},
+		"muon":                    {"(there are adamw, quest)"},
+		"lsq":                     {dir + " (there is one, but the file cannot be executed"},
+		"library":                 {"(there is one, but the directory holds no Go main package)"},
+		"":                        {`plugin "": this is not the name of a plugin`},
+		"..":                      {"this is not the name of a plugin"},
+		"./none":                  {"no such file or directory"},
+		filepath.Join(dir, "lsq"): {"cannot be executed"},
+	} {
+		_, err := f.Find(t.Context(), name)
+		check(t, err, ErrNotFound, words...)
+	}
+	_, err := (&Finder{Dirs: []string{gone}}).Find(t.Context(), "quest")
+	check(t, err, ErrNotFound, "there are no plugins at all")
+}
+
+func TestNewFinder(t *testing.T) {
+	work := t.TempDir()
+	t.Chdir(work)
+	t.Setenv(PathVariable, strings.Join([]string{"/a/b", "", "relative", "plugins"}, string(filepath.ListSeparator)))
+	t.Setenv("XDG_CACHE_HOME", "/cache")
+	f, err := NewFinder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/a/b", filepath.Join(work, "relative"), filepath.Join(work, "plugins"), filepath.Join(filepath.Dir(self), "plugins")}
+	if diff := cmp.Diff(want, f.Dirs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !strings.HasSuffix(f.CacheDir, filepath.Join("cage", "plugins")) {
+		t.Errorf("cache in %s", f.CacheDir)
+	}
+}
+
+// goPlugin writes a Go package that is no real plugin but builds in no time.
+func goPlugin(t *testing.T, text string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	write(t, 0o644, "module example.org/p\n\ngo 1.24\n", dir, "p", "go.mod")
+	write(t, 0o644, "package main\n\nfunc main() { println("+text+") }\n", dir, "p", "main.go")
+	return dir
+}
+
+// A package is built once for each state of its sources.
+func TestBuildCache(t *testing.T) {
+	dir := goPlugin(t, `"one"`)
+	f := &Finder{Dirs: []string{dir}, CacheDir: t.TempDir()}
+	find := func() (string, time.Time) {
+		t.Helper()
+		exe, err := f.Find(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(exe.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exe.Source != filepath.Join(dir, "p") || exe.BuildDuration <= 0 {
+			t.Errorf("got %+v", exe)
+		}
+		return exe.Path, info.ModTime()
+	}
+	first, at := find()
+	if again, againAt := find(); again != first || !againAt.Equal(at) {
+		t.Error("the same sources were built again")
+	}
+	write(t, 0o644, "package main\n\nfunc main() { println(\"two\") }\n", dir, "p", "main.go")
+	if edited, _ := find(); edited == first {
+		t.Error("edited sources were not built again")
+	}
+	write(t, 0o644, "package main\n", dir, "p", "more_test.go")
+	second, _ := find()
+	old := time.Now().Add(-2 * keepBuilds)
+	if err := os.Chtimes(filepath.Dir(first), old, old); err != nil {
+		t.Fatal(err)
+	}
+	write(t, 0o644, "package main\n\nfunc main() { println(\"three\") }\n", dir, "p", "main.go")
+	find()
+	if _, err := os.Stat(first); err == nil {
+		t.Error("an old build was kept")
+	}
+	if _, err := os.Stat(second); err != nil {
+		t.Error("a recent build was removed")
+	}
+	if left, err := filepath.Glob(filepath.Join(f.CacheDir, "building-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestBuildErrors(t *testing.T) {
+	f := &Finder{Dirs: []string{"testdata/plugins"}, CacheDir: t.TempDir()}
+	_, err := f.Find(t.Context(), "broken")
+	check(t, err, ErrBuild, "main.go:4:15: undefined: undefined", "plugin broken")
+
+	dir := goPlugin(t, `"x"`)
+	write(t, 0o644, "package main\n\nfunc main( {\n", dir, "p", "main.go")
+	_, err = (&Finder{Dirs: []string{dir}, CacheDir: t.TempDir()}).Find(t.Context(), "p")
+	check(t, err, ErrBuild, "main.go:3:12")
+
+	dir = goPlugin(t, `"x"`)
+	_, err = (&Finder{Dirs: []string{dir}}).Find(t.Context(), "p")
+	check(t, err, ErrBuild, "there is no cache directory")
+	t.Setenv("PATH", t.TempDir())
+	_, err = (&Finder{Dirs: []string{dir}, CacheDir: t.TempDir()}).Find(t.Context(), "p")
+	check(t, err, ErrBuild, "there is no go command")
+}
+
+// shelf is a directory with plugins under the names of their behaviours.
+func shelf(t testing.TB, behaviours ...string) *Finder {
+	t.Helper()
+	dir := t.TempDir()
+	for _, b := range behaviours {
+		if err := os.Symlink(link(t, b).Path, filepath.Join(dir, b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &Finder{Dirs: []string{dir}}
+}
+
+func TestList(t *testing.T) {
+	f := shelf(t, "quantizer", "optimizer", "both", "crashes-at-start")
+	var got []string
+	for _, l := range f.List(t.Context(), Options{}) {
+		got = append(got, l.Name+" "+string(l.Kind))
+		switch {
+		case l.Name == "crashes-at-start":
+			check(t, l.Err, ErrStart, "status 3")
+		case l.Err != nil || l.Description.Name != "test":
+			t.Errorf("%+v", l)
+		}
+	}
+	want := []string{"both quantizer", "both optimizer", "crashes-at-start ", "optimizer optimizer", "quantizer quantizer"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStartAll(t *testing.T) {
+	f := shelf(t, "quantizer", "optimizer", "crashes-at-start")
+	clients, err := f.StartAll(t.Context(), Request{Name: "quantizer", Kind: sdk.KindQuantizer}, Request{Name: "optimizer", Kind: sdk.KindOptimizer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if clients[0].Kind() != sdk.KindQuantizer || clients[1].Kind() != sdk.KindOptimizer || clients[0].Name() != "quantizer" {
+		t.Errorf("got %s and %s", clients[0].Kind(), clients[1].Kind())
+	}
+	CloseAll(append(clients, nil))
+	if slices.ContainsFunc(clients, func(c *Client) bool { return alive(c.PID()) }) {
+		t.Error("a plugin still runs")
+	}
+	_, err = f.StartAll(t.Context(), Request{Name: "quantizer", Kind: sdk.KindQuantizer}, Request{Name: "crashes-at-start", Kind: sdk.KindOptimizer})
+	check(t, err, ErrStart)
+	_, err = f.StartAll(t.Context(), Request{Name: "none"})
+	check(t, err, ErrNotFound)
+}
+
+// BenchmarkStart is the time that a run waits for its plugins: both started, asked
+// for a program each, and stopped.
+func BenchmarkStart(b *testing.B) {
+	f := shelf(b, "quantizer", "optimizer")
+	values := sdk.NewValues(map[string]any{"momentum": 0.9})
+	for b.Loop() {
+		clients, err := f.StartAll(b.Context(), Request{Name: "quantizer", Kind: sdk.KindQuantizer}, Request{Name: "optimizer", Kind: sdk.KindOptimizer})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := clients[0].Quantize(b.Context(), site("")); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := clients[1].Program(b.Context(), sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{4, 8}, Values: values}); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		CloseAll(clients)
+		b.StartTimer()
+	}
+}

@@ -1,0 +1,200 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"hash"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// keepBuilds is how long an executable that nobody uses stays in the cache.
+const keepBuilds = 30 * 24 * time.Hour
+
+// holdsMain tells whether a directory holds a Go main package.
+func holdsMain(dir string) bool {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return false
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly)
+		if err == nil && parsed.Name.Name == "main" {
+			return true
+		}
+	}
+	return false
+}
+
+// build compiles the Go main package in dir, unless the cache has an executable
+// made from the very same sources by the same toolchain.
+func (f *Finder) build(ctx context.Context, dir string) (Executable, error) {
+	begin := time.Now()
+	if f.CacheDir == "" {
+		return Executable{}, errors.New("there is no cache directory to build into: set HOME or XDG_CACHE_HOME")
+	}
+	key, err := sourceKey(ctx, dir)
+	if err != nil {
+		return Executable{}, err
+	}
+	name := filepath.Base(dir)
+	exe := Executable{Name: name, Path: filepath.Join(f.CacheDir, key, name), Source: dir}
+	if _, err := os.Stat(exe.Path); err != nil {
+		if err := f.compile(ctx, dir, exe.Path); err != nil {
+			return Executable{}, err
+		}
+	}
+	now := time.Now()
+	_ = os.Chtimes(filepath.Dir(exe.Path), now, now) // it is in use
+	exe.BuildDuration = time.Since(begin)
+	return exe, nil
+}
+
+// compile builds beside the cache and moves the result in, so that an executable
+// in the cache is always whole, also when two processes build it at once.
+func (f *Finder) compile(ctx context.Context, dir, target string) error {
+	if err := os.MkdirAll(f.CacheDir, 0o755); err != nil {
+		return err
+	}
+	f.prune()
+	scratch, err := os.MkdirTemp(f.CacheDir, "building-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	built := filepath.Join(scratch, filepath.Base(target))
+	if _, err := goCommand(ctx, dir, "build", "-trimpath", "-buildvcs=false", "-o", built, "."); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	if err := syncFile(built); err != nil {
+		return err
+	}
+	if err := os.Rename(built, target); err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(filepath.Dir(target))
+}
+
+func syncFile(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// prune removes builds that have not been used for a long time, as far as it can.
+func (f *Finder) prune() {
+	entries, _ := os.ReadDir(f.CacheDir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepBuilds {
+			_ = os.RemoveAll(filepath.Join(f.CacheDir, e.Name()))
+		}
+	}
+}
+
+// goPackage is the part of go list's answer that determines a build.
+type goPackage struct {
+	ImportPath string
+	Dir        string
+	Standard   bool
+	Module     *struct {
+		Path, Version, Dir string
+		Replace            *struct{ Version string }
+		Main               bool
+	}
+	GoFiles, CgoFiles, CFiles, CXXFiles, HFiles, SFiles, SysoFiles, EmbedFiles []string
+	Error                                                                      *struct{ Err string }
+}
+
+// settings of the toolchain that change what is built.
+var settings = []string{"GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFLAGS", "CGO_ENABLED", "CGO_CFLAGS", "CGO_LDFLAGS", "CC", "CXX"}
+
+// sourceKey hashes everything that goes into the executable: the toolchain and its
+// settings, the files of packages that can change under the same version, and the
+// versions of all other modules.
+func sourceKey(ctx context.Context, dir string) (string, error) {
+	env, err := goCommand(ctx, dir, append([]string{"env"}, settings...)...)
+	if err != nil {
+		return "", err
+	}
+	list, err := goCommand(ctx, dir, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,CgoFiles,CFiles,CXXFiles,HFiles,SFiles,SysoFiles,EmbedFiles", ".")
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	h.Write(env)
+	decoder := json.NewDecoder(bytes.NewReader(list))
+	for {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(h.Sum(nil))[:32], nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("go list: %w", err)
+		}
+		if err := p.addTo(h); err != nil {
+			return "", err
+		}
+	}
+}
+
+func (p *goPackage) addTo(h hash.Hash) error {
+	fmt.Fprintf(h, "package %s\n", p.ImportPath)
+	if p.Standard {
+		return nil // the version of Go says it all
+	}
+	if m := p.Module; m != nil && !m.Main && m.Version != "" && (m.Replace == nil || m.Replace.Version != "") {
+		fmt.Fprintf(h, "module %s %s %s\n", m.Path, m.Version, m.Dir)
+		return nil // its files are fixed by its version
+	}
+	files := slices.Concat(p.GoFiles, p.CgoFiles, p.CFiles, p.CXXFiles, p.HFiles, p.SFiles, p.SysoFiles, p.EmbedFiles)
+	for _, name := range files {
+		content, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(h, "file %s %x\n", name, sha256.Sum256(content))
+	}
+	return nil
+}
+
+// goCommand runs the go command in dir; the error carries what it says.
+func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PWD="+dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	switch {
+	case err == nil:
+		return out, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("this is Go source, and there is no go command to build it: install Go, or give an executable")
+	}
+	return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, strings.TrimSpace(stderr.String()))
+}

@@ -1,0 +1,167 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// These plugins do not use the SDK: they answer with messages written out here in
+// protobuf's text form.
+
+const describesItself = `api_version: 1 description { name: "hostile" }`
+
+// answer writes a quantizer's answer for a site of shape [4] with these nodes.
+func answer(nodes, value string) string {
+	return `program { program { name: "p" inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4 } } ` + nodes +
+		` outputs { name: "value" value: ` + value + ` } outputs { name: "surrogate" value: 0 } } }`
+}
+
+// hostile lists answers to Describe and Quantize with what the host must say.
+var hostile = map[string]struct {
+	describe, quantize string
+	kind               error
+	says               string
+}{
+	"good":              {describesItself, answer(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), nil, ""},
+	"ill-typed":         {describesItself, answer(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"), ErrProtocol, "states the type int[4], but its operands give float[4]"},
+	"forward-reference": {describesItself, answer(`nodes { op: OP_NEG args: 1 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "not defined before it is used"},
+	"unknown-op":        {describesItself, answer(`nodes { op: 999 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 999 does not exist"},
+	"op-too-large":      {describesItself, answer(`nodes { op: 65546 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 65546 does not exist"},
+	"no-type":           {describesItself, answer(`nodes { op: OP_NEG args: 0 }`, "1"), ErrProtocol, "the type is absent"},
+	"negative":          {describesItself, answer(`nodes { op: OP_NEG args: 4294967295 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operand is 4294967295"},
+	"too-large": {describesItself, answer(`nodes { op: OP_CONSTANT type { dtype: DTYPE_FLOAT shape: 1073741824 } attr { floats: 0 } }
+		nodes { op: OP_REDUCE_SUM args: 1 type { dtype: DTYPE_FLOAT } attr { axes: 0 } } nodes { op: OP_ADD args: 0 args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"),
+		ErrProtocol, "1073741824 elements"},
+	"linalg": {describesItself, answer(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } } nodes { op: OP_QR args: 1 type { dtype: DTYPE_FLOAT shape: [2, 2] } }
+		nodes { op: OP_RESHAPE args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"), ErrProtocol, "refresh programs only"},
+	"many-nodes":    {describesItself, answer(strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"), ErrProtocol, "at most 4096 are allowed"},
+	"wrong-shape":   {describesItself, answer(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol, "it must have the type of x"},
+	"no-answer":     {describesItself, ``, ErrProtocol, "there is no answer"},
+	"no-program":    {describesItself, `program { homogeneous: true }`, ErrProtocol, "the program is absent"},
+	"unknown-field": {describesItself, "!unknown", ErrProtocol, "does not know"},
+	"huge-message":  {describesItself, "!huge", ErrProtocol, "a message is too large"},
+	"broken":        {describesItself, "!broken", ErrProtocol, "broken encoding"},
+	"new-api":       {`api_version: 2 description { name: "hostile" }`, ``, ErrVersion, "update cage"},
+	"no-api":        {`description { name: "hostile" }`, ``, ErrProtocol, "names no API version"},
+	"capability":    {`api_version: 1 description { name: "hostile" capabilities: "telepathy" }`, ``, ErrVersion, `needs "telepathy"`},
+	"no-name":       {`api_version: 1 description { }`, ``, ErrProtocol, "plugin name"},
+	"bad-default":   {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER default { integer: 9 } min: 2 max: 8 } }`, ``, ErrProtocol, "default: got 9"},
+	"no-default":    {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER } }`, ``, ErrProtocol, "the value is absent"},
+}
+
+func init() {
+	for name, h := range hostile {
+		behaviours["answers-"+name] = func() { serveAnswers(h.describe, h.quantize) }
+	}
+	behaviours["plain-grpc"] = plainGRPC
+	behaviours["serves-nothing"] = func() { serveServices() }
+}
+
+func serveAnswers(describe, quantize string) {
+	serveServices(service("cage.plugin.v1.Quantizer", map[string]func() (any, error){
+		"Describe": func() (any, error) { return message("cage.plugin.v1.DescribeResponse", describe) },
+		"Quantize": func() (any, error) { return message("cage.plugin.v1.QuantizeResponse", quantize) },
+	}))
+}
+
+// message reads a message in text form, or makes one that has no text form.
+func message(name protoreflect.FullName, text string) (proto.Message, error) {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(name)
+	if err != nil {
+		return nil, err
+	}
+	m := t.New()
+	switch text {
+	case "!unknown":
+		m.SetUnknown([]byte{15 << 3, 1}) // field 15, a varint
+	case "!broken":
+		m.SetUnknown([]byte{1<<3 | 2, 100}) // field 1, 100 bytes that are not there
+	case "!huge":
+		m.SetUnknown(append([]byte{15<<3 | 2, 0x80, 0x80, 0x80, 0x28}, make([]byte, 80<<20)...))
+	default:
+		err = prototext.Unmarshal([]byte(text), m.Interface())
+	}
+	return m.Interface(), err
+}
+
+// service describes a service whose methods ignore their requests.
+func service(name string, methods map[string]func() (any, error)) *grpc.ServiceDesc {
+	d := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil)}
+	for method, f := range methods {
+		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: method, Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			if err := decode(new(emptypb.Empty)); err != nil {
+				return nil, err
+			}
+			return f()
+		}})
+	}
+	return d
+}
+
+type services struct {
+	goplugin.NetRPCUnsupportedPlugin
+	list []*grpc.ServiceDesc
+}
+
+func (s *services) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
+	for _, d := range s.list {
+		server.RegisterService(d, s)
+	}
+	return nil
+}
+
+func (s *services) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, status.Error(codes.Unimplemented, "")
+}
+
+func serveServices(list ...*grpc.ServiceDesc) {
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: "CAGE_PLUGIN", MagicCookieValue: os.Getenv("CAGE_PLUGIN")},
+		VersionedPlugins: map[int]goplugin.PluginSet{1: {"x": &services{list: list}}},
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(opts...)
+		},
+	})
+}
+
+// plainGRPC is a plugin as one would write it in another language, from
+// docs/plugin-protocol.md: gRPC and a printed line, without go-plugin, over TCP.
+func plainGRPC() {
+	server := grpc.NewServer()
+	healthy := health.NewServer()
+	healthy.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING)
+	grpc_health_v1.RegisterHealthServer(server, healthy)
+	server.RegisterService(service("cage.plugin.v1.Quantizer", map[string]func() (any, error){
+		"Describe": func() (any, error) { return message("cage.plugin.v1.DescribeResponse", describesItself) },
+		"Quantize": func() (any, error) {
+			return message("cage.plugin.v1.QuantizeResponse", hostile["good"].quantize)
+		},
+	}), nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("1|1|tcp|%s|grpc\n", l.Addr())
+	go func() {
+		_, _ = os.Stdin.Read(make([]byte, 1)) // the host is gone, or is done
+		os.Exit(0)
+	}()
+	if err := server.Serve(l); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,317 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+)
+
+func TestQuantizer(t *testing.T) {
+	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
+	if d := c.Description(); d.Name != "test" || len(d.Parameters) != 2 || d.Parameters[0].Default != 4 {
+		t.Errorf("description %+v", d)
+	}
+	values, err := c.Resolve(map[string]any{"bits": int64(3)})
+	if err != nil || values.Int("bits") != 3 || values.Text("do") != "" {
+		t.Errorf("resolved %v, %v", values.Map(), err)
+	}
+	if _, err := c.Resolve(map[string]any{"bit": 3}); err == nil {
+		t.Error("an unknown parameter was accepted")
+	}
+	got, err := c.Quantize(t.Context(), site(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := sdk.BuildQuantizer(testQuantizer{}, site(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Program.Hash() != want.Program.Hash() {
+		t.Errorf("got\n%swant\n%s", got.Program, want.Program)
+	}
+	if _, err := c.Program(t.Context(), sdk.Tensor{}); !errors.Is(err, ErrKind) {
+		t.Errorf("a quantizer was asked for an optimizer: %v", err)
+	}
+	if c.StartDuration() <= 0 || c.HandoverDuration() <= 0 || len(c.SHA256()) != 64 {
+		t.Errorf("start %v, handover %v, hash %s", c.StartDuration(), c.HandoverDuration(), c.SHA256())
+	}
+}
+
+func TestOptimizer(t *testing.T) {
+	for _, behaviour := range []string{"optimizer", "both"} {
+		c := start(t, behaviour, sdk.KindOptimizer, Options{})
+		tensor := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}, Values: sdk.NewValues(map[string]any{"momentum": 0.5})}
+		got, err := c.Program(t.Context(), tensor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := sdk.BuildOptimizer(testOptimizer{}, tensor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Update.Hash() != want.Update.Hash() || got.Init.Hash() != want.Init.Hash() || len(got.State) != 1 || got.State[0].Name != "m" {
+			t.Errorf("%s: got %+v", behaviour, got)
+		}
+	}
+}
+
+func TestFailuresAtStart(t *testing.T) {
+	cases := []struct {
+		behaviour string
+		kind      error
+		words     []string
+	}{
+		{"crashes-at-start", ErrStart, []string{"exited with status 3 before it was ready", "| the codebook is missing"}},
+		{"panics-at-start", ErrStart, []string{"exited with status 2", "| panic: no codebook"}},
+		{"exits-silently", ErrStart, []string{"exited with status 0"}},
+		{"hangs-at-start", ErrTimeout, []string{"was not ready within 1.5s"}},
+		{"hangs-after-handshake", ErrTimeout, []string{"was not ready within 1.5s"}},
+		{"prints-hello", ErrProtocol, []string{`printed "hello" instead of the handshake; is it a cage plugin?`}},
+		{"prints-endless-line", ErrProtocol, []string{`printed "xxxx`}},
+		{"says-certificate", ErrProtocol, []string{"offers a TLS certificate"}},
+		{"says-old-protocol", ErrVersion, []string{"speaks version 0 of the plugin protocol, this host speaks 1: rebuild the plugin"}},
+		{"says-new-protocol", ErrVersion, []string{"speaks version 2 of the plugin protocol, this host speaks 1: update cage"}},
+		{"says-new-handshake", ErrVersion, []string{"go-plugin handshake"}},
+		{"says-net-rpc", ErrProtocol, []string{"does not offer grpc"}},
+		{"says-far-address", ErrProtocol, []string{"192.0.2.1:80"}},
+		{"says-dead-socket", ErrStart, []string{"/nonexistent/socket"}},
+		{"knows-no-cookie", ErrStart, []string{"exited with status 1", "is a plugin of cage: the quantizer test"}},
+		{"optimizer", ErrKind, []string{"is of the kind optimizer, but a plugin of the kind quantizer is needed here"}},
+		{"serves-nothing", ErrProtocol, []string{"serves neither"}},
+	}
+	for _, c := range cases {
+		t.Run(c.behaviour, func(t *testing.T) {
+			t.Parallel()
+			begin := time.Now()
+			exe := link(t, c.behaviour)
+			opts := Options{}
+			if c.kind == ErrTimeout {
+				opts = short
+			}
+			client, err := Start(t.Context(), exe, sdk.KindQuantizer, opts)
+			if err == nil {
+				client.Close()
+			}
+			check(t, err, c.kind, append(c.words, "plugin "+c.behaviour, exe.Path)...)
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+func TestFailuresInACall(t *testing.T) {
+	cases := []struct {
+		do    string
+		kind  error
+		words []string
+	}{
+		{"refuse", ErrRefused, []string{"layers.0.wq: rows of 7 cannot be packed: use a multiple of 8"}},
+		{"panic", ErrRefused, []string{"panic: runtime error: index out of range [4] with length 0 (behaviours_test.go:"}},
+		{"undeclared", ErrRefused, []string{`reads the parameter "beta", which it does not declare`}},
+		{"exit", ErrShutdown, []string{"exited with status 7", "| last words on stdout", "| last words on stderr"}},
+		{"die", ErrShutdown, []string{"exited with status 2", "| panic: from a goroutine"}},
+		{"kill", ErrShutdown, []string{"was ended by signal: killed"}},
+		{"hang", ErrTimeout, []string{"did not answer within 1s"}},
+	}
+	for _, c := range cases {
+		t.Run(c.do, func(t *testing.T) {
+			t.Parallel()
+			opts := Options{}
+			if c.kind == ErrTimeout {
+				opts.CallTimeout = time.Second
+			}
+			client := start(t, "quantizer", sdk.KindQuantizer, opts)
+			_, err := client.Quantize(t.Context(), site(c.do))
+			check(t, err, c.kind, append(c.words, "plugin quantizer", "layers.0.wq")...)
+			if _, err = client.Quantize(t.Context(), site("")); c.kind == ErrRefused && err != nil {
+				t.Errorf("after a refusal the plugin is of no use: %v", err)
+			}
+		})
+	}
+}
+
+func TestHostileAnswers(t *testing.T) {
+	for name, h := range hostile {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := Start(t.Context(), link(t, "answers-"+name), sdk.KindQuantizer, Options{})
+			if err == nil {
+				defer c.Close()
+				_, err = c.Quantize(t.Context(), site(""))
+			}
+			if h.kind == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			check(t, err, h.kind, h.says)
+		})
+	}
+}
+
+func TestCancelledCall(t *testing.T) {
+	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := c.Quantize(ctx, site("hang"))
+	check(t, err, context.DeadlineExceeded, "layers.0.wq: context deadline exceeded")
+	if _, err := c.Quantize(t.Context(), sdk.Site{Role: "bias", Shape: []int{1}}); err == nil {
+		t.Error("a site with an unknown role was sent")
+	}
+}
+
+// A plugin without go-plugin, as in another language, works and ends by itself.
+func TestPlainGRPC(t *testing.T) {
+	c := start(t, "plain-grpc", sdk.KindQuantizer, Options{})
+	if _, err := c.Quantize(t.Context(), site("")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	p, _ := c.launch.current()
+	if got := p.ending(); got != "exited with status 0" {
+		t.Errorf("the plugin %s", got)
+	}
+}
+
+// Large constants pass in both directions of the limit: 2²² numbers are 32 MiB.
+func TestLargeConstant(t *testing.T) {
+	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
+	got, err := c.Quantize(t.Context(), site("large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.Program.Nodes[0].Attr.Floats); n != 1<<22 {
+		t.Errorf("%d numbers arrived", n)
+	}
+}
+
+func TestStoppedProcess(t *testing.T) {
+	c := start(t, "quantizer", sdk.KindQuantizer, Options{CallTimeout: time.Second})
+	if err := syscall.Kill(c.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains("T?", processState(c.PID())) {
+		time.Sleep(time.Millisecond)
+	}
+	_, err := c.Quantize(t.Context(), site(""))
+	check(t, err, ErrTimeout)
+	begin := time.Now()
+	c.Close()
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	if alive(c.PID()) {
+		t.Error("the process is still there")
+	}
+}
+
+func TestCloseEndsGracefully(t *testing.T) {
+	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
+	c.Close()
+	c.Close()
+	<-c.Done()
+	p, _ := c.launch.current()
+	if got := p.ending(); got != "exited with status 0" {
+		t.Errorf("the plugin %s", got)
+	}
+	_, err := c.Quantize(t.Context(), site(""))
+	check(t, err, ErrShutdown, "was closed")
+}
+
+func TestContextEndsThePlugin(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := Start(ctx, link(t, "quantizer"), sdk.KindQuantizer, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cancel()
+	<-c.Done()
+	_, err = c.Quantize(t.Context(), site(""))
+	check(t, err, ErrShutdown, "context canceled")
+
+	_, err = Start(ctx, link(t, "hangs-at-start"), sdk.KindQuantizer, Options{})
+	check(t, err, context.Canceled, "stopped")
+}
+
+// A child of the plugin dies with it, and does not keep Close waiting.
+func TestChildrenOfThePlugin(t *testing.T) {
+	log := &logBuffer{}
+	c := start(t, "forks", sdk.KindQuantizer, Options{Logger: log.logger()})
+	var child int
+	for _, line := range strings.Split(log.String(), "\n") {
+		if _, pid, ok := strings.Cut(line, "pid="); ok {
+			child = atoi(t, pid)
+		}
+	}
+	if child == 0 {
+		t.Fatalf("no child in the log:\n%s", log)
+	}
+	begin := time.Now()
+	c.Close()
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	awaitDeath(t, child, time.Second)
+}
+
+// Whatever a plugin writes lands in the log, and nothing that it writes does harm.
+func TestOutput(t *testing.T) {
+	log := &logBuffer{}
+	c := start(t, "noisy", sdk.KindQuantizer, Options{Logger: log.logger()})
+	if _, err := c.Quantize(t.Context(), site("log")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	for _, want := range []string{
+		`{"@message":1}`, `careful: k=map[a:[1]]`, `not UTF-8`, "[ERROR] something",
+		`[WARN]  noisy: from the author: a=1 g.b=two`, `[INFO]  noisy: printed by the author`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q:\n%.3000s", want, log)
+		}
+	}
+}
+
+func TestPinnedChecksum(t *testing.T) {
+	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
+	start(t, "quantizer", sdk.KindQuantizer, Options{SHA256: strings.ToUpper(c.SHA256())})
+	_, err := Start(t.Context(), link(t, "quantizer"), sdk.KindQuantizer, Options{SHA256: strings.Repeat("0", 64)})
+	check(t, err, ErrChecksum, "its SHA-256 is "+c.SHA256())
+	_, err = Start(t.Context(), Direct(filepath.Join(t.TempDir(), "none")), sdk.KindQuantizer, Options{})
+	check(t, err, ErrNotFound, "no such file")
+}
+
+// A long temporary directory does not break the socket, and nothing is left in it.
+func TestTemporaryDirectory(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
+	if err := os.Mkdir(long, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", long)
+	start(t, "quantizer", sdk.KindQuantizer, Options{}).Close()
+
+	shortDir, err := os.MkdirTemp("/tmp", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(shortDir)
+	t.Setenv("TMPDIR", shortDir)
+	c, err := Start(t.Context(), link(t, "quantizer"), sdk.KindQuantizer, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if left, err := filepath.Glob(filepath.Join(shortDir, "plugin*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}

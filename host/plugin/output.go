@@ -1,0 +1,112 @@
+package plugin
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// maxLine is the length at which lines of a plugin's output are split.
+const maxLine = 64 << 10
+
+// eachLine calls f for every line until r ends, one way or another.
+func eachLine(r io.Reader, f func(line string)) {
+	reader := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, _, err := reader.ReadLine()
+		if err != nil {
+			return
+		}
+		f(strings.ToValidUTF8(string(line), "?"))
+	}
+}
+
+// errorOutput is a plugin's standard error: it goes to the host's log, and the
+// last lines are kept for error messages.
+//
+// go-plugin's own parser of these lines panics on some that are JSON but not a log
+// entry, so it never sees them.
+type errorOutput struct {
+	logger hclog.Logger
+	mu     sync.Mutex
+	last   []string
+	panics bool // last begins with a panic and is kept as it is
+}
+
+// Bounds on what is kept.
+const (
+	keptLines  = 12
+	keptLength = 400
+)
+
+func (o *errorOutput) line(line string) {
+	level, message, args := parseLog(line)
+	o.logger.Log(level, message, args...)
+	if level < hclog.Warn && args != nil {
+		return // routine entries of a plugin's log explain no failure
+	}
+	o.keep(strings.TrimRight(line, "\r"), message, args)
+}
+
+// keep remembers a line. A Go program that panics prints the reason first and may
+// print thousands of lines after it.
+func (o *errorOutput) keep(line, message string, args []any) {
+	if args != nil {
+		line = message
+		for i := 0; i+1 < len(args); i += 2 {
+			line += fmt.Sprintf(" %v=%v", args[i], args[i+1])
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.panics && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) {
+		o.panics, o.last = true, nil
+	}
+	if len(o.last) == keptLines {
+		if o.panics {
+			return
+		}
+		o.last = o.last[1:]
+	}
+	o.last = append(o.last, clip(line, keptLength))
+}
+
+// lines returns what was kept.
+func (o *errorOutput) lines() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.last)
+}
+
+// parseLog reads an entry of hclog's JSON form; args is nil when the line is
+// something else, which is logged as it stands.
+func parseLog(line string) (level hclog.Level, message string, args []any) {
+	plain := func() (hclog.Level, string, []any) { return hclog.Info, line, nil }
+	if !strings.HasPrefix(line, "{") {
+		return plain()
+	}
+	var entry map[string]any
+	if err := json.Unmarshal([]byte(line), &entry); err != nil {
+		return plain()
+	}
+	message, isText := entry["@message"].(string)
+	name, _ := entry["@level"].(string)
+	level = hclog.LevelFromString(name)
+	if !isText || level == hclog.NoLevel {
+		return plain()
+	}
+	args = []any{}
+	for _, key := range slices.Sorted(maps.Keys(entry)) {
+		if !strings.HasPrefix(key, "@") {
+			args = append(args, key, entry[key])
+		}
+	}
+	return level, message, args
+}

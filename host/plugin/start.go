@@ -1,0 +1,188 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+)
+
+// DefaultTimeout is the default of the time limits in [Options].
+const DefaultTimeout = 10 * time.Second
+
+// Options say how a plugin is run. The zero value is ready to use.
+type Options struct {
+	// Logger receives what the plugin logs and prints; nil discards it.
+	Logger hclog.Logger
+	// StartTimeout bounds the time until the plugin has described itself; 0 means
+	// DefaultTimeout.
+	StartTimeout time.Duration
+	// CallTimeout bounds each call; 0 means DefaultTimeout.
+	CallTimeout time.Duration
+	// SHA256 is the hash, in hexadecimal, that the executable must have; empty
+	// accepts any.
+	SHA256 string
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = DefaultTimeout
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = DefaultTimeout
+	}
+	return o
+}
+
+// Start runs an executable as a plugin of the given kind and asks what it is. The
+// plugin ends when ctx is cancelled, when the client is closed, and when this
+// process ends. Errors are [*Error].
+func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error) {
+	opts = opts.withDefaults()
+	begin := time.Now()
+	path, err := filepath.Abs(exe.Path)
+	if err != nil {
+		return nil, exe.complete(&Error{Kind: ErrNotFound, Err: err})
+	}
+	exe.Path = path
+	sum, err := checksum(exe.Path, opts.SHA256)
+	if err != nil {
+		return nil, exe.complete(err)
+	}
+	c := &Client{
+		exe: exe, kind: kind, sum: sum, opts: opts,
+		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), logger: opts.Logger.Named(exe.Name)},
+	}
+	if err := c.start(ctx); err != nil {
+		c.Close()
+		return nil, exe.complete(err)
+	}
+	c.started = time.Since(begin)
+	return c, nil
+}
+
+// start brings the plugin to the point where it has described itself. Every step
+// ends when the process does, so that one timer bounds them all.
+func (c *Client) start(ctx context.Context) *Error {
+	c.release = context.AfterFunc(ctx, func() {
+		c.launch.fail(failure(context.Cause(ctx), "stopped: %w", context.Cause(ctx)))
+	})
+	timeout := time.AfterFunc(c.opts.StartTimeout, func() {
+		c.launch.fail(failure(ErrTimeout, "was not ready within %v", c.opts.StartTimeout))
+	})
+	defer timeout.Stop()
+	c.gp = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  client.Handshake(),
+		VersionedPlugins: client.Plugins(),
+		RunnerFunc:       c.launch.run,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		Logger:           hclog.NewNullLogger(), // the host's log tells its own story
+		StartTimeout:     2 * c.opts.StartTimeout,
+		SkipHostEnv:      true,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: socketDir()},
+		// The connection must not be closed for being idle: it cannot be made again.
+		GRPCDialOptions: []grpc.DialOption{grpc.WithIdleTimeout(0)},
+	})
+	err := c.connect(ctx)
+	if err == nil {
+		// Nobody will connect again. Without the directory now, nothing is left behind
+		// in the temporary directory if this process is killed.
+		_ = os.RemoveAll(c.launch.socketDir)
+		return nil
+	}
+	return c.startError(err)
+}
+
+// connect starts the process and asks what it is.
+func (c *Client) connect(ctx context.Context) error {
+	protocol, err := c.gp.Client()
+	if err != nil {
+		return err
+	}
+	if c.quantizer, err = dispense[*client.Quantizer](protocol, sdk.KindQuantizer); err != nil {
+		return err
+	}
+	if c.optimizer, err = dispense[*client.Optimizer](protocol, sdk.KindOptimizer); err != nil {
+		return err
+	}
+	return c.describe(ctx)
+}
+
+func dispense[T any](protocol goplugin.ClientProtocol, kind sdk.Kind) (T, error) {
+	raw, err := protocol.Dispense(string(kind))
+	if err != nil {
+		return *new(T), err
+	}
+	return raw.(T), nil
+}
+
+// startError explains a failed start: by the reason for which the plugin was given
+// up, by its end, or by the error itself, in this order.
+func (c *Client) startError(err error) *Error {
+	p, cause := c.launch.current()
+	if cause == nil {
+		if typed, ok := errors.AsType[*Error](err); ok {
+			cause = typed
+		} else {
+			cause = failure(ErrStart, "did not start: %w", err)
+		}
+	}
+	if p == nil {
+		return cause
+	}
+	p.kill()
+	<-p.drained
+	out := *cause // the plugin's last words may still have been on their way
+	out.Output = p.errors.lines()
+	if out.Kind == ErrShutdown { // before it was ready
+		out.Kind = ErrStart
+	}
+	return &out
+}
+
+// environment is this process's, without variables by which go-plugin may have
+// configured it, and with those of the protocol.
+func environment(logger hclog.Logger) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "PLUGIN_") {
+			env = append(env, v)
+		}
+	}
+	level := logger.GetLevel()
+	if level == hclog.NoLevel {
+		level = hclog.Info
+	}
+	return append(env, client.Environment(level.String())...)
+}
+
+// socketDir is where sockets are made. Their paths may have about 100 bytes, of
+// which go-plugin's names take 40; temporary directories can be longer.
+func socketDir() string {
+	if dir := os.TempDir(); len(dir) <= 60 {
+		return dir
+	}
+	return "/tmp"
+}
+
+func (e Executable) complete(err error) error {
+	typed, ok := errors.AsType[*Error](err)
+	if !ok {
+		return fmt.Errorf("plugin %s: %w", e.Name, err)
+	}
+	out := *typed
+	out.Plugin, out.Path = e.Name, e.Path
+	return &out
+}

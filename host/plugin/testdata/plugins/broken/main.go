@@ -1,0 +1,4 @@
+// Command broken is a plugin that does not compile.
+package main
+
+func main() { undefined.Serve() }

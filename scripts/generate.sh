@@ -1,0 +1,20 @@
+#!/bin/sh
+# Writes all generated files: the code of the plugin protocol and the table of
+# operations. It needs nothing but Go. With --check it fails when a generated file
+# was not up to date, and leaves it up to date.
+set -eu
+cd "$(dirname "$0")/.."
+
+generated="sdk/internal/wire/cage docs/ops.md"
+
+state() {
+	# shellcheck disable=SC2086 # a list of paths
+	find $generated -type f -exec cksum {} + | sort
+}
+
+before=$(state)
+go generate ./sdk/...
+if [ "${1:-}" = --check ] && [ "$before" != "$(state)" ]; then
+	echo "generated files were not up to date: commit what scripts/generate.sh has written" >&2
+	exit 1
+fi

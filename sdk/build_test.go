@@ -1,0 +1,302 @@
+package sdk_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/google/go-cmp/cmp"
+)
+
+// quantizer and optimizer are made of functions, so that each test writes its own.
+type quantizer func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error)
+
+func (quantizer) Describe() sdk.Description { return sdk.Description{Name: "q"} }
+
+func (q quantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	return q(b, x, site)
+}
+
+type optimizer struct {
+	init   func(b *program.Builder, x program.Value) (sdk.State, error)
+	update func(b *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error)
+}
+
+func (optimizer) Describe() sdk.Description { return sdk.Description{Name: "o"} }
+
+func (o optimizer) Init(b *program.Builder, x program.Value, _ sdk.Tensor) (sdk.State, error) {
+	return o.init(b, x)
+}
+
+func (o optimizer) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	return o.update(b, in)
+}
+
+var (
+	weight = sdk.Site{Role: sdk.RoleWeight, Name: "layers.0.wq", Shape: []int{2, 8}}
+	matrix = sdk.Tensor{Name: "layers.0.wq", Role: sdk.TensorMatrix, Shape: []int{2, 8}}
+)
+
+func TestBuildQuantizer(t *testing.T) {
+	q := quantizer(func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+		if site.RowLen() != 8 {
+			t.Errorf("a row has %d elements", site.RowLen())
+		}
+		s := x.Abs().MaxRow().Scale(1.0 / 7)
+		r := x.Div(s)
+		return sdk.Quantized{
+			Value: r.Round().Mul(s), Codes: r.Round().Convert(program.Int), Scale: s,
+			Mask: r.Abs().Le(b.Const(7)), Homogeneous: true,
+		}, nil
+	})
+	out, err := sdk.BuildQuantizer(q, weight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, o := range out.Program.Outputs {
+		names = append(names, o.Name)
+	}
+	if diff := cmp.Diff([]string{"value", "surrogate", "codes", "scale", "mask"}, names); diff != "" {
+		t.Error(diff)
+	}
+	if id, _ := out.Program.Output(sdk.OutputSurrogate); id != 0 {
+		t.Errorf("the surrogate is value %d, want x itself", id)
+	}
+	if out.Program.Name != "q/layers.0.wq" || !out.Homogeneous {
+		t.Errorf("got %q, homogeneous %v", out.Program.Name, out.Homogeneous)
+	}
+	if (sdk.Site{}).RowLen() != 1 {
+		t.Error("a scalar has one element")
+	}
+}
+
+func TestBuildQuantizerRefuses(t *testing.T) {
+	answer := func(f func(b *program.Builder, x program.Value) sdk.Quantized) quantizer {
+		return func(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) { return f(b, x), nil }
+	}
+	cases := []struct {
+		name string
+		q    sdk.Quantizer
+		says string
+	}{
+		{"an error", quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) {
+			return sdk.Quantized{}, errors.New("too narrow")
+		}), "too narrow"},
+		{"a panic", quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) { panic("no table") }), "panic: no table (build_test.go:"},
+		{"a nil pointer", quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) {
+			var s *sdk.Site
+			return sdk.Quantized{Homogeneous: s.Name == ""}, nil
+		}), "nil pointer dereference (build_test.go:"},
+		{"an undeclared parameter", quantizer(func(_ *program.Builder, x program.Value, s sdk.Site) (sdk.Quantized, error) {
+			return sdk.Quantized{Value: x.Scale(s.Float("beta"))}, nil
+		}), `reads the parameter "beta", which it does not declare (build_test.go:`},
+		{"a panic in Describe", panicsInDescribe{}, "panic: who am I"},
+		{"nothing", answer(func(*program.Builder, program.Value) sdk.Quantized { return sdk.Quantized{} }), `output "value": is absent`},
+		{"a mistake", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
+			return sdk.Quantized{Value: x.Add(b.Zeros(3))}
+		}), "shapes [2 8] and [3] do not go together"},
+		{"another shape", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x.Reshape(16)} }), "output value is float[16]: it must have the type of x, float[2,8]"},
+		{"another type", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
+			return sdk.Quantized{Value: x.Convert(program.Int)}
+		}), "output value is int[2,8]"},
+		{"a narrow surrogate", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
+			return sdk.Quantized{Value: x, Surrogate: x.MaxRow()}
+		}), "output surrogate is float[2,1]"},
+		{"codes of another shape", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
+			return sdk.Quantized{Value: x, Codes: x.Reshape(16)}
+		}), "output codes is float[16]"},
+		{"codes that are no numbers", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
+			return sdk.Quantized{Value: x, Codes: x.IsFinite()}
+		}), "output codes is bool[2,8]"},
+		{"a mask of numbers", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x, Mask: x} }), "output mask is float[2,8]: it must be bool"},
+		{"an integer scale", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
+			return sdk.Quantized{Value: x, Scale: b.ConstInt(1)}
+		}), "output scale is int: it must be float"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := sdk.BuildQuantizer(c.q, weight)
+			checkSiteError(t, err, sdk.KindQuantizer, c.says)
+			if out.Program != nil {
+				t.Error("a program came with the error")
+			}
+		})
+	}
+}
+
+func checkSiteError(t *testing.T, err error, kind sdk.Kind, says string) {
+	t.Helper()
+	site, ok := errors.AsType[*sdk.SiteError](err)
+	if !ok || site.Kind != kind || site.Site != "layers.0.wq" {
+		t.Fatalf("got %#v, want a *SiteError of %s for layers.0.wq", err, kind)
+	}
+	if !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want %q", err, says)
+	}
+}
+
+type panicsInDescribe struct{ quantizer }
+
+func (panicsInDescribe) Describe() sdk.Description { panic("who am I") }
+
+func TestQuantizerCheck(t *testing.T) {
+	build := func(f func(b *program.Builder)) *program.Program {
+		b := program.NewBuilder("p")
+		f(b)
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	x := program.FloatType(4)
+	cases := []struct {
+		name string
+		p    *program.Program
+		says string
+	}{
+		{"no program", nil, "the program is absent"},
+		{"another input", build(func(b *program.Builder) { b.Output("value", b.Input("w", x)) }), "takes one input x: float[4]"},
+		{"two inputs", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)); b.Input("y", x) }), "takes one input"},
+		{"no surrogate", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)) }), "needs the output surrogate"},
+		{"an unknown output", build(func(b *program.Builder) {
+			v := b.Input("x", x)
+			for _, name := range []string{"value", "surrogate", "mask_"} {
+				b.Output(name, v)
+			}
+		}), "output mask_ is unknown"},
+	}
+	for _, c := range cases {
+		if err := (sdk.QuantizerProgram{Program: c.p}).Check([]int{4}); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
+		}
+	}
+}
+
+// momentum is a complete optimizer with two state tensors.
+var momentum = optimizer{
+	init: func(b *program.Builder, x program.Value) (sdk.State, error) {
+		return sdk.State{"v": b.Zeros(2, 1), "m": b.Zeros(2, 8)}, nil
+	},
+	update: func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+		m := in.State["m"].Scale(0.9).Add(in.Gradient)
+		return m.Div(in.Step), sdk.State{"m": m, "v": in.State["v"]}, nil
+	},
+}
+
+func TestBuildOptimizer(t *testing.T) {
+	out, err := sdk.BuildOptimizer(momentum, matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []sdk.StateTensor{{Name: "m", Shape: []int{2, 8}}, {Name: "v", Shape: []int{2, 1}}}
+	if diff := cmp.Diff(want, out.State); diff != "" {
+		t.Error(diff)
+	}
+	var inputs []string
+	for _, in := range out.Update.Inputs {
+		inputs = append(inputs, in.Name)
+	}
+	if diff := cmp.Diff([]string{"x", "gradient", "step", "state.m", "state.v"}, inputs); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStatelessOptimizer(t *testing.T) {
+	plain := optimizer{
+		init: func(*program.Builder, program.Value) (sdk.State, error) { return nil, nil },
+		update: func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+			return in.Gradient, nil, nil
+		},
+	}
+	out, err := sdk.BuildOptimizer(plain, matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Init != nil || len(out.State) != 0 {
+		t.Errorf("got %+v", out)
+	}
+}
+
+func TestBuildOptimizerRefuses(t *testing.T) {
+	initially := func(f func(b *program.Builder, x program.Value) (sdk.State, error)) optimizer {
+		return optimizer{f, momentum.update}
+	}
+	updating := func(f func(b *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error)) optimizer {
+		return optimizer{momentum.init, f}
+	}
+	cases := []struct {
+		name string
+		o    optimizer
+		says string
+	}{
+		{"an error in Init", initially(func(*program.Builder, program.Value) (sdk.State, error) { return nil, errors.New("no") }), "no"},
+		{"a panic in Init", initially(func(*program.Builder, program.Value) (sdk.State, error) { panic("oh") }), "panic: oh (build_test.go:"},
+		{"an absent state", initially(func(*program.Builder, program.Value) (sdk.State, error) { return sdk.State{"m": {}}, nil }), `output "state.m": is absent`},
+		{"an integer state", initially(func(b *program.Builder, _ program.Value) (sdk.State, error) {
+			return sdk.State{"m": b.Zeros(2, 8), "v": b.ConstInt(1)}, nil
+		}), "init: output state.v is int, must be float"},
+		{"a bad name", initially(func(b *program.Builder, _ program.Value) (sdk.State, error) {
+			return sdk.State{"m m": b.Zeros(2, 8)}, nil
+		}), "the name contains"},
+		{"an error in Update", updating(func(*program.Builder, sdk.UpdateInput) (program.Value, sdk.State, error) {
+			return program.Value{}, nil, errors.New("never")
+		}), "never"},
+		{"no direction", updating(func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+			return program.Value{}, in.State, nil
+		}), `output "direction": is absent`},
+		{"a direction of another shape", updating(func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+			return in.Step, in.State, nil
+		}), "update: output direction is float, must be float[2,8]"},
+		{"a state that is lost", updating(func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+			return in.Gradient, sdk.State{"m": in.State["m"]}, nil
+		}), "the update program must return direction, state.m, state.v"},
+		{"a state that changes its name", updating(func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+			return in.Gradient, sdk.State{"m": in.State["m"], "w": in.State["v"]}, nil
+		}), "must return direction, state.m, state.v"},
+		{"a state that changes its shape", updating(func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+			return in.Gradient, sdk.State{"m": in.State["m"], "v": in.State["m"]}, nil
+		}), "update: output state.v is float[2,8], must be float[2,1]"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := sdk.BuildOptimizer(c.o, matrix)
+			checkSiteError(t, err, sdk.KindOptimizer, c.says)
+		})
+	}
+}
+
+func TestOptimizerCheck(t *testing.T) {
+	good, err := sdk.BuildOptimizer(momentum, matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		name   string
+		change func(*sdk.OptimizerProgram)
+		says   string
+	}{
+		{"no update", func(o *sdk.OptimizerProgram) { o.Update = nil }, "the update program is absent"},
+		{"no init", func(o *sdk.OptimizerProgram) { o.Init = nil }, "disagree"},
+		{"no state", func(o *sdk.OptimizerProgram) { o.State = nil }, "disagree"},
+		{"state out of order", func(o *sdk.OptimizerProgram) { o.State = []sdk.StateTensor{o.State[1], o.State[0]} }, "not in the order of their names"},
+		{"state twice", func(o *sdk.OptimizerProgram) { o.State = []sdk.StateTensor{o.State[0], o.State[0]} }, "not in the order of their names"},
+		{"init for update", func(o *sdk.OptimizerProgram) { o.Update = o.Init }, "the update program must take x: float[2,8], gradient: float[2,8], step: float, state.m: float[2,8]"},
+		{"another shape of the state", func(o *sdk.OptimizerProgram) {
+			o.State = []sdk.StateTensor{o.State[0], {Name: "v", Shape: []int{2}}}
+		}, "init: output state.v is float[2,1], must be float[2]"},
+	}
+	for _, c := range cases {
+		o := good
+		c.change(&o)
+		if err := o.Check(matrix.Shape); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
+		}
+	}
+	if err := good.Check([]int{2, 9}); err == nil {
+		t.Error("accepted for a tensor of another shape")
+	}
+}

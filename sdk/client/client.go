@@ -1,0 +1,96 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/program"
+	"google.golang.org/grpc"
+)
+
+// Quantizer is a quantizer in another process. Its methods may be called
+// concurrently.
+type Quantizer struct{ rpc pb.QuantizerClient }
+
+// Describe asks what the plugin is and checks the answer. Errors are those of
+// the call, as gRPC statuses, or wrap [ErrAnswer] or [ErrVersion].
+func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
+	return describe(ctx, q.rpc.Describe)
+}
+
+// Quantize asks for the program of a site and checks it: strictly decoded, valid
+// within the limits, with the signature of a quantizer for that shape. Errors are
+// those of the call, as gRPC statuses, or wrap [ErrAnswer].
+func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (sdk.QuantizerProgram, error) {
+	request, err := toSite(site)
+	if err != nil {
+		return sdk.QuantizerProgram{}, err
+	}
+	response, err := call(ctx, q.rpc.Quantize, &pb.QuantizeRequest{Site: request})
+	if err != nil {
+		return sdk.QuantizerProgram{}, err
+	}
+	out, err := fromQuantizerProgram(response.GetProgram(), limits)
+	if err == nil {
+		err = out.Check(site.Shape)
+	}
+	if err != nil {
+		return sdk.QuantizerProgram{}, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	return out, nil
+}
+
+// Optimizer is an optimizer in another process. Its methods may be called
+// concurrently.
+type Optimizer struct{ rpc pb.OptimizerClient }
+
+// Describe asks what the plugin is; see [Quantizer.Describe].
+func (o *Optimizer) Describe(ctx context.Context) (Info, error) {
+	return describe(ctx, o.rpc.Describe)
+}
+
+// Program asks for the programs of a parameter tensor and checks them; see
+// [Quantizer.Quantize]. The limits hold for each program.
+func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (sdk.OptimizerProgram, error) {
+	request, err := toTensor(tensor)
+	if err != nil {
+		return sdk.OptimizerProgram{}, err
+	}
+	response, err := call(ctx, o.rpc.Program, &pb.ProgramRequest{Tensor: request})
+	if err != nil {
+		return sdk.OptimizerProgram{}, err
+	}
+	out, err := fromOptimizerProgram(response.GetProgram(), limits)
+	if err == nil {
+		err = out.Check(tensor.Shape)
+	}
+	if err != nil {
+		return sdk.OptimizerProgram{}, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	return out, nil
+}
+
+// method is a generated client method.
+type method[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
+
+// call makes one call with the limits of the protocol and a scan of the answer.
+func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
+	codec := wire.NewCodec()
+	response, err := f(ctx, request,
+		grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage), grpc.ForceCodecV2(codec))
+	if codec.Err != nil {
+		err = fmt.Errorf("%w: %w", ErrAnswer, codec.Err)
+	}
+	return response, err
+}
+
+func describe(ctx context.Context, f method[*pb.DescribeRequest, *pb.DescribeResponse]) (Info, error) {
+	response, err := call(ctx, f, &pb.DescribeRequest{ApiVersions: []uint32{APIVersion}})
+	if err != nil {
+		return Info{}, err
+	}
+	return fromDescribe(response)
+}

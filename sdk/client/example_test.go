@@ -1,0 +1,14 @@
+package client_test
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/sdk/client"
+)
+
+func ExamplePlugins() {
+	for version, plugins := range client.Plugins() {
+		fmt.Println("protocol version", version, "serves", len(plugins), "kinds of plugins")
+	}
+	// Output: protocol version 1 serves 2 kinds of plugins
+}

@@ -1,0 +1,184 @@
+package sdk_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/google/go-cmp/cmp"
+)
+
+var full = sdk.Description{
+	Name: "quest-2", Version: "1.0", Doc: "An example.",
+	Parameters: []sdk.Parameter{
+		sdk.Int("bits", 4, 2, 8, "bits per value"),
+		sdk.Float("trust", 1, 0, math.Inf(1), "width of the mask"),
+		sdk.Bool("rotate", true, "rotate first"),
+		sdk.Choice("form", "paper", []string{"paper", "official"}, "which form"),
+		sdk.String("table", "", "a name"),
+	},
+}
+
+func TestCheckAccepts(t *testing.T) {
+	if err := full.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	with := func(p ...sdk.Parameter) sdk.Description { return sdk.Description{Name: "q", Parameters: p} }
+	cases := []struct {
+		name string
+		d    sdk.Description
+		says string
+	}{
+		{"no name", sdk.Description{}, `plugin name ""`},
+		{"upper case", sdk.Description{Name: "QuEST"}, "use lower-case letters"},
+		{"a digit first", sdk.Description{Name: "4bit"}, "starting with a letter"},
+		{"a long name", sdk.Description{Name: strings.Repeat("a", 65)}, "plugin name"},
+		{"a parameter with a space", with(sdk.Bool("a b", true, "")), `parameter name "a b"`},
+		{"a parameter twice", with(sdk.Bool("a", true, ""), sdk.Bool("a", true, "")), "parameter a: the name is taken"},
+		{"a name of the host", with(sdk.String("sha256", "", "")), "parameter sha256: the name is taken"},
+		{"a default out of range", with(sdk.Int("bits", 9, 2, 8, "")), "parameter bits: default: got 9, want an integer: 2 to 8"},
+		{"a default of another type", with(sdk.Parameter{Name: "n", Type: sdk.TypeInt, Default: 0.5, Max: 1}), "default: got 0.5"},
+		{"no default", with(sdk.Parameter{Name: "n", Type: sdk.TypeBool}), "default: got <nil>"},
+		{"no such choice", with(sdk.Choice("c", "x", []string{"y"}, "")), "want a string: y"},
+		{"an empty range", with(sdk.Int("n", 0, 1, 0, "")), "no number lies between 1 and 0"},
+		{"a range of NaN", with(sdk.Float("n", 0, math.NaN(), 1, "")), "no number lies between NaN and 1"},
+		{"no such type", with(sdk.Parameter{Name: "n", Type: "complex", Default: 1}), "want a complex"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if err := c.d.Check(); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestRange(t *testing.T) {
+	cases := map[string]sdk.Parameter{
+		"2 to 8":          sdk.Int("p", 4, 2, 8, ""),
+		"at least 0":      sdk.Float("p", 0, 0, math.Inf(1), ""),
+		"at most 1":       sdk.Float("p", 0, math.Inf(-1), 1, ""),
+		"any number":      sdk.Float("p", 0, math.Inf(-1), math.Inf(1), ""),
+		"true or false":   sdk.Bool("p", true, ""),
+		"paper, official": full.Parameters[3],
+		"any string":      sdk.String("p", "", ""),
+	}
+	for want, p := range cases {
+		if got := p.Range(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestConvert(t *testing.T) {
+	bits, trust, rotate, form, table := full.Parameters[0], full.Parameters[1], full.Parameters[2], full.Parameters[3], full.Parameters[4]
+	wide := sdk.Int("seed", 0, math.MinInt64, math.MaxInt64, "")
+	cases := []struct {
+		p    sdk.Parameter
+		give any
+		want any // nil: an error
+	}{
+		{bits, int64(3), 3}, {bits, 8, 8}, {bits, 9, nil}, {bits, 1, nil}, {bits, 4.0, nil}, {bits, "4", nil}, {bits, nil, nil},
+		{trust, int64(2), 2.0}, {trust, 0.5, 0.5}, {trust, -0.1, nil}, {trust, math.NaN(), nil}, {trust, []float64{1}, nil},
+		{rotate, false, false}, {rotate, 0, nil},
+		{form, "official", "official"}, {form, "Paper", nil}, {form, 1, nil},
+		{table, "anything", "anything"},
+		{wide, int64(1<<53 + 1), 1<<53 + 1},
+	}
+	for _, c := range cases {
+		got, err := c.p.Convert(c.give)
+		if (c.want == nil) != (err != nil) || !cmp.Equal(got, c.want) {
+			t.Errorf("%s: %v (%T) became %v (%T), %v; want %v", c.p.Name, c.give, c.give, got, got, err, c.want)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	values, err := full.Resolve(map[string]any{"bits": int64(2), "form": "official"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"bits": 2, "trust": 1.0, "rotate": true, "form": "official", "table": ""}
+	if diff := cmp.Diff(want, values.Map()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if values.Int("bits") != 2 || values.Float("trust") != 1 || !values.Bool("rotate") || values.Text("form") != "official" {
+		t.Error("the getters disagree with the map")
+	}
+}
+
+// Every wrong setting is reported, each by its name, in a fixed order.
+func TestResolveRefuses(t *testing.T) {
+	_, err := full.Resolve(map[string]any{"bits": 9, "bit": 4, "form": "x"})
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("got %v", err)
+	}
+	var names []string
+	var known []bool
+	for _, e := range joined.Unwrap() {
+		p, ok := errors.AsType[*sdk.ParameterError](e)
+		if !ok || p.Plugin != "quest-2" {
+			t.Fatalf("got %v", e)
+		}
+		names, known = append(names, p.Name), append(known, p.Known)
+	}
+	if diff := cmp.Diff([]string{"bit", "bits", "form"}, names); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]bool{false, true, true}, known); diff != "" {
+		t.Error(diff)
+	}
+	_, err = full.Resolve(map[string]any{"bits": 9})
+	if p, ok := err.(*sdk.ParameterError); !ok || p.Error() != "plugin quest-2: parameter bits: got 9, want an integer: 2 to 8" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDescriptionString(t *testing.T) {
+	text := full.String()
+	for _, want := range []string{"version 1.0\nAn example.\n", "bits", "2 to 8", "paper, official", "width of the mask"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+	if got := (sdk.Description{Name: "sgd"}).String(); got != "no parameters\n" {
+		t.Errorf("got %q", got)
+	}
+	if diff := cmp.Diff([]string{"bits", "trust", "rotate", "form", "table"}, full.Names()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestValuesPanicOnMistakes(t *testing.T) {
+	source := map[string]any{"bits": 4}
+	values := sdk.NewValues(source)
+	source["bits"] = 5
+	if values.Int("bits") != 4 {
+		t.Error("the values changed with the map they were made from")
+	}
+	values.Map()["bits"] = 6
+	if values.Int("bits") != 4 {
+		t.Error("the values changed with the map they gave away")
+	}
+	for want, read := range map[string]func(){
+		`reads the parameter "beta", which it does not declare`:                   func() { values.Float("beta") },
+		`reads the parameter "bits" as float64, but declares it as int`:           func() { values.Float("bits") },
+		`reads the parameter "x", which it does not declare`:                      func() { sdk.Values{}.Text("x") },
+		`the plugin reads the parameter "bits" as string, but declares it as int`: func() { values.Text("bits") },
+	} {
+		func() {
+			defer func() {
+				if r, _ := recover().(string); !strings.Contains(r, want) {
+					t.Errorf("panicked with %q, want %q", r, want)
+				}
+			}()
+			read()
+		}()
+	}
+}

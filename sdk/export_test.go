@@ -1,0 +1,8 @@
+package sdk
+
+// For the tests of package sdk_test.
+var (
+	Servers   = servers
+	NewLogger = newLogger
+	ByHand    = byHand
+)

@@ -1,0 +1,32 @@
+package wire
+
+import (
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that Codec wraps
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// Codec is gRPC's protobuf codec, which scans a message before it decodes it. Use
+// one for each call: Err keeps what the scan found, which gRPC reports in words
+// only.
+type Codec struct {
+	encoding.CodecV2
+	Err error
+}
+
+// NewCodec returns a codec for one call.
+func NewCodec() *Codec { return &Codec{CodecV2: encoding.GetCodecV2("proto")} }
+
+// Unmarshal scans and decodes data into v.
+func (c *Codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if m, ok := v.(proto.Message); ok {
+		buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		c.Err = Scan(buffer.ReadOnlyData(), m.ProtoReflect().Descriptor())
+		buffer.Free()
+	}
+	if c.Err != nil {
+		return c.Err
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}

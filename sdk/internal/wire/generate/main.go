@@ -1,0 +1,86 @@
+// Command generate writes the Go code of the plugin protocol. It compiles the
+// .proto files itself and runs the code generators that go.mod pins, so that a
+// machine with nothing but Go produces the same bytes as every other.
+//
+// It runs in the directory of package wire, by go generate.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/bufbuild/protocompile/protoutil"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+// root is where the import paths of the .proto files begin, the package wire.
+const root = "."
+
+var files = []string{"cage/plugin/v1/program.proto", "cage/plugin/v1/plugin.proto"}
+
+// generators are the tools of go.mod; each reads a request and writes files.
+var generators = []string{"protoc-gen-go", "protoc-gen-go-grpc"}
+
+func main() {
+	log.SetFlags(0)
+	request, err := compile()
+	if err != nil {
+		log.Fatalf("generate: %v", err)
+	}
+	for _, g := range generators {
+		if err := run(g, request); err != nil {
+			log.Fatalf("generate: %s: %v", g, err)
+		}
+	}
+}
+
+// compile parses the .proto files into the request that generators read, with
+// the comments.
+func compile() ([]byte, error) {
+	compiler := protocompile.Compiler{
+		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{root}},
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	compiled, err := compiler.Compile(context.Background(), files...)
+	if err != nil {
+		return nil, err
+	}
+	request := &pluginpb.CodeGeneratorRequest{
+		FileToGenerate: files,
+		Parameter:      proto.String("paths=source_relative"),
+	}
+	for _, f := range compiled {
+		request.ProtoFile = append(request.ProtoFile, protoutil.ProtoFromFileDescriptor(f))
+	}
+	return proto.Marshal(request)
+}
+
+// run gives the request to one generator and writes the files it answers.
+func run(generator string, request []byte) error {
+	cmd := exec.Command("go", "tool", generator)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	var response pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(out, &response); err != nil {
+		return err
+	}
+	if response.Error != nil {
+		return fmt.Errorf("%s", response.GetError())
+	}
+	for _, f := range response.File {
+		if err := os.WriteFile(filepath.Join(root, f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package wire
+
+// What both sides must agree on before they can talk; docs/plugin-protocol.md
+// explains each.
+const (
+	// ProtocolVersion counts changes that make the services or messages of one
+	// side unreadable for the other. It is exchanged in the handshake.
+	ProtocolVersion = 1
+	// APIVersion counts changes in the meaning of messages, such as new
+	// operations. It is negotiated by Describe.
+	APIVersion = 1
+
+	// CookieKey and CookieValue are the environment variable by which a plugin
+	// knows that a host started it, and not a person. It is no secret.
+	CookieKey   = "CAGE_PLUGIN"
+	CookieValue = "5a1f8d0c2b7e4e36a9c3d471f06be928"
+
+	// LifelineKey set to LifelineStdin says that standard input is a pipe which
+	// the host holds open as long as it lives.
+	LifelineKey   = "CAGE_PLUGIN_LIFELINE"
+	LifelineStdin = "stdin"
+
+	// LogKey is the least level that the plugin shall log: trace, debug, info,
+	// warn or error.
+	LogKey = "CAGE_PLUGIN_LOG"
+
+	// MaxMessage is the largest message that either side accepts, in bytes. It
+	// leaves room for the largest constants that a program may hold.
+	MaxMessage = 64 << 20
+)

@@ -1,0 +1,42 @@
+package wire
+
+import pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+
+// Names pairs the words that package sdk uses with the numbers of an enumeration.
+type Names[E ~int32] map[string]E
+
+// Number returns the number of a word and whether there is one.
+func (n Names[E]) Number(word string) (E, bool) {
+	e, ok := n[word]
+	return e, ok
+}
+
+// Word returns the word of a number and whether there is one.
+func (n Names[E]) Word(number E) (string, bool) {
+	for word, e := range n {
+		if e == number {
+			return word, true
+		}
+	}
+	return "", false
+}
+
+// The enumerations of the protocol.
+var (
+	SiteRoles = Names[pb.SiteRole]{
+		"weight":     pb.SiteRole_SITE_ROLE_WEIGHT,
+		"activation": pb.SiteRole_SITE_ROLE_ACTIVATION,
+	}
+	TensorRoles = Names[pb.TensorRole]{
+		"matrix":    pb.TensorRole_TENSOR_ROLE_MATRIX,
+		"vector":    pb.TensorRole_TENSOR_ROLE_VECTOR,
+		"embedding": pb.TensorRole_TENSOR_ROLE_EMBEDDING,
+		"head":      pb.TensorRole_TENSOR_ROLE_HEAD,
+	}
+	ParameterTypes = Names[pb.ParameterType]{
+		"integer": pb.ParameterType_PARAMETER_TYPE_INTEGER,
+		"float":   pb.ParameterType_PARAMETER_TYPE_FLOAT,
+		"boolean": pb.ParameterType_PARAMETER_TYPE_BOOLEAN,
+		"string":  pb.ParameterType_PARAMETER_TYPE_STRING,
+	}
+)

@@ -1,0 +1,272 @@
+package sdk_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// connect joins the plugin's side with the host's side in one process.
+func connect(t *testing.T, q sdk.Quantizer, o sdk.Optimizer) (*client.Quantizer, *client.Optimizer) {
+	t.Helper()
+	conn := dial(t, q, o)
+	return client.NewQuantizer(conn), client.NewOptimizer(conn)
+}
+
+// dial is a connection to the plugin's side.
+func dial(t *testing.T, q sdk.Quantizer, o sdk.Optimizer) *grpc.ClientConn {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	for _, p := range sdk.Servers(q, o) {
+		if err := p.(goplugin.GRPCPlugin).GRPCServer(nil, server); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { _ = server.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:plugin", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+	})
+	return conn
+}
+
+// described gives a quantizer another description.
+type described struct {
+	quantizer
+	d sdk.Description
+}
+
+func (d described) Describe() sdk.Description { return d.d }
+
+func TestDescriptionTravels(t *testing.T) {
+	q, o := connect(t, described{d: full}, nil)
+	info, err := q.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(full, info.Description, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the description changed (-sent +received):\n%s", diff)
+	}
+	if info.APIVersion != client.APIVersion {
+		t.Errorf("API version %d", info.APIVersion)
+	}
+	if _, err := o.Describe(t.Context()); status.Code(err) != codes.Unimplemented {
+		t.Errorf("a quantizer is an optimizer: %v", err)
+	}
+}
+
+func TestInvalidDescriptions(t *testing.T) {
+	long := full
+	long.Doc = strings.Repeat("x", 5000)
+	many := sdk.Description{Name: "q"}
+	for range 300 {
+		many.Parameters = append(many.Parameters, sdk.Bool("b", true, ""))
+	}
+	for _, c := range []struct {
+		d    sdk.Description
+		kind error
+		says string
+	}{
+		{sdk.Description{Name: "Q"}, client.ErrAnswer, "use lower-case letters"},
+		{long, client.ErrAnswer, "the doc is longer than 4096"},
+		{many, client.ErrAnswer, "the list of parameters is longer than 256"},
+		{sdk.Description{Name: "q", Parameters: []sdk.Parameter{{Name: "p", Type: "complex"}}}, nil, `type "complex" does not exist`},
+		{sdk.Description{Name: "q", Parameters: []sdk.Parameter{{Name: "p", Type: sdk.TypeInt}}}, nil, "default: <nil> cannot be sent"},
+	} {
+		q, _ := connect(t, described{d: c.d}, nil)
+		_, err := q.Describe(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.says) || c.kind != nil && !errors.Is(err, c.kind) {
+			t.Errorf("got %v, want %q", err, c.says)
+		}
+	}
+}
+
+// What the author's code was asked and what it answered arrive unchanged.
+func TestQuantizerTravels(t *testing.T) {
+	var asked sdk.Site
+	q := quantizer(func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+		asked = site
+		return sdk.Quantized{Value: x.Hadamard(8).Round(), Homogeneous: true}, nil
+	})
+	site := weight
+	site.Values = sdk.NewValues(map[string]any{"bits": 4, "trust": 0.5, "rotate": true, "form": "paper"})
+	want, err := sdk.BuildQuantizer(q, site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote, _ := connect(t, q, nil)
+	got, err := remote.Quantize(t.Context(), site, program.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the answer changed (-sent +received):\n%s", diff)
+	}
+	if asked.Name != site.Name || asked.Role != site.Role || !cmp.Equal(asked.Shape, site.Shape) || !cmp.Equal(asked.Map(), site.Map()) {
+		t.Errorf("asked for %+v, want %+v", asked, site)
+	}
+	if _, err := remote.Quantize(t.Context(), site, program.Limits{Elements: 8}); !errors.Is(err, client.ErrAnswer) {
+		t.Errorf("over the limits: %v", err)
+	}
+}
+
+func TestOptimizerTravels(t *testing.T) {
+	want, err := sdk.BuildOptimizer(momentum, matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, remote := connect(t, nil, momentum)
+	got, err := remote.Program(t.Context(), matrix, program.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the answer changed (-sent +received):\n%s", diff)
+	}
+	if _, err := remote.Program(t.Context(), matrix, program.Limits{Elements: 8}); !errors.Is(err, client.ErrAnswer) {
+		t.Errorf("over the limits: %v", err)
+	}
+}
+
+// An author's error arrives as it was, without the plugin and site, which the host
+// knows.
+func TestRefusalTravels(t *testing.T) {
+	q := quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) {
+		return sdk.Quantized{}, errors.New("rows must be even " + strings.Repeat("so ", 10000))
+	})
+	remote, _ := connect(t, q, nil)
+	_, err := remote.Quantize(t.Context(), weight, program.Limits{})
+	if s := status.Convert(err); s.Code() != codes.Unknown || !strings.HasPrefix(s.Message(), "rows must be even so so") || len(s.Message()) > 5000 {
+		t.Errorf("got %.200v", err)
+	}
+}
+
+func TestRequestsThatCannotBeSent(t *testing.T) {
+	q, o := connect(t, nil, nil)
+	for _, site := range []sdk.Site{
+		{Role: "gradient", Shape: []int{2}},
+		{Role: sdk.RoleWeight, Shape: []int{0}},
+		{Role: sdk.RoleWeight, Shape: []int{2}, Values: sdk.NewValues(map[string]any{"l": []int{}})},
+	} {
+		if _, err := q.Quantize(t.Context(), site, program.Limits{}); err == nil || status.Code(err) != codes.Unknown {
+			t.Errorf("%+v: %v", site, err)
+		}
+	}
+	if _, err := o.Program(t.Context(), sdk.Tensor{Role: "bias"}, program.Limits{}); err == nil {
+		t.Error("an unknown role was sent")
+	}
+}
+
+// log/slog and package log write what the host reads.
+func TestLogging(t *testing.T) {
+	before, flags := slog.Default(), log.Flags()
+	defer func() {
+		slog.SetDefault(before)
+		log.SetOutput(os.Stderr)
+		log.SetFlags(flags)
+	}()
+	t.Setenv("CAGE_PLUGIN_LOG", "debug")
+	var out bytes.Buffer
+	sdk.NewLogger(&out)
+	slog.Log(context.Background(), slog.LevelDebug-4, "below the level")
+	slog.With("a", 1).WithGroup("g").With("b", 2).Error("bad", "c", 3, slog.Group("h", "d", 4), slog.Group("", "e", 5), slog.Attr{})
+	slog.Default().WithGroup("").Debug("detail")
+	log.Print("printed")
+
+	want := []map[string]any{
+		{"@level": "error", "@message": "bad", "a": 1.0, "g.b": 2.0, "g.c": 3.0, "g.h.d": 4.0, "g.e": 5.0},
+		{"@level": "debug", "@message": "detail"},
+		{"@level": "info", "@message": "printed"},
+	}
+	var got []map[string]any
+	for line := range strings.Lines(out.String()) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		delete(entry, "@timestamp")
+		got = append(got, entry)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStartedByHand(t *testing.T) {
+	both := map[sdk.Kind]sdk.Description{sdk.KindQuantizer: full, sdk.KindOptimizer: {Name: "sgd"}}
+	cases := []struct {
+		name     string
+		args     []string
+		err      error
+		status   int
+		out, say string
+	}{
+		{"plainly", []string{"/p/quest"}, nil, 1, "", "quest is a plugin of cage: the quantizer quest-2."},
+		{"plainly, the other kind", []string{"/p/quest"}, nil, 1, "", "the optimizer sgd."},
+		{"plainly, what next", []string{"/p/quest"}, nil, 1, "", "cage plugins show quest, or /p/quest --describe"},
+		{"to describe itself", []string{"/p/quest", "--describe"}, nil, 0, "quest-2, kind quantizer\n\nversion 1.0\nAn example.\n", ""},
+		{"when it is broken", []string{"/p/quest", "--describe"}, errors.New("no name"), 1, "", "this plugin cannot work: no name"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errOut strings.Builder
+			if got := sdk.ByHand(&out, &errOut, c.args, both, c.err); got != c.status {
+				t.Errorf("status %d, want %d", got, c.status)
+			}
+			if !strings.HasPrefix(out.String(), c.out) || c.out == "" && out.Len() > 0 || !strings.Contains(errOut.String(), c.say) {
+				t.Errorf("printed\n%s\nand said\n%s", &out, &errOut)
+			}
+		})
+	}
+}
+
+// Requests that a host of another version might send are refused.
+func TestUnknownRequests(t *testing.T) {
+	conn := dial(t, quantizer(nil), momentum)
+	q, o := pb.NewQuantizerClient(conn), pb.NewOptimizerClient(conn)
+	for says, site := range map[string]*pb.Site{
+		"no site":                     nil,
+		"site s: role 9 is unknown":   {Name: "s", Role: 9},
+		"an axis that is 4294967295":  {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Shape: []uint32{1<<32 - 1}},
+		"parameter p: the value is a": {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Values: map[string]*pb.Value{"p": {}}},
+	} {
+		if _, err := q.Quantize(t.Context(), &pb.QuantizeRequest{Site: site}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
+	}
+	for says, tensor := range map[string]*pb.Tensor{
+		"no tensor":                   nil,
+		"tensor t: role 9 is unknown": {Name: "t", Role: 9},
+		"no elements on axis 1":       {Role: pb.TensorRole_TENSOR_ROLE_HEAD, Shape: []uint32{1, 0}},
+	} {
+		if _, err := o.Program(t.Context(), &pb.ProgramRequest{Tensor: tensor}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
+	}
+}
