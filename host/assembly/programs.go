@@ -111,7 +111,7 @@ func (c *collector) start(ctx context.Context) error {
 	}
 	running, err := c.Finder.StartAll(ctx, requests...)
 	if err != nil {
-		return c.startError(err, requests, tables)
+		return c.startError(err, tables)
 	}
 	c.running = running
 	c.clients = map[*config.Plugin]*plugin.Client{}
@@ -123,21 +123,16 @@ func (c *collector) start(ctx context.Context) error {
 }
 
 // startError places an error at the table of the plugin it is about.
-func (c *collector) startError(err error, requests []plugin.Request, tables []*config.Plugin) error {
+func (c *collector) startError(err error, tables []*config.Plugin) error {
 	var pe *plugin.Error
 	if !errors.As(err, &pe) {
 		return err
 	}
-	for i, r := range requests {
-		if r.Name == pe.Plugin {
-			key := "plugin"
-			if errors.Is(err, plugin.ErrChecksum) {
-				key = "sha256"
-			}
-			return c.Config.ErrorAt(tables[i].Path(key), "%w", err)
-		}
+	key := "plugin"
+	if errors.Is(err, plugin.ErrChecksum) {
+		key = "sha256"
 	}
-	return err
+	return c.Config.ErrorAt(tables[pe.Request].Path(key), "%w", err)
 }
 
 func (c *collector) close() {

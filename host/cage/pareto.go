@@ -20,7 +20,7 @@ func ParetoNorm2(name string, shape ...int) (*program.Program, error) {
 	x := b.Input(InputX, t)
 	q := b.Input(InputQuantized, t)
 	lambda := b.Input(InputLambda, program.FloatType())
-	b.Output(OutputNorm2, g.Add(x.Sub(q).Mul(lambda)).Square().SumAll())
+	b.Output(OutputNorm2, sumOfSquares(g.Add(x.Sub(q).Mul(lambda))))
 	return b.Build()
 }
 

@@ -81,8 +81,8 @@ func (r Rule) Program() (*program.Program, error) {
 		b.Output(sdk.StatePrefix+s.Name, out[sdk.StatePrefix+s.Name])
 	}
 	if r.Statistics {
-		b.Output(OutputErrorNorm2, in[InputX].Sub(in[InputQuantized]).Square().SumAll())
-		b.Output(OutputValueNorm2, in[InputX].Square().SumAll())
+		b.Output(OutputErrorNorm2, sumOfSquares(in[InputX].Sub(in[InputQuantized])))
+		b.Output(OutputValueNorm2, sumOfSquares(in[InputX]))
 	}
 	p, err := b.Build()
 	if err != nil {
@@ -155,6 +155,16 @@ func (r Rule) optimizerInputs(in map[string]program.Value, x, g program.Value) [
 		args = append(args, in[sdk.StatePrefix+s.Name])
 	}
 	return args
+}
+
+// sumOfSquares adds up rows first: in float32 one running sum over millions of squares
+// loses what is small beside it.
+func sumOfSquares(v program.Value) program.Value {
+	v = v.Square()
+	if rank := len(v.Shape()); rank > 1 {
+		v = v.Sum(rank - 1)
+	}
+	return v.SumAll()
 }
 
 // finiteOrZero is e, or zeros where any element of the tensor is not finite.

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,6 +220,9 @@ func TestStartAll(t *testing.T) {
 	}
 	_, err = f.StartAll(t.Context(), Request{Name: "quantizer", Kind: sdk.KindQuantizer}, Request{Name: "crashes-at-start", Kind: sdk.KindOptimizer})
 	check(t, err, ErrStart)
+	if typed, ok := errors.AsType[*Error](err); !ok || typed.Request != 1 {
+		t.Errorf("the error is not that of request 1: %+v", typed)
+	}
 	_, err = f.StartAll(t.Context(), Request{Name: "none"})
 	check(t, err, ErrNotFound)
 }

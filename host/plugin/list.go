@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -83,10 +84,12 @@ func (f *Finder) StartAll(ctx context.Context, requests ...Request) ([]*Client, 
 	for i, r := range requests {
 		group.Go(func() error {
 			exe, err := f.Find(ctx, r.Name)
-			if err != nil {
-				return err
+			if err == nil {
+				clients[i], err = Start(ctx, exe, r.Kind, r.Options)
 			}
-			clients[i], err = Start(ctx, exe, r.Kind, r.Options)
+			if typed, ok := errors.AsType[*Error](err); ok {
+				typed.Request = i
+			}
 			return err
 		})
 	}

@@ -56,17 +56,31 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	return k, nil
 }
 
-// Prepare compiles what every training step needs, so that a plan that cannot be
-// compiled fails before the first step.
+// Prepare compiles what the steps of a training need, those with the correction
+// included, so that a plan that cannot be compiled fails before the first step and
+// not when λ_t begins to grow.
 func (k *Kernels) Prepare() error {
-	if _, err := k.gradient(gradientKey{}); err != nil {
-		return err
+	for _, sum := range []bool{false, true} {
+		if sum && k.plan.Accumulate == 1 {
+			continue
+		}
+		if _, err := k.gradient(gradientKey{sum: sum}); err != nil {
+			return err
+		}
 	}
 	if _, err := k.finish(); err != nil {
 		return err
 	}
-	_, err := k.update(updateKey{form: cage.Off})
-	return err
+	forms := []cage.Form{cage.Off}
+	if len(k.plan.quantized()) > 0 && k.plan.Form != "" && k.plan.Form != cage.Off {
+		forms = append(forms, k.plan.Form)
+	}
+	for _, form := range forms {
+		if _, err := k.update(updateKey{form: form}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Plan returns the plan that was compiled.

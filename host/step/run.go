@@ -34,8 +34,8 @@ type Result struct {
 	// ErrorNorm2 and ValueNorm2 are Σe² and Σx² of each quantized parameter at
 	// x_t, with Statistics.
 	ErrorNorm2, ValueNorm2 []float64
-	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖, when asked
-	// for.
+	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖ over the
+	// quantized parameters, when asked for; 0 when there are none.
 	ParetoSTE, Pareto float64
 }
 
@@ -156,12 +156,16 @@ func (k *Kernels) runGradient(exec *engine.Executable, weights []*engine.Buffer,
 	}
 	out, err := exec.Run(append(in, sums...), donate)
 	if err != nil {
-		engine.FinalizeAll(sums...)
+		engine.FinalizeAll(append(sums, t)...)
 		return 0, nil, err
 	}
 	defer out[0].Finalize()
 	loss, err := engine.Scalar[float32](out[0])
-	return float64(loss), out[1:], err
+	if err != nil {
+		engine.FinalizeAll(out[1:]...)
+		return 0, nil, err
+	}
+	return float64(loss), out[1:], nil
 }
 
 // runFinish returns the gradients of the parameters and their global norm; the sums

@@ -29,7 +29,7 @@ var free = []string{
 }
 
 // open enters the run directory: a new run, or the continuation of one.
-func (r *run) open(ctx context.Context) error {
+func (r *run) open() error {
 	if err := os.MkdirAll(r.cfg.Train.Out, 0o755); err != nil {
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
@@ -47,7 +47,7 @@ func (r *run) open(ctx context.Context) error {
 	if err := r.sameRun(previous); err != nil {
 		return err
 	}
-	return r.resume(ctx)
+	return r.resume()
 }
 
 // sameRun fails when the configuration differs from that of the run in a way that
@@ -92,7 +92,7 @@ func (r *run) begin() error {
 
 // resume loads the newest intact checkpoint and cuts the records to its step. A run
 // that was stopped before its first checkpoint begins again.
-func (r *run) resume(ctx context.Context) error {
+func (r *run) resume() error {
 	r.saved = -1
 	state, err := checkpoint.Latest(r.path(checkpointDir), func(path string, err error) {
 		r.log.Warn("passing over a damaged checkpoint", "path", path, "error", err)
@@ -127,7 +127,7 @@ func (r *run) remember() error {
 	}
 	for _, rec := range records {
 		if rec.ValLoss != nil {
-			r.evaluated = rec.Step == r.cfg.Train.Steps
+			r.evaluated = rec.Step
 			continue
 		}
 		if rec.ErrorNorm2 == nil {
@@ -176,8 +176,9 @@ func loader(tensors map[string]safetensors.Tensor) func(string) (step.Tensor, er
 }
 
 // save writes a checkpoint of the present step and prunes the old ones. The records
-// reach the disk first, so that a checkpoint never knows more than they do.
-func (r *run) save(ctx context.Context) error {
+// reach the disk first, so that a checkpoint never knows more than they do. An
+// interruption waits until it is done.
+func (r *run) save() error {
 	if r.saved == r.done.Step {
 		return nil
 	}
@@ -205,7 +206,7 @@ func (r *run) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := checkpoint.Save(ctx, r.path(checkpointDir), state); err != nil {
+	if _, err := checkpoint.Save(context.Background(), r.path(checkpointDir), state); err != nil {
 		return err
 	}
 	r.saved = r.done.Step

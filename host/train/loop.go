@@ -19,17 +19,20 @@ func (r *run) train(ctx context.Context) (*Summary, error) {
 	defer r.display.close()
 	r.display.previous.Tokens, r.display.previous.Seconds = r.done.Tokens, metrics.Number(r.done.Seconds)
 	err := r.steps(ctx)
-	if err != nil && !errors.Is(err, ErrInterrupted) {
+	if err != nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, ErrNotFinite) {
 		return nil, err
 	}
-	// The checkpoint of an interrupted run must be written although ctx ended.
-	if saveErr := r.save(context.WithoutCancel(ctx)); saveErr != nil {
-		return nil, fmt.Errorf("save the checkpoint of step %d: %w", r.done.Step, saveErr)
+	if saveErr := r.save(); saveErr != nil {
+		return nil, errors.Join(err, fmt.Errorf("save the checkpoint of step %d: %w", r.done.Step, saveErr))
+	}
+	if errors.Is(err, ErrNotFinite) {
+		return nil, err
 	}
 	summary, sumErr := r.summarize(ctx, err == nil)
-	if sumErr != nil {
+	if summary == nil {
 		return nil, sumErr
 	}
+	err = errors.Join(err, sumErr)
 	summary.StartSeconds = start
 	summary.PluginSeconds = (r.programs.Start + r.programs.Handover).Seconds()
 	return summary, errors.Join(err, metrics.WriteSummary(r.path(summaryFile), summary))
@@ -45,12 +48,19 @@ func (r *run) steps(ctx context.Context) error {
 	for i := range batches {
 		batches[i] = make([]int32, r.sampler.BatchLen())
 	}
+	if r.evaluates(r.done.Step) && r.evaluated < r.done.Step {
+		// The run was interrupted before this evaluation was done.
+		if err := r.validate(ctx, r.settings(r.done.Step)); err != nil {
+			return stepError(r.done.Step, err)
+		}
+	}
 	for r.done.Step < stop {
 		if ctx.Err() != nil {
 			return ErrInterrupted
 		}
+		t := r.done.Step + 1
 		if err := r.one(ctx, batches); err != nil {
-			return stepError(r.done.Step+1, err)
+			return stepError(t, err)
 		}
 	}
 	if stop < r.cfg.Train.Steps {
@@ -67,7 +77,8 @@ func (r *run) one(ctx context.Context, batches [][]int32) error {
 			return err
 		}
 	}
-	set := r.settings()
+	before := r.done
+	set := r.settings(before.Step + 1)
 	res, err := r.kernels.Step(r.state, batches, set)
 	if err != nil {
 		return err
@@ -77,34 +88,40 @@ func (r *run) one(ctx context.Context, batches [][]int32) error {
 	r.done.Seconds += time.Since(began).Seconds()
 	if res.Skipped {
 		if err := r.skipped(res); err != nil {
+			r.done = before // a resumed run meets this step again
 			return err
 		}
 	}
 	if err := r.report(set, res); err != nil {
 		return err
 	}
-	if every := r.cfg.Train.EvalEvery; every > 0 && r.done.Step%every == 0 && r.done.Step < r.cfg.Train.Steps {
+	if r.evaluates(r.done.Step) {
 		if err := r.validate(ctx, set); err != nil {
 			return err
 		}
 	}
 	if every := r.cfg.Train.CheckpointEvery; every > 0 && r.done.Step%every == 0 {
-		return r.save(ctx)
+		return r.save()
 	}
 	return nil
 }
 
-// settings are those of the step that follows r.done. Schedules count all steps;
-// the optimizer counts its updates, which a skipped step is not.
-func (r *run) settings() step.Settings {
-	t := r.done.Step + 1
+// evaluates tells whether an evaluation in the middle of training follows step t.
+func (r *run) evaluates(t int) bool {
+	every := r.cfg.Train.EvalEvery
+	return every > 0 && t > 0 && t%every == 0 && t < r.cfg.Train.Steps
+}
+
+// settings are those of step t. Schedules count all steps; the optimizer counts its
+// updates, which a skipped step is not.
+func (r *run) settings(t int) step.Settings {
 	m := assembly.Method(r.cfg)
 	set := step.Settings{
 		Step: t - r.done.Skipped, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
 		WeightDecay: r.cfg.Train.WeightDecay, Lambda: m.LambdaAt(t, r.cfg.Train.Steps),
 		Statistics: r.logs(t), ParetoLambda: m.Lambda,
 	}
-	if every := r.cfg.Method.ParetoEvery; every > 0 && t%every == 0 {
+	if r.measuresPareto(t) {
 		set.Pareto, set.FullPareto = true, true
 	}
 	return set
@@ -113,8 +130,14 @@ func (r *run) settings() step.Settings {
 // logs tells whether step t is recorded.
 func (r *run) logs(t int) bool {
 	every := max(1, r.cfg.Train.LogEvery)
-	pareto := r.cfg.Method.ParetoEvery > 0 && t%r.cfg.Method.ParetoEvery == 0
-	return t == 1 || t%every == 0 || t == r.cfg.Train.Steps || pareto
+	return t == 1 || t%every == 0 || t == r.cfg.Train.Steps || r.measuresPareto(t)
+}
+
+// measuresPareto tells whether ‖P_λ‖ is measured at step t; without quantized
+// weights there is nothing to measure.
+func (r *run) measuresPareto(t int) bool {
+	every := r.cfg.Method.ParetoEvery
+	return every > 0 && t%every == 0 && len(r.programs.Weights) > 0
 }
 
 // skipped counts a step that was not finite, and ends the run when the policy says so.
@@ -122,8 +145,8 @@ func (r *run) skipped(res step.Result) error {
 	r.done.Skipped++
 	r.log.Warn("skipping a step that is not finite", "step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
 	if r.cfg.Train.NaNPolicy == "stop" || r.done.Skipped > r.cfg.Train.MaxSkipped {
-		return fmt.Errorf("loss %v, gradient norm %v; %d steps were not finite (train.nan_policy = %q, train.max_skipped = %d): lower schedule.rate or look at the data",
-			res.Loss, res.GradNorm, r.done.Skipped, r.cfg.Train.NaNPolicy, r.cfg.Train.MaxSkipped)
+		return fmt.Errorf("loss %v, gradient norm %v: %w (%d such steps; train.nan_policy = %q, train.max_skipped = %d): lower schedule.rate or look at the data",
+			res.Loss, res.GradNorm, ErrNotFinite, r.done.Skipped, r.cfg.Train.NaNPolicy, r.cfg.Train.MaxSkipped)
 	}
 	return nil
 }

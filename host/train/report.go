@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"math"
 	"path/filepath"
 
@@ -59,8 +58,8 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 // validate evaluates in the middle of training and records the result.
 func (r *run) validate(ctx context.Context, set step.Settings) error {
 	loss, _, err := Evaluate(ctx, r.kernels, r.state, r.data.Validation, r.cfg.Train.EvalBatches)
-	if errors.Is(err, context.Canceled) {
-		return nil // the loop notices and saves
+	if ctx.Err() != nil {
+		return nil // the loop notices and saves; the resumed run evaluates
 	}
 	if err != nil {
 		return err
@@ -71,6 +70,7 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 		ValLoss: metrics.Some(loss), ValPPL: metrics.Some(math.Exp(loss)),
 	}
 	r.display.evaluated(rec)
+	r.evaluated = r.done.Step
 	return r.records.Write(rec)
 }
 
@@ -93,6 +93,10 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 		return s, nil
 	}
 	loss, _, err := Evaluate(ctx, r.kernels, r.state, r.data.Validation, r.cfg.Train.FinalEvalBatches)
+	if ctx.Err() != nil {
+		s.Completed = false // a resumed run evaluates
+		return s, ErrInterrupted
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +104,7 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 	rec := metrics.Record{Step: r.done.Step, Loss: last.Loss, LR: last.LR, Lambda: last.Lambda, Tokens: r.done.Tokens,
 		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, ValLoss: s.ValLoss, ValPPL: s.ValPPL}
 	r.display.evaluated(rec)
-	if r.evaluated {
+	if r.evaluated == r.done.Step {
 		return s, nil // a finished run that was resumed: the record is there
 	}
 	return s, r.records.Write(rec)

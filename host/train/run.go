@@ -53,9 +53,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// ErrInterrupted is returned, with the summary so far, when the context ended
-// before the last step. A checkpoint has been saved.
+// ErrInterrupted is returned when the context ended before the run did. If training
+// had begun, a checkpoint has been saved and the summary so far is returned too.
 var ErrInterrupted = errors.New("training was interrupted")
+
+// ErrNotFinite is wrapped by the error of a run that ended because its loss or
+// gradient was not finite more often than train.max_skipped and train.nan_policy
+// allow. A checkpoint of the step before has been saved.
+var ErrNotFinite = errors.New("not finite")
 
 // Summary is what a run came to, as in summary.json.
 type Summary struct {
@@ -83,9 +88,12 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*Summary, error
 	r := &run{cfg: cfg, opts: opts, log: opts.Logger.Named("train"), began: began}
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w before it began: %w", ErrInterrupted, err)
+		}
 		return nil, err
 	}
-	if err := r.open(ctx); err != nil {
+	if err := r.open(); err != nil {
 		return nil, err
 	}
 	return r.train(ctx)
@@ -112,8 +120,8 @@ type run struct {
 	last    metrics.Record // the newest record of the run that is resumed
 	display display
 
-	saved     int  // step of the newest checkpoint, -1 for none
-	evaluated bool // whether the final evaluation is already recorded
+	saved     int // step of the newest checkpoint, -1 for none
+	evaluated int // step of the newest recorded evaluation, 0 for none
 }
 
 // progress is the part of a run's state that is not tensors. It is saved in

@@ -1,0 +1,87 @@
+package cage
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// device runs a program as training does: lowered, compiled for the CPU, in float32.
+func device(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor {
+	t.Helper()
+	return plugintest.CPU().Run(t, p, in)
+}
+
+// single is the tolerance of the golden values in float32. The cases have six steps and
+// elements of up to 1.2; inputs are rounded to float32, and each step adds a few
+// roundings of 2⁻²⁴ of x. 1e-6 absolute and relative covers that and is far below
+// what another code would change: a step of the grids, about 0.25, times α·λ_t, at
+// least 0.01.
+var single = golden.Tolerance{Abs: 1e-6, Rel: 1e-6}
+
+// TestStepsGoldenOnTheDevice is TestStepsGolden on the device.
+func TestStepsGoldenOnTheDevice(t *testing.T) {
+	ran := 0
+	f := golden.Load(t, "testdata/cage.json")
+	f.Run(t, func(t *testing.T, c golden.Case) {
+		if strings.HasPrefix(c.Params.String("optimizer"), "muon") {
+			t.Skip("the optimizer muon is not part of these tests")
+		}
+		ran++
+		runGoldenSteps(t, c, device, func(o golden.Object, key string, got []float64) {
+			if key == "lam" { // the host's, in float64
+				o.Close(key, got)
+				return
+			}
+			o.CloseWithin(single, key, got)
+		})
+	})
+	if ran < 9 {
+		t.Errorf("only %d cases ran, the file has 9 for AdamW and SGD", ran)
+	}
+}
+
+// TestParetoMetricOnTheDevice is TestParetoMetricGolden on the device.
+func TestParetoMetricOnTheDevice(t *testing.T) {
+	f := golden.Load(t, "testdata/cage.json")
+	o := f.Top(t).Object("pareto_metric")
+	p, err := ParetoNorm2("x", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, point := range o.List("points") {
+		x, residual := point.Tensor("x"), point.Tensor("residual")
+		q := []float64{x.Data[0] - residual.Data[0], x.Data[1] - residual.Data[1]}
+		out := device(t, p, map[string]reference.Tensor{
+			InputGradient: reference.Floats(point.Tensor("grad").Data, 2), InputX: reference.Floats(x.Data, 2),
+			InputQuantized: reference.Floats(q, 2), InputLambda: reference.Float(o.Float("lam")),
+		})
+		point.CloseWithin(single, "norm", []float64{math.Sqrt(out[OutputNorm2].Scalar())})
+	}
+}
+
+// TestSumsOverLargeTensors: a sum of four million squares is good to 1e-5 in float32.
+// (As one running sum it is off by some 1e-4, and by percents in the largest layers.)
+func TestSumsOverLargeTensors(t *testing.T) {
+	const rows, columns = 4096, 1024
+	p, err := ParetoNorm2("x", rows, columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := func(v float64) reference.Tensor {
+		return reference.Floats(slices.Repeat([]float64{v}, rows*columns), rows, columns)
+	}
+	out := device(t, p, map[string]reference.Tensor{
+		InputGradient: full(0.1), InputX: full(0), InputQuantized: full(0), InputLambda: reference.Float(1),
+	})
+	want := rows * columns * float64(float32(0.1)) * float64(float32(0.1))
+	if got := out[OutputNorm2].Scalar(); math.Abs(got-want) > 1e-5*want {
+		t.Errorf("the sum is %v, want %v: relative difference %.2g", got, want, math.Abs(got-want)/want)
+	}
+}

@@ -1,0 +1,110 @@
+package testrun
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// Checkpoint loads the checkpoint of a step from a run directory.
+func Checkpoint(t testing.TB, dir string, step int) checkpoint.State {
+	t.Helper()
+	s, err := checkpoint.Load(filepath.Join(train.CheckpointDir(dir), checkpoint.FileName(step)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Values returns the elements of a checkpoint's tensors by name.
+func Values(t testing.TB, s checkpoint.State) map[string][]float32 {
+	t.Helper()
+	out := map[string][]float32{}
+	for _, tensor := range s.Tensors {
+		v, err := safetensors.Values[float32](tensor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[tensor.Name] = v
+	}
+	return out
+}
+
+// SameTensors reports tensors of two checkpoints that differ in any bit.
+func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
+	t.Helper()
+	byName := map[string]safetensors.Tensor{}
+	for _, x := range a.Tensors {
+		byName[x.Name] = x
+	}
+	if len(a.Tensors) == 0 || len(a.Tensors) != len(b.Tensors) {
+		t.Fatalf("%s: %d and %d tensors", what, len(a.Tensors), len(b.Tensors))
+	}
+	different := 0
+	for _, y := range b.Tensors {
+		if x := byName[y.Name]; !slices.Equal(x.Shape, y.Shape) || !slices.Equal(x.Data, y.Data) {
+			different++
+			if different == 1 {
+				t.Errorf("%s: %s differs", what, y.Name)
+			}
+		}
+	}
+	if different > 1 {
+		t.Errorf("%s: %d of %d tensors differ", what, different, len(b.Tensors))
+	}
+}
+
+// Records returns the records of a run without what depends on the clock: one JSON
+// text each, in which numbers keep all digits.
+func Records(t testing.TB, dir string) []string {
+	t.Helper()
+	data, err := os.ReadFile(train.MetricsPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for line := range bytes.Lines(data) {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(line, &fields); err != nil {
+			t.Fatal(err)
+		}
+		delete(fields, "seconds")
+		delete(fields, "tokens_per_second")
+		text, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, string(text))
+	}
+	return list
+}
+
+// SameRun reports where two finished runs of the same length differ: in the tensors
+// of the last checkpoint, or in the records.
+func SameRun(t testing.TB, what, a, b string) {
+	t.Helper()
+	last := func(dir string) checkpoint.State {
+		s, err := checkpoint.Latest(train.CheckpointDir(dir), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	x, y := last(a), last(b)
+	if x.Step != y.Step {
+		t.Fatalf("%s: the last checkpoints are of steps %d and %d", what, x.Step, y.Step)
+	}
+	SameTensors(t, what, x, y)
+	if diff := cmp.Diff(Records(t, a), Records(t, b)); diff != "" {
+		t.Errorf("%s: the records differ:\n%s", what, diff)
+	}
+}

@@ -1,0 +1,118 @@
+package testrun
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// cpu is opened by the first test that needs it and shared by the process.
+var cpu = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(engine.CPU, engine.Options{}) })
+
+// CPU is the CPU device.
+func CPU(t testing.TB) *engine.Device {
+	t.Helper()
+	d, err := cpu()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Plan is the plan of a configuration's step, with programs from the real plugins.
+// model.vocab must be set; the data is not looked at.
+func Plan(t testing.TB, cfg *config.Config) step.Plan {
+	t.Helper()
+	m, err := assembly.Model(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, err := assembly.Collect(context.Background(), assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := assembly.Plan(cfg, m, programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// Compile compiles a plan for the CPU; the kernels are closed when the test ends.
+func Compile(t testing.TB, plan step.Plan) *step.Kernels {
+	t.Helper()
+	k, err := step.Compile(CPU(t), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k
+}
+
+// Upload makes a state from parameters in the model's order, with zeros for the
+// optimizer's state, by the way of a checkpoint.
+func Upload(t testing.TB, k *step.Kernels, params [][]float32) *step.State {
+	t.Helper()
+	tensors := map[string]step.Tensor{}
+	for i, p := range k.Plan().Model.Params() {
+		name := "param/" + p.Name
+		tensors[name] = step.Tensor{Name: name, Dims: p.Dims, Data: params[i]}
+		for _, s := range k.Plan().Rules[i].Optimizer.State {
+			name := "state/" + p.Name + "/" + s.Name
+			tensors[name] = step.Tensor{Name: name, Dims: s.Shape, Data: make([]float32, size(s.Shape))}
+		}
+	}
+	s, err := k.Upload(func(name string) (step.Tensor, error) { return tensors[name], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Download returns all tensors of a state by name.
+func Download(t testing.TB, k *step.Kernels, s *step.State) map[string][]float32 {
+	t.Helper()
+	tensors, err := k.Download(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]float32{}
+	for _, x := range tensors {
+		out[x.Name] = x.Data
+	}
+	return out
+}
+
+// Params draws parameters from a seed, in the model's order.
+func Params(m model.Model, seed uint64) [][]float32 {
+	var out [][]float32
+	for _, p := range m.Params() {
+		out = append(out, p.Init(seed))
+	}
+	return out
+}
+
+// Tokens is a batch [rows, columns] of ids below vocab that follow from the seed.
+func Tokens(seed uint64, rows, columns, vocab int) []int32 {
+	out := make([]int32, rows*columns)
+	for i := range out {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		out[i] = int32((seed >> 33) % uint64(vocab))
+	}
+	return out
+}
+
+func size(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}

@@ -1,0 +1,167 @@
+package testrun
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/plugin"
+)
+
+// built are the plugins of this repository as executables, by name, built once in a
+// process into the user's cache.
+var (
+	builtOnce sync.Once
+	built     map[string]string
+	builtErr  error
+)
+
+func buildPlugins(dir string) {
+	finder, err := plugin.NewFinder()
+	if err != nil {
+		builtErr = err
+		return
+	}
+	finder.Dirs = []string{dir}
+	built = map[string]string{}
+	for _, name := range []string{"quest", "absmax", "adamw", "sgd"} {
+		exe, err := finder.Find(context.Background(), name)
+		if err != nil {
+			builtErr = err
+			return
+		}
+		built[name] = exe.Path
+	}
+}
+
+// Executables returns the paths of the plugins of this repository by name.
+func Executables(t testing.TB) map[string]string {
+	t.Helper()
+	builtOnce.Do(func() { buildPlugins(filepath.Join(root(t), "plugins")) })
+	if builtErr != nil {
+		t.Fatal(builtErr)
+	}
+	return built
+}
+
+// Finder finds the plugins of this repository, already built.
+func Finder(t testing.TB) *plugin.Finder {
+	t.Helper()
+	dir := t.TempDir()
+	for name, path := range Executables(t) {
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &plugin.Finder{Dirs: []string{dir}}
+}
+
+// Recorder finds plugins that note their process numbers when they start.
+type Recorder struct {
+	*plugin.Finder
+	notes string // a directory with one file for each process
+}
+
+// NewRecorder returns a finder of the plugins of this repository, each behind a
+// script that notes the process's number and then becomes the plugin.
+func NewRecorder(t testing.TB) Recorder {
+	t.Helper()
+	r := Recorder{&plugin.Finder{Dirs: []string{t.TempDir()}}, t.TempDir()}
+	for name, path := range Executables(t) {
+		r.Script(t, name, fmt.Sprintf("exec '%s'", path))
+	}
+	return r
+}
+
+// Script puts a shell script in the place of a plugin, which notes its process
+// number and then does what the lines say.
+func (r Recorder) Script(t testing.TB, name, lines string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	text := fmt.Sprintf("#!/bin/sh\n: > '%s'/$$\n%s\n", r.notes, lines)
+	path := filepath.Join(r.Dirs[0], name)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Processes returns the numbers of all plugin processes that have started.
+func (r Recorder) Processes(t testing.TB) []int {
+	t.Helper()
+	entries, err := os.ReadDir(r.notes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// Alive returns those of the processes that still run.
+func Alive(pids []int) []int {
+	var list []int
+	for _, pid := range pids {
+		if alive(pid) {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// alive tells whether a process runs; one that has ended and waits for its parent
+// does not.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return runtime.GOOS != "linux"
+	}
+	rest := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return string(rest[0]) != "Z" && string(rest[0]) != "X"
+}
+
+// AwaitDeath fails the test when one of the processes still runs after that time.
+func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if len(Alive(pids)) == 0 {
+			return
+		}
+	}
+	for _, pid := range Alive(pids) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		t.Errorf("plugin process %d still runs %v later", pid, within)
+	}
+}
+
+// Cage builds the command and returns its path.
+func Cage(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cage")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/cage")
+	cmd.Dir = root(t)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build ./cmd/cage: %v\n%s", err, strings.TrimSpace(string(out)))
+	}
+	return path
+}

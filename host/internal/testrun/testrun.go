@@ -1,0 +1,183 @@
+// Package testrun sets up small training runs for tests: token files made on the
+// fly, a configuration of a model that trains in milliseconds, the plugins of this
+// repository as processes, and comparisons of what runs leave behind.
+//
+// It is imported by tests alone and asserts nothing about training itself.
+package testrun
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// Rare is a token of the training file, not of the validation file, that stands in
+// about one of four batches of [Config].
+const Rare = 1
+
+// Dataset writes two token files of byte tokens and returns their paths. Their
+// content is the same in every call.
+func Dataset(t testing.TB) (trainFile, validation string) {
+	t.Helper()
+	dir := t.TempDir()
+	trainFile, validation = filepath.Join(dir, "train.tokens"), filepath.Join(dir, "val.tokens")
+	random := rand.New(rand.NewPCG(7, 11))
+	writeTokens(t, trainFile, random, 60, true)
+	writeTokens(t, validation, random, 5, false)
+	return trainFile, validation
+}
+
+func writeTokens(t testing.TB, path string, random *rand.Rand, documents int, rare bool) {
+	t.Helper()
+	tok := tokenizer.Bytes{}
+	w, err := data.NewWriter(path, tok.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	for range documents {
+		ids, err := tok.Encode(text(random, 50))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rare {
+			ids[random.IntN(len(ids))] = Rare
+		}
+		if err := w.WriteDocument(ids); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// text is a sequence of random words from a small vocabulary, in which a model can
+// learn something within a few steps.
+func text(random *rand.Rand, words int) string {
+	list := strings.Fields("the quick brown fox jumps over a lazy dog while func returns nil and err")
+	var b strings.Builder
+	for range words {
+		b.WriteString(list[random.IntN(len(list))])
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+const configText = `
+[model]
+layers = 2
+width = 32
+heads = 2
+hidden = 48
+context = 16
+
+[data]
+train = %q
+validation = %q
+
+[train]
+steps = 20
+batch = 4
+eval_every = 8
+eval_batches = 2
+final_eval_batches = 3
+log_every = 1
+out = %q
+
+[schedule]
+rate = 3e-3
+
+[method]
+lambda = 2.0
+silence = 0.4
+
+[quantizer]
+plugin = "quest"
+bits = 4
+
+[optimizer]
+plugin = "adamw"
+`
+
+// Config is the configuration of a run of 20 steps of a two-layer model, QuEST in 4
+// bits, AdamW and the decoupled correction, on the data of [Dataset], into a new
+// directory. Overrides are those of config.Load.
+func Config(t testing.TB, overrides ...string) *config.Config {
+	t.Helper()
+	trainFile, validation := Dataset(t)
+	return Parse(t, ConfigText(trainFile, validation, filepath.Join(t.TempDir(), "run")), overrides...)
+}
+
+// ConfigText is the TOML of [Config] for the given files and run directory.
+func ConfigText(trainFile, validation, out string) string {
+	return fmt.Sprintf(configText, trainFile, validation, out)
+}
+
+// Parse reads a configuration.
+func Parse(t testing.TB, text string, overrides ...string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("test.toml", []byte(text), overrides)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// Again is a copy of a configuration as it was read, with overrides: training fills
+// in a configuration, and two runs must not share one.
+func Again(t testing.TB, cfg *config.Config, overrides ...string) *config.Config {
+	t.Helper()
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Parse(t, string(text), overrides...)
+}
+
+// Elsewhere is Again with a new run directory.
+func Elsewhere(t testing.TB, cfg *config.Config, overrides ...string) *config.Config {
+	t.Helper()
+	return Again(t, cfg, append([]string{fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run"))}, overrides...)...)
+}
+
+// Train runs a training to its end with the plugins of [Finder] and fails the test
+// when it does not get there.
+func Train(t testing.TB, cfg *config.Config, o train.Options) *train.Summary {
+	t.Helper()
+	if o.Finder == nil {
+		o.Finder = Finder(t)
+	}
+	summary, err := train.Run(context.Background(), cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return summary
+}
+
+// root is the root directory of this module.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("there is no go.mod above the working directory")
+		}
+		dir = filepath.Dir(dir)
+	}
+}

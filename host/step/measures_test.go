@@ -1,0 +1,132 @@
+package step_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// errors64 are e = x − Q(x) of the quantized parameters in float64, by the oracle on the
+// program of each parameter's own quantizer.
+func errors64(t *testing.T, k *step.Kernels, s *step.State) (e, x [][]float64) {
+	t.Helper()
+	values := testrun.Download(t, k, s)
+	for _, rule := range k.Plan().Rules {
+		if rule.Quantizer == nil {
+			continue
+		}
+		var in []float64
+		for _, v := range values["param/"+rule.Name] {
+			in = append(in, float64(v))
+		}
+		out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{sdk.InputX: reference.Floats(in, rule.Shape...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		diff := make([]float64, len(in))
+		for i, q := range out[sdk.OutputValue].Floats {
+			diff[i] = in[i] - q
+		}
+		e, x = append(e, diff), append(x, in)
+	}
+	return e, x
+}
+
+// TestStatistics compares Σe² and Σx² with the oracle. In float32 the sums of up to
+// 3072 squares are good to 1e-6; a value at the boundary between two codes may take
+// the other one, which changes e² little. 1e-5 is asked for.
+func TestStatistics(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32")
+	k := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, k)
+	for i := range 3 {
+		e, x := errors64(t, k, s)
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, WeightDecay: 0.1, Lambda: float64(i), Statistics: true}
+		res := run(t, k, s, batches(cfg, uint64(i), 1), set)
+		if len(res.ErrorNorm2) != len(e) || len(res.ValueNorm2) != len(e) || len(e) != 10 {
+			t.Fatalf("statistics of %d and %d parameters, want %d", len(res.ErrorNorm2), len(res.ValueNorm2), len(e))
+		}
+		for j := range e {
+			near(t, "Σe²", res.ErrorNorm2[j], norm2(e[j]), 1e-5)
+			near(t, "Σx²", res.ValueNorm2[j], norm2(x[j]), 1e-5)
+		}
+	}
+	res := run(t, k, s, batches(cfg, 9, 1), step.Settings{Step: 4, Rate: 1e-3})
+	if res.ErrorNorm2 != nil || res.ValueNorm2 != nil {
+		t.Error("statistics that nobody asked for")
+	}
+}
+
+// TestParetoMeasures compares both measures with sums in float64 over gradients from
+// steps of their own: ∇f(Q(x)) from a quantized one, ∇f(x) from an unquantized one.
+// Those gradients are differences of float32 parameters, good to 1e-6 of them; 1e-5
+// is asked for.
+func TestParetoMeasures(t *testing.T) {
+	for _, accumulate := range []string{"train.accumulate=1", "train.accumulate=3"} {
+		t.Run(accumulate, func(t *testing.T) {
+			cfg := sgdConfig(t, accumulate)
+			b := batches(cfg, 5, cfg.Train.Accumulate)
+			k := testrun.Compile(t, testrun.Plan(t, cfg))
+			plain := testrun.Compile(t, testrun.Plan(t, testrun.Again(t, cfg, `quantizer.plugin="none"`, "quantizer.weights.plugin=\"none\"", "quantizer.activations.plugin=\"none\"", `method.form="off"`)))
+			s := newState(t, k)
+			e, _ := errors64(t, k, s)
+			const lambda = 1.7
+			res := run(t, k, s, b, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Pareto: true, FullPareto: true, ParetoLambda: lambda})
+			near(t, "‖∇f(Q(x)) + λe‖", res.ParetoSTE, paretoNorm(k, gradients(t, k, b), e, lambda), 1e-5)
+			near(t, "‖∇f(x) + λe‖", res.Pareto, paretoNorm(k, gradients(t, plain, b), e, lambda), 1e-5)
+			if res.Pareto == res.ParetoSTE {
+				t.Error("both measures are equal")
+			}
+		})
+	}
+}
+
+// paretoNorm is ‖g + λe‖ over the quantized parameters.
+func paretoNorm(k *step.Kernels, g, e [][]float64, lambda float64) float64 {
+	total, at := 0.0, 0
+	for i, rule := range k.Plan().Rules {
+		if rule.Quantizer == nil {
+			continue
+		}
+		for j, v := range g[i] {
+			d := v + lambda*e[at][j]
+			total += d * d
+		}
+		at++
+	}
+	return math.Sqrt(total)
+}
+
+// TestMeasuresChangeNothing: a step with all measures gives the same bits as one
+// without.
+func TestMeasuresChangeNothing(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
+	k := testrun.Compile(t, testrun.Plan(t, cfg))
+	plain, measured := newState(t, k), newState(t, k)
+	for i := range 4 {
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, WeightDecay: 0.1, Lambda: float64(i % 2)}
+		a := run(t, k, plain, batches(cfg, uint64(10*i), 2), set)
+		set.Statistics, set.Pareto, set.FullPareto, set.ParetoLambda = true, true, true, 2
+		b := run(t, k, measured, batches(cfg, uint64(10*i), 2), set)
+		if a.Loss != b.Loss || a.GradNorm != b.GradNorm {
+			t.Errorf("step %d: loss %v and %v, norm %v and %v", i+1, a.Loss, b.Loss, a.GradNorm, b.GradNorm)
+		}
+	}
+	sameBits(t, "with measures and without", testrun.Download(t, k, plain), testrun.Download(t, k, measured))
+}
+
+// TestUnquantizedHasNoMeasures: without quantized parameters nothing is measured.
+func TestUnquantizedHasNoMeasures(t *testing.T) {
+	cfg := sgdConfig(t)
+	k := testrun.Compile(t, planOf(t, cfg, nil, descent{}))
+	res := run(t, k, newState(t, k), batches(cfg, 1, 1), step.Settings{
+		Step: 1, Rate: 1, Lambda: 1, Statistics: true, Pareto: true, FullPareto: true, ParetoLambda: 1,
+	})
+	if res.ErrorNorm2 != nil || res.Pareto != 0 || res.ParetoSTE != 0 {
+		t.Errorf("got %+v", res)
+	}
+}

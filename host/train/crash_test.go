@@ -1,0 +1,76 @@
+package train_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// TestKilledAtAnyMoment kills the process of a training with SIGKILL again and again,
+// each time at a random moment after it has saved something new, resumes it, and
+// demands that it ends where an undisturbed run ends, bit for bit.
+func TestKilledAtAnyMoment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts and kills processes")
+	}
+	t.Run("plain", func(t *testing.T) {
+		whole := testrun.Config(t, "train.checkpoint_every=2", "train.keep=1")
+		killed := testrun.Elsewhere(t, whole)
+		killAndCompare(t, whole, killed)
+	})
+	t.Run("accumulated, with skipped steps", func(t *testing.T) {
+		runs := poisoned(t, 2, "train.batch=2", "train.accumulate=2", "train.max_skipped=20", "train.checkpoint_every=3")
+		killAndCompare(t, runs[0], runs[1])
+		if last := records(t, runs[1].Train.Out); last[len(last)-1].Skipped == 0 {
+			t.Error("no step was skipped")
+		}
+	})
+}
+
+// killAndCompare runs the one undisturbed and the other with kills.
+func killAndCompare(t *testing.T, whole, killed *config.Config) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(3, 4))
+	kills := 0
+	finder := testrun.Finder(t)
+	for rounds := 0; ; rounds++ {
+		if rounds == 40 {
+			t.Fatal("the run does not come to its end")
+		}
+		before := newest(t, killed)
+		h := startHost(t, killed, finder)
+		h.await(t, "a new checkpoint", func() bool { return newest(t, killed) > before })
+		time.Sleep(time.Duration(random.Int64N(int64(15 * time.Millisecond))))
+		if !h.kill(t) {
+			if code := h.cmd.ProcessState.ExitCode(); code != 0 {
+				t.Fatalf("the host ended with exit code %d", code)
+			}
+			break
+		}
+		kills++
+	}
+	t.Logf("killed %d times", kills)
+	if kills < 2 {
+		t.Errorf("the run was killed %d times only", kills)
+	}
+	testrun.Train(t, whole, train.Options{Resume: true})
+	testrun.SameRun(t, "undisturbed and killed", whole.Train.Out, killed.Train.Out)
+}
+
+// newest is the step of the newest checkpoint of a run, 0 for none.
+func newest(t *testing.T, cfg *config.Config) int {
+	t.Helper()
+	entries, err := checkpoint.List(train.CheckpointDir(cfg.Train.Out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) == 0 {
+		return 0
+	}
+	return entries[len(entries)-1].Step
+}

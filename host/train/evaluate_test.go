@@ -1,0 +1,141 @@
+package train_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// TestEvaluateCountsEveryToken compares evaluations in batches of 4, whose last one
+// has 3 windows, with one window at a time: each is the mean over all tokens.
+func TestEvaluateCountsEveryToken(t *testing.T) {
+	const context16, windows = 16, 7
+	path := filepath.Join(t.TempDir(), "val.tokens")
+	w, err := data.NewWriter(path, tokenizer.Bytes{}.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A few tokens more than 7 windows and the last target; the document's first token
+	// is the tokenizer's own, if it has one.
+	if err := w.WriteDocument(testrun.Tokens(1, 1, windows*context16+9, 256)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := data.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	evaluate := func(batch string, batches int) (float64, int64) {
+		cfg := testrun.Config(t, "model.vocab=300", batch)
+		plan := testrun.Plan(t, cfg)
+		k := testrun.Compile(t, plan)
+		s := testrun.Upload(t, k, testrun.Params(plan.Model, 3))
+		loss, tokens, err := train.Evaluate(t.Context(), k, s, file, batches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loss, tokens
+	}
+	for _, c := range []struct{ batches, single, windows int }{{0, 0, 7}, {2, 7, 7}, {1, 4, 4}, {100, 100, 7}} {
+		loss, tokens := evaluate("train.batch=4", c.batches)
+		want, _ := evaluate("train.batch=1", c.single)
+		if tokens != int64(c.windows*context16) {
+			t.Errorf("%d batches: %d tokens, want %d", c.batches, tokens, c.windows*context16)
+		}
+		if d := relative(loss, want); !(d <= 1e-6) {
+			t.Errorf("%d batches: loss %v, one by one %v", c.batches, loss, want)
+		}
+	}
+	stopEvaluation(t, file)
+}
+
+// stopEvaluation: an evaluation ends with its context.
+func stopEvaluation(t *testing.T, file *data.File) {
+	cfg := testrun.Config(t, "model.vocab=300")
+	k := testrun.Compile(t, testrun.Plan(t, cfg))
+	s, err := k.NewState(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := train.Evaluate(ctx, k, s, file, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a cancelled context: %v", err)
+	}
+}
+
+// TestOpen: a checkpoint that is opened evaluates as the run did, and generates.
+func TestOpen(t *testing.T) {
+	cfg := testrun.Config(t, "train.checkpoint_every=8", "train.keep=5", "train.final_eval_batches=0", "train.eval_batches=0")
+	summary := testrun.Train(t, cfg, train.Options{})
+	dir, finder := cfg.Train.Out, testrun.Finder(t)
+	at := func(step int) float64 {
+		trained, err := train.Open(t.Context(), dir, train.OpenOptions{Step: step, Finder: finder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer trained.Close()
+		loss, _, err := trained.Evaluate(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loss
+	}
+	if got, want := at(0), float64(*summary.ValLoss); got != want {
+		t.Errorf("the newest checkpoint evaluates to %v, the run to %v", got, want)
+	}
+	for _, r := range records(t, dir) {
+		if r.ValLoss != nil && r.Step < 20 {
+			if got, want := at(r.Step), float64(*r.ValLoss); got != want {
+				t.Errorf("step %d evaluates to %v, in the run to %v", r.Step, got, want)
+			}
+		}
+	}
+	trained, err := train.Open(t.Context(), dir, train.OpenOptions{Batch: 1, Finder: finder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Close()
+	first, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1})
+	if err != nil || first != second || first == "" {
+		t.Errorf("generated %q and %q, error %v", first, second, err)
+	}
+}
+
+func TestOpenMistakes(t *testing.T) {
+	cfg := testrun.Config(t)
+	finder := testrun.Finder(t)
+	if _, err := train.Open(t.Context(), t.TempDir(), train.OpenOptions{Finder: finder}); err == nil {
+		t.Error("an empty directory was opened")
+	}
+	runParts(t, cfg, 2)
+	if _, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: finder, Step: 7}); err == nil {
+		t.Error("a step without checkpoint was opened")
+	}
+	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: finder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Close()
+	if trained.Step() != 2 {
+		t.Errorf("opened step %d, want 2", trained.Step())
+	}
+	if _, err := trained.Generate(t.Context(), "x", generate.Options{Tokens: 1}); err == nil {
+		t.Error("generated with a batch of 4")
+	}
+}

@@ -1,0 +1,73 @@
+package train_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// A small run from a text to a summary.
+func ExampleRun() {
+	dir, err := os.MkdirTemp("", "cage-example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	tokens := filepath.Join(dir, "all.tokens")
+	if err := writeDigits(tokens); err != nil {
+		log.Fatal(err)
+	}
+	cfg, err := config.Parse("example.toml", fmt.Appendf(nil, `
+model     = { layers = 1, width = 32, heads = 2, hidden = 32, context = 16 }
+data      = { train = %q, validation = %q }
+train     = { steps = 60, batch = 4, out = %q }
+schedule  = { rate = 0.02 }
+quantizer = { plugin = "quest" }
+`, tokens, tokens, filepath.Join(dir, "run")), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	finder, err := plugin.NewFinder()
+	if err != nil {
+		log.Fatal(err)
+	}
+	finder.Dirs = append(finder.Dirs, filepath.Join("..", "..", "plugins"))
+	summary, err := train.Run(context.Background(), cfg, train.Options{Finder: finder})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d of %d steps, %d tokens\n", summary.Steps, summary.TotalSteps, summary.Tokens)
+	fmt.Println("knows what follows:", *summary.ValLoss < 0.5)
+	// Output:
+	// 60 of 60 steps, 3840 tokens
+	// knows what follows: true
+}
+
+// writeDigits writes 0123456789 again and again.
+func writeDigits(path string) error {
+	tok := tokenizer.Bytes{}
+	w, err := data.NewWriter(path, tok.Info())
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	for range 200 {
+		ids, err := tok.Encode("0123456789")
+		if err != nil {
+			return err
+		}
+		if err := w.WriteDocument(ids); err != nil {
+			return err
+		}
+	}
+	_, err = w.Commit()
+	return err
+}

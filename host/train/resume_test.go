@@ -1,0 +1,178 @@
+package train_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+)
+
+func TestResumeWithAnotherConfiguration(t *testing.T) {
+	cfg := testrun.Config(t)
+	runParts(t, cfg, 3)
+	changed := testrun.Again(t, cfg, "seed=5", "method.lambda=1.0", "quantizer.bits=3", "optimizer.beta2=0.99", "train.log_every=2")
+	_, err := train.Run(t.Context(), changed, train.Options{Resume: true, Finder: testrun.Finder(t)})
+	if err == nil {
+		t.Fatal("another configuration was accepted")
+	}
+	for _, want := range []string{
+		"run.toml", "seed was 0, is 5", "method.lambda was 2.0, is 1.0", "quantizer.weights.bits was 4, is 3",
+		"quantizer.activations.bits was 4, is 3", "optimizer.beta2 was not set, is 0.99",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "log_every") {
+		t.Errorf("the error names a key that is free to change: %v", err)
+	}
+	testrun.Train(t, testrun.Again(t, cfg, "train.log_every=7", "train.keep=1", "train.eval_every=5"), train.Options{Resume: true})
+}
+
+func TestResumeWithAnotherPlugin(t *testing.T) {
+	cfg := testrun.Config(t)
+	runParts(t, cfg, 3)
+	// The scripts of a recorder stand for plugins that were changed since.
+	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.NewRecorder(t).Finder})
+	if err == nil || !strings.Contains(err.Error(), "optimizer.sha256 was ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDirectoryInUse(t *testing.T) {
+	cfg := testrun.Config(t)
+	runParts(t, cfg, 1)
+	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t)})
+	var ce *config.Error
+	if !errors.As(err, &ce) || ce.Key != "train.out" || !strings.Contains(ce.Hint, "--resume") {
+		t.Errorf("got %v, want an error about train.out that names --resume", err)
+	}
+}
+
+// TestDamagedCheckpoint: a newest checkpoint that is damaged is passed over, and what
+// came after the one before it is computed again. With no intact one the run does not
+// begin anew unasked.
+func TestDamagedCheckpoint(t *testing.T) {
+	whole := testrun.Config(t, "train.checkpoint_every=4", "train.keep=10")
+	damaged := testrun.Elsewhere(t, whole)
+	testrun.Train(t, whole, train.Options{})
+	runParts(t, damaged, 12)
+	damage := func(step int) {
+		path := filepath.Join(train.CheckpointDir(damaged.Train.Out), checkpoint.FileName(step))
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)-100] ^= 1
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage(12)
+	testrun.Train(t, testrun.Again(t, damaged), train.Options{Resume: true})
+	testrun.SameRun(t, "whole, and after damage", whole.Train.Out, damaged.Train.Out)
+	for _, step := range []int{4, 8, 12, 16, 20} {
+		damage(step)
+	}
+	if _, err := train.Run(t.Context(), testrun.Again(t, damaged), train.Options{Resume: true, Finder: testrun.Finder(t)}); !errors.Is(err, checkpoint.ErrDamaged) {
+		t.Errorf("with damaged checkpoints only: %v", err)
+	}
+}
+
+// TestFinishedRun: resuming a run that is done evaluates it again and writes nothing
+// twice.
+func TestFinishedRun(t *testing.T) {
+	cfg := testrun.Config(t)
+	first := testrun.Train(t, cfg, train.Options{})
+	before := testrun.Records(t, cfg.Train.Out)
+	if err := os.Remove(train.SummaryPath(cfg.Train.Out)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		again := testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+		if diff := cmp.Diff(before, testrun.Records(t, cfg.Train.Out)); diff != "" {
+			t.Errorf("the records changed:\n%s", diff)
+		}
+		if diff := cmp.Diff(first.Summary, again.Summary); diff != "" {
+			t.Errorf("the summary changed:\n%s", diff)
+		}
+	}
+	if _, err := os.Stat(train.SummaryPath(cfg.Train.Out)); err != nil {
+		t.Error(err)
+	}
+}
+
+// cancelAt is a console that cancels when a text is shown.
+type cancelAt struct {
+	text   string
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	shown  strings.Builder
+}
+
+func (c *cancelAt) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shown.Write(p)
+	if strings.Contains(c.shown.String(), c.text) {
+		c.cancel()
+	}
+	return len(p), nil
+}
+
+// TestInterrupted interrupts a run between a step and what is due after it: an
+// evaluation, a checkpoint, the final evaluation. Nothing of it is lost.
+func TestInterrupted(t *testing.T) {
+	whole := testrun.Config(t, "train.checkpoint_every=5")
+	testrun.Train(t, whole, train.Options{})
+	cases := map[string]struct {
+		text  string
+		steps int
+	}{
+		"before an evaluation":        {"step 8/20", 8},
+		"before a checkpoint":         {"step 5/20", 5},
+		"before the final evaluation": {"step 20/20", 20},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Elsewhere(t, whole)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			summary, err := train.Run(ctx, cfg, train.Options{Finder: testrun.Finder(t), Console: &cancelAt{text: c.text, cancel: cancel}})
+			if !errors.Is(err, train.ErrInterrupted) || summary == nil || summary.Completed || summary.Steps != c.steps {
+				t.Fatalf("got the error %v and the summary %+v", err, summary)
+			}
+			if n := newest(t, cfg); n != c.steps {
+				t.Errorf("the newest checkpoint is of step %d, want %d", n, c.steps)
+			}
+			again := testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+			if !again.Completed {
+				t.Errorf("the summary of the resumed run is %+v", again)
+			}
+			testrun.SameRun(t, "undisturbed and interrupted", whole.Train.Out, cfg.Train.Out)
+		})
+	}
+}
+
+func TestInterruptedBeforeItBegan(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	recorder := testrun.NewRecorder(t)
+	recorder.Script(t, "quest", "exec sleep 600")
+	time.AfterFunc(200*time.Millisecond, cancel)
+	summary, err := train.Run(ctx, testrun.Config(t), train.Options{Finder: recorder.Finder})
+	if summary != nil || !errors.Is(err, train.ErrInterrupted) {
+		t.Errorf("got the summary %+v and the error %v", summary, err)
+	}
+	testrun.AwaitDeath(t, recorder.Processes(t), 2*time.Second)
+}

@@ -1,0 +1,81 @@
+package train
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+)
+
+func runOf(t *testing.T, overrides ...string) *run {
+	t.Helper()
+	cfg, err := config.Parse("test.toml", []byte(`
+model     = { layers = 1, width = 32, heads = 2, hidden = 32, context = 16, vocab = 40 }
+data      = { train = "a", validation = "b" }
+train     = { steps = 100, batch = 4, weight_decay = 0.2 }
+schedule  = { rate = 0.5, floor = 0.25 }
+quantizer = { plugin = "quest" }
+`), overrides)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rates, err := newSchedule(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &run{cfg: cfg, rates: rates, programs: &assembly.Programs{}}
+}
+
+// TestSettings: schedules count all steps, the optimizer its own updates.
+func TestSettings(t *testing.T) {
+	r := runOf(t)
+	r.done = progress{Step: 94, Skipped: 3}
+	s := r.settings(95)
+	if s.Step != 92 {
+		t.Errorf("the optimizer's step is %d after 94 steps of which 3 were skipped, want 92", s.Step)
+	}
+	if s.Rate != r.rates.Rate(94) || s.NextRate != r.rates.Rate(95) || s.Rate <= s.NextRate {
+		t.Errorf("the rates are %v and %v, want those of the 95th and the next step", s.Rate, s.NextRate)
+	}
+	if math.Abs(s.Lambda-1) > 1e-12 || s.ParetoLambda != 2 || s.WeightDecay != 0.2 {
+		t.Errorf("λ_t is %v, want half of 2 halfway up the ramp; λ %v, ω %v", s.Lambda, s.ParetoLambda, s.WeightDecay)
+	}
+}
+
+// TestScheduleFloor: floor is the fraction of the peak rate that is left at the end,
+// in every kind.
+func TestScheduleFloor(t *testing.T) {
+	for _, kind := range []string{"onecycle_cos", "linear_warmup_cosine", "wsd"} {
+		for floor, text := range map[float64]string{0.25: "schedule.floor=0.25", 0: "schedule.floor=0.0"} {
+			rates := runOf(t, `schedule.kind="`+kind+`"`, text).rates
+			low, high := math.Inf(1), 0.0
+			for k := 50; k < 101; k++ {
+				low, high = min(low, rates.Rate(k)), max(high, rates.Rate(k))
+			}
+			if math.Abs(low-0.5*floor) > 1e-4 || high > 0.5 {
+				t.Errorf("%s with floor %v: the second half has rates from %v to %v, want the least to be %v", kind, floor, low, high, 0.5*floor)
+			}
+		}
+	}
+}
+
+func TestDue(t *testing.T) {
+	r := runOf(t, "train.log_every=30", "train.eval_every=40", "method.pareto_every=45")
+	var logged, evaluated []int
+	for step := range 101 {
+		if step > 0 && r.logs(step) {
+			logged = append(logged, step)
+		}
+		if r.evaluates(step) {
+			evaluated = append(evaluated, step)
+		}
+	}
+	if want := []int{1, 30, 60, 90, 100}; !slices.Equal(logged, want) {
+		t.Errorf("without quantized weights logged are %v, want %v", logged, want)
+	}
+	if want := []int{40, 80}; !slices.Equal(evaluated, want) {
+		t.Errorf("evaluated are %v, want %v", evaluated, want)
+	}
+}
