@@ -62,7 +62,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev, err := engine.Open(cfg.Device.Kind, engine.Options{Threads: cfg.Device.Threads})
+	dev, err := assembly.Device(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func New(c Config) (Schedule, error) {
 	case LinearWarmupCosine:
 		return linearWarmupCosine{c}, nil
 	case WSD:
-		return wsd{c, int(c.DecayFrac * float64(c.Total))}, nil
+		return wsd{c, c.decaySteps()}, nil
 	case Constant:
 		return constant(c.Peak), nil
 	}
@@ -139,7 +139,7 @@ func (c Config) check() error {
 	}
 	if c.Kind == WSD {
 		need(within(c.DecayFrac, 0, 1), "decay_frac", "is %v, want 0 to 1", c.DecayFrac)
-		decay := int(c.DecayFrac * float64(c.Total))
+		decay := c.decaySteps()
 		need(errs != nil || c.Warmup+decay <= c.Total, "decay_frac", "is %v, so that %d steps of warm-up and %d of decay exceed the run's %d", c.DecayFrac, c.Warmup, decay, c.Total)
 		need(slices.Contains(Shapes(), c.Shape), "shape", "is %q, want one of %s", c.Shape, join(Shapes()))
 	}
@@ -164,3 +164,7 @@ func join[T ~string](names []T) string {
 	}
 	return strings.Join(quoted, ", ")
 }
+
+// decaySteps rounds down, forgiving the last bit of a decimal fraction that binary
+// cannot hold: 0.29 of 100 is 29.
+func (c Config) decaySteps() int { return int(c.DecayFrac*float64(c.Total) + 1e-9) }

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,14 +9,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/assembly"
+	"github.com/gofrs/flock"
+
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
-	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
 // free are the keys that may change when a run is resumed: they have no influence
@@ -26,12 +25,17 @@ var free = []string{
 	"train.eval_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.checkpoint_every", "train.keep", "train.out", "train.max_skipped",
 	"method.pareto_every", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
+	// The plugins' programs are compared instead of their executables.
+	"quantizer.sha256", "quantizer.weights.sha256", "quantizer.activations.sha256", "optimizer.sha256",
 }
 
 // open enters the run directory: a new run, or the continuation of one.
 func (r *run) open() error {
 	if err := os.MkdirAll(r.cfg.Train.Out, 0o755); err != nil {
 		return r.cfg.ErrorAt("train.out", "%w", err)
+	}
+	if err := r.lockDirectory(); err != nil {
+		return err
 	}
 	previous, err := config.Load(r.path(configFile), nil)
 	switch {
@@ -65,6 +69,30 @@ func (r *run) sameRun(previous *config.Config) error {
 	}
 	if len(list) > 0 {
 		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", r.path(configFile), strings.Join(list, "\n"))
+	}
+	changed, err := changedPrograms(r.path(provenanceFile), programHashes(r.programs, r.paramNames()))
+	if err != nil {
+		return fmt.Errorf("what the run was made of cannot be read: %w", err)
+	}
+	if len(changed) > 0 {
+		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
+			r.cfg.Train.Out, changed[0], len(changed))
+	}
+	return nil
+}
+
+// lockDirectory makes sure that no other process trains in the run directory. The
+// lock goes with the process, however that ends.
+func (r *run) lockDirectory() error {
+	r.lock = flock.New(r.path(lockFile))
+	held, err := r.lock.TryLock()
+	if err != nil {
+		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
+	}
+	if !held {
+		e := r.cfg.ErrorAt("train.out", "another process is training in %s", r.cfg.Train.Out)
+		e.Hint = "wait for it, or give another train.out"
+		return e
 	}
 	return nil
 }
@@ -211,37 +239,4 @@ func (r *run) save() error {
 	}
 	r.saved = r.done.Step
 	return checkpoint.Prune(r.path(checkpointDir), r.cfg.Train.Keep)
-}
-
-// provenance is what run.toml does not say about how a run came to be.
-type provenance struct {
-	Build    engine.BuildInfo  `json:"build"`
-	Plugins  []assembly.Used   `json:"plugins"`
-	Programs map[string]string `json:"programs"` // SHA-256 of each program, by role and name
-}
-
-// describe writes run.toml and provenance.json.
-func (r *run) describe() error {
-	text, err := r.cfg.Encode()
-	if err != nil {
-		return err
-	}
-	p := provenance{Build: r.device.BuildInfo(), Plugins: r.programs.Used, Programs: map[string]string{}}
-	for name, q := range r.programs.Weights {
-		p.Programs["weight "+name] = q.Program.Hash()
-	}
-	for name, q := range r.programs.Activations {
-		p.Programs["activation "+name] = q.Program.Hash()
-	}
-	for i, o := range r.programs.Optimizer {
-		p.Programs["optimizer "+r.model.Params()[i].Name] = o.Update.Hash()
-	}
-	about, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		atomicfile.WriteBytes(r.path(configFile), text),
-		atomicfile.WriteBytes(r.path(provenanceFile), append(about, '\n')),
-	)
 }

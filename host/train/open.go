@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -33,6 +34,7 @@ type OpenOptions struct {
 
 // Trained is a checkpoint of a run, ready for evaluation with the run's quantizers.
 type Trained struct {
+	dir     string
 	cfg     *config.Config
 	step    int
 	data    *assembly.Data
@@ -42,8 +44,8 @@ type Trained struct {
 	state   *step.State
 }
 
-// Open loads a checkpoint of the run in dir. The quantizers must be the very
-// plugins of the run, by their hash.
+// Open loads a checkpoint of the run in dir. A quantizer that now gives other
+// programs than in training is reported as a warning.
 func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 	cfg, err := config.Load(ConfigPath(dir), nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +58,7 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trained{cfg: cfg, step: saved.Step}
+	t := &Trained{dir: dir, cfg: cfg, step: saved.Step}
 	if err := t.open(ctx, o, saved); err != nil {
 		t.Close()
 		return nil, err
@@ -111,13 +113,22 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	if err != nil {
 		return err
 	}
+	// What counts is that the programs are those of the run, not the executables.
+	for _, p := range []*config.Plugin{t.cfg.Quantizer.Weights, t.cfg.Quantizer.Activations} {
+		if p != nil {
+			p.SHA256 = ""
+		}
+	}
 	programs, err := assembly.Collect(ctx, assembly.Request{
 		Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
 	})
 	if err != nil {
 		return err
 	}
-	if t.device, err = engine.Open(t.cfg.Device.Kind, engine.Options{Threads: t.cfg.Device.Threads}); err != nil {
+	if err := t.comparePrograms(o, programs); err != nil {
+		return err
+	}
+	if t.device, err = assembly.Device(t.cfg); err != nil {
 		return err
 	}
 	plan, err := assembly.Plan(t.cfg, m, programs)
@@ -133,6 +144,23 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	}
 	t.state, err = step.UploadParams(t.device, m, loader(tensors))
 	return err
+}
+
+// comparePrograms warns when quantizers are not those of training. Programs of
+// activations depend on the batch and are compared only at the run's own.
+func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) error {
+	same := *programs
+	if o.Batch > 0 {
+		same.Activations = nil
+	}
+	changed, err := changedPrograms(filepath.Join(t.dir, provenanceFile), programHashes(&same, nil))
+	if err != nil {
+		return fmt.Errorf("what the run was made of cannot be read: %w", err)
+	}
+	if len(changed) > 0 && o.Logger != nil {
+		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained", "programs", len(changed), "first", changed[0])
+	}
+	return nil
 }
 
 // Step is the number of optimizer steps behind the checkpoint.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/checkpoint"
@@ -40,14 +42,19 @@ func TestResumeWithAnotherConfiguration(t *testing.T) {
 	testrun.Train(t, testrun.Again(t, cfg, "train.log_every=7", "train.keep=1", "train.eval_every=5"), train.Options{Resume: true})
 }
 
-func TestResumeWithAnotherPlugin(t *testing.T) {
+// TestResumeWithAnotherExecutable: what a run depends on are the programs, not the
+// executables. Other executables that write the same programs continue it.
+func TestResumeWithAnotherExecutable(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
-	// The scripts of a recorder stand for plugins that were changed since.
+	// The scripts of a recorder have other hashes than the plugins they start.
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.NewRecorder(t).Finder})
-	if err == nil || !strings.Contains(err.Error(), "optimizer.sha256 was ") {
-		t.Errorf("got %v", err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	whole := testrun.Elsewhere(t, cfg)
+	testrun.Train(t, whole, train.Options{})
+	testrun.SameRun(t, "a run continued by other executables", cfg.Train.Out, whole.Train.Out)
 }
 
 func TestDirectoryInUse(t *testing.T) {
@@ -175,4 +182,48 @@ func TestInterruptedBeforeItBegan(t *testing.T) {
 		t.Errorf("got the summary %+v and the error %v", summary, err)
 	}
 	testrun.AwaitDeath(t, recorder.Processes(t), 2*time.Second)
+}
+
+// TestResumeWithOtherPrograms: a plugin that has changed what it computes does not
+// continue a run.
+func TestResumeWithOtherPrograms(t *testing.T) {
+	cfg := testrun.Config(t)
+	runParts(t, cfg, 3)
+	path := filepath.Join(cfg.Train.Out, "provenance.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := regexp.MustCompile(`("weight [^"]*": ")[0-9a-f]{64}`)
+	spoiled := hash.ReplaceAllString(string(text), "${1}"+strings.Repeat("0", 64))
+	if spoiled == string(text) {
+		t.Fatal("provenance.json holds no hash of a weight's program")
+	}
+	if err := os.WriteFile(path, []byte(spoiled), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err = train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "a plugin has changed and now gives another program for weight ") {
+		t.Errorf("got %v, want an error that names the program that changed", err)
+	}
+}
+
+// TestLock: two processes do not train in one directory.
+func TestLock(t *testing.T) {
+	cfg := testrun.Config(t)
+	if err := os.MkdirAll(cfg.Train.Out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	other := flock.New(filepath.Join(cfg.Train.Out, ".lock"))
+	if held, err := other.TryLock(); err != nil || !held {
+		t.Fatal(held, err)
+	}
+	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "another process is training") {
+		t.Errorf("got %v, want an error about the other process", err)
+	}
+	if err := other.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 }

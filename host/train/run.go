@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/assembly"
@@ -114,6 +115,7 @@ type run struct {
 	rates    schedule.Schedule
 	sampler  *data.Sampler
 
+	lock    *flock.Flock
 	state   *step.State
 	done    progress
 	records *metrics.Writer
@@ -158,7 +160,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.device, err = engine.Open(r.cfg.Device.Kind, engine.Options{Threads: r.cfg.Device.Threads}); err != nil {
+	if r.device, err = assembly.Device(r.cfg); err != nil {
 		return err
 	}
 	plan, err := assembly.Plan(r.cfg, r.model, r.programs)
@@ -205,6 +207,9 @@ func (r *run) close() {
 	if r.data != nil {
 		r.data.Close()
 	}
+	if r.lock != nil {
+		r.lock.Unlock()
+	}
 }
 
 func (r *run) path(name ...string) string {
@@ -218,6 +223,7 @@ const (
 	metricsFile    = "metrics.jsonl"
 	summaryFile    = "summary.json"
 	checkpointDir  = "checkpoints"
+	lockFile       = ".lock"
 )
 
 // ConfigPath, MetricsPath and CheckpointDir name the parts of a run directory.

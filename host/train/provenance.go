@@ -1,0 +1,85 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// provenance is what run.toml does not say about how a run came to be.
+type provenance struct {
+	Build   engine.BuildInfo `json:"build"`
+	Plugins []assembly.Used  `json:"plugins"`
+	// Programs holds the SHA-256 of each program by role and name. They, and not
+	// the executables they came from, are what a run depends on: a plugin that
+	// was built anew and writes the same programs continues it.
+	Programs map[string]string `json:"programs"`
+}
+
+// programHashes names the programs of a run and hashes them.
+func programHashes(p *assembly.Programs, params []string) map[string]string {
+	hashes := map[string]string{}
+	for name, q := range p.Weights {
+		hashes["weight "+name] = q.Program.Hash()
+	}
+	for name, q := range p.Activations {
+		hashes["activation "+name] = q.Program.Hash()
+	}
+	for i, o := range p.Optimizer {
+		hashes["optimizer "+params[i]] = o.Update.Hash()
+	}
+	return hashes
+}
+
+// describe writes run.toml and provenance.json.
+func (r *run) describe() error {
+	text, err := r.cfg.Encode()
+	if err != nil {
+		return err
+	}
+	p := provenance{Build: r.device.BuildInfo(), Plugins: r.programs.Used, Programs: programHashes(r.programs, r.paramNames())}
+	about, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		atomicfile.WriteBytes(r.path(configFile), text),
+		atomicfile.WriteBytes(r.path(provenanceFile), append(about, '\n')),
+	)
+}
+
+func (r *run) paramNames() []string {
+	var names []string
+	for _, p := range r.model.Params() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// changedPrograms compares programs with those recorded at path and returns, in
+// order, the names of those recorded ones that are different now. Names that only
+// one side has are not compared: an evaluation needs fewer programs.
+func changedPrograms(path string, now map[string]string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var p provenance
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var changed []string
+	for _, name := range slices.Sorted(maps.Keys(p.Programs)) {
+		if hash, ok := now[name]; ok && hash != p.Programs[name] {
+			changed = append(changed, name)
+		}
+	}
+	return changed, nil
+}
