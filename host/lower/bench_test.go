@@ -146,6 +146,9 @@ func BenchmarkLowerOp(b *testing.B) {
 		{"round", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Round() }},
 		{"round_clip", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Round().Clip(-8, 7) }},
 		{"clip", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Clip(-1, 1) }},
+		{"clip_strict", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Max(b.Const(-1)).Min(b.Const(1))
+		}},
 		{"max", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Max(y) }},
 		{"logb", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Logb() }},
 		{"ldexp_row", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Ldexp(row.Round()) }},

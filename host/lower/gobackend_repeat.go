@@ -43,7 +43,8 @@ func (l *lowering) repeat(x *graph.Node, shape []int) *graph.Node {
 	}
 	switch x.DType() {
 	case dtypes.Bool:
-		return graph.NotEqual(graph.Where(x, l.scalar(1), l.scalar(0)), l.zeros(others...))
+		bytes := graph.BitwiseOr(graph.Bitcast(x, dtypes.Uint8), stored(l.g, make([]uint8, product(others)), others))
+		return graph.Bitcast(bytes, dtypes.Bool)
 	case dtypes.Int32:
 		return graph.Add(x, stored(l.g, make([]int32, product(others)), others))
 	case dtypes.Uint32:

@@ -47,6 +47,8 @@ func TestRanges(t *testing.T) {
 		want  span
 	}{
 		{"clip", x.Clip(-8, 7), span{-8, 7, true}},
+		{"clip_small", b.Iota(program.FloatType(4), 0).Clip(-8, 2), span{0, 2, false}},
+		{"clip_tiny", x.Sign().Clip(-8, 7), span{-8, 7, true}},
 		{"neg", x.Clip(-8, 7).Round().Neg(), span{-7, 8, true}},
 		{"abs", x.Clip(-8, 7).Abs(), span{0, 8, true}},
 		{"abs_far", x.Clip(2, 7).Neg().Abs(), span{2, 7, true}},

@@ -54,6 +54,8 @@ func rangeOf(n *program.Node, args []span) span {
 		return span{max(args[0].lo, args[1].lo), max(args[0].hi, args[1].hi), args[0].nan || args[1].nan}
 	case program.OpMin:
 		return span{min(args[0].lo, args[1].lo), min(args[0].hi, args[1].hi), args[0].nan || args[1].nan}
+	case program.OpClamp:
+		return clampedRange(args[0], args[1], args[2])
 	case program.OpSelect:
 		return args[1].or(args[2])
 	case program.OpConcatenate:
@@ -64,6 +66,15 @@ func rangeOf(n *program.Node, args []span) span {
 		return all
 	}
 	return unaryRange(n, args)
+}
+
+// clampedRange allows for any number within the bounds where x is NaN.
+func clampedRange(x, lo, hi span) span {
+	out := span{min(max(x.lo, lo.lo), hi.lo), min(max(x.hi, lo.hi), hi.hi), x.nan || lo.nan || hi.nan}
+	if x.nan {
+		out.lo, out.hi = lo.lo, hi.hi
+	}
+	return out
 }
 
 func unaryRange(n *program.Node, args []span) span {

@@ -6,10 +6,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// delayRounding rewrites clip(round(x)) to round(clip(x)) where the bounds are
-// integers, which round to themselves: the result is the same, and the Go backend
-// rounds a number that is known to be small in two vectorized steps. A rounded
-// value that is used elsewhere too stays as it is.
+// delayRounding rewrites clip(round(x)), where clip is a clamp, a maximum or a
+// minimum, to round(clip(x)) where the bounds are integers, which round to
+// themselves: the result is the same, and the Go backend rounds a number that is
+// known to be small in two vectorized steps. A rounded value that is used elsewhere
+// too stays as it is.
 func delayRounding(p *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(p.Name)
 	values := make([]program.Value, 0, p.NumValues())
@@ -42,18 +43,23 @@ func delayRounding(p *program.Program) (*program.Program, error) {
 	return b.Build()
 }
 
-// delayedOperand returns which operand of a max or min is a rounding used nowhere
-// else, if the other is an integer constant, and -1 otherwise.
+// delayedOperand returns which operand of a clamp, max or min is a rounding used
+// nowhere else, if the others are integer constants, and -1 otherwise.
 func delayedOperand(p *program.Program, n *program.Node, uses []int, rounded map[program.ID]program.Value) int {
-	if n.Op != program.OpMax && n.Op != program.OpMin {
+	if n.Op != program.OpClamp && n.Op != program.OpMax && n.Op != program.OpMin {
 		return -1
 	}
+	found := -1
 	for j, id := range n.Args {
-		if _, ok := rounded[id]; ok && uses[id] == 1 && integral(p.Node(n.Args[1-j])) {
-			return j
+		if integral(p.Node(id)) {
+			continue
 		}
+		if _, ok := rounded[id]; !ok || uses[id] != 1 || found >= 0 {
+			return -1
+		}
+		found = j
 	}
-	return -1
+	return found
 }
 
 // integral reports whether a node is a constant scalar integer that every format

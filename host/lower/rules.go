@@ -41,6 +41,7 @@ var rules = map[program.Op]rule{
 	program.OpXor:   byType(binary(graph.LogicalXor), binary(graph.BitwiseXor)),
 	program.OpShl:   binary(graph.BitwiseShiftLeft),
 	program.OpShr:   lowerShr,
+	program.OpClamp: lowerClamp,
 
 	program.OpEq: binary(graph.Equal),
 	program.OpNe: binary(graph.NotEqual),
@@ -108,6 +109,20 @@ func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		return graph.BitwiseShiftRightLogical(args[0], args[1])
 	}
 	return graph.BitwiseShiftRightArithmetic(args[0], args[1])
+}
+
+// lowerClamp is a pass for each bound that is not known to hold. The maximum and
+// minimum of the Go backend return either operand where one is NaN: the result is
+// NaN or within the bounds, as it may be.
+func lowerClamp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	x, out := l.rangeOf(n.Args[0]), args[0]
+	if x.lo < l.rangeOf(n.Args[1]).hi {
+		out = graph.Max(out, args[1])
+	}
+	if x.hi > l.rangeOf(n.Args[2]).lo {
+		out = graph.Min(out, args[2])
+	}
+	return out
 }
 
 func lowerSelect(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {

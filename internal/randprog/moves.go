@@ -24,7 +24,7 @@ func init() {
 		program.OpAdd: arithmetic, program.OpSub: arithmetic, program.OpMul: arithmetic,
 		program.OpMax: arithmetic, program.OpMin: arithmetic,
 		program.OpDiv: divide, program.OpPow: power, program.OpLdexp: ldexp,
-		program.OpShl: shift, program.OpShr: shift,
+		program.OpShl: shift, program.OpShr: shift, program.OpClamp: clamp,
 		program.OpEq: compare, program.OpNe: compare, program.OpLt: compare,
 		program.OpLe: compare, program.OpGt: compare, program.OpGe: compare,
 		program.OpSelect: choose, program.OpConvert: convert, program.OpBitcast: bitcast,
@@ -196,6 +196,29 @@ func shift(g *generator, op program.Op) (value, bool) {
 	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x))
 	y.Value = y.And(g.integer(x.Type().DType, 31))
 	return value{Value: g.binary(op, x, y)}, true
+}
+
+// clamp has bounds around a constant or, where no finite differences find that they
+// matter, around another scalar.
+func clamp(g *generator, op program.Op) (value, bool) {
+	x, ok := g.draw(isFloat)
+	if !ok {
+		return x, false
+	}
+	c := float64(g.rng.IntN(17)-8) / 4
+	middle := value{g.b.Const(c), math.Abs(c), 2}
+	if !g.Smooth && g.rng.IntN(2) == 0 {
+		if y, ok := g.draw(isFloat, isScalar); ok {
+			middle = y
+		}
+	}
+	width := float64(g.rng.IntN(9)) / 4
+	lo, hi := middle.Shift(-width), middle.Shift(width)
+	out := value{g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, lo, hi), middle.mag + width, rounded}
+	if x.exact() && middle.exact() {
+		out.frac = max(x.frac, middle.frac, 2)
+	}
+	return out, true
 }
 
 func (g *generator) integer(t program.DType, v int32) program.Value {

@@ -237,6 +237,7 @@ func isInteger(v value) bool {
 }
 func isBool(v value) bool   { return v.Type().DType == program.Bool }
 func isNumber(v value) bool { return !isBool(v) }
+func isScalar(v value) bool { return v.Type().IsScalar() }
 func hasAxes(v value) bool  { return !v.Type().IsScalar() }
 func isLogical(v value) bool {
 	return !v.float()

@@ -24,25 +24,27 @@ type levels struct {
 	top float64
 	// offset is added to the maximum, 0 when there is none.
 	offset float64
-	// highest code, if rounding can exceed it.
-	highest float64
-	centred bool
+	// lowest and highest are the bounds of what is rounded. Only the highest of the
+	// full grids can be exceeded, on a tie; but the CPU rounds faster what it knows
+	// to lie within bounds.
+	lowest, highest float64
+	centred         bool
 }
 
 func newLevels(grid string, bits int) (levels, error) {
 	half := math.Ldexp(1, bits-1)
 	if grid == gridCentred {
-		return levels{top: half - 0.5, offset: centredEps, highest: math.Inf(1), centred: true}, nil
+		return levels{top: half - 0.5, offset: centredEps, lowest: 1 - half, highest: half, centred: true}, nil
 	}
 	if bits < 2 {
 		return levels{}, errBits(grid, bits)
 	}
 	if grid == gridSymmetric {
-		return levels{top: half - 1, highest: math.Inf(1)}, nil
+		return levels{top: half - 1, lowest: 1 - half, highest: half - 1}, nil
 	}
 	// x/s of the maximum is half an odd integer, a tie: round to even gives
 	// ±2^(b−1), of which only the negative one is a code.
-	return levels{top: half - 0.5, highest: half - 1}, nil
+	return levels{top: half - 0.5, lowest: -half, highest: half - 1}, nil
 }
 
 // quantize rounds x, whose groups have the maxima amax. The values of groups that
@@ -56,14 +58,15 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	}
 	step = finite.Select(step.Div(b.Const(l.top)), b.Const(math.NaN()))
 	if l.centred {
-		level := x.Div(step).Shift(0.5).Round().Shift(-0.5)
+		level := l.round(x.Div(step).Shift(0.5)).Shift(-0.5)
 		return level.Mul(step), level.Scale(2), step.Scale(0.5)
 	}
 	zero := step.Lt(b.Const(smallest))
 	step = zero.Select(b.Const(0), step)
-	q := x.Div(zero.Select(b.Const(math.Inf(1)), step)).Round()
-	if !math.IsInf(l.highest, 1) {
-		q = q.Min(b.Const(l.highest))
-	}
+	q := l.round(x.Div(zero.Select(b.Const(math.Inf(1)), step)))
 	return q.Mul(step), q, step
 }
+
+// round is the nearest integer within the bounds. In a group that is not finite it
+// is not defined: the step, which is NaN there, makes the value NaN.
+func (l levels) round(v program.Value) program.Value { return v.Round().Clip(l.lowest, l.highest) }

@@ -38,10 +38,10 @@ func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []f
 	qmax := float64(int(1)<<(bits-1) - 1)
 	b := program.NewBuilder("mask")
 	v := b.Input("r", program.FloatType(len(r)))
-	q := v.Round().Clip(-qmax-1, qmax)
+	inside := v.Clip(-qmax-1, qmax)
 	finite := v.MaxRow().IsFinite()
 	site := sdk.Site{Values: plugintest.Settings(t, quest{}.Describe(), map[string]any{"mask": mask, "trust": trust})}
-	b.Output("mask", expand(paperMask(v, q, finite, -qmax-1, qmax, site), []int{len(r)}))
+	b.Output("mask", expand(paperMask(v, inside, finite, -qmax-1, qmax, site), []int{len(r)}))
 	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)

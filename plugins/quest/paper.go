@@ -10,12 +10,15 @@ import (
 //
 //	qmax = 2^(b−1) − 1 ; qmin = −2^(b−1)
 //	σ = √(mean z²) ; s = k_b·σ/qmax
-//	r = z/s ; q = clip(round(r), qmin, qmax) ; ẑ = s·q
+//	r = z/s ; q = round(clip(r, qmin, qmax)) ; ẑ = s·q
 //	M = [|r − q| ≤ trust/2]
 //
-// The mask is taken on r, where half a step is exactly ½: with trust = 1 it blocks
-// exactly the entries outside [qmin − ½, qmax + ½], ties included. The clip mask
-// is [trust·qmin ≤ r ≤ trust·qmax]. A zero row gives zeros, mask 1.
+// The bounds are integers: it does not matter whether r is clipped or rounded
+// first. The mask is taken on r, where half a step is exactly ½: with trust = 1 it
+// blocks exactly the entries outside [qmin − ½, qmax + ½], ties included. The clip
+// mask is [trust·qmin ≤ r ≤ trust·qmax]. A zero row gives zeros, mask 1. In a row
+// that is not finite r and s are NaN, which is what makes ẑ NaN and M zero: q may
+// be anything there.
 func quantizePaper(z program.Value, site sdk.Site) (grid, error) {
 	bits := site.Int("bits")
 	if bits < 2 {
@@ -33,26 +36,34 @@ func quantizePaper(z program.Value, site sdk.Site) (grid, error) {
 	// In a zero row 0/1 stands for 0/0; ẑ is 0 by the scale, which stays 0.
 	divisor := sigma.Eq(z.Builder().Const(0)).Select(z.Builder().Const(1), scale)
 	r := z.Div(divisor)
-	q := r.Round().Clip(qmin, qmax)
+	inside := r.Clip(qmin, qmax)
+	q := inside.Round()
 	return grid{
 		zhat:   q.Mul(scale),
 		codes:  q,
 		scale:  scale,
-		mask:   paperMask(r, q, finite, qmin, qmax, site),
+		mask:   paperMask(r, inside, finite, qmin, qmax, site),
 		finite: finite,
 	}, nil
 }
 
 // paperMask is false in rows that are not finite: there r is NaN, for which no
-// comparison holds.
-func paperMask(r, q, finite program.Value, qmin, qmax float64, site sdk.Site) program.Value {
-	b, trust := r.Builder(), site.Float("trust")
+// comparison holds. inside is r within the bounds.
+//
+// Rounding moves r by at most ½, so with trust ≥ 1 what lies inside is trusted, and
+// outside, the nearest level is the bound: |r − inside| ≤ trust/2 is the same mask.
+// On the CPU it takes less time, as inside is mostly r itself.
+func paperMask(r, inside, finite program.Value, qmin, qmax float64, site sdk.Site) program.Value {
+	trust := site.Float("trust")
 	switch site.Text("mask") {
 	case maskNone:
 		return finite
 	case maskClip:
-		return r.Ge(b.Const(trust * qmin)).And(r.Le(b.Const(trust * qmax)))
-	default:
-		return r.Sub(q).Abs().Le(b.Const(trust / 2))
+		return r.Eq(r.Clip(trust*qmin, trust*qmax))
 	}
+	nearest := inside
+	if trust < 1 {
+		nearest = inside.Round()
+	}
+	return r.Sub(nearest).Abs().Le(r.Builder().Const(trust / 2))
 }

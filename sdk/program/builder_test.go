@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -34,6 +35,9 @@ func TestMistakesNameTheLine(t *testing.T) {
 			"mul: operands have different element types: int[2,1] and float"},
 		{"scalar row", func(b *program.Builder, x value) int { x.SumAll().MaxRow(); return line() },
 			"reduce_max: axis 0 does not exist: there are 0"},
+		{"clip to nothing", func(b *program.Builder, x value) int { x.Clip(2, 1); return line() }, "clip to [2, 1]: the lower bound must not be above the upper"},
+		{"clip to NaN", func(b *program.Builder, x value) int { x.Clip(0, math.NaN()); return line() }, "clip to [0, NaN]: neither bound may be NaN"},
+		{"absent bound", func(b *program.Builder, x value) int { x.Clamp(b.Const(1), value{}); return line() }, "clamp: operand 2 is absent"},
 		{"absent operand", func(b *program.Builder, x value) int { x.Add(value{}); return line() }, "add: operand 1 is absent"},
 		{"operand of another program", func(b *program.Builder, x value) int {
 			other := program.NewBuilder("other").Input("y", fl(2, 3))

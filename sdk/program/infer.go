@@ -180,6 +180,8 @@ func elementwiseShape(a, b []int) ([]int, error) {
 
 func inferElementwise(op Op, args []Type, want Type) (Type, error) {
 	switch op {
+	case OpClamp:
+		return args[0], checkClamp(args)
 	case OpSelect:
 		if err := need(args[0], Bool); err != nil {
 			return Type{}, fmt.Errorf("condition %w", err)
@@ -203,6 +205,18 @@ func inferElementwise(op Op, args []Type, want Type) (Type, error) {
 		}
 		return Type{want.DType, args[0].Shape}, nil
 	}
+}
+
+func checkClamp(args []Type) error {
+	for i, name := range []string{"", "lower bound ", "upper bound "} {
+		if err := need(args[i], Float); err != nil {
+			return fmt.Errorf("%s%w", name, err)
+		}
+		if i > 0 && !args[i].IsScalar() {
+			return fmt.Errorf("%sis %s: must be a scalar", name, args[i])
+		}
+	}
+	return nil
 }
 
 func inferShape(op Op, args []Type, attr Attr, want Type) (Type, error) {

@@ -92,6 +92,14 @@ var invalidNodes = []struct {
 	{program.OpAdd, attr{}, fl(2), types{fl(2), fl(3)}, "shapes [2] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
 	{program.OpMul, attr{}, fl(2, 3), types{fl(2, 3), fl(3)}, "shapes [2 3] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
 	{program.OpAdd, attr{}, fl(2), types{fl(2), in(2)}, "operands have different element types: float[2] and int[2]"},
+	{program.OpClamp, attr{}, fl(2), types{fl(2), fl()}, "takes 3 operands, got 2"},
+	{program.OpClamp, attr{}, in(2), types{in(2), fl(), fl()}, "takes float, got int[2]"},
+	{program.OpClamp, attr{}, fl(2), types{fl(2), in(), fl()}, "lower bound takes float, got int"},
+	{program.OpClamp, attr{}, fl(2), types{fl(2), fl(), bo()}, "upper bound takes float, got bool"},
+	{program.OpClamp, attr{}, fl(2), types{fl(2), fl(1), fl()}, "lower bound is float[1]: must be a scalar"},
+	{program.OpClamp, attr{}, fl(2), types{fl(2), fl(), fl(2)}, "upper bound is float[2]: must be a scalar"},
+	{program.OpClamp, attr{Axes: []int{0}}, fl(2), types{fl(2), fl(), fl()}, "takes no attribute axes"},
+	{program.OpClamp, attr{}, fl(1), types{fl(), fl(), fl()}, "states the type float[1], but its operands give float"},
 	{program.OpSelect, attr{}, fl(2), types{fl(2), fl(2), fl(2)}, "condition takes bool, got float[2]"},
 	{program.OpSelect, attr{}, fl(2), types{bo(2), fl(2), in(2)}, "operands have different element types: float[2] and int[2]"},
 	{program.OpSelect, attr{}, fl(2), types{bo(3), fl(2), fl(2)}, "shapes [2] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
@@ -207,8 +215,8 @@ func TestOperandsColumn(t *testing.T) {
 		program.OpReduceSum: {Axes: []int{0}}, program.OpReduceMax: {Axes: []int{0}}, program.OpReduceMin: {Axes: []int{0}},
 	}
 	for _, info := range program.Ops() {
-		if info.Class == program.ClassSource || info.Op == program.OpSelect {
-			continue // no operands, or of different types
+		if info.Class == program.ClassSource || info.Op == program.OpSelect || info.Op == program.OpClamp {
+			continue // no operands, or of different types or shapes
 		}
 		accepted := operandTypes(info)
 		if len(accepted) == 0 {

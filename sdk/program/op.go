@@ -40,6 +40,7 @@ const (
 	OpXor   Op = 40
 	OpShl   Op = 41
 	OpShr   Op = 42
+	OpClamp Op = 43
 
 	OpEq Op = 50
 	OpNe Op = 51
@@ -81,7 +82,7 @@ const (
 	ClassUnary                        // elementwise, one operand
 	ClassBinary                       // elementwise, two operands, repeating axes of size 1
 	ClassCompare                      // like ClassBinary, with a bool result
-	ClassElementwise                  // select, convert, bitcast: elementwise with a rule of their own
+	ClassElementwise                  // clamp, select, convert, bitcast: elementwise with a rule of their own
 	ClassShape                        // moves elements without computing
 	ClassReduce                       // folds axes away
 	ClassLinear                       // dot and hadamard

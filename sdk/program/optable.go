@@ -47,6 +47,7 @@ var opTable = []OpInfo{
 	{OpXor, "xor", ClassBinary, 2, "bool, int, uint", "", "Logical or bitwise exclusive or.", none},
 	{OpShl, "shl", ClassBinary, 2, "int, uint", "", "Shift left by y bits, filling with zeros. 0 ≤ y < 32.", none},
 	{OpShr, "shr", ClassBinary, 2, "int, uint", "", "Shift right by y bits, filling with zeros for uint and with the sign for int. 0 ≤ y < 32.", none},
+	{OpClamp, "clamp", ClassElementwise, 3, "float, float scalar, float scalar", "", "min(max(x, lo), hi) for every x that is a number, ±Inf included; lo ≤ hi, both numbers. Where x is NaN the result is NaN or any number in [lo, hi], which of them is not defined: NaN that matters must reach the output by another factor, such as a scale. `max` and `min` are the strict form, which costs more. The sign of a zero result is not defined.", "dy to x where lo ≤ x ≤ hi and zero elsewhere, also where x is NaN; none to lo and hi"},
 
 	{OpEq, "eq", ClassCompare, 2, "float, int, uint, bool", "", "bool: x = y; false if either is NaN; −0 = +0.", none},
 	{OpNe, "ne", ClassCompare, 2, "float, int, uint, bool", "", "bool: x ≠ y; true if either is NaN.", none},

@@ -40,7 +40,7 @@ func TestNumbersAreStable(t *testing.T) {
 		"neg": 10, "abs": 11, "sign": 12, "sqrt": 13, "exp": 14, "expm1": 15, "log": 16, "log1p": 17, "tanh": 18,
 		"floor": 19, "round": 20, "logb": 21, "is_finite": 22, "not": 23,
 		"add": 30, "sub": 31, "mul": 32, "div": 33, "pow": 34, "max": 35, "min": 36, "ldexp": 37, "and": 38, "or": 39,
-		"xor": 40, "shl": 41, "shr": 42,
+		"xor": 40, "shl": 41, "shr": 42, "clamp": 43,
 		"eq": 50, "ne": 51, "lt": 52, "le": 53, "gt": 54, "ge": 55,
 		"select": 60, "convert": 61, "bitcast": 62,
 		"reshape": 70, "transpose": 71, "broadcast": 72, "slice": 73, "concatenate": 74,

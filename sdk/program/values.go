@@ -1,6 +1,9 @@
 package program
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Const is a scalar float.
 func (b *Builder) Const(v float64) Value { return b.scalar(Float, v, 0) }
@@ -177,10 +180,25 @@ func (v Value) Shift(c float64) Value { return v.Add(v.builder().Const(c)) }
 // Square is v·v.
 func (v Value) Square() Value { return v.Mul(v) }
 
-// Clip limits v to [lo, hi]; NaN stays NaN.
+// Clamp limits the number v to [lo, hi], scalars with lo ≤ hi. Where v is NaN the
+// result is NaN or any number in [lo, hi]; v.Max(lo).Min(hi) is the strict form, at
+// a higher price. A quantizer turns what shares a scale with NaN into NaN through
+// the scale. The gradient passes within the bounds, and none goes to them.
+func (v Value) Clamp(lo, hi Value) Value {
+	return v.builder().add(OpClamp, Attr{}, Type{}, v, lo, hi)
+}
+
+// Clip is Clamp to literal bounds, with its rule for NaN: what becomes of it is
+// not defined.
 func (v Value) Clip(lo, hi float64) Value {
 	b := v.builder()
-	return v.Max(b.Const(lo)).Min(b.Const(hi))
+	switch {
+	case math.IsNaN(lo) || math.IsNaN(hi):
+		return b.fail(fmt.Errorf("clip to [%v, %v]: neither bound may be NaN", lo, hi))
+	case lo > hi:
+		return b.fail(fmt.Errorf("clip to [%v, %v]: the lower bound must not be above the upper", lo, hi))
+	}
+	return v.Clamp(b.Const(lo), b.Const(hi))
 }
 
 // Select is x where v, a bool, holds and y elsewhere.

@@ -23,19 +23,20 @@ type Quest struct {
 	K     float64 // clipping factor k_b
 }
 
-// Forward returns Q(x) and the mask. The rotation alone is taken from the host's
-// lowering, where it is a primitive.
+// Forward returns Q(x) and the mask. A row that holds NaN or ±Inf becomes NaN by its
+// scale, with the mask 0; a zero row stays zero. The rotation alone is taken from the
+// host's lowering, where it is a primitive.
 func (q Quest) Forward(x *graph.Node) (*graph.Node, []*graph.Node) {
 	top := math.Exp2(float64(q.Bits-1)) - 1
 	z := q.rotate(x)
 	mean := graph.MulScalar(graph.ReduceAndKeep(graph.Mul(z, z), graph.ReduceSum, -1), 1/float64(x.Shape().Dim(-1)))
-	s := graph.MulScalar(graph.Sqrt(mean), q.K/top)
-	usable := graph.And(graph.IsFinite(s), graph.GreaterThan(s, graph.ZerosLike(s)))
-	s = graph.Where(usable, s, graph.OnesLike(s))
-	r := graph.Div(z, s)
-	code := round(graph.MinScalar(graph.MaxScalar(r, -top-1), top))
-	mask := graph.LessOrEqual(graph.Abs(graph.Sub(r, code)), graph.Scalar(x.Graph(), x.DType(), 0.5))
-	return q.rotate(graph.Mul(code, s)), []*graph.Node{mask}
+	sigma := graph.Sqrt(mean)
+	scalar := func(v float64) *graph.Node { return graph.Scalar(x.Graph(), x.DType(), v) }
+	s := graph.Where(graph.IsFinite(sigma), graph.MulScalar(sigma, q.K/top), scalar(math.NaN()))
+	r := graph.Div(z, graph.Where(graph.Equal(sigma, scalar(0)), scalar(1), s))
+	inside := graph.MinScalar(graph.MaxScalar(r, -top-1), top)
+	mask := graph.LessOrEqual(graph.Abs(graph.Sub(r, inside)), scalar(0.5))
+	return q.rotate(graph.Mul(round(inside), s)), []*graph.Node{mask}
 }
 
 // Backward is dx = Hᵀ(M ⊙ H·dy).

@@ -16,7 +16,7 @@ func (t *tape) propagate(n *program.Node, id program.ID, dy program.Value) error
 	case program.ClassBinary:
 		t.binary(n, id, dy)
 	case program.ClassElementwise:
-		t.elementwise(n, dy)
+		t.elementwise(n, id, dy)
 	case program.ClassShape:
 		t.shape(n, dy)
 	case program.ClassReduce:
@@ -108,14 +108,17 @@ func (t *tape) winner(beats program.Op, a, b, dy program.Value) program.Value {
 	return t.pick(t.w.Binary(beats, a, b), dy, tie)
 }
 
-func (t *tape) elementwise(n *program.Node, dy program.Value) {
-	if n.Op == program.OpConvert {
+func (t *tape) elementwise(n *program.Node, id program.ID, dy program.Value) {
+	x, zero := t.values[n.Args[0]], t.w.Const(0)
+	switch n.Op {
+	case program.OpConvert:
 		t.add(n.Args[0], dy) // active only from float to float
-		return
+	case program.OpClamp: // a number within the bounds is the one that stays; NaN equals nothing
+		t.add(n.Args[0], t.pick(t.w.Binary(program.OpEq, x, t.values[id]), dy, zero))
+	case program.OpSelect:
+		t.addSum(n.Args[1], t.pick(x, dy, zero))
+		t.addSum(n.Args[2], t.pick(x, zero, dy))
 	}
-	cond, zero := t.values[n.Args[0]], t.w.Const(0)
-	t.addSum(n.Args[1], t.pick(cond, dy, zero))
-	t.addSum(n.Args[2], t.pick(cond, zero, dy))
 }
 
 // reduce repeats dy along the folded axes: everywhere for a sum; for an extremum

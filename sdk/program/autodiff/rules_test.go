@@ -32,7 +32,8 @@ func TestRulesAtSpecialPoints(t *testing.T) {
 			return x.Convert(program.Int).Convert(program.Float).Add(x.Convert(program.Float))
 		}, []float64{2, 3}, nil, []float64{1, 1}, nil},
 		{"bitcast", func(x, y program.Value) program.Value { return x.Bitcast(program.Float) }, []float64{2}, nil, []float64{0}, nil},
-		{"clip outside", func(x, y program.Value) program.Value { return x.Clip(-1, 1) }, []float64{-2, 0, 1, 2}, nil, []float64{0, 1, 0.5, 0}, nil},
+		{"clip outside", func(x, y program.Value) program.Value { return x.Clip(-1, 1) }, []float64{-2, -1, 0, 1, 2, -inf, inf, nan}, nil, []float64{0, 1, 1, 1, 0, 0, 0, 0}, nil},
+		{"clamp to its own sum", func(x, y program.Value) program.Value { return x.Clamp(x.SumAll().Neg(), x.SumAll()) }, []float64{-8, 9, 0.5}, nil, []float64{0, 0, 1}, nil},
 		{"value not taken", func(x, y program.Value) program.Value { return x.IsFinite().Select(x, x.Builder().Const(0)) }, []float64{inf, 1}, nil, []float64{0, 1}, nil},
 		{"NaN cotangent not taken", func(x, y program.Value) program.Value { return y.Gt(y.Builder().Const(0)).Select(x, y) }, []float64{1, 2}, []float64{1, -1}, []float64{nan, 0}, []float64{nan, nan}},
 		{"steep quotient", two(func(x, y program.Value) program.Value { return y.Div(x) }), []float64{1e-200}, []float64{1e-200}, []float64{-1e200}, nil},
@@ -80,6 +81,9 @@ func TestGradientColumn(t *testing.T) {
 		args := []program.Value{b.Input("x", matrix), b.Input("y", matrix), b.Input("z", matrix)}
 		if info.Op == program.OpSelect {
 			args[0] = args[0].Lt(args[1])
+		}
+		if info.Op == program.OpClamp {
+			args[1], args[2] = args[1].SumAll().Neg(), args[2].SumAll()
 		}
 		if info.Class == program.ClassSource {
 			continue

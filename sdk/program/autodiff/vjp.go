@@ -155,7 +155,7 @@ func passes(op program.Op, i int) bool {
 	case program.OpSign, program.OpFloor, program.OpRound, program.OpLogb,
 		program.OpStopGradient, program.OpBitcast:
 		return false
-	case program.OpLdexp:
+	case program.OpLdexp, program.OpClamp:
 		return i == 0
 	case program.OpSelect:
 		return i > 0

@@ -159,6 +159,8 @@ func truth(v bool) int64 {
 
 func elementwise(n *program.Node, args []Tensor) Tensor {
 	switch n.Op {
+	case program.OpClamp:
+		return clamp(args[0], args[1].Floats[0], args[2].Floats[0])
 	case program.OpSelect:
 		shape := n.Type.Shape
 		cond, x, y := stretch(args[0], shape), stretch(args[1], shape), stretch(args[2], shape)
@@ -171,6 +173,15 @@ func elementwise(n *program.Node, args []Tensor) Tensor {
 	default:
 		return convert(args[0], n.Type)
 	}
+}
+
+// clamp keeps NaN, one of the results that the table allows.
+func clamp(x Tensor, lo, hi float64) Tensor {
+	out := Tensor{Type: x.Type, Floats: make([]float64, len(x.Floats))}
+	for i, v := range x.Floats {
+		out.Floats[i] = min(max(v, lo), hi)
+	}
+	return out
 }
 
 func choose[T any](cond []int64, x, y []T) []T {

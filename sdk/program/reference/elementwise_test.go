@@ -151,6 +151,19 @@ func TestBinary(t *testing.T) {
 	}
 }
 
+func TestClamp(t *testing.T) {
+	bounds := func(lo, hi float64) (reference.Tensor, reference.Tensor) {
+		return reference.Float(lo), reference.Float(hi)
+	}
+	lo, hi := bounds(-1, 2.5)
+	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, f(-3, -1, 0.5, 2.5, 7, inf, -inf, nan, tiny), lo, hi), f(-1, -1, 0.5, 2.5, 2.5, 2.5, -1, nan, tiny))
+	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, reference.Float(9), lo, hi), reference.Float(2.5))
+	lo, hi = bounds(-inf, inf)
+	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, f(-inf, 3, inf, nan), lo, hi), f(-inf, 3, inf, nan))
+	lo, hi = bounds(4, 4)
+	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, f(3, 4, 5), lo, hi), f(4, 4, 4))
+}
+
 func TestElementwiseShapes(t *testing.T) {
 	row := reference.Floats([]float64{1, 2, 3}, 1, 3)
 	col := reference.Floats([]float64{10, 20}, 2, 1)

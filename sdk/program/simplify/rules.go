@@ -77,6 +77,9 @@ func (w *Writer) is(v program.Value, c float64) bool {
 func (w *Writer) simplifyElementwise(n node, t program.Type) (program.Value, bool) {
 	x := n.args[0]
 	switch n.op {
+	case program.OpClamp: // twice to the same bounds
+		inner := w.origin[x]
+		return x, inner.op == n.op && slices.Equal(inner.args[1:], n.args[1:])
 	case program.OpSelect:
 		a, b := n.args[1], n.args[2]
 		if a == b && a.Type().Equal(t) {

@@ -78,6 +78,8 @@ func TestRules(t *testing.T) {
 		{"minus −0 is not nothing", func(b *program.Builder, x, y value) value { return x.Sub(b.Const(math.Copysign(0, -1))) }, "constant sub"},
 		{"times zero is not zero", func(b *program.Builder, x, y value) value { return x.Scale(0) }, "constant mul"},
 		{"larger of itself", func(b *program.Builder, x, y value) value { return x.Max(x).Exp() }, "exp"},
+		{"clamp to the same bounds", func(b *program.Builder, x, y value) value { return x.Clip(-1, 2).Clip(-1, 2).Exp() }, "constant constant clamp exp"},
+		{"clamp to other bounds", func(b *program.Builder, x, y value) value { return x.Clip(-1, 2).Clip(-2, 2) }, "constant constant clamp constant clamp"},
 		{"either way", func(b *program.Builder, x, y value) value { return x.Lt(y).Select(x, x).Exp() }, "exp"},
 		{"negated condition", func(b *program.Builder, x, y value) value { return x.Lt(y).Not().Select(x, y) }, "lt select"},
 		{"conversion to the same", func(b *program.Builder, x, y value) value { return x.Convert(program.Float).Exp() }, "exp"},

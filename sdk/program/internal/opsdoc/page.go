@@ -29,7 +29,7 @@ var sections = []struct {
 	{program.ClassUnary, "Elementwise, one operand", "The result has the shape of the operand, and its element type unless the meaning says otherwise."},
 	{program.ClassBinary, "Elementwise, two operands", "Both operands have one element type, which the result has too. Shapes follow the elementwise rule."},
 	{program.ClassCompare, "Comparisons", "Like the operations above, but the result is bool."},
-	{program.ClassElementwise, "Selection and conversion", "Elementwise too. For `convert` and `bitcast` the stated type names the wanted element type; the shape is that of the operand."},
+	{program.ClassElementwise, "Clamp, selection and conversion", "Elementwise too. The bounds of `clamp` are scalars and the result has the type of its first operand. For `convert` and `bitcast` the stated type names the wanted element type; the shape is that of the operand."},
 	{program.ClassShape, "Moving elements", "They compute nothing. For `reshape` and `broadcast` the stated type names the wanted shape; the element type is that of the operand."},
 	{program.ClassReduce, "Reductions", "Folded axes disappear from the shape; `reshape` brings them back with size 1 where an elementwise operation follows."},
 	{program.ClassLinear, "Linear maps", ""},

@@ -124,6 +124,8 @@ const (
 	Op_OP_XOR   Op = 40
 	Op_OP_SHL   Op = 41
 	Op_OP_SHR   Op = 42
+	// Elementwise, a tensor and two scalar bounds.
+	Op_OP_CLAMP Op = 43
 	// Comparisons.
 	Op_OP_EQ Op = 50
 	Op_OP_NE Op = 51
@@ -190,6 +192,7 @@ var (
 		40:  "OP_XOR",
 		41:  "OP_SHL",
 		42:  "OP_SHR",
+		43:  "OP_CLAMP",
 		50:  "OP_EQ",
 		51:  "OP_NE",
 		52:  "OP_LT",
@@ -246,6 +249,7 @@ var (
 		"OP_XOR":           40,
 		"OP_SHL":           41,
 		"OP_SHR":           42,
+		"OP_CLAMP":         43,
 		"OP_EQ":            50,
 		"OP_NE":            51,
 		"OP_LT":            52,
@@ -804,7 +808,7 @@ const file_cage_plugin_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"DTYPE_UINT\x10\x03\x12\x0e\n" +
 	"\n" +
-	"DTYPE_BOOL\x10\x04*\x88\x06\n" +
+	"DTYPE_BOOL\x10\x04*\x96\x06\n" +
 	"\x02Op\x12\x12\n" +
 	"\x0eOP_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOP_CONSTANT\x10\x01\x12\v\n" +
@@ -853,7 +857,8 @@ const file_cage_plugin_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"\x06OP_SHL\x10)\x12\n" +
 	"\n" +
-	"\x06OP_SHR\x10*\x12\t\n" +
+	"\x06OP_SHR\x10*\x12\f\n" +
+	"\bOP_CLAMP\x10+\x12\t\n" +
 	"\x05OP_EQ\x102\x12\t\n" +
 	"\x05OP_NE\x103\x12\t\n" +
 	"\x05OP_LT\x104\x12\t\n" +
