@@ -81,7 +81,13 @@ func TestCollect(t *testing.T) {
 			}
 			check("weights (elements)", covered, c.weights, quantized)
 			check("activations", len(p.Activations), c.activations, len(m.ActivationSites(4, 16)))
-			check("the optimizer", len(p.Optimizer), !c.forward, len(m.Params()))
+			optimized := 0
+			for _, tensor := range p.Tensors {
+				if tensor.Optimizer.Update != nil {
+					optimized++
+				}
+			}
+			check("the optimizer", optimized, !c.forward, len(m.Params()))
 		})
 	}
 }
@@ -210,14 +216,17 @@ func handOver(t *testing.T, cfg *config.Config, m model.Model, quantizer, optimi
 		if param.Quantized {
 			p.Weights[param.Name] = quantize(sdk.RoleWeight, param.Name, param.Dims...)
 		}
-		o, err := optimizer.Program(t.Context(), sdk.Tensor{Name: param.Name, Role: sdk.TensorMatrix, Shape: param.Dims, Values: defaults})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Optimizer = append(p.Optimizer, o)
 	}
 	for _, s := range m.ActivationSites(cfg.Train.Batch, cfg.Model.Context) {
 		p.Activations[s.Name] = quantize(sdk.RoleActivation, s.Name, s.Tokens, s.Width)
+	}
+	p.Tensors = assembly.Tensors(cfg, m, p)
+	for i := range p.Tensors {
+		tensor := &p.Tensors[i]
+		tensor.Optimizer, err = optimizer.Program(t.Context(), sdk.Tensor{Name: tensor.Name, Role: tensor.Role, Shape: tensor.Shape, Values: defaults})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	return p
 }
@@ -226,14 +235,14 @@ func handOver(t *testing.T, cfg *config.Config, m model.Model, quantizer, optimi
 func trainFive(t *testing.T, cfg *config.Config, plan step.Plan) map[string][]float32 {
 	t.Helper()
 	k := testrun.Compile(t, plan)
-	s, err := k.NewState(0)
+	s, err := k.NewState(0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	for i := range 5 {
 		b := [][]int32{testrun.Tokens(uint64(i), cfg.Train.Batch, cfg.Model.Context+1, 40)}
-		if _, err := k.Step(s, b, step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, WeightDecay: 0.1, Lambda: float64(i)}); err != nil {
+		if _, err := k.Step(s, b, step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,14 +256,14 @@ func TestPlan(t *testing.T) {
 	for i, p := range plan.Model.Params() {
 		r := plan.Rules[i]
 		matrix := p.Role == model.RoleMatrix
-		if r.Name != p.Name || r.Decay != matrix || (r.Quantizer != nil) != matrix || !r.Clip {
-			t.Errorf("the rule of %s (%s) has decay %t, clip %t, quantizer %t", p.Name, p.Role, r.Decay, r.Clip, r.Quantizer != nil)
+		if r.Name != p.Name || r.Decay > 0 != matrix || (r.Quantizer != nil) != matrix || !r.Clip {
+			t.Errorf("the rule of %s (%s) has decay %v, clip %t, quantizer %t", p.Name, p.Role, r.Decay, r.Clip, r.Quantizer != nil)
 		}
 	}
 	plain := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "train.weight_decay=0.0", "train.clip=0.0"))
 	for _, r := range plain.Rules {
-		if r.Decay || r.Clip {
-			t.Errorf("%s: decay %t, clip %t, want neither", r.Name, r.Decay, r.Clip)
+		if r.Decay != 0 || r.Clip {
+			t.Errorf("%s: decay %v, clip %t, want neither", r.Name, r.Decay, r.Clip)
 		}
 	}
 }

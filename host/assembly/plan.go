@@ -31,16 +31,12 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	if plan.Activations, err = quantizers(programs.Activations); err != nil {
 		return plan, err
 	}
-	for i, p := range m.Params() {
+	for _, t := range programs.Tensors {
 		rule := cage.Rule{
-			Name: p.Name, Shape: p.Dims,
-			Clip: cfg.Train.Clip > 0, Decay: p.Decay && cfg.Train.WeightDecay > 0,
-			Form: cage.Off, Variant: plan.Variant,
+			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Clip: cfg.Train.Clip > 0,
+			Decay: t.Decay, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant,
 		}
-		if len(programs.Optimizer) > 0 {
-			rule.Optimizer = programs.Optimizer[i]
-		}
-		if q, ok := programs.Weights[p.Name]; ok {
+		if q, ok := programs.Weights[t.Name]; ok {
 			rule.Quantizer = &q
 		}
 		plan.Rules = append(plan.Rules, rule)
@@ -51,7 +47,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 func quantizers(programs map[string]sdk.QuantizerProgram) (map[string]lower.Quantizer, error) {
 	out := make(map[string]lower.Quantizer, len(programs))
 	for name, p := range programs {
-		q, err := lower.NewQuantizer(p.Program)
+		q, err := lower.NewQuantizer(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/cage-qat/cage/host/config"
@@ -16,13 +15,25 @@ type Programs struct {
 	// Weights and Activations hold the quantizers' programs by parameter and
 	// by site; both are empty for a role that is not quantized.
 	Weights, Activations map[string]sdk.QuantizerProgram
-	// Optimizer holds the optimizer's programs in the order of the parameters.
-	Optimizer []sdk.OptimizerProgram
+	// Tensors lists everything that is trained, with its optimizer: the model's
+	// parameters, then the quantizers' in the order of step.Plan.Trained.
+	Tensors []Tensor
 	// Used tells which plugins ran.
 	Used []Used
 	// Start is how long the plugins took to start, side by side; Handover how
 	// long their programs took to arrive.
 	Start, Handover time.Duration
+}
+
+// Tensor is a trained tensor with the settings of its group.
+type Tensor struct {
+	Name      string
+	Shape     []int
+	Role      sdk.TensorRole
+	Optimizer sdk.OptimizerProgram // zero for an evaluation
+	Table     string               // of the optimizer's configuration
+	// RateFactor multiplies the learning rate; Decay is the weight decay.
+	RateFactor, Decay float64
 }
 
 // Used is a plugin that took part in a run.
@@ -52,211 +63,66 @@ type Request struct {
 // stops them: no later step needs a plugin. The hashes of what ran are written into
 // the configuration.
 func Collect(ctx context.Context, req Request) (*Programs, error) {
-	c := &collector{Request: req, out: &Programs{}}
-	began := time.Now()
-	if err := c.start(ctx); err != nil {
-		return nil, err
+	c := &collector{
+		Request: req, clients: map[*config.Plugin]*plugin.Client{}, values: map[*config.Plugin]sdk.Values{},
+		matched: map[string]bool{}, out: &Programs{},
 	}
 	defer c.close()
+	began := time.Now()
+	if err := c.start(ctx, c.tables()); err != nil {
+		return nil, err
+	}
 	c.out.Start = time.Since(began)
 	began = time.Now()
-	collects := []func(context.Context) error{c.weights, c.activations}
-	if !req.Forward {
-		collects = append(collects, c.optimizer)
-	}
-	for _, collect := range collects {
+	for _, collect := range []func(context.Context) error{c.weights, c.activations, c.optimizers} {
 		if err := collect(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.unused(); err != nil {
+		return nil, err
 	}
 	c.out.Handover = time.Since(began)
 	return c.out, nil
 }
 
-// collector holds the running plugins while their programs are collected.
-type collector struct {
-	Request
-	clients map[*config.Plugin]*plugin.Client
-	running []*plugin.Client
-	out     *Programs
-}
-
-// start starts every plugin once, even if it serves both roles of the quantizer.
-func (c *collector) start(ctx context.Context) error {
-	type key struct {
-		name, sha string
-		kind      sdk.Kind
-	}
-	var requests []plugin.Request
-	var tables []*config.Plugin
-	index := map[key]int{}
-	position := map[*config.Plugin]int{}
-	for _, p := range []*config.Plugin{c.Config.Quantizer.Weights, c.Config.Quantizer.Activations, &c.Config.Optimizer} {
-		if p == nil || p == &c.Config.Optimizer && c.Forward {
-			continue
-		}
-		kind := sdk.KindQuantizer
-		if p == &c.Config.Optimizer {
-			kind = sdk.KindOptimizer
-		}
-		k := key{p.Name, p.SHA256, kind}
-		if _, ok := index[k]; !ok {
-			o := c.Options
-			o.SHA256 = p.SHA256
-			index[k] = len(requests)
-			requests = append(requests, plugin.Request{Name: p.Name, Kind: kind, Options: o})
-			tables = append(tables, p)
-		}
-		position[p] = index[k]
-	}
-	running, err := c.Finder.StartAll(ctx, requests...)
-	if err != nil {
-		return c.startError(err, tables)
-	}
-	c.running = running
-	c.clients = map[*config.Plugin]*plugin.Client{}
-	for p, i := range position {
-		c.clients[p] = running[i]
-		p.SHA256 = running[i].SHA256()
-	}
-	return nil
-}
-
-// startError places an error at the table of the plugin it is about.
-func (c *collector) startError(err error, tables []*config.Plugin) error {
-	var pe *plugin.Error
-	if !errors.As(err, &pe) {
-		return err
-	}
-	key := "plugin"
-	if errors.Is(err, plugin.ErrChecksum) {
-		key = "sha256"
-	}
-	return c.Config.ErrorAt(tables[pe.Request].Path(key), "%w", err)
-}
-
-func (c *collector) close() {
-	for _, client := range c.running {
-		client.Close()
-	}
-}
-
-// resolve checks the parameters of a plugin's table against its declaration.
-func (c *collector) resolve(p *config.Plugin) (*plugin.Client, sdk.Values, error) {
-	client := c.clients[p]
-	given := map[string]any{}
-	for _, param := range p.Params {
-		given[param.Key] = param.Value
-	}
-	values, err := client.Resolve(given)
-	if err != nil {
-		return nil, values, c.parameterErrors(p, client.Description(), err)
-	}
-	d := client.Description()
-	c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
-	return client, values, nil
-}
-
-// parameterErrors gives every parameter error its line, and a hint.
-func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) error {
-	list := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		list = joined.Unwrap()
-	}
-	var out config.Errors
-	for _, one := range list {
-		var pe *sdk.ParameterError
-		if !errors.As(one, &pe) {
-			return err
-		}
-		e := c.Config.ErrorAt(p.Path(pe.Name), "%v", pe.Err)
-		if !pe.Known {
-			e.Msg = "plugin " + d.Name + " has no such parameter"
-			if near := config.Nearest(pe.Name, d.Names()); near != "" {
-				e.Hint = "did you mean " + near + "?"
-			} else {
-				e.Hint = "see `cage plugins show " + p.Name + "`"
-			}
-		}
-		out = append(out, e)
-	}
-	return out
-}
-
 func (c *collector) weights(ctx context.Context) error {
-	p := c.Config.Quantizer.Weights
-	if p == nil {
-		return nil
-	}
-	client, values, err := c.resolve(p)
-	if err != nil {
-		return err
-	}
 	c.out.Weights = map[string]sdk.QuantizerProgram{}
 	for _, param := range c.Model.Params() {
-		if !param.Quantized {
-			continue
-		}
-		site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims, Values: values}
-		if c.out.Weights[param.Name], err = c.quantize(ctx, client, p, site); err != nil {
-			return err
+		if param.Quantized {
+			if err := c.quantize(ctx, c.out.Weights, config.RoleWeights, sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 func (c *collector) activations(ctx context.Context) error {
-	p := c.Config.Quantizer.Activations
-	if p == nil {
-		return nil
-	}
-	client, values, err := c.resolve(p)
-	if err != nil {
-		return err
-	}
 	c.out.Activations = map[string]sdk.QuantizerProgram{}
 	for _, s := range c.Model.ActivationSites(c.Batch, c.Config.Model.Context) {
-		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}, Values: values}
-		if c.out.Activations[s.Name], err = c.quantize(ctx, client, p, site); err != nil {
+		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}}
+		if err := c.quantize(ctx, c.out.Activations, config.RoleActivations, site); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *collector) quantize(ctx context.Context, client *plugin.Client, p *config.Plugin, site sdk.Site) (sdk.QuantizerProgram, error) {
-	q, err := client.Quantize(ctx, site)
+// quantize collects the program of one site, if it is quantized.
+func (c *collector) quantize(ctx context.Context, into map[string]sdk.QuantizerProgram, role string, site sdk.Site) error {
+	if o := c.Config.Quantizer.Override(role, site.Name); o != nil {
+		c.matched[o.Table] = true
+	}
+	p := c.Config.Quantizer.For(role, site.Name)
+	if p == nil {
+		return nil
+	}
+	site.Values = c.values[p]
+	q, err := c.clients[p].Quantize(ctx, site)
 	if err != nil {
-		return q, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+		return c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
-	return q, nil
-}
-
-func (c *collector) optimizer(ctx context.Context) error {
-	p := &c.Config.Optimizer
-	client, values, err := c.resolve(p)
-	if err != nil {
-		return err
-	}
-	for _, param := range c.Model.Params() {
-		t := sdk.Tensor{Name: param.Name, Role: tensorRole(param.Role), Shape: param.Dims, Values: values}
-		o, err := client.Program(ctx, t)
-		if err != nil {
-			return c.Config.ErrorAt(p.Path("plugin"), "%w", err)
-		}
-		c.out.Optimizer = append(c.out.Optimizer, o)
-	}
+	into[site.Name] = q
 	return nil
-}
-
-func tensorRole(r model.Role) sdk.TensorRole {
-	switch r {
-	case model.RoleMatrix:
-		return sdk.TensorMatrix
-	case model.RoleEmbedding:
-		return sdk.TensorEmbedding
-	case model.RoleHead:
-		return sdk.TensorHead
-	}
-	return sdk.TensorVector
 }

@@ -88,7 +88,7 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 	for i, step := range c.Expected.List("steps") {
 		lambda := m.LambdaAt(i+1, total)
 		check(step, "lam", []float64{lambda})
-		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay > 0, Form: m.Form, Variant: m.Variant}
+		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay, Form: m.Form, Variant: m.Variant}
 		p, err := rule.Program()
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 		next := lrs.Data[min(i+1, lrs.Len()-1)]
 		out := run(t, p, stepInputs(t, rule, tensors, q, run, grads.Row(i).Data, map[string]float64{
 			InputStep: float64(i + 1), InputRate: lrs.Data[i], InputNextRate: next, InputClip: 1,
-			InputKeep: 1 - lrs.Data[i]*decay, InputLambda: lambda,
+			InputLambda: lambda,
 		}))
 		for name, v := range out {
 			tensors[name] = v
@@ -159,7 +159,7 @@ func iterateToy(t *testing.T, form Form, lambda, x float64) float64 {
 	for range 400 {
 		tensors := map[string]reference.Tensor{InputX: reference.Floats([]float64{x}, 1)}
 		in := stepInputs(t, rule, tensors, q, oracle, []float64{x - 0.5}, map[string]float64{
-			InputStep: 1, InputRate: 0.1 / (1 + lambda), InputNextRate: 0, InputClip: 1, InputKeep: 1, InputLambda: lambda,
+			InputStep: 1, InputRate: 0.1 / (1 + lambda), InputNextRate: 0, InputClip: 1, InputLambda: lambda,
 		})
 		x = oracle(t, p, in)[OutputX].Floats[0]
 	}

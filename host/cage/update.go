@@ -2,22 +2,22 @@ package cage
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Names of the inputs and outputs of an update program, beside those of the
-// optimizer's state (sdk.StatePrefix). All but x, gradient and quantized are
-// scalars.
+// optimizer's state (sdk.StatePrefix) and of the quantizer's trained parameters
+// (sdk.TrainedPrefix). All but x, gradient and quantized are scalars.
 const (
 	InputX         = "x"         // the parameter x_t, float of the tensor's shape
 	InputGradient  = "gradient"  // g_t at x_t, before clipping
 	InputQuantized = "quantized" // Q(x_t), as the forward pass used it
 	InputClip      = "clip"      // factor of the gradient: min(1, c/‖g‖)
-	InputRate      = "rate"      // α_t
+	InputRate      = "rate"      // α_t of the schedule
 	InputNextRate  = "next_rate" // α_{t+1}, for the official variant
-	InputKeep      = "keep"      // 1 − α_t·ω, what decoupled weight decay leaves of x
 	InputLambda    = "lambda"    // λ_t
 	InputStep      = "step"      // t, from 1
 
@@ -25,6 +25,9 @@ const (
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
 	OutputValueNorm2 = "value_norm2" // Σ x², scalar, with Statistics
 )
+
+// Scalars are the scalar inputs that every update program has, used or not.
+var Scalars = []string{InputStep, InputRate, InputNextRate, InputClip, InputLambda}
 
 // Rule describes the update of one parameter tensor.
 type Rule struct {
@@ -35,15 +38,21 @@ type Rule struct {
 	// Quantizer is the tensor's own forward weight quantizer; nil for a tensor
 	// that is not quantized, which is never corrected.
 	Quantizer *sdk.QuantizerProgram
-	// Clip and Decay say whether the inputs clip and keep exist. A tensor
-	// without weight decay saves a pass over memory.
-	Clip, Decay bool
+	// Clip says whether the input clip counts; without, a pass over memory is saved.
+	Clip bool
+	// Decay is the weight decay ω, 0 for none.
+	Decay float64
+	// RateFactor multiplies the schedule's rate for this tensor; 0 means 1.
+	RateFactor float64
 	// Form and Variant of the correction; Off while λ_t = 0, which makes a run
 	// with λ = 0 the same program, and so the same bits, as one without CAGE.
 	Form    Form
 	Variant Variant
 	// Statistics adds the outputs error_norm2 and value_norm2, taken at x_t.
 	Statistics bool
+	// Observed leaves out the optimizer's observation: its program ran before,
+	// and a refresh after it.
+	Observed bool
 }
 
 // Program writes one step of the tensor, Algorithm 1 generalized to any
@@ -59,31 +68,43 @@ type Rule struct {
 // tensor whose residual is not finite gets no correction.
 func (r Rule) Program() (*program.Program, error) {
 	b := program.NewBuilder("update/" + r.Name)
-	in := r.inputs(b)
-	g := in[InputGradient]
-	if r.Clip {
-		g = g.Mul(in[InputClip])
+	u := r.begin(b)
+	if r.Optimizer.Observe != nil && !r.Observed {
+		u.apply(r.Optimizer.Observe)
 	}
-	if r.Form == Coupled && r.Quantizer != nil {
-		g = g.Add(finiteOrZero(in[InputX].Sub(in[InputQuantized])).Mul(in[InputLambda]))
-	}
-	x := in[InputX]
-	if r.Decay {
-		x = x.Mul(in[InputKeep])
-	}
-	out := b.Inline(r.Optimizer.Update, r.optimizerInputs(in, x, g)...)
-	y := x.Sub(out[sdk.OutputDirection].Mul(in[InputRate]))
+	out := u.apply(r.Optimizer.Update)
+	y := u.x.Sub(out[sdk.OutputDirection].Mul(u.rate))
 	if r.Form == Decoupled && r.Quantizer != nil {
-		y = r.correct(b, in, x, y)
+		y = u.correct(y)
 	}
 	b.Output(OutputX, y)
 	for _, s := range r.Optimizer.State {
-		b.Output(sdk.StatePrefix+s.Name, out[sdk.StatePrefix+s.Name])
+		b.Output(sdk.StatePrefix+s.Name, u.state[s.Name])
 	}
 	if r.Statistics {
-		b.Output(OutputErrorNorm2, sumOfSquares(in[InputX].Sub(in[InputQuantized])))
-		b.Output(OutputValueNorm2, sumOfSquares(in[InputX]))
+		b.Output(OutputErrorNorm2, sumOfSquares(u.error()))
+		b.Output(OutputValueNorm2, sumOfSquares(u.in[InputX]))
 	}
+	return r.build(b)
+}
+
+// ObserveProgram writes the optimizer's observation alone, for a step in which a
+// refresh follows it: from the inputs of the rule to the state tensors that it
+// changes. It is nil when the optimizer has none.
+func (r Rule) ObserveProgram() (*program.Program, error) {
+	if r.Optimizer.Observe == nil {
+		return nil, nil
+	}
+	b := program.NewBuilder("observe/" + r.Name)
+	u := r.begin(b)
+	u.apply(r.Optimizer.Observe)
+	for _, o := range r.Optimizer.Observe.Outputs {
+		b.Output(o.Name, u.state[strings.TrimPrefix(o.Name, sdk.StatePrefix)])
+	}
+	return r.build(b)
+}
+
+func (r Rule) build(b *program.Builder) (*program.Program, error) {
 	p, err := b.Build()
 	if err != nil {
 		return nil, fmt.Errorf("update of %s: %w", r.Name, err)
@@ -91,25 +112,103 @@ func (r Rule) Program() (*program.Program, error) {
 	return p, nil
 }
 
+// writing is an update program under construction.
+type writing struct {
+	rule  Rule
+	b     *program.Builder
+	in    map[string]program.Value
+	x, g  program.Value // x̄ and the gradient that the optimizer sees
+	rate  program.Value // α_t of this tensor
+	state map[string]program.Value
+}
+
+// begin writes what comes before the optimizer.
+func (r Rule) begin(b *program.Builder) *writing {
+	u := &writing{rule: r, b: b, in: map[string]program.Value{}, state: map[string]program.Value{}}
+	for _, i := range r.Inputs() {
+		u.in[i.Name] = b.Input(i.Name, i.Type)
+	}
+	for _, s := range r.Optimizer.State {
+		u.state[s.Name] = u.in[sdk.StatePrefix+s.Name]
+	}
+	u.rate = u.scaled(u.in[InputRate])
+	u.g = u.in[InputGradient]
+	if r.Clip {
+		u.g = u.g.Mul(u.in[InputClip])
+	}
+	if r.Form == Coupled && r.Quantizer != nil {
+		u.g = u.g.Add(finiteOrZero(u.error()).Mul(u.in[InputLambda]))
+	}
+	u.x = u.in[InputX]
+	if r.Decay > 0 {
+		u.x = u.x.Mul(u.keep())
+	}
+	return u
+}
+
+// scaled is a rate of the schedule times the tensor's factor.
+func (u *writing) scaled(rate program.Value) program.Value {
+	if f := u.rule.RateFactor; f != 0 && f != 1 {
+		return rate.Scale(f)
+	}
+	return rate
+}
+
+// keep is 1 − α·ω, what weight decay leaves of x.
+func (u *writing) keep() program.Value {
+	return u.b.Const(1).Sub(u.rate.Scale(u.rule.Decay))
+}
+
+// error is e = x_t − Q(x_t) of the forward pass.
+func (u *writing) error() program.Value { return u.in[InputX].Sub(u.in[InputQuantized]) }
+
+// apply inlines one of the optimizer's programs and takes over the state that it
+// returns.
+func (u *writing) apply(p *program.Program) map[string]program.Value {
+	args := []program.Value{u.x, u.g, u.in[InputStep]}
+	for _, s := range u.rule.Optimizer.State {
+		args = append(args, u.state[s.Name])
+	}
+	out := u.b.Inline(p, args...)
+	for name, v := range out {
+		if s, ok := strings.CutPrefix(name, sdk.StatePrefix); ok {
+			u.state[s] = v
+		}
+	}
+	return out
+}
+
 // correct applies the decoupled correction to y, the point after the optimizer.
-// decayed is x̄.
-func (r Rule) correct(b *program.Builder, in map[string]program.Value, decayed, y program.Value) program.Value {
+func (u *writing) correct(y program.Value) program.Value {
+	strength := u.rate.Mul(u.in[InputLambda])
 	switch {
-	case r.Variant == Official:
-		e := y.Sub(b.Inline(r.Quantizer.Program, y)[sdk.OutputValue])
-		return y.Sub(finiteOrZero(e).Mul(in[InputNextRate].Mul(in[InputLambda])))
-	case !r.Decay:
-		e := in[InputX].Sub(in[InputQuantized])
-		return y.Sub(finiteOrZero(e).Mul(in[InputRate].Mul(in[InputLambda])))
-	case r.Quantizer.Homogeneous:
+	case u.rule.Variant == Official:
+		strength = u.scaled(u.in[InputNextRate]).Mul(u.in[InputLambda])
+		return y.Sub(finiteOrZero(y.Sub(u.quantize(y))).Mul(strength))
+	case u.rule.Decay == 0:
+		return y.Sub(finiteOrZero(u.error()).Mul(strength))
+	case u.rule.Quantizer.Homogeneous:
 		// Q(c·x) = c·Q(x), so the residual at the decayed point is the one of the
 		// forward pass times c: no second quantization is needed.
-		e := in[InputX].Sub(in[InputQuantized])
-		return y.Sub(finiteOrZero(e).Mul(in[InputRate].Mul(in[InputLambda]).Mul(in[InputKeep])))
+		return y.Sub(finiteOrZero(u.error()).Mul(strength.Mul(u.keep())))
 	default:
-		e := decayed.Sub(b.Inline(r.Quantizer.Program, decayed)[sdk.OutputValue])
-		return y.Sub(finiteOrZero(e).Mul(in[InputRate].Mul(in[InputLambda])))
+		return y.Sub(finiteOrZero(u.x.Sub(u.quantize(u.x))).Mul(strength))
 	}
+}
+
+// quantize is Q at another point than x_t, with the trained parameters as they are.
+func (u *writing) quantize(x program.Value) program.Value {
+	args := []program.Value{x}
+	for _, t := range u.rule.Quantizer.Trained {
+		args = append(args, u.in[sdk.TrainedPrefix+t.Name])
+	}
+	return u.b.Inline(u.rule.Quantizer.Program, args...)[sdk.OutputValue]
+}
+
+// quantizesAgain reports whether the program quantizes another point than x_t.
+func (r Rule) quantizesAgain() bool {
+	return r.Quantizer != nil && r.Form == Decoupled &&
+		(r.Variant == Official || r.Decay > 0 && !r.Quantizer.Homogeneous)
 }
 
 // NeedsQuantized reports whether the program has the input quantized.
@@ -117,8 +216,7 @@ func (r Rule) NeedsQuantized() bool {
 	if r.Quantizer == nil {
 		return false
 	}
-	decoupled := r.Form == Decoupled && r.Variant == Paper && (!r.Decay || r.Quantizer.Homogeneous)
-	return r.Statistics || r.Form == Coupled || decoupled
+	return r.Statistics || r.Form == Coupled || r.Form == Decoupled && !r.quantizesAgain()
 }
 
 // Inputs lists the inputs of the program in order.
@@ -127,6 +225,11 @@ func (r Rule) Inputs() []program.Input {
 	list := []program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}}
 	if r.NeedsQuantized() {
 		list = append(list, program.Input{Name: InputQuantized, Type: tensor})
+	}
+	if r.quantizesAgain() {
+		for _, t := range r.Quantizer.Trained {
+			list = append(list, program.Input{Name: sdk.TrainedPrefix + t.Name, Type: program.FloatType(t.Shape...)})
+		}
 	}
 	for _, s := range r.Optimizer.State {
 		list = append(list, program.Input{Name: sdk.StatePrefix + s.Name, Type: program.FloatType(s.Shape...)})
@@ -137,24 +240,12 @@ func (r Rule) Inputs() []program.Input {
 	return list
 }
 
-// Scalars are the scalar inputs that every update program has, used or not.
-var Scalars = []string{InputStep, InputRate, InputNextRate, InputKeep, InputClip, InputLambda}
-
-func (r Rule) inputs(b *program.Builder) map[string]program.Value {
-	in := map[string]program.Value{}
-	for _, i := range r.Inputs() {
-		in[i.Name] = b.Input(i.Name, i.Type)
+// finiteOrZero is e, or zeros where any element of the tensor is not finite.
+func finiteOrZero(e program.Value) program.Value {
+	if !e.Valid() {
+		return e
 	}
-	return in
-}
-
-// optimizerInputs orders the arguments as the optimizer's program declares them.
-func (r Rule) optimizerInputs(in map[string]program.Value, x, g program.Value) []program.Value {
-	args := []program.Value{x, g, in[InputStep]}
-	for _, s := range r.Optimizer.State {
-		args = append(args, in[sdk.StatePrefix+s.Name])
-	}
-	return args
+	return e.Square().SumAll().IsFinite().Select(e, e.Builder().Const(0))
 }
 
 // sumOfSquares adds up rows first: in float32 one running sum over millions of squares
@@ -165,12 +256,4 @@ func sumOfSquares(v program.Value) program.Value {
 		v = v.Sum(rank - 1)
 	}
 	return v.SumAll()
-}
-
-// finiteOrZero is e, or zeros where any element of the tensor is not finite.
-func finiteOrZero(e program.Value) program.Value {
-	if !e.Valid() {
-		return e
-	}
-	return e.Square().SumAll().IsFinite().Select(e, e.Builder().Const(0))
 }

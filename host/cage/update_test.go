@@ -10,7 +10,7 @@ import (
 )
 
 var testScalars = map[string]float64{
-	InputStep: 1, InputRate: 0.1, InputNextRate: 0.05, InputClip: 0.5, InputKeep: 0.99, InputLambda: 1.5,
+	InputStep: 1, InputRate: 0.1, InputNextRate: 0.05, InputClip: 0.5, InputLambda: 1.5,
 }
 
 // runRule executes one step of a rule on the oracle.
@@ -55,9 +55,9 @@ var (
 // residual is that of the decayed point, the correction is outside of Adam.
 func TestAlgorithmOrder(t *testing.T) {
 	rule := testRule(t, adam{}, "fixed grid 0.25", 1)
-	rule.Form, rule.Decay = Decoupled, true
+	rule.Form, rule.Decay = Decoupled, 0.1
 	out := runRule(t, rule, []float64{0.3}, []float64{0.2}, map[string]float64{
-		InputStep: 1, InputRate: 0.1, InputNextRate: 0, InputClip: 1, InputKeep: 1 - 0.1*0.1, InputLambda: 1,
+		InputStep: 1, InputRate: 0.1, InputNextRate: 0, InputClip: 1, InputLambda: 1,
 	})
 	if got := out[OutputX].Floats[0]; math.Abs(got-0.192300005) > 1e-9 {
 		t.Errorf("x' = %.10f, want 0.192300005", got)
@@ -68,7 +68,7 @@ func TestAlgorithmOrder(t *testing.T) {
 // one computed afresh at the decayed point.
 func TestHomogeneousShortcut(t *testing.T) {
 	rule := testRule(t, adam{}, "paper QuEST 4-bit per row, no rotation", 2, 3)
-	rule.Form, rule.Decay, rule.Clip = Decoupled, true, true
+	rule.Form, rule.Decay, rule.Clip = Decoupled, 0.1, true
 	short := runRule(t, rule, sampleX, sampleG, testScalars)
 	afresh := *rule.Quantizer
 	afresh.Homogeneous = false

@@ -83,7 +83,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 	for _, s := range questSizes {
 		x := normal(1, s.rows, s.cols)
 		p := build(b, quest(s.block, s.rows, s.cols))
-		part, err := lower.NewQuantizer(p)
+		part, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 		size := fmt.Sprintf("%dx%d/%d/", s.rows, s.cols, s.block)
 		b.Run(size+"forward/lowered", func(b *testing.B) {
 			measure(b, []reference.Tensor{x}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{lower.Quantize(in[0], part)}
+				return []*graph.Node{lower.Quantize(in[0], nil, part)}
 			})
 		})
 		b.Run(size+"forward/hand", func(b *testing.B) {
@@ -104,7 +104,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 		})
 		b.Run(size+"gradient/lowered", func(b *testing.B) {
 			measure(b, []reference.Tensor{x}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				return gradient(lower.Quantize(in[0], part), in[0])
+				return gradient(lower.Quantize(in[0], nil, part), in[0])
 			})
 		})
 		b.Run(size+"gradient/hand", func(b *testing.B) {

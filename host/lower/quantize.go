@@ -5,38 +5,71 @@ import (
 
 	device "github.com/cage-qat/cage/host/engine/autodiff"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
 // Quantizer is the fake quantization of one tensor inside graphs, in two parts
 // that may stand in different graphs. Its methods build graphs and panic as
-// [Lower] does.
+// [Lower] does. trained are the quantizer's own parameters, in the order of
+// Trained.
 type Quantizer interface {
-	// Forward returns Q(x) and the residuals that Backward needs beside x and
-	// Q(x).
-	Forward(x *graph.Node) (value *graph.Node, residuals []*graph.Node)
-	// Backward returns the gradient on x from dy, that on Q(x).
-	Backward(x, value *graph.Node, residuals []*graph.Node, dy *graph.Node) *graph.Node
+	// Trained lists the quantizer's trained parameters; most have none.
+	Trained() []sdk.StateTensor
+	// Init returns the initial values of the trained parameters for x.
+	Init(x *graph.Node) []*graph.Node
+	// Forward returns Q(x) and the residuals that Backward needs beside x,
+	// trained and Q(x).
+	Forward(x *graph.Node, trained []*graph.Node) (value *graph.Node, residuals []*graph.Node)
+	// Backward returns the gradients on x and trained from dy, that on Q(x).
+	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
+}
+
+// Point is where a backward pass is taken: what went into a forward pass and its
+// value.
+type Point struct {
+	X       *graph.Node
+	Trained []*graph.Node
+	Value   *graph.Node
 }
 
 // NewQuantizer prepares a quantizer's program, which must have passed its check:
 // the forward part returns the value, the backward part differentiates the
-// surrogate with respect to x.
-func NewQuantizer(p *program.Program) (Quantizer, error) {
-	parts, err := autodiff.Split(p, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
+// surrogate with respect to x and the trained parameters.
+func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
+	wrt := []string{sdk.InputX}
+	for _, t := range q.Trained {
+		wrt = append(wrt, sdk.TrainedPrefix+t.Name)
+	}
+	parts, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
 	if err != nil {
 		return nil, fmt.Errorf("gradient of the surrogate: %w", err)
 	}
-	return programQuantizer{parts}, nil
+	return programQuantizer{q, parts}, nil
 }
 
 // programQuantizer inlines a program divided into its forward and backward parts.
-type programQuantizer struct{ parts *autodiff.Partition }
+type programQuantizer struct {
+	sdk.QuantizerProgram
+	parts *autodiff.Partition
+}
 
-func (q programQuantizer) Forward(x *graph.Node) (*graph.Node, []*graph.Node) {
-	out := Lower(x.Graph(), q.parts.Forward, []*graph.Node{x})
+func (q programQuantizer) Trained() []sdk.StateTensor { return q.QuantizerProgram.Trained }
+
+func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
+	if q.QuantizerProgram.Init == nil {
+		return nil
+	}
+	out := Lower(x.Graph(), q.QuantizerProgram.Init, []*graph.Node{x})
+	var values []*graph.Node
+	for _, t := range q.Trained() {
+		values = append(values, out[sdk.TrainedPrefix+t.Name])
+	}
+	return values
+}
+
+func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
+	out := Lower(x.Graph(), q.parts.Forward, append([]*graph.Node{x}, trained...))
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
 		if !r.Input && r.Name != sdk.OutputValue {
@@ -46,27 +79,44 @@ func (q programQuantizer) Forward(x *graph.Node) (*graph.Node, []*graph.Node) {
 	return out[sdk.OutputValue], residuals
 }
 
-func (q programQuantizer) Backward(x, value *graph.Node, residuals []*graph.Node, dy *graph.Node) *graph.Node {
+func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
+	known := map[string]*graph.Node{sdk.InputX: at.X}
+	for i, t := range q.Trained() {
+		known[sdk.TrainedPrefix+t.Name] = at.Trained[i]
+	}
 	inputs := make([]*graph.Node, 0, len(q.parts.Residuals)+1)
 	for _, r := range q.parts.Residuals {
 		switch {
 		case r.Input:
-			inputs = append(inputs, x)
+			inputs = append(inputs, known[r.Name])
 		case r.Name == sdk.OutputValue:
-			inputs = append(inputs, value)
+			inputs = append(inputs, at.Value)
 		default:
 			inputs, residuals = append(inputs, residuals[0]), residuals[1:]
 		}
 	}
 	out := Lower(dy.Graph(), q.parts.Backward, append(inputs, dy))
-	return out[autodiff.Prefix+sdk.InputX]
+	var dTrained []*graph.Node
+	for _, t := range q.Trained() {
+		dTrained = append(dTrained, out[autodiff.Prefix+sdk.TrainedPrefix+t.Name])
+	}
+	return out[autodiff.Prefix+sdk.InputX], dTrained
 }
 
-// Quantize returns Q(x), bit for bit the forward value, whose gradient is that of
-// the surrogate.
-func Quantize(x *graph.Node, q Quantizer) *graph.Node {
-	value, residuals := q.Forward(x)
-	return device.StraightThrough(value, x, func(dy *graph.Node) *graph.Node {
-		return q.Backward(x, value, residuals, dy)
+// Quantize returns Q(x), bit for bit the forward value, whose gradients with
+// respect to x and the trained parameters are those of the surrogate.
+func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
+	value, residuals := q.Forward(x, trained)
+	at := Point{X: x, Trained: trained, Value: value}
+	if len(trained) == 0 {
+		return device.StraightThrough(value, x, func(dy *graph.Node) *graph.Node {
+			dx, _ := q.Backward(at, residuals, dy)
+			return dx
+		})
+	}
+	inputs := append([]*graph.Node{x}, trained...)
+	return device.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
+		dx, dTrained := q.Backward(at, residuals, dy)
+		return append([]*graph.Node{dx}, dTrained...)
 	})
 }

@@ -59,7 +59,7 @@ func TestQuantize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := build(t, write)
-			part, err := lower.NewQuantizer(p)
+			part, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestQuantize(t *testing.T) {
 			specs := []engine.Spec{spec("x", 12, 192), spec("dy", 12, 192)}
 			buffers := []*engine.Buffer{upload(t, dtypes.Float32, x), upload(t, dtypes.Float32, dy)}
 			got := execute(t, specs, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				value := lower.Quantize(in[0], part)
+				value := lower.Quantize(in[0], nil, part)
 				alone := lower.Lower(g, p, in[:1])[sdk.OutputValue]
 				dx := graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0])[0]
 				return []*graph.Node{value, alone, dx}

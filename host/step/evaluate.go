@@ -9,7 +9,7 @@ import (
 type Evaluator struct {
 	k *Kernels
 	q *quantizedWeights
-	w []*engine.Buffer
+	w []*engine.Buffer // weights as they are used, and activations' trained parameters
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
@@ -18,7 +18,7 @@ func (k *Kernels) Evaluator(s *State) (*Evaluator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Evaluator{k, q, q.used(s.Params)}, nil
+	return &Evaluator{k, q, k.forward(s, q)}, nil
 }
 
 // Close frees the quantized weights.

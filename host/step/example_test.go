@@ -36,7 +36,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer kernels.Close()
-	state, err := kernels.NewState(1)
+	state, err := kernels.NewState(1, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,43 +14,85 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// quantizeGraph maps the quantized parameters to their values Q(x) and residuals.
-// layout receives the number of residuals of each.
+// quantizeGraph maps the quantized parameters, followed by the trained parameters of
+// their quantizers, to their values Q(x) and residuals. layout receives the number of
+// residuals of each.
 func (p *Plan) quantizeGraph(layout *[]int) ([]engine.Spec, engine.BuildFunc) {
-	all := p.paramSpecs()
+	all, at := p.paramSpecs(), p.quantized()
 	var specs []engine.Spec
-	for _, i := range p.quantized() {
+	for _, i := range at {
 		specs = append(specs, all[i])
 	}
+	specs = append(specs, trainedSpecs(p.trainedWeights())...)
 	return specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		var values, residuals []*graph.Node
 		*layout = nil
-		for k, i := range p.quantized() {
-			v, r := p.Weights[all[i].Name].Forward(in[k])
-			values = append(values, v)
-			residuals = append(residuals, r...)
+		trained := in[len(at):]
+		for k, i := range at {
+			q := p.Weights[all[i].Name]
+			n := len(q.Trained())
+			v, r := q.Forward(in[k], trained[:n])
+			values, residuals, trained = append(values, v), append(residuals, r...), trained[n:]
 			*layout = append(*layout, len(r))
 		}
 		return append(values, residuals...)
 	}
 }
 
-// gradientGraph maps weights as the forward pass uses them, and tokens, to the mean
-// loss and its gradients with respect to these weights. With sum, running sums of
-// the gradients come in and go out.
-func (p *Plan) gradientGraph(q model.ActivationQuantizer, sum bool) ([]engine.Spec, engine.BuildFunc) {
+// initGraph maps the quantized parameters to the initial values of the trained
+// parameters of their quantizers.
+func (p *Plan) initGraph() ([]engine.Spec, engine.BuildFunc) {
+	all, at := p.paramSpecs(), p.quantized()
+	var specs []engine.Spec
+	for _, i := range at {
+		specs = append(specs, all[i])
+	}
+	return specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		var out []*graph.Node
+		for k, i := range at {
+			out = append(out, p.Weights[all[i].Name].Init(in[k])...)
+		}
+		return out
+	}
+}
+
+// calibrateGraph maps weights and tokens to the initial values of the trained
+// parameters of the quantizers of activations.
+func (p *Plan) calibrateGraph() ([]engine.Spec, engine.BuildFunc) {
 	weights := p.paramSpecs()
-	specs := append(append([]engine.Spec(nil), weights...), p.tokenSpec())
-	if sum {
-		for _, w := range weights {
+	n := len(weights)
+	return append(weights, p.tokenSpec()), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		var found []*graph.Node
+		p.Model.TokenLosses(in[:n], in[n], p.calibrating(&found))
+		return found
+	}
+}
+
+// gradientGraph maps weights as the forward pass uses them, the trained parameters of
+// the quantizers of activations, and tokens, to the mean loss and its gradients with
+// respect to both. With sum, running sums of the gradients come in and go out. With
+// full, activations are not quantized and there are no such parameters.
+func (p *Plan) gradientGraph(key gradientKey) ([]engine.Spec, engine.BuildFunc) {
+	weights := p.paramSpecs()
+	inputs := append([]engine.Spec(nil), weights...)
+	if !key.full {
+		inputs = append(inputs, trainedSpecs(p.trainedActivations())...)
+	}
+	specs := append(append([]engine.Spec(nil), inputs...), p.tokenSpec())
+	if key.sum {
+		for _, w := range inputs {
 			specs = append(specs, engine.Spec{Name: "sum." + w.Name, Shape: w.Shape})
 		}
 	}
-	n := len(weights)
+	m, n := len(weights), len(inputs)
 	return specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		loss := model.Loss(p.Model, in[:n], in[n], q)
+		var q model.ActivationQuantizer
+		if !key.full {
+			q = p.hook(in[m:n])
+		}
+		loss := model.Loss(p.Model, in[:m], in[n], q)
 		grads := graph.Gradient(loss, in[:n]...)
-		if sum {
+		if key.sum {
 			for i, g := range grads {
 				grads[i] = graph.Add(in[n+1+i], g)
 			}
@@ -59,54 +101,72 @@ func (p *Plan) gradientGraph(q model.ActivationQuantizer, sum bool) ([]engine.Sp
 	}
 }
 
-// finishGraph maps the summed gradients of the used weights to the mean gradients
-// of the parameters, through the backward passes of the weight quantizers, and to
-// the vector of their squared norms.
+// finishGraph maps the summed gradients of the used weights and of the activations'
+// trained parameters to the mean gradients of everything that is trained, through the
+// backward passes of the weight quantizers, and to the vector of their squared norms.
 func (p *Plan) finishGraph(quantize *engine.Executable, layout []int) ([]engine.Spec, engine.BuildFunc) {
-	params := p.paramSpecs()
-	at := p.quantized()
-	specs := make([]engine.Spec, 0, 4*len(params))
-	for _, s := range params {
+	params, at := p.paramSpecs(), p.quantized()
+	own, foreign := trainedSpecs(p.trainedWeights()), trainedSpecs(p.trainedActivations())
+	var specs []engine.Spec
+	for _, s := range append(append([]engine.Spec(nil), params...), foreign...) {
 		specs = append(specs, engine.Spec{Name: "sum." + s.Name, Shape: s.Shape})
 	}
 	for _, i := range at {
 		specs = append(specs, params[i])
 	}
+	specs = append(specs, own...)
 	if quantize != nil {
 		for i, shape := range quantize.Outputs() {
 			specs = append(specs, engine.Spec{Name: fmt.Sprintf("quantize.%d", i), Shape: shape})
 		}
 	}
 	return specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		grads := append([]*graph.Node(nil), in[:len(params)]...)
-		x, values, residuals := in[len(params):], in[len(params)+len(at):], in[len(params)+2*len(at):]
+		next := func(n int) []*graph.Node {
+			part := in[:n:n]
+			in = in[n:]
+			return part
+		}
+		grads, activation := next(len(params)), next(len(foreign))
+		x, trained, values, residuals := next(len(at)), next(len(own)), next(len(at)), in
+		var dTrained []*graph.Node
 		for k, i := range at {
-			n := layout[k]
-			grads[i] = p.Weights[params[i].Name].Backward(x[k], values[k], residuals[:n], grads[i])
-			residuals = residuals[n:]
+			q := p.Weights[params[i].Name]
+			n := len(q.Trained())
+			at := lower.Point{X: x[k], Trained: trained[:n], Value: values[k]}
+			dx, d := q.Backward(at, residuals[:layout[k]], grads[i])
+			grads[i], dTrained = dx, append(dTrained, d...)
+			trained, residuals = trained[n:], residuals[layout[k]:]
 		}
-		norms := make([]*graph.Node, len(grads))
-		for i, g := range grads {
-			if p.Accumulate > 1 {
-				g = graph.MulScalar(g, 1/float64(p.Accumulate))
-				grads[i] = g
-			}
-			norms[i] = graph.Reshape(sumOfSquares(g), 1)
-		}
-		return append(grads, graph.Concatenate(norms, 0))
+		return p.meanAndNorms(append(append(grads, dTrained...), activation...))
 	}
+}
+
+// meanAndNorms divides summed gradients by the number of micro-batches and appends
+// the vector of their squared norms.
+func (p *Plan) meanAndNorms(grads []*graph.Node) []*graph.Node {
+	norms := make([]*graph.Node, len(grads))
+	for i, g := range grads {
+		if p.Accumulate > 1 {
+			g = graph.MulScalar(g, 1/float64(p.Accumulate))
+			grads[i] = g
+		}
+		norms[i] = graph.Reshape(sumOfSquares(g), 1)
+	}
+	return append(grads, graph.Concatenate(norms, 0))
 }
 
 // sumOfSquares adds up rows first: one running sum over millions of squares would
 // lose what is small beside it, 0.4 % of the sum for 8192 × 4096 equal elements.
 func sumOfSquares(x *graph.Node) *graph.Node {
+	if x.Shape().IsScalar() {
+		return graph.Mul(x, x)
+	}
 	return graph.ReduceAllSum(graph.ReduceSum(graph.Mul(x, x), -1))
 }
 
-// updateGraph maps parameters, gradients, the values Q(x) of those rules that need
-// them, states and scalars to new parameters and states, and with statistics to the
-// vectors Σe² and Σx² over the quantized parameters.
-func (p *Plan) updateGraph(rules []cage.Rule) ([]engine.Spec, engine.BuildFunc) {
+// rulesGraph declares the inputs of all rules and one vector of scalars, and returns
+// a function that builds the rules one after the other.
+func (p *Plan) rulesGraph(rules []cage.Rule, update UpdateFunc) ([]engine.Spec, func(in []*graph.Node) []map[string]*graph.Node) {
 	var specs []engine.Spec
 	var fill []func(in []map[string]*graph.Node, n *graph.Node) // of each spec
 	for i, r := range rules {
@@ -119,11 +179,7 @@ func (p *Plan) updateGraph(rules []cage.Rule) ([]engine.Spec, engine.BuildFunc) 
 		}
 	}
 	specs = append(specs, engine.Spec{Name: "scalars", Shape: floats(len(cage.Scalars))})
-	update := p.Update
-	if update == nil {
-		update = lowerRule
-	}
-	return specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	return specs, func(in []*graph.Node) []map[string]*graph.Node {
 		inputs := make([]map[string]*graph.Node, len(rules))
 		for i := range rules {
 			inputs[i] = unpackScalars(in[len(in)-1])
@@ -131,14 +187,30 @@ func (p *Plan) updateGraph(rules []cage.Rule) ([]engine.Spec, engine.BuildFunc) 
 		for j, set := range fill {
 			set(inputs, in[j])
 		}
-		var xs, states, e2, x2 []*graph.Node
+		out := make([]map[string]*graph.Node, len(rules))
 		for i, r := range rules {
-			out := update(r, inputs[i])
+			out[i] = update(r, inputs[i])
+		}
+		return out
+	}
+}
+
+// updateGraph maps what the rules read to new parameters and states, and with
+// statistics to the vectors Σe² and Σx² over the quantized parameters.
+func (p *Plan) updateGraph(rules []cage.Rule) ([]engine.Spec, engine.BuildFunc) {
+	update := p.Update
+	if update == nil {
+		update = lowerRule
+	}
+	specs, build := p.rulesGraph(rules, update)
+	return specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		var xs, states, e2, x2 []*graph.Node
+		for i, out := range build(in) {
 			xs = append(xs, out[cage.OutputX])
-			for _, s := range r.Optimizer.State {
+			for _, s := range rules[i].Optimizer.State {
 				states = append(states, out[sdk.StatePrefix+s.Name])
 			}
-			if r.Statistics {
+			if rules[i].Statistics {
 				e2 = append(e2, graph.Reshape(out[cage.OutputErrorNorm2], 1))
 				x2 = append(x2, graph.Reshape(out[cage.OutputValueNorm2], 1))
 			}
@@ -169,22 +241,29 @@ func unpackScalars(v *graph.Node) map[string]*graph.Node {
 	return in
 }
 
-// lossGraph maps weights and tokens to the loss of every token.
+// forwardSpecs are the inputs of a forward pass before the tokens: weights and the
+// trained parameters of the quantizers of activations.
+func (p *Plan) forwardSpecs() (specs []engine.Spec, weights int) {
+	params := p.paramSpecs()
+	return append(params, trainedSpecs(p.trainedActivations())...), len(params)
+}
+
+// lossGraph maps weights, trained parameters and tokens to the loss of every token.
 func (p *Plan) lossGraph() ([]engine.Spec, engine.BuildFunc) {
-	weights := p.paramSpecs()
-	n := len(weights)
-	return append(weights, p.tokenSpec()), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{p.Model.TokenLosses(in[:n], in[n], activations(p.Activations))}
+	specs, m := p.forwardSpecs()
+	n := len(specs)
+	return append(specs, p.tokenSpec()), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{p.Model.TokenLosses(in[:m], in[n], p.hook(in[m:n]))}
 	}
 }
 
-// logitsGraph maps weights and tokens [batch, context] to logits.
+// logitsGraph maps weights, trained parameters and tokens [batch, context] to logits.
 func (p *Plan) logitsGraph() ([]engine.Spec, engine.BuildFunc) {
-	weights := p.paramSpecs()
-	n := len(weights)
+	specs, m := p.forwardSpecs()
+	n := len(specs)
 	tokens := engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.Batch, p.Context)}
-	return append(weights, tokens), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{p.Model.Logits(in[:n], in[n], activations(p.Activations))}
+	return append(specs, tokens), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{p.Model.Logits(in[:m], in[n], p.hook(in[m:n]))}
 	}
 }
 

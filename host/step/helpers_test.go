@@ -42,15 +42,17 @@ func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) 
 		if q != nil && p.Quantized {
 			programs.Weights[p.Name] = quantize(sdk.RoleWeight, p.Name, p.Dims...)
 		}
-		out, err := sdk.BuildOptimizer(o, sdk.Tensor{Name: p.Name, Shape: p.Dims})
-		if err != nil {
-			t.Fatal(err)
-		}
-		programs.Optimizer = append(programs.Optimizer, out)
 	}
 	if q != nil {
 		for _, s := range m.ActivationSites(cfg.Train.Batch, cfg.Model.Context) {
 			programs.Activations[s.Name] = quantize(sdk.RoleActivation, s.Name, s.Tokens, s.Width)
+		}
+	}
+	programs.Tensors = assembly.Tensors(cfg, m, programs)
+	for i := range programs.Tensors {
+		tensor := &programs.Tensors[i]
+		if tensor.Optimizer, err = sdk.BuildOptimizer(o, sdk.Tensor{Name: tensor.Name, Role: tensor.Role, Shape: tensor.Shape}); err != nil {
+			t.Fatal(err)
 		}
 	}
 	plan, err := assembly.Plan(cfg, m, programs)
@@ -111,7 +113,7 @@ func run(t testing.TB, k *step.Kernels, s *step.State, b [][]int32, set step.Set
 // newState draws a state from the seed 3, which is closed when the test ends.
 func newState(t testing.TB, k *step.Kernels) *step.State {
 	t.Helper()
-	s, err := k.NewState(3)
+	s, err := k.NewState(3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/model"
 )
 
 // Kernels are the compiled executables of a plan. Each is compiled when first
@@ -19,7 +18,10 @@ type Kernels struct {
 	layout    []int              // residuals of each quantized parameter
 	gradients map[gradientKey]*engine.Executable
 	updates   map[updateKey]*update
-	others    map[string]*engine.Executable // by name: finish, losses, logits, pareto
+	// observations by the form of the correction; exec is nil where no optimizer
+	// observes
+	observations map[cage.Form]*update
+	others       map[string]*engine.Executable // by name: finish, losses, logits, pareto
 }
 
 // gradientKey tells the executables of the forward and backward pass apart: whether
@@ -30,6 +32,7 @@ type gradientKey struct{ sum, full bool }
 type updateKey struct {
 	form       cage.Form
 	statistics bool
+	observed   bool // after a refresh
 }
 
 type update struct {
@@ -43,7 +46,7 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
-	k := &Kernels{dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, others: map[string]*engine.Executable{}}
+	k := &Kernels{dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, others: map[string]*engine.Executable{}}
 	if len(plan.quantized()) == 0 {
 		return k, nil
 	}
@@ -98,6 +101,9 @@ func (k *Kernels) Close() {
 	for _, u := range k.updates {
 		list = append(list, u.exec)
 	}
+	for _, u := range k.observations {
+		list = append(list, u.exec)
+	}
 	for _, e := range list {
 		if e != nil {
 			e.Close()
@@ -109,12 +115,11 @@ func (k *Kernels) gradient(key gradientKey) (*engine.Executable, error) {
 	if e, ok := k.gradients[key]; ok {
 		return e, nil
 	}
-	var q model.ActivationQuantizer
-	name := "full-precision gradient"
-	if !key.full {
-		q, name = activations(k.plan.Activations), "gradient"
+	name := "gradient"
+	if key.full {
+		name = "full-precision gradient"
 	}
-	specs, build := k.plan.gradientGraph(q, key.sum)
+	specs, build := k.plan.gradientGraph(key)
 	e, err := k.dev.Compile(name, specs, build)
 	if err == nil {
 		k.gradients[key] = e
@@ -128,6 +133,7 @@ func (k *Kernels) update(key updateKey) (*update, error) {
 	}
 	rules := append([]cage.Rule(nil), k.plan.Rules...)
 	for i := range rules {
+		rules[i].Observed = key.observed
 		if rules[i].Quantizer == nil {
 			continue
 		}

@@ -45,7 +45,7 @@ func TestStatistics(t *testing.T) {
 	s := newState(t, k)
 	for i := range 3 {
 		e, x := errors64(t, k, s)
-		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, WeightDecay: 0.1, Lambda: float64(i), Statistics: true}
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i), Statistics: true}
 		res := run(t, k, s, batches(cfg, uint64(i), 1), set)
 		if len(res.ErrorNorm2) != len(e) || len(res.ValueNorm2) != len(e) || len(e) != 10 {
 			t.Fatalf("statistics of %d and %d parameters, want %d", len(res.ErrorNorm2), len(res.ValueNorm2), len(e))
@@ -108,7 +108,7 @@ func TestMeasuresChangeNothing(t *testing.T) {
 	k := testrun.Compile(t, testrun.Plan(t, cfg))
 	plain, measured := newState(t, k), newState(t, k)
 	for i := range 4 {
-		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, WeightDecay: 0.1, Lambda: float64(i % 2)}
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, Lambda: float64(i % 2)}
 		a := run(t, k, plain, batches(cfg, uint64(10*i), 2), set)
 		set.Statistics, set.Pareto, set.FullPareto, set.ParetoLambda = true, true, true, 2
 		b := run(t, k, measured, batches(cfg, uint64(10*i), 2), set)

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Plan says what a step computes. Shapes are static: batch sequences of context
@@ -22,8 +22,10 @@ type Plan struct {
 	// Weights and Activations hold the quantizers by the name of the parameter
 	// and of the site; a name that is missing is not quantized.
 	Weights, Activations map[string]lower.Quantizer
-	// Rules holds the update rule of every parameter in the model's order, with
-	// the form Off and without statistics; the step sets both as it needs.
+	// Rules holds the update rule of every parameter in the model's order, and
+	// after them of every trained parameter of a quantizer in the order of
+	// [Plan.Trained], with the form Off and without statistics; the step sets
+	// both as it needs.
 	Rules []cage.Rule
 	// Form and Variant of the correction when λ_t > 0.
 	Form    cage.Form
@@ -44,22 +46,27 @@ func lowerRule(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node
 	if err != nil {
 		panic(err)
 	}
+	return lower.Lower(in[cage.InputX].Graph(), p, programArgs(p, in))
+}
+
+// programArgs orders inputs by name as a program declares them.
+func programArgs(p *program.Program, in map[string]*graph.Node) []*graph.Node {
 	args := make([]*graph.Node, len(p.Inputs))
 	for i, input := range p.Inputs {
 		args[i] = in[input.Name]
 	}
-	return lower.Lower(in[cage.InputX].Graph(), p, args)
+	return args
 }
 
 // check fails when the parts of the plan do not fit together.
 func (p *Plan) check() error {
-	params := p.Model.Params()
-	if len(p.Rules) != len(params) {
-		return fmt.Errorf("step: %d update rules for %d parameters", len(p.Rules), len(params))
+	tensors := p.tensorSpecs()
+	if len(p.Rules) != len(tensors) {
+		return fmt.Errorf("step: %d update rules for %d parameters", len(p.Rules), len(tensors))
 	}
 	for i, r := range p.Rules {
-		if r.Name != params[i].Name {
-			return fmt.Errorf("step: rule %d is for %q, parameter %d is %q", i, r.Name, i, params[i].Name)
+		if r.Name != tensors[i].Name {
+			return fmt.Errorf("step: rule %d is for %q, parameter %d is %q", i, r.Name, i, tensors[i].Name)
 		}
 		if _, ok := p.Weights[r.Name]; ok != (r.Quantizer != nil) {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
@@ -82,6 +89,48 @@ func (p *Plan) quantized() []int {
 	return at
 }
 
+// Trained is a trained parameter of a quantizer.
+type Trained struct {
+	Name  string // unique in the plan: that of its rule and in checkpoints
+	Shape []int
+	site  string // the parameter or the activation site that is quantized
+}
+
+// TrainedName is the name of the trained parameter t of the quantizer of a parameter
+// or site.
+func TrainedName(site, t string) string { return "quantizer." + site + "." + t }
+
+// Trained lists the quantizers' trained parameters: those of weights in the order of
+// the parameters, then those of activations in the order of the sites.
+func (p *Plan) Trained() []Trained { return append(p.trainedWeights(), p.trainedActivations()...) }
+
+func (p *Plan) trainedWeights() []Trained {
+	var list []Trained
+	for _, param := range p.Model.Params() {
+		list = append(list, trainedOf(p.Weights[param.Name], param.Name)...)
+	}
+	return list
+}
+
+func (p *Plan) trainedActivations() []Trained {
+	var list []Trained
+	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
+		list = append(list, trainedOf(p.Activations[site.Name], site.Name)...)
+	}
+	return list
+}
+
+func trainedOf(q lower.Quantizer, site string) []Trained {
+	if q == nil {
+		return nil
+	}
+	var list []Trained
+	for _, t := range q.Trained() {
+		list = append(list, Trained{Name: TrainedName(site, t.Name), Shape: t.Shape, site: site})
+	}
+	return list
+}
+
 // Shapes of buffers.
 
 func floats(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
@@ -94,15 +143,20 @@ func (p *Plan) paramSpecs() []engine.Spec {
 	return specs
 }
 
-func (p *Plan) tokenSpec() engine.Spec {
-	return engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.Batch, p.Context+1)}
-}
-
-// StateSpecs lists the state tensors of every parameter.
-func (p *Plan) StateSpecs() [][]sdk.StateTensor {
-	specs := make([][]sdk.StateTensor, len(p.Rules))
-	for i, r := range p.Rules {
-		specs[i] = r.Optimizer.State
+func trainedSpecs(list []Trained) []engine.Spec {
+	var specs []engine.Spec
+	for _, t := range list {
+		specs = append(specs, engine.Spec{Name: t.Name, Shape: floats(t.Shape...)})
 	}
 	return specs
+}
+
+// tensorSpecs lists everything that is trained: the model's parameters, then the
+// quantizers'.
+func (p *Plan) tensorSpecs() []engine.Spec {
+	return append(p.paramSpecs(), trainedSpecs(p.Trained())...)
+}
+
+func (p *Plan) tokenSpec() engine.Spec {
+	return engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.Batch, p.Context+1)}
 }

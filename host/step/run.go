@@ -11,7 +11,6 @@ import (
 type Settings struct {
 	Step           int     // t, from 1
 	Rate, NextRate float64 // α_t and α_{t+1}
-	WeightDecay    float64 // ω
 	Lambda         float64 // λ_t
 	// Statistics asks for the error statistics, which cost two passes over the
 	// quantized parameters.
@@ -71,7 +70,11 @@ func (k *Kernels) Step(s *State, batches [][]int32, set Settings) (Result, error
 	if err := k.measurePareto(s, q, grads, batches, set, &res); err != nil {
 		return res, err
 	}
-	return res, k.runUpdate(s, q, grads, set, &res)
+	observed, err := k.refresh(s, q, grads, set, &res)
+	if err != nil {
+		return res, err
+	}
+	return res, k.runUpdate(s, q, grads, set, observed, &res)
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
@@ -92,12 +95,23 @@ func (k *Kernels) runQuantize(s *State) (*quantizedWeights, error) {
 	if k.quantize == nil {
 		return q, nil
 	}
-	out, err := k.quantize.Run(pick(s.Params, q.at), nil)
+	out, err := k.quantize.Run(append(pick(s.Params, q.at), k.trainedWeights(s)...), nil)
 	if err != nil {
 		return nil, err
 	}
 	q.values, q.residuals = out[:len(q.at)], out[len(q.at):]
 	return q, nil
+}
+
+// trainedWeights and trainedActivations are the buffers of the quantizers' trained
+// parameters.
+func (k *Kernels) trainedWeights(s *State) []*engine.Buffer {
+	n := len(k.plan.Model.Params())
+	return s.Params[n : n+len(k.plan.trainedWeights())]
+}
+
+func (k *Kernels) trainedActivations(s *State) []*engine.Buffer {
+	return s.Params[len(s.Params)-len(k.plan.trainedActivations()):]
 }
 
 func pick(list []*engine.Buffer, at []int) []*engine.Buffer {
@@ -108,21 +122,22 @@ func pick(list []*engine.Buffer, at []int) []*engine.Buffer {
 	return out
 }
 
-// used returns the weights as the forward pass uses them.
-func (q *quantizedWeights) used(params []*engine.Buffer) []*engine.Buffer {
-	out := append([]*engine.Buffer(nil), params...)
+// forward are the inputs of a forward pass before the tokens: the model's weights,
+// quantized where they are, and the trained parameters of activations' quantizers.
+func (k *Kernels) forward(s *State, q *quantizedWeights) []*engine.Buffer {
+	out := append([]*engine.Buffer(nil), s.Params[:len(k.plan.Model.Params())]...)
 	for i, j := range q.at {
 		out[j] = q.values[i]
 	}
-	return out
+	return append(out, k.trainedActivations(s)...)
 }
 
 // runGradients runs all micro-batches and returns the mean loss and the summed
 // gradients of the used weights. With key.full the parameters themselves are used.
 func (k *Kernels) runGradients(s *State, q *quantizedWeights, batches [][]int32, key gradientKey) (float64, []*engine.Buffer, error) {
-	weights := s.Params
+	weights := s.Params[:len(k.plan.Model.Params())]
 	if !key.full {
-		weights = q.used(s.Params)
+		weights = k.forward(s, q)
 	}
 	total := 0.0
 	var sums []*engine.Buffer
@@ -172,7 +187,7 @@ func (k *Kernels) runGradient(exec *engine.Executable, weights []*engine.Buffer,
 // and residuals are given away.
 func (k *Kernels) runFinish(s *State, q *quantizedWeights, sums []*engine.Buffer) ([]*engine.Buffer, float64, error) {
 	in := append(append([]*engine.Buffer(nil), sums...), pick(s.Params, q.at)...)
-	in = append(append(in, q.values...), q.residuals...)
+	in = append(append(append(in, k.trainedWeights(s)...), q.values...), q.residuals...)
 	donate := make([]bool, len(in))
 	for i := range donate {
 		donate[i] = i < len(sums) || i >= len(in)-len(q.residuals)

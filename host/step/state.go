@@ -5,20 +5,22 @@ import (
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// State is what training carries from step to step, on the device: the parameters
-// in the model's order and the optimizer's state of each, in the order of its names.
+// State is what training carries from step to step, on the device: everything that
+// is trained, the model's parameters first and then the quantizers', and the
+// optimizer's state of each, in the order of its names.
 type State struct {
 	Params    []*engine.Buffer
 	Optimizer [][]*engine.Buffer
 }
 
-// NewState draws the parameters from the seed and runs the optimizers' init
-// programs on them.
-func (k *Kernels) NewState(seed uint64) (*State, error) {
+// NewState draws the parameters from the seed, initialises the quantizers' trained
+// parameters from them and from a batch of tokens, [batch, context+1], and runs the
+// optimizers' init programs. The tokens are needed only where activations have
+// trained parameters.
+func (k *Kernels) NewState(seed uint64, tokens []int32) (*State, error) {
 	s := &State{}
 	for _, p := range k.plan.Model.Params() {
 		b, err := engine.Upload(k.dev, p.Init(seed), p.Dims...)
@@ -28,15 +30,66 @@ func (k *Kernels) NewState(seed uint64) (*State, error) {
 		}
 		s.Params = append(s.Params, b)
 	}
-	if err := k.initOptimizers(s); err != nil {
-		s.Close()
-		return nil, err
+	for _, init := range []func(*State) error{
+		k.initTrainedWeights,
+		func(s *State) error { return k.initTrainedActivations(s, tokens) },
+		k.initOptimizers,
+	} {
+		if err := init(s); err != nil {
+			s.Close()
+			return nil, err
+		}
 	}
 	return s, nil
 }
 
+func (k *Kernels) initTrainedWeights(s *State) error {
+	if len(k.plan.trainedWeights()) == 0 {
+		return nil
+	}
+	exec, err := k.once("initial quantizer parameters", k.plan.initGraph)
+	if err != nil {
+		return err
+	}
+	out, err := exec.Run(pick(s.Params, k.plan.quantized()), nil)
+	s.Params = append(s.Params, out...)
+	return err
+}
+
+func (k *Kernels) initTrainedActivations(s *State, tokens []int32) error {
+	if len(k.plan.trainedActivations()) == 0 {
+		return nil
+	}
+	exec, err := k.once("calibration", k.plan.calibrateGraph)
+	if err != nil {
+		return err
+	}
+	t, err := engine.Upload(k.dev, tokens, k.plan.Batch, k.plan.Context+1)
+	if err != nil {
+		return fmt.Errorf("calibration: %w", err)
+	}
+	defer t.Finalize()
+	n := len(k.plan.Model.Params())
+	q := &quantizedWeights{at: k.plan.quantized()}
+	if k.quantize != nil {
+		out, err := k.quantize.Run(append(pick(s.Params, q.at), s.Params[n:]...), nil)
+		if err != nil {
+			return err
+		}
+		q.values, q.residuals = out[:len(q.at)], out[len(q.at):]
+	}
+	defer q.close()
+	weights := append([]*engine.Buffer(nil), s.Params[:n]...)
+	for i, j := range q.at {
+		weights[j] = q.values[i]
+	}
+	out, err := exec.Run(append(weights, t), nil)
+	s.Params = append(s.Params, out...)
+	return err
+}
+
 func (k *Kernels) initOptimizers(s *State) error {
-	specs := k.plan.paramSpecs()
+	specs := k.plan.tensorSpecs()
 	for i, rule := range k.plan.Rules {
 		s.Optimizer = append(s.Optimizer, nil)
 		if rule.Optimizer.Init == nil {
@@ -77,12 +130,12 @@ const (
 
 // tensors visits every tensor of a state with its name and dimensions; get returns the place of its buffer.
 func (k *Kernels) tensors(s *State, visit func(name string, dims []int, at **engine.Buffer) error) error {
-	for i, p := range k.plan.Model.Params() {
-		if err := visit(paramPrefix+p.Name, p.Dims, &s.Params[i]); err != nil {
+	for i, spec := range k.plan.tensorSpecs() {
+		if err := visit(paramPrefix+spec.Name, spec.Shape.Dimensions, &s.Params[i]); err != nil {
 			return err
 		}
 		for j, t := range k.plan.Rules[i].Optimizer.State {
-			if err := visit(statePrefix+p.Name+"/"+t.Name, t.Shape, &s.Optimizer[i][j]); err != nil {
+			if err := visit(statePrefix+spec.Name+"/"+t.Name, t.Shape, &s.Optimizer[i][j]); err != nil {
 				return err
 			}
 		}
@@ -129,18 +182,19 @@ func (k *Kernels) Upload(load func(name string) (Tensor, error)) (*State, error)
 	return s, nil
 }
 
-// UploadParams makes a state with the parameters of a checkpoint and no optimizer
-// state, for evaluation.
-func UploadParams(dev *engine.Device, m model.Model, load func(name string) (Tensor, error)) (*State, error) {
+// UploadParams makes a state with what is trained from a checkpoint and without
+// optimizer state, for evaluation.
+func (k *Kernels) UploadParams(load func(name string) (Tensor, error)) (*State, error) {
 	s := &State{}
-	for _, p := range m.Params() {
-		t, err := load(paramPrefix + p.Name)
-		if err == nil && !equal(t.Dims, p.Dims) {
-			err = fmt.Errorf("%s has shape %v, the model needs %v", p.Name, t.Dims, p.Dims)
+	for _, spec := range k.plan.tensorSpecs() {
+		dims := spec.Shape.Dimensions
+		t, err := load(paramPrefix + spec.Name)
+		if err == nil && !equal(t.Dims, dims) {
+			err = fmt.Errorf("%s has shape %v, the run needs %v", spec.Name, t.Dims, dims)
 		}
 		var b *engine.Buffer
 		if err == nil {
-			b, err = engine.Upload(dev, t.Data, p.Dims...)
+			b, err = engine.Upload(k.dev, t.Data, dims...)
 		}
 		if err != nil {
 			s.Close()

@@ -57,7 +57,7 @@ func TestMemory(t *testing.T) {
 	b := batches(cfg, 1, 2)
 	steps := func(from, to int) {
 		for i := from; i < to; i++ {
-			set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, WeightDecay: 0.1, Lambda: float64(i % 2), Statistics: i%3 == 0}
+			set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i % 2), Statistics: i%3 == 0}
 			set.Pareto, set.FullPareto = i%10 == 0, i%10 == 0
 			old := s.Params[0]
 			run(t, k, s, b, set)

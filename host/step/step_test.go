@@ -178,7 +178,7 @@ func TestDecayAndStep(t *testing.T) {
 	s := newState(t, k)
 	const rate, decay, number = 0.25, 0.5, 7 // exact in float32, as all products with them
 	before := testrun.Download(t, k, s)
-	run(t, k, s, batches(cfg, 1, 1), step.Settings{Step: number, Rate: rate, NextRate: 9, WeightDecay: decay})
+	run(t, k, s, batches(cfg, 1, 1), step.Settings{Step: number, Rate: rate, NextRate: 9})
 	after := testrun.Download(t, k, s)
 	for _, p := range k.Plan().Model.Params() {
 		keep := float32(1)

@@ -2,9 +2,12 @@ package step
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // clipEpsilon keeps the clip factor finite, as in PyTorch's clip_grad_norm_.
@@ -21,7 +24,6 @@ func (k *Kernels) scalars(set Settings, norm float64) []float32 {
 		cage.InputStep:     float64(set.Step),
 		cage.InputRate:     set.Rate,
 		cage.InputNextRate: set.NextRate,
-		cage.InputKeep:     1 - set.Rate*set.WeightDecay,
 		cage.InputClip:     clip,
 		cage.InputLambda:   set.Lambda,
 	}
@@ -34,11 +36,8 @@ func (k *Kernels) scalars(set Settings, norm float64) []float32 {
 
 // runUpdate replaces parameters and states. While λ_t = 0 it runs the program
 // without correction, the same that a run without CAGE uses.
-func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffer, set Settings, res *Result) error {
-	key := updateKey{form: cage.Off, statistics: set.Statistics && len(q.at) > 0}
-	if set.Lambda > 0 && len(q.at) > 0 {
-		key.form = k.plan.Form
-	}
+func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffer, set Settings, observed bool, res *Result) error {
+	key := updateKey{form: k.form(q, set), statistics: set.Statistics && len(q.at) > 0, observed: observed}
 	u, err := k.update(key)
 	if err != nil {
 		return err
@@ -47,13 +46,17 @@ func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffe
 	if err != nil {
 		return err
 	}
-	in, donate := u.inputs(s, q, grads)
+	in, donate := k.ruleInputs(u.rules, s, q, grads)
 	out, err := u.exec.Run(append(in, scalars), append(donate, true))
 	if err != nil {
 		return err
 	}
+	// What was not given away is freed here.
+	for i := range k.sharedTrained(u.rules) {
+		s.Params[i].Finalize()
+	}
 	n := len(s.Params)
-	s.Params = out[:n]
+	s.Params = out[:n:n]
 	rest := out[n:]
 	for i := range s.Optimizer {
 		m := len(s.Optimizer[i])
@@ -65,25 +68,37 @@ func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffe
 	return nil
 }
 
-// inputs orders the buffers as the update's graph declares them: everything but the
-// quantized values is given away.
-func (u *update) inputs(s *State, q *quantizedWeights, grads []*engine.Buffer) (in []*engine.Buffer, donate []bool) {
-	value := map[int]*engine.Buffer{}
-	for k, i := range q.at {
-		value[i] = q.values[k]
+// form is that of the step's correction: off while λ_t = 0.
+func (k *Kernels) form(q *quantizedWeights, set Settings) cage.Form {
+	if set.Lambda > 0 && len(q.at) > 0 {
+		return k.plan.Form
 	}
-	for i, rule := range u.rules {
+	return cage.Off
+}
+
+// ruleInputs orders the buffers of all rules as a graph over them declares its
+// inputs. donate tells what an update may be given: everything but the quantized
+// values, and the trained parameters where another rule reads them.
+func (k *Kernels) ruleInputs(rules []cage.Rule, s *State, q *quantizedWeights, grads []*engine.Buffer) (in []*engine.Buffer, donate []bool) {
+	value := map[int]*engine.Buffer{}
+	for n, i := range q.at {
+		value[i] = q.values[n]
+	}
+	shared := k.sharedTrained(rules)
+	for i, rule := range rules {
 		state := 0
 		for _, input := range rule.Inputs() {
 			switch {
 			case isScalar(input.Name):
 				continue
 			case input.Name == cage.InputX:
-				in, donate = append(in, s.Params[i]), append(donate, true)
+				in, donate = append(in, s.Params[i]), append(donate, !shared[i])
 			case input.Name == cage.InputGradient:
 				in, donate = append(in, grads[i]), append(donate, true)
 			case input.Name == cage.InputQuantized:
 				in, donate = append(in, value[i]), append(donate, false)
+			case strings.HasPrefix(input.Name, sdk.TrainedPrefix):
+				in, donate = append(in, s.Params[k.trainedIndex(rule.Name, input.Name)]), append(donate, false)
 			default:
 				in, donate = append(in, s.Optimizer[i][state]), append(donate, true)
 				state++
@@ -91,6 +106,25 @@ func (u *update) inputs(s *State, q *quantizedWeights, grads []*engine.Buffer) (
 		}
 	}
 	return in, donate
+}
+
+// sharedTrained marks the trained parameters that the rules of weights read.
+func (k *Kernels) sharedTrained(rules []cage.Rule) map[int]bool {
+	shared := map[int]bool{}
+	for _, rule := range rules {
+		for _, input := range rule.Inputs() {
+			if strings.HasPrefix(input.Name, sdk.TrainedPrefix) {
+				shared[k.trainedIndex(rule.Name, input.Name)] = true
+			}
+		}
+	}
+	return shared
+}
+
+// trainedIndex is the position of a rule's trained parameter among all tensors.
+func (k *Kernels) trainedIndex(rule, input string) int {
+	name := TrainedName(rule, strings.TrimPrefix(input, sdk.TrainedPrefix))
+	return slices.IndexFunc(k.plan.Rules, func(r cage.Rule) bool { return r.Name == name })
 }
 
 // readStatistics reads and frees the two vectors of statistics.

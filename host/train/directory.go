@@ -25,8 +25,6 @@ var free = []string{
 	"train.eval_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.checkpoint_every", "train.keep", "train.out", "train.max_skipped",
 	"method.pareto_every", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
-	// The plugins' programs are compared instead of their executables.
-	"quantizer.sha256", "quantizer.weights.sha256", "quantizer.activations.sha256", "optimizer.sha256",
 }
 
 // open enters the run directory: a new run, or the continuation of one.
@@ -55,7 +53,8 @@ func (r *run) open() error {
 }
 
 // sameRun fails when the configuration differs from that of the run in a way that
-// would change its parameters.
+// would change its parameters. Of plugins, the programs are compared instead of the
+// hashes of their executables.
 func (r *run) sameRun(previous *config.Config) error {
 	diff, err := config.Diff(previous, r.cfg)
 	if err != nil {
@@ -63,14 +62,14 @@ func (r *run) sameRun(previous *config.Config) error {
 	}
 	var list []string
 	for _, d := range diff {
-		if !slices.Contains(free, d.Key) {
+		if !slices.Contains(free, d.Key) && !strings.HasSuffix(d.Key, ".sha256") {
 			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, orUnset(d.A), orUnset(d.B)))
 		}
 	}
 	if len(list) > 0 {
 		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", r.path(configFile), strings.Join(list, "\n"))
 	}
-	changed, err := changedPrograms(r.path(provenanceFile), programHashes(r.programs, r.paramNames()))
+	changed, err := changedPrograms(r.path(provenanceFile), programHashes(r.programs))
 	if err != nil {
 		return fmt.Errorf("what the run was made of cannot be read: %w", err)
 	}
@@ -104,10 +103,20 @@ func orUnset(v string) string {
 	return v
 }
 
+// newState is the state before the first step. The first batch calibrates quantizers
+// whose parameters are trained.
+func (r *run) newState() (*step.State, error) {
+	tokens := make([]int32, r.sampler.BatchLen())
+	if err := r.sampler.At(0, tokens); err != nil {
+		return nil, err
+	}
+	return r.kernels.NewState(uint64(r.cfg.Seed), tokens)
+}
+
 // begin starts a new run: its description is on disk before the first step.
 func (r *run) begin() error {
 	var err error
-	if r.state, err = r.kernels.NewState(uint64(r.cfg.Seed)); err != nil {
+	if r.state, err = r.newState(); err != nil {
 		return err
 	}
 	r.saved = -1
@@ -127,7 +136,7 @@ func (r *run) resume() error {
 	})
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		if r.state, err = r.kernels.NewState(uint64(r.cfg.Seed)); err != nil {
+		if r.state, err = r.newState(); err != nil {
 			return err
 		}
 	case err != nil:

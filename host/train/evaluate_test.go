@@ -63,7 +63,7 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 func stopEvaluation(t *testing.T, file *data.File) {
 	cfg := testrun.Config(t, "model.vocab=300")
 	k := testrun.Compile(t, testrun.Plan(t, cfg))
-	s, err := k.NewState(1)
+	s, err := k.NewState(1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func (r *run) settings(t int) step.Settings {
 	m := assembly.Method(r.cfg)
 	set := step.Settings{
 		Step: t - r.done.Skipped, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
-		WeightDecay: r.cfg.Train.WeightDecay, Lambda: m.LambdaAt(t, r.cfg.Train.Steps),
+		Lambda:     m.LambdaAt(t, r.cfg.Train.Steps),
 		Statistics: r.logs(t), ParetoLambda: m.Lambda,
 	}
 	if r.measuresPareto(t) {

@@ -114,10 +114,8 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 		return err
 	}
 	// What counts is that the programs are those of the run, not the executables.
-	for _, p := range []*config.Plugin{t.cfg.Quantizer.Weights, t.cfg.Quantizer.Activations} {
-		if p != nil {
-			p.SHA256 = ""
-		}
+	for _, p := range t.cfg.Quantizer.Plugins() {
+		p.SHA256 = ""
 	}
 	programs, err := assembly.Collect(ctx, assembly.Request{
 		Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
@@ -142,7 +140,7 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	for _, st := range saved.Tensors {
 		tensors[st.Name] = st
 	}
-	t.state, err = step.UploadParams(t.device, m, loader(tensors))
+	t.state, err = t.kernels.UploadParams(loader(tensors))
 	return err
 }
 
@@ -153,7 +151,7 @@ func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) er
 	if o.Batch > 0 {
 		same.Activations = nil
 	}
-	changed, err := changedPrograms(filepath.Join(t.dir, provenanceFile), programHashes(&same, nil))
+	changed, err := changedPrograms(filepath.Join(t.dir, provenanceFile), programHashes(&same))
 	if err != nil {
 		return fmt.Errorf("what the run was made of cannot be read: %w", err)
 	}

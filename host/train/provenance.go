@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // provenance is what run.toml does not say about how a run came to be.
@@ -24,16 +25,24 @@ type provenance struct {
 }
 
 // programHashes names the programs of a run and hashes them.
-func programHashes(p *assembly.Programs, params []string) map[string]string {
+func programHashes(p *assembly.Programs) map[string]string {
 	hashes := map[string]string{}
+	add := func(name string, programs ...*program.Program) {
+		for i, q := range programs {
+			if q != nil {
+				hashes[name+[]string{"", " observe", " first refresh", " refresh"}[i]] = q.Hash()
+			}
+		}
+	}
 	for name, q := range p.Weights {
-		hashes["weight "+name] = q.Program.Hash()
+		add("weight "+name, q.Program)
 	}
 	for name, q := range p.Activations {
-		hashes["activation "+name] = q.Program.Hash()
+		add("activation "+name, q.Program)
 	}
-	for i, o := range p.Optimizer {
-		hashes["optimizer "+params[i]] = o.Update.Hash()
+	for _, t := range p.Tensors {
+		o := t.Optimizer
+		add("optimizer "+t.Name, o.Update, o.Observe, o.FirstRefresh, o.Refresh)
 	}
 	return hashes
 }
@@ -44,7 +53,7 @@ func (r *run) describe() error {
 	if err != nil {
 		return err
 	}
-	p := provenance{Build: r.device.BuildInfo(), Plugins: r.programs.Used, Programs: programHashes(r.programs, r.paramNames())}
+	p := provenance{Build: r.device.BuildInfo(), Plugins: r.programs.Used, Programs: programHashes(r.programs)}
 	about, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err
@@ -53,14 +62,6 @@ func (r *run) describe() error {
 		atomicfile.WriteBytes(r.path(configFile), text),
 		atomicfile.WriteBytes(r.path(provenanceFile), append(about, '\n')),
 	)
-}
-
-func (r *run) paramNames() []string {
-	var names []string
-	for _, p := range r.model.Params() {
-		names = append(names, p.Name)
-	}
-	return names
 }
 
 // changedPrograms compares programs with those recorded at path and returns, in

@@ -92,7 +92,7 @@ func trainAsTorch(t *testing.T, ref torchLosses, v torchVariant) []float64 {
 	var losses []float64
 	for i := range tr.Steps {
 		res, err := k.Step(state, [][]int32{tokens(i)}, step.Settings{
-			Step: i + 1, Rate: tr.LR, NextRate: tr.LR, WeightDecay: tr.WeightDecay, Lambda: assembly.Method(cfg).LambdaAt(i+1, tr.Steps),
+			Step: i + 1, Rate: tr.LR, NextRate: tr.LR, Lambda: assembly.Method(cfg).LambdaAt(i+1, tr.Steps),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -23,10 +23,16 @@ type Quest struct {
 	K     float64 // clipping factor k_b
 }
 
+// Trained says that there are no trained parameters.
+func (Quest) Trained() []sdk.StateTensor { return nil }
+
+// Init has nothing to initialise.
+func (Quest) Init(*graph.Node) []*graph.Node { return nil }
+
 // Forward returns Q(x) and the mask. A row that holds NaN or ±Inf becomes NaN by its
 // scale, with the mask 0; a zero row stays zero. The rotation alone is taken from the
 // host's lowering, where it is a primitive.
-func (q Quest) Forward(x *graph.Node) (*graph.Node, []*graph.Node) {
+func (q Quest) Forward(x *graph.Node, _ []*graph.Node) (*graph.Node, []*graph.Node) {
 	top := math.Exp2(float64(q.Bits-1)) - 1
 	z := q.rotate(x)
 	mean := graph.MulScalar(graph.ReduceAndKeep(graph.Mul(z, z), graph.ReduceSum, -1), 1/float64(x.Shape().Dim(-1)))
@@ -40,9 +46,9 @@ func (q Quest) Forward(x *graph.Node) (*graph.Node, []*graph.Node) {
 }
 
 // Backward is dx = Hᵀ(M ⊙ H·dy).
-func (q Quest) Backward(_, _ *graph.Node, residuals []*graph.Node, dy *graph.Node) *graph.Node {
+func (q Quest) Backward(_ lower.Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
 	dz := q.rotate(dy)
-	return q.rotate(graph.Where(residuals[0], dz, graph.ScalarZero(dz.Graph(), dz.DType())))
+	return q.rotate(graph.Where(residuals[0], dz, graph.ScalarZero(dz.Graph(), dz.DType()))), nil
 }
 
 func (q Quest) rotate(x *graph.Node) *graph.Node {
@@ -80,15 +86,16 @@ func AdamW(beta1, beta2, eps float64) func(cage.Rule, map[string]*graph.Node) ma
 		}
 		c1, c2 := correct(beta1), correct(beta2)
 		u := graph.Div(m, graph.Add(graph.Mul(graph.Sqrt(v), graph.Div(c1, graph.Sqrt(c2))), graph.MulScalar(c1, eps)))
+		keep := graph.OneMinus(graph.MulScalar(rate, rule.Decay))
 		decayed := x
-		if rule.Decay {
-			decayed = graph.Mul(x, in[cage.InputKeep])
+		if rule.Decay > 0 {
+			decayed = graph.Mul(x, keep)
 		}
 		y := graph.Sub(decayed, graph.Mul(u, rate))
 		if rule.Form == cage.Decoupled && rule.Quantizer != nil {
 			e := graph.Sub(x, in[cage.InputQuantized])
 			ok := graph.IsFinite(graph.ReduceAllSum(graph.Mul(e, e)))
-			factor := graph.Mul(graph.Mul(rate, in[cage.InputLambda]), in[cage.InputKeep])
+			factor := graph.Mul(graph.Mul(rate, in[cage.InputLambda]), keep)
 			y = graph.Sub(y, graph.Mul(graph.Where(ok, e, graph.ZerosLike(e)), factor))
 		}
 		return map[string]*graph.Node{cage.OutputX: y, sdk.StatePrefix + "m": m, sdk.StatePrefix + "v": v}

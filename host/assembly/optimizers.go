@@ -1,0 +1,132 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// optimizers collects the optimizers' programs for everything that is trained.
+func (c *collector) optimizers(ctx context.Context) error {
+	c.out.Tensors = Tensors(c.Config, c.Model, c.out)
+	if c.Forward {
+		return nil
+	}
+	for i := range c.out.Tensors {
+		if err := c.optimizer(ctx, &c.out.Tensors[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tensors lists everything that is trained with the quantizers of p, without
+// optimizers: the model's parameters, then the quantizers', which do not decay.
+func Tensors(cfg *config.Config, m model.Model, p *Programs) []Tensor {
+	var list []Tensor
+	for _, param := range m.Params() {
+		t := Tensor{Name: param.Name, Shape: param.Dims, Role: tensorRole(param.Role), RateFactor: 1}
+		if param.Decay {
+			t.Decay = cfg.Train.WeightDecay
+		}
+		list = append(list, t)
+	}
+	trained := func(site string, q sdk.QuantizerProgram) {
+		for _, t := range q.Trained {
+			list = append(list, Tensor{Name: step.TrainedName(site, t.Name), Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1})
+		}
+	}
+	for _, param := range m.Params() {
+		trained(param.Name, p.Weights[param.Name])
+	}
+	for _, s := range m.ActivationSites(cfg.Train.Batch, cfg.Model.Context) {
+		trained(s.Name, p.Activations[s.Name])
+	}
+	return list
+}
+
+// optimizer collects the program of one tensor from the optimizer of its group, from
+// the main one, or from the one for the rest.
+func (c *collector) optimizer(ctx context.Context, t *Tensor) error {
+	o := &c.Config.Optimizer
+	p := &o.Plugin
+	own := false // whether the group names the optimizer
+	if g := o.Group(string(t.Role), t.Name); g != nil {
+		c.matched[g.Table] = true
+		t.RateFactor = g.Rate
+		if g.WeightDecay != nil {
+			t.Decay = *g.WeightDecay
+		}
+		if g.Plugin != nil {
+			p, own = g.Plugin, true
+		}
+	}
+	accepted, err := c.askOptimizer(ctx, p, t)
+	if err != nil || accepted {
+		return err
+	}
+	if !own && o.Rest != nil {
+		p = o.Rest
+		if c.clients[p] == nil {
+			if err := c.start(ctx, []*config.Plugin{p}); err != nil {
+				return err
+			}
+		}
+		if accepted, err = c.askOptimizer(ctx, p, t); err != nil || accepted {
+			return err
+		}
+	}
+	e := c.Config.ErrorAt(p.Path("plugin"), "%s is not meant for %s (%s, %v)", p.Name, t.Name, t.Role, t.Shape)
+	e.Hint = "give it another optimizer with [[optimizer.groups]]"
+	return e
+}
+
+// askOptimizer reports whether the plugin accepts the tensor, and takes its programs.
+func (c *collector) askOptimizer(ctx context.Context, p *config.Plugin, t *Tensor) (accepted bool, err error) {
+	program, err := c.clients[p].Program(ctx, sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Values: c.values[p]})
+	if err != nil {
+		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+	}
+	t.Optimizer, t.Table = program, p.Table
+	return program.Accepts, nil
+}
+
+// unused reports overrides and groups that match nothing in the model.
+func (c *collector) unused() error {
+	var problems config.Errors
+	report := func(table string, match []string, among string) {
+		if !c.matched[table] {
+			e := c.Config.ErrorAt(table, "matches none of the model's %s", among)
+			e.Hint = fmt.Sprintf("match = %q; names are as in layers.0.attn.qkv and layers.0.mlp.input", match)
+			problems = append(problems, e)
+		}
+	}
+	for _, o := range c.Config.Quantizer.Overrides {
+		report(o.Table, o.Match, "quantized weights and activations")
+	}
+	if !c.Forward {
+		for _, g := range c.Config.Optimizer.Groups {
+			report(g.Table, g.Match, "parameters")
+		}
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+func tensorRole(r model.Role) sdk.TensorRole {
+	switch r {
+	case model.RoleMatrix:
+		return sdk.TensorMatrix
+	case model.RoleEmbedding:
+		return sdk.TensorEmbedding
+	case model.RoleHead:
+		return sdk.TensorHead
+	}
+	return sdk.TensorVector
+}

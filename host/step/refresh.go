@@ -1,0 +1,184 @@
+package step
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// refresh renews the preconditioners that are due at this update: all optimizers
+// observe the gradient, and the due ones' refresh programs run on the float64
+// executor, side by side. It reports whether it did, as the update must not observe
+// again then.
+func (k *Kernels) refresh(s *State, q *quantizedWeights, grads []*engine.Buffer, set Settings, res *Result) (bool, error) {
+	due := k.due(set.Step)
+	if len(due) == 0 {
+		return false, nil
+	}
+	if err := k.observe(s, q, grads, set, res); err != nil {
+		return false, err
+	}
+	work := errgroup.Group{}
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for i, p := range due {
+		work.Go(func() error {
+			if err := k.runRefresh(s, i, p, set.Step); err != nil {
+				return fmt.Errorf("refresh of %s: %w", k.plan.Rules[i].Name, err)
+			}
+			return nil
+		})
+	}
+	return true, work.Wait()
+}
+
+// due lists the refresh programs of update t by the position of their rule.
+func (k *Kernels) due(t int) map[int]*program.Program {
+	due := map[int]*program.Program{}
+	for i, r := range k.plan.Rules {
+		switch now, first := r.Optimizer.Due.At(t); {
+		case now && first:
+			due[i] = r.Optimizer.FirstRefresh
+		case now:
+			due[i] = r.Optimizer.Refresh
+		}
+	}
+	return due
+}
+
+// observe runs the observation of every optimizer that has one.
+func (k *Kernels) observe(s *State, q *quantizedWeights, grads []*engine.Buffer, set Settings, res *Result) error {
+	u, err := k.observation(k.form(q, set))
+	if err != nil || u.exec == nil {
+		return err
+	}
+	scalars, err := engine.Upload(k.dev, k.scalars(set, res.GradNorm), len(cage.Scalars))
+	if err != nil {
+		return err
+	}
+	in, _ := k.ruleInputs(u.rules, s, q, grads)
+	out, err := u.exec.Run(append(in, scalars), nil)
+	scalars.Finalize()
+	if err != nil {
+		return err
+	}
+	for i, rule := range u.rules {
+		if rule.Optimizer.Observe == nil {
+			continue
+		}
+		for _, o := range rule.Optimizer.Observe.Outputs {
+			j := stateIndex(rule, o.Name)
+			s.Optimizer[i][j].Finalize()
+			s.Optimizer[i][j], out = out[0], out[1:]
+		}
+	}
+	return nil
+}
+
+// observation compiles the observations of all rules, in one form of the correction,
+// which in the coupled form is part of the gradient.
+func (k *Kernels) observation(form cage.Form) (*update, error) {
+	if u, ok := k.observations[form]; ok {
+		return u, nil
+	}
+	u := &update{rules: slices.Clone(k.plan.Rules)}
+	observes := false
+	for i := range u.rules {
+		if u.rules[i].Quantizer != nil && form == cage.Coupled {
+			u.rules[i].Form = form
+		}
+		observes = observes || u.rules[i].Optimizer.Observe != nil
+	}
+	if observes {
+		specs, build := k.plan.rulesGraph(u.rules, lowerObservation)
+		var err error
+		if u.exec, err = k.dev.Compile("observe", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			var out []*graph.Node
+			for i, named := range build(in) {
+				if o := u.rules[i].Optimizer.Observe; o != nil {
+					for _, output := range o.Outputs {
+						out = append(out, named[output.Name])
+					}
+				}
+			}
+			return out
+		}); err != nil {
+			return nil, err
+		}
+	}
+	k.observations[form] = u
+	return u, nil
+}
+
+// lowerObservation is the UpdateFunc of the observation alone.
+func lowerObservation(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node {
+	p, err := rule.ObserveProgram()
+	if err != nil {
+		panic(err)
+	}
+	if p == nil {
+		return nil
+	}
+	return lower.Lower(in[cage.InputX].Graph(), p, programArgs(p, in))
+}
+
+// runRefresh executes a refresh program on the state of rule i and puts the results
+// in its place. It touches nothing of other rules.
+func (k *Kernels) runRefresh(s *State, i int, p *program.Program, t int) error {
+	rule := k.plan.Rules[i]
+	in := map[string]reference.Tensor{sdk.InputStep: reference.Float(float64(t))}
+	for j, st := range rule.Optimizer.State {
+		data, err := engine.Download[float32](s.Optimizer[i][j])
+		if err != nil {
+			return err
+		}
+		in[sdk.StatePrefix+st.Name] = reference.Floats(widen(data), st.Shape...)
+	}
+	out, err := reference.Run(p, in)
+	if err != nil {
+		return err
+	}
+	for name, value := range out {
+		j := stateIndex(rule, name)
+		b, err := engine.Upload(k.dev, narrow(value.Floats), rule.Optimizer.State[j].Shape...)
+		if err != nil {
+			return err
+		}
+		s.Optimizer[i][j].Finalize()
+		s.Optimizer[i][j] = b
+	}
+	return nil
+}
+
+// stateIndex is the position of the state tensor that an output names.
+func stateIndex(rule cage.Rule, output string) int {
+	name := strings.TrimPrefix(output, sdk.StatePrefix)
+	return slices.IndexFunc(rule.Optimizer.State, func(t sdk.StateTensor) bool { return t.Name == name })
+}
+
+func widen(v []float32) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+func narrow(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}
