@@ -159,8 +159,8 @@ func TestQuantizerCheck(t *testing.T) {
 		says string
 	}{
 		{"no program", nil, "the program is absent"},
-		{"another input", build(func(b *program.Builder) { b.Output("value", b.Input("w", x)) }), "takes one input x: float[4]"},
-		{"two inputs", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)); b.Input("y", x) }), "takes one input"},
+		{"another input", build(func(b *program.Builder) { b.Output("value", b.Input("w", x)) }), "must take x: float[4]"},
+		{"two inputs", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)); b.Input("y", x) }), "must take x: float[4]"},
 		{"no surrogate", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)) }), "needs the output surrogate"},
 		{"an unknown output", build(func(b *program.Builder) {
 			v := b.Input("x", x)
@@ -280,8 +280,8 @@ func TestOptimizerCheck(t *testing.T) {
 		says   string
 	}{
 		{"no update", func(o *sdk.OptimizerProgram) { o.Update = nil }, "the update program is absent"},
-		{"no init", func(o *sdk.OptimizerProgram) { o.Init = nil }, "disagree"},
-		{"no state", func(o *sdk.OptimizerProgram) { o.State = nil }, "disagree"},
+		{"no init", func(o *sdk.OptimizerProgram) { o.Init = nil }, "the init program must be there exactly when there are state tensors"},
+		{"no state", func(o *sdk.OptimizerProgram) { o.State = nil }, "the init program must be there exactly when"},
 		{"state out of order", func(o *sdk.OptimizerProgram) { o.State = []sdk.StateTensor{o.State[1], o.State[0]} }, "not in the order of their names"},
 		{"state twice", func(o *sdk.OptimizerProgram) { o.State = []sdk.StateTensor{o.State[0], o.State[0]} }, "not in the order of their names"},
 		{"init for update", func(o *sdk.OptimizerProgram) { o.Update = o.Init }, "the update program must take x: float[2,8], gradient: float[2,8], step: float, state.m: float[2,8]"},

@@ -74,14 +74,47 @@ func fromShapeAndValues(shape []uint32, values map[string]*pb.Value) ([]int, Val
 	return dims, Values{m}, err
 }
 
+func toQuantizerProgram(q QuantizerProgram) (*pb.QuantizerProgram, error) {
+	trained, err := toStateTensors(q.Trained)
+	if err != nil {
+		return nil, fmt.Errorf("trained parameter %w", err)
+	}
+	return &pb.QuantizerProgram{
+		Program:     wire.ToProgram(q.Program),
+		Homogeneous: q.Homogeneous,
+		Init:        wire.ToProgram(q.Init),
+		Trained:     trained,
+		Unpack:      wire.ToProgram(q.Unpack),
+	}, nil
+}
+
 func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
-	m := &pb.OptimizerProgram{Init: wire.ToProgram(o.Init), Update: wire.ToProgram(o.Update)}
-	for _, s := range o.State {
-		shape, err := wire.ToShape(s.Shape)
-		if err != nil {
-			return nil, fmt.Errorf("state %s: %w", s.Name, err)
-		}
-		m.State = append(m.State, &pb.StateTensor{Name: s.Name, Shape: shape})
+	state, err := toStateTensors(o.State)
+	if err != nil {
+		return nil, fmt.Errorf("state %w", err)
+	}
+	m := &pb.OptimizerProgram{
+		Init:         wire.ToProgram(o.Init),
+		Update:       wire.ToProgram(o.Update),
+		State:        state,
+		Observe:      wire.ToProgram(o.Observe),
+		FirstRefresh: wire.ToProgram(o.FirstRefresh),
+		Refresh:      wire.ToProgram(o.Refresh),
+	}
+	if d := o.Due; d != (Due{}) {
+		m.Due = &pb.Due{First: uint32(d.First), Next: uint32(d.Next), Every: uint32(d.Every)}
 	}
 	return m, nil
+}
+
+func toStateTensors(list []StateTensor) ([]*pb.StateTensor, error) {
+	var out []*pb.StateTensor
+	for _, s := range list {
+		shape, err := wire.ToShape(s.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape})
+	}
+	return out, nil
 }

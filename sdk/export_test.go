@@ -5,4 +5,7 @@ var (
 	Servers   = servers
 	NewLogger = newLogger
 	ByHand    = byHand
+
+	ToQuantizerProgram = toQuantizerProgram
+	ToOptimizerProgram = toOptimizerProgram
 )

@@ -1,12 +1,6 @@
 package sdk
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-
-	"github.com/cage-qat/cage/sdk/program"
-)
+import "github.com/cage-qat/cage/sdk/program"
 
 // Quantizer writes the fake quantization Q of a tensor.
 type Quantizer interface {
@@ -15,6 +9,29 @@ type Quantizer interface {
 	// Quantize builds Q(x) for one site of the model. x has the site's shape.
 	// It is called once for each site and must be pure.
 	Quantize(b *program.Builder, x program.Value, site Site) (Quantized, error)
+}
+
+// Trainable is a quantizer with trained parameters of its own, such as a learned step
+// size. They are initialised from a sample of the tensor, trained with the
+// optimizer of the run without weight decay, saved in checkpoints, and never
+// corrected.
+type Trainable interface {
+	// InitTrained builds the initial values of the trained parameters from x: the
+	// weight, or the first batch of activations. Quantize then finds them in
+	// Site.Trained, and their gradients are those of the surrogate, which must
+	// therefore be given. A site without trained parameters returns none. Their
+	// shapes must not depend on the number of rows of an activation, which is
+	// another in evaluation.
+	InitTrained(b *program.Builder, x program.Value, site Site) (State, error)
+}
+
+// Packer is a quantizer whose results can be stored as integer codes and scales.
+type Packer interface {
+	// Unpack builds Q(x) from the codes and scales that Quantize returns for the
+	// site, bit for bit. Nothing else is stored: Site.Trained is empty, and what
+	// decoding needs of it belongs into the scale. A Packer returns codes and
+	// scale at every site.
+	Unpack(b *program.Builder, codes, scale program.Value, site Site) (program.Value, error)
 }
 
 // Role says what a quantizer is applied to.
@@ -36,6 +53,9 @@ type Site struct {
 	// contracts: a row is one output channel of a weight, one token of an
 	// activation.
 	Shape []int
+	// Trained holds the trained parameters of a [Trainable] quantizer in Quantize;
+	// elsewhere it is empty.
+	Trained State
 	// Values holds the declared parameters, checked and complete.
 	Values
 }
@@ -64,11 +84,12 @@ type Quantized struct {
 	// Homogeneous promises Q(c·x) = c·Q(x) for every c > 0 up to rounding, as
 	// holds for scales in proportion to the data without an additive constant.
 	// The host may then derive the error at a rescaled point from the error it
-	// has.
+	// has. Trained parameters rule it out.
 	Homogeneous bool
 }
 
-// Names of the inputs and outputs of a quantizer's program.
+// Names of the inputs and outputs of a quantizer's programs; a trained parameter
+// p appears as TrainedPrefix + p.
 const (
 	InputX          = "x"
 	OutputValue     = "value"
@@ -76,106 +97,5 @@ const (
 	OutputCodes     = "codes"
 	OutputScale     = "scale"
 	OutputMask      = "mask"
+	TrainedPrefix   = "trained."
 )
-
-// QuantizerProgram is a quantizer's answer for one site in the form that crosses
-// the process boundary: one input x, and the outputs value and surrogate,
-// optionally codes, scale and mask.
-type QuantizerProgram struct {
-	Program     *program.Program
-	Homogeneous bool
-}
-
-// BuildQuantizer calls q for one site and returns its checked program. Errors of
-// the author's code, panics included, come back as errors that name the site.
-func BuildQuantizer(q Quantizer, site Site) (out QuantizerProgram, err error) {
-	var name string
-	defer func() {
-		if r := recover(); r != nil {
-			err = panicError(KindQuantizer, name, site.Name, r)
-		}
-	}()
-	name = q.Describe().Name
-	b := program.NewBuilder(name + "/" + site.Name)
-	x := b.Input(InputX, program.FloatType(site.Shape...))
-	res, err := q.Quantize(b, x, site)
-	if err != nil {
-		return out, &SiteError{Kind: KindQuantizer, Plugin: name, Site: site.Name, Err: err}
-	}
-	if !res.Surrogate.Valid() {
-		res.Surrogate = x
-	}
-	b.Output(OutputValue, res.Value)
-	b.Output(OutputSurrogate, res.Surrogate)
-	optional := []struct {
-		name string
-		v    program.Value
-	}{{OutputCodes, res.Codes}, {OutputScale, res.Scale}, {OutputMask, res.Mask}}
-	for _, o := range optional {
-		if o.v.Valid() {
-			b.Output(o.name, o.v)
-		}
-	}
-	p, err := b.Build()
-	if err == nil {
-		out = QuantizerProgram{Program: p, Homogeneous: res.Homogeneous}
-		err = out.Check(site.Shape)
-	}
-	if err != nil {
-		return QuantizerProgram{}, &SiteError{Kind: KindQuantizer, Plugin: name, Site: site.Name, Err: err}
-	}
-	return out, nil
-}
-
-// Check verifies the signature of a valid program for a site of the given shape:
-// the input x and the outputs value and surrogate are floats of that shape; codes
-// are numbers and mask a bool, of that shape; scale is a float; there is no other
-// output.
-func (q QuantizerProgram) Check(shape []int) error {
-	p := q.Program
-	if p == nil {
-		return errors.New("the program is absent")
-	}
-	want := program.FloatType(shape...)
-	if len(p.Inputs) != 1 || p.Inputs[0].Name != InputX || !p.Inputs[0].Type.Equal(want) {
-		return fmt.Errorf("a quantizer's program takes one input %s: %s", InputX, want)
-	}
-	for _, name := range []string{OutputValue, OutputSurrogate} {
-		id, ok := p.Output(name)
-		if !ok {
-			return fmt.Errorf("a quantizer's program needs the output %s", name)
-		}
-		if t := p.TypeOf(id); !t.Equal(want) {
-			return fmt.Errorf("output %s is %s: it must have the type of x, %s", name, t, want)
-		}
-	}
-	for _, o := range p.Outputs {
-		if err := checkOutput(o.Name, p.TypeOf(o.Value), shape); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkOutput verifies one of the outputs that may be absent.
-func checkOutput(name string, t program.Type, shape []int) error {
-	shaped := slices.Equal(t.Shape, shape)
-	switch name {
-	case OutputValue, OutputSurrogate:
-	case OutputCodes:
-		if !shaped || t.DType == program.Bool {
-			return fmt.Errorf("output %s is %s: it must hold numbers in the shape of x, %v", name, t, shape)
-		}
-	case OutputMask:
-		if !shaped || t.DType != program.Bool {
-			return fmt.Errorf("output %s is %s: it must be bool in the shape of x, %v", name, t, shape)
-		}
-	case OutputScale:
-		if t.DType != program.Float {
-			return fmt.Errorf("output %s is %s: it must be float", name, t)
-		}
-	default:
-		return fmt.Errorf("output %s is unknown: there are value, surrogate, codes, scale and mask", name)
-	}
-	return nil
-}

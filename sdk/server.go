@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -63,10 +62,11 @@ func (s *quantizerServer) Quantize(_ context.Context, r *pb.QuantizeRequest) (*p
 	if err != nil {
 		return nil, refusal(err)
 	}
-	return &pb.QuantizeResponse{Answer: &pb.QuantizeResponse_Program{Program: &pb.QuantizerProgram{
-		Program:     wire.ToProgram(built.Program),
-		Homogeneous: built.Homogeneous,
-	}}}, nil
+	answer, err := toQuantizerProgram(built)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return &pb.QuantizeResponse{Answer: &pb.QuantizeResponse_Program{Program: answer}}, nil
 }
 
 type optimizerServer struct {
@@ -86,6 +86,9 @@ func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.
 	built, err := BuildOptimizer(s.o, tensor)
 	if err != nil {
 		return nil, refusal(err)
+	}
+	if !built.Accepts {
+		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Declined{Declined: &pb.Declined{}}}, nil
 	}
 	answer, err := toOptimizerProgram(built)
 	if err != nil {

@@ -126,7 +126,8 @@ func compile(dev *engine.Device, cfg *config.Config, m model.Model, programs *as
 
 // directPlan replaces plugins' programs by graphs written in the host.
 func directPlan(cfg *config.Config, plan step.Plan) (step.Plan, error) {
-	if q := cfg.Quantizer.Weights; cfg.Optimizer.Name != "adamw" || q == nil || q.Name != "quest" {
+	q := cfg.Quantizer.Weights
+	if cfg.Optimizer.Name != "adamw" || q == nil || q.Name != "quest" || len(cfg.Quantizer.Overrides)+len(cfg.Optimizer.Groups) > 0 {
 		return plan, fmt.Errorf("the step written in the host exists for the plugins quest and adamw only")
 	}
 	weights, activations := map[string]lower.Quantizer{}, map[string]lower.Quantizer{}

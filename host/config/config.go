@@ -12,7 +12,7 @@ type Config struct {
 	Schedule  Schedule
 	Method    Method
 	Quantizer Quantizer
-	Optimizer Plugin
+	Optimizer Optimizer
 	Device    Device
 
 	origin origin // where each key stood, for ErrorAt
@@ -88,22 +88,6 @@ func (s Schedule) DecaySteps(steps int) int { return portion(s.Decay, steps) }
 // fraction that binary cannot hold (0.29 of 100 is 29).
 func portion(fraction float64, steps int) int {
 	return int(math.Floor(fraction*float64(steps) + 1e-9))
-}
-
-// Method is the CAGE correction. "off" is the plain quantization-aware run.
-type Method struct {
-	Form        string  // "decoupled", "coupled" or "off"
-	Variant     string  // "paper" or "official": where the residual is taken (decoupled form)
-	Lambda      float64 // λ at the end of the ramp
-	Silence     float64 // s: fraction of the run before the correction starts
-	Ramp        string  // "linear" or "constant"
-	ParetoEvery int     // steps between measurements of ‖P_λ‖; 0: never
-}
-
-// Quantizer holds the plugin of each role; nil leaves the role unquantized.
-type Quantizer struct {
-	Weights     *Plugin
-	Activations *Plugin
 }
 
 // Device is where the run computes.

@@ -50,9 +50,10 @@ func TestDefaults(t *testing.T) {
 		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, Clip: 1, WeightDecay: 0.1,
 			EvalEvery: 200, EvalBatches: 32, LogEvery: 10, Keep: 2,
 			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10},
-		Schedule:  Schedule{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, Floor: 0.1, Decay: 0.1},
-		Method:    Method{Form: "off", Variant: "paper", Lambda: 2, Silence: 0.9, Ramp: "linear"},
-		Optimizer: Plugin{Name: "adamw"},
+		Schedule: Schedule{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, Floor: 0.1, Decay: 0.1},
+		Method: Method{Name: "cage", Form: "off", Variant: "paper", Lambda: 2, Silence: 0.9, Ramp: "linear",
+			Coeff: 4000, FisherDecay: 0.999, Bits: 4, Denom: "power"},
+		Optimizer: Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
 		Device:    Device{Kind: "cpu", Precision: "float32"},
 	}
 	if diff := cmp.Diff(want, parse(t, small), values); diff != "" {
@@ -111,13 +112,13 @@ func TestPluginTables(t *testing.T) {
 		want      Quantizer
 	}{
 		"absent":           {"", nil, Quantizer{}},
-		"both roles":       {both, nil, Quantizer{quest, quest}},
-		"role overrides":   {both + "[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{absmax, quest}},
-		"role off":         {both + "[quantizer.weights]\nplugin = \"none\"\nbits = 3\n", nil, Quantizer{nil, quest}},
-		"one role only":    {"[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{absmax, nil}},
-		"under an empty":   {"[quantizer]\n[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{absmax, nil}},
+		"both roles":       {both, nil, Quantizer{Weights: quest, Activations: quest}},
+		"role overrides":   {both + "[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{Weights: absmax, Activations: quest}},
+		"role off":         {both + "[quantizer.weights]\nplugin = \"none\"\nbits = 3\n", nil, Quantizer{Activations: quest}},
+		"one role only":    {"[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{Weights: absmax}},
+		"under an empty":   {"[quantizer]\n[quantizer.weights]\nplugin = \"absmax\"\n", nil, Quantizer{Weights: absmax}},
 		"switched off":     {both, []string{`quantizer.plugin="none"`}, Quantizer{}},
-		"inline, override": {both, []string{`quantizer.weights={plugin="absmax"}`}, Quantizer{absmax, quest}},
+		"inline, override": {both, []string{`quantizer.weights={plugin="absmax"}`}, Quantizer{Weights: absmax, Activations: quest}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := parse(t, small+c.text, c.overrides...).Quantizer
@@ -147,7 +148,7 @@ none = []
 		{"ints", []int64{1, 2}, 20}, {"more", int64(4), 0}, {"name", "x", 18}, {"none", []any{}, 24},
 		{"odd key", int64(3), 25}, {"on", true, 19}, {"rate", int64(1), 16}, {"words", []string{"a", "b"}, 22},
 	}}
-	if diff := cmp.Diff(want, c.Optimizer); diff != "" {
+	if diff := cmp.Diff(want, c.Optimizer.Plugin); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if p, ok := c.Optimizer.Lookup("name"); !ok || p.Value != "x" {

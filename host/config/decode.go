@@ -26,7 +26,24 @@ func newDecoder(file string, doc *document) *decoder {
 	for key, line := range doc.lines {
 		d.origin.keys[key] = place{line: line}
 	}
+	d.expandShort()
 	return d
+}
+
+// expandShort makes a table of every string that stands for one: rest = "sgd" is
+// rest = { plugin = "sgd" }, to which an override can add.
+func (d *decoder) expandShort() {
+	for _, t := range schema() {
+		if !t.short {
+			continue
+		}
+		path := strings.Split(t.name, ".")
+		around, _ := dig(d.values, path[:len(path)-1]).(map[string]any)
+		key := path[len(path)-1]
+		if name, ok := around[key].(string); ok && name != "" && name != noPlugin {
+			around[key] = map[string]any{"plugin": name}
+		}
+	}
 }
 
 // decode checks and resolves everything. The Config is of use only when
@@ -63,7 +80,11 @@ func (d *decoder) table(t table) (map[string]any, bool) {
 	}
 	values, ok := raw.(map[string]any)
 	if !ok {
-		d.report(t.name, "found "+describe(raw), "want a table ["+t.name+"]")
+		hint := "want a table [" + t.name + "]"
+		if t.short {
+			hint = "want the name of a plugin, or a table [" + t.name + "]"
+		}
+		d.report(t.name, "found "+describe(raw), hint)
 	}
 	return values, ok
 }
@@ -88,13 +109,32 @@ func (d *decoder) field(f field, path string, raw any, set func(any)) {
 		set(v)
 		return
 	}
-	hint := "want " + f.wants()
+	hint, found := "want "+f.wants(), describe(raw)
+	if bad := f.firstBad(raw); bad != nil {
+		raw, found = bad, found+" with "+describe(bad)
+	}
 	if s, isText := raw.(string); isText && len(f.is.choices) > 2 {
 		if near := Nearest(s, f.is.choices); near != "" {
 			hint += "; did you mean " + quotedList([]string{near}) + "?"
 		}
 	}
-	d.report(path, "found "+describe(raw), hint)
+	d.report(path, "found "+found, hint)
+}
+
+// firstBad returns the first element of an array that makes it wrong for a field
+// that takes an array, nil for none.
+func (f field) firstBad(raw any) any {
+	list, isList := raw.([]any)
+	if f.kind != texts || !isList {
+		return nil
+	}
+	for _, e := range list {
+		_, isText := e.(string)
+		if _, ok := f.accept(e); !ok || !isText {
+			return e
+		}
+	}
+	return nil
 }
 
 // unknown reports a key that the schema does not have, with the key that was
@@ -102,7 +142,7 @@ func (d *decoder) field(f field, path string, raw any, set func(any)) {
 func (d *decoder) unknown(t table, key string, raw any) {
 	path := joinKey(t.name, key)
 	what, meant := "unknown key", meantKey(t, key)
-	if isTable(raw) {
+	if isTable(raw) || isTables(raw) {
 		what, meant = "unknown table", ""
 		if near := Nearest(key, t.children()); near != "" {
 			meant = joinKey(t.name, near)
@@ -140,7 +180,7 @@ func meantKey(t table, key string) string {
 func onlyHome(key string) string {
 	full, found := "", 0
 	for _, t := range schema() {
-		if f := t.field(key); f != nil && !t.plugin {
+		if f := t.field(key); f != nil && !t.plugin && !f.common {
 			full, found = joinKey(t.name, key), found+1
 		}
 	}
@@ -148,32 +188,6 @@ func onlyHome(key string) string {
 		return ""
 	}
 	return full
-}
-
-// plugins reads the tables of plugins and gives each role its own.
-func (d *decoder) plugins() {
-	read := func(t table) (*Plugin, bool) {
-		values, ok := d.table(t)
-		if !ok {
-			return nil, false
-		}
-		return d.plugin(t, values), true
-	}
-	both, _ := read(quantizerTable)
-	role := func(t table) *Plugin {
-		if p, own := read(t); own || both == nil {
-			return p
-		}
-		shared := *both
-		shared.Params = slices.Clone(both.Params)
-		return &shared
-	}
-	d.cfg.Quantizer.Weights = role(weightsTable)
-	d.cfg.Quantizer.Activations = role(activationsTable)
-	d.cfg.Optimizer = Plugin{Table: optimizerTable.name, Name: optimizerTable.field("plugin").def.(string)}
-	if p, given := read(optimizerTable); given && p != nil {
-		d.cfg.Optimizer = *p
-	}
 }
 
 // defaults fills in what is not given, and reports what is missing.

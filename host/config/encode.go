@@ -10,7 +10,7 @@ import (
 
 // setting is one key of a resolved configuration, as it is written.
 type setting struct {
-	table string // dotted name; "" for the top level
+	table string // dotted name, with its index in an array; "" for the top level
 	key   string // quoted where TOML needs it
 	value string // in TOML
 }
@@ -36,11 +36,19 @@ func (c *Config) Encode() ([]byte, error) {
 	for _, s := range settings {
 		if s.table != table {
 			table = s.table
-			fmt.Fprintf(&b, "\n[%s]\n", table)
+			fmt.Fprintf(&b, "\n%s\n", heading(table))
 		}
 		fmt.Fprintf(&b, "%s = %s\n", s.key, s.value)
 	}
 	return b.Bytes(), nil
+}
+
+// heading starts a table, or the next one of an array of tables.
+func heading(table string) string {
+	if strings.HasSuffix(table, "]") {
+		return "[[" + parentKey(table) + "]]"
+	}
+	return "[" + table + "]"
 }
 
 // Difference is a key in which two configurations differ, with the values in
@@ -94,11 +102,27 @@ func (c *Config) settings(shared bool) ([]setting, error) {
 			w.plugin(t.name, c.Quantizer.Weights)
 		case t.name == activationsTable.name && !shared:
 			w.plugin(t.name, c.Quantizer.Activations)
+		case t.name == overridesTable.name:
+			for i, o := range c.Quantizer.Overrides {
+				w.element(t, i, &o)
+				w.plugin(indexed(t.name, i), o.Plugin)
+			}
 		case t.name == optimizerTable.name:
-			w.plugin(t.name, &c.Optimizer)
+			w.plugin(t.name, &c.Optimizer.Plugin)
+		case t.name == restTable.name && c.Optimizer.Rest != nil:
+			w.plugin(t.name, c.Optimizer.Rest)
+		case t.name == groupsTable.name:
+			for i, g := range c.Optimizer.Groups {
+				w.element(t, i, &g)
+				if g.Plugin != nil {
+					w.plugin(indexed(t.name, i), g.Plugin)
+				}
+			}
 		case !t.plugin:
 			for _, f := range t.fields {
-				w.add(t.name, f.key, deref(f.at(c)))
+				if f.belongs(c.Method.Name) {
+					w.add(t.name, f.key, deref(f.at(c)))
+				}
 			}
 		}
 	}
@@ -121,6 +145,18 @@ func (w *settingsWriter) add(table, key string, value any) {
 	w.settings = append(w.settings, setting{table: table, key: quoted, value: text})
 }
 
+// element writes the keys of ours in an element of a list of tables.
+func (w *settingsWriter) element(t table, i int, element any) {
+	for _, f := range t.fields {
+		if f.in == nil {
+			continue
+		}
+		if v := deref(f.in(element)); v != nil {
+			w.add(indexed(t.name, i), f.key, v)
+		}
+	}
+}
+
 func (w *settingsWriter) plugin(table string, p *Plugin) {
 	if p == nil {
 		w.add(table, "plugin", noPlugin)
@@ -133,6 +169,8 @@ func (w *settingsWriter) plugin(table string, p *Plugin) {
 	}
 }
 
+// deref reads through a pointer that field.at or field.in returned; nil for an
+// optional value that is absent.
 func deref(pointer any) any {
 	switch p := pointer.(type) {
 	case *int:
@@ -143,6 +181,13 @@ func deref(pointer any) any {
 		return *p
 	case *string:
 		return *p
+	case *[]string:
+		return *p
+	case **float64:
+		if *p == nil {
+			return nil
+		}
+		return **p
 	default:
 		panic(fmt.Sprintf("config: the schema points to a %T", pointer))
 	}

@@ -14,9 +14,15 @@ import (
 // half (required ones always) to a random value in its range.
 func randomFile(r *rand.Rand) string {
 	var b strings.Builder
+	method := []string{MethodCAGE, MethodCAGE, MethodLOTION, MethodOff}[r.IntN(4)]
 	for _, t := range schema() {
 		switch {
-		case t.plugin && r.IntN(2) == 0:
+		case t.list:
+			for range r.IntN(4) {
+				fmt.Fprintf(&b, "[[%s]]\n%s", t.name, randomElement(r, t))
+			}
+			continue
+		case t.plugin && r.IntN(2) == 0 && (method != MethodLOTION || t.name != weightsTable.name):
 			continue
 		case t.plugin:
 			fmt.Fprintf(&b, "[%s]\n%s", t.name, randomPlugin(r))
@@ -24,13 +30,60 @@ func randomFile(r *rand.Rand) string {
 		case t.name != "":
 			fmt.Fprintf(&b, "[%s]\n", t.name)
 		}
+		if t.name == methodTable.name {
+			fmt.Fprintf(&b, "name = %q\n", method)
+		}
 		for _, f := range t.fields {
+			if !f.belongs(method) || f.key == "name" && t.name == methodTable.name {
+				continue
+			}
 			if value := randomValue(r, t, f); value != "" {
 				fmt.Fprintf(&b, "%s = %s\n", f.key, value)
 			}
 		}
 	}
 	return b.String()
+}
+
+// randomElement is a table of an array of tables.
+func randomElement(r *rand.Rand, t table) string {
+	var b strings.Builder
+	selected := false
+	for _, f := range t.fields {
+		value := ""
+		if f.in != nil {
+			value = randomValue(r, t, f)
+		}
+		if value != "" {
+			selected = selected || f.kind == texts
+			fmt.Fprintf(&b, "%s = %s\n", f.key, value)
+		}
+	}
+	if !selected {
+		b.WriteString("match = \"*\"\n")
+	}
+	if t.field("plugin").optional == "" || r.IntN(2) == 0 {
+		b.WriteString(randomPlugin(r))
+	}
+	return b.String()
+}
+
+// randomTexts is one string or an array of one to three.
+func randomTexts(r *rand.Rand, choices []string) string {
+	one := func() string {
+		if len(choices) > 0 {
+			return strconv.Quote(choices[r.IntN(len(choices))])
+		}
+		return tomlText(randomText(r) + "*")
+	}
+	list := []string{one()}
+	if r.IntN(2) == 0 {
+		return list[0]
+	}
+	for range r.IntN(3) {
+		list = append(list, one())
+	}
+	return "[" + strings.Join(list, ", ") + "]"
 }
 
 // randomValue is "" for a key to leave out.
@@ -44,10 +97,13 @@ func randomValue(r *rand.Rand, t table, f field) string {
 		return strconv.Itoa([]int{1, 2, 3, 6, 12, 384}[r.IntN(6)])
 	case key == "train.steps":
 		return strconv.Itoa(100 + r.IntN(1000))
-	case f.def != nil || f.derive != nil:
+	case f.def != nil || f.derive != nil || f.optional != "":
 		if r.IntN(2) == 0 {
 			return ""
 		}
+	}
+	if f.kind == texts {
+		return randomTexts(r, f.is.choices)
 	}
 	if len(f.is.choices) > 0 {
 		return strconv.Quote(f.is.choices[r.IntN(len(f.is.choices))])

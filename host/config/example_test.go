@@ -51,3 +51,32 @@ func Example() {
 	// --set method.silence=1: method.silence: found the integer 1; want a number of at least 0 and below 1
 	// --set quantizer.bits=3: quantizer.bits: unknown parameter
 }
+
+func ExampleQuantizer_For() {
+	c, err := config.Parse("demo.toml", []byte(run+`
+[[quantizer.overrides]]
+match = "layers.0.*"
+plugin = "absmax"
+bits = 8
+
+[[quantizer.overrides]]
+match = ["*.attn.out", "*.mlp.down"]
+role = "weights"
+plugin = "none"
+`), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, name := range []string{"layers.0.attn.qkv", "layers.0.attn.out", "layers.1.mlp.w1"} {
+		if p := c.Quantizer.For(config.RoleWeights, name); p != nil {
+			fmt.Println(name, p.Name, p.Params[0].Value, p.Table)
+		} else {
+			fmt.Println(name, "unquantized")
+		}
+	}
+	// Output:
+	// layers.0.attn.qkv absmax 8 quantizer.overrides[0]
+	// layers.0.attn.out unquantized
+	// layers.1.mlp.w1 quest 4 quantizer
+}

@@ -15,7 +15,9 @@ const maxSize = 1 << 20
 
 // Load reads, checks and resolves the configuration at path. Each override is
 // "KEY=VALUE" as given to --set: KEY is a full dotted key, VALUE is written as
-// in TOML (strings in quotes), and replaces whatever the file says there.
+// in TOML (strings in quotes), and replaces whatever the file says there. A table of
+// an array of tables is named by its index, as in "quantizer.overrides[0].bits=3";
+// the first free index adds one.
 //
 // The error is an *[Error] when the file cannot be read or parsed (and then
 // wraps the cause), else [Errors] with every problem found.

@@ -32,7 +32,11 @@ func (d *decoder) overrideOne(text string) *Error {
 	if !found || key == "" || value == "" || strings.ContainsAny(text, "\r\n") {
 		return fail("not a setting", "want KEY=VALUE on one line, such as --set train.steps=100")
 	}
-	doc, err := parseTOML(name, []byte(text))
+	plain, indexes, problem := cutIndexes(text)
+	if problem != nil {
+		return fail(problem.Msg, problem.Hint)
+	}
+	doc, err := parseTOML(name, []byte(plain))
 	if err != nil {
 		return fail(err.Msg, overrideHint(key, value))
 	}
@@ -41,7 +45,10 @@ func (d *decoder) overrideOne(text string) *Error {
 	}
 	// One line is one expression; further leaves are those of an inline table.
 	parts := doc.leaves[0]
-	d.put(parts, dig(doc.values, parts), place{override: name})
+	if problem := d.put(pathOf(parts, indexes), dig(doc.values, parts), place{override: name}); problem != nil {
+		return fail(problem.Msg, problem.Hint)
+	}
+	d.expandShort()
 	return nil
 }
 
@@ -50,27 +57,6 @@ func overrideHint(key, value string) string {
 		return "want a TOML value"
 	}
 	return fmt.Sprintf(`want a TOML value; a string needs quotes: --set '%s="%s"'`, oneLine(key), oneLine(value))
-}
-
-// put sets a value in the tree, making tables on the way; what stood in the
-// way of a table gives way to it, and validation will judge the result.
-func (d *decoder) put(key toml.Key, value any, from place) {
-	tree := d.values
-	for i, part := range key[:len(key)-1] {
-		next, ok := tree[part].(map[string]any)
-		if !ok {
-			if _, inTheWay := tree[part]; inTheWay {
-				d.origin.forget(key[:i+1].String())
-				d.origin.keys[key[:i+1].String()] = from
-			}
-			next = map[string]any{}
-			tree[part] = next
-		}
-		tree = next
-	}
-	tree[key[len(key)-1]] = value
-	d.origin.forget(key.String())
-	d.origin.keys[key.String()] = from
 }
 
 // dig returns the value at a key, or nil.

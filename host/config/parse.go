@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -47,15 +48,19 @@ func (o origin) at(key string) *Error {
 // forget drops a key and everything below it.
 func (o origin) forget(key string) {
 	for k := range o.keys {
-		if k == key || strings.HasPrefix(k, key+".") {
+		if k == key || strings.HasPrefix(k, key+".") || strings.HasPrefix(k, key+"[") {
 			delete(o.keys, k)
 		}
 	}
 }
 
-// parentKey cuts the last part off a dotted key. A quoted part may hold dots:
-// then the result is no key at all, and at goes on to the next dot.
+// parentKey cuts the last part off a dotted key, or its index in an array of
+// tables. A quoted part may hold dots: then the result is no key at all, and at goes
+// on to the next dot.
 func parentKey(key string) string {
+	if i := strings.LastIndexByte(key, '['); i > 0 && strings.HasSuffix(key, "]") {
+		return key[:i]
+	}
 	if i := strings.LastIndexByte(key, '.'); i >= 0 {
 		return key[:i]
 	}
@@ -65,7 +70,7 @@ func parentKey(key string) string {
 // document is parsed TOML with the line of every key.
 type document struct {
 	values map[string]any
-	lines  map[string]int // by full dotted key; tables at their first mention
+	lines  map[string]int // by full dotted key, such as a.b[0].c; tables at their first mention
 	leaves []toml.Key     // keys of `key = value` expressions, in order
 }
 
@@ -111,7 +116,15 @@ type scanner struct {
 	file     string
 	doc      *document
 	parser   unstable.Parser
-	newlines []int // offsets
+	newlines []int          // offsets
+	arrays   map[string]int // how many tables [[NAME]] there are so far
+}
+
+// location is a key on the way through the file.
+type location struct {
+	key  toml.Key
+	name string // the key dotted, with the indexes in arrays of tables
+	line int
 }
 
 func (s *scanner) scan(text []byte) *Error {
@@ -121,14 +134,15 @@ func (s *scanner) scan(text []byte) *Error {
 		}
 	}
 	s.parser.Reset(text)
-	var table toml.Key
+	s.arrays = map[string]int{}
+	var table location
 	for s.parser.NextExpression() {
 		n := s.parser.Expression()
 		var err *Error
 		if n.Kind == unstable.KeyValue {
 			err = s.keyValue(table, n)
 		} else {
-			table, err = s.key(nil, n.Key())
+			table, err = s.key(location{}, n)
 		}
 		if err != nil {
 			return err
@@ -137,46 +151,67 @@ func (s *scanner) scan(text []byte) *Error {
 	return s.syntaxError(s.parser.Error())
 }
 
-// key records every prefix of a dotted key at its first mention and returns
-// the whole.
-func (s *scanner) key(table toml.Key, parts unstable.Iterator) (toml.Key, *Error) {
-	key := append(toml.Key(nil), table...)
-	for parts.Next() {
-		line := s.line(int(parts.Node().Raw.Offset))
-		if key = append(key, string(parts.Node().Data)); len(key) > maxDepth {
-			return nil, s.tooDeep(line)
+// key records every prefix of the dotted key of an expression at its first mention
+// and returns the whole. A key that goes through an array of tables means the last
+// of these so far.
+func (s *scanner) key(at location, n *unstable.Node) (location, *Error) {
+	at.key = slices.Clone(at.key)
+	for parts := n.Key(); parts.Next(); {
+		at.line = s.line(int(parts.Node().Raw.Offset))
+		part := string(parts.Node().Data)
+		if at.key = append(at.key, part); len(at.key) > maxDepth {
+			return at, s.tooDeep(at.line)
 		}
-		if name := key.String(); s.doc.lines[name] == 0 {
-			s.doc.lines[name] = line
+		at.name = joinKey(at.name, part)
+		s.mention(at)
+		if n.Kind == unstable.ArrayTable && parts.IsLast() {
+			s.arrays[at.name]++
+		}
+		if count := s.arrays[at.name]; count > 0 {
+			at.name = indexed(at.name, count-1)
+			s.mention(at)
 		}
 	}
-	return key, nil
+	return at, nil
 }
 
-func (s *scanner) keyValue(table toml.Key, n *unstable.Node) *Error {
-	key, err := s.key(table, n.Key())
+func (s *scanner) mention(at location) {
+	if s.doc.lines[at.name] == 0 {
+		s.doc.lines[at.name] = at.line
+	}
+}
+
+func (s *scanner) keyValue(table location, n *unstable.Node) *Error {
+	at, err := s.key(table, n)
 	if err != nil {
 		return err
 	}
-	s.doc.leaves = append(s.doc.leaves, key)
-	return s.value(key, n.Value(), s.doc.lines[key.String()], len(key))
+	s.doc.leaves = append(s.doc.leaves, at.key)
+	return s.value(at, n.Value(), len(at.key))
 }
 
 // value records the keys of inline tables, and refuses what is nested deeper
-// than any key of ours could be. line is that of the key.
-func (s *scanner) value(key toml.Key, n *unstable.Node, line, depth int) *Error {
+// than any key of ours could be.
+func (s *scanner) value(at location, n *unstable.Node, depth int) *Error {
 	if depth > maxDepth {
-		return s.tooDeep(line)
+		return s.tooDeep(at.line)
 	}
 	if n.Kind != unstable.Array && n.Kind != unstable.InlineTable {
 		return nil
 	}
-	for it := n.Children(); it.Next(); {
+	i := 0
+	for it := n.Children(); it.Next(); i++ {
 		var err *Error
-		if child := it.Node(); child.Kind == unstable.KeyValue {
-			err = s.keyValue(key, child)
-		} else {
-			err = s.value(key, child, line, depth+1)
+		child := it.Node()
+		switch {
+		case child.Kind == unstable.KeyValue:
+			err = s.keyValue(at, child)
+		case child.Kind == unstable.InlineTable:
+			element := location{key: at.key, name: indexed(at.name, i), line: s.line(int(child.Raw.Offset))}
+			s.mention(element)
+			err = s.value(element, child, depth+1)
+		default:
+			err = s.value(at, child, depth+1)
 		}
 		if err != nil {
 			return err

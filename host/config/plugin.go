@@ -3,9 +3,6 @@ package config
 import (
 	"reflect"
 	"slices"
-	"sort"
-
-	"github.com/BurntSushi/toml"
 )
 
 // Plugin names a plugin and the parameters to give it. The parameters are not
@@ -113,93 +110,4 @@ func sliceOf[T any](elements []any) ([]T, bool) {
 		out[i] = v
 	}
 	return out, true
-}
-
-// plugin reads a plugin's table. nil when it has no plugin or "none"; the
-// problems are recorded.
-func (d *decoder) plugin(t table, values map[string]any) *Plugin {
-	p := &Plugin{Table: t.name}
-	if def, ok := t.field("plugin").def.(string); ok {
-		p.Name = def
-	}
-	var params []string
-	for key, raw := range values {
-		path := joinKey(t.name, key)
-		switch {
-		case key == "plugin":
-			d.field(*t.field(key), path, raw, func(v any) { p.Name = v.(string) })
-		case key == "sha256":
-			d.field(*t.field(key), path, raw, func(v any) { p.SHA256 = v.(string) })
-		case slices.Contains(t.children(), key):
-			// [quantizer.weights] is read on its own.
-		case isTable(raw):
-			d.subTable(t, key)
-		default:
-			params = append(params, key)
-		}
-	}
-	sort.Strings(params)
-	d.pluginNamed(t, values, params)
-	if p.Name == "" || p.Name == noPlugin {
-		return nil
-	}
-	for _, key := range params {
-		d.param(p, key, values[key])
-	}
-	return p
-}
-
-const wantParam = "want an integer, a finite number, a string, a boolean, or an array of one of these"
-
-func (d *decoder) param(p *Plugin, key string, raw any) {
-	path := p.Path(key)
-	v, bad := paramValue(raw)
-	if bad != "" {
-		d.report(path, "found "+bad, wantParam)
-		return
-	}
-	line := d.origin.at(path).Line
-	p.Params = append(p.Params, Param{Key: key, Value: v, Line: line})
-}
-
-// subTable reports a table where none belongs.
-func (d *decoder) subTable(t table, key string) {
-	path := joinKey(t.name, key)
-	if near := Nearest(key, t.children()); near != "" {
-		d.report(path, "unknown table", "did you mean "+joinKey(t.name, near)+"?")
-		return
-	}
-	d.report(path, "found a table", wantParam)
-}
-
-// pluginNamed reports a table that does not name its plugin: one that sets
-// parameters or nothing at all, or that misspells the key. A [quantizer] that
-// only holds the tables of the roles needs none.
-func (d *decoder) pluginNamed(t table, values map[string]any, params []string) {
-	if _, named := values["plugin"]; named {
-		return
-	}
-	if near := Nearest("plugin", params); near != "" {
-		d.report(joinKey(t.name, near), "unknown key", "did you mean "+joinKey(t.name, "plugin")+"?")
-		return
-	}
-	_, pinned := values["sha256"]
-	if t.field("plugin").def != nil || len(params) == 0 && !pinned && len(values) > 0 {
-		return
-	}
-	d.report(joinKey(t.name, "plugin"), "missing", "want the name of a plugin, such as plugin = "+t.example)
-}
-
-func isTable(v any) bool {
-	_, ok := v.(map[string]any)
-	return ok
-}
-
-// joinKey appends a part to a dotted key, quoted where TOML needs it.
-func joinKey(table, key string) string {
-	quoted := toml.Key{key}.String()
-	if table == "" {
-		return quoted
-	}
-	return table + "." + quoted
 }

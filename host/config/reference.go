@@ -12,13 +12,10 @@ func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Configuration of a training run\n\n" +
 		"A TOML file. Keys match exactly; an unknown key is an error. Any key can be set on the\n" +
-		"command line: `--set train.steps=100`, `--set 'model.preset=\"30M\"'`.\n")
+		"command line: `--set train.steps=100`, `--set 'model.preset=\"30M\"'`; in an array of tables by index,\n" +
+		"`--set 'quantizer.overrides[0].bits=3'`, where the first free index adds a table.\n")
 	for _, t := range schema() {
-		title := "Top level"
-		if t.name != "" {
-			title = "[" + t.name + "]"
-		}
-		b.WriteString("\n## " + title + "\n\n")
+		b.WriteString("\n## " + t.title() + "\n\n")
 		if t.doc != "" {
 			b.WriteString(t.doc + "\n")
 		}
@@ -30,11 +27,34 @@ func Reference() string {
 		}
 		b.WriteString("| key | value | default | meaning |\n|---|---|---|---|\n")
 		for _, f := range t.fields {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.key, f.wants(), f.defaultWords(), f.doc)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.key, f.wants(), f.defaultWords(), f.meaning())
+		}
+		if t.sample != "" {
+			b.WriteString("\n```toml\n" + t.sample + "```\n")
 		}
 	}
 	presetReference(&b)
 	return b.String()
+}
+
+// title is the table's heading as TOML writes it.
+func (t table) title() string {
+	switch {
+	case t.name == "":
+		return "Top level"
+	case t.list:
+		return "[[" + t.name + "]]"
+	default:
+		return "[" + t.name + "]"
+	}
+}
+
+// meaning is the field's doc with the methods whose key it is.
+func (f field) meaning() string {
+	if len(f.of) == 0 {
+		return f.doc
+	}
+	return strings.Join(f.of, ", ") + ": " + f.doc
 }
 
 // defaultWords says what a key is when left out.
@@ -45,6 +65,8 @@ func (f field) defaultWords() string {
 		words = "`" + tomlScalar(f.def) + "`"
 	case f.derive != nil:
 		words = f.derived
+	case f.optional != "":
+		words = f.optional
 	}
 	if f.preset != nil {
 		words += "; the preset's, when one is named"
@@ -58,6 +80,8 @@ func tomlScalar(v any) string {
 		return strconv.Quote(x)
 	case float64:
 		return decimal(x)
+	case []string:
+		return "[" + quotedList(x) + "]"
 	default:
 		return fmt.Sprint(x)
 	}

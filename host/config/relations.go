@@ -8,6 +8,7 @@ import (
 // relations checks what ties keys together, and resolves what depends on
 // other keys. A rule is skipped when one of its keys has a problem already.
 func (d *decoder) relations(preset Preset) {
+	d.method()
 	d.presetSizes(preset)
 	d.heads()
 	d.phases()

@@ -17,6 +17,7 @@ const (
 	integer kind = iota
 	number       // a float, or an integer that is widened
 	text
+	texts // an array of strings; a single string stands for an array of one
 )
 
 // field is one key of the schema. The tables of these fields are the only
@@ -30,13 +31,22 @@ type field struct {
 	// at points to the value in the Config: *int, *int64, *float64 or *string.
 	// nil for the keys of plugin tables, which are read by decoder.plugin.
 	at func(*Config) any
+	// in points to the value in an element of a list of tables, an *Override or a
+	// *Group: also *[]string or **float64. nil for the keys of its plugin.
+	in func(element any) any
+
+	of     []string // names of the methods whose key it is; nil: of all
+	common bool     // a word so common that in another table it is not recognised
 
 	// The default, the first of these that applies. With none the key is
 	// required.
 	preset  func(Preset) any     // when model.preset names one
-	def     any                  // int64, float64 or string
+	def     any                  // int64, float64, string or []string
 	derive  func(d *decoder) any // from other keys, after these are read
 	derived string               // derive in words
+
+	// In words what holds when the key is absent and nothing is in its place.
+	optional string
 }
 
 // table is a TOML table of the schema.
@@ -49,6 +59,10 @@ type table struct {
 	plugin  bool
 	example string // a plugin's name, quoted
 	absent  string // what it means when the table is absent
+	short   bool   // a string in place of the table is the plugin's name
+
+	list   bool   // an array of tables
+	sample string // TOML that shows the use
 }
 
 // field returns the field of that key, or nil.
@@ -92,6 +106,10 @@ type rule struct {
 // wants says in words what is right for the field.
 func (f field) wants() string {
 	switch {
+	case f.kind == texts && len(f.is.choices) > 0:
+		return "one of, or an array of, " + quotedList(f.is.choices)
+	case f.kind == texts:
+		return strings.TrimSpace("a string or an array of strings " + f.is.words)
 	case len(f.is.choices) > 0:
 		return "one of " + quotedList(f.is.choices)
 	case f.kind == integer:
@@ -103,10 +121,13 @@ func (f field) wants() string {
 	}
 }
 
-// accept brings a raw TOML value to the field's type (int64, float64 or
-// string). It is false when the type or the range is wrong.
+// accept brings a raw TOML value to the field's type (int64, float64, string or
+// []string). It is false when the type or the range is wrong.
 func (f field) accept(raw any) (any, bool) {
 	v := raw
+	if f.kind == texts {
+		v = textsOf(raw)
+	}
 	if n, isInt := raw.(int64); isInt && f.kind == number {
 		v = float64(n)
 	}
@@ -123,10 +144,28 @@ func (f field) accept(raw any) (any, bool) {
 		if f.kind != text {
 			return nil, false
 		}
+	case []string:
+		// textsOf has made it.
 	default:
 		return nil, false
 	}
 	return v, f.is.ok == nil || f.is.ok(v)
+}
+
+// textsOf brings a string or an array of strings to a slice; nil when it is
+// something else.
+func textsOf(raw any) any {
+	switch v := raw.(type) {
+	case string:
+		return []string{v}
+	case []string:
+		return v
+	case []any:
+		if list, ok := sliceOf[string](v); ok {
+			return list
+		}
+	}
+	return nil
 }
 
 // assign stores an accepted value at a pointer that field.at returned.
@@ -140,6 +179,11 @@ func assign(to, v any) {
 		*p = v.(float64)
 	case *string:
 		*p = v.(string)
+	case *[]string:
+		*p = slices.Clone(v.([]string))
+	case **float64:
+		x := v.(float64)
+		*p = &x
 	default:
 		panic(fmt.Sprintf("config: the schema points to a %T", to))
 	}
@@ -224,6 +268,9 @@ func describe(raw any) string {
 	case time.Time:
 		return "a date or time"
 	case []any:
+		if len(v) == 0 {
+			return "an empty array"
+		}
 		return "an array"
 	case []map[string]any:
 		return "an array of tables"

@@ -9,6 +9,7 @@ import (
 // keys share a name or a place in the Config.
 func TestSchema(t *testing.T) {
 	cfg := &Config{}
+	elements := map[string]any{overridesTable.name: &Override{}, groupsTable.name: &Group{}}
 	keys, places := map[string]bool{}, map[any]string{}
 	for _, table := range schema() {
 		for _, f := range table.fields {
@@ -25,13 +26,19 @@ func TestSchema(t *testing.T) {
 					t.Errorf("%s: the default %v is not %s", key, f.def, f.wants())
 				}
 			}
-			if table.plugin {
+			var place any
+			switch {
+			case f.in != nil:
+				place = f.in(elements[table.name])
+			case table.plugin:
 				continue
+			default:
+				place = f.at(cfg)
 			}
-			if other := places[f.at(cfg)]; other != "" {
+			if other := places[place]; other != "" {
 				t.Errorf("%s and %s are one place", key, other)
 			}
-			places[f.at(cfg)] = key
+			places[place] = key
 			for _, p := range Presets() {
 				if f.preset == nil {
 					continue
@@ -47,7 +54,7 @@ func TestSchema(t *testing.T) {
 func TestReference(t *testing.T) {
 	text := Reference()
 	for _, table := range schema() {
-		if table.name != "" && !strings.Contains(text, "\n## ["+table.name+"]\n") {
+		if table.name != "" && !strings.Contains(text, "\n## "+table.title()+"\n") {
 			t.Errorf("no section for [%s]", table.name)
 		}
 		for _, f := range table.fields {

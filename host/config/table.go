@@ -12,7 +12,8 @@ const noPlugin = "none"
 func schema() []table {
 	return []table{
 		topTable, modelTable, dataTable, trainTable, scheduleTable, methodTable,
-		quantizerTable, weightsTable, activationsTable, optimizerTable, deviceTable,
+		quantizerTable, weightsTable, activationsTable, overridesTable,
+		optimizerTable, restTable, groupsTable, deviceTable,
 	}
 }
 
@@ -115,38 +116,6 @@ var scheduleTable = table{
 		{key: "decay", kind: number, is: between(0, 1), def: 0.1,
 			at:  func(c *Config) any { return &c.Schedule.Decay },
 			doc: "wsd only: fraction of the steps in the decay phase"},
-	},
-}
-
-var methodTable = table{
-	name: "method",
-	doc:  "The CAGE correction of quantized weights.",
-	fields: []field{
-		{key: "form", kind: text, is: oneOf("decoupled", "coupled", "off"),
-			derive: func(d *decoder) any {
-				if d.cfg.Quantizer.Weights == nil {
-					return "off"
-				}
-				return "decoupled"
-			},
-			derived: `"decoupled"; "off" when no weight is quantized`,
-			at:      func(c *Config) any { return &c.Method.Form },
-			doc:     "where the correction enters: the step, the gradient, or nowhere"},
-		{key: "variant", kind: text, is: oneOf("paper", "official"), def: "paper",
-			at:  func(c *Config) any { return &c.Method.Variant },
-			doc: "decoupled form: the residual at the decayed point with the rate of the step (paper), or after the step with the next rate (official)"},
-		{key: "lambda", kind: number, is: between(0, 1e6), def: 2.0,
-			at:  func(c *Config) any { return &c.Method.Lambda },
-			doc: "strength λ at the end of the ramp; 0: no correction"},
-		{key: "silence", kind: number, is: below(0, 1), def: 0.9,
-			at:  func(c *Config) any { return &c.Method.Silence },
-			doc: "silence ratio s: fraction of the run before the correction starts"},
-		{key: "ramp", kind: text, is: oneOf("linear", "constant"), def: "linear",
-			at:  func(c *Config) any { return &c.Method.Ramp },
-			doc: "how λ goes on after the silence"},
-		{key: "pareto_every", is: from(0, most), def: int64(0),
-			at:  func(c *Config) any { return &c.Method.ParetoEvery },
-			doc: "steps between measurements of ‖P_λ‖, each of which costs a full-precision forward and backward pass; 0: never"},
 	},
 }
 

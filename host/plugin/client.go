@@ -88,8 +88,8 @@ func (c *Client) Done() <-chan struct{} {
 	return p.exited
 }
 
-// Quantize asks a quantizer for the program of a site. The program is valid within
-// [SiteLimits] and has the signature for the site's shape. Errors are [*Error].
+// Quantize asks a quantizer for the programs of a site. They are valid within
+// [SiteLimits] and have the signatures for the site's shape. Errors are [*Error].
 func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out sdk.QuantizerProgram, err error) {
 	if c.kind != sdk.KindQuantizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as a quantizer"))
@@ -102,12 +102,14 @@ func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out sdk.Quantizer
 }
 
 // Program asks an optimizer for the programs of a tensor; see [Client.Quantize].
+// The limits are [TensorLimits]. An optimizer that does not accept the tensor
+// answers without programs, and without an error.
 func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
 	if c.kind != sdk.KindOptimizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as an optimizer"))
 	}
 	err = c.call(ctx, tensor.Name, func(ctx context.Context) error {
-		out, err = c.optimizer.Program(ctx, tensor, SiteLimits(tensor.Shape))
+		out, err = c.optimizer.Program(ctx, tensor, TensorLimits(tensor.Shape))
 		return err
 	})
 	return out, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -27,22 +28,19 @@ type provenance struct {
 // programHashes names the programs of a run and hashes them.
 func programHashes(p *assembly.Programs) map[string]string {
 	hashes := map[string]string{}
-	add := func(name string, programs ...*program.Program) {
-		for i, q := range programs {
-			if q != nil {
-				hashes[name+[]string{"", " observe", " first refresh", " refresh"}[i]] = q.Hash()
-			}
+	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
+		for which, q := range programs {
+			hashes[owner+": "+which] = q.Hash()
 		}
 	}
 	for name, q := range p.Weights {
-		add("weight "+name, q.Program)
+		add("weight "+name, q.Programs())
 	}
 	for name, q := range p.Activations {
-		add("activation "+name, q.Program)
+		add("activation "+name, q.Programs())
 	}
 	for _, t := range p.Tensors {
-		o := t.Optimizer
-		add("optimizer "+t.Name, o.Update, o.Observe, o.FirstRefresh, o.Refresh)
+		add("optimizer of "+t.Name, t.Optimizer.Programs())
 	}
 	return hashes
 }

@@ -33,7 +33,7 @@ var rules = []rule{
 		reason: "plugins write programs and never compute; a tensor engine would bind them to one host"},
 	{from: []string{"./sdk/program/..."}, only: []string{"./sdk/program/...", "./internal/atomicfile", "gonum.org/v1/gonum/..."},
 		reason: "the language stands on its own: it knows nothing of plugins, processes or the wire"},
-	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program"},
+	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program", "./sdk/microscaling"},
 		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
 	{from: []string{"./host/cage/..."}, never: []string{"./plugins/...", "./host/plugin/...", "./sdk/client/..."},
 		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no processes"},

@@ -18,7 +18,10 @@ import (
 // absmax implements [sdk.Quantizer].
 type absmax struct{}
 
-var _ sdk.Quantizer = absmax{}
+var (
+	_ sdk.Quantizer = absmax{}
+	_ sdk.Packer    = absmax{}
+)
 
 // The values of the parameters grid and granularity.
 const (
@@ -68,6 +71,13 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 		Mask:        split.undo(mask),
 		Homogeneous: levels.offset == 0,
 	}, nil
+}
+
+// Unpack writes scale·codes group by group. Halving a step and doubling its level, as
+// the centred grid does for its codes, is exact.
+func (absmax) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+	split := newGroups(site)
+	return split.undo(split.apply(codes.Convert(program.Float)).Mul(scale)), nil
 }
 
 func errBits(grid string, bits int) error {

@@ -29,6 +29,17 @@ func TestProperties(t *testing.T) {
 	}
 }
 
+// TestUnpack covers each grid with each granularity.
+func TestUnpack(t *testing.T) {
+	for _, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ} {
+		for _, granularity := range []string{perTensor, perRow, perGroup} {
+			given := map[string]any{"grid": grid, "granularity": granularity, "group": 16, "bits": 3}
+			t.Run(grid+"/"+granularity, func(t *testing.T) { plugintest.Unpacks(t, absmax{}, given) })
+		}
+	}
+	t.Run("1 bit", func(t *testing.T) { plugintest.Unpacks(t, absmax{}, map[string]any{"grid": gridCentred, "bits": 1}) })
+}
+
 // TestTinyScales checks codes where the scale is no longer a normal binary32
 // number: the group counts as zero, and no code leaves the grid.
 func TestTinyScales(t *testing.T) {

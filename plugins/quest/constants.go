@@ -29,3 +29,11 @@ var officialK = [9]float64{
 	7: 3.6010497188221655,
 	8: 3.884938678807525,
 }
+
+// Factors for the grid {−1, 0, 1}: matched is the optimum, found as
+// for matchedK, official that of the published code, which has it in its table
+// without a formula that goes with it.
+const (
+	ternaryMatched  = 1.2240063619249617
+	ternaryOfficial = 1.2240089519030855
+)

@@ -38,10 +38,11 @@ func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []f
 	qmax := float64(int(1)<<(bits-1) - 1)
 	b := program.NewBuilder("mask")
 	v := b.Input("r", program.FloatType(len(r)))
-	inside := v.Clip(-qmax-1, qmax)
+	l := levels{qmin: -qmax - 1, qmax: qmax}
+	inside := v.Clip(l.qmin, l.qmax)
 	finite := v.MaxRow().IsFinite()
 	site := sdk.Site{Values: plugintest.Settings(t, quest{}.Describe(), map[string]any{"mask": mask, "trust": trust})}
-	b.Output("mask", expand(paperMask(v, inside, finite, -qmax-1, qmax, site), []int{len(r)}))
+	b.Output("mask", expand(l.mask(v, inside, finite, site), []int{len(r)}))
 	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)

@@ -5,10 +5,33 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// quantizePaper rounds z to the integer grid of the CAGE paper ("Quantization
-// pipeline"), row by row:
+// levels is a grid of the integers qmin … qmax in units of k·σ/qmax.
+type levels struct{ qmin, qmax, k float64 }
+
+// newLevels is the grid of the paper form, qmax = 2^(b−1) − 1 and qmin = −2^(b−1), or
+// that of the ternary form, ±1.
+func newLevels(site sdk.Site) (levels, error) {
+	official := site.Text("k_table") == tableOfficial
+	if site.Text("form") == formTernary {
+		if official {
+			return levels{-1, 1, ternaryOfficial}, nil
+		}
+		return levels{-1, 1, ternaryMatched}, nil
+	}
+	bits := site.Int("bits")
+	if bits < 2 {
+		return levels{}, errBits(bits)
+	}
+	half := float64(int(1) << (bits - 1))
+	if official {
+		return levels{-half, half - 1, officialK[bits]}, nil
+	}
+	return levels{-half, half - 1, matchedK[bits]}, nil
+}
+
+// quantize rounds z to the integer grid of the CAGE paper ("Quantization pipeline"),
+// row by row:
 //
-//	qmax = 2^(b−1) − 1 ; qmin = −2^(b−1)
 //	σ = √(mean z²) ; s = k_b·σ/qmax
 //	r = z/s ; q = round(clip(r, qmin, qmax)) ; ẑ = s·q
 //	M = [|r − q| ≤ trust/2]
@@ -19,47 +42,36 @@ import (
 // mask is [trust·qmin ≤ r ≤ trust·qmax]. A zero row gives zeros, mask 1. In a row
 // that is not finite r and s are NaN, which is what makes ẑ NaN and M zero: q may
 // be anything there.
-func quantizePaper(z program.Value, site sdk.Site) (grid, error) {
-	bits := site.Int("bits")
-	if bits < 2 {
-		return grid{}, errBits(bits)
-	}
-	table := matchedK
-	if site.Text("k_table") == tableOfficial {
-		table = officialK
-	}
-	qmax := float64(int(1)<<(bits-1) - 1)
-	qmin := -qmax - 1
-
+func (l levels) quantize(z program.Value, site sdk.Site) grid {
 	sigma, finite := rms(z)
-	scale := poison(sigma.Scale(table[bits]/qmax), finite)
+	scale := poison(sigma.Scale(l.k/l.qmax), finite)
 	// In a zero row 0/1 stands for 0/0; ẑ is 0 by the scale, which stays 0.
 	divisor := sigma.Eq(z.Builder().Const(0)).Select(z.Builder().Const(1), scale)
 	r := z.Div(divisor)
-	inside := r.Clip(qmin, qmax)
+	inside := r.Clip(l.qmin, l.qmax)
 	q := inside.Round()
 	return grid{
 		zhat:   q.Mul(scale),
 		codes:  q,
 		scale:  scale,
-		mask:   paperMask(r, inside, finite, qmin, qmax, site),
+		mask:   l.mask(r, inside, finite, site),
 		finite: finite,
-	}, nil
+	}
 }
 
-// paperMask is false in rows that are not finite: there r is NaN, for which no
+// mask is false in rows that are not finite: there r is NaN, for which no
 // comparison holds. inside is r within the bounds.
 //
 // Rounding moves r by at most ½, so with trust ≥ 1 what lies inside is trusted, and
 // outside, the nearest level is the bound: |r − inside| ≤ trust/2 is the same mask.
 // On the CPU it takes less time, as inside is mostly r itself.
-func paperMask(r, inside, finite program.Value, qmin, qmax float64, site sdk.Site) program.Value {
+func (l levels) mask(r, inside, finite program.Value, site sdk.Site) program.Value {
 	trust := site.Float("trust")
 	switch site.Text("mask") {
 	case maskNone:
 		return finite
 	case maskClip:
-		return r.Eq(r.Clip(trust*qmin, trust*qmax))
+		return r.Eq(r.Clip(trust*l.qmin, trust*l.qmax))
 	}
 	nearest := inside
 	if trust < 1 {

@@ -11,7 +11,7 @@
 //
 // Everything that can differ between rows is worked out on one number for each
 // row, so that guards against zero and non-finite rows cost no pass over the
-// matrix. The two grids are in paper.go and official.go.
+// matrix. The grids are in paper.go (integers) and official.go (half-integers).
 package main
 
 import (
@@ -27,12 +27,16 @@ import (
 // quest implements [sdk.Quantizer].
 type quest struct{}
 
-var _ sdk.Quantizer = quest{}
+var (
+	_ sdk.Quantizer = quest{}
+	_ sdk.Packer    = quest{}
+)
 
 // The values of the parameters form, k_table and mask.
 const (
 	formPaper    = "paper"
 	formOfficial = "official"
+	formTernary  = "ternary"
 
 	tableMatched  = "matched"
 	tableOfficial = "official"
@@ -50,9 +54,10 @@ func (quest) Describe() sdk.Description {
 		Doc: "QuEST (Panferov et al. 2025): Hadamard rotation, one RMS scale for each row with an MSE-optimal " +
 			"Gaussian clipping factor, round to nearest, trust-masked straight-through gradient.",
 		Parameters: []sdk.Parameter{
-			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the official form"),
-			sdk.Choice("form", formPaper, []string{formPaper, formOfficial}, "integer grid of the CAGE paper, or half-integer grid of the published code"),
-			sdk.Choice("k_table", tableMatched, []string{tableMatched, tableOfficial}, "clipping factors of the paper form: optimal for its grid, or those of the published code; the official form always takes the latter"),
+			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the official form; the ternary form has three codes and does not read it"),
+			sdk.Choice("form", formPaper, []string{formPaper, formOfficial, formTernary},
+				"integer grid of the CAGE paper, half-integer grid of the published code, or -1, 0, 1"),
+			sdk.Choice("k_table", tableMatched, []string{tableMatched, tableOfficial}, "clipping factors of the paper and ternary forms: optimal for their grids, or those of the published code; the official form always takes the latter"),
 			sdk.String("rotation", rotateAuto, "Hadamard block: auto (the largest power of two that divides the row), full (the whole row), none, or a power of two such as 128"),
 			sdk.Choice("mask", maskTrust, []string{maskTrust, maskClip, maskNone}, "entries that pass gradients: rounding error within half a step, value inside the grid's range, or all"),
 			sdk.Float("trust", 1, 0, math.Inf(1), "multiplies the threshold of the trust or clip mask"),
@@ -81,14 +86,15 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	}
 	z := rotate(x, block)
 	var g grid
-	paper := site.Text("form") == formPaper
-	if paper {
-		g, err = quantizePaper(z, site)
-	} else {
+	official := site.Text("form") == formOfficial
+	if official {
 		g = quantizeOfficial(z, site)
-	}
-	if err != nil {
-		return sdk.Quantized{}, err
+	} else {
+		l, err := newLevels(site)
+		if err != nil {
+			return sdk.Quantized{}, err
+		}
+		g = l.quantize(z, site)
 	}
 	return sdk.Quantized{
 		Value:       rotate(g.zhat, block),
@@ -96,8 +102,18 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Codes:       g.finite.Select(g.codes, b.Const(0)).Convert(program.Int),
 		Scale:       g.scale,
 		Mask:        expand(g.mask, site.Shape),
-		Homogeneous: paper,
+		Homogeneous: !official,
 	}, nil
+}
+
+// Unpack writes Hᵀ(scale·codes). Halving a step and doubling its level, as the official
+// form does for its codes, is exact.
+func (quest) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+	block, err := rotationBlock(site.Text("rotation"), site.RowLen())
+	if err != nil {
+		return program.Value{}, err
+	}
+	return rotate(codes.Convert(program.Float).Mul(scale), block), nil
 }
 
 // surrogate is a function of x whose reverse pass is dx = Hᵀ(M ⊙ H·dx̂); its

@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
-// TestProperties covers both forms with each mask, rotated and not.
+// TestProperties covers all forms with each mask, rotated and not.
 func TestProperties(t *testing.T) {
-	for _, form := range []string{formPaper, formOfficial} {
+	for _, form := range []string{formPaper, formOfficial, formTernary} {
 		for _, mask := range []string{maskTrust, maskClip, maskNone} {
 			for _, rotation := range []string{rotateAuto, rotateNone} {
 				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3}
@@ -80,6 +80,20 @@ func TestBadSettings(t *testing.T) {
 			t.Errorf("%v: %v, want %q", test.given, err, test.want)
 		}
 	}
+}
+
+// TestUnpack covers each form, with a rotation and without.
+func TestUnpack(t *testing.T) {
+	for _, form := range []string{formPaper, formOfficial, formTernary} {
+		for _, rotation := range []string{rotateAuto, rotateNone} {
+			given := map[string]any{"form": form, "rotation": rotation, "bits": 3}
+			t.Run(form+"/"+rotation, func(t *testing.T) { plugintest.Unpacks(t, quest{}, given) })
+		}
+	}
+	t.Run("unguarded", func(t *testing.T) {
+		plugintest.Unpacks(t, quest{}, map[string]any{"form": formOfficial, "zero_guard": false, "bits": 1})
+	})
+	t.Run("8 bits", func(t *testing.T) { plugintest.Unpacks(t, quest{}, map[string]any{"bits": 8}) })
 }
 
 // TestRank checks that leading axes are only rows.

@@ -21,9 +21,11 @@ func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
 	return describe(ctx, q.rpc.Describe)
 }
 
-// Quantize asks for the program of a site and checks it: strictly decoded, valid
-// within the limits, with the signature of a quantizer for that shape. Errors are
-// those of the call, as gRPC statuses, or wrap [ErrAnswer].
+// Quantize asks for the programs of a site and checks them: strictly decoded, valid
+// within the limits, with the signatures of a quantizer for that shape. The limits
+// hold for each program; the trained parameters together may be as large as one
+// value of it. Errors are those of the call, as gRPC statuses, or wrap
+// [ErrAnswer].
 func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (sdk.QuantizerProgram, error) {
 	request, err := toSite(site)
 	if err != nil {
@@ -33,7 +35,7 @@ func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.
 	if err != nil {
 		return sdk.QuantizerProgram{}, err
 	}
-	out, err := fromQuantizerProgram(response.GetProgram(), limits)
+	out, err := fromQuantizeResponse(response, limits)
 	if err == nil {
 		err = out.Check(site.Shape)
 	}
@@ -52,8 +54,10 @@ func (o *Optimizer) Describe(ctx context.Context) (Info, error) {
 	return describe(ctx, o.rpc.Describe)
 }
 
-// Program asks for the programs of a parameter tensor and checks them; see
-// [Quantizer.Quantize]. The limits hold for each program.
+// Program asks for the programs of a parameter tensor and checks them as
+// [Quantizer.Quantize] does, the state as the trained parameters there.
+// Factorizations pass in refresh programs, whatever the limits say of them. An
+// optimizer that declines the tensor is no error.
 func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (sdk.OptimizerProgram, error) {
 	request, err := toTensor(tensor)
 	if err != nil {
@@ -63,7 +67,7 @@ func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits progr
 	if err != nil {
 		return sdk.OptimizerProgram{}, err
 	}
-	out, err := fromOptimizerProgram(response.GetProgram(), limits)
+	out, err := fromProgramResponse(response, limits)
 	if err == nil {
 		err = out.Check(tensor.Shape)
 	}

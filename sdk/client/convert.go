@@ -46,40 +46,96 @@ func toShapeAndValues(shape []int, values sdk.Values) ([]uint32, map[string]*pb.
 	return dims, m, err
 }
 
-func fromQuantizerProgram(m *pb.QuantizerProgram, limits program.Limits) (sdk.QuantizerProgram, error) {
+func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sdk.QuantizerProgram, err error) {
+	m := r.GetProgram()
 	if m == nil {
-		return sdk.QuantizerProgram{}, errors.New("there is no answer")
+		return out, errNoAnswer
 	}
-	p, err := validProgram(m.GetProgram(), limits)
-	return sdk.QuantizerProgram{Program: p, Homogeneous: m.GetHomogeneous()}, err
+	out.Homogeneous = m.GetHomogeneous()
+	if out.Trained, err = fromStateTensors(m.GetTrained(), limits); err != nil {
+		return out, fmt.Errorf("trained parameters: %w", err)
+	}
+	return out, fromPrograms([]sent{
+		{"quantize", m.GetProgram(), &out.Program, false},
+		{"init", m.GetInit(), &out.Init, false},
+		{"unpack", m.GetUnpack(), &out.Unpack, false},
+	}, limits)
 }
 
-func fromOptimizerProgram(m *pb.OptimizerProgram, limits program.Limits) (out sdk.OptimizerProgram, err error) {
+func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.OptimizerProgram, err error) {
+	if r.GetDeclined() != nil {
+		return out, nil
+	}
+	m := r.GetProgram()
 	if m == nil {
-		return out, errors.New("there is no answer")
+		return out, errNoAnswer
 	}
-	if m.GetInit() != nil {
-		if out.Init, err = validProgram(m.GetInit(), limits); err != nil {
-			return out, fmt.Errorf("init: %w", err)
+	out.Accepts = true
+	if out.State, err = fromStateTensors(m.GetState(), limits); err != nil {
+		return out, fmt.Errorf("state tensors: %w", err)
+	}
+	if out.Due, err = fromDue(m.GetDue()); err != nil {
+		return out, fmt.Errorf("due: %w", err)
+	}
+	return out, fromPrograms([]sent{
+		{"init", m.GetInit(), &out.Init, false},
+		{"update", m.GetUpdate(), &out.Update, false},
+		{"observe", m.GetObserve(), &out.Observe, false},
+		{"first refresh", m.GetFirstRefresh(), &out.FirstRefresh, true},
+		{"refresh", m.GetRefresh(), &out.Refresh, true},
+	}, limits)
+}
+
+var errNoAnswer = errors.New("there is no answer")
+
+// sent is a program of an answer, which may be absent, and where it goes.
+type sent struct {
+	name       string
+	message    *pb.Program
+	to         **program.Program
+	factorizes bool
+}
+
+// fromPrograms reads and validates the programs that are there.
+func fromPrograms(list []sent, limits program.Limits) error {
+	for _, s := range list {
+		if s.message == nil {
+			continue
 		}
+		p, err := wire.FromProgram(s.message)
+		if err == nil {
+			limits.Linalg = s.factorizes
+			err = p.Validate(limits)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		*s.to = p
 	}
-	if out.Update, err = validProgram(m.GetUpdate(), limits); err != nil {
-		return out, fmt.Errorf("update: %w", err)
-	}
-	for i, s := range m.GetState() {
+	return nil
+}
+
+// fromStateTensors reads a list of tensors that are kept from step to step.
+// Together they may be as large as one value of a program.
+func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []sdk.StateTensor, err error) {
+	most, total := limits.WithDefaults().Elements, int64(0)
+	for i, s := range list {
 		shape, err := wire.FromShape(s.GetShape())
 		if err != nil {
-			return out, fmt.Errorf("state tensor %d: %w", i, err)
+			return nil, fmt.Errorf("%d (%.60q): %w", i, s.GetName(), err)
 		}
-		out.State = append(out.State, sdk.StateTensor{Name: s.GetName(), Shape: shape})
+		if total += program.FloatType(shape...).Size(); total > most {
+			return nil, fmt.Errorf("they have more than %d elements together", most)
+		}
+		out = append(out, sdk.StateTensor{Name: s.GetName(), Shape: shape})
 	}
 	return out, nil
 }
 
-func validProgram(m *pb.Program, limits program.Limits) (*program.Program, error) {
-	p, err := wire.FromProgram(m)
+func fromDue(m *pb.Due) (sdk.Due, error) {
+	n, err := wire.FromNumbers([]uint32{m.GetFirst(), m.GetNext(), m.GetEvery()})
 	if err != nil {
-		return nil, err
+		return sdk.Due{}, fmt.Errorf("one number %w", err)
 	}
-	return p, p.Validate(limits)
+	return sdk.Due{First: n[0], Next: n[1], Every: n[2]}, nil
 }

@@ -189,6 +189,9 @@ func fromNumber[T ~int | ~int32](v uint32) (T, error) {
 	return T(v), nil
 }
 
+// FromNumbers reads numbers that must be at most 2³¹−1.
+func FromNumbers(list []uint32) ([]int, error) { return fromNumbers[int](list) }
+
 // ToShape writes a shape; every axis must lie in 1…2³¹−1.
 func ToShape(shape []int) ([]uint32, error) {
 	for i, d := range shape {

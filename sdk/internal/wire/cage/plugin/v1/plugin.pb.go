@@ -332,7 +332,7 @@ type Description struct {
 	Doc string `protobuf:"bytes,3,opt,name=doc,proto3" json:"doc,omitempty"`
 	// The settings that a run may give, at most 256; there are no others.
 	Parameters []*Parameter `protobuf:"bytes,4,rep,name=parameters,proto3" json:"parameters,omitempty"`
-	// Names of capabilities beyond the base protocol that the host must have for
+	// Names of capabilities beyond this API version that the host must have for
 	// this plugin to work. There are none yet; a host refuses a plugin that needs
 	// one it does not know.
 	Capabilities  []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
@@ -627,7 +627,7 @@ func (*Value_Boolean) isValue_Kind() {}
 
 func (*Value_String_) isValue_Kind() {}
 
-// QuantizeRequest asks for the program of one site.
+// QuantizeRequest asks for the programs of one site.
 type QuantizeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is quantized. Always set.
@@ -814,7 +814,7 @@ type isQuantizeResponse_Answer interface {
 }
 
 type QuantizeResponse_Program struct {
-	// A program that the host runs.
+	// Programs that the host runs.
 	Program *QuantizerProgram `protobuf:"bytes,1,opt,name=program,proto3,oneof"`
 }
 
@@ -823,11 +823,18 @@ func (*QuantizeResponse_Program) isQuantizeResponse_Answer() {}
 // QuantizerProgram is the fake quantization Q of one site.
 type QuantizerProgram struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Takes one input, x: float of the site's shape. Returns
+	// Takes, in this order,
+	//
+	//   x             float of the site's shape
+	//   trained.NAME  each trained parameter, in the order of the list trained
+	//
+	// and returns
 	//
 	//   value      Q(x): the type of x, on the grid, in the original domain; required
 	//   surrogate  what the backward pass differentiates in place of value: the type
-	//              of x; required (x itself for the plain straight-through estimator)
+	//              of x; required (x itself for the plain straight-through
+	//              estimator). It depends on every trained parameter: its gradient
+	//              trains them.
 	//   codes      the integers in the quantization domain: int, uint, or float
 	//              holding integers; the shape of x
 	//   scale      the scale of each group: float of any shape
@@ -837,8 +844,21 @@ type QuantizerProgram struct {
 	// eigh_*) are refused. Required.
 	Program *Program `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
 	// Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding, as holds for scales
-	// in proportion to the data without an additive constant.
-	Homogeneous   bool `protobuf:"varint,2,opt,name=homogeneous,proto3" json:"homogeneous,omitempty"`
+	// in proportion to the data without an additive constant. Must be false where
+	// there are trained parameters.
+	Homogeneous bool `protobuf:"varint,2,opt,name=homogeneous,proto3" json:"homogeneous,omitempty"`
+	// Maps x, the weight or the first batch of activations, to the initial trained
+	// parameters: returns trained.NAME for each, in the order of the list trained.
+	// Absent exactly when there are none.
+	Init *Program `protobuf:"bytes,3,opt,name=init,proto3" json:"init,omitempty"`
+	// The trained parameters of the site, such as a learned step size, sorted by
+	// the bytes of their names. The host trains them with the optimizer of the run,
+	// without weight decay, and keeps them in checkpoints. Their shapes must not
+	// depend on the number of rows of an activation.
+	Trained []*StateTensor `protobuf:"bytes,4,rep,name=trained,proto3" json:"trained,omitempty"`
+	// Takes codes and scale, in this order and with the types that program returns,
+	// and returns value: Q(x) bit for bit. Absent when the quantizer cannot pack.
+	Unpack        *Program `protobuf:"bytes,5,opt,name=unpack,proto3" json:"unpack,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -885,6 +905,27 @@ func (x *QuantizerProgram) GetHomogeneous() bool {
 		return x.Homogeneous
 	}
 	return false
+}
+
+func (x *QuantizerProgram) GetInit() *Program {
+	if x != nil {
+		return x.Init
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetTrained() []*StateTensor {
+	if x != nil {
+		return x.Trained
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetUnpack() *Program {
+	if x != nil {
+		return x.Unpack
+	}
+	return nil
 }
 
 // ProgramRequest asks for the programs of one parameter tensor.
@@ -1015,6 +1056,7 @@ type ProgramResponse struct {
 	// Types that are valid to be assigned to Answer:
 	//
 	//	*ProgramResponse_Program
+	//	*ProgramResponse_Declined
 	Answer        isProgramResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1066,6 +1108,15 @@ func (x *ProgramResponse) GetProgram() *OptimizerProgram {
 	return nil
 }
 
+func (x *ProgramResponse) GetDeclined() *Declined {
+	if x != nil {
+		if x, ok := x.Answer.(*ProgramResponse_Declined); ok {
+			return x.Declined
+		}
+	}
+	return nil
+}
+
 type isProgramResponse_Answer interface {
 	isProgramResponse_Answer()
 }
@@ -1075,9 +1126,56 @@ type ProgramResponse_Program struct {
 	Program *OptimizerProgram `protobuf:"bytes,1,opt,name=program,proto3,oneof"`
 }
 
+type ProgramResponse_Declined struct {
+	// The optimizer is not meant for tensors of this role and shape, as Muon is
+	// not for vectors: the host gives the tensor to another.
+	Declined *Declined `protobuf:"bytes,2,opt,name=declined,proto3,oneof"`
+}
+
 func (*ProgramResponse_Program) isProgramResponse_Answer() {}
 
-// OptimizerProgram is an optimizer for one tensor as two pure functions.
+func (*ProgramResponse_Declined) isProgramResponse_Answer() {}
+
+// Declined has nothing to add.
+type Declined struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Declined) Reset() {
+	*x = Declined{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Declined) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Declined) ProtoMessage() {}
+
+func (x *Declined) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Declined.ProtoReflect.Descriptor instead.
+func (*Declined) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+}
+
+// OptimizerProgram is an optimizer for one tensor as pure functions. Update t of a
+// tensor is: observe; if a refresh is due at t, first_refresh or refresh; update.
+// Each sees the state as the one before it left it.
 type OptimizerProgram struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Maps the initial parameter to the initial state: takes x, float of the
@@ -1100,14 +1198,28 @@ type OptimizerProgram struct {
 	// Required.
 	Update *Program `protobuf:"bytes,2,opt,name=update,proto3" json:"update,omitempty"`
 	// The state tensors, sorted by the bytes of their names.
-	State         []*StateTensor `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty"`
+	State []*StateTensor `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty"`
+	// Takes what update takes. Returns state.NAME for at least one state tensor, in
+	// the order of the list state; the others stay as they are. It prepares what a
+	// refresh reads, and may be absent.
+	Observe *Program `protobuf:"bytes,4,opt,name=observe,proto3" json:"observe,omitempty"`
+	// Takes step and then state.NAME for each state tensor; returns state.NAME for at
+	// least one state tensor, in the order of the list state; the others stay as
+	// they are. Factorizations (qr, eigh_*) are allowed here and in refresh only.
+	// Present exactly when due.first is not 0.
+	FirstRefresh *Program `protobuf:"bytes,5,opt,name=first_refresh,json=firstRefresh,proto3" json:"first_refresh,omitempty"`
+	// Likewise, for every refresh but the first. Present exactly when due.every is
+	// not 0.
+	Refresh *Program `protobuf:"bytes,6,opt,name=refresh,proto3" json:"refresh,omitempty"`
+	// When to refresh; absent means never.
+	Due           *Due `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OptimizerProgram) Reset() {
 	*x = OptimizerProgram{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1231,7 @@ func (x *OptimizerProgram) String() string {
 func (*OptimizerProgram) ProtoMessage() {}
 
 func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1244,7 @@ func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptimizerProgram.ProtoReflect.Descriptor instead.
 func (*OptimizerProgram) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OptimizerProgram) GetInit() *Program {
@@ -1156,10 +1268,105 @@ func (x *OptimizerProgram) GetState() []*StateTensor {
 	return nil
 }
 
-// StateTensor is one float tensor of an optimizer's state.
+func (x *OptimizerProgram) GetObserve() *Program {
+	if x != nil {
+		return x.Observe
+	}
+	return nil
+}
+
+func (x *OptimizerProgram) GetFirstRefresh() *Program {
+	if x != nil {
+		return x.FirstRefresh
+	}
+	return nil
+}
+
+func (x *OptimizerProgram) GetRefresh() *Program {
+	if x != nil {
+		return x.Refresh
+	}
+	return nil
+}
+
+func (x *OptimizerProgram) GetDue() *Due {
+	if x != nil {
+		return x.Due
+	}
+	return nil
+}
+
+// Due says at which updates t = 1, 2, … a refresh precedes the update: at first, and
+// at those of next, next + every, next + 2·every, … that come after first. Each
+// number is at most 2³¹−1.
+type Due struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 means never; next and every must then be 0, too.
+	First uint32 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	// Where the regular refreshes are counted from.
+	Next uint32 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
+	// 0 means only once; next must then be 0, too.
+	Every         uint32 `protobuf:"varint,3,opt,name=every,proto3" json:"every,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Due) Reset() {
+	*x = Due{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Due) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Due) ProtoMessage() {}
+
+func (x *Due) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Due.ProtoReflect.Descriptor instead.
+func (*Due) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Due) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Due) GetNext() uint32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *Due) GetEvery() uint32 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+// StateTensor is one float tensor of an optimizer's state, or a trained parameter of
+// a quantizer.
 type StateTensor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, without the prefix "state.". Required.
+	// Its name, without the prefix "state." or "trained.". Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its shape; empty for a scalar.
 	Shape         []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
@@ -1169,7 +1376,7 @@ type StateTensor struct {
 
 func (x *StateTensor) Reset() {
 	*x = StateTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1388,7 @@ func (x *StateTensor) String() string {
 func (*StateTensor) ProtoMessage() {}
 
 func (x *StateTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1401,7 @@ func (x *StateTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateTensor.ProtoReflect.Descriptor instead.
 func (*StateTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StateTensor) GetName() string {
@@ -1256,10 +1463,13 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"g\n" +
+	"\x06answer\"\xfc\x01\n" +
 	"\x10QuantizerProgram\x121\n" +
 	"\aprogram\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\aprogram\x12 \n" +
-	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\"@\n" +
+	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\x12+\n" +
+	"\x04init\x18\x03 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x125\n" +
+	"\atrained\x18\x04 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\atrained\x12/\n" +
+	"\x06unpack\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06unpack\"@\n" +
 	"\x0eProgramRequest\x12.\n" +
 	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\"\xf0\x01\n" +
 	"\x06Tensor\x12\x12\n" +
@@ -1269,14 +1479,25 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06values\x18\x04 \x03(\v2\".cage.plugin.v1.Tensor.ValuesEntryR\x06values\x1aP\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Y\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"\x91\x01\n" +
 	"\x0fProgramResponse\x12<\n" +
-	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.OptimizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"\xa3\x01\n" +
+	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.OptimizerProgramH\x00R\aprogram\x126\n" +
+	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclinedB\b\n" +
+	"\x06answer\"\n" +
+	"\n" +
+	"\bDeclined\"\xee\x02\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
-	"\x05state\x18\x03 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\x05state\"7\n" +
+	"\x05state\x18\x03 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\x05state\x121\n" +
+	"\aobserve\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\aobserve\x12<\n" +
+	"\rfirst_refresh\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\ffirstRefresh\x121\n" +
+	"\arefresh\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\arefresh\x12%\n" +
+	"\x03due\x18\a \x01(\v2\x13.cage.plugin.v1.DueR\x03due\"E\n" +
+	"\x03Due\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
+	"\x05every\x18\x03 \x01(\rR\x05every\"7\n" +
 	"\vStateTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x02 \x03(\rR\x05shape*\x9c\x01\n" +
@@ -1317,7 +1538,7 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(ParameterType)(0),       // 0: cage.plugin.v1.ParameterType
 	(SiteRole)(0),            // 1: cage.plugin.v1.SiteRole
@@ -1334,11 +1555,13 @@ var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(*ProgramRequest)(nil),   // 12: cage.plugin.v1.ProgramRequest
 	(*Tensor)(nil),           // 13: cage.plugin.v1.Tensor
 	(*ProgramResponse)(nil),  // 14: cage.plugin.v1.ProgramResponse
-	(*OptimizerProgram)(nil), // 15: cage.plugin.v1.OptimizerProgram
-	(*StateTensor)(nil),      // 16: cage.plugin.v1.StateTensor
-	nil,                      // 17: cage.plugin.v1.Site.ValuesEntry
-	nil,                      // 18: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),          // 19: cage.plugin.v1.Program
+	(*Declined)(nil),         // 15: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil), // 16: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),              // 17: cage.plugin.v1.Due
+	(*StateTensor)(nil),      // 18: cage.plugin.v1.StateTensor
+	nil,                      // 19: cage.plugin.v1.Site.ValuesEntry
+	nil,                      // 20: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),          // 21: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	5,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
@@ -1347,31 +1570,39 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	7,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
 	9,  // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
 	1,  // 5: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	17, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	19, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
 	11, // 7: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	19, // 8: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	13, // 9: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	2,  // 10: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	18, // 11: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	15, // 12: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	19, // 13: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	19, // 14: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	16, // 15: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	7,  // 16: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	7,  // 17: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	3,  // 18: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	8,  // 19: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	3,  // 20: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	12, // 21: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	4,  // 22: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	10, // 23: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	4,  // 24: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	14, // 25: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	22, // [22:26] is the sub-list for method output_type
-	18, // [18:22] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	21, // 8: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	21, // 9: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	18, // 10: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	21, // 11: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	13, // 12: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	2,  // 13: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	20, // 14: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	16, // 15: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	15, // 16: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	21, // 17: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	21, // 18: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	18, // 19: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	21, // 20: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	21, // 21: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	21, // 22: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	17, // 23: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	7,  // 24: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	7,  // 25: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	3,  // 26: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	8,  // 27: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	3,  // 28: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	12, // 29: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	4,  // 30: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	10, // 31: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	4,  // 32: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	14, // 33: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	30, // [30:34] is the sub-list for method output_type
+	26, // [26:30] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -1391,6 +1622,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 	}
 	file_cage_plugin_v1_plugin_proto_msgTypes[11].OneofWrappers = []any{
 		(*ProgramResponse_Program)(nil),
+		(*ProgramResponse_Declined)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1398,7 +1630,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

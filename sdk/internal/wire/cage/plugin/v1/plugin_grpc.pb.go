@@ -51,7 +51,7 @@ type QuantizerClient interface {
 	// Describe names the plugin and declares its parameters. The host calls it
 	// first.
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
-	// Quantize returns the program of the fake quantization at one site of the
+	// Quantize returns the programs of the fake quantization at one site of the
 	// model. It is called once for each site when a run starts, possibly several
 	// at a time, and must depend on the request only.
 	Quantize(ctx context.Context, in *QuantizeRequest, opts ...grpc.CallOption) (*QuantizeResponse, error)
@@ -94,7 +94,7 @@ type QuantizerServer interface {
 	// Describe names the plugin and declares its parameters. The host calls it
 	// first.
 	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
-	// Quantize returns the program of the fake quantization at one site of the
+	// Quantize returns the programs of the fake quantization at one site of the
 	// model. It is called once for each site when a run starts, possibly several
 	// at a time, and must depend on the request only.
 	Quantize(context.Context, *QuantizeRequest) (*QuantizeResponse, error)
@@ -206,8 +206,9 @@ type OptimizerClient interface {
 	// first.
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
 	// Program returns the programs that initialize and update the optimizer's
-	// state for one parameter tensor. It is called once for each tensor when a run
-	// starts, possibly several at a time, and must depend on the request only.
+	// state for one parameter tensor, or declines the tensor. It is called once for
+	// each tensor when a run starts, possibly several at a time, and must depend on
+	// the request only.
 	Program(ctx context.Context, in *ProgramRequest, opts ...grpc.CallOption) (*ProgramResponse, error)
 }
 
@@ -249,8 +250,9 @@ type OptimizerServer interface {
 	// first.
 	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
 	// Program returns the programs that initialize and update the optimizer's
-	// state for one parameter tensor. It is called once for each tensor when a run
-	// starts, possibly several at a time, and must depend on the request only.
+	// state for one parameter tensor, or declines the tensor. It is called once for
+	// each tensor when a run starts, possibly several at a time, and must depend on
+	// the request only.
 	Program(context.Context, *ProgramRequest) (*ProgramResponse, error)
 	mustEmbedUnimplementedOptimizerServer()
 }

@@ -1,0 +1,51 @@
+package config
+
+import "slices"
+
+// Optimizer is the partition of the parameters among optimizers: those of a group
+// have the group's; the others the main one, which is the embedded Plugin, or Rest
+// where the main one is not meant for them.
+type Optimizer struct {
+	Plugin
+	Rest   *Plugin // for the tensors that the main optimizer does not accept; never nil
+	Groups []Group // the first that matches wins
+}
+
+// Group is a part of the parameters with settings of its own. A tensor belongs to
+// it when both its name and its role do.
+type Group struct {
+	Table string   // where it was configured, such as "optimizer.groups[0]", for [Config.ErrorAt]
+	Match []string // patterns of names of parameters
+	Roles []string // roles as package sdk calls them: "matrix", "vector", "embedding", "head"
+	// Plugin is the optimizer; nil: as without the group, the main one or Rest.
+	Plugin *Plugin
+	Rate   float64 // factor of the learning rate
+	// WeightDecay is that of all tensors of the group; nil: train.weight_decay for
+	// those that the model decays.
+	WeightDecay *float64
+}
+
+// Matches reports whether a tensor of that role and name belongs to the group.
+func (g *Group) Matches(role, name string) bool {
+	return slices.Contains(g.Roles, role) && matchesAny(g.Match, name)
+}
+
+// Group returns the group of a tensor of that role and name; nil when it is in none.
+// A group that is never returned for the parameters of a model has no effect.
+func (o *Optimizer) Group(role, name string) *Group {
+	for i := range o.Groups {
+		if g := &o.Groups[i]; g.Matches(role, name) {
+			return g
+		}
+	}
+	return nil
+}
+
+// Plugins lists the plugins of all tables: the main one, Rest, those of groups.
+func (o *Optimizer) Plugins() []*Plugin {
+	all := present(&o.Plugin, o.Rest)
+	for _, g := range o.Groups {
+		all = append(all, present(g.Plugin)...)
+	}
+	return all
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/microscaling"
+)
+
+// magnitudes are those of E2M1 by their codes.
+var magnitudes = [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+
+// element rounds one ratio by looking at all levels: the slow, plain way.
+func element(r float64, ties microscaling.Ties) (code int, value float64) {
+	m := math.Abs(r)
+	for c := 1; c < len(magnitudes); c++ {
+		switch middle := (magnitudes[c-1] + magnitudes[c]) / 2; {
+		case m > middle,
+			m == middle && ties == microscaling.TiesAway,
+			m == middle && ties == microscaling.TiesEven && c%2 == 0:
+			code = c
+		}
+	}
+	value = math.Copysign(magnitudes[code], r)
+	if math.Signbit(r) {
+		code += 8
+	}
+	return code, value
+}
+
+// modelled is MXFP4 of one matrix without rotation.
+type modelled struct{ value, codes, scale, clip, trust []float64 }
+
+// model works out finite rows of d entries block by block in binary64.
+func model(x []float64, d int, rule string, ties microscaling.Ties) (out modelled) {
+	for row := range slices.Chunk(x, d) {
+		for v := range slices.Chunk(row, block) {
+			power, gain := modelScale(v, rule)
+			out.scale = append(out.scale, power/gain)
+			for _, e := range v {
+				r := e / power * gain
+				code, p := element(r, ties)
+				out.codes = append(out.codes, float64(code))
+				out.value = append(out.value, p*power/gain)
+				out.clip = append(out.clip, one(math.Abs(r) < 6))
+				out.trust = append(out.trust, one(math.Abs(r-p) <= 1))
+			}
+		}
+	}
+	return out
+}
+
+func modelScale(v []float64, rule string) (power, gain float64) {
+	largest, mean, variance := 0.0, 0.0, 0.0
+	for _, e := range v {
+		largest = max(largest, math.Abs(e))
+		mean += e / block
+	}
+	for j := range block {
+		e := 0.0
+		if j < len(v) {
+			e = v[j]
+		}
+		variance += (e - mean) * (e - mean) / block
+	}
+	_, e := math.Frexp(largest)
+	e -= 3
+	gain = 1
+	switch rule {
+	case ruleAbsMax34:
+		gain = 0.75
+	case ruleQuest:
+		_, e = math.Frexp(0.48707976*math.Sqrt(variance) + 1e-8)
+		e--
+	}
+	if largest == 0 && rule != ruleQuest {
+		e = -127
+	}
+	return math.Ldexp(1, min(max(e, -127), 127)), gain
+}
+
+func one(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}

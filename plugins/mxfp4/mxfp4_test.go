@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+)
+
+var rules = []string{ruleOCP, ruleAbsMax34, ruleQuest}
+
+// TestProperties covers each scale rule with each mask and each rule for ties.
+func TestProperties(t *testing.T) {
+	for _, rule := range rules {
+		for i, mask := range []string{maskNone, maskClip, maskTrust} {
+			ties := microscaling.TiesNames()[i]
+			given := map[string]any{"scale_rule": rule, "mask": mask, "ties": ties}
+			t.Run(rule+"/"+mask+"/"+ties, func(t *testing.T) { plugintest.Properties(t, mxfp4{}, given, plugintest.Traits{Group: block}) })
+		}
+	}
+}
+
+// TestModel compares rows of many lengths with the plain way to work them out. The
+// values of both machines are exact: the same numbers, except for the factor 4/3.
+func TestModel(t *testing.T) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		for _, d := range []int{1, 3, 31, 32, 33, 128, 640} {
+			x := ladders(d)
+			for _, rule := range rules {
+				for _, ties := range microscaling.TiesNames() {
+					given := map[string]any{"scale_rule": rule, "ties": ties, "mask": maskClip}
+					got, want := m.Quantize(t, mxfp4{}, given, x), model(x.Data, d, rule, microscaling.Ties(ties))
+					what := fmt.Sprintf("%s, ties %s, rows of %d: ", rule, ties, d)
+					plugintest.Near(t, what+"codes", got.Codes, want.codes, 0)
+					plugintest.Near(t, what+"clip", got.Mask, want.clip, 0)
+					exact := 0.0
+					if rule == ruleAbsMax34 {
+						exact = 1e-7
+					}
+					plugintest.Near(t, what+"value", got.Value, want.value, exact)
+					plugintest.Near(t, what+"scale", got.Scale, want.scale, exact)
+					given["mask"] = maskTrust
+					plugintest.Near(t, what+"trust", m.Quantize(t, mxfp4{}, given, x).Mask, want.trust, 0)
+				}
+			}
+		}
+	})
+}
+
+// ladders are rows of normal numbers, half of them on multiples of ⅛, where ties
+// are, and a row that saturates.
+func ladders(d int) golden.Tensor {
+	x := plugintest.Normal(uint64(d), 4, d)
+	for j := range d {
+		x.Data[j] = math.Round(x.Data[j]*8) / 8
+		x.Data[d+j] = math.Round(x.Data[d+j]*8) / 8 * 0.75
+		x.Data[3*d+j] = 7.5 - float64(j%8)/4
+	}
+	return x
+}
+
+// TestFixed: under the rule of the specification the maximum of a block becomes 4X or
+// 6X, which have the scale X again, so that what is on the grid stays.
+func TestFixed(t *testing.T) {
+	x := plugintest.Normal(4, 16, 33)
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		once := m.Quantize(t, mxfp4{}, nil, x)
+		again := m.Quantize(t, mxfp4{}, nil, golden.Tensor{Shape: x.Shape, Data: once.Value})
+		plugintest.Near(t, "value", again.Value, once.Value, 0)
+		plugintest.Near(t, "scale", again.Scale, once.Scale, 0)
+	})
+}
+
+// TestDefaultMasks: auto clips under the quest rule only.
+func TestDefaultMasks(t *testing.T) {
+	x := golden.Tensor{Shape: []int{1, 32}, Data: make([]float64, 32)}
+	for i := range x.Data {
+		x.Data[i] = math.Mod(float64(i)*0.7, 1)
+	}
+	x.Data[3] = 60 // 6 X is less under each rule but absmax34
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		for _, rule := range rules {
+			want := 1.0
+			if rule == ruleQuest {
+				want = 0
+			}
+			q := m.Quantize(t, mxfp4{}, map[string]any{"scale_rule": rule}, x)
+			ones := make([]float64, 32)
+			for i := range ones {
+				ones[i] = 1
+			}
+			if g := q.Gradient(t, ones); q.Mask[3] != want || g[3] != want || q.Mask[4] != 1 || g[4] != 1 {
+				t.Errorf("%s: mask %v, gradient %v, want %v", rule, q.Mask[3], g[3], want)
+			}
+		}
+	})
+}
+
+// TestRotation: what is quantized is Hx, each block of the rotation with its own
+// errors, and the gradient is Hᵀ(M ⊙ H·dx̂).
+func TestRotation(t *testing.T) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		for _, order := range []int{32, 64, 128} {
+			x, dy := plugintest.Normal(1, 3, 256), plugintest.Normal(2, 3, 256)
+			z, dz := hadamard(x, order), hadamard(dy, order)
+			for _, mask := range []string{maskNone, maskTrust, maskClip} {
+				plain := m.Quantize(t, mxfp4{}, map[string]any{"mask": mask, "scale_rule": ruleQuest}, z)
+				turned := m.Quantize(t, mxfp4{}, map[string]any{"mask": mask, "scale_rule": ruleQuest, "rotation": fmt.Sprint(order)}, x)
+				plugintest.Near(t, "codes", turned.Codes, plain.Codes, 0)
+				plugintest.Near(t, "mask", turned.Mask, plain.Mask, 0)
+				back := golden.Tensor{Shape: x.Shape, Data: plain.Value}
+				plugintest.Near(t, "value", turned.Value, hadamard(back, order).Data, single)
+				back.Data = plain.Gradient(t, dz.Data)
+				plugintest.Near(t, "gradient", turned.Gradient(t, dy.Data), hadamard(back, order).Data, single)
+			}
+		}
+	})
+}
+
+// hadamard multiplies each run of order entries by the Sylvester matrix.
+func hadamard(x golden.Tensor, order int) golden.Tensor {
+	out := x.Clone()
+	for n := 1; n < order; n *= 2 {
+		for i := range out.Data {
+			if i&n == 0 {
+				a, b := out.Data[i], out.Data[i+n]
+				out.Data[i], out.Data[i+n] = a+b, a-b
+			}
+		}
+	}
+	for i := range out.Data {
+		out.Data[i] /= math.Sqrt(float64(order))
+	}
+	return out
+}
+
+// TestRotationPoison: what is not finite takes its whole block of the rotation with
+// it, and nothing else.
+func TestRotationPoison(t *testing.T) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		for _, mask := range []string{maskNone, maskClip} {
+			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+				given := map[string]any{"rotation": "64", "mask": mask}
+				x := plugintest.Normal(3, 2, 128)
+				clean := m.Quantize(t, mxfp4{}, given, x)
+				x = x.Clone()
+				x.Data[70] = bad
+				got := m.Quantize(t, mxfp4{}, given, x)
+				for i := range x.Data {
+					spoiled := i >= 64 && i < 128
+					switch {
+					case spoiled && !(math.IsNaN(got.Value[i]) && got.Codes[i] == 0 && got.Mask[i] == 0):
+						t.Fatalf("%v: %d: value %v, code %v, mask %v", bad, i, got.Value[i], got.Codes[i], got.Mask[i])
+					case !spoiled && (got.Value[i] != clean.Value[i] || got.Codes[i] != clean.Codes[i] || got.Mask[i] != clean.Mask[i]):
+						t.Fatalf("%v at 70 changes %d", bad, i)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestUnpack(t *testing.T) {
+	for _, rule := range rules {
+		t.Run(rule, func(t *testing.T) { plugintest.Unpacks(t, mxfp4{}, map[string]any{"scale_rule": rule}) })
+		t.Run(rule+"/rotated", func(t *testing.T) {
+			plugintest.Unpacks(t, mxfp4{}, map[string]any{"scale_rule": rule, "rotation": "64"}, 64, 128, 640)
+		})
+	}
+}
+
+// TestResidual: all that the backward pass keeps of the forward pass is the mask.
+func TestResidual(t *testing.T) {
+	for mask, want := range map[string][]int{maskNone: {4, 3, 1}, maskClip: {4, 3, 32}, maskTrust: {4, 3, 32}} {
+		values := plugintest.Settings(t, mxfp4{}.Describe(), map[string]any{"mask": mask, "rotation": "32"})
+		built, err := sdk.BuildQuantizer(mxfp4{}, sdk.Site{Name: "w", Shape: []int{4, 96}, Values: values})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := autodiff.Split(built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := parts.Residuals
+		if len(r) != 1 || r[0].Input || !r[0].Type.Equal(program.Type{DType: program.Bool, Shape: want}) {
+			t.Errorf("mask %s: residuals %v, want one bool%v", mask, r, want)
+		}
+	}
+}
+
+func TestBadRotation(t *testing.T) {
+	values := plugintest.Settings(t, mxfp4{}.Describe(), map[string]any{"rotation": "64"})
+	_, err := sdk.BuildQuantizer(mxfp4{}, sdk.Site{Name: "w", Shape: []int{2, 96}, Values: values})
+	if want := "blocks of 64 do not divide the row length 96; the largest that do have 32"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+const (
+	// largestExponent bounds the exponents of E8M0 on both sides.
+	largestExponent = 127
+
+	// rangeGain is the factor that absmax34 applies before rounding: the maximum is
+	// then below 6 units of the power of two, where it is below 8 without.
+	rangeGain = 0.75
+
+	// questLargest is the largest level, in standard deviations, of E2M1 scaled so
+	// that the squared error on a Gaussian is least (FP-Quant, quest rule).
+	questLargest = 2.92247856
+	// questEps is what the published kernels add to the scale.
+	questEps = 1e-8
+)
+
+// scale is what the entries of each block share, in shape float[…,blocks,1].
+type scale struct {
+	scale   program.Value // X; NaN in blocks that are not finite
+	inverse program.Value // 1/X, exact but for the subnormal range; NaN likewise
+	finite  program.Value // bool: blocks without NaN and ±Inf
+}
+
+// newScale writes the scales of blocks v, float[…,blocks,32]:
+//
+//	ocp       X = 2^e           e = floor(log2 max|V|) − 2
+//	absmax34  X = (4/3)·2^e     e likewise, so that |V/X| < 6
+//	quest     X = 2^e           e = floor(log2((2.92247856/6)·std V + 1e-8))
+//
+// e is kept in −127…127. The logarithm is exact, taken from the representation. The
+// ratio V/X has to be computed as V·inverse: inverse is a power of two, or ¾ of one,
+// so that ties stay ties.
+//
+// In binary32 the quest rule counts a block as not finite also when its squares
+// overflow, at magnitudes of about 1e19.
+func newScale(v program.Value, rule string) scale {
+	b := v.Builder()
+	gain := 1.0
+	var exponent, finite program.Value
+	if rule == ruleQuest {
+		std := deviation(v)
+		finite = std.IsFinite()
+		exponent = std.Scale(questLargest / microscaling.LargestE2M1).Shift(questEps).Logb()
+	} else {
+		largest := v.Abs().MaxRow()
+		finite = largest.IsFinite()
+		exponent = largest.Logb().Shift(-microscaling.LargestExponentE2M1)
+		if rule == ruleAbsMax34 {
+			gain = rangeGain
+		}
+	}
+	exponent = exponent.Clip(-largestExponent, largestExponent)
+	nan := b.Const(math.NaN())
+	return scale{
+		scale:   finite.Select(b.Const(1/gain).Ldexp(exponent), nan),
+		inverse: finite.Select(b.Const(gain).Ldexp(exponent.Neg()), nan),
+		finite:  finite,
+	}
+}
+
+// deviation is the population standard deviation of each block, the zeros that
+// fill up a short one included. Removing the mean first costs a pass more than
+// E[V²] − E[V]², which in binary32 leaves nothing correct of a deviation below a
+// thousandth of the mean.
+func deviation(v program.Value) program.Value {
+	return v.Sub(v.MeanRow()).Square().MeanRow().Sqrt()
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// single bounds, relative to the largest value of the tensor, what binary32 may do
+// to it: two scales, and two rotations of 16, are a few units of 6e-8.
+const single = 1e-6
+
+func TestGolden(t *testing.T) {
+	f := golden.Load(t, "testdata/nvfp4.json")
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		f.Run(t, func(t *testing.T, c golden.Case) {
+			given := map[string]any{"ties": c.Params.String("ties")}
+			if c.Params.Int("hblock") > 0 {
+				given["rotation"] = c.Params.String("hblock")
+			}
+			x := c.Inputs.Tensor("x")
+			q := m.Quantize(t, nvfp4{}, given, x)
+			c.Expected.Exact("codes", q.Codes)
+			m.Close(c.Expected, "xhat", q.Value, single)
+			m.Close(c.Expected, "zhat", decoded(q, x.Shape[1]), single)
+			tensor, block := twoScales(t, m, c.Expected.Tensor("zhat").Shape, microscaling.Rotation(max(1, c.Params.Int("hblock"))), x)
+			m.Close(c.Expected, "tensor_scale", tensor, single)
+			c.Expected.Exact("block_scales", block)
+			for i, s := range q.Scale {
+				plugintest.Near(t, "scale", []float64{s}, []float64{block[i] * tensor[0]}, 1e-7)
+			}
+			for i, on := range q.Mask {
+				if on != 1 {
+					t.Errorf("mask %v at %d: all entries pass", on, i)
+				}
+			}
+		})
+	})
+}
+
+// decoded is ẑ from codes and scales, for rows of d entries, worked out here.
+func decoded(q plugintest.Quantization, d int) []float64 {
+	zhat := make([]float64, len(q.Codes))
+	blocks := (d + block - 1) / block
+	for i, code := range q.Codes {
+		zhat[i] = magnitudes[int(code)%8] * q.Scale[i/d*blocks+i%d/block]
+		if code >= 8 {
+			zhat[i] = -zhat[i]
+		}
+	}
+	return zhat
+}
+
+// twoScales are g and the block scales sB of x, which the plugin multiplies.
+func twoScales(t *testing.T, m plugintest.Machine, shape []int, rotation microscaling.Rotation, x golden.Tensor) (tensor, blocks []float64) {
+	t.Helper()
+	b := program.NewBuilder("scales")
+	z := rotation.Apply(b.Input("x", program.FloatType(shape...)))
+	s := newScales(microscaling.NewBlocks(shape, block).Split(z))
+	b.Output("tensor", s.tensor)
+	b.Output("block", s.block)
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := m.Run(t, p, map[string]reference.Tensor{"x": reference.Floats(x.Data, shape...)})
+	return out["tensor"].Float64s(), out["block"].Float64s()
+}
+
+func TestE4M3(t *testing.T) {
+	golden.Load(t, "testdata/nvfp4.json").RunList(t, "e4m3_rounding", func(t *testing.T, o golden.Object) {
+		plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+			b := program.NewBuilder("e4m3")
+			b.Output("y", microscaling.RoundE4M3(b.Input("x", program.FloatType())))
+			p, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := m.Run(t, p, map[string]reference.Tensor{"x": reference.Float(o.Float("x"))})["y"]
+			plugintest.Near(t, "y", y.Float64s(), []float64{o.Float("y")}, 0)
+		})
+	})
+}
+
+// TestHandCheck repeats a tensor that can be worked out on paper: g is a little more
+// than 12/2688, the scale of the block a little more than 2, and −7 lies just below
+// the tie of 3½. In binary32 it lies on it.
+func TestHandCheck(t *testing.T) {
+	x := golden.Tensor{Shape: []int{1, 4}, Data: []float64{12, -7, 1.3, 0.1}}
+	q := plugintest.Oracle().Quantize(t, nvfp4{}, nil, x)
+	plugintest.Near(t, "value", q.Value, []float64{12, -6, 1, 0}, 1e-7)
+	plugintest.Near(t, "codes", q.Codes, []float64{7, 13, 1, 0}, 0)
+	q = plugintest.CPU().Quantize(t, nvfp4{}, nil, x)
+	plugintest.Near(t, "value in binary32", q.Value, []float64{12, -8, 1, 0}, 1e-7)
+}

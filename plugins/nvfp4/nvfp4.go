@@ -1,0 +1,81 @@
+// Command nvfp4 is NVIDIA's NVFP4 format as a plugin: each 16 entries of a row share
+// a scale of eight bits (E4M3), the whole tensor a second one in binary32, and each
+// entry is a float of four bits (E2M1).
+//
+// With T the tensor and V the entries of a block,
+//
+//	g  = float32(max|T| / (6·448))
+//	sB = E4M3(max|V| / (6·g))
+//	P  = E2M1(V/(sB·g)) ; V̂ = P·sB·g
+//
+// as in the reference of NVIDIA's Transformer Engine and in FP-Quant (IST-DASLab). The
+// entries may be rotated by a block Hadamard matrix before, and back after.
+// Gradients pass unchanged.
+package main
+
+import (
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// block is the number of entries that share an E4M3 scale.
+const block = 16
+
+// nvfp4 implements [sdk.Quantizer].
+type nvfp4 struct{}
+
+var (
+	_ sdk.Quantizer = nvfp4{}
+	_ sdk.Packer    = nvfp4{}
+)
+
+// Describe declares the parameters.
+func (nvfp4) Describe() sdk.Description {
+	return sdk.Description{
+		Name:    "nvfp4",
+		Version: "1.0.0",
+		Doc: "NVFP4: floats of four bits (E2M1), an E4M3 scale for each 16 entries of a row and a binary32 scale for the tensor; " +
+			"plain straight-through gradient.",
+		Parameters: []sdk.Parameter{
+			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
+				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude"),
+			sdk.Choice("rotation", microscaling.NoRotation, []string{microscaling.NoRotation, "16", "32", "64", "128"}, "block of the Hadamard rotation, which has to divide the row"),
+		},
+	}
+}
+
+// Quantize writes the program of one site. The scale that it returns for each block
+// is sB·g.
+func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
+	if err != nil {
+		return sdk.Quantized{}, err
+	}
+	z := rotation.Apply(x)
+	blocks := microscaling.NewBlocks(site.Shape, block)
+	v := blocks.Split(z)
+	s := newScales(v)
+	rounded := microscaling.RoundE2M1(v.Div(s.divisor), microscaling.Ties(site.Text("ties")))
+	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, v), b.ConstInt(0))
+	return sdk.Quantized{
+		Value:     rotation.Apply(blocks.Join(rounded.Mul(s.scale))),
+		Surrogate: s.finite.Select(x, b.Const(0)),
+		Codes:     blocks.Join(codes),
+		Scale:     s.scale,
+		Mask:      s.finite.Broadcast(site.Shape, nil),
+		// sB depends on ratios within the tensor only, and g follows it.
+		Homogeneous: true,
+	}, nil
+}
+
+// Unpack writes P·(sB·g), rotated back.
+func (nvfp4) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
+	if err != nil {
+		return program.Value{}, err
+	}
+	blocks := microscaling.NewBlocks(site.Shape, block)
+	v := microscaling.DecodeE2M1(blocks.Split(codes.Convert(program.Float))).Mul(scale)
+	return rotation.Apply(blocks.Join(v)), nil
+}

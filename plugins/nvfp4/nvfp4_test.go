@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+)
+
+// TestProperties: the scale of the tensor is rounded to binary32 on the oracle too,
+// so that there only powers of two scale exactly, which is what Ties stands for.
+func TestProperties(t *testing.T) {
+	for _, ties := range microscaling.TiesNames() {
+		t.Run(ties, func(t *testing.T) {
+			plugintest.Properties(t, nvfp4{}, map[string]any{"ties": ties}, plugintest.Traits{Tensor: true, Ties: true})
+		})
+	}
+}
+
+// TestModel compares rows of many lengths, with blocks of very different sizes, with
+// the plain way to work them out.
+func TestModel(t *testing.T) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		for _, d := range []int{1, 3, 15, 16, 17, 31, 33, 128, 640} {
+			x := plugintest.Normal(uint64(d), 4, d)
+			for i := range x.Data {
+				x.Data[i] *= math.Ldexp(1, -i/block%14) // down to blocks that vanish
+			}
+			for _, ties := range microscaling.TiesNames() {
+				got := m.Quantize(t, nvfp4{}, map[string]any{"ties": ties}, x)
+				value, codes, scale := model(x.Data, d, microscaling.Ties(ties))
+				what := fmt.Sprintf("ties %s, rows of %d: ", ties, d)
+				plugintest.Near(t, what+"codes", got.Codes, codes, 0)
+				plugintest.Near(t, what+"value", got.Value, value, 1e-7)
+				plugintest.Near(t, what+"scale", got.Scale, scale, 1e-7)
+			}
+		}
+	})
+}
+
+// TestVanishingBlock: the scale of a block whose maximum is 6·g·2⁻¹⁰ is a tie that
+// goes to zero, and just above it the smallest scale there is.
+func TestVanishingBlock(t *testing.T) {
+	x := golden.Tensor{Shape: []int{1, 48}, Data: make([]float64, 48)}
+	x.Data[0] = 2688 // g = 1
+	for i := range 16 {
+		x.Data[16+i] = -6 * 0x1p-10
+		x.Data[32+i] = 6 * 0x1p-10 * 1.001
+	}
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		q := m.Quantize(t, nvfp4{}, nil, x)
+		plugintest.Near(t, "scale", q.Scale, []float64{448, 0, 0x1p-9}, 0)
+		// −0 in the second block; in the third 3·2⁻⁹ is the level of 3.003·2⁻⁹.
+		if q.Codes[16] != 8 || q.Value[16] != 0 || q.Codes[32] != 5 || q.Value[32] != 3*0x1p-9 {
+			t.Errorf("codes %v and %v, values %v and %v", q.Codes[16], q.Codes[32], q.Value[16], q.Value[32])
+		}
+	})
+}
+
+// TestExtremes: tensors at both ends of the range of binary32.
+func TestExtremes(t *testing.T) {
+	for name, c := range map[string]float64{"large": math.MaxFloat32, "tiny": 0x1p-140, "least": 0x1p-149} {
+		x := golden.Tensor{Shape: []int{1, 20}, Data: make([]float64, 20)}
+		for i := range x.Data {
+			x.Data[i] = c * float64(1-2*(i%2))
+		}
+		plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+			for i, v := range m.Quantize(t, nvfp4{}, nil, x).Value {
+				if math.IsNaN(v) || math.Abs(v) > 1.001*c {
+					t.Errorf("%s: %v becomes %v", name, x.Data[i], v)
+				}
+			}
+		})
+	}
+}
+
+// TestRotation: what is quantized is Hx, and the gradient passes unchanged.
+func TestRotation(t *testing.T) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		for _, order := range []int{16, 32, 64, 128} {
+			x := plugintest.Normal(1, 3, 256)
+			plain := m.Quantize(t, nvfp4{}, nil, hadamard(x, order))
+			turned := m.Quantize(t, nvfp4{}, map[string]any{"rotation": fmt.Sprint(order)}, x)
+			plugintest.Near(t, "codes", turned.Codes, plain.Codes, 0)
+			back := golden.Tensor{Shape: x.Shape, Data: plain.Value}
+			plugintest.Near(t, "value", turned.Value, hadamard(back, order).Data, single)
+			plugintest.Near(t, "gradient", turned.Gradient(t, x.Data), x.Data, 0)
+		}
+	})
+}
+
+// hadamard multiplies each run of order entries by the Sylvester matrix.
+func hadamard(x golden.Tensor, order int) golden.Tensor {
+	out := x.Clone()
+	for n := 1; n < order; n *= 2 {
+		for i := range out.Data {
+			if i&n == 0 {
+				a, b := out.Data[i], out.Data[i+n]
+				out.Data[i], out.Data[i+n] = a+b, a-b
+			}
+		}
+	}
+	for i := range out.Data {
+		out.Data[i] /= math.Sqrt(float64(order))
+	}
+	return out
+}
+
+func TestUnpack(t *testing.T) {
+	plugintest.Unpacks(t, nvfp4{}, nil)
+	for _, rotation := range []string{"16", "128"} {
+		t.Run(rotation, func(t *testing.T) {
+			plugintest.Unpacks(t, nvfp4{}, map[string]any{"rotation": rotation}, 128, 640)
+		})
+	}
+}
+
+// TestResidual: all that the backward pass keeps of the forward pass is whether the
+// tensor is finite.
+func TestResidual(t *testing.T) {
+	values := plugintest.Settings(t, nvfp4{}.Describe(), map[string]any{"rotation": "16"})
+	built, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Name: "w", Shape: []int{4, 96}, Values: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := autodiff.Split(built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := parts.Residuals; len(r) != 1 || r[0].Input || !r[0].Type.Equal(program.Type{DType: program.Bool}) {
+		t.Errorf("residuals %v, want one bool", r)
+	}
+}
+
+func TestBadRotation(t *testing.T) {
+	values := plugintest.Settings(t, nvfp4{}.Describe(), map[string]any{"rotation": "64"})
+	_, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Name: "w", Shape: []int{2, 96}, Values: values})
+	if want := "blocks of 64 do not divide the row length 96; the largest that do have 32"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}

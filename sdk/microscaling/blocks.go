@@ -1,0 +1,71 @@
+package microscaling
+
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Blocks divides the rows of a tensor, its last axis, into blocks of consecutive
+// entries that share a scale.
+type Blocks struct {
+	shape []int // of the tensor
+	size  int   // entries of a block
+}
+
+// NewBlocks describes blocks of size entries in a tensor of the given shape, which
+// has at least one axis. The last block of a row is filled up with zeros where the
+// row is no multiple of size.
+func NewBlocks(shape []int, size int) Blocks {
+	return Blocks{slices.Clone(shape), size}
+}
+
+// row returns the length of a row and the number of its blocks.
+func (b Blocks) row() (length, blocks int) {
+	length = b.shape[len(b.shape)-1]
+	return length, (length + b.size - 1) / b.size
+}
+
+// padded is the shape of the tensor with its rows filled up to whole blocks.
+func (b Blocks) padded() []int {
+	shape := slices.Clone(b.shape)
+	_, n := b.row()
+	shape[len(shape)-1] = n * b.size
+	return shape
+}
+
+// Split gives each block an axis of its own: float[…,row] becomes
+// float[…,blocks,size]. Reductions of the last axis that keep it, such as MaxRow,
+// then give one number for each block, in a shape that goes with the blocks.
+func (b Blocks) Split(v program.Value) program.Value {
+	last := len(b.shape) - 1
+	length, n := b.row()
+	if missing := n*b.size - length; missing > 0 {
+		pad := slices.Clone(b.shape)
+		pad[last] = missing
+		v = v.Concatenate(last, v.Builder().Zeros(pad...))
+	}
+	return v.Reshape(append(slices.Clone(b.shape[:last]), n, b.size)...)
+}
+
+// Join is the inverse of Split, for values of any element type.
+func (b Blocks) Join(v program.Value) program.Value {
+	v = v.Reshape(b.padded()...)
+	if slices.Equal(b.padded(), b.shape) {
+		return v
+	}
+	return v.Slice(make([]int, len(b.shape)), b.shape, slices.Repeat([]int{1}, len(b.shape)))
+}
+
+// Spread repeats a value that has one element for each block to all entries, in the
+// shape of the tensor.
+func (b Blocks) Spread(v program.Value) program.Value {
+	last := len(b.shape) - 1
+	_, n := b.row()
+	shape := append(slices.Clone(b.shape[:last]), n, b.size)
+	axes := make([]int, len(shape))
+	for i := range axes {
+		axes[i] = i
+	}
+	return b.Join(v.Broadcast(shape, axes))
+}

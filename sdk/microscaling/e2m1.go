@@ -1,0 +1,93 @@
+package microscaling
+
+import "github.com/cage-qat/cage/sdk/program"
+
+// LargestE2M1 is the largest magnitude of E2M1, and LargestExponentE2M1 the
+// exponent of its largest power of two.
+const (
+	LargestE2M1         = 6
+	LargestExponentE2M1 = 2
+)
+
+// signE2M1 is the sign bit of a code.
+const signE2M1 = 8
+
+// exponentBits are those of binary32.
+const exponentBits = 0x7f800000
+
+// Ties says where a number goes that lies half way between two others. The zero
+// value is [TiesEven].
+type Ties string
+
+// The rules for ties.
+const (
+	TiesEven Ties = "even" // to the even code, as IEEE 754 and the OCP conversion do
+	TiesAway Ties = "away" // to the larger magnitude
+	TiesDown Ties = "down" // to the smaller magnitude
+)
+
+// TiesNames lists the rules as the choices of a parameter.
+func TiesNames() []string {
+	return []string{string(TiesEven), string(TiesAway), string(TiesDown)}
+}
+
+// RoundE2M1 is the nearest of ±{0, ½, 1, 1½, 2, 3, 4, 6} (OCP Microscaling
+// specification 1.0, E2M1); magnitudes above 6, infinity included, become 6. The
+// sign of a zero result is not defined, and what becomes of NaN is not either: the
+// scale has to be NaN there.
+//
+// Between two powers of two the numbers of a format are equidistant. With one bit
+// of mantissa their distance is half the power below, which the exponent bits give;
+// below 1 it stays ½. That bitcast rounds binary64 to binary32 does no harm: a
+// number so near below a power of two is rounded to it with either distance.
+func RoundE2M1(r program.Value, ties Ties) program.Value {
+	b := r.Builder()
+	r = r.Clip(-LargestE2M1, LargestE2M1)
+	power := r.Bitcast(program.Uint).And(b.ConstUint(exponentBits)).Bitcast(program.Float)
+	distance := power.Clip(1, 4).Scale(0.5)
+	// The bounds change nothing; the CPU rounds faster what it knows to be small.
+	return nearest(r.Div(distance).Clip(-4, 4), ties).Mul(distance)
+}
+
+// nearest is the integer nearest to q. Only on a tie does a rule other than that
+// of round move it, and q ± ½ is exact there.
+func nearest(q program.Value, ties Ties) program.Value {
+	var step float64
+	switch ties {
+	case TiesAway:
+		step = 0.5
+	case TiesDown:
+		step = -0.5
+	default:
+		return q.Round()
+	}
+	even := q.Round()
+	tie := q.Sub(even).Abs().Eq(q.Builder().Const(0.5))
+	return tie.Select(q.Add(q.Sign().Scale(step)), even)
+}
+
+// EncodeE2M1 gives the codes 0…15 of numbers that [RoundE2M1] has returned: 8 for
+// the sign of x, what was rounded, which is kept where the result is zero (−0 has
+// the code 8), plus the index of the magnitude in 0, ½, 1, 1½, 2, 3, 4, 6.
+func EncodeE2M1(rounded, x program.Value) program.Value {
+	b := x.Builder()
+	m := rounded.Abs()
+	index := m.Clip(0, 2).Scale(2).
+		Add(m.Shift(-2).Clip(0, 2)).
+		Add(m.Shift(-4).Clip(0, 2).Scale(0.5))
+	sign := x.Bitcast(program.Uint).Shr(b.ConstUint(31)).Convert(program.Int)
+	return index.Convert(program.Int).Add(sign.Mul(b.ConstInt(signE2M1)))
+}
+
+// DecodeE2M1 gives the numbers with the given codes, which are of type int or are
+// floats that hold integers.
+func DecodeE2M1(codes program.Value) program.Value {
+	b := codes.Builder()
+	code := codes.Convert(program.Float)
+	negative := code.Ge(b.Const(signE2M1))
+	index := negative.Select(code.Shift(-signE2M1), code)
+	m := index.Clip(0, 4).Scale(0.5).
+		Add(index.Shift(-4).Clip(0, 2)).
+		Add(index.Shift(-6).Clip(0, 1).Scale(2))
+	return negative.Select(m.Neg(), m)
+}

@@ -1,0 +1,52 @@
+package microscaling_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// number is the value of an E4M3 code without sign: four bits of exponent
+// with the bias 7, three of mantissa.
+func number(code int) float64 {
+	mantissa, exponent := float64(code%8), code/8
+	if exponent == 0 {
+		return math.Ldexp(mantissa/8, -6)
+	}
+	return math.Ldexp(1+mantissa/8, exponent-7)
+}
+
+// TestE4M3 checks all finite numbers of the format, the ties between them and the
+// neighbours of both; and what saturates.
+func TestE4M3(t *testing.T) {
+	const last = 126 // 127 is NaN
+	if number(last) != microscaling.LargestE4M3 {
+		t.Fatalf("the largest number is %v", number(last))
+	}
+	var x, want []float64
+	add := func(v, w float64) { x, want = append(x, v, -v), append(want, w, -w) }
+	for code := range last + 1 {
+		add(number(code), number(code))
+		if code == last {
+			break
+		}
+		middle := (number(code) + number(code+1)) / 2
+		even := number(code + code%2)
+		add(middle, even)
+		add(float64(math.Nextafter32(float32(middle), 0)), number(code))
+		add(float64(math.Nextafter32(float32(middle), 500)), number(code+1))
+	}
+	for _, v := range []float64{449, 463.9, 464, 500, 1e30, math.Inf(1)} {
+		add(v, microscaling.LargestE4M3)
+	}
+	add(0x1p-149, 0)
+	for p, got := range apply(t, reference.Floats(x, len(x)), microscaling.RoundE4M3) {
+		for i, v := range got.Floats {
+			if v != want[i] {
+				t.Errorf("%s: %v becomes %v, want %v", precisions[p], x[i], v, want[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package microscaling
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// NoRotation is the setting of [NewRotation] that leaves a tensor as it is.
+const NoRotation = "none"
+
+// Rotation is the order of a Hadamard matrix by which each run of so many entries of
+// a row is multiplied. It spreads outliers before a tensor is divided into blocks.
+// The matrix is symmetric and its own inverse.
+type Rotation int
+
+// NewRotation reads the setting of a plugin, [NoRotation] or a power of two such as
+// "32", for rows of the given length. The order has to divide it.
+func NewRotation(setting string, row int) (Rotation, error) {
+	if setting == NoRotation {
+		return 1, nil
+	}
+	order, err := strconv.Atoi(setting)
+	if err != nil || order < 1 || bits.OnesCount(uint(order)) != 1 {
+		return 0, fmt.Errorf("rotation = %q: want %s or a power of two such as \"32\"", setting, NoRotation)
+	}
+	if row%order != 0 {
+		largest := 1 << bits.TrailingZeros(uint(row))
+		return 0, fmt.Errorf("rotation = %q: blocks of %d do not divide the row length %d; the largest that do have %d", setting, order, row, largest)
+	}
+	return Rotation(order), nil
+}
+
+// Apply rotates the rows of v, or rotates them back.
+func (r Rotation) Apply(v program.Value) program.Value {
+	if r == 1 {
+		return v
+	}
+	return v.Hadamard(int(r))
+}

@@ -1,0 +1,178 @@
+package sdk
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// StateTensor is the name and shape of one float tensor that is kept from step to
+// step: of an optimizer's state, or a trained parameter of a quantizer.
+type StateTensor struct {
+	Name  string
+	Shape []int
+}
+
+// inputState declares an input for each tensor of the list.
+func inputState(b *program.Builder, prefix string, list []StateTensor) State {
+	state := State{}
+	for _, s := range list {
+		state[s.Name] = b.Input(prefix+s.Name, program.FloatType(s.Shape...))
+	}
+	return state
+}
+
+// outputState makes an output of each value and lists them in the order of their
+// names.
+func outputState(b *program.Builder, prefix string, state State) (list []StateTensor) {
+	for name := range state {
+		list = append(list, StateTensor{Name: name, Shape: state[name].Shape()})
+	}
+	slices.SortFunc(list, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
+	for _, s := range list {
+		b.Output(prefix+s.Name, state[s.Name])
+	}
+	return list
+}
+
+// ports are the named types of a list of tensors, as inputs or outputs.
+func ports(prefix string, list []StateTensor) []program.Input {
+	var out []program.Input
+	for _, s := range list {
+		out = append(out, program.Input{Name: prefix + s.Name, Type: program.FloatType(s.Shape...)})
+	}
+	return out
+}
+
+// checkList verifies that names are there and in order, so that equal lists are
+// equal.
+func checkList(what string, list []StateTensor) error {
+	for i, s := range list {
+		if s.Name == "" {
+			return fmt.Errorf("%s %d has no name", what, i)
+		}
+		if i > 0 && list[i-1].Name >= s.Name {
+			return fmt.Errorf("%ss are not in the order of their names", what)
+		}
+	}
+	return nil
+}
+
+// signature is what one of the programs of an answer must take and return.
+type signature struct {
+	name            string
+	inputs, outputs []program.Input
+	// when says when the program must be there; always if it is empty.
+	when string
+	// some allows outputs to be missing, all but one.
+	some bool
+	// factorizes allows factorizations.
+	factorizes bool
+}
+
+// check compares a valid program, which must be there exactly when it is wanted,
+// with the signature.
+func (s signature) check(p *program.Program, wanted bool) error {
+	switch {
+	case p == nil && !wanted:
+		return nil
+	case p == nil && s.when == "":
+		return fmt.Errorf("the %s program is absent", s.name)
+	case (p != nil) != wanted:
+		return fmt.Errorf("the %s program must be there exactly when %s", s.name, s.when)
+	}
+	if err := s.checkInputs(p); err != nil {
+		return err
+	}
+	rest := s.outputs
+	for _, o := range p.Outputs {
+		i := slices.IndexFunc(rest, func(want program.Input) bool { return want.Name == o.Name })
+		if i < 0 || i > 0 && !s.some {
+			return s.wrongOutputs()
+		}
+		if t := p.TypeOf(o.Value); !t.Equal(rest[i].Type) {
+			return fmt.Errorf("%s: output %s is %s, must be %s", s.name, o.Name, t, rest[i].Type)
+		}
+		rest = rest[i+1:]
+	}
+	if len(rest) > 0 && !s.some {
+		return s.wrongOutputs()
+	}
+	return s.checkOps(p)
+}
+
+func (s signature) checkInputs(p *program.Program) error {
+	same := func(a, b program.Input) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
+	if slices.EqualFunc(p.Inputs, s.inputs, same) {
+		return nil
+	}
+	parts := make([]string, len(s.inputs))
+	for i, in := range s.inputs {
+		parts[i] = in.Name + ": " + in.Type.String()
+	}
+	return fmt.Errorf("the %s program must take %s", s.name, strings.Join(parts, ", "))
+}
+
+func (s signature) wrongOutputs() error {
+	names := make([]string, len(s.outputs))
+	for i, o := range s.outputs {
+		names[i] = o.Name
+	}
+	switch {
+	case len(names) == 0:
+		return fmt.Errorf("there is a program %s, but no state that it could return", s.name)
+	case s.some:
+		return fmt.Errorf("the %s program must return one or more of %s, in this order", s.name, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("the %s program must return %s", s.name, strings.Join(names, ", "))
+}
+
+func (s signature) checkOps(p *program.Program) error {
+	for i := range p.Nodes {
+		if info, _ := p.Nodes[i].Op.Info(); info.Class == program.ClassLinalg && !s.factorizes {
+			return fmt.Errorf("%s: %s: factorizations are for refresh programs only", s.name, info.Name)
+		}
+	}
+	return nil
+}
+
+// unused returns the first of the named inputs on which an output does not
+// depend, and whether there is one.
+func unused(p *program.Program, output string, inputs []program.Input) (string, bool) {
+	live := make([]bool, p.NumValues())
+	if id, ok := p.Output(output); ok {
+		live[id] = true
+	}
+	for id := p.NumValues() - 1; id >= len(p.Inputs); id-- {
+		if live[id] {
+			for _, arg := range p.Node(program.ID(id)).Args {
+				live[arg] = true
+			}
+		}
+	}
+	for _, in := range inputs {
+		if i := p.Input(in.Name); i < 0 || !live[i] {
+			return in.Name, true
+		}
+	}
+	return "", false
+}
+
+// named is one of the programs of an answer; present yields those that are there.
+type named struct {
+	name    string
+	program *program.Program
+}
+
+func present(list []named) iter.Seq2[string, *program.Program] {
+	return func(yield func(string, *program.Program) bool) {
+		for _, n := range list {
+			if n.program != nil && !yield(n.name, n.program) {
+				return
+			}
+		}
+	}
+}
