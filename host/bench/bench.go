@@ -38,10 +38,17 @@ type Timing struct {
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"ratio_low_quartile"`
 	High  float64 `json:"ratio_high_quartile"`
+	// CPU is the median of the processor time of a step, of all threads
+	// together, and CPURatio its median ratio to the first subject's. Other load
+	// on the machine hardly touches them. 0 where the system does not tell.
+	CPU      float64 `json:"cpu_seconds"`
+	CPURatio float64 `json:"cpu_ratio"`
 	// Compile is how long compiling and the first step took.
 	Compile float64 `json:"first_step_seconds"`
 	// Loss of the last step, to see that variants compute the same.
 	Loss float64 `json:"loss"`
+
+	cpu []float64
 }
 
 // Steps runs rounds of one step of every subject and returns their timings in
@@ -70,28 +77,32 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			seconds, loss, err := one(s, states[i], vocab, round)
+			m, err := one(s, states[i], vocab, round)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.Name, err)
 			}
 			switch {
 			case round == 0:
-				timings[i].Compile = seconds
+				timings[i].Compile = m.wall
 			case round >= warmUp:
-				timings[i].All = append(timings[i].All, seconds)
+				timings[i].All = append(timings[i].All, m.wall)
+				timings[i].cpu = append(timings[i].cpu, m.cpu)
 			}
-			timings[i].Loss = loss
+			timings[i].Loss = m.loss
 		}
 	}
 	for i := range timings {
-		summarize(&timings[i], timings[0].All)
+		summarize(&timings[i], &timings[0])
 	}
 	return timings, nil
 }
 
+// measured is one step.
+type measured struct{ wall, cpu, loss float64 }
+
 // one times a step. Collecting garbage is not part of it, as it would hit whichever
 // subject comes next.
-func one(s Subject, state *step.State, vocab, round int) (seconds, loss float64, err error) {
+func one(s Subject, state *step.State, vocab, round int) (measured, error) {
 	p := s.Kernels.Plan()
 	batches := make([][]int32, p.Accumulate)
 	rng := rand.New(rand.NewPCG(0, 0))
@@ -102,23 +113,32 @@ func one(s Subject, state *step.State, vocab, round int) (seconds, loss float64,
 		}
 	}
 	runtime.GC()
-	began := time.Now()
+	began, used := time.Now(), processorTime()
 	res, err := s.Kernels.Step(state, batches, step.Settings{
 		Step: round + 1, Rate: 1e-3, NextRate: 1e-3, WeightDecay: 0.1, Lambda: s.Lambda,
 	})
 	if err == nil && res.Skipped {
 		err = fmt.Errorf("step %d is not finite", round+1)
 	}
-	return time.Since(began).Seconds(), res.Loss, err
+	return measured{time.Since(began).Seconds(), (processorTime() - used).Seconds(), res.Loss}, err
 }
 
-func summarize(t *Timing, first []float64) {
-	ratios := make([]float64, len(t.All))
-	for i, s := range t.All {
-		ratios[i] = s / first[i]
-	}
+func summarize(t, first *Timing) {
+	wall := ratios(t.All, first.All)
 	t.Seconds = quantile(t.All, 0.5)
-	t.Ratio, t.Low, t.High = quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)
+	t.Ratio, t.Low, t.High = quantile(wall, 0.5), quantile(wall, 0.25), quantile(wall, 0.75)
+	t.CPU, t.CPURatio = quantile(t.cpu, 0.5), quantile(ratios(t.cpu, first.cpu), 0.5)
+}
+
+// ratios divides round by round.
+func ratios(a, b []float64) []float64 {
+	out := make([]float64, 0, len(a))
+	for i := range a {
+		if b[i] > 0 {
+			out = append(out, a[i]/b[i])
+		}
+	}
+	return out
 }
 
 // quantile interpolates linearly between the sorted values; values is not changed.

@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+)
+
+const tiny = `
+[model]
+layers = 1
+width = 32
+heads = 2
+hidden = 64
+context = 16
+vocab = 64
+[data]
+train = "random"
+validation = "random"
+[train]
+steps = 100
+batch = 2
+[schedule]
+rate = 1e-3
+[optimizer]
+plugin = "adamw"
+[quantizer]
+plugin = "quest"
+`
+
+func parse(t *testing.T, overrides ...string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("bench.toml", []byte(tiny), overrides)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// TestDirectComputesTheSame: the step written in the host is a fair comparison only
+// while its losses are those of the plugins' programs.
+func TestDirectComputesTheSame(t *testing.T) {
+	r, err := Run(t.Context(), parse(t), Options{Rounds: 4, Direct: true, Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]Timing{}
+	for _, s := range r.Steps {
+		byName[s.Name] = s
+		if s.Seconds <= 0 || s.CPU <= 0 || len(s.All) != 4 {
+			t.Errorf("%s: %+v", s.Name, s)
+		}
+	}
+	if len(r.Steps) != 3 {
+		t.Fatalf("%d subjects, want 3", len(r.Steps))
+	}
+	plain, direct, corrected := byName[Plain].Loss, byName[Direct].Loss, byName[WithCAGE].Loss
+	if math.Abs(direct-plain) > 1e-6*plain {
+		t.Errorf("after 6 steps the loss is %v with plugins, %v written in the host", plain, direct)
+	}
+	if corrected == plain {
+		t.Error("the correction changes nothing")
+	}
+	if r.PluginStart <= 0 || r.Tokens != 32 || r.FLOPs <= 0 {
+		t.Errorf("report: %+v", r)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	tests := map[string]struct {
+		overrides []string
+		direct    bool
+		want      string
+	}{
+		"no vocabulary":    {[]string{"model.vocab=0"}, false, "model.vocab"},
+		"no direct SGD":    {[]string{`optimizer.plugin="sgd"`}, true, "quest and adamw only"},
+		"unknown plugin":   {[]string{`quantizer.plugin="quext"`}, false, "quest"},
+		"wrong parameters": {[]string{"quantizer.bits=99"}, false, "1 to 8"},
+	}
+	for name, tt := range tests {
+		_, err := Run(t.Context(), parse(t, tt.overrides...), Options{Rounds: 1, Direct: tt.direct, Finder: testrun.Finder(t)})
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, tt.want)
+		}
+	}
+}
