@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/config"
@@ -59,6 +60,9 @@ func Collect(ctx context.Context, req Request) (*Programs, error) {
 	}
 	defer c.close()
 	c.out.Start = time.Since(began)
+	if err := c.resolve(); err != nil {
+		return nil, err
+	}
 	began = time.Now()
 	collects := []func(context.Context) error{c.weights, c.activations}
 	if !req.Forward {
@@ -77,8 +81,23 @@ func Collect(ctx context.Context, req Request) (*Programs, error) {
 type collector struct {
 	Request
 	clients map[*config.Plugin]*plugin.Client
+	values  map[*config.Plugin]sdk.Values
 	running []*plugin.Client
 	out     *Programs
+}
+
+// tables lists the tables of the configuration that name a plugin of this request.
+func (c *collector) tables() []*config.Plugin {
+	var list []*config.Plugin
+	for _, p := range []*config.Plugin{c.Config.Quantizer.Weights, c.Config.Quantizer.Activations} {
+		if p != nil {
+			list = append(list, p)
+		}
+	}
+	if !c.Forward {
+		list = append(list, &c.Config.Optimizer)
+	}
+	return list
 }
 
 // start starts every plugin once, even if it serves both roles of the quantizer.
@@ -91,10 +110,7 @@ func (c *collector) start(ctx context.Context) error {
 	var tables []*config.Plugin
 	index := map[key]int{}
 	position := map[*config.Plugin]int{}
-	for _, p := range []*config.Plugin{c.Config.Quantizer.Weights, c.Config.Quantizer.Activations, &c.Config.Optimizer} {
-		if p == nil || p == &c.Config.Optimizer && c.Forward {
-			continue
-		}
+	for _, p := range c.tables() {
 		kind := sdk.KindQuantizer
 		if p == &c.Config.Optimizer {
 			kind = sdk.KindOptimizer
@@ -141,24 +157,39 @@ func (c *collector) close() {
 	}
 }
 
-// resolve checks the parameters of a plugin's table against its declaration.
-func (c *collector) resolve(p *config.Plugin) (*plugin.Client, sdk.Values, error) {
-	client := c.clients[p]
-	given := map[string]any{}
-	for _, param := range p.Params {
-		given[param.Key] = param.Value
+// resolve checks the parameters of every plugin's table against its declaration.
+// The problems of all tables are reported together.
+func (c *collector) resolve() error {
+	c.values = map[*config.Plugin]sdk.Values{}
+	var problems config.Errors
+	for _, p := range c.tables() {
+		client := c.clients[p]
+		given := map[string]any{}
+		for _, param := range p.Params {
+			given[param.Key] = param.Value
+		}
+		d := client.Description()
+		values, err := client.Resolve(given)
+		if err != nil {
+			for _, e := range c.parameterErrors(p, d, err) {
+				// One table may serve both roles of the quantizer.
+				if !slices.ContainsFunc(problems, func(o *config.Error) bool { return o.Error() == e.Error() }) {
+					problems = append(problems, e)
+				}
+			}
+			continue
+		}
+		c.values[p] = values
+		c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
 	}
-	values, err := client.Resolve(given)
-	if err != nil {
-		return nil, values, c.parameterErrors(p, client.Description(), err)
+	if len(problems) > 0 {
+		return problems
 	}
-	d := client.Description()
-	c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
-	return client, values, nil
+	return nil
 }
 
 // parameterErrors gives every parameter error its line, and a hint.
-func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) error {
+func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) config.Errors {
 	list := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		list = joined.Unwrap()
@@ -167,7 +198,8 @@ func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err err
 	for _, one := range list {
 		var pe *sdk.ParameterError
 		if !errors.As(one, &pe) {
-			return err
+			out = append(out, c.Config.ErrorAt(p.Path("plugin"), "%w", one))
+			continue
 		}
 		e := c.Config.ErrorAt(p.Path(pe.Name), "%v", pe.Err)
 		if !pe.Known {
@@ -188,17 +220,14 @@ func (c *collector) weights(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	client, values, err := c.resolve(p)
-	if err != nil {
-		return err
-	}
+	var err error
 	c.out.Weights = map[string]sdk.QuantizerProgram{}
 	for _, param := range c.Model.Params() {
 		if !param.Quantized {
 			continue
 		}
-		site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims, Values: values}
-		if c.out.Weights[param.Name], err = c.quantize(ctx, client, p, site); err != nil {
+		site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims, Values: c.values[p]}
+		if c.out.Weights[param.Name], err = c.quantize(ctx, p, site); err != nil {
 			return err
 		}
 	}
@@ -210,22 +239,19 @@ func (c *collector) activations(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	client, values, err := c.resolve(p)
-	if err != nil {
-		return err
-	}
+	var err error
 	c.out.Activations = map[string]sdk.QuantizerProgram{}
 	for _, s := range c.Model.ActivationSites(c.Batch, c.Config.Model.Context) {
-		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}, Values: values}
-		if c.out.Activations[s.Name], err = c.quantize(ctx, client, p, site); err != nil {
+		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}, Values: c.values[p]}
+		if c.out.Activations[s.Name], err = c.quantize(ctx, p, site); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *collector) quantize(ctx context.Context, client *plugin.Client, p *config.Plugin, site sdk.Site) (sdk.QuantizerProgram, error) {
-	q, err := client.Quantize(ctx, site)
+func (c *collector) quantize(ctx context.Context, p *config.Plugin, site sdk.Site) (sdk.QuantizerProgram, error) {
+	q, err := c.clients[p].Quantize(ctx, site)
 	if err != nil {
 		return q, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
@@ -234,13 +260,9 @@ func (c *collector) quantize(ctx context.Context, client *plugin.Client, p *conf
 
 func (c *collector) optimizer(ctx context.Context) error {
 	p := &c.Config.Optimizer
-	client, values, err := c.resolve(p)
-	if err != nil {
-		return err
-	}
 	for _, param := range c.Model.Params() {
-		t := sdk.Tensor{Name: param.Name, Role: tensorRole(param.Role), Shape: param.Dims, Values: values}
-		o, err := client.Program(ctx, t)
+		t := sdk.Tensor{Name: param.Name, Role: tensorRole(param.Role), Shape: param.Dims, Values: c.values[p]}
+		o, err := c.clients[p].Program(ctx, t)
 		if err != nil {
 			return c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 		}
