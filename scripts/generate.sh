@@ -1,11 +1,11 @@
 #!/bin/sh
-# Writes all generated files: the code of the plugin protocol and the table of
-# operations. It needs nothing but Go. With --check it fails when a generated file
-# was not up to date, and leaves it up to date.
+# Writes all generated files: the code of the plugin protocol, the table of
+# operations and that of configuration keys. It needs nothing but Go. With --check it
+# fails when a generated file was not up to date, and leaves it up to date.
 set -eu
 cd "$(dirname "$0")/.."
 
-generated="sdk/internal/wire/cage docs/ops.md"
+generated="sdk/internal/wire/cage docs/ops.md docs/configuration.md"
 
 state() {
 	# shellcheck disable=SC2086 # a list of paths
@@ -13,7 +13,7 @@ state() {
 }
 
 before=$(state)
-go generate ./sdk/...
+go generate ./sdk/... ./cmd/cage
 if [ "${1:-}" = --check ] && [ "$before" != "$(state)" ]; then
 	echo "generated files were not up to date: commit what scripts/generate.sh has written" >&2
 	exit 1

@@ -38,7 +38,7 @@ func newVersion() *cobra.Command {
 			Version string           `json:"version"`
 			Build   engine.BuildInfo `json:"build"`
 			Devices []string         `json:"devices"`
-		}{buildVersion(), dev.BuildInfo(), engine.Kinds()}
+		}{buildVersion(), dev.BuildInfo(), engine.Built()}
 		if *asJSON {
 			return printJSON(cmd, v)
 		}

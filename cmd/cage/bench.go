@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/pprof"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +33,7 @@ func newBenchStep() *cobra.Command {
 	m := benchModel{}
 	o := bench.Options{}
 	var sets []string
+	var profile string
 	cmd := &cobra.Command{
 		Use:   "step [RUN.toml]",
 		Short: "Time a training step: with and without CAGE, with and without plugins",
@@ -60,6 +64,7 @@ The sizes come from the flags, or from a run's TOML file.`,
 	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
 	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
+	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
 	flags.BoolVar(&o.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := m.config(args, sets)
@@ -73,8 +78,12 @@ The sizes come from the flags, or from a run's TOML file.`,
 		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
 			return err
 		}
-		report, err := bench.Run(cmd.Context(), cfg, o)
+		stop, err := startProfile(profile)
 		if err != nil {
+			return err
+		}
+		report, err := bench.Run(cmd.Context(), cfg, o)
+		if err := errors.Join(err, stop()); err != nil {
 			return err
 		}
 		if *asJSON {
@@ -85,10 +94,29 @@ The sizes come from the flags, or from a run's TOML file.`,
 	return cmd
 }
 
+// startProfile writes a CPU profile until the returned function is called; an empty
+// path does nothing.
+func startProfile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}
+
 // directExists tells whether the step is one of those also written in the host.
 func (m benchModel) directExists(cfg *config.Config) bool {
 	q := cfg.Quantizer
-	return m.bits == 4 && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
+	return len(q.Overrides)+len(cfg.Optimizer.Groups) == 0 && m.bits == 4 && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
 }
 
 // config reads the TOML file, or makes one from the flags.
@@ -111,12 +139,12 @@ func printBench(w io.Writer, r *bench.Report) error {
 	fmt.Fprintf(w, "%s\n%d parameters, %d tokens and %.1f GFLOP per step, peak memory %.0f MiB\n",
 		r.Build, r.Parameters, r.Tokens, r.FLOPs/1e9, float64(r.PeakMemory)/(1<<20))
 	fmt.Fprintf(w, "plugins started in %.0f ms, handed over their programs in %.0f ms\n\n", 1e3*r.PluginStart, 1e3*r.PluginHandover)
-	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "ratio", "quartiles", "first step ms"}}
+	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "ratio", "quartiles", "cpu ratio", "first step ms"}}
 	for _, t := range r.Steps {
 		rows = append(rows, []string{
 			t.Name, fmt.Sprintf("%.1f", 1e3*t.Seconds), fmt.Sprintf("%.0f", float64(r.Tokens)/t.Seconds),
 			fmt.Sprintf("%.1f", r.FLOPs/t.Seconds/1e9), fmt.Sprintf("%.3f", t.Ratio),
-			fmt.Sprintf("%.3f–%.3f", t.Low, t.High), fmt.Sprintf("%.0f", 1e3*t.Compile),
+			fmt.Sprintf("%.3f–%.3f", t.Low, t.High), fmt.Sprintf("%.3f", t.CPURatio), fmt.Sprintf("%.0f", 1e3*t.Compile),
 		})
 	}
 	return table(w, rows)

@@ -50,6 +50,9 @@ same bytes.
 		if opts.Out == "" {
 			return usageError{fmt.Errorf("--out is required: the directory of the dataset")}
 		}
+		if cmd.Flags().Changed("validation") && opts.ValFraction == 0 {
+			return usageError{fmt.Errorf("--validation 0: want a share above 0, or --validation-text")}
+		}
 		if len(opts.ValInputs) > 0 && !cmd.Flags().Changed("validation") {
 			opts.ValFraction = 0
 		}

@@ -78,7 +78,7 @@ func newCompare() *cobra.Command {
 		Long: `Print the results of runs side by side: the final validation loss and perplexity,
 the relative quantization error of the weights, and the speed of training. A run
 that was interrupted shows – for what it has not measured.`,
-		Args:  atLeastOne("run directory"),
+		Args: atLeastOne("run directory"),
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.Flags().StringArrayVar(&out, "out", nil, "also draw the curves of all runs to `FILE`, .png or .svg (repeatable)")

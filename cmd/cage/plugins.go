@@ -23,15 +23,6 @@ on demand.`,
 	return cmd
 }
 
-// listing is a plugin as printed in JSON.
-type listing struct {
-	Name        string           `json:"name"`
-	Path        string           `json:"path"`
-	Kind        sdk.Kind         `json:"kind,omitempty"`
-	Description *sdk.Description `json:"description,omitempty"`
-	Error       string           `json:"error,omitempty"`
-}
-
 func newPluginsList() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the plugins that can be found", Args: exactly(0, "no arguments")}
 	asJSON := jsonFlag(cmd)
@@ -49,7 +40,7 @@ func newPluginsList() *cobra.Command {
 				item.Error = l.Err.Error()
 				row[2] = "cannot be used: " + l.Err.Error()
 			} else {
-				item.Description = &l.Description
+				item = item.describe(l.Description)
 			}
 			list, rows = append(list, item), append(rows, row)
 		}
@@ -77,6 +68,7 @@ func newPluginsShow() *cobra.Command {
 			return err
 		}
 		var list []listing
+		var texts []string
 		var failed error
 		for _, kind := range []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer} {
 			client, err := plugin.Start(cmd.Context(), exe, kind, opts)
@@ -85,7 +77,8 @@ func newPluginsShow() *cobra.Command {
 				continue
 			}
 			d := client.Description()
-			list = append(list, listing{Name: args[0], Path: client.Path(), Kind: kind, Description: &d})
+			list = append(list, listing{Name: d.Name, Path: client.Path(), Kind: kind}.describe(d))
+			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, kind, client.Path(), d))
 			client.Close()
 		}
 		if len(list) == 0 {
@@ -94,10 +87,8 @@ func newPluginsShow() *cobra.Command {
 		if *asJSON {
 			return printJSON(cmd, list)
 		}
-		for _, l := range list {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s (%s, %s)\n%s\n", l.Name, l.Kind, l.Path, l.Description)
-		}
-		return nil
+		_, err = fmt.Fprint(cmd.OutOrStdout(), strings.Join(texts, "\n"))
+		return err
 	}
 	return cmd
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/go-xla/compute/xla"
 )
 
+const builtCUDA = true
+
 // openCUDA loads the PJRT plugin and opens XLA on it.
 func openCUDA(opts Options) (compute.Backend, error) {
 	plugin := opts.Plugin

@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/compute"
 )
 
+const builtCUDA = false
+
 // openCUDA explains how to get a build that can.
 func openCUDA(Options) (compute.Backend, error) {
 	return nil, errors.New("this build has no CUDA support: it needs cgo and a C compiler, and is built with " +

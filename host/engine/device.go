@@ -55,6 +55,14 @@ func Kinds() []string {
 	return kinds
 }
 
+// Built lists the kinds that this build has, sorted: CUDA needs the tag "cuda".
+func Built() []string {
+	if builtCUDA {
+		return Kinds()
+	}
+	return []string{CPU}
+}
+
 // Open opens a device of the given kind, [CPU] or [CUDA]. The caller closes it.
 func Open(kind string, opts Options) (*Device, error) {
 	open, ok := openers[kind]

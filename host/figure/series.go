@@ -41,11 +41,13 @@ const largest = 1e30
 func series(records []metrics.Record, f field) []plotter.XYs {
 	var pieces []plotter.XYs
 	var piece plotter.XYs
+	seen := math.MinInt // the step of the last value
 	for i := range records {
 		y := f(&records[i])
-		if y == nil {
+		if y == nil || records[i].Step == seen {
 			continue
 		}
+		seen = records[i].Step
 		if v := float64(*y); math.Abs(v) < largest { // false for NaN
 			piece = append(piece, plotter.XY{X: float64(records[i].Step), Y: v})
 			continue

@@ -7,7 +7,7 @@ import (
 )
 
 // window is the number of records over which the pace is measured: long enough to
-// smooth over an evaluation, short enough to follow a machine that slows down.
+// smooth, short enough to follow a machine that slows down.
 const window = 32
 
 // moment is the arrival of a record.
@@ -23,7 +23,16 @@ type pace struct {
 	moments []moment // at most window, oldest first
 }
 
+// add takes note of a record. A second record of a step is that of an evaluation,
+// whose time is not part of the pace.
 func (p *pace) add(now time.Time, r metrics.Record) {
+	if n := len(p.moments); n > 0 && p.moments[n-1].step == r.Step {
+		pause := now.Sub(p.moments[n-1].at)
+		for i := range p.moments {
+			p.moments[i].at = p.moments[i].at.Add(pause)
+		}
+		return
+	}
 	if len(p.moments) == window {
 		p.moments = append(p.moments[:0], p.moments[1:]...)
 	}

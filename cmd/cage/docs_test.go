@@ -1,0 +1,91 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+//go:generate go test -run TestConfigurationDocs -update .
+
+const generated = "<!-- Written by `go generate ./cmd/cage` from the tables of host/config. Do not edit. -->\n\n"
+
+func TestConfigurationDocs(t *testing.T) {
+	const path = "../../docs/configuration.md"
+	want := generated + config.Reference()
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/configuration.md is out of date, run `go generate ./cmd/cage` (-want +got):\n%s", diff)
+	}
+}
+
+// The runs in examples and the one in the README can be read.
+func TestExamplesAreRead(t *testing.T) {
+	examples, err := filepath.Glob("../../examples/*.toml")
+	if err != nil || len(examples) < 3 {
+		t.Fatalf("found %v: %v", examples, err)
+	}
+	for _, path := range examples {
+		if _, err := config.Load(path, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), "```toml\n")
+	text, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("README.md shows no TOML file")
+	}
+	if _, err := config.Parse("README.md", []byte(text), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// The three runs that are compared differ in nothing but what is compared.
+func TestExamplesDiffer(t *testing.T) {
+	load := func(name string) *config.Config {
+		cfg, err := config.Load("../../examples/"+name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	wants := map[string][]string{
+		"demo-quest.toml": {"train.out", "method.form", "method.lambda", "method.silence"},
+		"demo-fp.toml": {
+			"train.out", "method.form", "method.lambda", "method.silence",
+			"quantizer.weights.plugin", "quantizer.weights.sha256", "quantizer.weights.bits",
+			"quantizer.activations.plugin", "quantizer.activations.sha256", "quantizer.activations.bits",
+		},
+	}
+	for name, want := range wants {
+		diffs, err := config.Diff(load("demo.toml"), load(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, d := range diffs {
+			keys = append(keys, d.Key)
+		}
+		if diff := cmp.Diff(want, keys); diff != "" {
+			t.Errorf("demo.toml and %s differ in other keys (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "write what was found into testdata/script and docs")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"cage": main})
+}
+
+// TestScripts runs the scripts of testdata/script, each in a directory of its own
+// with all plugins at hand.
+func TestScripts(t *testing.T) {
+	plugins := buildPlugins(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			return setup(env, plugins)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "json": isJSON, "interrupt": interrupt, "exited": exited, "replace": replace,
+		},
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+	})
+}
+
+// buildPlugins builds every plugin of the repository once for all scripts.
+func buildPlugins(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	list, err := filepath.Glob("../../plugins/*/main.go")
+	if err != nil || len(list) < 4 {
+		t.Fatalf("found the plugins %v: %v", list, err)
+	}
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	for _, file := range list {
+		args = append(args, "./"+filepath.ToSlash(filepath.Dir(file)))
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return dir
+}
+
+// setup gives a script the environment that a person has: the plugins, the go
+// command, and a cache that starts empty.
+func setup(env *testscript.Env, plugins string) error {
+	env.Values[backgroundKey] = &background{}
+	repo, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOFLAGS", "GOTOOLCHAIN", "GOPROXY", "GOSUMDB", "GOEXPERIMENT"}
+	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	if err != nil {
+		return err
+	}
+	for i, value := range strings.Split(strings.TrimSuffix(string(out), "\n"), "\n") {
+		env.Setenv(names[i], value)
+	}
+	env.Setenv("CAGE_PLUGIN_PATH", plugins)
+	env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
+	env.Setenv("REPO", repo)
+	return nil
+}
+
+// exits runs a command and compares its exit code: exits CODE COMMAND ARG…
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARG...")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// isJSON finds values in a file or stdout that is one JSON document:
+// json FILE PATH=VALUE…, where PATH has dots and VALUE is JSON or * for any.
+func isJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: json FILE [PATH=VALUE...]")
+	}
+	decoder := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	var doc any
+	ts.Check(decoder.Decode(&doc))
+	if decoder.More() {
+		ts.Fatalf("%s holds more than one document", args[0])
+	}
+	for _, arg := range args[1:] {
+		path, want, _ := strings.Cut(arg, "=")
+		v, ok := dig(doc, strings.Split(path, "."))
+		if !ok {
+			ts.Fatalf("%s has no %s", args[0], path)
+		}
+		got, err := json.Marshal(v)
+		ts.Check(err)
+		if want != "*" && !bytes.Equal(got, []byte(want)) {
+			ts.Fatalf("%s: %s is %s, want %s", args[0], path, got, want)
+		}
+	}
+}
+
+func dig(v any, path []string) (any, bool) {
+	for _, key := range path {
+		switch at := v.(type) {
+		case map[string]any:
+			next, ok := at[key]
+			if !ok {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(at) {
+				return nil, false
+			}
+			v = at[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// background holds the commands that a script has interrupted.
+type background struct{ commands []*exec.Cmd }
+
+const backgroundKey = "background"
+
+// interrupt waits until a file contains a text, and sends SIGINT to the commands in
+// the background: interrupt FILE TEXT.
+func interrupt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: interrupt FILE TEXT")
+	}
+	await(ts, ts.MkAbs(args[0]), args[1])
+	b := ts.Value(backgroundKey).(*background)
+	b.commands = ts.BackgroundCmds()
+	for _, c := range b.commands {
+		ts.Check(c.Process.Signal(os.Interrupt))
+	}
+}
+
+// exited compares the exit code of the interrupted commands, after wait: exited CODE.
+func exited(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: exited CODE")
+	}
+	for _, c := range ts.Value(backgroundKey).(*background).commands {
+		if got := strconv.Itoa(c.ProcessState.ExitCode()); got != args[0] {
+			ts.Fatalf("exit code %s, want %s", got, args[0])
+		}
+	}
+}
+
+func await(ts *testscript.TestScript, path, text string) {
+	for range 600 {
+		content, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(content, []byte(text)) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("%s did not contain %q within 30 seconds", path, text)
+}
+
+// replace exchanges a text of a file: replace FILE OLD NEW.
+func replace(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: replace FILE OLD NEW")
+	}
+	content := ts.ReadFile(args[0])
+	if !strings.Contains(content, args[1]) {
+		ts.Fatalf("%s does not contain %q", args[0], args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(content, args[1], args[2])), 0o644))
+}
