@@ -5,6 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/lotion"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
@@ -25,6 +26,13 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Form: cage.Form(cfg.Method.Form), Variant: cage.Variant(cfg.Method.Variant), Clip: cfg.Train.Clip,
 	}
 	var err error
+	var regularizer *lotion.Method
+	if cfg.Method.Name == config.MethodLOTION {
+		if regularizer, err = lotionMethod(cfg, programs); err != nil {
+			return plan, err
+		}
+		plan.FullPrecision = true
+	}
 	if plan.Weights, err = quantizers(programs.Weights); err != nil {
 		return plan, err
 	}
@@ -34,7 +42,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	for _, t := range programs.Tensors {
 		rule := cage.Rule{
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Clip: cfg.Train.Clip > 0,
-			Decay: t.Decay, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant,
+			Decay: t.Decay, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer,
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
 			rule.Quantizer = &q
@@ -42,6 +50,26 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		plan.Rules = append(plan.Rules, rule)
 	}
 	return plan, nil
+}
+
+// lotionMethod is the configured LOTION, which trains in full precision and weights
+// only.
+func lotionMethod(cfg *config.Config, programs *Programs) (*lotion.Method, error) {
+	m := &lotion.Method{Coeff: cfg.Method.Coeff, FisherDecay: cfg.Method.FisherDecay, Denominator: cfg.Method.Denominator()}
+	if err := m.Check(); err != nil {
+		return nil, cfg.ErrorAt("method.name", "%w", err)
+	}
+	if len(programs.Activations) > 0 {
+		e := cfg.ErrorAt("method.name", "LOTION is for weights only, but activations are quantized")
+		e.Hint = `configure [quantizer.weights] alone`
+		return nil, e
+	}
+	for name, q := range programs.Weights {
+		if len(q.Trained) > 0 {
+			return nil, cfg.ErrorAt("method.name", "LOTION trains without quantization, but the quantizer of %s has trained parameters", name)
+		}
+	}
+	return m, nil
 }
 
 func quantizers(programs map[string]sdk.QuantizerProgram) (map[string]lower.Quantizer, error) {

@@ -2,8 +2,10 @@ package cage
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/lotion"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -50,6 +52,9 @@ type Rule struct {
 	Variant Variant
 	// Statistics adds the outputs error_norm2 and value_norm2, taken at x_t.
 	Statistics bool
+	// Lotion regularizes a quantized tensor by LOTION, the method that CAGE is
+	// compared with; nil for none.
+	Lotion *lotion.Method
 	// Observed leaves out the optimizer's observation: its program ran before,
 	// and a refresh after it.
 	Observed bool
@@ -78,7 +83,7 @@ func (r Rule) Program() (*program.Program, error) {
 		y = u.correct(y)
 	}
 	b.Output(OutputX, y)
-	for _, s := range r.Optimizer.State {
+	for _, s := range r.State() {
 		b.Output(sdk.StatePrefix+s.Name, u.state[s.Name])
 	}
 	if r.Statistics {
@@ -128,7 +133,7 @@ func (r Rule) begin(b *program.Builder) *writing {
 	for _, i := range r.Inputs() {
 		u.in[i.Name] = b.Input(i.Name, i.Type)
 	}
-	for _, s := range r.Optimizer.State {
+	for _, s := range r.State() {
 		u.state[s.Name] = u.in[sdk.StatePrefix+s.Name]
 	}
 	u.rate = u.scaled(u.in[InputRate])
@@ -138,6 +143,10 @@ func (r Rule) begin(b *program.Builder) *writing {
 	}
 	if r.Form == Coupled && r.Quantizer != nil {
 		u.g = u.g.Add(finiteOrZero(u.error()).Mul(u.in[InputLambda]))
+	}
+	if r.regularized() {
+		terms := r.Lotion.Regularize(b, u.in[InputX], u.g, u.state[fisherState])
+		u.g, u.state[fisherState] = terms.Gradient, terms.Fisher
 	}
 	u.x = u.in[InputX]
 	if r.Decay > 0 {
@@ -211,6 +220,21 @@ func (r Rule) quantizesAgain() bool {
 		(r.Variant == Official || r.Decay > 0 && !r.Quantizer.Homogeneous)
 }
 
+// fisherState is the state tensor of LOTION's Fisher average, beside those of the
+// optimizer.
+const fisherState = "lotion.fisher"
+
+func (r Rule) regularized() bool { return r.Lotion != nil && r.Quantizer != nil }
+
+// State lists the state tensors of the rule: the optimizer's, then those of the
+// method, which start at zero.
+func (r Rule) State() []sdk.StateTensor {
+	if !r.regularized() {
+		return r.Optimizer.State
+	}
+	return append(slices.Clone(r.Optimizer.State), sdk.StateTensor{Name: fisherState, Shape: r.Shape})
+}
+
 // NeedsQuantized reports whether the program has the input quantized.
 func (r Rule) NeedsQuantized() bool {
 	if r.Quantizer == nil {
@@ -231,7 +255,7 @@ func (r Rule) Inputs() []program.Input {
 			list = append(list, program.Input{Name: sdk.TrainedPrefix + t.Name, Type: program.FloatType(t.Shape...)})
 		}
 	}
-	for _, s := range r.Optimizer.State {
+	for _, s := range r.State() {
 		list = append(list, program.Input{Name: sdk.StatePrefix + s.Name, Type: program.FloatType(s.Shape...)})
 	}
 	for _, name := range Scalars {

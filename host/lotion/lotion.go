@@ -55,8 +55,8 @@ type Terms struct {
 	Gradient program.Value
 	// Fisher is F for the next step.
 	Fisher program.Value
-	// Regularizer is R and Variance Σ σ², scalars: what the step would take from
-	// the loss, and what rounding would do to the weights.
+	// Regularizer is R, which belongs to the loss of this step, and Variance is
+	// Σ σ², the expected squared error of randomized rounding; both are scalars.
 	Regularizer, Variance program.Value
 }
 
@@ -81,7 +81,7 @@ func (m Method) Regularize(b *program.Builder, x, gradient, fisher program.Value
 	// x/max|x| first: so the largest weight, which is a point of the grid at every
 	// step, stays one in any precision. In x/s it could fall just below, where the
 	// derivative has the other sign.
-	r := x.Div(amax.Eq(b.Const(0)).Select(b.Const(1), amax)).Scale(m.Denominator)
+	r := x.Div(amax.Max(b.Const(smallest))).Scale(m.Denominator)
 	delta := r.Sub(r.Floor())
 	spread := delta.Mul(b.Const(1).Sub(delta))
 	t := Terms{
@@ -96,6 +96,10 @@ func (m Method) Regularize(b *program.Builder, x, gradient, fisher program.Value
 	}
 	return t
 }
+
+// smallest is the least normal binary32 number. It stands in for the maximum of a
+// tensor of zeros.
+const smallest = 0x1p-126
 
 // sum adds up rows first: in float32 one running sum over millions of terms loses
 // what is small beside it.

@@ -107,6 +107,9 @@ func (p *Plan) gradientGraph(key gradientKey) ([]engine.Spec, engine.BuildFunc) 
 func (p *Plan) finishGraph(quantize *engine.Executable, layout []int) ([]engine.Spec, engine.BuildFunc) {
 	params, at := p.paramSpecs(), p.quantized()
 	own, foreign := trainedSpecs(p.trainedWeights()), trainedSpecs(p.trainedActivations())
+	if p.FullPrecision {
+		at, quantize = nil, nil // the gradients are those of the parameters already
+	}
 	var specs []engine.Spec
 	for _, s := range append(append([]engine.Spec(nil), params...), foreign...) {
 		specs = append(specs, engine.Spec{Name: "sum." + s.Name, Shape: s.Shape})
@@ -207,7 +210,7 @@ func (p *Plan) updateGraph(rules []cage.Rule) ([]engine.Spec, engine.BuildFunc) 
 		var xs, states, e2, x2 []*graph.Node
 		for i, out := range build(in) {
 			xs = append(xs, out[cage.OutputX])
-			for _, s := range rules[i].Optimizer.State {
+			for _, s := range rules[i].State() {
 				states = append(states, out[sdk.StatePrefix+s.Name])
 			}
 			if rules[i].Statistics {

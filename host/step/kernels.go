@@ -67,7 +67,7 @@ func (k *Kernels) Prepare() error {
 		if sum && k.plan.Accumulate == 1 {
 			continue
 		}
-		if _, err := k.gradient(gradientKey{sum: sum}); err != nil {
+		if _, err := k.gradient(gradientKey{sum: sum, full: k.plan.FullPrecision}); err != nil {
 			return err
 		}
 	}

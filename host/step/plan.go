@@ -30,6 +30,9 @@ type Plan struct {
 	// Form and Variant of the correction when λ_t > 0.
 	Form    cage.Form
 	Variant cage.Variant
+	// FullPrecision trains without quantization; evaluation has it. There may be no
+	// trained parameters of quantizers then.
+	FullPrecision bool
 	// Clip is the largest global norm of the gradient; 0 does not clip.
 	Clip float64
 	// Update builds the graph of one rule; nil lowers the rule's program.
@@ -71,6 +74,9 @@ func (p *Plan) check() error {
 		if _, ok := p.Weights[r.Name]; ok != (r.Quantizer != nil) {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
 		}
+	}
+	if p.FullPrecision && len(p.Trained()) > 0 {
+		return fmt.Errorf("step: quantizers with trained parameters in a training without quantization")
 	}
 	if p.Batch < 1 || p.Context < 1 || p.Accumulate < 1 {
 		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)

@@ -164,7 +164,7 @@ func (k *Kernels) runRefresh(s *State, i int, p *program.Program, t int) error {
 // stateIndex is the position of the state tensor that an output names.
 func stateIndex(rule cage.Rule, output string) int {
 	name := strings.TrimPrefix(output, sdk.StatePrefix)
-	return slices.IndexFunc(rule.Optimizer.State, func(t sdk.StateTensor) bool { return t.Name == name })
+	return slices.IndexFunc(rule.State(), func(t sdk.StateTensor) bool { return t.Name == name })
 }
 
 func widen(v []float32) []float64 {

@@ -48,12 +48,15 @@ func (k *Kernels) Step(s *State, batches [][]int32, set Settings) (Result, error
 	if len(batches) != k.plan.Accumulate {
 		return res, fmt.Errorf("step: %d micro-batches, the plan has %d", len(batches), k.plan.Accumulate)
 	}
-	q, err := k.runQuantize(s)
-	if err != nil {
-		return res, err
+	q := &quantizedWeights{at: k.plan.quantized()}
+	var err error
+	if !k.plan.FullPrecision || set.Statistics || set.Pareto {
+		if q, err = k.runQuantize(s); err != nil {
+			return res, err
+		}
 	}
 	defer q.close()
-	loss, sums, err := k.runGradients(s, q, batches, gradientKey{})
+	loss, sums, err := k.runGradients(s, q, batches, gradientKey{full: k.plan.FullPrecision})
 	if err != nil {
 		return res, err
 	}
@@ -186,11 +189,16 @@ func (k *Kernels) runGradient(exec *engine.Executable, weights []*engine.Buffer,
 // runFinish returns the gradients of the parameters and their global norm; the sums
 // and residuals are given away.
 func (k *Kernels) runFinish(s *State, q *quantizedWeights, sums []*engine.Buffer) ([]*engine.Buffer, float64, error) {
-	in := append(append([]*engine.Buffer(nil), sums...), pick(s.Params, q.at)...)
-	in = append(append(append(in, k.trainedWeights(s)...), q.values...), q.residuals...)
+	in := append([]*engine.Buffer(nil), sums...)
+	residuals := 0
+	if !k.plan.FullPrecision {
+		in = append(append(in, pick(s.Params, q.at)...), k.trainedWeights(s)...)
+		in = append(append(in, q.values...), q.residuals...)
+		residuals = len(q.residuals)
+	}
 	donate := make([]bool, len(in))
 	for i := range donate {
-		donate[i] = i < len(sums) || i >= len(in)-len(q.residuals)
+		donate[i] = i < len(sums) || i >= len(in)-residuals
 	}
 	exec, err := k.finish()
 	var out []*engine.Buffer

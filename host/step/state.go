@@ -3,8 +3,10 @@ package step
 import (
 	"fmt"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -92,28 +94,42 @@ func (k *Kernels) initOptimizers(s *State) error {
 	specs := k.plan.tensorSpecs()
 	for i, rule := range k.plan.Rules {
 		s.Optimizer = append(s.Optimizer, nil)
-		if rule.Optimizer.Init == nil {
-			continue
+		if err := k.initOptimizer(s, i, specs[i], rule); err != nil {
+			return err
 		}
-		init, err := k.dev.Compile("init "+rule.Name, specs[i:i+1], func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			named := lower.Lower(g, rule.Optimizer.Init, in)
-			var out []*graph.Node
-			for _, o := range rule.Optimizer.Init.Outputs {
-				out = append(out, named[o.Name])
+		for _, t := range rule.State()[len(rule.Optimizer.State):] {
+			zeros, err := engine.Upload(k.dev, make([]float32, size(t.Shape)), t.Shape...)
+			if err != nil {
+				return err
 			}
-			return out
-		})
-		if err != nil {
-			return err
-		}
-		s.Optimizer[i], err = init.Run(s.Params[i:i+1], nil)
-		init.Close()
-		if err != nil {
-			return err
+			s.Optimizer[i] = append(s.Optimizer[i], zeros)
 		}
 	}
 	return nil
 }
+
+// initOptimizer runs the init program of one optimizer, if it has one.
+func (k *Kernels) initOptimizer(s *State, i int, spec engine.Spec, rule cage.Rule) error {
+	if rule.Optimizer.Init == nil {
+		return nil
+	}
+	init, err := k.dev.Compile("init "+rule.Name, []engine.Spec{spec}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		named := lower.Lower(g, rule.Optimizer.Init, in)
+		var out []*graph.Node
+		for _, o := range rule.Optimizer.Init.Outputs {
+			out = append(out, named[o.Name])
+		}
+		return out
+	})
+	if err != nil {
+		return err
+	}
+	defer init.Close()
+	s.Optimizer[i], err = init.Run(s.Params[i:i+1], nil)
+	return err
+}
+
+func size(shape []int) int { return int(program.FloatType(shape...).Size()) }
 
 // Tensor is a named float32 tensor in host memory.
 type Tensor struct {
@@ -134,7 +150,7 @@ func (k *Kernels) tensors(s *State, visit func(name string, dims []int, at **eng
 		if err := visit(paramPrefix+spec.Name, spec.Shape.Dimensions, &s.Params[i]); err != nil {
 			return err
 		}
-		for j, t := range k.plan.Rules[i].Optimizer.State {
+		for j, t := range k.plan.Rules[i].State() {
 			if err := visit(statePrefix+spec.Name+"/"+t.Name, t.Shape, &s.Optimizer[i][j]); err != nil {
 				return err
 			}
@@ -162,7 +178,7 @@ func (k *Kernels) Download(s *State) ([]Tensor, error) {
 func (k *Kernels) Upload(load func(name string) (Tensor, error)) (*State, error) {
 	s := &State{Params: make([]*engine.Buffer, len(k.plan.Rules)), Optimizer: make([][]*engine.Buffer, len(k.plan.Rules))}
 	for i, r := range k.plan.Rules {
-		s.Optimizer[i] = make([]*engine.Buffer, len(r.Optimizer.State))
+		s.Optimizer[i] = make([]*engine.Buffer, len(r.State()))
 	}
 	err := k.tensors(s, func(name string, dims []int, at **engine.Buffer) error {
 		t, err := load(name)

@@ -81,8 +81,8 @@ func (k *Kernels) form(q *quantizedWeights, set Settings) cage.Form {
 // values, and the trained parameters where another rule reads them.
 func (k *Kernels) ruleInputs(rules []cage.Rule, s *State, q *quantizedWeights, grads []*engine.Buffer) (in []*engine.Buffer, donate []bool) {
 	value := map[int]*engine.Buffer{}
-	for n, i := range q.at {
-		value[i] = q.values[n]
+	for n, v := range q.values { // none in a step without quantization
+		value[q.at[n]] = v
 	}
 	shared := k.sharedTrained(rules)
 	for i, rule := range rules {
