@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/bench"
 	"github.com/cage-qat/cage/host/config"
@@ -19,7 +20,7 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure speed on this machine",
 	})
-	cmd.AddCommand(newBenchStep())
+	cmd.AddCommand(newBenchStep(), newBenchMatrix())
 	return cmd
 }
 
@@ -27,6 +28,16 @@ func newBench() *cobra.Command {
 type benchModel struct {
 	layers, width, heads, context, batch, vocab, bits int
 	quantizer, optimizer                              string
+}
+
+// sizeFlags adds the flags of the model's sizes.
+func (m *benchModel) sizeFlags(flags *pflag.FlagSet) {
+	flags.IntVar(&m.layers, "layers", 4, "transformer blocks")
+	flags.IntVar(&m.width, "width", 256, "width of the residual stream")
+	flags.IntVar(&m.heads, "heads", 4, "attention heads")
+	flags.IntVar(&m.context, "context", 256, "tokens per sequence")
+	flags.IntVar(&m.batch, "batch", 8, "sequences per step")
+	flags.IntVar(&m.vocab, "vocab", 256, "size of the vocabulary")
 }
 
 func newBenchStep() *cobra.Command {
@@ -53,12 +64,7 @@ The sizes come from the flags, or from a run's TOML file.`,
 	}
 	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&m.layers, "layers", 4, "transformer blocks")
-	flags.IntVar(&m.width, "width", 256, "width of the residual stream")
-	flags.IntVar(&m.heads, "heads", 4, "attention heads")
-	flags.IntVar(&m.context, "context", 256, "tokens per sequence")
-	flags.IntVar(&m.batch, "batch", 8, "sequences per step")
-	flags.IntVar(&m.vocab, "vocab", 256, "size of the vocabulary")
+	m.sizeFlags(flags)
 	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
 	flags.IntVar(&m.bits, "bits", 4, "bits of the quantizer")
 	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
@@ -129,7 +135,7 @@ func (m benchModel) config(args, sets []string) (*config.Config, error) {
 	fmt.Fprintf(&text, "[data]\ntrain = \"random\"\nvalidation = \"random\"\n")
 	fmt.Fprintf(&text, "[train]\nsteps = 1000\nbatch = %d\n[schedule]\nrate = 1e-3\n", m.batch)
 	fmt.Fprintf(&text, "[optimizer]\nplugin = %q\n[quantizer]\nplugin = %q\n", m.optimizer, m.quantizer)
-	if m.quantizer != "none" {
+	if m.quantizer != "none" && m.bits > 0 {
 		fmt.Fprintf(&text, "bits = %d\n", m.bits)
 	}
 	return config.Parse("flags", []byte(text.String()), sets)

@@ -38,6 +38,10 @@ type Timing struct {
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"ratio_low_quartile"`
 	High  float64 `json:"ratio_high_quartile"`
+	// Mean is the mean of a step, and MeanRatio its ratio to the first subject's:
+	// what counts when some steps do more, as those that refresh preconditioners.
+	Mean      float64 `json:"mean_seconds"`
+	MeanRatio float64 `json:"mean_ratio"`
 	// CPU is the median of the processor time of a step, of all threads
 	// together, and CPURatio its median ratio to the first subject's. Other load
 	// on the machine hardly touches them. 0 where the system does not tell.
@@ -66,7 +70,7 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 	}()
 	for i, s := range subjects {
 		var err error
-		if states[i], err = s.Kernels.NewState(0, nil); err != nil {
+		if states[i], err = s.Kernels.NewState(0, tokens(s.Kernels.Plan(), vocab)); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
 		timings[i].Name = s.Name
@@ -97,6 +101,16 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 	return timings, nil
 }
 
+// tokens are a batch of random ids, the same at each call.
+func tokens(p *step.Plan, vocab int) []int32 {
+	rng := rand.New(rand.NewPCG(0, 0))
+	ids := make([]int32, p.Batch*(p.Context+1))
+	for i := range ids {
+		ids[i] = int32(rng.IntN(vocab))
+	}
+	return ids
+}
+
 // measured is one step.
 type measured struct{ wall, cpu, loss float64 }
 
@@ -105,12 +119,8 @@ type measured struct{ wall, cpu, loss float64 }
 func one(s Subject, state *step.State, vocab, round int) (measured, error) {
 	p := s.Kernels.Plan()
 	batches := make([][]int32, p.Accumulate)
-	rng := rand.New(rand.NewPCG(0, 0))
 	for i := range batches {
-		batches[i] = make([]int32, p.Batch*(p.Context+1))
-		for j := range batches[i] {
-			batches[i][j] = int32(rng.IntN(vocab))
-		}
+		batches[i] = tokens(p, vocab)
 	}
 	runtime.GC()
 	began, used := time.Now(), processorTime()
@@ -127,7 +137,17 @@ func summarize(t, first *Timing) {
 	wall := ratios(t.All, first.All)
 	t.Seconds = quantile(t.All, 0.5)
 	t.Ratio, t.Low, t.High = quantile(wall, 0.5), quantile(wall, 0.25), quantile(wall, 0.75)
+	t.Mean = mean(t.All)
+	t.MeanRatio = t.Mean / mean(first.All)
 	t.CPU, t.CPURatio = quantile(t.cpu, 0.5), quantile(ratios(t.cpu, first.cpu), 0.5)
+}
+
+func mean(values []float64) float64 {
+	total := 0.0
+	for _, v := range values {
+		total += v
+	}
+	return total / float64(len(values))
 }
 
 // ratios divides round by round.

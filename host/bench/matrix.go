@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// Pair names a quantizer and an optimizer.
+type Pair struct {
+	Quantizer string `json:"quantizer"`
+	Optimizer string `json:"optimizer"`
+}
+
+// MatrixReport holds the step times of quantizers and of optimizers; each list is
+// relative to its first entry.
+type MatrixReport struct {
+	Build      engine.BuildInfo `json:"build"`
+	Parameters int              `json:"parameters"`
+	Tokens     int              `json:"tokens_per_step"`
+	Quantizers []PairTiming     `json:"quantizers"`
+	Optimizers []PairTiming     `json:"optimizers"`
+}
+
+// PairTiming is the timing of one pair.
+type PairTiming struct {
+	Pair
+	Timing
+}
+
+// Matrix measures every quantizer with the first optimizer, and every optimizer with
+// the quantizer base. configure makes the configuration of a pair; all have the same
+// model and data shape. With rounds a multiple of the refresh interval, the mean
+// holds the right share of refreshes.
+func Matrix(ctx context.Context, configure func(Pair) (*config.Config, error), quantizers, optimizers []string, base string, o Options) (*MatrixReport, error) {
+	report := &MatrixReport{}
+	var rows, columns []Pair
+	for _, q := range quantizers {
+		rows = append(rows, Pair{q, optimizers[0]})
+	}
+	for _, opt := range optimizers {
+		columns = append(columns, Pair{base, opt})
+	}
+	var err error
+	if report.Quantizers, err = report.measure(ctx, configure, rows, o); err != nil {
+		return nil, err
+	}
+	report.Optimizers, err = report.measure(ctx, configure, columns, o)
+	return report, err
+}
+
+// measure runs the pairs in turn.
+func (r *MatrixReport) measure(ctx context.Context, configure func(Pair) (*config.Config, error), pairs []Pair, o Options) ([]PairTiming, error) {
+	var subjects []Subject
+	defer func() {
+		for _, s := range subjects {
+			s.Kernels.Close()
+		}
+	}()
+	vocab := 0
+	var dev *engine.Device
+	for _, pair := range pairs {
+		cfg, err := configure(pair)
+		if err != nil {
+			return nil, fmt.Errorf("%s with %s: %w", pair.Quantizer, pair.Optimizer, err)
+		}
+		if dev == nil {
+			if dev, err = assembly.Device(cfg); err != nil {
+				return nil, err
+			}
+			defer dev.Close()
+			vocab = cfg.Model.Vocab
+		}
+		k, err := r.compile(ctx, dev, cfg, o)
+		if err != nil {
+			return nil, fmt.Errorf("%s with %s: %w", pair.Quantizer, pair.Optimizer, err)
+		}
+		subjects = append(subjects, Subject{Name: pair.Quantizer + " + " + pair.Optimizer, Kernels: k})
+	}
+	timings, err := Steps(ctx, subjects, vocab, o.Rounds)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]PairTiming, len(pairs))
+	for i, t := range timings {
+		out[i] = PairTiming{pairs[i], t}
+	}
+	return out, nil
+}
+
+func (r *MatrixReport) compile(ctx context.Context, dev *engine.Device, cfg *config.Config, o Options) (*step.Kernels, error) {
+	m, err := assembly.Model(cfg)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := assembly.Collect(ctx, assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
+	if err != nil {
+		return nil, err
+	}
+	plan, err := assembly.Plan(cfg, m, programs)
+	if err != nil {
+		return nil, err
+	}
+	r.Build, r.Parameters = dev.BuildInfo(), model.CountParams(m.Params(), nil)
+	r.Tokens = cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate
+	return step.Compile(dev, plan)
+}

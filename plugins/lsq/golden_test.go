@@ -1,0 +1,54 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// TestGolden covers value, gradients and, in the case of that name, the initial
+// step. The file's unsigned case is an activation with an offset.
+func TestGolden(t *testing.T) {
+	f := golden.Load(t, "testdata/baselines.json")
+	// Binary32: a quotient, a product and a sum of eight terms, of which none is
+	// larger than a few times the result.
+	const single = 5e-7
+	ran := 0
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		f.Run(t, func(t *testing.T, c golden.Case) {
+			if !strings.HasPrefix(c.ID, "lsq") {
+				t.Skip("another method's")
+			}
+			ran++
+			role, given := sdk.RoleWeight, map[string]any{"bits": 4}
+			if c.Params.Has("offset") {
+				role, given = sdk.RoleActivation, map[string]any{"bits": 4, "variant": variantPlus, "levels": levelsUnsigned}
+			}
+			x, dy := c.Inputs.Tensor("x"), c.Inputs.Tensor("grad_out").Data
+			s := newSubject(t, m, role, given, x.Shape...)
+			if g, _ := newGrid(s.site); g.qn != c.Params.Float("qn") || g.qp != c.Params.Float("qp") ||
+				math.Abs(g.gradientScale-c.Params.Float("grad_scale")) > 1e-15 {
+				t.Errorf("the grid is %+v, want that of %v", g, c.Params.Map())
+			}
+			at := trained{[]float64{c.Params.Float("step")}, c.Params.FloatOr("offset", 0)}
+			value, _, _ := s.quantize(t, x.Data, at)
+			m.Close(c.Expected, "dequant", value, single)
+			dx, d := s.gradient(t, x.Data, at, dy)
+			m.Close(c.Expected, "grad_input", dx, single)
+			m.Close(c.Expected, "grad_step", d.step, single)
+			if hasOffset(s.site) {
+				m.Close(c.Expected, "grad_offset", []float64{d.offset}, single)
+			}
+			if c.ID == "lsq_init" {
+				plugintest.Near(t, "initial step", s.initial(t, x.Data).step, at.step, s.rounding())
+			}
+		})
+	})
+	if ran != 2*4 {
+		t.Errorf("%d cases ran, want 4 on two machines", ran)
+	}
+}

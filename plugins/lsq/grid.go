@@ -1,0 +1,87 @@
+package main
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// grid is what the settings of a site make of the algorithm. In units of the step:
+//
+//	paper     levels −Q_N … Q_P, integers; dx passes where −Q_N < r < Q_P
+//	official  levels −Q_N + ½ … Q_P + ½; dx passes where −Q_N ≤ r − ½ ≤ Q_P
+//
+// The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST)
+// with its default levels, "raise_zero", and the gradient of torch.clamp. There N of
+// an activation counts the tokens, too. The 1e-9·s that it adds to its output is
+// left out: x̂ would not be on the grid.
+type grid struct {
+	site sdk.Site
+	// qn and qp are Q_N and Q_P.
+	qn, qp float64
+	// shift is that of the levels, 0 or ½; codes is the number of codes between
+	// two levels, 1 or 2: half-integers are stored as odd integers.
+	shift, codes float64
+	// gradientScale is gs.
+	gradientScale float64
+}
+
+func newGrid(site sdk.Site) (grid, error) {
+	if err := check(site); err != nil {
+		return grid{}, err
+	}
+	n := math.Ldexp(1, site.Int("bits"))
+	g := grid{site: site, qn: n / 2, qp: n/2 - 1, codes: 1}
+	if site.Text("levels") == levelsUnsigned {
+		g.qn, g.qp = 0, n-1
+	}
+	if g.official() {
+		g.shift, g.codes = 0.5, 2
+	}
+	g.gradientScale = 1 / math.Sqrt(float64(g.sharing())*g.qp)
+	return g, nil
+}
+
+func (g grid) official() bool { return g.site.Text("form") == formOfficial }
+func (g grid) plus() bool     { return g.site.Text("variant") == variantPlus }
+func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
+func (g grid) weight() bool   { return g.site.Role != sdk.RoleActivation }
+
+// sharing is N: how many numbers share a step, of an activation those of one token.
+func (g grid) sharing() int {
+	if g.rows() || !g.weight() && !g.official() {
+		return g.site.RowLen()
+	}
+	return g.size()
+}
+
+// size is the number of elements of the tensor.
+func (g grid) size() int { return int(program.FloatType(g.site.Shape...).Size()) }
+
+// round gives for each r its level, what ds multiplies dx̂ with (the level outside
+// of the bounds, level − r inside), and whether it lies inside. The bounds are integers:
+// it does not matter whether r is clipped or rounded first. Where r is NaN, level
+// and deviation are not defined, and inside is false.
+func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
+	b := r.Builder()
+	if g.official() {
+		shifted := r.Shift(-g.shift)
+		clipped := shifted.Clip(-g.qn, g.qp)
+		level, inside = clipped.Round().Shift(g.shift), shifted.Eq(clipped)
+	} else {
+		level = r.Clip(-g.qn, g.qp).Round()
+		inside = r.Gt(b.Const(-g.qn)).And(r.Lt(b.Const(g.qp)))
+	}
+	return level, inside.Select(level.Sub(r), level), inside
+}
+
+// finite is false for groups that hold NaN or ±Inf: their sum is not finite. It
+// takes one pass without a result of the tensor's size. In binary32 the sum is
+// infinite, too, when elements come near 1e38.
+func (g grid) finite(x program.Value) program.Value {
+	if g.rows() {
+		return x.MeanRow().IsFinite()
+	}
+	return x.SumAll().IsFinite()
+}

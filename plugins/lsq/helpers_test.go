@@ -1,0 +1,169 @@
+package main
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// subject is one site with its settings on one machine.
+type subject struct {
+	m     plugintest.Machine
+	site  sdk.Site
+	built sdk.QuantizerProgram
+}
+
+func newSubject(t testing.TB, m plugintest.Machine, role sdk.Role, given map[string]any, shape ...int) subject {
+	t.Helper()
+	site := sdk.Site{Role: role, Name: "site", Shape: shape, Values: plugintest.Settings(t, lsq{}.Describe(), given)}
+	built, err := sdk.BuildQuantizer(lsq{}, site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return subject{m, site, built}
+}
+
+// trained are values of the trained parameters: a step for each row, or one, and
+// an offset where the site has one.
+type trained struct {
+	step   []float64
+	offset float64
+}
+
+// initial runs the init program.
+func (s subject) initial(t testing.TB, x []float64) trained {
+	t.Helper()
+	out := s.m.Run(t, s.built.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, s.site.Shape...)})
+	v := trained{step: out[sdk.TrainedPrefix+trainedStep].Float64s()}
+	if hasOffset(s.site) {
+		v.offset = out[sdk.TrainedPrefix+trainedOffset].Scalar()
+	}
+	return v
+}
+
+func (s subject) inputs(x []float64, at trained) map[string]reference.Tensor {
+	in := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, s.site.Shape...)}
+	for _, p := range s.built.Trained {
+		values := at.step
+		if p.Name == trainedOffset {
+			values = []float64{at.offset}
+		}
+		in[sdk.TrainedPrefix+p.Name] = reference.Floats(values, p.Shape...)
+	}
+	return in
+}
+
+// quantize runs the program and, from codes and scale, the unpack program, whose
+// value must be the same.
+func (s subject) quantize(t testing.TB, x []float64, at trained) (value, codes, mask []float64) {
+	t.Helper()
+	out := s.m.Run(t, s.built.Program, s.inputs(x, at))
+	value = out[sdk.OutputValue].Float64s()
+	packed := map[string]reference.Tensor{sdk.OutputCodes: out[sdk.OutputCodes], sdk.OutputScale: out[sdk.OutputScale]}
+	unpacked := s.m.Run(t, s.built.Unpack, packed)[sdk.OutputValue].Float64s()
+	plugintest.Near(t, "unpacked", unpacked, value, 0)
+	return value, out[sdk.OutputCodes].Float64s(), out[sdk.OutputMask].Float64s()
+}
+
+// gradient runs the reverse pass of the surrogate.
+func (s subject) gradient(t testing.TB, x []float64, at trained, dy []float64) (dx []float64, d trained) {
+	t.Helper()
+	wrt := []string{sdk.InputX}
+	for _, p := range s.built.Trained {
+		wrt = append(wrt, sdk.TrainedPrefix+p.Name)
+	}
+	vjp, err := autodiff.VJP(s.built.Program, sdk.OutputSurrogate, wrt...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := s.inputs(x, at)
+	in[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, s.site.Shape...)
+	out := s.m.Run(t, vjp, in)
+	d.step = out[autodiff.Prefix+sdk.TrainedPrefix+trainedStep].Float64s()
+	if hasOffset(s.site) {
+		d.offset = out[autodiff.Prefix+sdk.TrainedPrefix+trainedOffset].Scalar()
+	}
+	return out[autodiff.Prefix+sdk.InputX].Float64s(), d
+}
+
+// rounding is what a sum of some hundred terms may lose, relative to the largest.
+func (s subject) rounding() float64 {
+	if s.m.Double {
+		return 1e-13
+	}
+	return 2e-6
+}
+
+// fixed is lsq with a step that is not trained, for the tests that are common to
+// all quantizers. Binary32 holds the step exactly.
+type fixed struct{ step float64 }
+
+func (fixed) Describe() sdk.Description { return lsq{}.Describe() }
+
+func (f fixed) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	step := b.Const(f.step)
+	if site.Text("granularity") == perRow {
+		shape := append([]int(nil), site.Shape...)
+		shape[len(shape)-1] = 1
+		step = b.Full(f.step, shape...)
+	}
+	site.Trained = sdk.State{trainedStep: step}
+	return lsq{}.Quantize(b, x, site)
+}
+
+func (f fixed) Unpack(b *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+	return lsq{}.Unpack(b, codes, scale, site)
+}
+
+// formula is the algorithm written as the papers do, element by element in binary64.
+type formula struct {
+	qn, qp        float64
+	official      bool
+	gradientScale float64
+}
+
+// element returns x̂, its code, whether x lies inside of the bounds, and what ds
+// multiplies dx̂ with.
+func (f formula) element(x, s, offset float64) (value, code float64, inside bool, deviation float64) {
+	r := (x - offset) / s
+	if f.official {
+		clipped := math.Min(math.Max(r-0.5, -f.qn), f.qp)
+		level := math.RoundToEven(clipped) + 0.5
+		inside, deviation = clipped == r-0.5, level
+		if inside {
+			deviation = level - r
+		}
+		return level*s + offset, 2 * level, inside, deviation
+	}
+	switch {
+	case r <= -f.qn:
+		return -f.qn*s + offset, -f.qn, false, -f.qn
+	case r >= f.qp:
+		return f.qp*s + offset, f.qp, false, f.qp
+	default:
+		q := math.RoundToEven(r)
+		return q*s + offset, q, true, q - r
+	}
+}
+
+// gradient returns dx, ds of each step and dβ; row is the number of elements that
+// share a step.
+func (f formula) gradient(x []float64, at trained, row int, dy []float64) (dx []float64, d trained) {
+	d.step = make([]float64, len(at.step))
+	for i := range x {
+		_, _, inside, deviation := f.element(x[i], at.step[i/row], at.offset)
+		dx = append(dx, 0)
+		if inside {
+			dx[i] = dy[i]
+		} else {
+			d.offset += f.gradientScale * dy[i]
+		}
+		d.step[i/row] += f.gradientScale * dy[i] * deviation
+	}
+	return dx, d
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// officialK holds, by bits, the factors of QuEST's published code for the amplitude
+// of a Gaussian on a grid of half-integers (IST-DASLab/QuEST,
+// src/models/quantization/base_linear.py).
+var officialK = [9]float64{
+	1: 0.7978845587140913,
+	2: 1.4935346200015913,
+	3: 2.051068354131873,
+	4: 2.513930578568423,
+	5: 2.9160938834961225,
+	6: 3.276597282593217,
+	7: 3.6010497188221655,
+	8: 3.884938678807525,
+}
+
+// officialEps is what the published code adds to the amplitude.
+const officialEps = 1e-8
+
+// InitTrained writes the initial step, float or float[…,1] with one for each row,
+// and the initial offset, a scalar:
+//
+//	LSQ                       s = 2·mean|x|/√Q_P
+//	LSQ+ weight               s = max(|μ − 3σ|, |μ + 3σ|)/2^(b−1)
+//	LSQ+ activation           s = (max x − min x)/(Q_P + Q_N), β = min x + Q_N·s
+//	LSQ+ weight, official     s = 2·(k_b·RMS(x) + 1e-8)/(2^b − 1)
+//	LSQ+ activation, official the same s, β = min x + Q_N·s
+//
+// σ is the population's deviation. Steps are at least 1e-8, which is what a tensor of
+// zeros gets. For activations the LSQ+ paper searches the first batches for the
+// least squared error; here the range of the first batch is taken.
+func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
+	g, err := newGrid(site)
+	if err != nil {
+		return nil, err
+	}
+	unit := g.largest(x).Max(b.Const(smallestStep))
+	x = x.Div(unit) // so that no square and no sum leaves the range of binary32
+	step, extra := g.initialStep(x)
+	state := sdk.State{trainedStep: step.Mul(unit).Shift(extra).Max(b.Const(smallestStep))}
+	if hasOffset(site) {
+		least := x.ReduceMin(allAxes(x)...)
+		state[trainedOffset] = least.Add(step.Scale(g.qn)).Mul(unit).Shift(g.qn * extra)
+	}
+	return state, nil
+}
+
+// initialStep is the initial step, to which a constant is to be added.
+func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
+	half := math.Ldexp(1, g.site.Int("bits")-1)
+	switch {
+	case !g.plus():
+		return g.mean(x.Abs()).Scale(2 / math.Sqrt(g.qp)), 0
+	case g.official():
+		perAmplitude := 2 / (2*half - 1)
+		return g.mean(x.Square()).Sqrt().Scale(officialK[g.site.Int("bits")] * perAmplitude), officialEps * perAmplitude
+	case g.weight():
+		mean := g.mean(x)
+		deviation := g.mean(x.Sub(mean).Square()).Sqrt()
+		// The larger of |μ − 3σ| and |μ + 3σ| is |μ| + 3σ.
+		return mean.Abs().Add(deviation.Scale(3)).Scale(1 / half), 0
+	default:
+		extent := x.ReduceMax(allAxes(x)...).Sub(x.ReduceMin(allAxes(x)...))
+		return extent.Scale(1 / (g.qp + g.qn)), 0
+	}
+}
+
+// largest is the largest magnitude of what shares a step, in the shape of a mean.
+func (g grid) largest(x program.Value) program.Value {
+	if g.rows() {
+		return x.Abs().MaxRow()
+	}
+	return x.Abs().ReduceMax(allAxes(x)...)
+}
+
+// mean is the mean over what shares a step: float[…,1] for rows, otherwise a scalar.
+// Rows come first, as one running sum in binary32 over millions of numbers would
+// lose digits.
+func (g grid) mean(v program.Value) program.Value {
+	v = v.MeanRow()
+	if g.rows() {
+		return v
+	}
+	return v.SumAll().Scale(float64(g.site.RowLen()) / float64(g.size()))
+}
+
+// allAxes are the axes of v, for reductions to a scalar.
+func allAxes(v program.Value) []int {
+	axes := make([]int, v.Type().Rank())
+	for i := range axes {
+		axes[i] = i
+	}
+	return axes
+}

@@ -1,0 +1,176 @@
+// Command lsq is quantization with a learned step size as a plugin: LSQ (Esser et
+// al., "Learned Step Size Quantization", 2020) and LSQ+ (Bhalgat et al., "LSQ+:
+// Improving Low-Bit Quantization through Learnable Offsets and Better
+// Initialization", 2020).
+//
+// With a step s > 0, levels −Q_N … Q_P and, for the activations of LSQ+, an
+// offset β:
+//
+//	r = (x − β)/s        x̂ = round(clip(r, −Q_N, Q_P))·s + β
+//
+// s and β are trained parameters. What the reverse pass makes of dx̂ is, with
+// gs = 1/√(N·Q_P) for N numbers that share the step,
+//
+//	dx = dx̂·[−Q_N < r < Q_P]
+//	ds = gs·Σ dx̂·(−Q_N where r ≤ −Q_N; Q_P where r ≥ Q_P; round(r) − r between)
+//	dβ = gs·Σ dx̂·[r ≤ −Q_N or r ≥ Q_P]
+//
+// N counts the tensor's, or the row's, elements for a weight and the features for
+// an activation. The form of QuEST's published code is in grid.go, initial values
+// are in init.go.
+//
+// The step that is used is max(s, 1e-8). Below the bound s goes on receiving its
+// gradient, so that training can bring it back.
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// lsq implements [sdk.Quantizer], [sdk.Trainable] and [sdk.Packer].
+type lsq struct{}
+
+var (
+	_ sdk.Quantizer = lsq{}
+	_ sdk.Trainable = lsq{}
+	_ sdk.Packer    = lsq{}
+)
+
+// The values of the parameters variant, form, levels and granularity, and the
+// names of the trained parameters.
+const (
+	variantLSQ  = "lsq"
+	variantPlus = "lsq+"
+
+	formPaper    = "paper"
+	formOfficial = "official"
+
+	levelsSigned   = "signed"
+	levelsUnsigned = "unsigned"
+
+	perTensor = "tensor"
+	perRow    = "row"
+
+	trainedStep   = "step"
+	trainedOffset = "offset"
+)
+
+// smallestStep bounds the step from below.
+const smallestStep = 1e-8
+
+// Describe declares the parameters.
+func (lsq) Describe() sdk.Description {
+	return sdk.Description{
+		Name:    "lsq",
+		Version: "1.0.0",
+		Doc: "Learned step sizes: LSQ (Esser et al. 2020), or LSQ+ (Bhalgat et al. 2020), where activations have a " +
+			"learned offset, too. Steps and offsets are trained together with the weights.",
+		Parameters: []sdk.Parameter{
+			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs unsigned levels"),
+			sdk.Choice("variant", variantLSQ, []string{variantLSQ, variantPlus},
+				"lsq+: activations have an offset; the step of a weight starts from mean and deviation, that of an activation from its range"),
+			sdk.Choice("form", formPaper, []string{formPaper, formOfficial},
+				"integer levels and the gradients of the papers; or half-integer levels, inclusive bounds and initial values of QuEST's published code"),
+			sdk.Choice("levels", levelsSigned, []string{levelsSigned, levelsUnsigned},
+				"unsigned: activations that are never negative, or that have an offset; never weights"),
+			sdk.Choice("granularity", perTensor, []string{perTensor, perRow}, "what shares a step; activations have one for the tensor"),
+		},
+	}
+}
+
+// Quantize writes the program of one site.
+func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	g, err := newGrid(site)
+	if err != nil {
+		return sdk.Quantized{}, err
+	}
+	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
+	finite := g.finite(x)
+	// One factor makes NaN of everything that shares the step with a NaN or ±Inf.
+	s := finite.Select(step.Max(b.Const(smallestStep)), b.Const(math.NaN()))
+	level, deviation, inside := g.round(relative(x, offset, s))
+	return sdk.Quantized{
+		Value:     value(level, s, offset),
+		Surrogate: g.surrogate(x, step, offset, finite, deviation, inside),
+		Codes:     finite.Select(level.Scale(g.codes), b.Const(0)).Convert(program.Int),
+		Scale:     pack(s.Scale(1/g.codes), offset),
+		Mask:      inside,
+	}, nil
+}
+
+// relative is r, the place of x on the grid in units of the step.
+func relative(x, offset, s program.Value) program.Value {
+	if offset.Valid() {
+		x = x.Sub(offset)
+	}
+	return x.Div(s)
+}
+
+// value is x̂ of levels, or of codes with the scale of one code.
+func value(level, scale, offset program.Value) program.Value {
+	v := level.Mul(scale)
+	if offset.Valid() {
+		v = v.Add(offset)
+	}
+	return v
+}
+
+// surrogate is a function of x, the step and the offset whose reverse pass gives
+// dx, ds and dβ; its value is never computed. It is linear in each:
+//
+//	inside ? x : gs·β  +  gs·s·deviation
+//
+// Nothing reaches the parameters of a group that is not finite.
+func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value) program.Value {
+	zero := x.Builder().Const(0)
+	trained := func(v program.Value) program.Value { return finite.Select(v.Scale(g.gradientScale), zero) }
+	outside := zero
+	if offset.Valid() {
+		outside = trained(offset)
+	}
+	return inside.Select(x, outside).Add(trained(step).Mul(deviation.StopGradient()))
+}
+
+// pack puts the scale and the offset, if there is one, side by side: all that
+// Unpack needs beside the codes.
+func pack(scale, offset program.Value) program.Value {
+	if !offset.Valid() {
+		return scale
+	}
+	return scale.Reshape(1).Concatenate(0, offset.Reshape(1))
+}
+
+// Unpack is scale·codes, with the offset added.
+func (lsq) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+	codes = codes.Convert(program.Float)
+	if !hasOffset(site) {
+		return value(codes, scale, program.Value{}), nil
+	}
+	part := func(i int) program.Value { return scale.Slice([]int{i}, []int{i + 1}, []int{1}).Reshape() }
+	return value(codes, part(0), part(1)), nil
+}
+
+// hasOffset tells whether the site learns an offset.
+func hasOffset(site sdk.Site) bool {
+	return site.Text("variant") == variantPlus && site.Role == sdk.RoleActivation
+}
+
+// check refuses settings that have no grid, or one that is surely a mistake.
+func check(site sdk.Site) error {
+	signed := site.Text("levels") == levelsSigned
+	switch {
+	case len(site.Shape) == 0:
+		return fmt.Errorf("the tensor has no axes: it needs at least one")
+	case signed && site.Int("bits") < 2:
+		return fmt.Errorf("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit", levelsUnsigned)
+	case !signed && site.Role != sdk.RoleActivation:
+		return fmt.Errorf("levels = %q: every negative weight would become zero; use levels = %q for weights", levelsUnsigned, levelsSigned)
+	case site.Text("granularity") == perRow && site.Role == sdk.RoleActivation:
+		return fmt.Errorf("granularity = %q: the rows of an activation are tokens, which cannot have learned steps; use granularity = %q", perRow, perTensor)
+	}
+	return nil
+}
