@@ -34,7 +34,13 @@ func buildPlugins(dir string) {
 	}
 	finder.Dirs = []string{dir}
 	built = map[string]string{}
-	for _, name := range []string{"quest", "absmax", "adamw", "sgd"} {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		builtErr = err
+		return
+	}
+	for _, entry := range entries {
+		name := entry.Name()
 		exe, err := finder.Find(context.Background(), name)
 		if err != nil {
 			builtErr = err

@@ -1,0 +1,80 @@
+package train_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// The quantizers and optimizers of this repository, with the settings that they need
+// for rows of 32 elements, and the rates at which 30 steps make progress.
+var (
+	matrixQuantizers = map[string]string{
+		"quest": `quantizer={plugin="quest", bits=4}`, "absmax": `quantizer={plugin="absmax", bits=4}`,
+		"mxfp4": `quantizer={plugin="mxfp4"}`, "nvfp4": `quantizer={plugin="nvfp4"}`,
+		"lsq":     `quantizer={plugin="lsq", bits=4}`,
+		"ternary": `quantizer={plugin="quest", form="ternary"}`,
+	}
+	matrixOptimizers = map[string]string{
+		"adamw": `optimizer={plugin="adamw"}`, "sgd": `optimizer={plugin="sgd", momentum=0.9}`,
+		"muon": `optimizer={plugin="muon"}`, "shampoo": `optimizer={plugin="shampoo"}`, "soap": `optimizer={plugin="soap"}`,
+	}
+	matrixRates = map[string]float64{"adamw": 3e-3, "sgd": 0.1, "muon": 3e-3, "shampoo": 3e-3, "soap": 3e-3}
+)
+
+// TestEveryPair is the claim of the project: any quantizer trains with any optimizer,
+// without and with both forms of the correction, from the same plugins. For each pair
+// the loss falls, λ = 0 is off bit for bit, and a resumed run is one that never
+// stopped.
+func TestEveryPair(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains 180 models")
+	}
+	for q, quantizer := range matrixQuantizers {
+		for o, optimizer := range matrixOptimizers {
+			t.Run(q+"/"+o, func(t *testing.T) {
+				t.Parallel()
+				cfg := testrun.Config(t, "train.steps=30", quantizer, optimizer, "method.lambda=5.0", "method.silence=0.5",
+					fmt.Sprintf("schedule.rate=%v", matrixRates[o]), "train.log_every=1", "train.eval_every=0")
+				off := testrun.Elsewhere(t, cfg, `method.form="off"`)
+				testrun.Train(t, off, train.Options{})
+				fell(t, off.Train.Out)
+				for _, form := range []string{"decoupled", "coupled"} {
+					on := testrun.Elsewhere(t, cfg, fmt.Sprintf("method.form=%q", form))
+					testrun.Train(t, on, train.Options{})
+					fell(t, on.Train.Out)
+					zero := testrun.Elsewhere(t, cfg, fmt.Sprintf("method.form=%q", form), "method.lambda=0.0")
+					testrun.Train(t, zero, train.Options{})
+					testrun.SameRun(t, form+" with λ = 0", off.Train.Out, zero.Train.Out)
+					parts := testrun.Elsewhere(t, cfg, fmt.Sprintf("method.form=%q", form))
+					runParts(t, parts, 13)
+					testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
+					testrun.SameRun(t, form+" in two parts", on.Train.Out, parts.Train.Out)
+				}
+			})
+		}
+	}
+}
+
+// fell fails unless the mean loss of a run's last steps is below that of its first.
+func fell(t *testing.T, dir string) {
+	t.Helper()
+	records, err := metrics.Read(train.MetricsPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const few = 5
+	mean := func(part []metrics.Record) float64 {
+		total := 0.0
+		for _, r := range part {
+			total += float64(r.Loss)
+		}
+		return total / float64(len(part))
+	}
+	if first, last := mean(records[:few]), mean(records[len(records)-few:]); !(last < first) {
+		t.Errorf("%s: the loss went from %.4f to %.4f", dir, first, last)
+	}
+}
