@@ -1,0 +1,38 @@
+package train_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// TestExamples: every TOML file in examples/ trains, with the real plugins, on the
+// tests' data and for two steps.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	trainFile, validation := testrun.Dataset(t)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			cfg, err := config.Load(file, []string{
+				fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation),
+				fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")),
+				"train.steps=2", "train.batch=1", "model.context=16", "train.eval_every=0", "train.final_eval_batches=1",
+				"schedule.warmup=0.0",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := testrun.Train(t, cfg, train.Options{})
+			if s.Steps != 2 || s.ValLoss == nil || s.Skipped != 0 {
+				t.Errorf("the summary is %+v", s)
+			}
+		})
+	}
+}
