@@ -1,0 +1,110 @@
+// Command muon is the optimizer Muon as a plugin (Jordan et al. 2024; Liu et al.,
+// "Muon is Scalable for LLM Training", 2025): momentum, then the nearest matrix
+// with orthonormal rows or columns, about:
+//
+//	original:   buf ← μ·buf + (1−μ)·g   U = (1−μ)·g + μ·buf   u = O·√max(1, R/C)
+//	rms_match:  buf ← μ·buf + g         U = g + μ·buf         u = O·0.2·√max(R, C)
+//
+// with O from U[R,C] by Newton–Schulz steps (newtonschulz.go), and U = buf without
+// Nesterov. With rms_match the entries of u have about the size that those of Adam
+// have, so that Adam's learning rate and decay fit; the original wants a rate of
+// about 0.02.
+//
+// Muon is meant for the matrices of hidden layers. A matrix that holds the weights of
+// queries, keys and values one below the other is orthogonalized in three parts:
+// together, their spectra would mix.
+package main
+
+import (
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// muon implements [sdk.Optimizer].
+type muon struct{}
+
+var (
+	_ sdk.Optimizer = muon{}
+	_ sdk.Selective = muon{}
+)
+
+// The values of the parameter variant.
+const (
+	variantOriginal = "original"
+	variantRMSMatch = "rms_match"
+)
+
+// stateBuffer is the name of the momentum buffer.
+const stateBuffer = "momentum"
+
+// Describe declares the parameters.
+func (muon) Describe() sdk.Description {
+	return sdk.Description{
+		Name:    "muon",
+		Version: "1.0.0",
+		Doc: "Muon (Jordan et al. 2024; Liu et al. 2025): momentum orthogonalized by Newton–Schulz steps, for the matrices of hidden layers; " +
+			"decay is set by train.weight_decay.",
+		Parameters: []sdk.Parameter{
+			sdk.Choice("variant", variantRMSMatch, []string{variantRMSMatch, variantOriginal},
+				"momentum and scale of the update: entries of the size of Adam's (a learning rate such as 1e-3), or as first published (about 0.02)"),
+			sdk.Float("momentum", 0.95, 0, 0.999999, "decay rate μ of the momentum buffer; 0: none, and no state"),
+			sdk.Bool("nesterov", true, "look ahead: orthogonalize gradient and buffer together; without momentum it changes nothing"),
+			sdk.Int("ns_steps", 5, 1, 30, "Newton–Schulz steps"),
+			sdk.Float("ns_a", 3.4445, -100, 100, "coefficient a of a Newton–Schulz step aX + bSX + cS²X, S = XXᵀ"),
+			sdk.Float("ns_b", -4.7750, -100, 100, "coefficient b"),
+			sdk.Float("ns_c", 2.0315, -100, 100, "coefficient c"),
+			sdk.Float("eps", 1e-7, 1e-15, 1, "added to the norm that the matrix is divided by before the first step"),
+			sdk.Float("rms", 0.2, 0, 1000, "variant rms_match: about the root mean square of the update's entries"),
+			sdk.String("split", splitAuto, "blocks of rows, equally many, that are orthogonalized each by itself: a number, none, or "+
+				"auto: 3 when there are three times as many rows as columns and the name ends in qkv"),
+		},
+	}
+}
+
+// Accepts takes the matrices of hidden layers.
+func (muon) Accepts(t sdk.Tensor) bool {
+	return t.Role == sdk.TensorMatrix && len(t.Shape) == 2
+}
+
+// Init starts the momentum buffer at zero; without momentum there is no state.
+func (muon) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	if _, err := split(t); err != nil || t.Float("momentum") == 0 {
+		return nil, err
+	}
+	return sdk.State{stateBuffer: b.Zeros(t.Shape...)}, nil
+}
+
+// Update writes one step.
+func (muon) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	parts, err := split(t)
+	if err != nil {
+		return program.Value{}, nil, err
+	}
+	u, next := momentum(in, t)
+	rows, cols := t.Shape[0]/parts, t.Shape[1]
+	if parts > 1 {
+		u = u.Reshape(parts, rows, cols)
+	}
+	u = newtonSchulz(u, iteration{
+		steps: t.Int("ns_steps"), eps: t.Float("eps"), factor: factor(t, rows, cols),
+		a: t.Float("ns_a"), b: t.Float("ns_b"), c: t.Float("ns_c"),
+	})
+	return u.Reshape(t.Shape...), next, nil
+}
+
+// momentum is what is orthogonalized, and the next state.
+func momentum(in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State) {
+	mu, g := t.Float("momentum"), in.Gradient
+	if mu == 0 {
+		return g, nil
+	}
+	if t.Text("variant") == variantOriginal {
+		g = g.Scale(1 - mu)
+	}
+	buffer := in.State[stateBuffer].Scale(mu).Add(g)
+	next := sdk.State{stateBuffer: buffer}
+	if t.Bool("nesterov") {
+		return g.Add(buffer.Scale(mu)), next
+	}
+	return buffer, next
+}

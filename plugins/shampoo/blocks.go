@@ -1,0 +1,214 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// layout says how a tensor is cut into blocks.
+type layout struct {
+	shape []int // of the tensor after axes were merged
+	// regions are the parts of the tensor that hold blocks of one shape, in the
+	// order of their places, the last axis running fastest.
+	regions []region
+}
+
+// region is a part of a tensor that is a grid of blocks of one shape: along each
+// axis a span of it.
+type region []span
+
+// span is a stretch of an axis: count pieces of equal size.
+type span struct {
+	start, count, size int
+	rest               bool // what is left of an axis after the blocks of full size
+}
+
+// eachBlock are the batch axes of products of two stacks of blocks.
+var eachBlock = [2][]int{{0}, {0}}
+
+// layoutOf cuts the tensor so that no axis of a block is longer than
+// max_precond_dim: an axis gives blocks of just this size, and a smaller one at its
+// end.
+func layoutOf(t sdk.Tensor) layout {
+	most := t.Int("max_precond_dim")
+	l := layout{shape: slices.Clone(t.Shape)}
+	if t.Bool("merge_dims") {
+		l.shape = merge(t.Shape, most)
+	}
+	if len(l.shape) == 0 {
+		l.shape = []int{1}
+	}
+	l.regions = []region{nil}
+	for _, d := range l.shape {
+		var next []region
+		for _, r := range l.regions {
+			for _, s := range cut(d, most) {
+				next = append(next, append(slices.Clone(r), s))
+			}
+		}
+		l.regions = next
+	}
+	return l
+}
+
+// merge drops axes of one element and makes one axis of neighbours while their
+// product is at most most.
+func merge(shape []int, most int) []int {
+	var out []int
+	for _, d := range shape {
+		switch last := len(out) - 1; {
+		case d == 1:
+		case last >= 0 && out[last] <= most/d:
+			out[last] *= d
+		default:
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// cut divides an axis of d elements.
+func cut(d, most int) []span {
+	if d <= most {
+		return []span{{count: 1, size: d}}
+	}
+	spans := []span{{count: d / most, size: most}}
+	if left := d % most; left > 0 {
+		spans = append(spans, span{start: d - left, count: 1, size: left, rest: true})
+	}
+	return spans
+}
+
+// blocks is the number of blocks of the region.
+func (r region) blocks() int {
+	n := 1
+	for _, s := range r {
+		n *= s.count
+	}
+	return n
+}
+
+// suffix tells the regions of a tensor apart: none for the first one, then for each
+// axis 0, or 1 where the region is at its end.
+func (r region) suffix() string {
+	places := make([]string, len(r))
+	for i, s := range r {
+		places[i] = "0"
+		if s.rest {
+			places[i] = "1"
+		}
+	}
+	if !slices.Contains(places, "1") {
+		return ""
+	}
+	return "." + strings.Join(places, "")
+}
+
+// stacked is the shape of the region's blocks, one after the other.
+func (r region) stacked() []int {
+	shape := []int{r.blocks()}
+	for _, s := range r {
+		shape = append(shape, s.size)
+	}
+	return shape
+}
+
+// interleaved is the region's own shape with each axis as count × size, and the
+// order of axes that puts all counts first.
+func (r region) interleaved() (shape, order []int) {
+	for i, s := range r {
+		shape = append(shape, s.count, s.size)
+		order = append(order, 2*i)
+	}
+	for i := range r {
+		order = append(order, 2*i+1)
+	}
+	return shape, order
+}
+
+// inPlace reports whether the blocks already lie one after the other: only the first
+// axis is cut.
+func (r region) inPlace() bool {
+	return !slices.ContainsFunc(r[1:], func(s span) bool { return s.count > 1 })
+}
+
+// axesBut lists the axes of stacked blocks other than the first and that of one
+// factor.
+func (r region) axesBut(axis int) []int {
+	var axes []int
+	for i := range r {
+		if i != axis {
+			axes = append(axes, i+1)
+		}
+	}
+	return axes
+}
+
+// take returns the blocks of a region of v, stacked.
+func (l layout) take(v program.Value, r region) program.Value {
+	v = v.Reshape(l.shape...)
+	if len(l.regions) > 1 {
+		var from, to, by []int
+		for _, s := range r {
+			from, to, by = append(from, s.start), append(to, s.start+s.count*s.size), append(by, 1)
+		}
+		v = v.Slice(from, to, by)
+	}
+	if !r.inPlace() {
+		shape, order := r.interleaved()
+		v = v.Reshape(shape...).Transpose(order...)
+	}
+	return v.Reshape(r.stacked()...)
+}
+
+// put makes a tensor of the stacked blocks of its regions.
+func (l layout) put(stacks []program.Value) program.Value {
+	parts := make([]program.Value, len(stacks))
+	for i, r := range l.regions {
+		parts[i] = r.put(stacks[i])
+	}
+	for axis := len(l.shape) - 1; axis >= 0; axis-- {
+		parts = join(parts, axis, l.spans(axis))
+	}
+	return parts[0]
+}
+
+// put turns a stack of blocks into the region.
+func (r region) put(v program.Value) program.Value {
+	if !r.inPlace() {
+		shape, order := r.interleaved()
+		moved, back := make([]int, len(order)), make([]int, len(order))
+		for i, axis := range order {
+			moved[i], back[axis] = shape[axis], i
+		}
+		v = v.Reshape(moved...).Transpose(back...)
+	}
+	var shape []int
+	for _, s := range r {
+		shape = append(shape, s.count*s.size)
+	}
+	return v.Reshape(shape...)
+}
+
+// spans is the number of spans of an axis: 2 when it has blocks of two sizes.
+func (l layout) spans(axis int) int {
+	if slices.ContainsFunc(l.regions, func(r region) bool { return r[axis].rest }) {
+		return 2
+	}
+	return 1
+}
+
+// join concatenates each run of count parts along the axis.
+func join(parts []program.Value, axis, count int) []program.Value {
+	if count == 1 {
+		return parts
+	}
+	var out []program.Value
+	for run := range slices.Chunk(parts, count) {
+		out = append(out, run[0].Concatenate(axis, run[1:]...))
+	}
+	return out
+}

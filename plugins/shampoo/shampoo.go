@@ -1,0 +1,172 @@
+// Command shampoo is the optimizer Shampoo as a plugin (Gupta, Koren & Singer 2018;
+// Anil et al. 2020; Shi et al., "A Distributed Data-Parallel PyTorch Implementation
+// of the Distributed Shampoo Optimizer", 2023). For a matrix G[R,C]:
+//
+//	L ← β2·L + (1−β2)·GGᵀ    R ← β2·R + (1−β2)·GᵀG     (weight 1 when β2 = 1: sums)
+//	m ← β1·m + (1−β1)·G      v ← β2'·v + (1−β2')·G²
+//	every few updates:  L⁻ = (L̂ + εI)^(−1/4),  R⁻ = (R̂ + εI)^(−1/4)
+//	A = m̂/(√v̂ + ε')                                    Adam's direction
+//	u = L⁻m̂R⁻·‖A‖/(‖L⁻m̂R⁻‖ + 1e-16)                    grafting: of Adam's size
+//
+// where ^ is the correction by 1 − βᵗ. Before the first root, u = A. A tensor of
+// another order has a factor for each axis, and the exponent −1/(2·order). An axis
+// that is too long is cut into blocks (blocks.go), each preconditioned and grafted
+// alone.
+//
+// The factors are part of every update, the inverse roots (root.go) of a refresh.
+// Decay, decoupled, is the host's.
+package main
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// shampoo implements [sdk.Optimizer].
+type shampoo struct{}
+
+var (
+	_ sdk.Optimizer = shampoo{}
+	_ sdk.Refresher = shampoo{}
+	_ sdk.Selective = shampoo{}
+)
+
+// The names of the state tensors. Those of factors and roots are completed by the
+// axis and, when there are blocks of several shapes, by which of these it is.
+const (
+	stateM      = "m"
+	stateV      = "v"
+	stateFactor = "factor"
+	stateRoot   = "root"
+)
+
+// Describe declares the parameters. The defaults are those of a public speed record
+// in training language models.
+func (shampoo) Describe() sdk.Description {
+	return sdk.Description{
+		Name:    "shampoo",
+		Version: "1.0.0",
+		Doc: "Shampoo (Gupta et al. 2018; Shi et al. 2023): inverse roots of Kronecker factors as preconditioners, grafted to Adam; " +
+			"decay is set by train.weight_decay.",
+		Parameters: []sdk.Parameter{
+			sdk.Float("beta1", 0.95, 0, 0.999999, "decay rate of the first moment; 0: the gradient itself"),
+			sdk.Float("beta2", 0.95, 0, 1, "decay rate of the factors; 1: their sum over all updates"),
+			sdk.Float("eps", 1e-12, 1e-30, 1, "added to the eigenvalues of the factors"),
+			sdk.Bool("graft", true, "give each block's direction the norm of Adam's; without, the rate fits Shampoo's own"),
+			sdk.Float("graft_beta2", 0.95, 0, 1, "grafting: decay rate of the second moment; 1: its sum over all updates (AdaGrad)"),
+			sdk.Float("graft_eps", 1e-8, 1e-30, 1, "grafting: added to the root of the second moment"),
+			sdk.Int("freq", 10, 1, 1000000, "updates from one refresh of the inverse roots to the next"),
+			sdk.Int("start", 0, 0, 1000000, "update of the first refresh; Adam's direction is used before it (without grafting, the moment); 0: freq"),
+			sdk.Int("max_precond_dim", 8192, 1, 1<<20, "longest axis that has one factor; a longer one is cut into blocks of this size"),
+			sdk.Bool("merge_dims", false, "first make one axis of neighbouring ones while their product is at most max_precond_dim, as the published code does: "+
+				"a small matrix is then one vector with one large factor"),
+			sdk.Float("exponent", 0, 0, 10, "the factors are raised to minus this; 0: 1/(2·order), a quarter for matrices"),
+			sdk.Bool("bias_correction", true, "correct moments and factors for their start at zero"),
+			sdk.Bool("embeddings", false, "also take the embedding and the head"),
+		},
+	}
+}
+
+// Accepts leaves the embedding and the head to another optimizer, unless told
+// otherwise: the factor of the vocabulary is large and its gradient sparse.
+func (shampoo) Accepts(t sdk.Tensor) bool {
+	return t.Bool("embeddings") || t.Role != sdk.TensorEmbedding && t.Role != sdk.TensorHead
+}
+
+// Init starts factors and moments at zero and the inverse roots at the identity.
+// There is no first moment when β1 = 0 and no second one without grafting.
+func (shampoo) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	state := sdk.State{}
+	if t.Float("beta1") > 0 {
+		state[stateM] = b.Zeros(t.Shape...)
+	}
+	if t.Bool("graft") {
+		state[stateV] = b.Zeros(t.Shape...)
+	}
+	for f := range factors(t) {
+		state[f.name(stateFactor)] = b.Zeros(f.shape()...)
+		state[f.name(stateRoot)] = identity(b, f.shape())
+	}
+	return state, nil
+}
+
+// Observe adds the gradient to the factors.
+func (shampoo) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sdk.State, error) {
+	beta2 := t.Float("beta2")
+	l := layoutOf(t)
+	seen := sdk.State{}
+	for f := range factors(t) {
+		g := l.take(in.Gradient, f.region)
+		others := f.region.axesBut(f.axis)
+		seen[f.name(stateFactor)] = average(in.State[f.name(stateFactor)], g.Dot(g, [2][]int{others, others}, eachBlock), beta2)
+	}
+	return seen, nil
+}
+
+// RefreshAt is start, then every multiple of freq after it.
+func (shampoo) RefreshAt(t sdk.Tensor) sdk.Due {
+	freq := t.Int("freq")
+	return sdk.Due{First: start(t), Next: freq, Every: freq}
+}
+
+// Refresh computes the inverse roots.
+func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Tensor) (sdk.State, error) {
+	renewed := sdk.State{}
+	for f := range factors(t) {
+		a := in.State[f.name(stateFactor)]
+		if c, ok := correction(in.Step, t.Float("beta2"), t); ok {
+			a = a.Div(c)
+		}
+		root := inverseRoot(a, power(t), t.Float("eps"))
+		renewed[f.name(stateRoot)] = orElse(root, in.State[f.name(stateRoot)])
+	}
+	return renewed, nil
+}
+
+// start is the update of the first refresh.
+func start(t sdk.Tensor) int {
+	if s := t.Int("start"); s > 0 {
+		return s
+	}
+	return t.Int("freq")
+}
+
+// power is what the factors are raised to, without the sign.
+func power(t sdk.Tensor) float64 {
+	if p := t.Float("exponent"); p > 0 {
+		return p
+	}
+	return 1 / float64(2*len(layoutOf(t).shape))
+}
+
+// factor is one of the statistics of a tensor: of one axis of the blocks of a region.
+type factor struct {
+	region region
+	axis   int // of the blocks, from 0
+}
+
+// factors yields the factors of a tensor.
+func factors(t sdk.Tensor) iter.Seq[factor] {
+	return func(yield func(factor) bool) {
+		for _, r := range layoutOf(t).regions {
+			for axis := range r {
+				if !yield(factor{r, axis}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// name completes the name of a state tensor.
+func (f factor) name(kind string) string {
+	return fmt.Sprint(kind, f.axis, f.region.suffix())
+}
+
+// shape is one square matrix for each block.
+func (f factor) shape() []int {
+	return []int{f.region.blocks(), f.region[f.axis].size, f.region[f.axis].size}
+}

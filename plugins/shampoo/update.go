@@ -1,0 +1,118 @@
+package main
+
+import (
+	"maps"
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Update writes one step. The corrections of m are not applied to it but to scalars
+// that it is multiplied with anyway.
+func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	m, next := in.Gradient, maps.Clone(in.State)
+	if beta1 := t.Float("beta1"); beta1 > 0 {
+		m = average(in.State[stateM], in.Gradient, beta1)
+		next[stateM] = m
+	}
+	c1, corrected := correction(in.Step, t.Float("beta1"), t)
+	if !corrected {
+		c1 = b.Const(1)
+	}
+	if !t.Bool("graft") {
+		u := precondition(m, in.State, t, func(region, program.Value) program.Value { return b.Const(1).Div(c1) })
+		return u, next, nil
+	}
+	v := average(in.State[stateV], in.Gradient.Square(), t.Float("graft_beta2"))
+	next[stateV] = v
+	adam := adamDirection(m, v, c1, in.Step, t)
+	l := layoutOf(t)
+	u := precondition(m, in.State, t, func(r region, p program.Value) program.Value {
+		// ‖A‖/(‖p/c1‖ + 1e-16)/c1
+		return norm(l.take(adam, r)).Div(norm(p).Add(c1.Scale(1e-16)))
+	})
+	if first := start(t); first > 1 {
+		u = in.Step.Lt(b.Const(float64(first))).Select(adam, u)
+	}
+	return u, next, nil
+}
+
+// adamDirection is (m/c1)/(√(v/c2) + ε'), written with one division over the tensor.
+func adamDirection(m, v, c1, step program.Value, t sdk.Tensor) program.Value {
+	ratio := c1
+	if c2, ok := correction(step, t.Float("graft_beta2"), t); ok {
+		ratio = c1.Div(c2.Sqrt())
+	}
+	return m.Div(v.Sqrt().Mul(ratio).Add(c1.Scale(t.Float("graft_eps"))))
+}
+
+// precondition multiplies each block of m by its inverse roots, one for each axis,
+// and by what scale says of the result: a number, or one for each block.
+func precondition(m program.Value, state sdk.State, t sdk.Tensor, scale func(r region, p program.Value) program.Value) program.Value {
+	l := layoutOf(t)
+	stacks := make([]program.Value, len(l.regions))
+	for i, r := range l.regions {
+		p := l.take(m, r)
+		for axis := range r {
+			p = along(p, state[factor{r, axis}.name(stateRoot)], axis, len(r))
+		}
+		stacks[i] = p.Mul(scale(r, p))
+	}
+	return l.put(stacks).Reshape(t.Shape...)
+}
+
+// along multiplies each of the stacked blocks of p, of the given order, along one of
+// its axes by a symmetric matrix. A first and a last axis need no transposition.
+func along(p, root program.Value, axis, order int) program.Value {
+	switch {
+	case axis == 0:
+		return root.Dot(p, [2][]int{{2}, {1}}, eachBlock)
+	case axis == order-1:
+		return p.Dot(root, [2][]int{{order}, {2}}, eachBlock)
+	}
+	p = p.Dot(root, [2][]int{{axis + 1}, {2}}, eachBlock) // the axis is the last one now
+	var back []int
+	for i := range order + 1 {
+		switch {
+		case i <= axis:
+			back = append(back, i)
+		case i == axis+1:
+			back = append(back, order)
+		default:
+			back = append(back, i-1)
+		}
+	}
+	return p.Transpose(back...)
+}
+
+// norm is the Frobenius norm of each stacked block, in a shape that goes with them.
+// Rows are added up first: in binary32, one running sum over many squares would lose
+// what is small beside it.
+func norm(p program.Value) program.Value {
+	p = p.Square()
+	shape := p.Shape()
+	for axis := len(shape) - 1; axis > 0; axis-- {
+		p = p.Sum(axis)
+		shape[axis] = 1
+	}
+	return p.Reshape(shape...).Sqrt()
+}
+
+// average is β·old + (1−β)·new, and the sum of both when β = 1.
+func average(old, new program.Value, beta float64) program.Value {
+	if beta == 1 {
+		return old.Add(new)
+	}
+	return old.Scale(beta).Add(new.Scale(1 - beta))
+}
+
+// correction is 1 − βᵗ, unless there is nothing to correct: then ok is false. It is
+// −expm1(t·log β), as βᵗ in binary32 would lose the digits of 1 − βᵗ when β is
+// close to 1 and t small.
+func correction(step program.Value, beta float64, t sdk.Tensor) (c program.Value, ok bool) {
+	if beta == 0 || beta == 1 || !t.Bool("bias_correction") {
+		return program.Value{}, false
+	}
+	return step.Scale(math.Log(beta)).Expm1().Neg(), true
+}

@@ -1,0 +1,167 @@
+// Command soap is the optimizer SOAP as a plugin (Vyas et al., "SOAP: Improving and
+// Stabilizing Shampoo using Adam", 2024): Adam in the slowly turning eigenbases of
+// Shampoo's factors. For a matrix G[R,C]:
+//
+//	first update:  L ← (1−βs)·GGᵀ,  R ← (1−βs)·GᵀG,  nothing else: u = 0
+//	then:          Q_L, Q_R = eigenvectors of L, R
+//	later, t counted without the first:
+//	  G' = Q_LᵀGQ_R
+//	  m ← β1·m + (1−β1)·G'    v ← β2·v + (1−β2)·G'²
+//	  u = Q_L(m/(√v + ε))Q_Rᵀ·√(1−β2ᵗ)/(1−β1ᵗ)
+//	  L ← βs·L + (1−βs)·GGᵀ   R ← βs·R + (1−βs)·GᵀG
+//	  every freq updates: a step of power iteration on Q_L and Q_R (refresh.go)
+//
+// ε is added before the correction, unlike in Adam. An axis that is longer than
+// max_precond_dim has no factor and is not rotated, nor are vectors unless
+// precondition_1d is set.
+//
+// The published code turns the bases at the end of an update, with the factors that
+// this update left, and nothing reads them before the next one. A refresh is
+// therefore the beginning of the next update, and factors are a matter of Update:
+// there is nothing to observe. Decay is the host's, which applies it before the
+// update and not after it; their difference is of the order of the rate squared.
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// soap implements [sdk.Optimizer].
+type soap struct{}
+
+var (
+	_ sdk.Optimizer = soap{}
+	_ sdk.Refresher = soap{}
+)
+
+// The names of the state tensors; those of factors and bases are completed by the
+// axis.
+const (
+	stateM      = "m"
+	stateV      = "v"
+	stateFactor = "factor"
+	stateBasis  = "basis"
+)
+
+// sameAsBeta2 is the value of shampoo_beta that stands for that of beta2.
+const sameAsBeta2 = -1
+
+// Describe declares the parameters. The defaults are the published ones.
+func (soap) Describe() sdk.Description {
+	return sdk.Description{
+		Name:    "soap",
+		Version: "1.0.0",
+		Doc:     "SOAP (Vyas et al. 2024): Adam in the eigenbases of Shampoo's factors; decay is set by train.weight_decay.",
+		Parameters: []sdk.Parameter{
+			sdk.Float("beta1", 0.95, 0, 0.999999, "decay rate of the first moment"),
+			sdk.Float("beta2", 0.95, 0, 0.999999, "decay rate of the second moment"),
+			sdk.Float("shampoo_beta", sameAsBeta2, -1, 0.999999, "decay rate of the factors; below 0: beta2"),
+			sdk.Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment, before its correction"),
+			sdk.Int("freq", 10, 1, 1000000, "updates from one refresh of the bases to the next"),
+			sdk.Int("max_precond_dim", 10000, 1, 1<<20, "longest axis that is rotated"),
+			sdk.Bool("precondition_1d", false, "rotate vectors too"),
+			sdk.Bool("normalize", false, "scale the direction to a root mean square of 1 before the corrections"),
+			sdk.Bool("bias_correction", true, "correct the moments for their start at zero"),
+		},
+	}
+}
+
+// Init starts moments and factors at zero and the bases at the identity.
+func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	state := sdk.State{stateM: b.Zeros(t.Shape...), stateV: b.Zeros(t.Shape...)}
+	for _, axis := range rotated(t) {
+		state[name(stateFactor, axis)] = b.Zeros(t.Shape[axis], t.Shape[axis])
+		state[name(stateBasis, axis)] = identity(b, t.Shape[axis])
+	}
+	return state, nil
+}
+
+// Update writes one step. In the first one the gradient gets the weight 0 in the
+// moments, which therefore stay zero, and u with them.
+func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	g := in.Gradient
+	next := sdk.State{}
+	for _, axis := range rotated(t) {
+		basis, factor := name(stateBasis, axis), name(stateFactor, axis)
+		next[basis] = in.State[basis]
+		next[factor] = in.State[factor].Scale(shampooBeta(t)).Add(gram(in.Gradient, axis).Scale(1 - shampooBeta(t)))
+		g = along(g, axis, in.State[basis], 0)
+	}
+	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
+	live := in.Step.Gt(b.Const(1)).Convert(program.Float)
+	m := in.State[stateM].Scale(beta1).Add(g.Mul(live.Scale(1 - beta1)))
+	v := in.State[stateV].Scale(beta2).Add(g.Square().Mul(live.Scale(1 - beta2)))
+	next[stateM], next[stateV] = m, v
+
+	u := m.Div(v.Sqrt().Shift(t.Float("eps")))
+	if factor, ok := scale(u, in.Step, t); ok {
+		u = u.Mul(factor)
+	}
+	for _, axis := range rotated(t) {
+		u = along(u, axis, in.State[name(stateBasis, axis)], 1)
+	}
+	return u, next, nil
+}
+
+// scale is the scalar that the direction u is multiplied with; ok is false when
+// there is none. It is taken in the rotated bases: rotations do not change norms.
+func scale(u, step program.Value, t sdk.Tensor) (factor program.Value, ok bool) {
+	factor = step.Builder().Const(1)
+	if t.Bool("normalize") {
+		factor, ok = factor.Div(rms(u).Shift(1e-30)), true
+	}
+	if t.Bool("bias_correction") {
+		updates := step.Shift(-1).Max(step.Builder().Const(1)) // the first does not count; u is 0 in it
+		c1, c2 := correction(updates, t.Float("beta1")), correction(updates, t.Float("beta2"))
+		factor, ok = factor.Mul(c2.Sqrt().Div(c1)), true
+	}
+	return factor, ok
+}
+
+// correction is 1 − βᵗ as −expm1(t·log β): βᵗ in binary32 would lose the digits of
+// 1 − βᵗ when β is close to 1 and t small.
+func correction(updates program.Value, beta float64) program.Value {
+	if beta == 0 {
+		return updates.Builder().Const(1)
+	}
+	return updates.Scale(math.Log(beta)).Expm1().Neg()
+}
+
+// rms is the root mean square of all elements. Rows are added up first: in binary32,
+// one running sum over many squares would lose what is small beside it.
+func rms(u program.Value) program.Value {
+	size := u.Type().Size()
+	u = u.Square()
+	for axis := u.Type().Rank() - 1; axis >= 0; axis-- {
+		u = u.Sum(axis)
+	}
+	return u.Scale(1 / float64(size)).Sqrt()
+}
+
+func shampooBeta(t sdk.Tensor) float64 {
+	if beta := t.Float("shampoo_beta"); beta >= 0 {
+		return beta
+	}
+	return t.Float("beta2")
+}
+
+// rotated lists the axes that have a factor and a basis.
+func rotated(t sdk.Tensor) []int {
+	if len(t.Shape) == 1 && !t.Bool("precondition_1d") {
+		return nil
+	}
+	var axes []int
+	for axis, d := range t.Shape {
+		if d <= t.Int("max_precond_dim") {
+			axes = append(axes, axis)
+		}
+	}
+	return axes
+}
+
+// name completes the name of a state tensor.
+func name(kind string, axis int) string { return fmt.Sprint(kind, axis) }
