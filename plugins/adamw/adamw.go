@@ -1,5 +1,5 @@
 // Command adamw is Adam with decoupled weight decay as a plugin (Kingma & Ba 2015;
-// Loshchilov & Hutter 2019; CAGE paper, Algorithm 1):
+// Loshchilov & Hutter 2019):
 //
 //	m ← β1·m + (1−β1)·g
 //	v ← β2·v + (1−β2)·g²

@@ -29,8 +29,7 @@ func newLevels(site sdk.Site) (levels, error) {
 	return levels{-half, half - 1, matchedK[bits]}, nil
 }
 
-// quantize rounds z to the integer grid of the CAGE paper ("Quantization pipeline"),
-// row by row:
+// quantize rounds z to the integer grid, row by row:
 //
 //	σ = √(mean z²) ; s = k_b·σ/qmax
 //	r = z/s ; q = round(clip(r, qmin, qmax)) ; ẑ = s·q

@@ -1,6 +1,6 @@
 // Command quest is the QuEST quantizer as a plugin (Panferov et al., "QuEST:
-// Stable Training of LLMs with 1-Bit Weights and Activations", 2025; CAGE paper,
-// "Quantization pipeline").
+// Stable Training of LLMs with 1-Bit Weights and Activations", 2025), also in the
+// integer form that later work on 4-bit training uses.
 //
 // A row x is rotated by a Hadamard matrix, z = Hx, so that its entries look
 // Gaussian; its root mean square σ and a factor k that minimises the squared error
@@ -56,7 +56,7 @@ func (quest) Describe() sdk.Description {
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the official form; the ternary form has three codes and does not read it"),
 			sdk.Choice("form", formPaper, []string{formPaper, formOfficial, formTernary},
-				"integer grid of the CAGE paper, half-integer grid of the published code, or -1, 0, 1"),
+				"integer grid with a zero, half-integer grid of the published code, or -1, 0, 1"),
 			sdk.Choice("k_table", tableMatched, []string{tableMatched, tableOfficial}, "clipping factors of the paper and ternary forms: optimal for their grids, or those of the published code; the official form always takes the latter"),
 			sdk.String("rotation", rotateAuto, "Hadamard block: auto (the largest power of two that divides the row), full (the whole row), none, or a power of two such as 128"),
 			sdk.Choice("mask", maskTrust, []string{maskTrust, maskClip, maskNone}, "entries that pass gradients: rounding error within half a step, value inside the grid's range, or all"),
