@@ -31,7 +31,7 @@ var (
 // stopped.
 func TestEveryPair(t *testing.T) {
 	if testing.Short() {
-		t.Skip("trains 180 models")
+		t.Skip("trains 210 models")
 	}
 	for q, quantizer := range matrixQuantizers {
 		for o, optimizer := range matrixOptimizers {
