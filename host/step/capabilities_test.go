@@ -1,7 +1,9 @@
 package step_test
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // clock is an optimizer that shows when its programs run: observation counts the
@@ -278,5 +281,51 @@ func TestLotion(t *testing.T) {
 	}
 	if cmp.Equal(losses(plainK, plainS), losses(zeroK, zeroS)) {
 		t.Error("the evaluation is not quantized")
+	}
+}
+
+// TestFailedRefresh: a factorization that fails leaves the preconditioner as it was,
+// at most three times in a row.
+func TestFailedRefresh(t *testing.T) {
+	cfg := sgdConfig(t, "train.weight_decay=0.0")
+	k := testrun.Compile(t, planOf(t, cfg, nil, clock{}))
+	failing := true
+	k.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+		if failing {
+			return nil, errors.New("no convergence")
+		}
+		return reference.Run(p, in)
+	})
+	s := newState(t, k)
+	note := "state/" + k.Plan().Model.Params()[0].Name + "/note"
+	for i := range 14 { // refreshes are due at 2, 4, 7, 10, 13
+		failing = i+1 != 7
+		res, err := k.Step(s, batches(cfg, 1, 1), step.Settings{Step: i + 1, Rate: 0.1})
+		if err != nil {
+			t.Fatalf("update %d: %v", i+1, err)
+		}
+		due := i+1 == 2 || i+1 == 4 || i+1 == 10 || i+1 == 13
+		if got := len(res.FailedRefreshes); due && got != len(k.Plan().Rules) || !due && got != 0 {
+			t.Errorf("update %d: %d refreshes failed", i+1, got)
+		}
+		want := float32(0)
+		if i+1 >= 7 {
+			want = 70
+		}
+		if got := testrun.Download(t, k, s)[note][0]; got != want {
+			t.Errorf("after update %d the note is %v, want %v", i+1, got, want)
+		}
+	}
+	for t2 := 15; ; t2++ {
+		_, err := k.Step(s, batches(cfg, 1, 1), step.Settings{Step: t2, Rate: 0.1})
+		if err != nil {
+			if t2 != 19 || !strings.Contains(err.Error(), "failed 4 times in a row: no convergence") {
+				t.Errorf("update %d: %v", t2, err)
+			}
+			return
+		}
+		if t2 > 30 {
+			t.Fatal("failures are tolerated for ever")
+		}
 	}
 }

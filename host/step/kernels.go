@@ -5,6 +5,8 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // Kernels are the compiled executables of a plan. Each is compiled when first
@@ -21,7 +23,10 @@ type Kernels struct {
 	// observations by the form of the correction; exec is nil where no optimizer
 	// observes
 	observations map[cage.Form]*update
-	others       map[string]*engine.Executable // by name: finish, losses, logits, pareto
+	failures     map[int]int // refreshes in a row that failed, by rule
+	// execute runs refresh programs
+	execute func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
+	others  map[string]*engine.Executable // by name: finish, losses, logits, pareto
 }
 
 // gradientKey tells the executables of the forward and backward pass apart: whether
@@ -46,7 +51,7 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
-	k := &Kernels{dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, others: map[string]*engine.Executable{}}
+	k := &Kernels{dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, execute: reference.Run, others: map[string]*engine.Executable{}}
 	if len(plan.quantized()) == 0 {
 		return k, nil
 	}

@@ -32,15 +32,41 @@ func (k *Kernels) refresh(s *State, q *quantizedWeights, grads []*engine.Buffer,
 	}
 	work := errgroup.Group{}
 	work.SetLimit(runtime.GOMAXPROCS(0))
+	failed := make([]error, len(k.plan.Rules))
 	for i, p := range due {
-		work.Go(func() error {
-			if err := k.runRefresh(s, i, p, set.Step); err != nil {
-				return fmt.Errorf("refresh of %s: %w", k.plan.Rules[i].Name, err)
-			}
-			return nil
+		work.Go(func() (err error) {
+			failed[i], err = k.runRefresh(s, i, p, set.Step)
+			return err
 		})
 	}
-	return true, work.Wait()
+	if err := work.Wait(); err != nil {
+		return true, err
+	}
+	return true, k.countFailures(due, failed, res)
+}
+
+// toleratedFailures is the number of refreshes in a row of one tensor that may fail,
+// as in distributed Shampoo.
+const toleratedFailures = 3
+
+// countFailures notes which refreshes failed: their tensors keep the preconditioners
+// they have. Too many in a row end the training.
+func (k *Kernels) countFailures(due map[int]*program.Program, failed []error, res *Result) error {
+	for i, err := range failed {
+		switch {
+		case due[i] == nil:
+			continue
+		case err == nil:
+			delete(k.failures, i)
+			continue
+		}
+		k.failures[i]++
+		res.FailedRefreshes = append(res.FailedRefreshes, k.plan.Rules[i].Name)
+		if k.failures[i] > toleratedFailures {
+			return fmt.Errorf("refresh of %s failed %d times in a row: %w", k.plan.Rules[i].Name, k.failures[i], err)
+		}
+	}
+	return nil
 }
 
 // due lists the refresh programs of update t by the position of their rule.
@@ -134,31 +160,33 @@ func lowerObservation(rule cage.Rule, in map[string]*graph.Node) map[string]*gra
 }
 
 // runRefresh executes a refresh program on the state of rule i and puts the results
-// in its place. It touches nothing of other rules.
-func (k *Kernels) runRefresh(s *State, i int, p *program.Program, t int) error {
+// in its place. It touches nothing of other rules. A program that fails, as a
+// factorization does that finds no eigenvalues, is reported in failed and changes
+// nothing.
+func (k *Kernels) runRefresh(s *State, i int, p *program.Program, t int) (failed, err error) {
 	rule := k.plan.Rules[i]
 	in := map[string]reference.Tensor{sdk.InputStep: reference.Float(float64(t))}
 	for j, st := range rule.Optimizer.State {
 		data, err := engine.Download[float32](s.Optimizer[i][j])
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("refresh of %s: %w", rule.Name, err)
 		}
 		in[sdk.StatePrefix+st.Name] = reference.Floats(widen(data), st.Shape...)
 	}
-	out, err := reference.Run(p, in)
-	if err != nil {
-		return err
+	out, failed := k.execute(p, in)
+	if failed != nil {
+		return failed, nil
 	}
 	for name, value := range out {
 		j := stateIndex(rule, name)
 		b, err := engine.Upload(k.dev, narrow(value.Floats), rule.Optimizer.State[j].Shape...)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("refresh of %s: %w", rule.Name, err)
 		}
 		s.Optimizer[i][j].Finalize()
 		s.Optimizer[i][j] = b
 	}
-	return nil
+	return nil, nil
 }
 
 // stateIndex is the position of the state tensor that an output names.

@@ -30,6 +30,9 @@ type Result struct {
 	GradNorm float64
 	// Skipped tells that loss or norm was not finite and nothing changed.
 	Skipped bool
+	// FailedRefreshes names the tensors whose preconditioner could not be renewed
+	// and stays as it was.
+	FailedRefreshes []string
 	// ErrorNorm2 and ValueNorm2 are Σe² and Σx² of each quantized parameter at
 	// x_t, with Statistics.
 	ErrorNorm2, ValueNorm2 []float64

@@ -86,6 +86,9 @@ func (r *run) one(ctx context.Context, batches [][]int32) error {
 	r.done.Step++
 	r.done.Tokens += r.tokensPerStep()
 	r.done.Seconds += time.Since(began).Seconds()
+	if len(res.FailedRefreshes) > 0 {
+		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
+	}
 	if res.Skipped {
 		if err := r.skipped(res); err != nil {
 			r.done = before // a resumed run meets this step again

@@ -77,7 +77,7 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 // summarize evaluates a completed run and gathers its results.
 func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 	last := r.display.latest
-	s := &Summary{Dir: r.cfg.Train.Out, Form: r.cfg.Method.Form, Lambda: r.cfg.Method.Lambda, Silence: r.cfg.Method.Silence}
+	s := &Summary{Dir: r.cfg.Train.Out, Method: r.cfg.Method.Name, Form: r.cfg.Method.Form, Lambda: r.cfg.Method.Lambda, Silence: r.cfg.Method.Silence}
 	s.Summary = metrics.Summary{
 		Name: filepath.Base(r.cfg.Train.Out), Completed: completed, Steps: r.done.Step, TotalSteps: r.cfg.Train.Steps, Tokens: r.done.Tokens,
 		Parameters: int64(model.CountParams(r.model.Params(), nil)), Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped,

@@ -68,7 +68,8 @@ type Summary struct {
 	metrics.Summary
 	// Dir is the run directory.
 	Dir string `json:"dir"`
-	// Form, Lambda and Silence repeat the method, for tables.
+	// Method, Form, Lambda and Silence repeat the method, for tables.
+	Method  string  `json:"method"`
 	Form    string  `json:"form"`
 	Lambda  float64 `json:"lambda"`
 	Silence float64 `json:"silence"`
