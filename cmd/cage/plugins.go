@@ -13,13 +13,13 @@ import (
 func newPlugins() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "plugins",
-		Short: "List and describe quantizer and optimizer plugins",
+		Short: "List, describe, test and write quantizer and optimizer plugins",
 		Long: `List and describe plugins. A plugin is found by a path given directly, in the
 directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
 plugins/ in the working directory. A directory that holds a Go main package is built
 on demand.`,
 	})
-	cmd.AddCommand(newPluginsList(), newPluginsShow())
+	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), newPluginsTest())
 	return cmd
 }
 

@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/goldenfile"
 )
 
 // Object is a JSON object of a golden file, bound to a test. Its getters fail
@@ -46,57 +47,57 @@ func (o Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 // Float returns the number at key; "NaN", "Inf" and "-Inf" are numbers, null is NaN.
 func (o Object) Float(key string) float64 {
 	o.t.Helper()
-	return get(o, key, asFloat)
+	return get(o, key, goldenfile.Float)
 }
 
 // FloatOr is Float, or def where the object lacks the key.
 func (o Object) FloatOr(key string, def float64) float64 {
 	o.t.Helper()
-	return getOr(o, key, def, asFloat)
+	return getOr(o, key, def, goldenfile.Float)
 }
 
 // Int returns the whole number at key.
 func (o Object) Int(key string) int {
 	o.t.Helper()
-	return get(o, key, asInt)
+	return get(o, key, goldenfile.Int)
 }
 
 // IntOr is Int, or def where the object lacks the key.
 func (o Object) IntOr(key string, def int) int {
 	o.t.Helper()
-	return getOr(o, key, def, asInt)
+	return getOr(o, key, def, goldenfile.Int)
 }
 
 // Bool returns the truth value at key.
 func (o Object) Bool(key string) bool {
 	o.t.Helper()
-	return get(o, key, asBool)
+	return get(o, key, goldenfile.Bool)
 }
 
 // BoolOr is Bool, or def where the object lacks the key.
 func (o Object) BoolOr(key string, def bool) bool {
 	o.t.Helper()
-	return getOr(o, key, def, asBool)
+	return getOr(o, key, def, goldenfile.Bool)
 }
 
 // String returns the text at key. A number gives its literal, because some
 // settings are written either way (a mode is "full" or 128).
 func (o Object) String(key string) string {
 	o.t.Helper()
-	return get(o, key, asString)
+	return get(o, key, goldenfile.Text)
 }
 
 // StringOr is String, or def where the object lacks the key.
 func (o Object) StringOr(key, def string) string {
 	o.t.Helper()
-	return getOr(o, key, def, asString)
+	return getOr(o, key, def, goldenfile.Text)
 }
 
 // Tensor returns the number, list, matrix, … at key as a flat array with its
 // shape. A null inside is NaN. A ragged list fails the test: read it with Lists.
 func (o Object) Tensor(key string) Tensor {
 	o.t.Helper()
-	return get(o, key, asTensor)
+	return get(o, key, goldenfile.NewTensor)
 }
 
 // Lists returns the list of lists of numbers at key, whose rows may differ in
@@ -106,11 +107,11 @@ func (o Object) Lists(key string) [][]float64 {
 	return get(o, key, func(v any) ([][]float64, error) {
 		list, ok := v.([]any)
 		if !ok {
-			return nil, fmt.Errorf("is %s, want a list of lists", kind(v))
+			return nil, fmt.Errorf("is %s, want a list of lists", goldenfile.Kind(v))
 		}
 		rows := make([][]float64, len(list))
 		for i, item := range list {
-			row, err := asTensor(item)
+			row, err := goldenfile.NewTensor(item)
 			if err != nil || row.Rank() != 1 {
 				return nil, fmt.Errorf("[%d]: is not a list of numbers", i)
 			}
@@ -126,7 +127,7 @@ func (o Object) Object(key string) Object {
 	return get(o, key, func(v any) (Object, error) {
 		m, ok := v.(map[string]any)
 		if !ok {
-			return Object{}, fmt.Errorf("is %s, want an object", kind(v))
+			return Object{}, fmt.Errorf("is %s, want an object", goldenfile.Kind(v))
 		}
 		return o.child(key, m), nil
 	})
@@ -138,13 +139,13 @@ func (o Object) List(key string) []Object {
 	return get(o, key, func(v any) ([]Object, error) {
 		list, ok := v.([]any)
 		if !ok {
-			return nil, fmt.Errorf("is %s, want a list of objects", kind(v))
+			return nil, fmt.Errorf("is %s, want a list of objects", goldenfile.Kind(v))
 		}
 		objects := make([]Object, len(list))
 		for i, item := range list {
 			m, ok := item.(map[string]any)
 			if !ok {
-				return nil, fmt.Errorf("[%d]: is %s, want an object", i, kind(item))
+				return nil, fmt.Errorf("[%d]: is %s, want an object", i, goldenfile.Kind(item))
 			}
 			objects[i] = o.child(key+"["+strconv.Itoa(i)+"]", m)
 		}
@@ -168,7 +169,7 @@ func (o Object) Map() map[string]any {
 				out[key] = x
 			}
 		case string:
-			if x, ok := nonFinite(v); ok {
+			if x, ok := goldenfile.NonFinite(v); ok {
 				out[key] = x
 			} else {
 				out[key] = v
@@ -206,80 +207,4 @@ func getOr[T any](o Object, key string, def T, convert func(any) (T, error)) T {
 		return def
 	}
 	return get(o, key, convert)
-}
-
-func asFloat(v any) (float64, error) {
-	switch v := v.(type) {
-	case nil:
-		return math.NaN(), nil
-	case json.Number:
-		return v.Float64()
-	case string:
-		if x, ok := nonFinite(v); ok {
-			return x, nil
-		}
-	}
-	return 0, fmt.Errorf("is %s, want a number", kind(v))
-}
-
-func asInt(v any) (int, error) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, fmt.Errorf("is %s, want a whole number", kind(v))
-	}
-	if i, err := strconv.Atoi(n.String()); err == nil {
-		return i, nil
-	}
-	x, err := n.Float64()
-	if err != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
-		return 0, fmt.Errorf("is %s, want a whole number", n)
-	}
-	return int(x), nil
-}
-
-func asBool(v any) (bool, error) {
-	b, ok := v.(bool)
-	if !ok {
-		return false, fmt.Errorf("is %s, want true or false", kind(v))
-	}
-	return b, nil
-}
-
-func asString(v any) (string, error) {
-	switch v := v.(type) {
-	case string:
-		return v, nil
-	case json.Number:
-		return v.String(), nil
-	}
-	return "", fmt.Errorf("is %s, want a string", kind(v))
-}
-
-func nonFinite(s string) (float64, bool) {
-	switch s {
-	case "NaN":
-		return math.NaN(), true
-	case "Inf":
-		return math.Inf(1), true
-	case "-Inf":
-		return math.Inf(-1), true
-	}
-	return 0, false
-}
-
-// kind names the JSON type of v for error messages.
-func kind(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "null or absent"
-	case bool:
-		return "a truth value"
-	case json.Number:
-		return "the number " + v.String()
-	case string:
-		return fmt.Sprintf("the string %q", v)
-	case []any:
-		return "a list"
-	}
-	return "an object"
 }

@@ -63,7 +63,7 @@ func (shampoo) Describe() sdk.Description {
 			sdk.Int("max_precond_dim", 8192, 1, 1<<20, "longest axis that has one factor; a longer one is cut into blocks of this size"),
 			sdk.Bool("merge_dims", false, "first make one axis of neighbouring ones while their product is at most max_precond_dim, as the published code does: "+
 				"a small matrix is then one vector with one large factor"),
-			sdk.Float("exponent", 0, 0, 10, "the factors are raised to minus this; 0: 1/(2·order), a quarter for matrices"),
+			sdk.Float("exponent", 0, 0, 1, "the factors are raised to minus this; 0: 1/(2·order), a quarter for matrices"),
 			sdk.Bool("bias_correction", true, "correct moments and factors for their start at zero"),
 			sdk.Bool("embeddings", false, "also take the embedding and the head"),
 		},

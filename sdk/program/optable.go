@@ -13,7 +13,7 @@ const none = "zero"
 
 var opTable = []OpInfo{
 	{OpConstant, "constant", ClassSource, 0, "", "type; floats or ints: one element, or all elements in row-major order",
-		"A value known when the program is built. One element fills the whole shape. Float elements are given in binary64 and rounded to the precision of the computation; int, uint and bool elements (0 or 1) must fit their type.", none},
+		"A value known when the program is built. One element fills the whole shape. Float elements, NaN and ±Inf among them, are given in binary64 and rounded to the precision of the computation; int, uint and bool elements (0 or 1) must fit their type.", none},
 	{OpIota, "iota", ClassSource, 0, "", "type (float, int or uint); axes: the one axis",
 		"The index of each element along the axis: 0, 1, 2, …", none},
 	{OpRandomBits, "random_bits", ClassSource, 1, "uint[2] (key)", "type (uint, any shape)",

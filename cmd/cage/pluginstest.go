@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	kit "github.com/cage-qat/cage/host/conformance"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// noDevice leaves programs to the oracle alone.
+const noDevice = "none"
+
+func newPluginsTest() *cobra.Command {
+	p := pluginTest{}
+	cmd := &cobra.Command{
+		Use:   "test NAME",
+		Short: "Check that a plugin keeps what every plugin promises",
+		Long: `Run the conformance kit on a plugin, written in whatever language: its parameters and
+their ranges, its programs at many shapes, what they make of zeros, extremes and NaN,
+gradients, packing, the descent of optimizers; in float64, and compiled for a device.
+The exit code is 1 when a check fails.
+
+  cage plugins test quest
+  cage plugins test ./my-quantizer --set bits=3
+  cage plugins test adamw --golden adamw.json
+
+A golden file holds values of an independent implementation; its name decides which
+plugins can be compared with it: those that take the parameters of quest, mxfp4, nvfp4,
+absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
+		Args: exactly(1, "the name or path of one plugin"),
+	}
+	asJSON := jsonFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&p.golden, "golden", "", "also run the cases of a golden `FILE`")
+	flags.StringVar(&p.device, "device", engine.CPU, fmt.Sprintf("`KIND` of device for compiled programs: %s or none", strings.Join(engine.Kinds(), ", ")))
+	flags.StringArrayVar(&p.sets, "set", nil, "fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
+	flags.BoolVar(&p.traits.Idempotent, "idempotent", false, "a quantizer claims that values on its grid stay there")
+	flags.BoolVar(&p.traits.AnyRounding, "any-rounding", false, "a quantizer may take other levels than the nearest")
+	flags.BoolVar(&p.traits.AnyGradient, "any-gradient", false, "a quantizer's gradient is not that of the identity under a mask")
+	flags.BoolVar(&p.traits.NoDescent, "no-descent", false, "an optimizer does not minimise on its own")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		reports, err := p.run(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			err = printJSON(cmd, reports)
+		} else {
+			for _, r := range reports {
+				err = errors.Join(err, r.Write(cmd.OutOrStdout()))
+			}
+		}
+		return errors.Join(err, verdict(args[0], reports))
+	}
+	return cmd
+}
+
+// verdict names the checks that failed.
+func verdict(name string, reports []sdktest.Report) error {
+	var failed []string
+	for _, r := range reports {
+		for _, c := range r.Checks {
+			if c.Status == sdktest.Fail {
+				failed = append(failed, c.Name)
+			}
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("plugin %s: failed: %s", name, strings.Join(failed, ", "))
+}
+
+// pluginTest is a run of the kit on one plugin.
+type pluginTest struct {
+	golden, device string
+	sets           []string
+	traits         sdktest.Traits
+}
+
+// run tests the plugin as each kind that it serves.
+func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, error) {
+	options, kinds, err := p.options()
+	if err != nil {
+		return nil, err
+	}
+	if p.device != noDevice {
+		device, err := engine.Open(p.device, engine.Options{})
+		if err != nil {
+			return nil, err
+		}
+		defer device.Close()
+		machine := kit.NewDevice(device)
+		defer machine.Close()
+		options = append(options, sdktest.On(machine))
+	}
+	finder, opts, err := newFinder(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if !cmd.Flags().Changed("log-level") { // odd requests are part of the test
+		opts.Logger.SetLevel(hclog.Error)
+	}
+	exe, err := finder.Find(cmd.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	var reports []sdktest.Report
+	var refused error
+	for _, kind := range kinds {
+		client, err := plugin.Start(cmd.Context(), exe, kind, opts)
+		if err != nil {
+			refused = err
+			continue
+		}
+		report, err := p.check(cmd.Context(), client, options)
+		client.Close()
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, report)
+	}
+	if len(reports) == 0 {
+		return nil, refused
+	}
+	return reports, nil
+}
+
+// check runs the kit on a running plugin.
+func (p *pluginTest) check(ctx context.Context, client *plugin.Client, options []sdktest.Option) (report sdktest.Report, err error) {
+	settings := p.settings(client.Description())
+	if _, err := client.Resolve(settings); err != nil {
+		return report, err
+	}
+	options = append(slices.Clone(options), sdktest.With(settings))
+	if client.Kind() == sdk.KindQuantizer {
+		report = sdktest.CheckQuantizer(kit.Quantizer(ctx, client), options...)
+	} else {
+		report = sdktest.CheckOptimizer(kit.Optimizer(ctx, client), options...)
+	}
+	return report, ctx.Err()
+}
+
+// options checks the command line. A golden file leaves one kind of plugins.
+func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
+	kinds := []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer}
+	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
+		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
+	}
+	for _, set := range p.sets {
+		if key, _, ok := strings.Cut(set, "="); !ok || key == "" {
+			return nil, nil, usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
+		}
+	}
+	options := []sdktest.Option{sdktest.Claim(p.traits)}
+	if p.golden == "" {
+		return options, kinds, nil
+	}
+	file, err := os.ReadFile(p.golden)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--golden: %w", err)
+	}
+	kind, err := sdktest.GoldenKind(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--golden %s: %w", p.golden, err)
+	}
+	return append(options, sdktest.Golden(file)), []sdk.Kind{kind}, nil
+}
+
+// settings reads the values as TOML, but for those of string parameters, which need no
+// quotes.
+func (p *pluginTest) settings(d sdk.Description) map[string]any {
+	settings := map[string]any{}
+	for _, set := range p.sets {
+		key, text, _ := strings.Cut(set, "=")
+		text = strings.TrimSpace(text)
+		var value struct{ V any }
+		_, err := toml.Decode("v = "+text, &value)
+		if _, isText := value.V.(string); err != nil || !isText && wantsText(d, key) {
+			value.V = text
+		}
+		settings[strings.TrimSpace(key)] = value.V
+	}
+	return settings
+}
+
+// wantsText tells whether the plugin declares a string of that name.
+func wantsText(d sdk.Description, name string) bool {
+	return slices.ContainsFunc(d.Parameters, func(p sdk.Parameter) bool {
+		return p.Name == name && p.Type == sdk.TypeString
+	})
+}

@@ -1,0 +1,180 @@
+// Package pythonabsmax tests the plugin beside it, which is a Python program, as any
+// host sees it: through its process.
+package pythonabsmax
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cage-qat/cage/host/conformance"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+const script = "./python-absmax"
+
+// start starts the plugin, or skips the test where Python cannot run it.
+func start(t *testing.T) *plugin.Client {
+	t.Helper()
+	if out, err := exec.Command("python3", "-c", "import grpc, grpc_tools").CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		t.Skipf("the Python plugin was NOT tested: python3 with grpcio and grpcio-tools is needed (%v: %s)", err, lines[len(lines)-1])
+	}
+	client, err := plugin.Start(t.Context(), plugin.Direct(script), sdk.KindQuantizer, plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// inGo is the same algorithm with package sdk.
+type inGo struct{}
+
+func (inGo) Describe() sdk.Description {
+	return sdk.Description{
+		Name: "python-absmax", Version: "1.0.0", Doc: "Symmetric integers with one scale for each row, in Python.",
+		Parameters: []sdk.Parameter{sdk.Int("bits", 4, 2, 8, "bits of a code, with its sign")},
+	}
+}
+
+func (inGo) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	largest := x.Abs().MaxRow()
+	finite := largest.IsFinite()
+	step := largest.Scale(1 / float64(int(1)<<(site.Int("bits")-1)-1)).Max(b.Const(0x1p-126))
+	scale := finite.Select(step, b.Const(math.NaN()))
+	codes := x.Div(scale).Round()
+	return sdk.Quantized{Value: codes.Mul(scale), Codes: finite.Select(codes, b.Const(0)), Scale: scale, Homogeneous: true}, nil
+}
+
+func (inGo) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+	return codes.Mul(scale), nil
+}
+
+func TestDescription(t *testing.T) {
+	if diff := cmp.Diff(inGo{}.Describe(), start(t).Description()); diff != "" {
+		t.Errorf("the description differs (-in Go +in Python):\n%s", diff)
+	}
+}
+
+// The two programs are the same functions: equal results on the same numbers.
+func TestQuantize(t *testing.T) {
+	client := start(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, shape := range [][]int{{5}, {1, 1}, {4, 33}, {2, 3, 64}} {
+		for _, bits := range []int{2, 4, 8} {
+			values, err := client.Resolve(map[string]any{"bits": bits})
+			if err != nil {
+				t.Fatal(err)
+			}
+			site := sdk.Site{Role: sdk.RoleActivation, Name: "layers.0.wq", Shape: shape, Values: values}
+			want, err := sdk.BuildQuantizer(inGo{}, site)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := client.Quantize(t.Context(), site)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := numbers(random, shape)
+			w, g := results(t, want, x), results(t, got, x)
+			if diff := cmp.Diff(w, g, cmpopts.EquateNaNs()); diff != "" || got.Homogeneous != want.Homogeneous {
+				t.Errorf("shape %v, %d bits (-in Go +in Python):\n%s", shape, bits, diff)
+			}
+		}
+	}
+}
+
+// numbers are normal, with a zero and, in the last row of several, a NaN.
+func numbers(random *rand.Rand, shape []int) reference.Tensor {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	data := make([]float64, n)
+	for i := range data {
+		data[i] = random.NormFloat64()
+	}
+	data[0] = 0
+	if n > shape[len(shape)-1] {
+		data[n-1] = math.NaN()
+	}
+	return reference.Floats(data, shape...)
+}
+
+// results are all outputs of the program, and what unpacking makes of them.
+func results(t *testing.T, p sdk.QuantizerProgram, x reference.Tensor) map[string][]float64 {
+	t.Helper()
+	out, err := reference.Run(p.Program, map[string]reference.Tensor{sdk.InputX: x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := reference.RunArgs(p.Unpack, out[sdk.OutputCodes], out[sdk.OutputScale])
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]float64{"unpacked": unpacked[0].Float64s()}
+	for name, v := range out {
+		all[name] = v.Float64s()
+	}
+	return all
+}
+
+// The plugin keeps the promises of every quantizer, on the oracle and on the CPU.
+func TestConformance(t *testing.T) {
+	client := start(t)
+	device, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu := conformance.NewDevice(device)
+	t.Cleanup(func() { cpu.Close(); device.Close() })
+	for _, check := range sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client), sdktest.On(cpu)).Checks {
+		for _, failure := range check.Failures {
+			t.Errorf("%s: %s", check.Name, failure)
+		}
+	}
+}
+
+// What it cannot do it refuses in words.
+func TestRefusal(t *testing.T) {
+	client := start(t)
+	values, err := client.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Quantize(t.Context(), sdk.Site{Role: sdk.RoleWeight, Name: "w", Values: values})
+	if !errors.Is(err, plugin.ErrRefused) || !strings.Contains(err.Error(), "a scalar has no rows") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A person who starts it is told what it is. This needs no library.
+func TestByHand(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("the Python plugin was NOT tested: there is no python3")
+	}
+	out, err := exec.Command(script).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "python-absmax is a plugin of cage") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// It ends by itself when the host closes its input.
+func TestEnds(t *testing.T) {
+	client := start(t)
+	client.Close()
+	<-client.Done()
+}

@@ -1,0 +1,44 @@
+// Package conformance connects the conformance kit (package sdktest) to what a host
+// has: plugins as processes, and devices. It holds no check of its own.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// Quantizer is the subject for a running quantizer. Cancelling ctx fails what is
+// asked afterwards.
+func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
+	return sdktest.QuantizerSubject{
+		Describe: func() (sdk.Description, error) { return c.Description(), nil },
+		Programs: func(site sdk.Site) (sdk.QuantizerProgram, error) {
+			out, err := c.Quantize(ctx, site)
+			return out, classify(err)
+		},
+	}
+}
+
+// Optimizer is the subject for a running optimizer.
+func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
+	return sdktest.OptimizerSubject{
+		Describe: func() (sdk.Description, error) { return c.Description(), nil },
+		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) {
+			out, err := c.Program(ctx, tensor)
+			return out, classify(err)
+		},
+	}
+}
+
+// classify marks what the plugin refused in words of its own.
+func classify(err error) error {
+	if e, ok := errors.AsType[*plugin.Error](err); ok && e.Kind == plugin.ErrRefused && sdktest.Refusal(e.Err.Error()) {
+		return fmt.Errorf("%w: %w", sdktest.ErrRefused, err)
+	}
+	return err
+}

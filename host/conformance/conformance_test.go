@@ -1,0 +1,180 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/conformance"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// TestPlugins runs the kit on the executable of every plugin of this repository, with
+// its golden file, on the oracle and the CPU.
+func TestPlugins(t *testing.T) {
+	device := conformance.NewDevice(testrun.CPU(t))
+	defer device.Close()
+	executables := maps.Clone(testrun.Executables(t))
+	for _, c := range []struct {
+		name   string
+		golden string
+		traits sdktest.Traits
+	}{
+		{name: "absmax", golden: "absmax"}, {name: "quest", golden: "quest"}, {name: "mxfp4", golden: "mxfp4"},
+		{name: "nvfp4", golden: "nvfp4"}, {name: "lsq", golden: "baselines"},
+		{name: "adamw", golden: "adamw"}, {name: "sgd", golden: "sgd"}, {name: "muon", golden: "muon"},
+		{name: "shampoo", golden: "shampoo"}, {name: "soap", golden: "soap"},
+	} {
+		if executables[c.name] == "" {
+			t.Errorf("there is no plugin %s", c.name)
+			continue
+		}
+		delete(executables, c.name)
+		t.Run(c.name, func(t *testing.T) {
+			file, err := os.ReadFile(filepath.Join("../../plugins", c.name, "testdata", c.golden+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			report := check(t, c.name, sdktest.On(device), sdktest.Golden(file), sdktest.Claim(c.traits))
+			if report.Failed() {
+				t.Errorf("\n%s", report)
+			}
+			if last := report.Checks[len(report.Checks)-1]; last.Name != "golden "+c.golden || last.Tried == 0 {
+				t.Errorf("the golden file was not run: %+v", last)
+			}
+		})
+	}
+	for name := range executables {
+		t.Errorf("the plugin %s is not tested", name)
+	}
+}
+
+// check runs the kit on one plugin of the repository.
+func check(t *testing.T, name string, options ...sdktest.Option) sdktest.Report {
+	t.Helper()
+	exe, err := testrun.Finder(t).Find(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{}); err == nil {
+		defer client.Close()
+		return sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client), options...)
+	}
+	client, err := plugin.Start(t.Context(), exe, sdk.KindOptimizer, plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	return sdktest.CheckOptimizer(conformance.Optimizer(t.Context(), client), options...)
+}
+
+// TestRefusals: what a plugin says itself is a refusal; that it is gone is none.
+func TestRefusals(t *testing.T) {
+	exe, err := testrun.Finder(t).Find(t.Context(), "quest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	values, err := client.Resolve(map[string]any{"rotation": "full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{2, 12}, Values: values}
+	ctx, cancel := context.WithCancel(t.Context())
+	subject := conformance.Quantizer(ctx, client)
+	if _, err := subject.Programs(site); !errors.Is(err, sdktest.ErrRefused) || !strings.Contains(err.Error(), "12 is not a power of two") {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	if _, err := subject.Programs(site); err == nil || errors.Is(err, sdktest.ErrRefused) {
+		t.Errorf("after the end: got %v", err)
+	}
+}
+
+// TestDevice runs one program with every element type twice, and more programs than
+// are kept.
+func TestDevice(t *testing.T) {
+	device := conformance.NewDevice(testrun.CPU(t))
+	defer device.Close()
+	if device.Name() != engine.CPU {
+		t.Errorf("the device is %q", device.Name())
+	}
+	b := program.NewBuilder("types")
+	x := b.Input("x", program.FloatType(2, 2))
+	n := b.Input("n", program.Type{DType: program.Int, Shape: []int{2}})
+	u := b.Input("u", program.Type{DType: program.Uint})
+	on := b.Input("on", program.Type{DType: program.Bool, Shape: []int{2, 1}})
+	b.Output("x", on.Select(x.Scale(0.1), x))
+	b.Output("n", n.Neg())
+	b.Output("u", u.Shl(b.ConstUint(1)))
+	b.Output("off", on.Not())
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := map[string]reference.Tensor{
+		"x": reference.Floats([]float64{1, 2, math.Inf(1), 4}, 2, 2), "n": reference.Ints([]int32{-7, math.MaxInt32}, 2),
+		"u": reference.Uint(1<<31 + 3), "on": reference.Bools([]bool{true, false}, 2, 1),
+	}
+	want, err := reference.Run32(p, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		got, err := device.Run(p, inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, w := range want {
+			if got[name].String() != w.String() {
+				t.Errorf("%s is %s, want %s", name, got[name], w)
+			}
+		}
+	}
+	delete(inputs, "n")
+	if _, err := device.Run(p, inputs); err == nil || !strings.Contains(err.Error(), `input "n" is int[2]`) {
+		t.Errorf("without an input: %v", err)
+	}
+	for i := range 150 {
+		b := program.NewBuilder("add")
+		b.Output("y", b.Input("x", program.FloatType()).Shift(float64(i)))
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := device.Run(p, map[string]reference.Tensor{"x": reference.Float(1)})
+		if err != nil || out["y"].Scalar() != float64(i+1) {
+			t.Fatalf("1 + %d = %v, %v", i, out["y"], err)
+		}
+	}
+}
+
+// TestFactorizations: no device has them, and the kit does not ask.
+func TestFactorizations(t *testing.T) {
+	device := conformance.NewDevice(testrun.CPU(t))
+	defer device.Close()
+	b := program.NewBuilder("qr")
+	b.Output("q", b.Input("x", program.FloatType(2, 2)).QR())
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := device.Run(p, map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3, 4}, 2, 2)}); err == nil {
+		t.Error("the device factorizes")
+	}
+}

@@ -1,0 +1,144 @@
+package conformance
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// keptExecutables is the number of compiled programs that a Device keeps.
+const keptExecutables = 64
+
+// Device executes programs on a device, in binary32. It is not safe for concurrent
+// use.
+type Device struct {
+	device   *engine.Device
+	compiled map[*program.Program]*engine.Executable
+	order    []*program.Program // of compilation
+}
+
+var _ sdktest.Machine = (*Device)(nil)
+
+// NewDevice makes a machine of an open device. Close it before the device.
+func NewDevice(d *engine.Device) *Device {
+	return &Device{device: d, compiled: map[*program.Program]*engine.Executable{}}
+}
+
+// Name is the kind of the device.
+func (d *Device) Name() string { return d.device.Kind() }
+
+// Close frees the compiled programs.
+func (d *Device) Close() {
+	for _, e := range d.compiled {
+		e.Close()
+	}
+	clear(d.compiled)
+	d.order = nil
+}
+
+// Run compiles p, unless it was just run, and executes it. Each program is lowered
+// as hosts lower it into their training steps.
+func (d *Device) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	args := make([]*engine.Buffer, len(p.Inputs))
+	defer func() { engine.FinalizeAll(args...) }()
+	for i, in := range p.Inputs {
+		tensor, ok := inputs[in.Name]
+		if !ok || !tensor.Type.Equal(in.Type) {
+			return nil, fmt.Errorf("program %q: input %q is %s, got %s", p.Name, in.Name, in.Type, tensor.Type)
+		}
+		var err error
+		if args[i], err = upload(d.device, tensor); err != nil {
+			return nil, err
+		}
+	}
+	compiled, err := d.compile(p, args)
+	if err != nil {
+		return nil, err
+	}
+	results, err := compiled.Run(args, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.FinalizeAll(results...)
+	outputs := make(map[string]reference.Tensor, len(results))
+	for i, o := range p.Outputs {
+		if outputs[o.Name], err = download(results[i], p.TypeOf(o.Value)); err != nil {
+			return nil, fmt.Errorf("program %q: output %q: %w", p.Name, o.Name, err)
+		}
+	}
+	return outputs, nil
+}
+
+func (d *Device) compile(p *program.Program, args []*engine.Buffer) (*engine.Executable, error) {
+	if e, ok := d.compiled[p]; ok {
+		return e, nil
+	}
+	specs := make([]engine.Spec, len(args))
+	for i, in := range p.Inputs {
+		specs[i] = engine.Spec{Name: in.Name, Shape: args[i].Shape()}
+	}
+	e, err := d.device.Compile(p.Name, specs, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
+		named := lower.Lower(g, p, nodes)
+		results := make([]*graph.Node, len(p.Outputs))
+		for i, o := range p.Outputs {
+			results[i] = named[o.Name]
+		}
+		return results
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(d.order) == keptExecutables {
+		d.compiled[d.order[0]].Close()
+		delete(d.compiled, d.order[0])
+		d.order = d.order[1:]
+	}
+	d.compiled[p], d.order = e, append(d.order, p)
+	return e, nil
+}
+
+// upload copies a tensor to the device in the device's element types.
+func upload(device *engine.Device, t reference.Tensor) (*engine.Buffer, error) {
+	switch t.Type.DType {
+	case program.Float:
+		return engine.Upload(device, convert[float32](t.Floats), t.Type.Shape...)
+	case program.Int:
+		return engine.Upload(device, convert[int32](t.Ints), t.Type.Shape...)
+	case program.Uint:
+		return engine.Upload(device, convert[uint32](t.Ints), t.Type.Shape...)
+	default:
+		return engine.Upload(device, t.Bools(), t.Type.Shape...)
+	}
+}
+
+// download fetches a buffer that holds a value of type t.
+func download(b *engine.Buffer, t program.Type) (reference.Tensor, error) {
+	switch t.DType {
+	case program.Float:
+		data, err := engine.Download[float32](b)
+		return reference.Floats(convert[float64](data), t.Shape...), err
+	case program.Int:
+		data, err := engine.Download[int32](b)
+		return reference.Ints(data, t.Shape...), err
+	case program.Uint:
+		data, err := engine.Download[uint32](b)
+		return reference.Uints(data, t.Shape...), err
+	default:
+		data, err := engine.Download[bool](b)
+		return reference.Bools(data, t.Shape...), err
+	}
+}
+
+// convert changes the type of each element.
+func convert[To, From int32 | int64 | uint32 | float32 | float64](data []From) []To {
+	out := make([]To, len(data))
+	for i, v := range data {
+		out[i] = To(v)
+	}
+	return out
+}

@@ -1,0 +1,34 @@
+package sdktest_test
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// halves rounds to multiples of a half, and divides zero by zero in a row of zeros.
+type halves struct{}
+
+func (halves) Describe() sdk.Description {
+	return sdk.Description{Name: "halves", Doc: "Rounds each row to multiples of half its largest magnitude."}
+}
+
+func (halves) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	scale := x.Abs().MaxRow().Scale(0.5)
+	return sdk.Quantized{Value: x.Div(scale).Round().Mul(scale), Homogeneous: true}, nil
+}
+
+// In a test of the plugin one line runs the kit: sdktest.Quantizer(t, halves{}). Here
+// the report is printed, as the command "cage plugins test" does.
+func ExampleCheckQuantizer() {
+	report := sdktest.CheckQuantizer(sdktest.NewQuantizer(halves{}))
+	for _, check := range report.Checks {
+		if check.Status == sdktest.Fail {
+			fmt.Printf("%s: %s\n", check.Name, check.Failures[0])
+		}
+	}
+	// Output:
+	// zeros: on oracle, weight [4 33]: value of zeros is not finite at [0 0]: got NaN
+}

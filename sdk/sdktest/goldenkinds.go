@@ -1,0 +1,252 @@
+package sdktest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/goldenfile"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// goldenKind says how the cases of one kind of golden file, known by its name, are
+// put to a plugin.
+type goldenKind struct {
+	kind sdk.Kind
+	// settings maps parameters of a case to those of the plugin.
+	settings map[string]string
+	// others are parameters of a case that are no settings.
+	others []string
+	// optional settings are given to plugins that declare them.
+	optional map[string]any
+	// special changes the settings of one case where a name is not enough.
+	special func(c goldenCase, settings map[string]any) error
+	// applies tells the cases of plugins from others in the file; nil is all.
+	applies func(c goldenCase) bool
+	// questions are what a quantizer is asked in one case.
+	questions func(c goldenCase) []question
+	// decayLast applies weight decay after the step, and not at the first.
+	decayLast bool
+}
+
+// question is one run of a quantizer and what it is compared with.
+type question struct {
+	settings map[string]any // beside those of the case
+	role     sdk.Role
+	trained  map[string]float64
+	compare  []comparand
+}
+
+// comparand is an output of a program, gradients included, times a factor and the
+// key of what it must be. Integers must be equal.
+type comparand struct {
+	output, key string
+	factor      float64
+	exact       bool
+}
+
+const (
+	gradientX   = "d." + sdk.InputX
+	trainedStep = "d." + sdk.TrainedPrefix
+)
+
+// goldenKinds are the files that can be run, by the name that the file states. A
+// plugin takes part when it declares the parameters on the right.
+var goldenKinds = map[string]goldenKind{
+	"quest": {kind: sdk.KindQuantizer,
+		settings: map[string]string{"form": "form", "bits": "bits", "mode": "rotation", "k_table": "k_table", "mask": "mask", "trust": "trust"},
+		others:   []string{"block", "k", "eps"}, optional: map[string]any{"zero_guard": false}, // the published code has none
+		questions: askQuest},
+	"mxfp4": {kind: sdk.KindQuantizer,
+		settings: map[string]string{"rule": "scale_rule", "ties": "ties", "hblock": "rotation"}, others: []string{"block"},
+		special: noRotation, questions: askMXFP4},
+	"nvfp4": {kind: sdk.KindQuantizer,
+		settings: map[string]string{"ties": "ties", "hblock": "rotation"}, others: []string{"block"},
+		special: noRotation, questions: func(goldenCase) []question {
+			return ask(comparand{sdk.OutputValue, "xhat", 1, false}, comparand{sdk.OutputCodes, "codes", 1, true})
+		}},
+	"absmax": {kind: sdk.KindQuantizer,
+		settings: map[string]string{"grid": "grid", "bits": "bits", "granularity": "granularity", "group": "group"},
+		special:  noGroup, questions: askAbsMax},
+	"baselines": {kind: sdk.KindQuantizer, others: []string{"step", "offset", "qn", "qp", "grad_scale"},
+		applies: func(c goldenCase) bool { return strings.HasPrefix(c.id, "lsq") }, special: lsqGrid, questions: askLSQ},
+	"adamw": {kind: sdk.KindOptimizer, settings: same("beta1", "beta2", "eps"), others: []string{decayKey}},
+	"sgd": {kind: sdk.KindOptimizer, settings: same("momentum", "dampening", "nesterov"), others: []string{decayKey, "wd_mode"},
+		special: func(c goldenCase, settings map[string]any) error {
+			var err error
+			if c.params["wd_mode"] == "l2" {
+				settings["l2"], err = goldenfile.Float(c.params[decayKey])
+			}
+			return err
+		}},
+	"muon":    {kind: sdk.KindOptimizer, settings: same("variant", "momentum", "nesterov", "ns_steps", "rms"), others: []string{decayKey}},
+	"shampoo": {kind: sdk.KindOptimizer, settings: same("beta1", "beta2", "eps", "graft_beta2", "graft_eps", "freq", "start", "graft"), others: []string{decayKey}},
+	"soap": {kind: sdk.KindOptimizer, decayLast: true, others: []string{decayKey},
+		settings: map[string]string{"beta1": "beta1", "beta2": "beta2", "shampoo_beta": "shampoo_beta", "eps": "eps", "freq": "freq", "max_dim": "max_precond_dim", "normalize": "normalize"}},
+}
+
+// decayKey is the coefficient of decoupled weight decay, which is the host's.
+const decayKey = "weight_decay"
+
+func same(names ...string) map[string]string {
+	m := map[string]string{}
+	for _, n := range names {
+		m[n] = n
+	}
+	return m
+}
+
+func ask(compare ...comparand) []question {
+	return []question{{role: sdk.RoleWeight, compare: compare}}
+}
+
+// askQuest: the scale that the official form states is its largest level, 2^b − 1
+// halves of a step.
+func askQuest(c goldenCase) []question {
+	factor := 1.0
+	if bits, err := goldenfile.Int(c.params["bits"]); err == nil && c.params["form"] == "official" {
+		factor = math.Ldexp(1, bits) - 1
+	}
+	return ask(comparand{sdk.OutputValue, "xhat", 1, false}, comparand{sdk.OutputCodes, "codes", 1, true},
+		comparand{sdk.OutputMask, "mask", 1, true}, comparand{gradientX, "grad_in", 1, false},
+		comparand{sdk.OutputScale, "scale", factor, false})
+}
+
+// askMXFP4: the file states both kinds of masks for each case.
+func askMXFP4(goldenCase) []question {
+	q := ask(comparand{sdk.OutputValue, "xhat", 1, false}, comparand{sdk.OutputCodes, "codes", 1, true}, comparand{sdk.OutputScale, "scale", 1, false})
+	for _, mask := range []string{"clip", "trust"} {
+		q = append(q, question{role: sdk.RoleWeight, settings: map[string]any{"mask": mask},
+			compare: []comparand{{sdk.OutputMask, mask + "_mask", 1, true}}})
+	}
+	return q
+}
+
+// askAbsMax: codes of the centred grid are twice the level, and so its scale is half
+// the step that the file states.
+func askAbsMax(c goldenCase) []question {
+	factor := 1.0
+	if c.params["grid"] == "centred" {
+		factor = 2
+	}
+	return ask(comparand{sdk.OutputValue, "dequant", 1, false}, comparand{sdk.OutputCodes, "codes", 1, true},
+		comparand{sdk.OutputScale, "scales", factor, false})
+}
+
+// askLSQ: the file gives the trained parameters; a case with an offset is an
+// activation.
+func askLSQ(c goldenCase) []question {
+	q := question{role: sdk.RoleWeight, trained: map[string]float64{}, compare: []comparand{
+		{sdk.OutputValue, "dequant", 1, false}, {gradientX, "grad_input", 1, false}}}
+	for _, name := range []string{"step", "offset"} {
+		if v, ok := c.params[name]; ok {
+			q.trained[name], _ = goldenfile.Float(v)
+			q.compare = append(q.compare, comparand{trainedStep + name, "grad_" + name, 1, false})
+		}
+	}
+	if _, ok := c.params["offset"]; ok {
+		q.role = sdk.RoleActivation
+	}
+	return []question{q}
+}
+
+// lsqGrid tells the grid from its ends.
+func lsqGrid(c goldenCase, settings map[string]any) error {
+	qn, err := goldenfile.Int(c.params["qn"])
+	if err != nil {
+		return fmt.Errorf("qn: %w", err)
+	}
+	qp, err := goldenfile.Int(c.params["qp"])
+	if err != nil {
+		return fmt.Errorf("qp: %w", err)
+	}
+	settings["bits"] = int(math.Round(math.Log2(float64(qn + qp + 1))))
+	settings["levels"] = "signed"
+	if qn == 0 {
+		settings["levels"] = "unsigned"
+	}
+	if _, ok := c.params["offset"]; ok {
+		settings["variant"] = "lsq+"
+	}
+	return nil
+}
+
+func noRotation(_ goldenCase, settings map[string]any) error {
+	if settings["rotation"] == "0" {
+		settings["rotation"] = "none"
+	}
+	return nil
+}
+
+func noGroup(_ goldenCase, settings map[string]any) error {
+	if settings["group"] == 0 {
+		delete(settings, "group")
+	}
+	return nil
+}
+
+// resolve returns the settings of a case for a plugin: those given by the caller, then
+// those of the case, then those beside it.
+func (k goldenKind) resolve(d sdk.Description, given map[string]any, c goldenCase, beside map[string]any) (variant, error) {
+	declared := map[string]sdk.Parameter{}
+	for _, p := range d.Parameters {
+		declared[p.Name] = p
+	}
+	settings, err := k.renamed(declared, c)
+	if err != nil {
+		return variant{}, err
+	}
+	if k.special != nil {
+		if err := k.special(c, settings); err != nil {
+			return variant{}, err
+		}
+	}
+	all := maps.Clone(given)
+	maps.Copy(all, settings)
+	maps.Copy(all, beside)
+	for name, v := range k.optional {
+		if _, ok := declared[name]; ok {
+			all[name] = v
+		}
+	}
+	return newVariant(d, all)
+}
+
+// renamed reads the parameters of a case as settings of the plugin.
+func (k goldenKind) renamed(declared map[string]sdk.Parameter, c goldenCase) (map[string]any, error) {
+	settings := map[string]any{}
+	for name, v := range c.params {
+		to, ok := k.settings[name]
+		if !ok {
+			if !slices.Contains(k.others, name) {
+				return nil, fmt.Errorf("it has an unknown parameter %q", name)
+			}
+			continue
+		}
+		p, ok := declared[to]
+		if !ok {
+			return nil, fmt.Errorf("it needs the parameter %s, which the plugin does not declare", to)
+		}
+		var err error
+		if settings[to], err = setting(p, v); err != nil {
+			return nil, fmt.Errorf("its %s: %w", name, err)
+		}
+	}
+	return settings, nil
+}
+
+// setting reads a value of a golden file in the type of a parameter.
+func setting(p sdk.Parameter, v any) (any, error) {
+	switch p.Type {
+	case sdk.TypeInt:
+		return goldenfile.Int(v)
+	case sdk.TypeFloat:
+		return goldenfile.Float(v)
+	case sdk.TypeBool:
+		return goldenfile.Bool(v)
+	default:
+		return goldenfile.Text(v)
+	}
+}

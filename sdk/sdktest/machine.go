@@ -1,0 +1,37 @@
+package sdktest
+
+import (
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// Machine executes programs. The oracle is always there; a host adds its device,
+// which computes in binary32.
+type Machine interface {
+	// Name is that in the report, "cpu" for example.
+	Name() string
+	// Run executes a valid program without factorizations on inputs by name and
+	// returns its outputs by name. Float inputs are rounded to the machine's
+	// precision.
+	Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error)
+}
+
+// oracle executes programs in binary64.
+type oracle struct{}
+
+func (oracle) Name() string { return "oracle" }
+
+func (oracle) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	return reference.Run(p, inputs)
+}
+
+// factorizes reports whether a program is for the oracle alone, which is where
+// hosts run refreshes.
+func factorizes(p *program.Program) bool {
+	for _, n := range p.Nodes {
+		if info, _ := n.Op.Info(); info.Class == program.ClassLinalg {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package sdktest_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// device is the oracle in binary32, with a mistake if change is not nil.
+type device struct {
+	change func(p *program.Program, out map[string]reference.Tensor)
+	err    error
+}
+
+func (device) Name() string { return "device" }
+
+func (d device) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	out, err := reference.Run32(p, inputs)
+	if err == nil && d.change != nil {
+		d.change(p, out)
+	}
+	return out, errors.Join(err, d.err)
+}
+
+// off adds a relative error to the last element of an output.
+func off(name string, by float64) func(*program.Program, map[string]reference.Tensor) {
+	return func(_ *program.Program, out map[string]reference.Tensor) {
+		if v, ok := out[name]; ok && v.Floats != nil {
+			v.Floats = slices.Clone(v.Floats)
+			v.Floats[len(v.Floats)-1] *= 1 + by
+			out[name] = v
+		}
+	}
+}
+
+// TestDevices: the right device passes; one that is off by more than rounding is
+// found, whatever the output.
+func TestDevices(t *testing.T) {
+	flip := func(_ *program.Program, out map[string]reference.Tensor) {
+		if v, ok := out[sdk.OutputCodes]; ok && v.Ints != nil {
+			v.Ints = slices.Clone(v.Ints)
+			v.Ints[0]++
+			out[sdk.OutputCodes] = v
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		d     device
+		fails []string
+	}{
+		{"right", device{}, nil},
+		{"the value is off", device{change: off(sdk.OutputValue, 1e-4)}, []string{"devices"}},
+		{"a gradient is off", device{change: off("d.x", 1e-4)}, []string{"devices"}},
+		{"a code is off", device{change: flip}, []string{"devices", "zeros"}},
+		{"it fails", device{err: errors.New("no memory")}, []string{"devices", "deterministic"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(goodPacked()), sdktest.On(c.d)), c.fails)
+		})
+	}
+	for _, c := range []struct {
+		name  string
+		o     sdk.Optimizer
+		d     device
+		fails []string
+	}{
+		{"right optimizer", whitened{}, device{}, nil},
+		{"the direction is off", momentum{}, device{change: off(sdk.OutputDirection, 1e-4)}, []string{"devices"}},
+		{"the state is off", whitened{}, device{change: off(sdk.StatePrefix+"l", 1e-4)}, []string{"devices"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(c.o), sdktest.On(c.d)), c.fails)
+		})
+	}
+}
+
+// TestLearnedOnDevice covers the initial values of trained parameters.
+func TestLearnedOnDevice(t *testing.T) {
+	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.On(device{})), nil)
+	wrong := device{change: off(sdk.TrainedPrefix+"step", 1e-3)}
+	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.On(wrong)), []string{"devices"})
+}
+
+// TestSettings: what the caller fixes stays fixed, and what the plugin does not
+// declare is a failure of the description.
+func TestSettings(t *testing.T) {
+	var asked []int
+	watch := broken(func(q *rows) {
+		q.refuse = func(site sdk.Site) error {
+			asked = append(asked, site.Int("bits"))
+			return nil
+		}
+	})
+	r := sdktest.CheckQuantizer(sdktest.NewQuantizer(watch), sdktest.With(map[string]any{"bits": 3}))
+	fails(t, r, nil)
+	if slices.ContainsFunc(asked, func(bits int) bool { return bits != 3 }) {
+		t.Errorf("asked for bits %v", asked)
+	}
+	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(good()), sdktest.With(map[string]any{"bit": 3})), []string{"description"})
+	asked = nil
+	sdktest.CheckQuantizer(sdktest.NewQuantizer(watch))
+	for bits := 2; bits <= 8; bits++ {
+		if !slices.Contains(asked, bits) {
+			t.Errorf("bits = %d was not asked for", bits)
+		}
+	}
+}
+
+// TestRefusal tells what an author says from what went wrong.
+func TestRefusal(t *testing.T) {
+	for _, c := range []struct {
+		q       sdk.Quantizer
+		refused bool
+	}{
+		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { return errors.New("use 4 bits") } }), true},
+		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { panic("oh") } }), false},
+		{broken(func(q *rows) {
+			q.scale = func(s, _ program.Value) program.Value { return s.Add(s.Builder().Zeros(5)) }
+		}), false},
+	} {
+		values, err := good().Describe().Resolve(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = sdktest.NewQuantizer(c.q).Programs(sdk.Site{Name: "w", Shape: []int{2, 8}, Values: values})
+		if err == nil || errors.Is(err, sdktest.ErrRefused) != c.refused {
+			t.Errorf("got %v, a refusal: %v", err, c.refused)
+		}
+	}
+}
+
+// describes panics in Describe.
+type describes struct{ rows }
+
+func (describes) Describe() sdk.Description { panic("who am I") }
+
+func TestPanicInDescribe(t *testing.T) {
+	r := sdktest.CheckQuantizer(sdktest.NewQuantizer(describes{}))
+	if len(r.Checks) != 1 || r.Checks[0].Status != sdktest.Fail || !strings.Contains(r.Checks[0].Failures[0].Message, "who am I") {
+		t.Errorf("got %v", r)
+	}
+}

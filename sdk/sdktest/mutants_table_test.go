@@ -1,0 +1,162 @@
+package sdktest_test
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+func TestGood(t *testing.T) {
+	t.Run("rows", func(t *testing.T) { sdktest.Quantizer(t, good(), sdktest.Claim(sdktest.Traits{Idempotent: true})) })
+	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
+	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
+	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
+	t.Run("whitened", func(t *testing.T) { sdktest.Optimizer(t, whitened{}) })
+}
+
+// broken returns rows with one mistake.
+func broken(change func(*rows)) rows {
+	q := good()
+	change(&q)
+	return q
+}
+
+// firstRow takes one row's scale for all of them, a row of the matrix forgotten in an
+// index.
+func firstRow(s, _ program.Value) program.Value {
+	shape := s.Shape()
+	return s.Slice(make([]int, len(shape)), []int{1, 1}, []int{1, 1}).Broadcast(shape, []int{0, 1})
+}
+
+// double is twice v.
+func double(v program.Value) program.Value { return v.Scale(2) }
+
+// TestQuantizerMutants: each mistake fails the checks that are meant for it.
+func TestQuantizerMutants(t *testing.T) {
+	idempotent := sdktest.Claim(sdktest.Traits{Idempotent: true})
+	for _, c := range []struct {
+		name   string
+		q      sdk.Quantizer
+		fails  []string
+		option sdktest.Option
+	}{
+		{"rounds down", broken(func(q *rows) { q.round = program.Value.Floor }), []string{"nearest", "error"}, nil},
+		{"truncates", broken(func(q *rows) {
+			q.round = func(r program.Value) program.Value { return r.Abs().Floor().Mul(r.Sign()) }
+		}), []string{"nearest"}, nil},
+		{"gradient twice as large", broken(func(q *rows) { q.surrogate = double }), []string{"gradient size"}, nil},
+		{"gradient half as large", broken(func(q *rows) {
+			q.surrogate = func(v program.Value) program.Value { return v.Scale(0.5) }
+		}), []string{"gradient size"}, nil},
+		{"the first row's scale for all", broken(func(q *rows) { q.scale = firstRow }), []string{"non-finite"}, nil},
+		{"another scale in one row", broken(func(q *rows) {
+			q.scale = func(s, x program.Value) program.Value {
+				b := x.Builder()
+				first := b.Iota(s.Type(), 0).Eq(b.Const(1))
+				return first.Select(s.Scale(4), s)
+			}
+		}), []string{"rows", "error"}, nil},
+		{"NaN stays in its place", broken(func(q *rows) {
+			q.finite = func(x program.Value) program.Value { return x.Eq(x).Or(x.IsFinite()) }
+			q.scale = func(_, x program.Value) program.Value {
+				b := x.Builder()
+				clean := x.IsFinite().Select(x, b.Const(0))
+				return clean.Abs().MaxRow().Div(b.Const(7))
+			}
+		}), []string{"non-finite"}, nil},
+		{"infinite values are finite", broken(func(q *rows) {
+			q.finite = func(x program.Value) program.Value { m := x.Abs().MaxRow(); return m.Eq(m) }
+		}), []string{"non-finite"}, nil},
+		{"0/0 in a row of zeros", broken(func(q *rows) { q.zero = 0 }), []string{"zeros"}, nil},
+		{"another program each time", broken(func(q *rows) { q.scale = unstable }), []string{"deterministic"}, nil},
+		{"not homogeneous", broken(func(q *rows) {
+			q.scale = func(s, _ program.Value) program.Value { return s.Shift(1e-3) }
+		}), []string{"homogeneous"}, nil},
+		{"mask inverted", broken(func(q *rows) { q.mask = program.Value.Not }), []string{"zeros", "non-finite", "gradient size"}, nil},
+		{"not idempotent", broken(func(q *rows) {
+			q.scale = func(s, _ program.Value) program.Value { return s.Scale(0.9) }
+		}), []string{"fixed points"}, idempotent},
+		{"codes of NaN rows", broken(func(q *rows) {
+			q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().ConstInt(1)) }
+		}), []string{"zeros", "non-finite"}, nil},
+		{"a panic at the end of a range", broken(func(q *rows) { q.refuse = panics }), []string{"parameters"}, nil},
+		{"a width that it refuses", broken(func(q *rows) { q.refuse = wide }), []string{"shapes"}, nil},
+		{"a default out of range", broken(func(q *rows) { q.parameters[0].Default = 9 }), []string{"description"}, nil},
+		{"another scale is reported", packed{rows: broken(func(q *rows) {
+			q.reported = func(s, _ program.Value) program.Value { return s.Scale(1 + 0x1p-20) }
+		})}, []string{"unpack"}, nil},
+		{"unpacks wrong", packed{good(), func(codes, scale program.Value) program.Value {
+			return codes.Convert(program.Float).Shift(1).Mul(scale)
+		}}, []string{"unpack"}, nil},
+		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
+		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var options []sdktest.Option
+			if c.option != nil {
+				options = append(options, c.option)
+			}
+			fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(c.q), options...), c.fails)
+		})
+	}
+}
+
+// TestOptimizerMutants does the same for optimizers.
+func TestOptimizerMutants(t *testing.T) {
+	keep := func(in sdk.UpdateInput, _ program.Value) program.Value { return in.State["m"] }
+	for _, c := range []struct {
+		name  string
+		o     sdk.Optimizer
+		fails []string
+	}{
+		{"the state is forgotten", momentum{next: keep}, []string{"state"}},
+		{"the state is never read", momentum{u: func(in sdk.UpdateInput, _ program.Value) program.Value { return in.Gradient }}, []string{"state"}},
+		{"climbs", momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Neg() }}, []string{"parabola", "rosenbrock"}},
+		{"divides by zero", momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Div(m.Abs()) }}, []string{"zero gradient"}},
+		{"overflows", momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Exp() }}, []string{"finite", "parabola"}},
+		{"starts at NaN", momentum{initial: math.NaN()}, []string{"parameters", "finite", "zero gradient"}},
+		{"a state beyond binary32", momentum{initial: 1e9, u: shifted, next: func(in sdk.UpdateInput, m program.Value) program.Value {
+			return shifted(in, m).Shift(1e9)
+		}}, []string{"checkpoint"}},
+		{"chooses by name", momentum{accepts: func(t sdk.Tensor) bool { return len(t.Name) > 2 }}, []string{"selection"}},
+		{"accepts nothing", momentum{accepts: func(sdk.Tensor) bool { return false }}, []string{"selection"}},
+		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
+			return identity(q.Builder(), q.Shape()[0])
+		}}, []string{"state", "refresh"}},
+		{"the refresh changes nothing", whitened{basis: func(q program.Value) program.Value {
+			return identity(q.Builder(), q.Shape()[0])
+		}}, []string{"state", "refresh"}},
+	} {
+		t.Run(c.name, func(t *testing.T) { fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(c.o)), c.fails) })
+	}
+}
+
+// shifted reads a state that is kept with 1e9 added.
+func shifted(in sdk.UpdateInput, _ program.Value) program.Value {
+	return in.State["m"].Shift(-1e9).Scale(0.9).Add(in.Gradient)
+}
+
+// fails asks that the named checks failed.
+func fails(t *testing.T, r sdktest.Report, want []string) {
+	t.Helper()
+	got := map[string]bool{}
+	for _, c := range r.Checks {
+		if c.Status == sdktest.Fail {
+			got[c.Name] = true
+		}
+	}
+	for _, name := range want {
+		if !got[name] {
+			t.Errorf("failed: %q, want %q to be among them\n%s", slices.Sorted(maps.Keys(got)), want, r)
+			return
+		}
+	}
+	if r.Failed() != (len(want) > 0) {
+		t.Error("the report says that nothing failed")
+	}
+}

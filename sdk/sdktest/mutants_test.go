@@ -1,0 +1,225 @@
+package sdktest_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// rows is a complete quantizer of four bits with one scale for each row, which keeps
+// all promises; each test breaks one of them through its hooks.
+type rows struct {
+	name       string
+	parameters []sdk.Parameter
+	// round is the rounding of x/s; nil rounds to nearest.
+	round func(r program.Value) program.Value
+	// scale changes the scale that is used; reported the one that is given.
+	scale, reported func(s, x program.Value) program.Value
+	// finite says which rows count as finite; zero what x is divided by in a row of zeros.
+	finite func(x program.Value) program.Value
+	zero   float64
+	// surrogate, mask and codes change what is returned.
+	surrogate, mask, codes func(v program.Value) program.Value
+	homogeneous            bool
+	// refuse is asked first.
+	refuse func(site sdk.Site) error
+}
+
+func good() rows {
+	return rows{name: "rows", zero: 1, homogeneous: true, parameters: []sdk.Parameter{sdk.Int("bits", 4, 2, 8, "bits of a code")}}
+}
+
+func (q rows) Describe() sdk.Description {
+	return sdk.Description{Name: q.name, Version: "1", Doc: "Symmetric integers, one scale for each row.", Parameters: q.parameters}
+}
+
+func apply(f func(program.Value) program.Value, v program.Value) program.Value {
+	if f == nil {
+		return v
+	}
+	return f(v)
+}
+
+func apply2(f func(s, x program.Value) program.Value, s, x program.Value) program.Value {
+	if f == nil {
+		return s
+	}
+	return f(s, x)
+}
+
+func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	if q.refuse != nil {
+		if err := q.refuse(site); err != nil {
+			return sdk.Quantized{}, err
+		}
+	}
+	top := math.Ldexp(1, site.Int("bits")-1) - 1
+	amax := x.Abs().MaxRow()
+	finite := amax.IsFinite()
+	if q.finite != nil {
+		finite = q.finite(x)
+	}
+	s := apply2(q.scale, amax.Div(b.Const(top)), x)
+	tiny := s.Lt(b.Const(0x1p-126))
+	s = finite.Select(tiny.Select(b.Const(0), s), b.Const(math.NaN()))
+	r := x.Div(tiny.Select(b.Const(q.zero), s))
+	if q.round == nil {
+		q.round = program.Value.Round
+	}
+	codes := q.round(r).Clip(-top, top)
+	mask := finite.Broadcast(x.Shape(), []int{0, 1})
+	return sdk.Quantized{
+		Value:       codes.Mul(s),
+		Surrogate:   apply(q.surrogate, finite.Select(x, b.Const(0))),
+		Codes:       apply(q.codes, finite.Select(codes, b.Const(0)).Convert(program.Int)),
+		Scale:       apply2(q.reported, s, x),
+		Mask:        apply(q.mask, mask),
+		Homogeneous: q.homogeneous,
+	}, nil
+}
+
+// packed is rows with Unpack.
+type packed struct {
+	rows
+	unpack func(codes, scale program.Value) program.Value
+}
+
+func goodPacked() packed { return packed{rows: good()} }
+
+func (q packed) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+	if q.unpack != nil {
+		return q.unpack(codes, scale), nil
+	}
+	return codes.Convert(program.Float).Mul(scale), nil
+}
+
+// learned has one trained step size for the whole tensor.
+type learned struct {
+	// init changes the initial step; shape is that of the trained parameter.
+	init  func(s program.Value) program.Value
+	shape func(site sdk.Site) []int
+}
+
+func (learned) Describe() sdk.Description {
+	return sdk.Description{Name: "learned", Doc: "A learned step size."}
+}
+
+func (q learned) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
+	s := x.Abs().SumAll().Scale(2 / math.Sqrt(7) / float64(x.Type().Size())).Max(b.Const(1e-8))
+	if q.shape != nil {
+		s = s.Broadcast(q.shape(site), nil)
+	}
+	return sdk.State{"step": apply(q.init, s)}, nil
+}
+
+func (q learned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	s := site.Trained["step"]
+	r := x.Div(s)
+	finite := x.IsFinite()
+	inside := r.Abs().Le(b.Const(7.5)).And(finite)
+	q7 := r.Round().Clip(-7, 7)
+	// d/ds of s·(clip(r) + constant) is round(r) − r inside and ±7 outside.
+	clean := inside.Select(r, r.Sign().Scale(7))
+	surrogate := finite.Select(s.Mul(clean.Add(q7.Sub(clean).StopGradient())), b.Const(0))
+	return sdk.Quantized{Value: finite.Select(q7.Mul(s), b.Const(math.NaN())), Surrogate: surrogate, Mask: inside, Codes: finite.Select(q7, b.Const(0))}, nil
+}
+
+// panics breaks at one value of a parameter.
+func panics(site sdk.Site) error {
+	if site.Int("bits") == 8 {
+		var none []int
+		_ = none[site.Int("bits")]
+	}
+	return nil
+}
+
+// wide refuses rows of a length that models have.
+func wide(site sdk.Site) error {
+	if site.RowLen() > 512 {
+		return errors.New("rows of more than 512 entries are not supported")
+	}
+	return nil
+}
+
+// unstable writes another constant each time.
+func unstable(s, _ program.Value) program.Value { return s.Scale(1 + 1e-9*rand.Float64()) }
+
+// momentum is a complete optimizer with one state tensor.
+type momentum struct {
+	// next changes the state that is returned, u the direction.
+	next func(in sdk.UpdateInput, m program.Value) program.Value
+	u    func(in sdk.UpdateInput, m program.Value) program.Value
+	// initial is the first state.
+	initial float64
+	// accepts selects tensors.
+	accepts func(t sdk.Tensor) bool
+}
+
+func (momentum) Describe() sdk.Description {
+	return sdk.Description{Name: "momentum", Doc: "Gradient descent with momentum."}
+}
+
+func (o momentum) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"m": b.Full(o.initial, t.Shape...)}, nil
+}
+
+func (o momentum) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	m := in.State["m"].Scale(0.9).Add(in.Gradient)
+	u, next := m, m
+	if o.u != nil {
+		u = o.u(in, m)
+	}
+	if o.next != nil {
+		next = o.next(in, m)
+	}
+	return u, sdk.State{"m": next}, nil
+}
+
+func (o momentum) Accepts(t sdk.Tensor) bool { return o.accepts == nil || o.accepts(t) }
+
+// whitened has a preconditioner for one side, renewed every three updates.
+type whitened struct {
+	// basis changes what a refresh returns, use what an update takes for it.
+	basis, use func(q program.Value) program.Value
+}
+
+func (whitened) Describe() sdk.Description {
+	return sdk.Description{Name: "whitened", Doc: "One-sided Shampoo."}
+}
+
+func (whitened) Accepts(t sdk.Tensor) bool { return len(t.Shape) == 2 }
+
+func (whitened) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	n := t.Shape[0]
+	return sdk.State{"l": b.Zeros(n, n), "root": identity(b, n)}, nil
+}
+
+func identity(b *program.Builder, n int) program.Value {
+	table := make([]float64, n*n)
+	for i := range n {
+		table[i*n+i] = 1
+	}
+	return b.Table(table, n, n)
+}
+
+func (whitened) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
+	g := in.Gradient
+	return sdk.State{"l": in.State["l"].Scale(0.9).Add(g.MatMul(g.Transpose(1, 0)).Scale(0.1))}, nil
+}
+
+func (o whitened) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Tensor) (sdk.State, error) {
+	n := t.Shape[0]
+	l := in.State["l"].Add(identity(b, n).Scale(1e-6))
+	values, vectors := l.EighValues(), l.EighVectors()
+	scaled := vectors.Mul(values.Max(b.Const(1e-6)).Sqrt().Sqrt().Reshape(1, n).Pow(b.Const(-1)))
+	return sdk.State{"root": apply(o.basis, scaled.MatMul(vectors.Transpose(1, 0)))}, nil
+}
+
+func (whitened) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 3, Every: 3} }
+
+func (o whitened) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	return apply(o.use, in.State["root"]).MatMul(in.Gradient), in.State, nil
+}

@@ -1,0 +1,70 @@
+package sdktest
+
+import (
+	"maps"
+
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Traits are promises of an algorithm that the interface has no place for, and
+// licences that it needs. The zero Traits is right for most plugins.
+type Traits struct {
+	// Idempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
+	Idempotent bool
+	// AnyRounding lets values go to other levels than the nearest, as stochastic
+	// rounding does.
+	AnyRounding bool
+	// AnyGradient lets the surrogate be another function than the identity on the
+	// entries that the mask passes.
+	AnyGradient bool
+	// NoDescent is for optimizers that do not minimise on their own.
+	NoDescent bool
+}
+
+// Option is a choice of the caller.
+type Option func(*options)
+
+type options struct {
+	settings map[string]any
+	traits   Traits
+	machines []Machine
+	golden   [][]byte
+}
+
+// With fixes parameters of the plugin, in all checks.
+func With(settings map[string]any) Option {
+	return func(o *options) { maps.Copy(o.settings, settings) }
+}
+
+// Claim states what the algorithm promises and needs.
+func Claim(t Traits) Option { return func(o *options) { o.traits = t } }
+
+// On adds machines to the oracle.
+func On(machines ...Machine) Option {
+	return func(o *options) { o.machines = append(o.machines, machines...) }
+}
+
+// Golden adds the cases of a golden file, whose text is given. What the file's name
+// says decides which plugins can run it, and how its parameters become settings:
+// quest, mxfp4, nvfp4, absmax and baselines (LSQ) for quantizers; adamw, sgd, muon,
+// shampoo and soap for optimizers. Weight decay is applied where that algorithm's
+// published code does. Elements in binary32 may go either way where noise of a few
+// units in the last place moves them.
+func Golden(file []byte) Option { return func(o *options) { o.golden = append(o.golden, file) } }
+
+func newOptions(list []Option) options {
+	o := options{settings: map[string]any{}, machines: []Machine{oracle{}}}
+	for _, apply := range list {
+		apply(&o)
+	}
+	return o
+}
+
+// report starts the report on a described plugin.
+func (o options) report(d sdk.Description, kind sdk.Kind) Report {
+	r := Report{Plugin: d.Name, Version: d.Version, Kind: kind, Settings: printable(o.settings)}
+	for _, m := range o.machines {
+		r.Machines = append(r.Machines, m.Name())
+	}
+	return r
+}

@@ -1,0 +1,93 @@
+package sdktest_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+func number(v float64) *sdktest.Number {
+	n := sdktest.Number(v)
+	return &n
+}
+
+var report = sdktest.Report{
+	Plugin: "quest", Version: "1.0", Kind: sdk.KindQuantizer, Machines: []string{"oracle", "cpu"},
+	Settings: map[string]any{"bits": 3.0, "form": "paper"},
+	Checks: []sdktest.Check{
+		{Name: "shapes", Status: sdktest.Pass, Asks: "programs", Tried: 32},
+		{Name: "zeros", Status: sdktest.Fail, Asks: "zeros stay zeros", Tried: 8, Failed: 3, Failures: []sdktest.Failure{
+			{Message: "value", Machine: "cpu", Role: "weight", Shape: []int{4, 33}, Settings: map[string]any{"trust": sdktest.Number(math.Inf(1))},
+				Index: []int{1, 2}, Got: number(math.NaN()), Want: number(0.1)},
+			{Message: "no codes"},
+		}},
+		{Name: "unpack", Status: sdktest.Skip, Asks: "bits", Notes: []string{"not a packer", "…"}},
+	},
+	Measures: []sdktest.Measure{{Name: "forward", Value: 2.5, Unit: "per element"}},
+}
+
+func TestReportText(t *testing.T) {
+	want := `quantizer quest 1.0 with bits=3 form=paper, on oracle and cpu
+
+pass  shapes  32 tried
+fail  zeros   3 of 8; asked: zeros stay zeros
+      on cpu, weight [4 33], trust=Inf: value at [1 2]: got NaN, want 0.1
+      no codes
+      and 1 more
+skip  unpack  not a packer; …
+
+forward  2.5 per element
+
+1 checks passed, 1 failed, 1 skipped
+`
+	if diff := cmp.Diff(want, report.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReportJSON(t *testing.T) {
+	text, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"got":"NaN"`, `"want":0.1`, `"trust":"Inf"`, `"status":"skip"`} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s is not in %s", part, text)
+		}
+	}
+	var back sdktest.Report
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if got := float64(*back.Checks[1].Failures[0].Got); !math.IsNaN(got) {
+		t.Errorf("NaN came back as %v", got)
+	}
+	if !back.Failed() {
+		t.Error("the report that came back has not failed")
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for _, v := range []float64{0, -1.5, 1e300, math.Inf(1), math.Inf(-1)} {
+		text, err := json.Marshal(sdktest.Number(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back sdktest.Number
+		if err := json.Unmarshal(text, &back); err != nil || float64(back) != v {
+			t.Errorf("%v → %s → %v, %v", v, text, back, err)
+		}
+	}
+	var n sdktest.Number
+	for _, text := range []string{`"one"`, `"1"`, `[]`, `{}`} {
+		if err := json.Unmarshal([]byte(text), &n); err == nil {
+			t.Errorf("%s is read as %v", text, n)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package sdktest
+
+import (
+	"reflect"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// checkTrained initialises from ordinary and from odd tensors, and quantizes with
+// what it gets.
+func (q *quantizerRun) checkTrained(t *trial) {
+	q.each(t, q.machines, func(in *instance, x []float64) {
+		if in.Init == nil {
+			return
+		}
+		n := in.size()
+		for _, sample := range [][]float64{x, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, n), full(-2.5, n)} {
+			from, err := in.instance(in.m, sample)
+			if !t.ok(in.at(), err) {
+				return
+			}
+			for name, v := range from.trained {
+				t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
+			}
+			if out, err := from.quantize(sample); t.ok(in.at(), err) {
+				t.finite(in.at(), "value with the initial parameters", in.shape, out.value)
+			}
+		}
+	})
+	q.trainedShapes(t)
+	if t.check.Tried == 0 {
+		t.skipf("none")
+	}
+}
+
+// trainedShapes compares activations of different numbers of rows.
+func (q *quantizerRun) trainedShapes(t *trial) {
+	for _, v := range q.space.core() {
+		var first []sdk.StateTensor
+		for i, rows := range []int{1, 7, 16} {
+			s, err := q.ask(v, sdk.RoleActivation, rows, 64)
+			if err != nil {
+				break
+			}
+			if i == 0 {
+				first = s.Trained
+			}
+			if len(s.Trained) > 0 || len(first) > 0 {
+				t.tried()
+			}
+			if !reflect.DeepEqual(s.Trained, first) {
+				t.failf(s.place, "the trained parameters are %v, for one row %v", s.Trained, first)
+			}
+		}
+	}
+}
+
+// checkDevices compares every machine with the oracle, with the oracle's trained
+// parameters.
+func (q *quantizerRun) checkDevices(t *trial) {
+	if len(q.machines) == 1 {
+		t.skipf("no device")
+		return
+	}
+	q.each(t, []Machine{oracle{}}, func(in *instance, x []float64) {
+		vjp, err := in.reverse()
+		if !t.ok(in.at(), err) {
+			return
+		}
+		run := comparison{t: t, place: in.site.place, machines: q.machines[1:]}
+		run.compare("", in.Program, in.inputs(x))
+		inputs := in.inputs(x)
+		inputs[vjp.Inputs[len(vjp.Inputs)-1].Name] = reference.Floats(normal(7, in.shape...), in.shape...)
+		run.compare("gradient ", vjp, inputs)
+		if in.Init != nil {
+			run.compare("initial ", in.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)})
+		}
+	})
+}
