@@ -1,7 +1,9 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -33,9 +35,9 @@ func (k *Kernels) refresh(s *State, q *quantizedWeights, grads []*engine.Buffer,
 	work := errgroup.Group{}
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	failed := make([]error, len(k.plan.Rules))
-	for i, p := range due {
+	for _, i := range k.longestFirst(due) {
 		work.Go(func() (err error) {
-			failed[i], err = k.runRefresh(s, i, p, set.Step)
+			failed[i], err = k.runRefresh(s, i, due[i], set.Step)
 			return err
 		})
 	}
@@ -81,6 +83,22 @@ func (k *Kernels) due(t int) map[int]*program.Program {
 		}
 	}
 	return due
+}
+
+// longestFirst orders the rules whose refresh programs are due by the work that they
+// have, about: so that the last ones to run, while processors become idle, are short.
+func (k *Kernels) longestFirst(due map[int]*program.Program) []int {
+	work := func(i int) (sum int64) {
+		for _, st := range k.plan.Rules[i].Optimizer.State {
+			if rank := len(st.Shape); rank > 0 { // factorizations take size·length of the last axis
+				sum += program.FloatType(st.Shape...).Size() * int64(st.Shape[rank-1])
+			}
+		}
+		return sum
+	}
+	return slices.SortedFunc(maps.Keys(due), func(i, j int) int {
+		return cmp.Or(cmp.Compare(work(j), work(i)), cmp.Compare(i, j))
+	})
 }
 
 // observe runs the observation of every optimizer that has one.

@@ -2,8 +2,9 @@
 // that says what a program means.
 //
 // Every operation is written for the reader, after the table in package program,
-// one element at a time; products and factorizations are gonum's. The host's
-// lowering to a device is tested against it, golden files are checked on it, and
-// refresh programs (matrix factorizations) run on it in earnest. Nothing here is
-// fast by being clever, and nothing but package program may be known here.
+// one element at a time; products and factorizations are those of package linalg,
+// the only place that is made for speed. The host's lowering to a device is tested
+// against it, golden files are checked on it, and refresh programs (matrix
+// factorizations) run on it in earnest. Nothing but package program may be known
+// here.
 package reference

@@ -4,12 +4,8 @@ import (
 	"errors"
 	"math"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/lapack"
-	"gonum.org/v1/gonum/lapack/lapack64"
-
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference/internal/linalg"
 )
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
@@ -22,7 +18,7 @@ func (m *machine) factorize(n *program.Node, x Tensor) (Tensor, error) {
 	if n.Op == program.OpQR {
 		out := x.Clone()
 		for i := range count {
-			qr(general(part(out.Floats, i, count), rows, cols))
+			qr(part(out.Floats, i, count), rows, cols)
 		}
 		return out, nil
 	}
@@ -39,13 +35,10 @@ func (m *machine) factorize(n *program.Node, x Tensor) (Tensor, error) {
 // qr replaces a by its factor Q, with the signs that the Householder reflections
 // of LAPACK give (those of R's diagonal are free). A matrix with a non-finite
 // element gives NaN.
-func qr(a blas64.General) {
-	if spoilt(a.Data) {
-		return
+func qr(a []float64, rows, cols int) {
+	if !spoilt(a) {
+		linalg.QR(linalg.RowMajor(a, rows, cols))
 	}
-	tau := make([]float64, a.Cols)
-	workspace(func(work []float64, lwork int) { lapack64.Geqrf(a, tau, work, lwork) })
-	workspace(func(work []float64, lwork int) { lapack64.Orgqr(a, tau, work, lwork) })
 }
 
 // eigen holds the decompositions of all matrices of a value; vectors is empty
@@ -58,16 +51,16 @@ func (m *machine) eigh(id program.ID, x Tensor, count int) (eigen, error) {
 	if e, ok := m.eigen[id]; ok {
 		return e, nil
 	}
-	job := lapack.EVNone
+	vectors := false
 	for i := range m.p.Nodes {
 		if n := &m.p.Nodes[i]; n.Op == program.OpEighVectors && n.Args[0] == id {
-			job = lapack.EVCompute
+			vectors = true
 		}
 	}
 	size := x.Type.Shape[x.Type.Rank()-1]
 	e := eigen{values: make([]float64, count*size), vectors: x.Clone().Floats}
 	for i := range count {
-		if !symmetric(job, size, part(e.vectors, i, count), part(e.values, i, count)) {
+		if !symmetric(vectors, size, part(e.vectors, i, count), part(e.values, i, count)) {
 			return eigen{}, errNoConvergence
 		}
 	}
@@ -78,7 +71,7 @@ func (m *machine) eigh(id program.ID, x Tensor, count int) (eigen, error) {
 // symmetric replaces the n×n matrix a, of which it reads the lower triangle, by
 // its eigenvectors and writes the eigenvalues, ascending, to w. A matrix with a
 // non-finite element there gives NaN.
-func symmetric(job lapack.EVJob, n int, a, w []float64) bool {
+func symmetric(vectors bool, n int, a, w []float64) bool {
 	for i := range n {
 		for j := range i {
 			a[j*n+i] = a[i*n+j]
@@ -88,22 +81,14 @@ func symmetric(job lapack.EVJob, n int, a, w []float64) bool {
 		spoil(w)
 		return true
 	}
-	s := blas64.Symmetric{Uplo: blas.Lower, N: n, Stride: n, Data: a}
-	ok := false
-	workspace(func(work []float64, lwork int) { ok = lapack64.Syev(job, s, w, work, lwork) })
-	return ok
-}
-
-// workspace calls a LAPACK routine twice: to ask for the best workspace, and to run.
-func workspace(call func(work []float64, lwork int)) {
-	var best [1]float64
-	call(best[:], -1)
-	work := make([]float64, int(best[0]))
-	call(work, len(work))
+	if vectors {
+		return linalg.Eigh(linalg.RowMajor(a, n, n), w)
+	}
+	return linalg.EighValues(linalg.RowMajor(a, n, n), w)
 }
 
 // spoilt fills a matrix that has a non-finite element with NaN and reports it:
-// LAPACK's routines promise nothing for such a matrix.
+// package linalg promises nothing for such a matrix.
 func spoilt(data []float64) bool {
 	for _, v := range data {
 		if math.IsNaN(v) || math.IsInf(v, 0) {

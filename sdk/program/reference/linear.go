@@ -4,10 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference/internal/linalg"
 )
 
 func linear(n *program.Node, args []Tensor) Tensor {
@@ -17,30 +15,74 @@ func linear(n *program.Node, args []Tensor) Tensor {
 	return dot(n, args[0], args[1])
 }
 
-// dot brings the operands into the forms [batch, left, contracted] and
-// [batch, right, contracted] and multiplies one matrix pair after the other. In
-// this form gonum's product is an inner product of rows, which, unlike its other
-// forms, does not skip zeros: 0·NaN stays NaN.
+// dot multiplies the matrices [left, contracted] and [contracted, right] of each
+// batch. Operands whose axes do not form matrices as they lie are rearranged first.
 func dot(n *program.Node, x, y Tensor) Tensor {
 	a := n.Attr
 	left := rest(x.Type.Rank(), a.LhsBatch, a.LhsContract)
 	right := rest(y.Type.Rank(), a.RhsBatch, a.RhsContract)
-	batch, contracted := product(x, a.LhsBatch), product(x, a.LhsContract)
-	rows, cols := product(x, left), product(y, right)
-	x = transpose(x, slices.Concat(a.LhsBatch, left, a.LhsContract))
-	y = transpose(y, slices.Concat(a.RhsBatch, right, a.RhsContract))
+	lhs := matrices(x, a.LhsBatch, left, a.LhsContract)
+	rhs := matrices(y, a.RhsBatch, a.RhsContract, right)
 	out := Tensor{Type: n.Type, Floats: make([]float64, n.Type.Size())}
-	for i := range batch {
-		blas64.Gemm(blas.NoTrans, blas.Trans, 1,
-			general(part(x.Floats, i, batch), rows, contracted),
-			general(part(y.Floats, i, batch), cols, contracted),
-			0, general(part(out.Floats, i, batch), rows, cols))
+	for i := range lhs.count {
+		c := linalg.RowMajor(part(out.Floats, i, lhs.count), lhs.Rows, rhs.Cols)
+		linalg.MulAdd(c, 1, lhs.at(i), rhs.at(i))
 	}
 	return out
 }
 
-func general(data []float64, rows, cols int) blas64.General {
-	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
+// stack is a number of matrices of one form, from one to the next of which it is
+// step elements.
+type stack struct {
+	linalg.Matrix
+	count, step int
+}
+
+func (s stack) at(i int) linalg.Matrix {
+	m := s.Matrix
+	m.Data = m.Data[i*s.step:]
+	return m
+}
+
+// matrices sees x as a stack of matrices with the given axes.
+func matrices(x Tensor, batch, rows, cols []int) stack {
+	step, ok1 := joined(x, batch)
+	rowStride, ok2 := joined(x, rows)
+	colStride, ok3 := joined(x, cols)
+	if !ok1 || !ok2 || !ok3 {
+		ordered := transpose(x, slices.Concat(batch, rows, cols))
+		axes := make([]int, ordered.Type.Rank())
+		for i := range axes {
+			axes[i] = i
+		}
+		r := len(batch) + len(rows)
+		return matrices(ordered, axes[:len(batch)], axes[len(batch):r], axes[r:])
+	}
+	return stack{
+		Matrix: linalg.Matrix{Rows: product(x, rows), Cols: product(x, cols), RowStride: rowStride, ColStride: colStride, Data: x.Floats},
+		count:  product(x, batch),
+		step:   step,
+	}
+}
+
+// joined is the distance in memory between neighbours along the given axes, taken as
+// one axis; ok is false when there is no such distance.
+func joined(x Tensor, axes []int) (stride int, ok bool) {
+	all := rowMajor(x.Type.Shape)
+	next := 0 // the distance that neighbours along the next axis to the left must have
+	for i := len(axes) - 1; i >= 0; i-- {
+		size := x.Type.Shape[axes[i]]
+		switch {
+		case size == 1:
+			continue
+		case next == 0:
+			stride = all[axes[i]]
+		case all[axes[i]] != next:
+			return 0, false
+		}
+		next = all[axes[i]] * size
+	}
+	return stride, true
 }
 
 // rest lists the axes below rank that are in neither list.

@@ -87,27 +87,41 @@ func (t Tensor) gather(shape, strides []int, offset int) Tensor {
 }
 
 func gather[T any](data []T, shape, strides []int, offset int) []T {
-	out := make([]T, 0, program.Type{Shape: shape}.Size())
+	out := make([]T, program.Type{Shape: shape}.Size())
+	rest := out
 	var walk func(axis, at int)
 	walk = func(axis, at int) {
-		if axis == len(shape) {
-			out = append(out, data[at])
-			return
-		}
-		if axis == len(shape)-1 {
+		if axis < len(shape)-1 {
 			for range shape[axis] {
-				out = append(out, data[at])
+				walk(axis+1, at)
 				at += strides[axis]
 			}
 			return
 		}
-		for range shape[axis] {
-			walk(axis+1, at)
-			at += strides[axis]
+		if axis < len(shape) {
+			fetch(rest[:shape[axis]], data[at:], strides[axis])
+			rest = rest[shape[axis]:]
+			return
 		}
+		rest[0] = data[at]
 	}
-	walk(0, offset)
+	if len(out) > 0 {
+		walk(0, offset)
+	}
 	return out
+}
+
+// fetch reads elements that are stride apart.
+func fetch[T any](out, from []T, stride int) {
+	if stride == 1 {
+		copy(out, from)
+		return
+	}
+	at := 0
+	for i := range out {
+		out[i] = from[at]
+		at += stride
+	}
 }
 
 func concatenate(n *program.Node, args []Tensor) Tensor {
@@ -132,39 +146,70 @@ func part[T any](data []T, i, count int) []T {
 	return data[i*size : (i+1)*size]
 }
 
-// reduce folds the named axes: they are moved last, then each run of elements
-// that belongs to one result is folded.
+// reduce folds the named axes. They are moved last unless they are neighbours
+// already; the elements of one result are then the same distance apart.
 func reduce(n *program.Node, x Tensor) Tensor {
-	var perm []int
-	for i := range x.Type.Rank() {
-		if !slices.Contains(n.Attr.Axes, i) {
-			perm = append(perm, i)
+	axes := n.Attr.Axes
+	inner := 1
+	if neighbours(axes) {
+		for _, d := range x.Type.Shape[axes[len(axes)-1]+1:] {
+			inner *= d
 		}
+	} else {
+		x = transpose(x, append(rest(x.Type.Rank(), axes, nil), axes...))
 	}
-	x = transpose(x, append(perm, n.Attr.Axes...))
 	out := Tensor{Type: n.Type}
 	count := int(n.Type.Size())
-	for i := range count {
-		if n.Type.DType == program.Float {
-			out.Floats = append(out.Floats, fold(n.Op, part(x.Floats, i, count)))
-		} else {
-			out.Ints = append(out.Ints, wrap(n.Type.DType, fold(n.Op, part(x.Ints, i, count))))
-		}
+	if n.Type.DType == program.Float {
+		out.Floats = make([]float64, count)
+		fold(n.Op, out.Floats, x.Floats, inner)
+		return out
+	}
+	out.Ints = make([]int64, count)
+	fold(n.Op, out.Ints, x.Ints, inner)
+	for i, v := range out.Ints {
+		out.Ints[i] = wrap(n.Type.DType, v)
 	}
 	return out
 }
 
-func fold[T float64 | int64](op program.Op, data []T) T {
-	acc := data[0]
-	for _, v := range data[1:] {
-		switch op {
-		case program.OpReduceSum:
-			acc += v
-		case program.OpReduceMax:
-			acc = max(acc, v)
-		default:
-			acc = min(acc, v)
+// neighbours reports whether each axis follows the one before it.
+func neighbours(axes []int) bool {
+	for i, a := range axes {
+		if a != axes[0]+i {
+			return false
 		}
 	}
-	return acc
+	return len(axes) > 0
+}
+
+// fold combines, for each of inner results that lie side by side, elements that are
+// inner apart, in their order.
+func fold[T float64 | int64](op program.Op, out, data []T, inner int) {
+	if len(out) == 0 {
+		return
+	}
+	size := len(data) / len(out) * inner // the elements of inner results
+	for len(out) > 0 {
+		acc := out[:inner]
+		copy(acc, data)
+		for at := inner; at < size; at += inner {
+			row := data[at : at+inner]
+			switch op {
+			case program.OpReduceSum:
+				for i, v := range row {
+					acc[i] += v
+				}
+			case program.OpReduceMax:
+				for i, v := range row {
+					acc[i] = max(acc[i], v)
+				}
+			default:
+				for i, v := range row {
+					acc[i] = min(acc[i], v)
+				}
+			}
+		}
+		out, data = out[inner:], data[size:]
+	}
 }

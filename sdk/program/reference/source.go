@@ -46,9 +46,13 @@ func iota(shape []int, axis int) []int64 {
 	for _, d := range shape[axis+1:] {
 		inner *= d
 	}
-	out := make([]int64, program.Type{Shape: shape}.Size())
-	for i := range out {
-		out[i] = int64(i / inner % shape[axis])
+	out := make([]int64, 0, program.Type{Shape: shape}.Size())
+	for len(out) < cap(out) {
+		for i := range shape[axis] {
+			for range inner {
+				out = append(out, int64(i))
+			}
+		}
 	}
 	return out
 }

@@ -1,0 +1,144 @@
+//go:build amd64 && goexperiment.simd
+
+package linalg
+
+import "simd/archsimd"
+
+func tile512(k int, a, b, c []float64, stride int) {
+	var s0, t0 archsimd.Float64x8
+	var s1, t1 archsimd.Float64x8
+	var s2, t2 archsimd.Float64x8
+	var s3, t3 archsimd.Float64x8
+	a, b = a[:k*tileRows], b[:k*16]
+	for len(a) >= tileRows && len(b) >= 16 {
+		row := (*[tileRows]float64)(a)
+		x, y := archsimd.LoadFloat64x8Array((*[8]float64)(b)), archsimd.LoadFloat64x8Array((*[8]float64)(b[8:16]))
+		v := archsimd.BroadcastFloat64x8(row[0])
+		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
+		v = archsimd.BroadcastFloat64x8(row[1])
+		s1, t1 = v.MulAdd(x, s1), v.MulAdd(y, t1)
+		v = archsimd.BroadcastFloat64x8(row[2])
+		s2, t2 = v.MulAdd(x, s2), v.MulAdd(y, t2)
+		v = archsimd.BroadcastFloat64x8(row[3])
+		s3, t3 = v.MulAdd(x, s3), v.MulAdd(y, t3)
+		a, b = a[tileRows:], b[16:]
+	}
+	add512(c, s0, t0)
+	add512(c[stride:], s1, t1)
+	add512(c[2*stride:], s2, t2)
+	add512(c[3*stride:], s3, t3)
+}
+
+// add512 adds a row of a tile.
+func add512(c []float64, s, t archsimd.Float64x8) {
+	lo, hi := (*[8]float64)(c), (*[8]float64)(c[8:])
+	archsimd.LoadFloat64x8Array(lo).Add(s).StoreArray(lo)
+	archsimd.LoadFloat64x8Array(hi).Add(t).StoreArray(hi)
+}
+
+// sum512 adds the lanes up, always in the same order.
+func sum512(lanes archsimd.Float64x8) float64 {
+	var v [8]float64
+	lanes.StoreArray(&v)
+	return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
+}
+
+func dot512(x, y []float64) float64 {
+	y = y[:len(x)]
+	var s0, s1, s2, s3 archsimd.Float64x8
+	for len(x) >= 32 && len(y) >= 32 {
+		s0 = archsimd.LoadFloat64x8Array((*[8]float64)(x)).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y)), s0)
+		s1 = archsimd.LoadFloat64x8Array((*[8]float64)(x[8:])).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y[8:])), s1)
+		s2 = archsimd.LoadFloat64x8Array((*[8]float64)(x[16:])).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y[16:])), s2)
+		s3 = archsimd.LoadFloat64x8Array((*[8]float64)(x[24:])).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y[24:])), s3)
+		x, y = x[32:], y[32:]
+	}
+	for len(x) >= 8 && len(y) >= 8 {
+		s0 = archsimd.LoadFloat64x8Array((*[8]float64)(x)).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y)), s0)
+		x, y = x[8:], y[8:]
+	}
+	sum := sum512(s0.Add(s1).Add(s2.Add(s3)))
+	for i, v := range x {
+		sum += v * y[i]
+	}
+	return sum
+}
+
+func axpy512(alpha float64, x, y []float64) {
+	y = y[:len(x)]
+	a := archsimd.BroadcastFloat64x8(alpha)
+	for len(x) >= 8 && len(y) >= 8 {
+		at := (*[8]float64)(y)
+		a.MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(x)), archsimd.LoadFloat64x8Array(at)).StoreArray(at)
+		x, y = x[8:], y[8:]
+	}
+	for i, v := range x {
+		y[i] += alpha * v
+	}
+}
+
+func four512(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64 {
+	n := len(a0)
+	a1, a2, a3, x, y = a1[:n], a2[:n], a3[:n], x[:n], y[:n]
+	b0, b1 := archsimd.BroadcastFloat64x8(alpha[0]), archsimd.BroadcastFloat64x8(alpha[1])
+	b2, b3 := archsimd.BroadcastFloat64x8(alpha[2]), archsimd.BroadcastFloat64x8(alpha[3])
+	var s0, s1, s2, s3 archsimd.Float64x8
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		v, at := archsimd.LoadFloat64x8Array((*[8]float64)(x[i:])), (*[8]float64)(y[i:])
+		w := archsimd.LoadFloat64x8Array(at)
+		r := archsimd.LoadFloat64x8Array((*[8]float64)(a0[i:]))
+		s0, w = r.MulAdd(v, s0), r.MulAdd(b0, w)
+		r = archsimd.LoadFloat64x8Array((*[8]float64)(a1[i:]))
+		s1, w = r.MulAdd(v, s1), r.MulAdd(b1, w)
+		r = archsimd.LoadFloat64x8Array((*[8]float64)(a2[i:]))
+		s2, w = r.MulAdd(v, s2), r.MulAdd(b2, w)
+		r = archsimd.LoadFloat64x8Array((*[8]float64)(a3[i:]))
+		s3, w = r.MulAdd(v, s3), r.MulAdd(b3, w)
+		w.StoreArray(at)
+	}
+	sum := fourPortable(a0[i:], a1[i:], a2[i:], a3[i:], x[i:], y[i:], alpha)
+	sum[0] += sum512(s0)
+	sum[1] += sum512(s1)
+	sum[2] += sum512(s2)
+	sum[3] += sum512(s3)
+	return sum
+}
+
+func secular512(poles, z []float64, origin, mu float64) (value, slope float64) {
+	z = z[:len(poles)]
+	o, m := archsimd.BroadcastFloat64x8(origin), archsimd.BroadcastFloat64x8(mu)
+	var s0, s1 archsimd.Float64x8
+	for len(poles) >= 8 && len(z) >= 8 {
+		v := archsimd.LoadFloat64x8Array((*[8]float64)(z))
+		t := v.Div(archsimd.LoadFloat64x8Array((*[8]float64)(poles)).Sub(o).Sub(m))
+		s0, s1 = v.MulAdd(t, s0), t.MulAdd(t, s1)
+		poles, z = poles[8:], z[8:]
+	}
+	value, slope = secularPortable(poles, z, origin, mu)
+	return value + sum512(s0), slope + sum512(s1)
+}
+
+func gaps512(out, weights, poles []float64, origin, mu, pole float64) {
+	n := len(out)
+	weights, poles = weights[:n], poles[:n]
+	o, m, p := archsimd.BroadcastFloat64x8(origin), archsimd.BroadcastFloat64x8(mu), archsimd.BroadcastFloat64x8(pole)
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		d, at := archsimd.LoadFloat64x8Array((*[8]float64)(poles[i:])), (*[8]float64)(weights[i:])
+		gap := d.Sub(o).Sub(m)
+		gap.StoreArray((*[8]float64)(out[i:]))
+		archsimd.LoadFloat64x8Array(at).Mul(gap.Div(d.Sub(p))).StoreArray(at)
+	}
+	gapsPortable(out[i:], weights[i:], poles[i:], origin, mu, pole)
+}
+
+func quotients512(x, w []float64) {
+	w = w[:len(x)]
+	for len(x) >= 8 && len(w) >= 8 {
+		at := (*[8]float64)(x)
+		archsimd.LoadFloat64x8Array((*[8]float64)(w)).Div(archsimd.LoadFloat64x8Array(at)).StoreArray(at)
+		x, w = x[8:], w[8:]
+	}
+	quotientsPortable(x, w)
+}

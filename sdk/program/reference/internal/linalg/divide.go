@@ -1,0 +1,239 @@
+package linalg
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/lapack"
+	lapackgonum "gonum.org/v1/gonum/lapack/gonum"
+)
+
+// leaf is the order up to which a tridiagonal matrix is decomposed by QR iteration.
+const leaf = 32
+
+// divide decomposes the tridiagonal matrix d, e by divide and conquer: two halves,
+// after a change of rank one between them, are merged by the roots of a secular
+// equation (Cuppen 1981; Gu and Eisenstat, "A divide-and-conquer algorithm for the
+// symmetric tridiagonal eigenproblem", 1995). The eigenvalues come ascending in d; e
+// is destroyed. The eigenvectors become the rows of vt, which is zero before.
+func divide(d, e []float64, vt Matrix) bool {
+	n := len(d)
+	if n <= leaf {
+		return decomposeLeaf(d, e, vt)
+	}
+	half := n / 2
+	off := e[half-1]
+	d[half-1] -= math.Abs(off)
+	d[half] -= math.Abs(off)
+	if !divide(d[:half], e[:half-1], vt.part(0, half, 0, half)) ||
+		!divide(d[half:], e[half:], vt.part(half, n, half, n)) {
+		return false
+	}
+	m := newMerge(d, off, vt, half)
+	m.deflate()
+	m.solve()
+	return true
+}
+
+func decomposeLeaf(d, e []float64, vt Matrix) bool {
+	n := len(d)
+	z, work := make([]float64, n*n), make([]float64, max(1, 2*n-2))
+	if !(lapackgonum.Implementation{}).Dsteqr(lapack.EVTridiag, n, d, e, z, n, work) {
+		return false
+	}
+	for i := range n {
+		row := vt.row(i)
+		for j := range row {
+			row[j] = z[j*n+i]
+		}
+	}
+	return true
+}
+
+// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt, of
+// which the first half only have the first half of their elements, and the others
+// the others.
+type merge struct {
+	d    []float64
+	vt   Matrix
+	half int
+	z    []float64
+	rho  float64
+
+	kind []kind // of each row
+	live []int  // rows whose eigenpairs change, by ascending d
+	done []int  // deflated rows
+}
+
+// kind tells which elements of a row are not zero.
+type kind int
+
+const (
+	upper kind = iota
+	both
+	lower
+)
+
+func newMerge(d []float64, off float64, vt Matrix, half int) *merge {
+	n := len(d)
+	m := &merge{d: d, vt: vt, half: half, z: make([]float64, n), rho: 2 * math.Abs(off), kind: make([]kind, n)}
+	for i := range n {
+		if i < half {
+			m.z[i] = vt.at(i, half-1) / math.Sqrt2
+		} else {
+			m.z[i] = math.Copysign(1, off) * vt.at(i, half) / math.Sqrt2
+			m.kind[i] = lower
+		}
+	}
+	return m
+}
+
+// deflate finds the eigenpairs that the change of rank one leaves alone, to working
+// precision: those with a tiny element of z, and, of two almost equal ones, the
+// combination that is orthogonal to z (LAPACK's dlaed2).
+func (m *merge) deflate() {
+	order := make([]int, len(m.d))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.d[a], m.d[b]) })
+	most := 0.0
+	for i := range m.d {
+		most = max(most, math.Abs(m.d[i]), math.Abs(m.z[i]))
+	}
+	tolerance := 8 * epsilon * most
+	previous := -1
+	for _, i := range order {
+		if m.rho*math.Abs(m.z[i]) <= tolerance {
+			m.done = append(m.done, i)
+			continue
+		}
+		if previous >= 0 {
+			if m.rotate(previous, i, tolerance) {
+				m.done = append(m.done, previous)
+			} else {
+				m.live = append(m.live, previous)
+			}
+		}
+		previous = i
+	}
+	if previous >= 0 {
+		m.live = append(m.live, previous)
+	}
+}
+
+// rotate turns rows i and j so that z[i] becomes zero, when this changes the matrix
+// by no more than the tolerance.
+func (m *merge) rotate(i, j int, tolerance float64) bool {
+	length := math.Hypot(m.z[i], m.z[j])
+	c, s := m.z[j]/length, -m.z[i]/length
+	if math.Abs((m.d[j]-m.d[i])*c*s) > tolerance {
+		return false
+	}
+	m.z[j], m.z[i] = length, 0
+	if m.kind[i] != m.kind[j] {
+		m.kind[i], m.kind[j] = both, both
+	}
+	x, y := m.vt.row(i), m.vt.row(j)
+	for k, v := range x {
+		w := y[k]
+		x[k], y[k] = c*v+s*w, c*w-s*v
+	}
+	p, q := m.d[i], m.d[j]
+	m.d[i], m.d[j] = p*c*c+q*s*s, p*s*s+q*c*c
+	return true
+}
+
+// solve computes the eigenpairs that change and puts all in ascending order.
+func (m *merge) solve() {
+	n, k := len(m.d), len(m.live)
+	values, coefficients := m.secular()
+	defer coefficients.release()
+	// The rows that take part, those without a second half first and those without
+	// a first half last, so that each half is one product.
+	slots := slices.Clone(m.live)
+	slices.SortStableFunc(slots, func(a, b int) int { return cmp.Compare(m.kind[a], m.kind[b]) })
+	slot := make([]int, n)
+	old := temporary(k, n)
+	defer old.release()
+	firstBoth, firstLower := k, k
+	for at, i := range slots {
+		slot[i] = at
+		copy(old.row(at), m.vt.row(i))
+		if m.kind[i] != upper {
+			firstBoth = min(firstBoth, at)
+		}
+		if m.kind[i] == lower {
+			firstLower = min(firstLower, at)
+		}
+	}
+	s := temporary(k, k)
+	defer s.release()
+	for j := range k {
+		to := s.row(j)
+		for at, v := range coefficients.row(j) {
+			to[slot[m.live[at]]] = v
+		}
+	}
+	fresh := temporary(n, n)
+	defer fresh.release()
+	MulAdd(fresh.part(0, k, 0, m.half), 1, s.part(0, k, 0, firstLower), old.part(0, firstLower, 0, m.half))
+	MulAdd(fresh.part(0, k, m.half, n), 1, s.part(0, k, firstBoth, k), old.part(firstBoth, k, m.half, n))
+	for _, i := range m.done {
+		copy(fresh.row(len(values)), m.vt.row(i))
+		values = append(values, m.d[i])
+	}
+	m.sort(values, fresh)
+}
+
+// sort writes the eigenpairs back, ascending.
+func (m *merge) sort(values []float64, vectors Matrix) {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
+	for to, from := range order {
+		m.d[to] = values[from]
+		copy(m.vt.row(to), vectors.row(from))
+	}
+}
+
+// secular computes the eigenvalues that change, and as rows the eigenvectors in the
+// basis of the live rows, a temporary matrix. These belong exactly to a z that is recomputed from the
+// eigenvalues: so they are orthogonal, however close the eigenvalues are.
+func (m *merge) secular() (values []float64, vectors Matrix) {
+	k := len(m.live)
+	d, z := make([]float64, k), make([]float64, k)
+	square := 0.0
+	for at, i := range m.live {
+		d[at], z[at] = m.d[i], m.z[i]
+		square += z[at] * z[at]
+	}
+	values = make([]float64, k, len(m.d))
+	gaps := temporary(k, k) // d[i] − λ_j in row j
+	weights := make([]float64, k)
+	for i := range weights {
+		weights[i] = -1
+	}
+	for j := range k {
+		origin, mu := secularRoot(j, d, z, m.rho, square)
+		values[j] = d[origin] + mu
+		own := weights[j] * (d[j] - d[origin] - mu) // without the denominator, which is zero here
+		active.gaps(gaps.row(j), weights, d, d[origin], mu, d[j])
+		weights[j] = own
+	}
+	for i, w := range weights {
+		weights[i] = math.Copysign(math.Sqrt(max(w, 0)), z[i])
+	}
+	for j := range k {
+		row := gaps.row(j)
+		active.quotients(row, weights)
+		scale := 1 / math.Sqrt(active.dot(row, row))
+		for i := range row {
+			row[i] *= scale
+		}
+	}
+	return values, gaps
+}

@@ -1,0 +1,40 @@
+package linalg
+
+import lapackgonum "gonum.org/v1/gonum/lapack/gonum"
+
+// Eigh decomposes the symmetric matrix a, whose columns are neighbours and of which it
+// reads the lower triangle: it writes the eigenvalues, ascending, to values and
+// replaces a by the eigenvectors, its columns. It reports whether the iterations
+// converged.
+func Eigh(a Matrix, values []float64) bool {
+	n := a.Rows
+	scale := normalize(a, true)
+	t := reduce(a)
+	vt := temporary(n, n)
+	defer vt.release()
+	if !divide(t.d, t.e, vt) {
+		return false
+	}
+	for i := range n {
+		row := a.row(i)
+		for j := range row {
+			row[j] = vt.Data[j*n+i]
+		}
+		values[i] = t.d[i] * scale
+	}
+	t.back(a)
+	return true
+}
+
+// EighValues is [Eigh] for the eigenvalues alone. It destroys a.
+func EighValues(a Matrix, values []float64) bool {
+	scale := normalize(a, true)
+	t := reduce(a)
+	if !(lapackgonum.Implementation{}).Dsterf(len(t.d), t.d, t.e) {
+		return false
+	}
+	for i, v := range t.d {
+		values[i] = v * scale
+	}
+	return true
+}

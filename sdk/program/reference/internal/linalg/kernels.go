@@ -1,0 +1,122 @@
+package linalg
+
+// tileRows is the height of the tiles of a product, whose width the kernels choose.
+// With two vectors a row, these are enough independent sums to keep the multipliers
+// busy, and the compiler still keeps all of them in registers: more rows are slower.
+const tileRows = 4
+
+// kernels are the inner loops for one kind of processor. Slices have the length that
+// the first one has, or more.
+type kernels struct {
+	name     string
+	tileCols int
+	// tile adds the product of a strip of A, tileRows elements for each of the k
+	// columns, and a strip of B, tileCols elements for each of its k rows, to the
+	// tile of C at c, whose rows are stride apart.
+	tile func(k int, a, b, c []float64, stride int)
+	// dot is the inner product.
+	dot func(x, y []float64) float64
+	// axpy adds alpha·x to y.
+	axpy func(alpha float64, x, y []float64)
+	// four computes the inner products of four rows with x, and adds the rows times
+	// alpha to y: a symmetric matrix times a vector while it is read once.
+	four func(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64
+	// secular sums z²/(d−μ) and z²/(d−μ)² with d = poles−origin.
+	secular func(poles, z []float64, origin, mu float64) (value, slope float64)
+	// gaps sets out to poles−origin−mu and multiplies each weight by its quotient
+	// with poles−pole.
+	gaps func(out, weights, poles []float64, origin, mu, pole float64)
+	// quotients replaces x by w/x.
+	quotients func(x, w []float64)
+}
+
+// active are the kernels of this processor.
+var active = supported()[0]
+
+// portable are the kernels in plain Go.
+var portable = kernels{
+	name:      "portable",
+	tileCols:  4,
+	tile:      tilePortable,
+	dot:       dotPortable,
+	axpy:      axpyPortable,
+	four:      fourPortable,
+	secular:   secularPortable,
+	gaps:      gapsPortable,
+	quotients: quotientsPortable,
+}
+
+func tilePortable(k int, a, b, c []float64, stride int) {
+	const cols = 4
+	a, b = a[:k*tileRows], b[:k*cols]
+	for i := range tileRows {
+		var c0, c1, c2, c3 float64
+		at := i
+		for p := 0; p+cols <= len(b); p += cols {
+			v, w := a[at], (*[cols]float64)(b[p:])
+			c0, c1, c2, c3 = c0+v*w[0], c1+v*w[1], c2+v*w[2], c3+v*w[3]
+			at += tileRows
+		}
+		row := (*[cols]float64)(c[i*stride:])
+		row[0], row[1], row[2], row[3] = row[0]+c0, row[1]+c1, row[2]+c2, row[3]+c3
+	}
+}
+
+func dotPortable(x, y []float64) float64 {
+	y = y[:len(x)]
+	var s0, s1, s2, s3 float64
+	i := 0
+	for ; i+4 <= len(x); i += 4 {
+		a, b := (*[4]float64)(x[i:]), (*[4]float64)(y[i:])
+		s0, s1, s2, s3 = s0+a[0]*b[0], s1+a[1]*b[1], s2+a[2]*b[2], s3+a[3]*b[3]
+	}
+	for ; i < len(x); i++ {
+		s0 += x[i] * y[i]
+	}
+	return s0 + s1 + (s2 + s3)
+}
+
+func axpyPortable(alpha float64, x, y []float64) {
+	y = y[:len(x)]
+	for i, v := range x {
+		y[i] += alpha * v
+	}
+}
+
+func fourPortable(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) (sum [4]float64) {
+	n := len(a0)
+	a1, a2, a3, x, y = a1[:n], a2[:n], a3[:n], x[:n], y[:n]
+	for i := range a0 {
+		sum[0] += a0[i] * x[i]
+		sum[1] += a1[i] * x[i]
+		sum[2] += a2[i] * x[i]
+		sum[3] += a3[i] * x[i]
+		y[i] += alpha[0]*a0[i] + alpha[1]*a1[i] + alpha[2]*a2[i] + alpha[3]*a3[i]
+	}
+	return sum
+}
+
+func secularPortable(poles, z []float64, origin, mu float64) (value, slope float64) {
+	z = z[:len(poles)]
+	for i, d := range poles {
+		t := z[i] / (d - origin - mu)
+		value += z[i] * t
+		slope += t * t
+	}
+	return value, slope
+}
+
+func gapsPortable(out, weights, poles []float64, origin, mu, pole float64) {
+	weights, poles = weights[:len(out)], poles[:len(out)]
+	for i, d := range poles {
+		out[i] = d - origin - mu
+		weights[i] *= out[i] / (d - pole)
+	}
+}
+
+func quotientsPortable(x, w []float64) {
+	w = w[:len(x)]
+	for i, v := range x {
+		x[i] = w[i] / v
+	}
+}
