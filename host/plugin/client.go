@@ -149,16 +149,20 @@ func (c *Client) call(ctx context.Context, site string, f func(context.Context) 
 	if err == nil {
 		return nil
 	}
-	typed := c.explain(ctx, err)
+	typed := c.explain(ctx, limited, err)
 	typed.Site = site
 	return c.exe.complete(typed)
 }
 
-// explain tells the kinds of failed calls apart.
-func (c *Client) explain(ctx context.Context, err error) *Error {
+// explain tells the kinds of failed calls apart. limited is ctx with the time limit
+// of calls.
+func (c *Client) explain(ctx, limited context.Context, err error) *Error {
 	switch code := status.Code(err); {
 	case ctx.Err() != nil:
 		return failure(ctx.Err(), "%w", ctx.Err())
+	case code == codes.DeadlineExceeded && sameDeadline(ctx, limited):
+		// The plugin's side may notice the caller's deadline before ctx does.
+		return failure(context.DeadlineExceeded, "%w", context.DeadlineExceeded)
 	case errors.Is(err, client.ErrVersion):
 		return failure(ErrVersion, "%w", err)
 	case errors.Is(err, client.ErrAnswer):
@@ -176,6 +180,13 @@ func (c *Client) explain(ctx context.Context, err error) *Error {
 		return failure(ErrRefused, "%s", s.Message())
 	}
 	return failure(ErrRefused, "%w", err)
+}
+
+// sameDeadline reports whether it is ctx that limits the time of limited.
+func sameDeadline(ctx, limited context.Context) bool {
+	own, has := ctx.Deadline()
+	limit, _ := limited.Deadline()
+	return has && !limit.Before(own)
 }
 
 // ended explains a broken connection.
