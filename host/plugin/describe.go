@@ -26,7 +26,7 @@ func (c *Client) describe(ctx context.Context) error {
 			c.info[kind] = info
 		case status.Code(err) == codes.Unimplemented: // it does not serve this kind
 		case kind == c.kind || c.kind == "":
-			wrong = errors.Join(wrong, c.explain(ctx, err))
+			wrong = errors.Join(wrong, c.explain(ctx, ctx, err))
 		}
 	}
 	if wrong != nil {
