@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/metrics/console"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -46,7 +44,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		if err != nil {
 			return err
 		}
-		display := newDisplay(cmd.ErrOrStderr(), cfg)
+		display := train.NewConsole(cmd.ErrOrStderr(), cfg)
 		if opts.Logger, err = newLogger(cmd, display); err != nil {
 			return err
 		}
@@ -63,15 +61,6 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		return err
 	}
 	return cmd
-}
-
-// newDisplay shows progress on w: live if it is a terminal.
-func newDisplay(w io.Writer, cfg *config.Config) *console.Display {
-	opts := console.Options{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery)}
-	if f, ok := w.(*os.File); ok {
-		opts.Width = console.Terminal(f)
-	}
-	return console.New(w, opts)
 }
 
 func printSummary(w io.Writer, s *train.Summary) {

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -226,14 +227,7 @@ func (p *Plan) updateGraph(rules []cage.Rule) ([]engine.Spec, engine.BuildFunc) 
 	}
 }
 
-func isScalar(name string) bool {
-	for _, s := range cage.Scalars {
-		if s == name {
-			return true
-		}
-	}
-	return false
-}
+func isScalar(name string) bool { return slices.Contains(cage.Scalars, name) }
 
 // unpackScalars gives the elements of the vector of scalars their names.
 func unpackScalars(v *graph.Node) map[string]*graph.Node {

@@ -15,6 +15,8 @@ import (
 type Kernels struct {
 	dev  *engine.Device
 	plan Plan
+	// numbers of trained parameters of the quantizers of weights and of activations
+	ownTrained, siteTrained int
 
 	quantize  *engine.Executable // nil when no parameter is quantized
 	layout    []int              // residuals of each quantized parameter
@@ -51,7 +53,10 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
-	k := &Kernels{dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, execute: reference.Run, others: map[string]*engine.Executable{}}
+	k := &Kernels{
+		ownTrained: len(plan.trainedWeights()), siteTrained: len(plan.trainedActivations()),
+		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, execute: reference.Run, others: map[string]*engine.Executable{},
+	}
 	if len(plan.quantized()) == 0 {
 		return k, nil
 	}

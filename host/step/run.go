@@ -113,11 +113,11 @@ func (k *Kernels) runQuantize(s *State) (*quantizedWeights, error) {
 // parameters.
 func (k *Kernels) trainedWeights(s *State) []*engine.Buffer {
 	n := len(k.plan.Model.Params())
-	return s.Params[n : n+len(k.plan.trainedWeights())]
+	return s.Params[n : n+k.ownTrained]
 }
 
 func (k *Kernels) trainedActivations(s *State) []*engine.Buffer {
-	return s.Params[len(s.Params)-len(k.plan.trainedActivations()):]
+	return s.Params[len(s.Params)-k.siteTrained:]
 }
 
 func pick(list []*engine.Buffer, at []int) []*engine.Buffer {
@@ -131,11 +131,16 @@ func pick(list []*engine.Buffer, at []int) []*engine.Buffer {
 // forward are the inputs of a forward pass before the tokens: the model's weights,
 // quantized where they are, and the trained parameters of activations' quantizers.
 func (k *Kernels) forward(s *State, q *quantizedWeights) []*engine.Buffer {
+	return append(k.weights(s, q), k.trainedActivations(s)...)
+}
+
+// weights are the model's weights, quantized where they are.
+func (k *Kernels) weights(s *State, q *quantizedWeights) []*engine.Buffer {
 	out := append([]*engine.Buffer(nil), s.Params[:len(k.plan.Model.Params())]...)
 	for i, j := range q.at {
 		out[j] = q.values[i]
 	}
-	return append(out, k.trainedActivations(s)...)
+	return out
 }
 
 // runGradients runs all micro-batches and returns the mean loss and the summed

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
@@ -71,21 +72,12 @@ func (k *Kernels) initTrainedActivations(s *State, tokens []int32) error {
 		return fmt.Errorf("calibration: %w", err)
 	}
 	defer t.Finalize()
-	n := len(k.plan.Model.Params())
-	q := &quantizedWeights{at: k.plan.quantized()}
-	if k.quantize != nil {
-		out, err := k.quantize.Run(append(pick(s.Params, q.at), s.Params[n:]...), nil)
-		if err != nil {
-			return err
-		}
-		q.values, q.residuals = out[:len(q.at)], out[len(q.at):]
+	q, err := k.runQuantize(s)
+	if err != nil {
+		return err
 	}
 	defer q.close()
-	weights := append([]*engine.Buffer(nil), s.Params[:n]...)
-	for i, j := range q.at {
-		weights[j] = q.values[i]
-	}
-	out, err := exec.Run(append(weights, t), nil)
+	out, err := exec.Run(append(k.weights(s, q), t), nil)
 	s.Params = append(s.Params, out...)
 	return err
 }
@@ -185,7 +177,7 @@ func (k *Kernels) Upload(load func(name string) (Tensor, error)) (*State, error)
 		if err != nil {
 			return err
 		}
-		if !equal(t.Dims, dims) {
+		if !slices.Equal(t.Dims, dims) {
 			return fmt.Errorf("%s has shape %v, the run needs %v", name, t.Dims, dims)
 		}
 		*at, err = engine.Upload(k.dev, t.Data, dims...)
@@ -205,7 +197,7 @@ func (k *Kernels) UploadParams(load func(name string) (Tensor, error)) (*State, 
 	for _, spec := range k.plan.tensorSpecs() {
 		dims := spec.Shape.Dimensions
 		t, err := load(paramPrefix + spec.Name)
-		if err == nil && !equal(t.Dims, dims) {
+		if err == nil && !slices.Equal(t.Dims, dims) {
 			err = fmt.Errorf("%s has shape %v, the run needs %v", spec.Name, t.Dims, dims)
 		}
 		var b *engine.Buffer
@@ -219,18 +211,6 @@ func (k *Kernels) UploadParams(load func(name string) (Tensor, error)) (*State, 
 		s.Params = append(s.Params, b)
 	}
 	return s, nil
-}
-
-func equal(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // Close frees all buffers.

@@ -3,7 +3,6 @@ package train
 import (
 	"io"
 	"os"
-	"time"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
@@ -17,16 +16,23 @@ type display struct {
 	previous metrics.Record // of the step before the pace was last measured
 }
 
-// newDisplay shows a live line when out is a terminal, else a line for every record.
+// NewConsole makes the progress display of a run: a live line when out is a terminal,
+// else a line for every record that is logged. It may be given as Options.Console, and
+// log messages may go through it.
+func NewConsole(out io.Writer, cfg *config.Config) *console.Display {
+	opts := console.Options{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery)}
+	if f, ok := out.(*os.File); ok {
+		opts.Width = console.Terminal(f)
+	}
+	return console.New(out, opts)
+}
+
+// newDisplay shows progress on out, which may be a display already.
 func newDisplay(out io.Writer, cfg *config.Config) display {
 	if c, ok := out.(*console.Display); ok {
 		return display{console: c}
 	}
-	opts := console.Options{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Now: time.Now}
-	if f, ok := out.(*os.File); ok {
-		opts.Width = console.Terminal(f)
-	}
-	return display{console: console.New(out, opts)}
+	return display{console: NewConsole(out, cfg)}
 }
 
 // step shows a record and keeps it as the newest.
