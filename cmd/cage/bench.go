@@ -20,7 +20,7 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure speed on this machine",
 	})
-	cmd.AddCommand(newBenchStep(), newBenchMatrix())
+	cmd.AddCommand(newBenchStep(), newBenchMatrix(), newBenchOverhead(), newBenchScale())
 	return cmd
 }
 
@@ -44,7 +44,9 @@ func newBenchStep() *cobra.Command {
 	m := benchModel{}
 	o := bench.Options{}
 	var sets []string
-	var profile string
+	var profile, peer string
+	var byKind, alone bool
+	var rounds int
 	cmd := &cobra.Command{
 		Use:   "step [RUN.toml]",
 		Short: "Time a training step: with and without CAGE, with and without plugins",
@@ -54,7 +56,12 @@ directly in the host. Ratios are taken round by round, so that other load on the
 machine hits all alike. Also says how long the plugins took to start and to hand
 over their programs.
 
-The sizes come from the flags, or from a run's TOML file.`,
+The sizes come from the flags, or from a run's TOML file.
+
+--profile says where the processor time of a step goes, by kind of operation and by
+plugin. --compare runs this benchmark and another command in turn, A B A B, each in
+a process of its own, and prints how many times as fast this one is. The command is
+run by the shell and prints, last, a JSON object with the "seconds" of one step.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("expected at most one TOML file, got %d arguments", len(args))}
@@ -71,18 +78,35 @@ The sizes come from the flags, or from a run's TOML file.`,
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
 	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
+	flags.BoolVar(&byKind, "profile", false, "name the processor time by kind of operation and by plugin")
+	flags.StringVar(&peer, "compare", "", "command to run in turn with this benchmark")
+	flags.IntVar(&rounds, "rounds", 5, "pairs of runs of --compare that count, after one that does not")
+	// The processes of --compare and of `bench scale`.
+	flags.BoolVar(&alone, "alone", false, "")
+	if err := flags.MarkHidden("alone"); err != nil {
+		panic(err)
+	}
 	flags.BoolVar(&o.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := m.config(args, sets)
 		if err != nil {
 			return err
 		}
-		if o.Rounds < 1 {
-			return usageError{fmt.Errorf("--steps %d: at least 1", o.Rounds)}
+		if o.Rounds < 1 || rounds < 1 {
+			return usageError{fmt.Errorf("--steps %d, --rounds %d: at least 1 each", o.Rounds, rounds)}
+		}
+		if peer != "" {
+			return compareStep(cmd, peer, rounds, *asJSON)
 		}
 		o.Direct = o.Direct && (cmd.Flags().Changed("direct") || m.directExists(cfg))
 		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
 			return err
+		}
+		switch {
+		case alone:
+			return stepAlone(cmd, cfg, o)
+		case byKind:
+			return profileStep(cmd, cfg, o, *asJSON)
 		}
 		stop, err := startProfile(profile)
 		if err != nil {
@@ -144,12 +168,12 @@ func (m benchModel) config(args, sets []string) (*config.Config, error) {
 func printBench(w io.Writer, r *bench.Report) error {
 	fmt.Fprintf(w, "%s\n%d parameters, %d tokens and %.1f GFLOP per step, peak memory %.0f MiB\n",
 		r.Build, r.Parameters, r.Tokens, r.FLOPs/1e9, float64(r.PeakMemory)/(1<<20))
-	fmt.Fprintf(w, "plugins started in %.0f ms, handed over their programs in %.0f ms\n\n", 1e3*r.PluginStart, 1e3*r.PluginHandover)
-	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "ratio", "quartiles", "cpu ratio", "first step ms"}}
+	fmt.Fprintf(w, "plugins started in %.0f ms, handed over their programs in %.0f ms; a large matrix product runs at %.0f GFLOP/s\n\n", 1e3*r.PluginStart, 1e3*r.PluginHandover, r.PeakFLOPS/1e9)
+	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "of peak", "ratio", "quartiles", "cpu ratio", "first step ms"}}
 	for _, t := range r.Steps {
 		rows = append(rows, []string{
 			t.Name, fmt.Sprintf("%.1f", 1e3*t.Seconds), fmt.Sprintf("%.0f", float64(r.Tokens)/t.Seconds),
-			fmt.Sprintf("%.1f", r.FLOPs/t.Seconds/1e9), fmt.Sprintf("%.3f", t.Ratio),
+			fmt.Sprintf("%.1f", r.FLOPs/t.Seconds/1e9), fmt.Sprintf("%.0f %%", 100*r.FLOPs/t.Seconds/r.PeakFLOPS), fmt.Sprintf("%.3f", t.Ratio),
 			fmt.Sprintf("%.3f–%.3f", t.Low, t.High), fmt.Sprintf("%.3f", t.CPURatio), fmt.Sprintf("%.0f", 1e3*t.Compile),
 		})
 	}

@@ -52,7 +52,8 @@ type Timing struct {
 	// Loss of the last step, to see that variants compute the same.
 	Loss float64 `json:"loss"`
 
-	cpu []float64
+	cpu       []float64
+	firstDone time.Time
 }
 
 // Steps runs rounds of one step of every subject and returns their timings in
@@ -87,7 +88,7 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 			}
 			switch {
 			case round == 0:
-				timings[i].Compile = m.wall
+				timings[i].Compile, timings[i].firstDone = m.wall, time.Now()
 			case round >= warmUp:
 				timings[i].All = append(timings[i].All, m.wall)
 				timings[i].cpu = append(timings[i].cpu, m.cpu)

@@ -29,6 +29,11 @@ type Report struct {
 	PluginHandover float64  `json:"plugin_handover_seconds"`
 	Steps          []Timing `json:"steps"`
 	PeakMemory     int64    `json:"peak_memory_bytes"`
+	// PeakFLOPS is the speed of a large matrix product on this device, in floating-point
+	// operations a second: what no step can exceed.
+	PeakFLOPS float64 `json:"peak_flops"`
+	// FirstStep is the time at which the first step of the first subject was done.
+	FirstStep time.Time `json:"first_step"`
 }
 
 // Names of the subjects of [Run].
@@ -43,7 +48,9 @@ type Options struct {
 	Rounds int
 	// Direct adds the step written in the host; only for QuEST in the paper's
 	// form with AdamW, and their defaults.
-	Direct  bool
+	Direct bool
+	// Only names the one subject to measure; empty measures all.
+	Only    string
 	Finder  *plugin.Finder
 	Plugins plugin.Options
 }
@@ -67,7 +74,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer dev.Close()
-	subjects, err := compile(dev, cfg, m, programs, o.Direct)
+	subjects, err := compile(dev, cfg, m, programs, o)
 	defer func() {
 		for _, s := range subjects {
 			s.Kernels.Close()
@@ -80,7 +87,12 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	peak, err := peakFLOPS(dev)
+	if err != nil {
+		return nil, err
+	}
 	return &Report{
+		FirstStep: timings[0].firstDone, PeakFLOPS: peak,
 		Build: dev.BuildInfo(), Parameters: model.CountParams(m.Params(), nil), Steps: timings,
 		Tokens:      cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate,
 		FLOPs:       m.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
@@ -90,7 +102,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 
 func seconds(d time.Duration) float64 { return d.Seconds() }
 
-func compile(dev *engine.Device, cfg *config.Config, m model.Model, programs *assembly.Programs, withDirect bool) ([]Subject, error) {
+func compile(dev *engine.Device, cfg *config.Config, m model.Model, programs *assembly.Programs, o Options) ([]Subject, error) {
 	plan, err := assembly.Plan(cfg, m, programs)
 	if err != nil {
 		return nil, err
@@ -100,6 +112,9 @@ func compile(dev *engine.Device, cfg *config.Config, m model.Model, programs *as
 	}
 	var subjects []Subject
 	add := func(name string, p step.Plan, lambda float64) error {
+		if o.Only != "" && o.Only != name {
+			return nil
+		}
 		k, err := step.Compile(dev, p)
 		if err == nil {
 			subjects = append(subjects, Subject{name, k, lambda})
@@ -114,12 +129,17 @@ func compile(dev *engine.Device, cfg *config.Config, m model.Model, programs *as
 			return subjects, err
 		}
 	}
-	if withDirect {
+	if o.Direct {
 		p, err := directPlan(cfg, plan)
 		if err != nil {
 			return subjects, err
 		}
-		return subjects, add(Direct, p, 0)
+		if err := add(Direct, p, 0); err != nil {
+			return subjects, err
+		}
+	}
+	if len(subjects) == 0 {
+		return nil, fmt.Errorf("there is no step %q to measure", o.Only)
 	}
 	return subjects, nil
 }

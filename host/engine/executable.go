@@ -1,13 +1,18 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime/pprof"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 )
+
+// ProfileLabel is the label under which the samples of CPU profiles carry the name of the executable that ran.
+const ProfileLabel = "executable"
 
 // A Spec names one input of a step and says its element type and dimensions.
 type Spec struct {
@@ -116,9 +121,12 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		}
 	}
 	var results []compute.Buffer
-	err = catch(func() (err error) {
-		results, err = e.graph.Executable().Execute(buffers, donate, 0)
-		return err
+	// The device's goroutines inherit the label, so that a profile tells steps apart.
+	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
+		err = catch(func() (err error) {
+			results, err = e.graph.Executable().Execute(buffers, donate, 0)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, stepError(e.name, Running, err)

@@ -1,0 +1,137 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is what was measured of one run of a benchmark in a process of its own.
+type Process struct {
+	Seconds float64 `json:"seconds"` // of a step, as the process reports
+	// Peak is the largest resident size in bytes, of the process and those it
+	// waited for.
+	Peak int64   `json:"peak_memory_bytes"`
+	Wall float64 `json:"wall_seconds"` // of the whole process
+	CPU  float64 `json:"cpu_seconds"`
+	// FirstStep is the time from the start of the process to the end of its first
+	// step; 0 where the process does not tell.
+	FirstStep float64 `json:"first_step_seconds,omitempty"`
+}
+
+// Comparison holds two benchmarks run in turn, A B A B ….
+type Comparison struct {
+	A, B Side
+	// Ratio is the median over the rounds of B's seconds of a step divided by A's:
+	// how many times as fast A is. Low and High are the smallest and largest.
+	Ratio float64 `json:"ratio"`
+	Low   float64 `json:"ratio_lowest"`
+	High  float64 `json:"ratio_highest"`
+	// Memory is the ratio of the medians of peak memory, A's to B's.
+	Memory float64 `json:"memory_ratio"`
+}
+
+// Side is one side of a comparison.
+type Side struct {
+	Command string    `json:"command"`
+	Runs    []Process `json:"runs"`
+	Median  Process   `json:"median"`
+}
+
+// Compare runs both commands in turn, rounds times each after one round that does
+// not count. Each prints, as the last line of its output, a JSON object whose
+// "seconds" is the time of one step, and optionally "first_step_unix", the time at
+// which its first step was done in seconds since 1970. progress is told of each run.
+func Compare(ctx context.Context, a, b []string, rounds int, progress func(side string, p Process)) (*Comparison, error) {
+	c := &Comparison{A: Side{Command: strings.Join(a, " ")}, B: Side{Command: strings.Join(b, " ")}}
+	for round := range rounds + 1 {
+		for _, side := range []struct {
+			name string
+			args []string
+			to   *Side
+		}{{"A", a, &c.A}, {"B", b, &c.B}} {
+			p, err := runProcess(ctx, side.args)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", side.to.Command, err)
+			}
+			if round == 0 {
+				continue
+			}
+			side.to.Runs = append(side.to.Runs, p)
+			progress(side.name, p)
+		}
+	}
+	c.A.summarize()
+	c.B.summarize()
+	r := ratios(c.B.column(Process.seconds), c.A.column(Process.seconds))
+	c.Ratio, c.Low, c.High = quantile(r, 0.5), quantile(r, 0), quantile(r, 1)
+	if c.B.Median.Peak > 0 {
+		c.Memory = float64(c.A.Median.Peak) / float64(c.B.Median.Peak)
+	}
+	return c, nil
+}
+
+func (p Process) seconds() float64 { return p.Seconds }
+
+func (s *Side) column(of func(Process) float64) []float64 {
+	out := make([]float64, len(s.Runs))
+	for i, p := range s.Runs {
+		out[i] = of(p)
+	}
+	return out
+}
+
+func (s *Side) summarize() {
+	median := func(of func(Process) float64) float64 { return quantile(s.column(of), 0.5) }
+	s.Median = Process{
+		Seconds:   median(Process.seconds),
+		Peak:      int64(median(func(p Process) float64 { return float64(p.Peak) })),
+		Wall:      median(func(p Process) float64 { return p.Wall }),
+		CPU:       median(func(p Process) float64 { return p.CPU }),
+		FirstStep: median(func(p Process) float64 { return p.FirstStep }),
+	}
+}
+
+// runProcess runs one side once.
+func runProcess(ctx context.Context, args []string) (Process, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		return Process{}, errors.Join(err, ctx.Err(), fmt.Errorf("it wrote %q", tail(stderr.Bytes())))
+	}
+	p := Process{Wall: time.Since(began).Seconds(), CPU: (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		p.Peak = usage.Maxrss << 10 // Linux counts in KiB
+	}
+	var said struct {
+		Seconds   float64 `json:"seconds"`
+		FirstStep float64 `json:"first_step_unix"`
+	}
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &said); err != nil || said.Seconds <= 0 {
+		return Process{}, fmt.Errorf(`the last line of its output is %q, want a JSON object with the "seconds" of a step`, tail(stdout.Bytes()))
+	}
+	p.Seconds = said.Seconds
+	if said.FirstStep > 0 {
+		p.FirstStep = said.FirstStep - float64(began.UnixNano())/1e9
+	}
+	return p, nil
+}
+
+// tail is the end of a text, for a message.
+func tail(text []byte) string {
+	const length = 300
+	text = bytes.TrimSpace(text)
+	if len(text) > length {
+		return "…" + string(text[len(text)-length:])
+	}
+	return string(text)
+}

@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+)
+
+func shell(script string) []string { return []string{"sh", "-c", script} }
+
+func TestCompare(t *testing.T) {
+	var order []string
+	c, err := Compare(t.Context(), shell(`echo noise; echo '{"seconds": 0.5}'`), shell(`echo '{"seconds": 2, "first_step_unix": 1e10}'`), 3,
+		func(side string, _ Process) { order = append(order, side) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(order, ""); got != "ABABAB" {
+		t.Errorf("order %s, want ABABAB", got)
+	}
+	if c.Ratio != 4 || c.Low != 4 || c.High != 4 {
+		t.Errorf("ratio %v (%v to %v), want 4: B takes four times as long", c.Ratio, c.Low, c.High)
+	}
+	if c.A.Median.Peak <= 0 || c.Memory <= 0 || c.A.Median.FirstStep != 0 || c.B.Median.FirstStep <= 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestCompareRefuses(t *testing.T) {
+	good := shell(`echo '{"seconds": 1}'`)
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"failure":     {shell("echo no data >&2; exit 3"), "no data"},
+		"no JSON":     {shell("echo 12 ms"), `"12 ms"`},
+		"no seconds":  {shell(`echo '{"loss": 1}'`), `"seconds"`},
+		"no command":  {[]string{"/nowhere/peer"}, "/nowhere/peer"},
+		"empty":       {shell("true"), `want a JSON object`},
+		"zero length": {shell(`echo '{"seconds": 0}'`), `"seconds"`},
+	} {
+		_, err := Compare(t.Context(), good, tt.args, 1, func(string, Process) {})
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+// Package opprofile says where the processor time of training steps goes: by the
+// executable of the step (quantize, gradient, finish, update) and by kind of
+// operation. It reads what Go's CPU profiler samples; it knows the names of the
+// engine's and the runtime's functions, and nothing of what is measured.
+package opprofile
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"runtime/pprof"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// Kinds of operations, as they are named in reports.
+const (
+	Products    = "matrix products"
+	Transposes  = "transposes"
+	Elementwise = "elementwise"
+	Reductions  = "reductions"
+	Activations = "activations"
+	Moves       = "slices, gathers and copies"
+	Host        = "programs run in the host" // refresh programs: factorizations
+	Garbage     = "garbage collection"
+	Other       = "other"
+)
+
+// rules tell the kind of a function by a part of its name. The first frame from the
+// leaf that a rule knows decides.
+var rules = []struct{ part, kind string }{
+	{"sdk/program/reference", Host},
+	{"gobackend/dot", Products},
+	{"ops.transpose", Transposes}, {"ops.execTranspose", Transposes}, {"ops.ExecuteTranspose", Transposes},
+	{"ops.execReduce", Reductions}, {"ops.dispatchReduce", Reductions},
+	{"gobackend/activations", Activations}, {"gobackend/fusedops", Activations},
+	{"ops.execSlice", Moves}, {"ops.execConcat", Moves}, {"ops.execGather", Moves}, {"ops.execScatter", Moves},
+	{"ops.execBroadcast", Moves}, {"ops.execReshape", Moves}, {"ops.execIdentity", Moves}, {"gobackend.CopyFlat", Moves},
+	{"gobackend/ops", Elementwise}, {"compute/support/simdmath", Elementwise},
+	{"runtime.gc", Garbage}, {"runtime.bgsweep", Garbage}, {"runtime.mallocgc", Garbage},
+}
+
+// Row is the processor time of one kind of operation in one executable.
+type Row struct {
+	Executable string  `json:"executable"` // "" outside of executables
+	Kind       string  `json:"kind"`
+	Seconds    float64 `json:"seconds"`
+}
+
+// Measure samples the process while f runs. Only one profile can be taken at a time.
+func Measure(ctx context.Context, f func(context.Context) error) ([]Row, error) {
+	var text bytes.Buffer
+	if err := pprof.StartCPUProfile(&text); err != nil {
+		return nil, fmt.Errorf("profile: %w", err)
+	}
+	err := f(ctx)
+	pprof.StopCPUProfile()
+	if err != nil {
+		return nil, err
+	}
+	p, err := profile.Parse(&text)
+	if err != nil {
+		return nil, fmt.Errorf("profile: %w", err)
+	}
+	return Rows(p)
+}
+
+// Rows adds up the samples of a CPU profile, the largest first.
+func Rows(p *profile.Profile) ([]Row, error) {
+	at := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "cpu" && t.Unit == "nanoseconds" })
+	if at < 0 {
+		return nil, fmt.Errorf("profile: no processor time in nanoseconds among its samples")
+	}
+	type key struct{ executable, kind string }
+	sums := map[key]int64{}
+	for _, s := range p.Sample {
+		k := key{kind: kindOf(s)}
+		if l := s.Label[engine.ProfileLabel]; len(l) > 0 {
+			k.executable = l[0]
+		}
+		sums[k] += s.Value[at]
+	}
+	var rows []Row
+	for k, v := range sums {
+		rows = append(rows, Row{k.executable, k.kind, float64(v) / 1e9})
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Executable, b.Executable), cmp.Compare(a.Kind, b.Kind))
+	})
+	return rows, nil
+}
+
+// kindOf walks from the leaf to the root.
+func kindOf(s *profile.Sample) string {
+	for _, location := range s.Location {
+		for _, line := range location.Line {
+			if line.Function == nil {
+				continue
+			}
+			for _, r := range rules {
+				if strings.Contains(line.Function.Name, r.part) {
+					return r.kind
+				}
+			}
+		}
+	}
+	return Other
+}
+
+// By adds up rows that agree in what of returns, the largest first.
+func By(rows []Row, of func(Row) string) []Row {
+	sums := map[string]float64{}
+	for _, r := range rows {
+		sums[of(r)] += r.Seconds
+	}
+	var out []Row
+	for name, s := range sums {
+		out = append(out, Row{Kind: name, Seconds: s})
+	}
+	slices.SortFunc(out, func(a, b Row) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Kind, b.Kind)) })
+	return out
+}

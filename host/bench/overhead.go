@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// Variant is one step of the overhead table (CAGE paper, Appendix "Training
+// Overheads").
+type Variant struct {
+	Rotation bool `json:"rotation"` // the quantizer rotates
+	CAGE     bool `json:"cage"`     // λ_t > 0
+}
+
+func (v Variant) String() string {
+	name := "QuEST"
+	if v.CAGE {
+		name = "CAGE"
+	}
+	if v.Rotation {
+		return name + " with rotation"
+	}
+	return name + " without rotation"
+}
+
+// Variants are those of the table, each CAGE after the QuEST it is compared with.
+func Variants() []Variant {
+	return []Variant{{false, false}, {false, true}, {true, false}, {true, true}}
+}
+
+// VariantTiming is the cost of one variant.
+type VariantTiming struct {
+	Variant
+	Timing
+	// PeakMemory is the largest resident size of a process that runs this variant
+	// alone, in bytes; 0 where it was not measured.
+	PeakMemory int64 `json:"peak_memory_bytes"`
+}
+
+// OverheadReport is the overhead table. Ratios are relative to the variant without
+// CAGE and with the same rotation.
+type OverheadReport struct {
+	Build      engine.BuildInfo `json:"build"`
+	Parameters int              `json:"parameters"`
+	Tokens     int              `json:"tokens_per_step"`
+	Variants   []VariantTiming  `json:"variants"`
+}
+
+// Overhead measures the variants in pairs, without and with CAGE in turn. configure
+// makes the configuration of a variant; all have the same sizes.
+func Overhead(ctx context.Context, configure func(Variant) (*config.Config, error), variants []Variant, o Options) (*OverheadReport, error) {
+	report := &OverheadReport{}
+	for _, rotation := range []bool{false, true} {
+		var pair []Variant
+		for _, v := range variants {
+			if v.Rotation == rotation {
+				pair = append(pair, v)
+			}
+		}
+		if len(pair) == 0 {
+			continue
+		}
+		timings, err := report.measure(ctx, configure, pair, o)
+		if err != nil {
+			return nil, err
+		}
+		report.Variants = append(report.Variants, timings...)
+	}
+	if len(report.Variants) == 1 {
+		report.Variants[0].PeakMemory = peakMemory()
+	}
+	return report, nil
+}
+
+// measure runs variants with the same quantizer in turn.
+func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*config.Config, error), pair []Variant, o Options) ([]VariantTiming, error) {
+	cfg, err := configure(pair[0])
+	if err != nil {
+		return nil, err
+	}
+	dev, err := assembly.Device(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	m, err := assembly.Model(cfg)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := assembly.Collect(ctx, assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
+	if err != nil {
+		return nil, err
+	}
+	plan, err := assembly.Plan(cfg, m, programs)
+	if err != nil {
+		return nil, err
+	}
+	var subjects []Subject
+	defer func() {
+		for _, s := range subjects {
+			s.Kernels.Close()
+		}
+	}()
+	for _, v := range pair {
+		k, err := step.Compile(dev, plan)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v, err)
+		}
+		s := Subject{Name: v.String(), Kernels: k}
+		if v.CAGE {
+			s.Lambda = cfg.Method.Lambda
+		}
+		subjects = append(subjects, s)
+	}
+	r.Build, r.Parameters = dev.BuildInfo(), model.CountParams(m.Params(), nil)
+	r.Tokens = cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate
+	timings, err := Steps(ctx, subjects, cfg.Model.Vocab, o.Rounds)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]VariantTiming, len(pair))
+	for i, t := range timings {
+		out[i] = VariantTiming{Variant: pair[i], Timing: t}
+	}
+	return out, nil
+}
