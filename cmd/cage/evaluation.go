@@ -17,7 +17,8 @@ func newEval() *cobra.Command {
 		Use:   "eval RUN",
 		Short: "Evaluate a run's newest checkpoint",
 		Long: `Evaluate the newest checkpoint of a run directory on its validation set, with
-the run's quantizers: the mean loss per token and the perplexity.`,
+the run's quantizers: the mean loss per token and the perplexity. Of a problem
+without data, the loss of its quantized point.`,
 		Args: exactly(1, "one run directory"),
 	}
 	asJSON := jsonFlag(cmd)
@@ -42,9 +43,15 @@ the run's quantizers: the mean loss per token and the perplexity.`,
 			return err
 		}
 		if *asJSON {
-			return printJSON(cmd, map[string]any{
-				"run": args[0], "step": trained.Step(), "loss": loss, "perplexity": math.Exp(loss), "tokens": tokens,
-			})
+			result := map[string]any{"run": args[0], "step": trained.Step(), "loss": loss, "tokens": tokens}
+			if tokens > 0 {
+				result["perplexity"] = math.Exp(loss)
+			}
+			return printJSON(cmd, result)
+		}
+		if tokens == 0 { // a problem without data
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, step %d: loss %.6g\n", args[0], trained.Step(), loss)
+			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n",
 			args[0], trained.Step(), loss, math.Exp(loss), tokens)

@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/train"
@@ -17,26 +19,48 @@ import (
 func newPlot() *cobra.Command {
 	var out []string
 	var title string
+	var movement bool
+	var from int
 	cmd := &cobra.Command{
 		Use:   "plot RUN...",
 		Short: "Draw loss, λ_t and quantization error of runs",
 		Long: `Draw the curves of one or several runs: training and validation loss, the
 quantization error and λ_t over the steps. The ending of each --out chooses PNG or
-SVG; without --out both are written into the first run directory.`,
+SVG; without --out both are written into the first run directory.
+
+With --diagnostics, draw what runs with diagnostics.every > 0 have recorded about their
+weights instead: how many codes change, whether residuals add up, and how long codes
+stay as they are, with λ_t shaded.`,
 		Args: atLeastOne("run directory"),
 	}
 	cmd.Flags().StringArrayVar(&out, "out", nil, "`FILE` to write, .png or .svg (repeatable)")
 	cmd.Flags().StringVar(&title, "title", "", "title above the figure")
+	cmd.Flags().IntVar(&from, "from", 0, "draw what came from this `STEP` on: the end of a run in detail")
+	cmd.Flags().BoolVar(&movement, "diagnostics", false, "draw the movement of the weights between quantization cells")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		runs, err := readRuns(args)
 		if err != nil {
 			return err
 		}
+		for i := range runs {
+			runs[i].Records = slices.DeleteFunc(runs[i].Records, func(r metrics.Record) bool { return r.Step < from })
+		}
+		name, draw := "curves", figure.WriteFile
+		if movement {
+			name = "diagnostics"
+			if draw, err = drawMovement(args[0]); err != nil {
+				return err
+			}
+		}
 		if len(out) == 0 {
-			out = []string{filepath.Join(args[0], "curves.png"), filepath.Join(args[0], "curves.svg")}
+			out = []string{filepath.Join(args[0], name+".png"), filepath.Join(args[0], name+".svg")}
 		}
 		for _, path := range out {
-			if err := figure.WriteFile(path, runs, figure.Options{Title: title}); err != nil {
+			err := draw(path, runs, figure.Options{Title: title})
+			if movement && errors.Is(err, figure.ErrNoData) {
+				return errors.New("no run has recorded diagnostics, as those with diagnostics.every above 0 do")
+			}
+			if err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), path)
@@ -44,6 +68,17 @@ SVG; without --out both are written into the first run directory.`,
 		return nil
 	}
 	return cmd
+}
+
+// drawMovement draws the diagnostics of runs with the window of the run in dir.
+func drawMovement(dir string) (func(path string, runs []figure.Run, o figure.Options) error, error) {
+	cfg, err := config.Load(train.ConfigPath(dir), nil)
+	if err != nil {
+		return nil, notRun(dir, "it has no configuration", err)
+	}
+	return func(path string, runs []figure.Run, o figure.Options) error {
+		return figure.WriteMovementFile(path, runs, cfg.Diagnostics.Window, o)
+	}, nil
 }
 
 func readRuns(dirs []string) ([]figure.Run, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -50,6 +51,8 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 	switch {
 	case errors.Is(err, train.ErrInterrupted) && stopped == nil:
 		return 0, "stopped as --stop-after says; go on with --resume"
+	case errors.Is(err, study.ErrInterrupted):
+		return exitInterrupted, fmt.Sprintf("%v; the same command goes on with it", err)
 	case errors.Is(err, train.ErrInterrupted):
 		return exitInterrupted, "interrupted; go on with --resume"
 	case stopped != nil && errors.Is(err, stopped):
@@ -85,6 +88,6 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(newTrain(), newEval(), newGenerate(), newPlot(), newCompare(), newData(), newPlugins(), newConfig(), newBench(), newVersion())
+	root.AddCommand(newTrain(), newEval(), newGenerate(), newPlot(), newCompare(), newFit(), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newBench(), newVersion())
 	return root
 }

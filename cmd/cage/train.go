@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 func newTrain() *cobra.Command {
 	var opts train.Options
 	var sets []string
+	var quiet, lifeline bool
 	cmd := &cobra.Command{
 		Use:   "train RUN.toml",
 		Short: "Train a model as a TOML file says",
@@ -35,6 +37,8 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&opts.Resume, "resume", false, "go on with the run in train.out, or begin it")
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
+	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
+	flags.BoolVar(&lifeline, "lifeline", false, "stop as on Ctrl-C when standard input ends: for a program that starts this one")
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := notNegative(cmd, "stop-after"); err != nil {
@@ -44,13 +48,19 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		if err != nil {
 			return err
 		}
-		display := train.NewConsole(cmd.ErrOrStderr(), cfg)
-		if opts.Logger, err = newLogger(cmd, display); err != nil {
+		if lifeline {
+			go hangOn(os.Stdin)
+		}
+		messages, endDisplay := cmd.ErrOrStderr(), func() error { return nil }
+		if !quiet {
+			display := train.NewConsole(messages, cfg)
+			messages, opts.Console, endDisplay = display, display, display.Close
+		}
+		if opts.Logger, err = newLogger(cmd, messages); err != nil {
 			return err
 		}
-		opts.Console = display
 		summary, err := train.Run(cmd.Context(), cfg, opts)
-		display.Close()
+		endDisplay()
 		if summary == nil {
 			return err
 		}
@@ -64,13 +74,24 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 }
 
 func printSummary(w io.Writer, s *train.Summary) {
-	fmt.Fprintf(w, "%s: %d of %d steps, %d tokens in %.1f s", s.Dir, s.Steps, s.TotalSteps, s.Tokens, float64(s.Seconds))
+	fmt.Fprintf(w, "%s: %d of %d steps", s.Dir, s.Steps, s.TotalSteps)
+	if s.Tokens > 0 {
+		fmt.Fprintf(w, ", %d tokens", s.Tokens)
+	}
+	fmt.Fprintf(w, " in %.1f s", float64(s.Seconds))
 	if s.TokensPerSecond != nil {
 		fmt.Fprintf(w, " (%.0f tokens/s)", float64(*s.TokensPerSecond))
 	}
 	fmt.Fprintln(w)
-	if s.ValLoss != nil {
+	switch {
+	case s.ValPPL != nil:
 		fmt.Fprintf(w, "validation loss %.4f, perplexity %.3f\n", float64(*s.ValLoss), float64(*s.ValPPL))
+	case s.ValLoss != nil:
+		fmt.Fprintf(w, "loss %.6g", float64(*s.ValLoss))
+		if s.Distance != nil {
+			fmt.Fprintf(w, ", distance to the optimum %.6g", float64(*s.Distance))
+		}
+		fmt.Fprintln(w)
 	}
 	if s.Skipped > 0 {
 		fmt.Fprintf(w, "%d steps were not finite and skipped\n", s.Skipped)

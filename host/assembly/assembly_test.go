@@ -267,3 +267,21 @@ func TestPlan(t *testing.T) {
 		}
 	}
 }
+
+// TestTrainedQuantizersNeedTheirGradient: a gradient at x is none for the trained
+// parameters of a quantizer.
+func TestTrainedQuantizersNeedTheirGradient(t *testing.T) {
+	cfg := testrun.Config(t, `quantizer={plugin="lsq"}`, `method.gradient="full"`, "model.vocab=40")
+	programs, err := collect(t, cfg, testrun.Finder(t), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := assembly.Model(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ce *config.Error
+	if _, err := assembly.Plan(cfg, m, programs); !errors.As(err, &ce) || ce.Key != "method.gradient" || !strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
+		t.Errorf("got %v, want an error of method.gradient", err)
+	}
+}

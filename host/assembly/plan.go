@@ -2,6 +2,8 @@ package assembly
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
@@ -26,6 +28,12 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Form: cage.Form(cfg.Method.Form), Variant: cage.Variant(cfg.Method.Variant), Clip: cfg.Train.Clip,
 	}
 	var err error
+	if cfg.Method.Gradient == "full" && cfg.Method.Name != config.MethodLOTION {
+		if err := noTrained(cfg, "method.gradient", programs); err != nil {
+			return plan, err
+		}
+		plan.FullPrecision = true
+	}
 	var regularizer *lotion.Method
 	if cfg.Method.Name == config.MethodLOTION {
 		if regularizer, err = lotionMethod(cfg, programs); err != nil {
@@ -64,12 +72,23 @@ func lotionMethod(cfg *config.Config, programs *Programs) (*lotion.Method, error
 		e.Hint = `configure [quantizer.weights] alone`
 		return nil, e
 	}
-	for name, q := range programs.Weights {
-		if len(q.Trained) > 0 {
-			return nil, cfg.ErrorAt("method.name", "LOTION trains without quantization, but the quantizer of %s has trained parameters", name)
-		}
+	if err := noTrained(cfg, "method.name", programs); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+// noTrained refuses quantizers with trained parameters, whose gradients a training in
+// full precision does not have.
+func noTrained(cfg *config.Config, key string, programs *Programs) error {
+	for _, list := range []map[string]sdk.QuantizerProgram{programs.Weights, programs.Activations} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if len(list[name].Trained) > 0 {
+				return cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s has trained parameters", name)
+			}
+		}
+	}
+	return nil
 }
 
 func quantizers(programs map[string]sdk.QuantizerProgram) (map[string]lower.Quantizer, error) {

@@ -58,6 +58,9 @@ type Options struct {
 // Run measures the configured step without and with the correction, and on request
 // the same mathematics written directly in the host.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
+	if !cfg.Model.Language() {
+		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
+	}
 	if cfg.Model.Vocab == 0 {
 		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
 	}

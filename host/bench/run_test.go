@@ -87,3 +87,13 @@ func TestRunRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestRunRefusesProblems(t *testing.T) {
+	cfg, err := config.Parse("toy.toml", []byte("model = {kind = \"toy\"}\ntrain = {steps = 1}\nschedule = {rate = 1}\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), cfg, Options{Rounds: 1}); err == nil || !strings.Contains(err.Error(), "toy.toml:1: model.kind: a benchmark is of a language model") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -5,22 +5,26 @@ import "math"
 // Config is a resolved training run: every default filled in, presets
 // expanded. The meaning, range and default of each field is in [Reference].
 type Config struct {
-	Seed      int64 // model initialisation
-	Model     Model
-	Data      Data
-	Train     Train
-	Schedule  Schedule
-	Method    Method
-	Quantizer Quantizer
-	Optimizer Optimizer
-	Device    Device
+	Seed        int64 // model initialisation, and the noise of problems
+	Model       Model
+	Data        Data
+	Train       Train
+	Schedule    Schedule
+	Method      Method
+	Quantizer   Quantizer
+	Optimizer   Optimizer
+	Diagnostics Diagnostics
+	Device      Device
 
 	origin origin // where each key stood, for ErrorAt
 }
 
-// Model is the architecture. Sizes are counts; Width is the residual stream's.
+// Model is what is trained. The fields of other kinds than its own are zero, but for
+// Context, which is 1 then.
 type Model struct {
-	Kind    string // "llama"
+	Kind string // KindLlama, KindOLMo2, KindQuadratic or KindToy
+
+	// Language models. Sizes are counts; Width is the residual stream's.
 	Preset  string // name in Presets, or "" for free sizes
 	Layers  int
 	Width   int
@@ -29,9 +33,26 @@ type Model struct {
 	Vocab   int // 0: as many as the data's tokenizer has
 	Context int // tokens per sequence
 
-	RopeTheta float64
-	NormEps   float64
-	InitStd   float64
+	KVHeads int // heads of keys and values; Load replaces 0 by Heads
+
+	RopeTheta         float64
+	RopePairs         string  // "interleaved" or "half"
+	RopeFactor        float64 // of Llama 3's longer wavelengths; 1: none, and without effect is what follows
+	RopeLow, RopeHigh float64
+	RopeOriginal      int // tokens
+
+	NormEps float64
+	InitStd float64
+
+	// Problems: nil lists are drawn.
+	Dimension, Rows int
+	Condition       float64   // κ(A), when there is no Spectrum
+	Spectrum        []float64 // eigenvalues of A
+	Optimum         []float64 // x*, row by row
+	ProblemSeed     int64     // of eigenvectors and optimum
+	Start           []float64 // x at the start, row by row
+	StartStd        float64
+	Noise           float64 // standard deviation of the gradient's noise
 }
 
 // Data names the token files. Paths are relative to the working directory.
@@ -47,7 +68,7 @@ type Data struct {
 // Train is the loop: its length, batches, evaluation, checkpoints.
 type Train struct {
 	Steps            int // optimizer steps
-	Batch            int // sequences per micro-batch
+	Batch            int // sequences per micro-batch; 1 for problems
 	Accumulate       int // micro-batches per step
 	Clip             float64
 	WeightDecay      float64
@@ -55,6 +76,7 @@ type Train struct {
 	EvalBatches      int // 0: the whole validation set
 	FinalEvalBatches int // 0: the whole validation set
 	LogEvery         int
+	TrajectoryEvery  int // problems: steps between records of x; 0: none
 	CheckpointEvery  int // steps; 0: only at the end and on signals
 	Keep             int // checkpoints kept
 	Out              string

@@ -16,9 +16,9 @@ type decoder struct {
 	bad   map[string]bool // keys with a problem, which must not cause a second one
 }
 
-func newDecoder(file string, doc *document) *decoder {
+func newDecoder(doc *Document) *decoder {
 	d := &decoder{values: doc.values, cfg: &Config{},
-		origin: origin{file: file, keys: map[string]place{}},
+		origin: origin{file: doc.file, line: doc.line, keys: map[string]place{}},
 		given:  map[string]bool{}, bad: map[string]bool{}}
 	if d.values == nil {
 		d.values = map[string]any{}
@@ -58,7 +58,9 @@ func (d *decoder) decode() *Config {
 		}
 	}
 	d.plugins()
-	preset, _ := LookupPreset(d.cfg.Model.Preset)
+	d.kindDefault()
+	d.presetName()
+	preset, _ := LookupPreset(d.cfg.Model.Kind, d.cfg.Model.Preset)
 	for _, t := range schema() {
 		if !t.plugin {
 			d.defaults(t, preset)
@@ -84,7 +86,7 @@ func (d *decoder) table(t table) (map[string]any, bool) {
 		if t.short {
 			hint = "want the name of a plugin, or a table [" + t.name + "]"
 		}
-		d.report(t.name, "found "+describe(raw), hint)
+		d.report(t.name, "found "+Describe(raw), hint)
 	}
 	return values, ok
 }
@@ -109,13 +111,13 @@ func (d *decoder) field(f field, path string, raw any, set func(any)) {
 		set(v)
 		return
 	}
-	hint, found := "want "+f.wants(), describe(raw)
+	hint, found := "want "+f.wants(), Describe(raw)
 	if bad := f.firstBad(raw); bad != nil {
-		raw, found = bad, found+" with "+describe(bad)
+		raw, found = bad, found+" with "+Describe(bad)
 	}
 	if s, isText := raw.(string); isText && len(f.is.choices) > 2 {
 		if near := Nearest(s, f.is.choices); near != "" {
-			hint += "; did you mean " + quotedList([]string{near}) + "?"
+			hint += "; did you mean " + QuotedList([]string{near}) + "?"
 		}
 	}
 	d.report(path, "found "+found, hint)
@@ -125,12 +127,13 @@ func (d *decoder) field(f field, path string, raw any, set func(any)) {
 // that takes an array, nil for none.
 func (f field) firstBad(raw any) any {
 	list, isList := raw.([]any)
-	if f.kind != texts || !isList {
+	if f.kind != texts && f.kind != numbers || !isList {
 		return nil
 	}
 	for _, e := range list {
+		_, nested := e.([]any)
 		_, isText := e.(string)
-		if _, ok := f.accept(e); !ok || !isText {
+		if _, ok := f.accept(e); !ok || nested || isText != (f.kind == texts) {
 			return e
 		}
 	}
@@ -149,7 +152,7 @@ func (d *decoder) unknown(t table, key string, raw any) {
 		}
 	}
 	if meant == "" {
-		d.report(path, what, "known here: "+strings.Join(t.keys(), ", "))
+		d.report(path, what, "known here: "+strings.Join(d.keys(t), ", "))
 		return
 	}
 	d.bad[meant] = true // it is not missing, it is misspelt
@@ -190,14 +193,23 @@ func onlyHome(key string) string {
 	return full
 }
 
+// kindDefault fills in the kind of the model, which decides on other defaults.
+func (d *decoder) kindDefault() {
+	if d.good("model", "model.kind") && !d.given["model.kind"] {
+		d.cfg.Model.Kind = KindLlama
+	}
+}
+
 // defaults fills in what is not given, and reports what is missing.
 func (d *decoder) defaults(t table, preset Preset) {
 	for _, f := range t.fields {
 		path := joinKey(t.name, f.key)
-		if d.given[path] {
+		if d.given[path] || !t.applies(f, d.cfg) {
 			continue
 		}
 		switch {
+		case f.at != nil && f.optional != "":
+			// nil stands for it
 		case f.preset != nil && preset.Name != "":
 			assign(f.at(d.cfg), f.preset(preset))
 		case f.def != nil:

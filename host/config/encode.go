@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -13,6 +14,7 @@ type setting struct {
 	table string // dotted name, with its index in an array; "" for the top level
 	key   string // quoted where TOML needs it
 	value string // in TOML
+	def   bool   // it is the default, whatever the rest of the configuration is
 }
 
 func (s setting) path() string {
@@ -120,8 +122,8 @@ func (c *Config) settings(shared bool) ([]setting, error) {
 			}
 		case !t.plugin:
 			for _, f := range t.fields {
-				if f.belongs(c.Method.Name) {
-					w.add(t.name, f.key, deref(f.at(c)))
+				if v := deref(f.at(c)); v != nil && f.belongs(c.Method.Name) && t.applies(f, c) {
+					w.field(t.name, f, v)
 				}
 			}
 		}
@@ -145,6 +147,12 @@ func (w *settingsWriter) add(table, key string, value any) {
 	w.settings = append(w.settings, setting{table: table, key: quoted, value: text})
 }
 
+// field writes a key of the schema.
+func (w *settingsWriter) field(table string, f field, value any) {
+	w.add(table, f.key, value)
+	w.settings[len(w.settings)-1].def = f.def != nil && reflect.DeepEqual(f.def, value)
+}
+
 // element writes the keys of ours in an element of a list of tables.
 func (w *settingsWriter) element(t table, i int, element any) {
 	for _, f := range t.fields {
@@ -152,7 +160,7 @@ func (w *settingsWriter) element(t table, i int, element any) {
 			continue
 		}
 		if v := deref(f.in(element)); v != nil {
-			w.add(indexed(t.name, i), f.key, v)
+			w.field(indexed(t.name, i), f, v)
 		}
 	}
 }
@@ -164,6 +172,7 @@ func (w *settingsWriter) plugin(table string, p *Plugin) {
 	}
 	w.add(table, "plugin", p.Name)
 	w.add(table, "sha256", p.SHA256)
+	w.settings[len(w.settings)-1].def = p.SHA256 == ""
 	for _, q := range p.Params {
 		w.add(table, q.Key, q.Value)
 	}
@@ -182,6 +191,11 @@ func deref(pointer any) any {
 	case *string:
 		return *p
 	case *[]string:
+		return *p
+	case *[]float64:
+		if *p == nil {
+			return nil
+		}
 		return *p
 	case **float64:
 		if *p == nil {

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,8 +16,11 @@ import (
 func randomFile(r *rand.Rand) string {
 	var b strings.Builder
 	method := []string{MethodCAGE, MethodCAGE, MethodLOTION, MethodOff}[r.IntN(4)]
+	kind := &Config{Model: Model{Kind: modelKinds[r.IntN(len(modelKinds))]}}
 	for _, t := range schema() {
 		switch {
+		case t.models != nil && !slices.Contains(t.models, kind.Model.Kind):
+			continue
 		case t.list:
 			for range r.IntN(4) {
 				fmt.Fprintf(&b, "[[%s]]\n%s", t.name, randomElement(r, t))
@@ -33,8 +37,11 @@ func randomFile(r *rand.Rand) string {
 		if t.name == methodTable.name {
 			fmt.Fprintf(&b, "name = %q\n", method)
 		}
+		if t.name == modelTable.name {
+			fmt.Fprintf(&b, "kind = %q\n", kind.Model.Kind)
+		}
 		for _, f := range t.fields {
-			if !f.belongs(method) || f.key == "name" && t.name == methodTable.name {
+			if !f.belongs(method) || f.key == "name" && t.name == methodTable.name || !t.applies(f, kind) {
 				continue
 			}
 			if value := randomValue(r, t, f); value != "" {
@@ -89,10 +96,12 @@ func randomTexts(r *rand.Rand, choices []string) string {
 // randomValue is "" for a key to leave out.
 func randomValue(r *rand.Rand, t table, f field) string {
 	switch key := joinKey(t.name, f.key); {
-	case key == "model.preset", key == "device.precision":
+	case key == "model.kind", key == "model.preset", key == "device.precision":
 		return "" // tied to other keys; TestRoundTripPresets has them
 	case key == "model.width":
 		return "768"
+	case key == "model.kv_heads", key == "model.rope_high":
+		return ""
 	case key == "model.heads":
 		return strconv.Itoa([]int{1, 2, 3, 6, 12, 384}[r.IntN(6)])
 	case key == "train.steps":
@@ -102,8 +111,11 @@ func randomValue(r *rand.Rand, t table, f field) string {
 			return ""
 		}
 	}
-	if f.kind == texts {
+	switch f.kind {
+	case texts:
 		return randomTexts(r, f.is.choices)
+	case numbers:
+		return "" // tied to other keys; TestProblem has them
 	}
 	if len(f.is.choices) > 0 {
 		return strconv.Quote(f.is.choices[r.IntN(len(f.is.choices))])
@@ -115,7 +127,7 @@ func randomValue(r *rand.Rand, t table, f field) string {
 			v = r.Int64N(1 << r.IntN(62))
 		case number:
 			v = r.Float64() * 0.45 // two phases of less than half fit in a run
-			if f.key == "rope_theta" {
+			if _, ok := f.accept(0.45); !ok {
 				v = 1 + r.Float64()*1e6
 			}
 		case text:
@@ -201,7 +213,7 @@ func TestRoundTrip(t *testing.T) {
 func TestRoundTripPresets(t *testing.T) {
 	for _, p := range Presets() {
 		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\nprecision = \"bfloat16\"\n",
-			`model.preset="`+p.Name+`"`))
+			`model.kind="`+p.Kind+`"`, `model.preset="`+p.Name+`"`))
 	}
 }
 

@@ -69,7 +69,8 @@ func (es Errors) Unwrap() []error {
 	return all
 }
 
-func (es Errors) sort() {
+// Sort brings the problems into the order in which they are shown.
+func (es Errors) Sort() {
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		// An override has no line and comes after the file.
 		fromFile := func(e *Error) int {
@@ -78,8 +79,16 @@ func (es Errors) sort() {
 			}
 			return 1
 		}
+		// Overrides keep their order, files do not mix.
+		fileOf := func(e *Error) string {
+			if e.Line > 0 {
+				return e.File
+			}
+			return ""
+		}
 		return cmp.Or(
 			cmp.Compare(fromFile(a), fromFile(b)),
+			cmp.Compare(fileOf(a), fileOf(b)),
 			cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Key, b.Key),
 			cmp.Compare(a.Msg, b.Msg),
@@ -119,8 +128,8 @@ func Nearest(key string, known []string) string {
 	return best
 }
 
-// quotedList writes strings as `"a", "b", "c"`.
-func quotedList(words []string) string {
+// QuotedList writes strings as `"a", "b", "c"`.
+func QuotedList(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
 		quoted[i] = strconv.Quote(w)

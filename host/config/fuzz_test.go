@@ -16,6 +16,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small+groupsTable.sample), "optimizer.groups[1]={roles='head',rate=2}")
 	f.Add([]byte(small+"[quantizer]\noverrides=[{match='a',plugin='b',c=1},{match=['d'],plugin='none'}]"), "optimizer.rest.x=1")
 	f.Add([]byte(small+"[quantizer.weights]\nplugin='a'\n[method]\nname='lotion'\ncoeff=3"), "method.name='off'")
+	f.Add([]byte(problem), "model.start=[1, 2.5]")
 	for _, c := range readBadCases(f) {
 		f.Add(c.toml, strings.Join(c.overrides, ""))
 	}

@@ -22,7 +22,7 @@ const maxSize = 1 << 20
 // The error is an *[Error] when the file cannot be read or parsed (and then
 // wraps the cause), else [Errors] with every problem found.
 func Load(path string, overrides []string) (*Config, error) {
-	text, err := readFile(path)
+	text, err := readFile(path, "a training run")
 	if err != nil {
 		return nil, err
 	}
@@ -36,21 +36,27 @@ func Parse(path string, text []byte, overrides []string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := newDecoder(path, doc)
+	d := newDecoder(doc)
 	if err := d.override(overrides); err != nil {
 		return nil, err
 	}
+	return d.result()
+}
+
+// result is decode with its problems in order.
+func (d *decoder) result() (*Config, error) {
 	cfg := d.decode()
 	if len(d.errs) > 0 {
-		d.errs.sort()
+		d.errs.Sort()
 		return nil, d.errs
 	}
 	return cfg, nil
 }
 
-func readFile(path string) ([]byte, error) {
+// readFile reads a file that describes something.
+func readFile(path, something string) ([]byte, error) {
 	fail := func(err error, msg string) error {
-		return &Error{File: path, Msg: msg, Hint: "want a TOML file that describes a training run", cause: err}
+		return &Error{File: path, Msg: msg, Hint: "want a TOML file that describes " + something, cause: err}
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -126,6 +132,6 @@ func (c *Config) CheckFiles() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	errs.sort()
+	errs.Sort()
 	return errs
 }

@@ -21,6 +21,7 @@ type Method struct {
 
 	// CAGE. ParetoEvery, with Lambda, is also of use when the method is off.
 	Form        string  // "decoupled", "coupled" or "off"
+	Gradient    string  // "quantized" or "full": where the gradient is taken
 	Variant     string  // "paper" or "official": where the residual is taken (decoupled form)
 	Lambda      float64 // λ at the end of the ramp
 	Silence     float64 // s: fraction of the run before the correction starts
@@ -53,9 +54,8 @@ func (d *decoder) method() {
 	for _, f := range methodTable.fields {
 		key := joinKey(methodTable.name, f.key)
 		if !f.belongs(name) && d.given[key] {
-			// That its value is wrong, too, does not matter.
-			d.errs = slices.DeleteFunc(d.errs, func(e *Error) bool { return e.Key == key })
-			owners := strings.ReplaceAll(quotedList(f.of), ", ", " or ")
+			d.drop(key) // that its value is wrong, too, does not matter
+			owners := strings.ReplaceAll(QuotedList(f.of), ", ", " or ")
 			d.report(key, fmt.Sprintf("a key of method.name = %s, found with method.name = %q", owners, name),
 				"leave the key out, or set method.name = "+owners)
 		}

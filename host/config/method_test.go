@@ -26,7 +26,7 @@ func TestFormFollowsOverrides(t *testing.T) {
 func TestMethods(t *testing.T) {
 	const weights = "[quantizer.weights]\nplugin = \"absmax\"\n"
 	c := parse(t, small+weights, `method={name="lotion", coeff=10, fisher_decay=0.9, bits=3}`)
-	want := Method{Name: "lotion", Form: "off", Variant: "paper", Lambda: 2, Silence: 0.9, Ramp: "linear",
+	want := Method{Name: "lotion", Form: "off", Gradient: "quantized", Variant: "paper", Lambda: 2, Silence: 0.9, Ramp: "linear",
 		Coeff: 10, FisherDecay: 0.9, Bits: 3, Denom: "power"}
 	if diff := cmp.Diff(want, c.Method); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -50,7 +50,7 @@ func TestMethods(t *testing.T) {
 		t.Errorf("no %q in\n%s", section, text)
 	}
 	diffs, err := Diff(parse(t, small+weights, "method.silence=0.5", `method.name="cage"`), c)
-	if err != nil || diffs[0] != (Difference{"method.name", `"cage"`, `"lotion"`}) || len(diffs) != 11 {
+	if err != nil || diffs[0] != (Difference{"method.name", `"cage"`, `"lotion"`}) || len(diffs) != 12 {
 		t.Errorf("Diff: %v, %v", diffs, err)
 	}
 }

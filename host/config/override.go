@@ -44,8 +44,8 @@ func (d *decoder) overrideOne(text string) *Error {
 		return fail("not a setting", "want KEY=VALUE, such as --set train.steps=100")
 	}
 	// One line is one expression; further leaves are those of an inline table.
-	parts := doc.leaves[0]
-	if problem := d.put(pathOf(parts, indexes), dig(doc.values, parts), place{override: name}); problem != nil {
+	parts := doc.leaves[0].key
+	if problem := d.put(pathOf(parts, indexes), dig(doc.values, parts), place{file: name}); problem != nil {
 		return fail(problem.Msg, problem.Hint)
 	}
 	d.expandShort()

@@ -20,24 +20,26 @@ const maxDepth = 16
 // origin remembers where every key of a configuration stands.
 type origin struct {
 	file string
+	line int              // of the whole, for a key that stands nowhere
 	keys map[string]place // by full dotted key
 }
 
-// place is a line of the file, or an override when that is not empty.
+// place is a line of a file: the configuration's when that is empty. An override
+// stands in the place of a file, without a line.
 type place struct {
-	line     int
-	override string
+	line int
+	file string
 }
 
 // at makes an error placed at the key: where it stands, else at the innermost
-// table around it, else at line 1.
+// table around it, else where the whole begins.
 func (o origin) at(key string) *Error {
-	e := &Error{File: o.file, Line: 1, Key: key}
+	e := &Error{File: o.file, Line: o.line, Key: key}
 	for k := key; k != ""; k = parentKey(k) {
 		if p, ok := o.keys[k]; ok {
 			e.Line = p.line
-			if p.override != "" {
-				e.File = p.override
+			if p.file != "" {
+				e.File = p.file
 			}
 			break
 		}
@@ -67,21 +69,14 @@ func parentKey(key string) string {
 	return ""
 }
 
-// document is parsed TOML with the line of every key.
-type document struct {
-	values map[string]any
-	lines  map[string]int // by full dotted key, such as a.b[0].c; tables at their first mention
-	leaves []toml.Key     // keys of `key = value` expressions, in order
-}
-
 // parseTOML parses text. A failure has file and line.
-func parseTOML(file string, text []byte) (*document, *Error) {
+func parseTOML(file string, text []byte) (*Document, *Error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if i := invalidUTF8(text); i >= 0 {
 		return nil, &Error{File: file, Line: 1 + bytes.Count(text[:i], []byte("\n")),
 			Msg: "not UTF-8 text", Hint: "want a TOML file, which is always UTF-8"}
 	}
-	s := scanner{file: file, doc: &document{lines: map[string]int{}}}
+	s := scanner{file: file, doc: &Document{file: file, line: 1, lines: map[string]int{}, scalars: map[string]string{}}}
 	if err := s.scan(text); err != nil {
 		return nil, err
 	}
@@ -114,7 +109,7 @@ func invalidUTF8(text []byte) int {
 // scanner collects the lines of keys, which BurntSushi/toml does not tell.
 type scanner struct {
 	file     string
-	doc      *document
+	doc      *Document
 	parser   unstable.Parser
 	newlines []int          // offsets
 	arrays   map[string]int // how many tables [[NAME]] there are so far
@@ -186,7 +181,7 @@ func (s *scanner) keyValue(table location, n *unstable.Node) *Error {
 	if err != nil {
 		return err
 	}
-	s.doc.leaves = append(s.doc.leaves, at.key)
+	s.doc.leaves = append(s.doc.leaves, leaf{at.key, at.name})
 	return s.value(at, n.Value(), len(at.key))
 }
 
@@ -197,6 +192,7 @@ func (s *scanner) value(at location, n *unstable.Node, depth int) *Error {
 		return s.tooDeep(at.line)
 	}
 	if n.Kind != unstable.Array && n.Kind != unstable.InlineTable {
+		s.doc.scalars[at.name] = string(n.Data)
 		return nil
 	}
 	i := 0
@@ -211,7 +207,8 @@ func (s *scanner) value(at location, n *unstable.Node, depth int) *Error {
 			s.mention(element)
 			err = s.value(element, child, depth+1)
 		default:
-			err = s.value(at, child, depth+1)
+			element := location{key: at.key, name: indexed(at.name, i), line: at.line}
+			err = s.value(element, child, depth+1)
 		}
 		if err != nil {
 			return err

@@ -58,11 +58,11 @@ func paramValue(raw any) (any, string) {
 		return v, ""
 	case float64:
 		if !finite(v) {
-			return nil, describe(v)
+			return nil, Describe(v)
 		}
 		return v, ""
 	default:
-		return nil, describe(raw)
+		return nil, Describe(raw)
 	}
 }
 

@@ -54,7 +54,7 @@ func readList[T any](d *decoder, t table, one func(table, map[string]any) T) []T
 	}
 	list, ok := tablesOf(raw)
 	if !ok {
-		d.report(t.name, "found "+describe(raw), "want an array of tables "+t.title())
+		d.report(t.name, "found "+Describe(raw), "want an array of tables "+t.title())
 		return nil
 	}
 	var out []T

@@ -1,11 +1,16 @@
 package config
 
+import "slices"
+
 // Preset is a named model size with the training settings that go with it.
-// The sizes and rates are those of the QuEST and CAGE pre-training runs
+// The sizes and rates of the Llamas are those of the QuEST and CAGE pre-training runs
 // (Panferov et al. 2025 and the CAGE paper): about 100 training tokens for
-// each parameter outside the embeddings, 262,144 tokens per step.
+// each parameter outside the embeddings, 262,144 tokens per step. The OLMo2 sizes 30M
+// and 60M are those of OLMo-core, whose names count the embedding, too; 50M is that
+// of the CAGE paper's comparison of optimizers, which does not publish its shape. They
+// are trained as the Llamas are, for 100 tokens per parameter of their name.
 type Preset struct {
-	Name                         string
+	Kind, Name                   string
 	Layers, Heads, Width, Hidden int
 	Context, Vocab               int
 	Steps, Warmup                int // optimizer steps; the default warm-up of a tenth gives Warmup
@@ -13,14 +18,15 @@ type Preset struct {
 	Rate                         float64 // peak learning rate
 }
 
-// Presets returns the known presets, smallest first.
+// Presets returns the known presets of each kind of model, smallest first.
 func Presets() []Preset {
+	kind, vocab := KindLlama, 32000
 	size := func(name string, layers, heads, width, hidden, steps, warmup int, rate float64) Preset {
-		return Preset{Name: name, Layers: layers, Heads: heads, Width: width, Hidden: hidden,
-			Context: 512, Vocab: 32000, Steps: steps, Warmup: warmup,
+		return Preset{Kind: kind, Name: name, Layers: layers, Heads: heads, Width: width, Hidden: hidden,
+			Context: 512, Vocab: vocab, Steps: steps, Warmup: warmup,
 			Batch: 64, Accumulate: 8, Rate: rate}
 	}
-	return []Preset{
+	llamas := []Preset{
 		size("30M", 6, 5, 640, 1792, 11_444, 1_144, 1.2e-3),
 		size("50M", 7, 6, 768, 2048, 19_073, 1_907, 1.2e-3),
 		size("100M", 8, 8, 1024, 2816, 38_146, 3_814, 6e-4),
@@ -28,12 +34,17 @@ func Presets() []Preset {
 		size("430M", 13, 13, 1664, 4608, 164_031, 16_403, 1.5e-4),
 		size("800M", 16, 16, 2048, 5632, 305_175, 30_517, 7.5e-5),
 	}
+	kind, vocab = KindOLMo2, 100352 // OLMo2's 100278, filled up to a multiple of 128
+	return append(llamas,
+		size("30M", 4, 8, 256, 768, 11_444, 1_144, 1.2e-3),
+		size("50M", 7, 6, 768, 2048, 19_073, 1_907, 1.2e-3),
+		size("60M", 8, 8, 384, 1536, 22_888, 2_288, 1.2e-3))
 }
 
-// LookupPreset returns the preset of that name.
-func LookupPreset(name string) (Preset, bool) {
+// LookupPreset returns the preset of that name for a kind of model.
+func LookupPreset(kind, name string) (Preset, bool) {
 	for _, p := range Presets() {
-		if p.Name == name {
+		if p.Kind == kind && p.Name == name {
 			return p, true
 		}
 	}
@@ -44,6 +55,9 @@ func LookupPreset(name string) (Preset, bool) {
 // attention, feed-forward and norm weights.
 func (p Preset) Parameters() int {
 	block := 4*p.Width*p.Width + 3*p.Width*p.Hidden + 2*p.Width
+	if p.Kind == KindOLMo2 {
+		block += 2 * p.Width // of queries and keys
+	}
 	return p.Layers*block + p.Width
 }
 
@@ -53,10 +67,13 @@ func SwiGLUHidden(width int) int {
 	return (8*width/3 + 255) / 256 * 256
 }
 
-func presetNames() []string {
+// presetNames lists the names of the presets of some kinds of models, each once.
+func presetNames(kinds ...string) []string {
 	var names []string
 	for _, p := range Presets() {
-		names = append(names, p.Name)
+		if slices.Contains(kinds, p.Kind) && !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
 	}
 	return names
 }

@@ -112,7 +112,7 @@ func (d *decoder) put(path []step, value any, from place) *Error {
 func (d *decoder) element(tree map[string]any, s step, name string, from place) (map[string]any, *Error) {
 	list, ok := tablesOf(tree[s.key])
 	if raw, present := tree[s.key]; present && !ok {
-		return nil, &Error{Msg: name + " is " + describe(raw) + ", not an array of tables", Hint: "leave the index out"}
+		return nil, &Error{Msg: name + " is " + Describe(raw) + ", not an array of tables", Hint: "leave the index out"}
 	}
 	if s.index > len(list) {
 		return nil, &Error{Msg: fmt.Sprintf("%s is an array of length %d", name, len(list)),
@@ -133,7 +133,7 @@ func (d *decoder) element(tree map[string]any, s step, name string, from place) 
 func (d *decoder) replace(element map[string]any, value any, name string, from place) *Error {
 	table, ok := value.(map[string]any)
 	if !ok {
-		return &Error{Msg: "found " + describe(value), Hint: "want a table in braces, or " + name + ".KEY=VALUE"}
+		return &Error{Msg: "found " + Describe(value), Hint: "want a table in braces, or " + name + ".KEY=VALUE"}
 	}
 	clear(element)
 	for key, v := range table {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,12 +50,13 @@ func (t table) title() string {
 	}
 }
 
-// meaning is the field's doc with the methods whose key it is.
+// meaning is the field's doc with the methods or the models whose key it is.
 func (f field) meaning() string {
-	if len(f.of) == 0 {
+	owners := append(slices.Clone(f.of), f.models...)
+	if len(owners) == 0 {
 		return f.doc
 	}
-	return strings.Join(f.of, ", ") + ": " + f.doc
+	return strings.Join(owners, ", ") + ": " + f.doc
 }
 
 // defaultWords says what a key is when left out.
@@ -81,7 +83,7 @@ func tomlScalar(v any) string {
 	case float64:
 		return decimal(x)
 	case []string:
-		return "[" + quotedList(x) + "]"
+		return "[" + QuotedList(x) + "]"
 	default:
 		return fmt.Sprint(x)
 	}
@@ -91,11 +93,11 @@ func presetReference(b *strings.Builder) {
 	b.WriteString("\n## Presets\n\n" +
 		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys that the\n" +
 		"file leaves out. Parameters do not count the embedding and the output head.\n\n" +
-		"| preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range Presets() {
-		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
-			p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
+		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
+			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
 			p.Batch, p.Accumulate, p.Steps, p.Warmup, decimal(p.Rate))
 	}
 }

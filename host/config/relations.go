@@ -8,13 +8,18 @@ import (
 // relations checks what ties keys together, and resolves what depends on
 // other keys. A rule is skipped when one of its keys has a problem already.
 func (d *decoder) relations(preset Preset) {
+	d.kind()
 	d.method()
+	d.points()
 	d.presetSizes(preset)
 	d.heads()
 	d.phases()
 	m, dev := &d.cfg.Model, d.cfg.Device
-	if m.Hidden == 0 {
-		m.Hidden = SwiGLUHidden(m.Width)
+	if m.Language() {
+		d.rope()
+		if m.Hidden == 0 {
+			m.Hidden = SwiGLUHidden(m.Width)
+		}
 	}
 	if d.good("device.kind", "device.precision") && dev.Precision == "bfloat16" && dev.Kind != "cuda" {
 		d.report("device.precision", `found the string "bfloat16" with device.kind = "`+dev.Kind+`"`,
@@ -29,6 +34,16 @@ func (d *decoder) good(keys ...string) bool {
 		}
 	}
 	return true
+}
+
+// presetName refuses a size of another architecture.
+func (d *decoder) presetName() {
+	m := d.cfg.Model
+	if _, ok := LookupPreset(m.Kind, m.Preset); ok || m.Preset == "" || !m.Language() || !d.good("model.preset") {
+		return
+	}
+	d.report("model.preset", fmt.Sprintf("found the string %q, which is no size of %s", m.Preset, m.Kind),
+		"want one of "+QuotedList(presetNames(m.Kind)))
 }
 
 // presetSizes refuses sizes that contradict the preset: the name of a size
@@ -62,9 +77,22 @@ func (d *decoder) heads() {
 	if !d.good("model.heads", "model.width") || m.Heads == 0 || m.Width == 0 {
 		return
 	}
+	if m.KVHeads == 0 {
+		d.cfg.Model.KVHeads = m.Heads
+	} else if m.Heads%m.KVHeads != 0 && d.good("model.kv_heads") {
+		d.report("model.kv_heads", fmt.Sprintf("found %d heads of keys and values for %d heads", m.KVHeads, m.Heads),
+			"want a divisor of model.heads")
+	}
 	if m.Width%m.Heads != 0 || m.Width/m.Heads%2 != 0 {
 		d.report("model.heads", fmt.Sprintf("found %d heads for a width of %d", m.Heads, m.Width),
 			"want width/heads to be a whole, even number")
+	}
+}
+
+func (d *decoder) rope() {
+	if m := d.cfg.Model; d.good("model.rope_low", "model.rope_high") && m.RopeHigh <= m.RopeLow {
+		d.report("model.rope_high", "found "+describeFloat(m.RopeHigh)+" with model.rope_low = "+decimal(m.RopeLow),
+			"want a number above model.rope_low")
 	}
 }
 

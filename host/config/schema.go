@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,8 @@ const (
 	integer kind = iota
 	number       // a float, or an integer that is widened
 	text
-	texts // an array of strings; a single string stands for an array of one
+	texts   // an array of strings; a single string stands for an array of one
+	numbers // an array of numbers; a single number stands for an array of one
 )
 
 // field is one key of the schema. The tables of these fields are the only
@@ -28,7 +28,8 @@ type field struct {
 	is   rule
 	doc  string
 
-	// at points to the value in the Config: *int, *int64, *float64 or *string.
+	// at points to the value in the Config: *int, *int64, *float64, *string or
+	// *[]float64.
 	// nil for the keys of plugin tables, which are read by decoder.plugin.
 	at func(*Config) any
 	// in points to the value in an element of a list of tables, an *Override or a
@@ -36,6 +37,7 @@ type field struct {
 	in func(element any) any
 
 	of     []string // names of the methods whose key it is; nil: of all
+	models []string // kinds of the models whose key it is; nil: those of the table
 	common bool     // a word so common that in another table it is not recognised
 
 	// The default, the first of these that applies. With none the key is
@@ -61,8 +63,9 @@ type table struct {
 	absent  string // what it means when the table is absent
 	short   bool   // a string in place of the table is the plugin's name
 
-	list   bool   // an array of tables
-	sample string // TOML that shows the use
+	models []string // kinds of the models that have the table; nil: all
+	list   bool     // an array of tables
+	sample string   // TOML that shows the use
 }
 
 // field returns the field of that key, or nil.
@@ -95,25 +98,19 @@ func (t table) children() []string {
 	return names
 }
 
-// rule is the range of a key: check a value of the right type, and say in
-// words what is right.
-type rule struct {
-	ok      func(v any) bool
-	words   string   // after the type: "of at least 1"
-	choices []string // of a text that is one of a few
-}
-
 // wants says in words what is right for the field.
 func (f field) wants() string {
 	switch {
 	case f.kind == texts && len(f.is.choices) > 0:
-		return "one of, or an array of, " + quotedList(f.is.choices)
+		return "one of, or an array of, " + QuotedList(f.is.choices)
 	case f.kind == texts:
 		return strings.TrimSpace("a string or an array of strings " + f.is.words)
 	case len(f.is.choices) > 0:
-		return "one of " + quotedList(f.is.choices)
+		return "one of " + QuotedList(f.is.choices)
 	case f.kind == integer:
 		return strings.TrimSpace("an integer " + f.is.words)
+	case f.kind == numbers:
+		return strings.TrimSpace("an array of numbers " + f.is.words)
 	case f.kind == number:
 		return strings.TrimSpace("a number " + f.is.words)
 	default:
@@ -121,12 +118,15 @@ func (f field) wants() string {
 	}
 }
 
-// accept brings a raw TOML value to the field's type (int64, float64, string or
-// []string). It is false when the type or the range is wrong.
+// accept brings a raw TOML value to the field's type (int64, float64, string,
+// []string or []float64). It is false when the type or the range is wrong.
 func (f field) accept(raw any) (any, bool) {
 	v := raw
-	if f.kind == texts {
+	switch f.kind {
+	case texts:
 		v = textsOf(raw)
+	case numbers:
+		v = numbersOf(raw)
 	}
 	if n, isInt := raw.(int64); isInt && f.kind == number {
 		v = float64(n)
@@ -144,8 +144,8 @@ func (f field) accept(raw any) (any, bool) {
 		if f.kind != text {
 			return nil, false
 		}
-	case []string:
-		// textsOf has made it.
+	case []string, []float64:
+		// textsOf or numbersOf has made it.
 	default:
 		return nil, false
 	}
@@ -168,6 +168,33 @@ func textsOf(raw any) any {
 	return nil
 }
 
+// numbersOf brings a number or an array of numbers to a slice; nil when it is
+// something else, or empty.
+func numbersOf(raw any) any {
+	list, ok := raw.([]any)
+	if !ok {
+		list = []any{raw}
+	}
+	var values []float64
+	for _, e := range list {
+		switch v := e.(type) {
+		case int64:
+			values = append(values, float64(v))
+		case float64:
+			if !finite(v) {
+				return nil
+			}
+			values = append(values, v)
+		default:
+			return nil
+		}
+	}
+	if values == nil {
+		return nil
+	}
+	return values
+}
+
 // assign stores an accepted value at a pointer that field.at returned.
 func assign(to, v any) {
 	switch p := to.(type) {
@@ -181,56 +208,14 @@ func assign(to, v any) {
 		*p = v.(string)
 	case *[]string:
 		*p = slices.Clone(v.([]string))
+	case *[]float64:
+		*p = slices.Clone(v.([]float64))
 	case **float64:
 		x := v.(float64)
 		*p = &x
 	default:
 		panic(fmt.Sprintf("config: the schema points to a %T", to))
 	}
-}
-
-// from is the range of an integer, both ends included.
-func from(low, high int64) rule {
-	words := fmt.Sprintf("from %d to %d", low, high)
-	if high == math.MaxInt64 {
-		words = fmt.Sprintf("of at least %d", low)
-	}
-	return rule{words: words, ok: func(v any) bool { return v.(int64) >= low && v.(int64) <= high }}
-}
-
-// between is the range of a number, both ends included.
-func between(low, high float64) rule {
-	return rule{words: "from " + decimal(low) + " to " + decimal(high),
-		ok: func(v any) bool { return v.(float64) >= low && v.(float64) <= high }}
-}
-
-// below is the range of a number, the upper end excluded.
-func below(low, high float64) rule {
-	return rule{words: "of at least " + decimal(low) + " and below " + decimal(high),
-		ok: func(v any) bool { return v.(float64) >= low && v.(float64) < high }}
-}
-
-// above is the range of a number, the lower end excluded.
-func above(low, high float64) rule {
-	return rule{words: "above " + decimal(low) + ", up to " + decimal(high),
-		ok: func(v any) bool { return v.(float64) > low && v.(float64) <= high }}
-}
-
-func oneOf(choices ...string) rule {
-	return rule{choices: choices, ok: func(v any) bool { return slices.Contains(choices, v.(string)) }}
-}
-
-func anything(words string) rule { return rule{words: words} }
-
-func nonEmpty(words string) rule {
-	return rule{words: words, ok: func(v any) bool { return v.(string) != "" }}
-}
-
-var hexHash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
-
-func hash() rule {
-	return rule{words: "of 64 hexadecimal digits in lower case, or empty",
-		ok: func(v any) bool { return hexHash.MatchString(v.(string)) }}
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
@@ -254,8 +239,8 @@ func describeFloat(x float64) string {
 	return "the float " + s
 }
 
-// describe says what a raw TOML value is, for a message.
-func describe(raw any) string {
+// Describe says what a raw TOML value is, for a message.
+func Describe(raw any) string {
 	switch v := raw.(type) {
 	case string:
 		return "the string " + strconv.Quote(clipped(v, 60))

@@ -66,7 +66,7 @@ func TestReference(t *testing.T) {
 	for _, want := range []string{
 		"| `silence` | a number of at least 0 and below 1 | `0.9` |",
 		"| `steps` | an integer from 1 to 1000000000 | required; the preset's, when one is named | optimizer steps |",
-		"| 30M | 6 | 5 | 640 | 1792 | 30482560 | 512 | 32000 | 64 | 8 | 11444 | 1144 | 0.0012 |",
+		"| llama | 30M | 6 | 5 | 640 | 1792 | 30482560 | 512 | 32000 | 64 | 8 | 11444 | 1144 | 0.0012 |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

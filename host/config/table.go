@@ -13,7 +13,7 @@ func schema() []table {
 	return []table{
 		topTable, modelTable, dataTable, trainTable, scheduleTable, methodTable,
 		quantizerTable, weightsTable, activationsTable, overridesTable,
-		optimizerTable, restTable, groupsTable, deviceTable,
+		optimizerTable, restTable, groupsTable, diagnosticsTable, deviceTable,
 	}
 }
 
@@ -21,59 +21,15 @@ var topTable = table{
 	fields: []field{
 		{key: "seed", is: from(0, math.MaxInt64), def: int64(0),
 			at:  func(c *Config) any { return &c.Seed },
-			doc: "seed of the model's initialisation"},
-	},
-}
-
-var modelTable = table{
-	name: "model",
-	doc:  "The architecture: a preset, or free sizes. A preset fixes layers, width, heads and hidden; the rest it only suggests.",
-	fields: []field{
-		{key: "kind", kind: text, is: oneOf("llama"), def: "llama",
-			at:  func(c *Config) any { return &c.Model.Kind },
-			doc: "architecture"},
-		{key: "preset", kind: text, is: oneOf(append(presetNames(), "")...), def: "",
-			at:  func(c *Config) any { return &c.Model.Preset },
-			doc: "size by name; empty: layers, width, heads and context are given"},
-		{key: "layers", is: from(1, 4096),
-			at:     func(c *Config) any { return &c.Model.Layers },
-			preset: func(p Preset) any { return int64(p.Layers) },
-			doc:    "transformer blocks"},
-		{key: "width", is: from(2, 1<<20),
-			at:     func(c *Config) any { return &c.Model.Width },
-			preset: func(p Preset) any { return int64(p.Width) },
-			doc:    "width of the residual stream"},
-		{key: "heads", is: from(1, 1<<16),
-			at:     func(c *Config) any { return &c.Model.Heads },
-			preset: func(p Preset) any { return int64(p.Heads) },
-			doc:    "attention heads; width/heads is a whole, even number"},
-		{key: "hidden", is: from(0, 1<<22), def: int64(0),
-			at:     func(c *Config) any { return &c.Model.Hidden },
-			preset: func(p Preset) any { return int64(p.Hidden) },
-			doc:    "feed-forward width; 0: the SwiGLU rule, 8/3 of the width rounded up to a multiple of 256"},
-		{key: "vocab", is: from(0, 1<<24), def: int64(0),
-			at:     func(c *Config) any { return &c.Model.Vocab },
-			preset: func(p Preset) any { return int64(p.Vocab) },
-			doc:    "vocabulary size; 0: that of the data"},
-		{key: "context", is: from(1, 1<<20),
-			at:     func(c *Config) any { return &c.Model.Context },
-			preset: func(p Preset) any { return int64(p.Context) },
-			doc:    "tokens per sequence"},
-		{key: "rope_theta", kind: number, is: between(1, 1e12), def: 10000.0,
-			at:  func(c *Config) any { return &c.Model.RopeTheta },
-			doc: "base of the rotary position embedding"},
-		{key: "norm_eps", kind: number, is: above(0, 1), def: 1e-5,
-			at:  func(c *Config) any { return &c.Model.NormEps },
-			doc: "epsilon of RMSNorm"},
-		{key: "init_std", kind: number, is: above(0, 10), def: 0.02,
-			at:  func(c *Config) any { return &c.Model.InitStd },
-			doc: "standard deviation of the initial weights"},
+			doc: "seed of the model's initialisation, and of the noise of a problem without data"},
 	},
 }
 
 var dataTable = table{
-	name: "data",
-	doc:  "Token files made by `cage data prepare`. Relative paths are relative to the working directory.",
+	name:   "data",
+	models: languages,
+	doc: "Token files made by `cage data prepare`, for a model that learns from text; others have no such table. Relative\n" +
+		"paths are relative to the working directory.",
 	fields: []field{
 		{key: "train", kind: text, is: nonEmpty("that names a token file"),
 			at:  func(c *Config) any { return &c.Data.Train },

@@ -1,8 +1,11 @@
-// Package figure draws the curves of training runs: loss, quantization error and
-// λ_t over the steps, one run or several on top of each other, as PNG or SVG.
+// Package figure draws, as PNG or SVG. WriteFile and Write draw the curves of
+// training runs: loss, quantization error and λ_t over the steps, one run or
+// several on top of each other. Save and Draw draw any Picture: a Chart of curves,
+// bands, points and trajectories, grouped Bars, or a Heat map.
 //
-// It draws what metrics records hold and computes nothing but smoothing. Tables
-// and the figures of whole studies live in host/study.
+// It draws what it is given and computes nothing but smoothing: means, intervals
+// and projections come from others (host/study/report). The same input makes the
+// same bytes. Colours can be told apart with any kind of colour vision.
 package figure
 
 import (
@@ -33,7 +36,7 @@ type Run struct {
 type Options struct {
 	Title  string  // above the figure; empty: none, as papers have captions instead
 	Width  float64 // in inches; 0: 6
-	Height float64 // in inches; 0: by the number of panels
+	Height float64 // in inches; 0: by the number of panels, 3.6 for a Picture
 }
 
 // Format is a file format.
@@ -51,12 +54,17 @@ var ErrNoData = errors.New("no data to draw")
 // WriteFile draws the curves of runs to a file, atomically. The ending of its name,
 // .png or .svg, chooses the format.
 func WriteFile(path string, runs []Run, o Options) error {
+	return save(path, func(w io.Writer, format Format) error { return Write(w, format, runs, o) })
+}
+
+// save writes what draw makes to a file, in the format that its name asks for.
+func save(path string, draw func(w io.Writer, format Format) error) error {
 	format := Format(strings.ToLower(strings.TrimPrefix(filepath.Ext(path), ".")))
 	if format != PNG && format != SVG {
 		return fmt.Errorf("figure %s: unknown file type %q, want .png or .svg", path, filepath.Ext(path))
 	}
 	var content bytes.Buffer
-	if err := Write(&content, format, runs, o); err != nil {
+	if err := draw(&content, format); err != nil {
 		return fmt.Errorf("figure %s: %w", path, err)
 	}
 	return atomicfile.WriteBytes(path, content.Bytes())
@@ -78,19 +86,29 @@ func Write(w io.Writer, format Format, runs []Run, o Options) error {
 		panels[0].plot.Title.Text = o.Title
 	}
 	width, height := size(panels, o)
+	return render(w, format, width, height, func(c draw.Canvas) { lay(panels, c) })
+}
+
+// render writes what paint draws on a canvas with a background.
+func render(w io.Writer, format Format, width, height vg.Length, paint func(draw.Canvas)) error {
+	onto := func(c vg.CanvasSizer) {
+		canvas := draw.New(c)
+		canvas.SetColor(background)
+		canvas.Fill(canvas.Rectangle.Path())
+		paint(canvas)
+	}
 	switch format {
 	case PNG:
 		c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dotsPerInch))
-		lay(panels, draw.New(c))
-		_, err = vgimg.PngCanvas{Canvas: c}.WriteTo(w)
+		onto(c)
+		_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(w)
+		return err
 	case SVG:
 		c := vgsvg.New(width, height)
-		lay(panels, draw.New(c))
-		err = writeSVG(w, c)
-	default:
-		err = fmt.Errorf("unknown format %q", format)
+		onto(c)
+		return writeSVG(w, c)
 	}
-	return err
+	return fmt.Errorf("unknown format %q", format)
 }
 
 // writeSVG writes a canvas with fonts to fall back on for viewers that lack the
@@ -144,8 +162,6 @@ func size(panels []panel, o Options) (width, height vg.Length) {
 // lay draws the panels below each other. Their data areas begin and end at the
 // same columns, so that a step stands at the same place in all of them.
 func lay(panels []panel, c draw.Canvas) {
-	c.SetColor(background)
-	c.Fill(c.Rectangle.Path())
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	total := footHeight
 	if panels[0].plot.Title.Text != "" {

@@ -128,8 +128,8 @@ func fitLoss(p *plot.Plot, runs []Run) {
 	for _, run := range runs {
 		train := series(run.Records, trainLoss)
 		n := points(train)
-		if n > 0 && n < smoothFrom {
-			return // a short run, which fits as it is
+		if n > 0 && (n < smoothFrom || !fromBeginning(train)) {
+			return // a short run, or the end of one, which fits as it is
 		}
 		skip := int(math.Ceil(share * float64(n)))
 		for _, piece := range smooth(train) {
@@ -144,6 +144,12 @@ func fitLoss(p *plot.Plot, runs []Run) {
 		p.Y.Max = min(p.Y.Max, top+0.05*(top-p.Y.Min))
 	}
 	p.Y.Min -= 0.03 * (p.Y.Max - p.Y.Min)
+}
+
+// fromBeginning tells whether a curve begins where its run did, or soon after.
+func fromBeginning(pieces []plotter.XYs) bool {
+	last := pieces[len(pieces)-1]
+	return pieces[0][0].X <= 0.05*last[len(last)-1].X
 }
 
 // errorPanel draws the quantization error: relative to the weights where any run
@@ -194,7 +200,7 @@ func curvePanel(runs []Run, f field, label string, height vg.Length) (*panel, er
 // addLine adds a curve in one style.
 func addLine(p *plot.Plot, pieces []plotter.XYs, style draw.LineStyle) error {
 	for _, piece := range pieces {
-		line, err := plotter.NewLine(thin(piece))
+		line, err := plotter.NewLine(plotter.XYs(thin(piece, maxPoints, ordinate)))
 		if err != nil {
 			return err
 		}

@@ -108,22 +108,22 @@ func smooth(pieces []plotter.XYs) []plotter.XYs {
 // pixels, few enough for a small file.
 const maxPoints = 2000
 
-// thin returns a curve with at most about maxPoints points that looks the same:
-// of each stretch of neighbouring points it keeps the lowest and the highest.
-func thin(piece plotter.XYs) plotter.XYs {
-	if len(piece) <= maxPoints {
+// thin returns a curve with at most about n points that looks the same: of each
+// stretch of neighbouring points it keeps the lowest and the highest by y.
+func thin[T any](piece []T, n int, y func(T) float64) []T {
+	if len(piece) <= n {
 		return piece
 	}
-	stretch := (2*len(piece) + maxPoints - 1) / maxPoints
-	out := plotter.XYs{piece[0]}
+	stretch := (2*len(piece) + n - 1) / n
+	out := []T{piece[0]}
 	for from := 1; from < len(piece)-1; from += stretch {
 		to := min(from+stretch, len(piece)-1)
 		low, high := from, from
 		for i := from; i < to; i++ {
-			if piece[i].Y < piece[low].Y {
+			if y(piece[i]) < y(piece[low]) {
 				low = i
 			}
-			if piece[i].Y > piece[high].Y {
+			if y(piece[i]) > y(piece[high]) {
 				high = i
 			}
 		}
@@ -134,3 +134,6 @@ func thin(piece plotter.XYs) plotter.XYs {
 	}
 	return append(out, piece[len(piece)-1])
 }
+
+// ordinate is the y of a point.
+func ordinate(p plotter.XY) float64 { return p.Y }

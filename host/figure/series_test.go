@@ -58,7 +58,7 @@ func TestSmooth(t *testing.T) {
 func TestThinKeepsTheExtremes(t *testing.T) {
 	long := curve(100_003, func(i int) float64 { return math.Sin(float64(i) / 500) })
 	long[77_777].Y, long[5].Y = 9, -9
-	got := thin(long)
+	got := thin(long, maxPoints, ordinate)
 	if len(got) > maxPoints+2 {
 		t.Errorf("%d points are left", len(got))
 	}
@@ -75,7 +75,7 @@ func TestThinKeepsTheExtremes(t *testing.T) {
 	if !seen[long[77_777]] || !seen[long[5]] {
 		t.Error("a spike is lost")
 	}
-	if short := curve(10, func(i int) float64 { return 1 }); len(thin(short)) != 10 {
+	if short := curve(10, func(i int) float64 { return 1 }); len(thin(short, maxPoints, ordinate)) != 10 {
 		t.Error("a short curve is thinned")
 	}
 }

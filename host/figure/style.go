@@ -66,8 +66,18 @@ func sans(size vg.Length) font.Font {
 	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
 }
 
-// newPlot returns an empty plot in the style of all figures.
+// newPlot returns an empty plot with a grid, in the style of all figures.
 func newPlot(yLabel string) *plot.Plot {
+	p := bare(yLabel)
+	grid := plotter.NewGrid()
+	grid.Vertical = lineStyle(gridColor, axisWidth, nil)
+	grid.Horizontal = grid.Vertical
+	p.Add(grid)
+	return p
+}
+
+// bare returns an empty plot without a grid.
+func bare(yLabel string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	p.Title.TextStyle.Font = sans(titleSize)
@@ -88,10 +98,6 @@ func newPlot(yLabel string) *plot.Plot {
 		axis.Padding = 0
 		axis.Tick.Marker = ticks{}
 	}
-	grid := plotter.NewGrid()
-	grid.Vertical = lineStyle(gridColor, axisWidth, nil)
-	grid.Horizontal = grid.Vertical
-	p.Add(grid)
 	return p
 }
 

@@ -1,5 +1,6 @@
 // Package metrics is the written memory of a run: metrics.jsonl, one record per
-// logged step, and summary.json, what came out in the end.
+// logged step; summary.json, what came out in the end; and for problems whose
+// parameters can be looked at, trajectory.jsonl, where they were.
 //
 // It defines what is recorded and keeps the files in order across crashes and
 // resumes. It computes nothing (host/train and host/cage do), shows nothing
@@ -79,8 +80,38 @@ type Record struct {
 	Pareto    *Number `json:"pareto,omitempty"`     // with ∇f at x: a forward pass without quantization
 	ParetoSTE *Number `json:"pareto_ste,omitempty"` // with the gradient that training has, ∇f at Q(x)
 
+	// Movement of the quantized weights between cells, over a fixed random choice of
+	// their coordinates, in the last samples that were taken: the window. Times are in
+	// steps, and as fine as the distance between samples.
+	FlipRate        *Number `json:"flip_rate,omitempty"`         // fraction of codes that changed since the sample before
+	Coherence       *Number `json:"coherence,omitempty"`         // mean over coordinates of |Σe| / Σ|e|; once the window is full
+	CoherenceVector *Number `json:"coherence_vector,omitempty"`  // ‖Σe‖₂ / Σ‖e‖₂ of all coordinates; once the window is full
+	DwellMean       *Number `json:"dwell_mean,omitempty"`        // length of the visits of codes that reach into the window: mean,
+	DwellMedian     *Number `json:"dwell_median,omitempty"`      // median,
+	DwellP90        *Number `json:"dwell_p90,omitempty"`         // ninth decile,
+	DwellMax        *Number `json:"dwell_max,omitempty"`         // and largest, L_max (CAGE paper Eq. 9)
+	DwellVectorMean *Number `json:"dwell_vector_mean,omitempty"` // mean length of the vector visits, which end when any chosen code of a weight changes
+	Visits          *Number `json:"visits,omitempty"`            // visits since the first sample, mean over coordinates
+	VisitSum        *Number `json:"visit_sum,omitempty"`         // largest ‖E_k‖₂ of a vector visit (Eq. 8), over samples
+	ResidualMax     *Number `json:"residual_max,omitempty"`      // largest ‖e‖₂ of a weight's chosen coordinates, B (Eq. 11)
+	// Weights holds the same for single weights, by the name of the parameter.
+	Weights map[string]WeightMovement `json:"weights,omitempty"`
+
 	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token
 	ValPPL  *Number `json:"val_ppl,omitempty"`  // exp(ValLoss)
 
+	Distance *Number `json:"distance,omitempty"` // problems: √((x−x*)ᵀA(x−x*)), how far x is from the optimum x*
+
 	Skipped int `json:"skipped,omitempty"` // steps left out so far because something was not finite
+}
+
+func (r Record) at() int { return r.Step }
+
+// WeightMovement is the movement of one quantized weight between its cells, in the
+// fields of [Record] of the same names.
+type WeightMovement struct {
+	FlipRate        Number  `json:"flip_rate"`
+	DwellMean       Number  `json:"dwell_mean"`
+	Coherence       *Number `json:"coherence,omitempty"`
+	CoherenceVector *Number `json:"coherence_vector,omitempty"`
 }

@@ -24,6 +24,13 @@ func full(step int) metrics.Record {
 		TokensPerSecond: metrics.Some(1234.5), GradNorm: metrics.Some(math.Inf(1)),
 		ErrorNorm2: metrics.Some(3), ErrorRel: metrics.Some(0.01), AvgErrNorm: metrics.Some(0), AvgCorrNorm: metrics.Some(0.1),
 		AppliedParams: &applied, Pareto: metrics.Some(math.NaN()), ParetoSTE: metrics.Some(math.Inf(-1)),
+		FlipRate: metrics.Some(0.125), Coherence: metrics.Some(0.5), CoherenceVector: metrics.Some(math.NaN()), DwellMean: metrics.Some(12.5),
+		DwellMedian: metrics.Some(10), DwellP90: metrics.Some(40), DwellMax: metrics.Some(320), DwellVectorMean: metrics.Some(10),
+		Visits: metrics.Some(3.5), VisitSum: metrics.Some(0.75), ResidualMax: metrics.Some(0.25),
+		Weights: map[string]metrics.WeightMovement{
+			"layers.0.attn.qkv": {FlipRate: 0.25, DwellMean: 11, Coherence: metrics.Some(0.5), CoherenceVector: metrics.Some(math.Inf(1))},
+			"head":              {},
+		},
 		ValLoss: metrics.Some(2.25), ValPPL: metrics.Some(math.Exp(2.25)), Skipped: 1,
 	}
 }

@@ -11,39 +11,43 @@ import (
 // Read returns the records of the metrics.jsonl at path. A last line without its
 // end is that of a process that was killed, or that is writing it right now, and
 // is left out. Keys that are not known are ignored.
-func Read(path string) ([]Record, error) {
+func Read(path string) ([]Record, error) { return read[Record](path) }
+
+// Parse is Read for the content of a file. Its error names the line.
+func Parse(data []byte) ([]Record, error) { return parse[Record](data) }
+
+func read[E entry](path string) ([]E, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	records, err := Parse(data)
+	entries, err := parse[E](data)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %s: %w", path, err)
 	}
-	return records, nil
+	return entries, nil
 }
 
-// Parse is Read for the content of a file. Its error names the line.
-func Parse(data []byte) ([]Record, error) {
-	var records []Record
-	for line, err := range lines(data) {
+func parse[E entry](data []byte) ([]E, error) {
+	var entries []E
+	for line, err := range lines[E](data) {
 		if err != nil {
 			return nil, err
 		}
-		records = append(records, line.record)
+		entries = append(entries, line.entry)
 	}
-	return records, nil
+	return entries, nil
 }
 
 // line is a complete line of a file.
-type line struct {
-	record Record
-	end    int64 // offset of the byte after it
+type line[E entry] struct {
+	entry E
+	end   int64 // offset of the byte after it
 }
 
 // lines yields the complete lines of a file, or an error and nothing more.
-func lines(data []byte) iter.Seq2[line, error] {
-	return func(yield func(line, error) bool) {
+func lines[E entry](data []byte) iter.Seq2[line[E], error] {
+	return func(yield func(line[E], error) bool) {
 		end, last := int64(0), 0
 		for number := 1; ; number++ {
 			text, rest, complete := bytes.Cut(data, []byte{'\n'})
@@ -52,20 +56,20 @@ func lines(data []byte) iter.Seq2[line, error] {
 			}
 			data = rest
 			end += int64(len(text)) + 1
-			var r Record
+			var r E
 			err := json.Unmarshal(text, &r)
 			switch {
 			case err == nil && !bytes.HasPrefix(text, []byte{'{'}):
 				err = fmt.Errorf("line %d: is %s, want a JSON object", number, text)
 			case err != nil:
 				err = fmt.Errorf("line %d: %w", number, err)
-			case r.Step < last:
-				err = fmt.Errorf("line %d: step %d follows step %d", number, r.Step, last)
+			case r.at() < last:
+				err = fmt.Errorf("line %d: step %d follows step %d", number, r.at(), last)
 			}
-			if !yield(line{r, end}, err) || err != nil {
+			if !yield(line[E]{r, end}, err) || err != nil {
 				return
 			}
-			last = r.Step
+			last = r.at()
 		}
 	}
 }

@@ -17,11 +17,16 @@ type Summary struct {
 	Tokens     int64  `json:"tokens"`      // tokens seen
 	Parameters int64  `json:"parameters"`  // parameters of the model
 
+	// NonEmbedding counts the parameters outside the embedding and the head: the N of
+	// scaling laws.
+	NonEmbedding int64 `json:"non_embedding_parameters,omitempty"`
+
 	Seconds         Number  `json:"seconds"`                     // seconds spent training
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // mean over the run
 	TrainLoss       *Number `json:"train_loss,omitempty"`        // of the last step
 	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the whole validation set
 	ValPPL          *Number `json:"val_ppl,omitempty"`           // exp(ValLoss)
+	Distance        *Number `json:"distance,omitempty"`          // problems: √((x−x*)ᵀA(x−x*)) at the end
 	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² at the end
 	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
 	Skipped         int     `json:"skipped"`                     // steps left out because something was not finite

@@ -11,19 +11,16 @@ import (
 // Writer appends records to a metrics.jsonl. Each record is one line and reaches
 // the operating system in one write, so that a killed process leaves at most its
 // last line torn. It is not safe for use by several goroutines.
-type Writer struct {
-	f    *os.File
-	last int // step of the last record
-}
+type Writer struct{ journal }
 
 // Create starts a new file at path. It is an error when there is one already:
 // the record of a run is never overwritten.
 func Create(path string) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	j, err := create(path)
 	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
+		return nil, err
 	}
-	return &Writer{f: f}, nil
+	return &Writer{j}, nil
 }
 
 // Resume opens the file at path for a run that goes on after the given step.
@@ -31,68 +28,96 @@ func Create(path string) (*Writer, error) {
 // line are cut off. A file that does not exist is created: it is the file of a run
 // that had not logged anything yet.
 func Resume(path string, step int) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	j, err := resume[Record](path, step)
 	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
+		return nil, err
 	}
-	w := &Writer{f: f}
-	if err := w.cut(step); err != nil {
-		return nil, errors.Join(fmt.Errorf("metrics: %s: %w", path, err), f.Close())
-	}
-	return w, nil
-}
-
-// cut ends the file after its last record of at most the given step.
-func (w *Writer) cut(step int) error {
-	data, err := io.ReadAll(w.f)
-	if err != nil {
-		return err
-	}
-	var size int64
-	for line, err := range lines(data) {
-		if err != nil {
-			return err
-		}
-		if line.record.Step > step {
-			break
-		}
-		size, w.last = line.end, line.record.Step
-	}
-	if err := w.f.Truncate(size); err != nil {
-		return err
-	}
-	return w.f.Sync()
+	return &Writer{j}, nil
 }
 
 // Write appends a record. Steps must not go backwards; several records may share
 // one (a training record and an evaluation).
-func (w *Writer) Write(r Record) error {
-	if r.Step < w.last {
-		return fmt.Errorf("metrics: record of step %d after one of step %d", r.Step, w.last)
-	}
-	text, err := json.Marshal(r)
+func (w *Writer) Write(r Record) error { return w.append(r) }
+
+// entry is one line of a journal: what is known after a step.
+type entry interface{ at() (step int) }
+
+// journal is a file of lines in the order of their steps.
+type journal struct {
+	f    *os.File
+	last int // step of the last line
+}
+
+func create(path string) (journal, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 	if err != nil {
-		return fmt.Errorf("metrics: step %d: %w", r.Step, err)
+		return journal{}, fmt.Errorf("metrics: %w", err)
 	}
-	if _, err := w.f.Write(append(text, '\n')); err != nil {
+	return journal{f: f}, nil
+}
+
+func resume[E entry](path string, step int) (journal, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return journal{}, fmt.Errorf("metrics: %w", err)
+	}
+	j := journal{f: f}
+	if j.last, err = cut[E](f, step); err != nil {
+		return journal{}, errors.Join(fmt.Errorf("metrics: %s: %w", path, err), f.Close())
+	}
+	return j, nil
+}
+
+// cut ends the file after its last entry of at most the given step, and returns that
+// entry's step.
+func cut[E entry](f *os.File, step int) (last int, err error) {
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return 0, err
+	}
+	var size int64
+	for line, err := range lines[E](data) {
+		if err != nil {
+			return 0, err
+		}
+		if line.entry.at() > step {
+			break
+		}
+		size, last = line.end, line.entry.at()
+	}
+	if err := f.Truncate(size); err != nil {
+		return 0, err
+	}
+	return last, f.Sync()
+}
+
+func (j *journal) append(e entry) error {
+	if e.at() < j.last {
+		return fmt.Errorf("metrics: record of step %d after one of step %d", e.at(), j.last)
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("metrics: step %d: %w", e.at(), err)
+	}
+	if _, err := j.f.Write(append(text, '\n')); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	w.last = r.Step
+	j.last = e.at()
 	return nil
 }
 
 // Sync makes everything written so far durable; to be called before a checkpoint
 // of the same step is saved.
-func (w *Writer) Sync() error {
-	if err := w.f.Sync(); err != nil {
+func (j *journal) Sync() error {
+	if err := j.f.Sync(); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	return nil
 }
 
 // Close makes everything written durable and closes the file.
-func (w *Writer) Close() error {
-	if err := errors.Join(w.f.Sync(), w.f.Close()); err != nil {
+func (j *journal) Close() error {
+	if err := errors.Join(j.f.Sync(), j.f.Close()); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	return nil

@@ -8,38 +8,43 @@ import (
 
 // Attention works on tensors in which features come before positions, [features, tokens]: the adjoint of a weight, and
 // those of keys and values, are then products without transpositions. Queries and the output are needed both ways.
+//
+// Each head of keys and values serves a group of heads of queries, which often is just one. The scores of a group are
+// one product, in which its queries follow each other.
 
 // attention returns the values that each position mixes from those before it and itself, [tokens, width], for x [tokens,
-// width] and the fused weight w [3·width, width] of queries, keys and values.
-func attention(x, w *graph.Node, r *rope) *graph.Node {
+// width] and the fused weight w of queries, keys and values. norms, if any, normalizes queries and keys.
+func attention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	parts := r.splitWeight(w)
-	query1, query2 := rotate(r.project(parts[0], x), r.project(parts[1], x), r.cosScaled, r.sinScaled)
-	key1, key2 := rotate(r.project(parts[2], x), r.project(parts[3], x), r.cos, r.sin)
+	query := points{r.project(parts[0], x, r.heads), r.project(parts[1], x, r.heads)}
+	key := points{r.project(parts[2], x, r.keyHeads), r.project(parts[3], x, r.keyHeads)}
+	query, key, normBack := norms.apply(query, key, r)
+	query, key = r.turnScaled.apply(query), r.turn.apply(key)
 
-	queries := graph.Concatenate([]*graph.Node{query1, query2}, 1) // [heads, size, tokens]
-	queriesByPosition := r.splitTokens(transposed(r.flat(queries)))
-	keys := r.splitFeatures(graph.Concatenate([]*graph.Node{key1, key2}, 1))
+	queries := query.joined() // [heads, size, tokens]
+	queriesByPosition := r.group(r.splitTokens(transposed(r.flat(queries))))
+	keys := r.splitFeatures(key.joined())
 	values := r.splitFeatures(timesTransposed(parts[4], x))
 
-	scores := graph.Add(times(queriesByPosition, keys), r.mask) // [batch, heads, queries, keys]
+	scores := graph.Add(r.ungroup(times(queriesByPosition, keys)), r.mask) // [batch, heads, queries, keys]
 	weights := softmax(scores)
-	mixed := timesTransposed(weights, values) // [batch, heads, positions, size]
+	mixed := r.ungroup(timesTransposed(r.group(weights), values)) // [batch, heads, positions, size]
 	value := r.joinTokens(mixed)
 
-	return autodiff.Custom(value, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+	return autodiff.Custom(value, append([]*graph.Node{x, w}, norms.gains()...), func(dy *graph.Node) []*graph.Node {
 		dMixed := r.splitTokens(dy)
-		dValues := times(r.splitFeatures(transposed(dy)), weights)
+		dValues := r.sumGroups(times(r.splitFeatures(transposed(dy)), weights))
 		// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over keys equals one over features.
 		sum := graph.ReduceAndKeep(graph.Mul(dMixed, mixed), graph.ReduceSum, -1)
-		dScores := graph.Mul(graph.Sub(times(dMixed, values), sum), weights)
-		dQueries := r.joinFeatures(timesTransposed(keys, dScores))
-		dKeys := r.joinFeatures(times(r.splitFeatures(queries), dScores))
-		dQuery1, dQuery2 := r.rotateBack(dQueries, r.cosScaled, r.sinScaled)
-		dKey1, dKey2 := r.rotateBack(dKeys, r.cos, r.sin)
-		dProjections := graph.Concatenate([]*graph.Node{r.flat(dQuery1), r.flat(dQuery2), r.flat(dKey1), r.flat(dKey2),
-			r.flat(r.joinFeatures(dValues))}, 0) // [3·width, tokens]
+		dScores := graph.Mul(graph.Sub(r.ungroup(times(r.group(dMixed), values)), sum), weights)
+		dQueries := r.joinQueries(timesTransposed(keys, r.group(dScores)))
+		dKeys := r.joinFeatures(r.sumGroups(times(r.splitFeatures(queries), dScores)))
+		dQuery, dKey := r.turnScaled.back(split(dQueries)), r.turn.back(split(dKeys))
+		dQuery, dKey, dGains := normBack(dQuery, dKey)
+		dProjections := graph.Concatenate([]*graph.Node{r.flat(dQuery.first), r.flat(dQuery.second), r.flat(dKey.first),
+			r.flat(dKey.second), r.flat(r.joinFeatures(dValues))}, 0) // [rows of w, tokens]
 		dx := transposed(times(transposed(graph.Concatenate(parts[:], 0)), dProjections))
-		return []*graph.Node{dx, r.joinWeight(times(dProjections, x))}
+		return append([]*graph.Node{dx, r.joinWeight(times(dProjections, x))}, dGains...)
 	})
 }
 
@@ -55,31 +60,9 @@ func softmax(x *graph.Node) *graph.Node {
 	return y
 }
 
-// splitWeight cuts the fused weight into the rows of the queries' first and second coordinates, those of the keys, and
-// those of the values.
-func (r *rope) splitWeight(w *graph.Node) [5]*graph.Node {
-	width := r.heads * r.size
-	rows := func(i int) *graph.Node { return graph.Slice(w, graph.AxisRange(i*width, (i+1)*width)) }
-	coordinate := func(rows *graph.Node, i int) *graph.Node {
-		pairs := graph.Reshape(rows, width/2, 2, width)
-		return graph.Reshape(graph.SliceAxis(pairs, 1, graph.AxisElem(i)), width/2, width)
-	}
-	queries, keys := rows(0), rows(1)
-	return [5]*graph.Node{coordinate(queries, 0), coordinate(queries, 1), coordinate(keys, 0), coordinate(keys, 1), rows(2)}
-}
-
-// joinWeight is the inverse of splitWeight on the concatenated parts.
-func (r *rope) joinWeight(parts *graph.Node) *graph.Node {
-	width := r.heads * r.size
-	// [queries or keys, coordinate, pairs, width] → [queries or keys, pairs, coordinate, width]
-	rotated := graph.Reshape(graph.Slice(parts, graph.AxisRange(0, 2*width)), 2, 2, width/2, width)
-	rotated = graph.Reshape(graph.TransposeAllAxes(rotated, 0, 2, 1, 3), 2*width, width)
-	return graph.Concatenate([]*graph.Node{rotated, graph.Slice(parts, graph.AxisRange(2*width))}, 0)
-}
-
 // project returns w·xᵀ as [heads, features of a head in w, tokens].
-func (r *rope) project(w, x *graph.Node) *graph.Node {
-	return graph.Reshape(timesTransposed(w, x), r.heads, w.Shape().Dim(0)/r.heads, r.batch*r.context)
+func (r *rope) project(w, x *graph.Node, heads int) *graph.Node {
+	return graph.Reshape(timesTransposed(w, x), heads, w.Shape().Dim(0)/heads, r.batch*r.context)
 }
 
 // flat joins the first two axes of three: [features, tokens].
@@ -95,19 +78,49 @@ func (r *rope) joinTokens(x *graph.Node) *graph.Node {
 	return graph.Reshape(graph.TransposeAllAxes(x, 0, 2, 1, 3), r.batch*r.context, r.heads*r.size)
 }
 
-// splitFeatures turns [heads, size, tokens], or [width, tokens], into [batch, heads, size, context].
+// splitFeatures turns [heads, size, tokens], or [heads·size, tokens], into [batch, heads, size, context].
 func (r *rope) splitFeatures(x *graph.Node) *graph.Node {
-	return graph.TransposeAllAxes(graph.Reshape(x, r.heads, r.size, r.batch, r.context), 2, 0, 1, 3)
+	return graph.TransposeAllAxes(graph.Reshape(x, -1, r.size, r.batch, r.context), 2, 0, 1, 3)
 }
 
 // joinFeatures turns [batch, heads, size, context] into [heads, size, tokens].
 func (r *rope) joinFeatures(x *graph.Node) *graph.Node {
-	return graph.Reshape(graph.TransposeAllAxes(x, 1, 2, 0, 3), r.heads, r.size, r.batch*r.context)
+	return graph.Reshape(graph.TransposeAllAxes(x, 1, 2, 0, 3), -1, r.size, r.batch*r.context)
 }
 
-// rotateBack splits x [heads, size, tokens] into first and second coordinates and rotates them back.
-func (r *rope) rotateBack(x, cos, sin *graph.Node) (*graph.Node, *graph.Node) {
-	first := graph.SliceAxis(x, 1, graph.AxisRange(0, r.size/2))
-	second := graph.SliceAxis(x, 1, graph.AxisRange(r.size/2))
-	return rotateBack(first, second, cos, sin)
+// groups is the number of heads of queries for one of keys.
+func (r *rope) groups() int { return r.heads / r.keyHeads }
+
+// group turns [batch, heads, context, n] into [batch, key heads, group·context, n].
+func (r *rope) group(x *graph.Node) *graph.Node {
+	if r.groups() == 1 {
+		return x
+	}
+	return graph.Reshape(x, r.batch, r.keyHeads, r.groups()*r.context, -1)
+}
+
+// ungroup is the inverse of group.
+func (r *rope) ungroup(x *graph.Node) *graph.Node {
+	if r.groups() == 1 {
+		return x
+	}
+	return graph.Reshape(x, r.batch, r.heads, r.context, -1)
+}
+
+// sumGroups adds up over the heads of each group: [batch, heads, …] becomes [batch, key heads, …].
+func (r *rope) sumGroups(x *graph.Node) *graph.Node {
+	if r.groups() == 1 {
+		return x
+	}
+	dims := x.Shape().Dimensions
+	return graph.ReduceSum(graph.Reshape(x, r.batch, r.keyHeads, r.groups(), dims[2], dims[3]), 2)
+}
+
+// joinQueries turns [batch, key heads, size, group·context] into [heads, size, tokens].
+func (r *rope) joinQueries(x *graph.Node) *graph.Node {
+	if r.groups() == 1 {
+		return r.joinFeatures(x)
+	}
+	x = graph.Reshape(x, r.batch, r.keyHeads, r.size, r.groups(), r.context)
+	return graph.Reshape(graph.TransposeAllAxes(x, 1, 3, 2, 0, 4), r.heads, r.size, r.batch*r.context)
 }

@@ -20,10 +20,13 @@ type modelGolden struct {
 		Total32000                              int `json:"total_vocab32000"`
 	}
 	Rope []struct {
-		ID          string
-		HeadDim     int `json:"head_dim"`
-		Theta       float64
-		Scaling     any
+		ID      string
+		HeadDim int `json:"head_dim"`
+		Theta   float64
+		Scaling *struct {
+			Factor, Low, High float64
+			Original          int
+		}
 		Frequencies []float64 `json:"inv_freq"`
 	}
 	Tolerance struct{ Abs, Rel float64 }
@@ -77,21 +80,22 @@ func TestPresetsMatchGolden(t *testing.T) {
 
 func TestRopeFrequenciesMatchGolden(t *testing.T) {
 	golden := readGolden(t)
-	checked := 0
+	stretched := 0
 	for _, rope := range golden.Rope {
-		if rope.Scaling != nil {
-			continue // Llama 3 stretches its wavelengths; these models do not.
+		var scaling *RopeScaling
+		if s := rope.Scaling; s != nil {
+			scaling = &RopeScaling{Factor: s.Factor, Low: s.Low, High: s.High, Original: s.Original}
+			stretched++
 		}
-		checked++
-		for i, got := range ropeFrequencies(rope.HeadDim, rope.Theta) {
+		for i, got := range scaling.stretch(ropeFrequencies(rope.HeadDim, rope.Theta)) {
 			want := rope.Frequencies[i]
 			if math.Abs(got-want) > golden.Tolerance.Abs+golden.Tolerance.Rel*want {
 				t.Errorf("%s: frequency %d is %v, want %v", rope.ID, i, got, want)
 			}
 		}
 	}
-	if checked == 0 {
-		t.Error("the golden file has no plain frequencies")
+	if stretched != 2 || len(golden.Rope) != 3 {
+		t.Errorf("of %d cases %d are stretched, want those of two Llama-3 models and a plain one", len(golden.Rope), stretched)
 	}
 }
 
@@ -113,6 +117,10 @@ func TestValidate(t *testing.T) {
 		{func(c *LlamaConfig) { c.Heads = 5 }, "48 does not split into 5 heads of even size: the nearest number of heads that does is 4"},
 		{func(c *LlamaConfig) { c.Heads = 48 }, "the nearest number of heads that does is 24"},
 		{func(c *LlamaConfig) { c.Width = 47 }, "width is 47, must be even"},
+		{func(c *LlamaConfig) { c.KeyHeads = 2 }, "2 key-value heads do not divide 3 heads"},
+		{func(c *LlamaConfig) { c.KeyHeads = -1 }, "key-value heads is -1, must be at least 1"},
+		{func(c *LlamaConfig) { c.RopePairs = "thirds" }, `rope pairs are "thirds", must be "interleaved" or "half"`},
+		{func(c *LlamaConfig) { c.RopeScaling = &RopeScaling{Factor: 8, Low: 4, High: 1, Original: 64} }, "0 < low < high"},
 		{func(c *LlamaConfig) { c.NormEpsilon = math.NaN() }, "norm epsilon is NaN, must be between 0 and 1"},
 		{func(c *LlamaConfig) { c.NormEpsilon = -1e-5 }, "norm epsilon is -1e-05"},
 		{func(c *LlamaConfig) { c.RopeTheta = 1 }, "rope theta is 1, must be above 1"},
@@ -225,5 +233,24 @@ func TestStepFLOPs(t *testing.T) {
 	want := 6.0*(48+16+72+20+12)*tokens + 12*1*4*7*tokens
 	if got := m.StepFLOPs(2, 7); got != want {
 		t.Errorf("a step has %v operations, want %v", got, want)
+	}
+}
+
+// TestTruncatedInit: nothing lies beyond the cut, and the standard deviation is that of a normal distribution without
+// its tails beyond 3, 0.9866.
+func TestTruncatedInit(t *testing.T) {
+	p := Param{Name: "w", Dims: []int{300, 200}, InitStd: 0.02, InitCut: 3}
+	squares, largest := 0.0, 0.0
+	for _, v := range p.Init(1) {
+		squares += float64(v) * float64(v)
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	n := float64(p.Size())
+	if std := math.Sqrt(squares/n) / 0.02; math.Abs(std-0.98658) > 5/math.Sqrt(2*n) || largest > 0.06 || largest < 0.058 {
+		t.Errorf("standard deviation is %v, the largest element %v", std, largest)
+	}
+	start := Param{Name: "x", Dims: []int{2}, InitStd: 1, Start: []float32{3, 4}}
+	if got := start.Init(1); !slices.Equal(got, []float32{3, 4}) {
+		t.Errorf("a given start is %v", got)
 	}
 }

@@ -34,6 +34,15 @@ func newLlama(t testing.TB, config LlamaConfig) *Llama {
 	return m
 }
 
+func newOLMo2(t testing.TB, config OLMo2Config) *OLMo2 {
+	t.Helper()
+	m, err := NewOLMo2(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // initial returns what the model's parameters start with.
 func initial(m Model, seed uint64) [][]float32 {
 	var weights [][]float32
@@ -45,10 +54,23 @@ func initial(m Model, seed uint64) [][]float32 {
 
 var tiny = LlamaConfig{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocabulary: 13}
 
+// eachLanguage runs a test with a small model of every architecture, each of the sizes of tiny.
+func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
+	llama3 := tiny
+	llama3.KeyHeads, llama3.RopePairs = 1, HalfSplit
+	llama3.RopeScaling = &RopeScaling{Factor: 8, Low: 1, High: 4, Original: 64}
+	for name, m := range map[string]Language{
+		"llama": newLlama(t, tiny), "llama3": newLlama(t, llama3), "olmo2": newOLMo2(t, OLMo2Config(tiny)),
+	} {
+		t.Run(name, func(t *testing.T) { test(t, m) })
+	}
+}
+
 // TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order, with the shape that
 // was promised, and that what it returns is what the model uses.
-func TestSitesAreVisitedOnce(t *testing.T) {
-	m := newLlama(t, tiny)
+func TestSitesAreVisitedOnce(t *testing.T) { eachLanguage(t, testSitesAreVisitedOnce) }
+
+func testSitesAreVisitedOnce(t *testing.T, m Language) {
 	const batch, context = 3, 5
 	sites := m.ActivationSites(batch, context)
 	var visited []ActivationSite
@@ -61,7 +83,7 @@ func TestSitesAreVisitedOnce(t *testing.T) {
 				visited = append(visited, site)
 				return graph.ZerosLike(x)
 			}
-			losses := m.TokenLosses(params, ids, zero)
+			losses := m.Losses(params, ids, zero)
 			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
 		})
 	if diff := cmp.Diff(sites, visited); diff != "" {
@@ -85,12 +107,13 @@ func TestSitesAreVisitedOnce(t *testing.T) {
 }
 
 // TestCausality checks that a token changes the losses of itself and of later ones, never of earlier ones.
-func TestCausality(t *testing.T) {
-	m := newLlama(t, tiny)
+func TestCausality(t *testing.T) { eachLanguage(t, testCausality) }
+
+func testCausality(t *testing.T, m Language) {
 	const context, changed = 8, 5
 	losses := func(tokens []int32) []float32 {
 		return evaluate(t, m, hashedWeights(m.Params()), tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			return []*graph.Node{m.TokenLosses(params, ids, nil)}
+			return []*graph.Node{m.Losses(params, ids, nil)}
 		})[0]
 	}
 	tokens := hashedTokens(0, context+1, tiny.Vocabulary)
@@ -106,14 +129,15 @@ func TestCausality(t *testing.T) {
 }
 
 // TestLogitsAgreeWithLosses computes the losses from the logits, in float64.
-func TestLogitsAgreeWithLosses(t *testing.T) {
-	m := newLlama(t, tiny)
+func TestLogitsAgreeWithLosses(t *testing.T) { eachLanguage(t, testLogitsAgreeWithLosses) }
+
+func testLogitsAgreeWithLosses(t *testing.T, m Language) {
 	const batch, context = 2, 6
 	weights := hashedWeights(m.Params())
 	tokens := hashedTokens(0, batch*(context+1), tiny.Vocabulary)
 	out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 		inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
-		return []*graph.Node{m.TokenLosses(params, ids, nil), m.Logits(params, inputs, nil), Loss(m, params, ids, nil)}
+		return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), Loss(m, params, ids, nil)}
 	})
 	mean := 0.0
 	for i, got := range out[0] {
@@ -135,14 +159,15 @@ func TestLogitsAgreeWithLosses(t *testing.T) {
 }
 
 // TestInvalidIDsGiveNaN: ids outside the vocabulary must neither crash the process nor pass unnoticed.
-func TestInvalidIDsGiveNaN(t *testing.T) {
-	m := newLlama(t, tiny)
+func TestInvalidIDsGiveNaN(t *testing.T) { eachLanguage(t, testInvalidIDsGiveNaN) }
+
+func testInvalidIDsGiveNaN(t *testing.T, m Language) {
 	for _, wrong := range []int32{-1, int32(tiny.Vocabulary), math.MaxInt32, math.MinInt32} {
 		for _, position := range []int{0, 4, 9} {
 			tokens := hashedTokens(0, 10, tiny.Vocabulary)
 			tokens[position] = wrong
 			losses := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				return []*graph.Node{m.TokenLosses(params, ids, nil)}
+				return []*graph.Node{m.Losses(params, ids, nil)}
 			})[0]
 			if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
 				t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
@@ -153,24 +178,34 @@ func TestInvalidIDsGiveNaN(t *testing.T) {
 
 // TestSameBits runs one step twice, each time compiled anew.
 func TestSameBits(t *testing.T) {
-	m := newLlama(t, LlamaConfig{Layers: 3, Heads: 4, Width: 64, Vocabulary: 50})
-	var first [][]float32
-	for range 2 {
-		out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			used, q := fakeQuantizeAll(m, params)
-			return graph.Gradient(Loss(m, used, ids, q), params...)
-		})
-		if first == nil {
-			first = out
-		}
-		for i := range out {
-			for j := range out[i] {
-				if math.Float32bits(out[i][j]) != math.Float32bits(first[i][j]) {
+	config := LlamaConfig{Layers: 3, Heads: 4, Width: 64, Vocabulary: 50}
+	for _, m := range []Language{newLlama(t, config), newOLMo2(t, OLMo2Config(config))} {
+		var first [][]float32
+		for range 2 {
+			out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				used, q := fakeQuantizeAll(m, params)
+				return graph.Gradient(Loss(m, used, ids, q), params...)
+			})
+			if first == nil {
+				first = out
+			}
+			for i := range out {
+				if j := differs(out[i], first[i]); j >= 0 {
 					t.Fatalf("gradient of %s differs at %d: %v and %v", m.Params()[i].Name, j, first[i][j], out[i][j])
 				}
 			}
 		}
 	}
+}
+
+// differs returns the first position at which the bits of two lists of the same length differ, -1 for none.
+func differs(a, b []float32) int {
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			return i
+		}
+	}
+	return -1
 }
 
 // TestWrongInputsPanic checks the messages of mistakes in calls.

@@ -4,20 +4,21 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// A Model is a network that predicts the next token of a sequence. It has no state: parameters are the caller's.
+// A Model is a function of parameters that training minimizes. It has no state: parameters are the caller's.
 type Model interface {
 	// Params lists the parameters in the order in which every other method takes them.
 	Params() []Param
 
-	// TokenLosses returns the cross-entropy, in nats, of each token given those before it in its sequence. tokens is
-	// [batch, context+1], int32; its first context columns are the input and its last the targets, and the result is
-	// [batch, context], float32. An id outside the vocabulary makes all losses NaN. A nil quantizer leaves activations
-	// as they are.
-	TokenLosses(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
+	// BatchDims returns the dimensions of what one evaluation of the function reads beside the parameters, int32. A
+	// [Language] model reads batch sequences of context tokens and the token after them; a problem without data, such
+	// as [Quadratic], pays no heed to either number.
+	BatchDims(batch, context int) []int
 
-	// Logits returns the unnormalized log-probabilities of the token that follows each position, [batch, context,
-	// vocabulary], float32, for tokens [batch, context], int32.
-	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
+	// Losses returns the losses whose mean training minimizes, float32. Those of a [Language] model are the
+	// cross-entropies, in nats, of each token given those before it in its sequence, [batch, context]: the first
+	// context columns of the batch are the input and its last the targets, and an id outside the vocabulary makes all
+	// losses NaN. A nil quantizer leaves activations as they are.
+	Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// ActivationSites lists the places at which activations are quantized when batch sequences of the given context
 	// are computed at once, in the order in which the quantizer is called.
@@ -28,9 +29,18 @@ type Model interface {
 	StepFLOPs(batch, context int) float64
 }
 
-// Loss returns the mean of the model's token losses, a scalar: the function that training minimizes.
-func Loss(m Model, params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node {
-	return graph.ReduceAllMean(m.TokenLosses(params, tokens, q))
+// A Language model predicts the next token of a sequence.
+type Language interface {
+	Model
+
+	// Logits returns the unnormalized log-probabilities of the token that follows each position, [batch, context,
+	// vocabulary], float32, for tokens [batch, context], int32.
+	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
+}
+
+// Loss returns the mean of the model's losses, a scalar: the function that training minimizes.
+func Loss(m Model, params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+	return graph.ReduceAllMean(m.Losses(params, batch, q))
 }
 
 // An ActivationSite is a place in a model where one tensor enters one or more linear layers with quantized weights.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -22,10 +23,12 @@ type Param struct {
 	Name      string
 	Dims      []int // [out, in] for a matrix
 	Role      Role
-	Quantized bool    // whether its model multiplies with it in quantized form
-	Decay     bool    // whether weight decay applies to it
-	InitMean  float64 // at the start of training its elements are drawn from N(InitMean, InitStd²)
-	InitStd   float64 // 0: all elements are InitMean
+	Quantized bool      // whether its model multiplies with it in quantized form
+	Decay     bool      // whether weight decay applies to it
+	InitMean  float64   // at the start of training its elements are drawn from N(InitMean, InitStd²)
+	InitStd   float64   // 0: all elements are InitMean
+	InitCut   float64   // draws farther from the mean than InitCut·InitStd are drawn again; 0: none
+	Start     []float32 // the elements themselves instead; nil: drawn
 }
 
 // Size returns the number of elements.
@@ -40,6 +43,9 @@ func (p Param) Size() int {
 // Init returns the elements that the parameter starts training with, in row-major order. They depend on the seed, the
 // parameter's name and its size alone, so that parameters can be initialized in any order, and in parallel.
 func (p Param) Init(seed uint64) []float32 {
+	if p.Start != nil {
+		return slices.Clone(p.Start)
+	}
 	values := make([]float32, p.Size())
 	if p.InitStd == 0 {
 		return slices.Repeat([]float32{float32(p.InitMean)}, p.Size())
@@ -48,7 +54,11 @@ func (p Param) Init(seed uint64) []float32 {
 	name.Write([]byte(p.Name)) // Never fails.
 	rng := rand.New(rand.NewPCG(seed, name.Sum64()))
 	for i := range values {
-		values[i] = float32(p.InitMean + p.InitStd*rng.NormFloat64())
+		z := rng.NormFloat64()
+		for p.InitCut > 0 && math.Abs(z) > p.InitCut {
+			z = rng.NormFloat64()
+		}
+		values[i] = float32(p.InitMean + p.InitStd*z)
 	}
 	return values
 }

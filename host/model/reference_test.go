@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -52,6 +53,10 @@ func hashedTokens(step, count, vocabulary int) []int32 {
 type torchGradients struct {
 	Model struct {
 		Layers, Heads, Width, Hidden, Vocabulary, Context, Batch int
+
+		KeyHeads int `json:"key_heads"`
+		Theta    float64
+		Scaling  *RopeScaling
 	}
 	Variants []struct {
 		Quantized  bool
@@ -63,9 +68,9 @@ type torchGradients struct {
 	}
 }
 
-func readTorchGradients(t *testing.T) torchGradients {
+func readTorchGradients(t *testing.T, file string) torchGradients {
 	t.Helper()
-	data, err := os.ReadFile("testdata/torch_gradients.json")
+	data, err := os.ReadFile("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,32 +99,48 @@ func closeTo(t *testing.T, what string, got []float32, want []float64, tolerance
 	}
 }
 
-// TestGradientsMatchPyTorch compares token losses and all gradients with float64 values from PyTorch, without
-// quantization and with 4-bit weights and activations. The tolerance, 1e-5 of each tensor's largest element, leaves room
-// for the rounding of float32 in sums of some hundred terms; the differences seen are below 1e-6.
+// TestGradientsMatchPyTorch compares token losses and gradients with float64 values from PyTorch, without quantization
+// and with 4-bit weights and activations. The tolerance, 1e-5 of each tensor's largest element, leaves room for the
+// rounding of float32 in sums of some hundred terms; the differences seen are below 1e-6.
 func TestGradientsMatchPyTorch(t *testing.T) {
-	reference := readTorchGradients(t)
-	shape := reference.Model
-	m := newLlama(t, LlamaConfig{Layers: shape.Layers, Heads: shape.Heads, Width: shape.Width, Hidden: shape.Hidden, Vocabulary: shape.Vocabulary})
-	weights := hashedWeights(m.Params())
-	tokens := hashedTokens(0, shape.Batch*(shape.Context+1), shape.Vocabulary)
-	for _, variant := range reference.Variants {
-		t.Run(fmt.Sprintf("quantized=%t", variant.Quantized), func(t *testing.T) {
-			out := evaluate(t, m, weights, tokens, shape.Batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				used, q := params, ActivationQuantizer(nil)
-				if variant.Quantized {
-					used, q = fakeQuantizeAll(m, params)
+	for _, tc := range []struct {
+		file  string
+		olmo2 bool
+		pairs Pairing
+	}{{"torch_gradients.json", false, Interleaved}, {"torch_olmo2.json", true, HalfSplit}, {"torch_llama3.json", false, HalfSplit}} {
+		reference := readTorchGradients(t, tc.file)
+		shape := reference.Model
+		config := LlamaConfig{Layers: shape.Layers, Heads: shape.Heads, KeyHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
+			Vocabulary: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs, RopeScaling: shape.Scaling}
+		var m Model
+		if tc.olmo2 {
+			m = newOLMo2(t, OLMo2Config(config))
+		} else {
+			m = newLlama(t, config)
+		}
+		for _, variant := range reference.Variants {
+			t.Run(fmt.Sprintf("%s/quantized=%t", tc.file, variant.Quantized), func(t *testing.T) {
+				tokens := hashedTokens(0, shape.Batch*(shape.Context+1), shape.Vocabulary)
+				out := evaluate(t, m, hashedWeights(m.Params()), tokens, shape.Batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					used, q := params, ActivationQuantizer(nil)
+					if variant.Quantized {
+						used, q = fakeQuantizeAll(m, params)
+					}
+					losses := m.Losses(used, ids, q)
+					return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+				})
+				closeTo(t, "losses", out[0], variant.Losses, 1e-6)
+				for _, parameter := range variant.Parameters {
+					i := slices.IndexFunc(m.Params(), func(p Param) bool { return p.Name == parameter.Name })
+					if i < 0 {
+						t.Fatalf("there is no parameter %s", parameter.Name)
+					}
+					closeTo(t, parameter.Name, out[1+i], parameter.Gradient, 1e-5)
 				}
-				losses := m.TokenLosses(used, ids, q)
-				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+				if !variant.Quantized && len(variant.Parameters) != len(m.Params()) {
+					t.Errorf("%d parameters, want %d", len(m.Params()), len(variant.Parameters))
+				}
 			})
-			closeTo(t, "losses", out[0], variant.Losses, 1e-6)
-			for i, parameter := range variant.Parameters {
-				if name := m.Params()[i].Name; name != parameter.Name {
-					t.Fatalf("parameter %d is %s, want %s", i, name, parameter.Name)
-				}
-				closeTo(t, parameter.Name, out[1+i], parameter.Gradient, 1e-5)
-			}
-		})
+		}
 	}
 }

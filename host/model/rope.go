@@ -11,23 +11,22 @@ import (
 // A rope holds what the attention layers of one graph share: shapes, the tables of the rotary position embedding (Su et
 // al., 2021) and the causal mask.
 //
-// Features 2i and 2i+1 of a head are the coordinates of a point that is rotated by the angle position·θ^(−2i/size). The
-// layers here keep first coordinates and second coordinates in tensors of their own, so that a rotation is four
-// products and two sums of whole tensors; scores do not depend on the order of features within a head.
+// Two features of a head, which its pairing names, are the coordinates of a point that is rotated by the angle
+// position·frequency. The layers here keep first coordinates and second coordinates in tensors of their own, so that a
+// rotation is four products and two sums of whole tensors; scores do not depend on the order of features within a head.
 type rope struct {
-	batch, context, heads, size int // size: features of a head
+	batch, context, heads, keyHeads, size int // size: features of a head
+	pairing                               Pairing
 
 	// Tables of shape [1, size/2, batch·context]. Those for queries include the factor 1/√size of the scores.
-	cos, sin             *graph.Node
-	cosScaled, sinScaled *graph.Node
-	mask                 *graph.Node // [1, 1, context, context]: 0 where a query sees a key, −∞ where not
+	turn, turnScaled rotation
+	mask             *graph.Node // [1, 1, context, context]: 0 where a query sees a key, −∞ where not
 }
 
-func newRope(g *graph.Graph, c LlamaConfig, batch, context int) *rope {
-	size := c.Width / c.Heads
-	r := &rope{batch: batch, context: context, heads: c.Heads, size: size}
-	frequencies := ropeFrequencies(size, c.RopeTheta)
-	scale := 1 / math.Sqrt(float64(size))
+func newRope(g *graph.Graph, s shape, batch, context int) *rope {
+	size := s.size()
+	r := &rope{batch: batch, context: context, heads: s.heads, keyHeads: s.keyHeads, size: size, pairing: s.pairing}
+	frequencies := s.scaling.stretch(ropeFrequencies(size, s.theta))
 	table := func(f func(float64) float64, factor float64) *graph.Node {
 		values := make([]float32, 0, size/2*batch*context)
 		for _, frequency := range frequencies {
@@ -39,8 +38,9 @@ func newRope(g *graph.Graph, c LlamaConfig, batch, context int) *rope {
 		}
 		return engine.Constant(g, values, 1, size/2, batch*context)
 	}
-	r.cos, r.sin = table(math.Cos, 1), table(math.Sin, 1)
-	r.cosScaled, r.sinScaled = table(math.Cos, scale), table(math.Sin, scale)
+	scale := 1 / math.Sqrt(float64(size))
+	r.turn = rotation{table(math.Cos, 1), table(math.Sin, 1)}
+	r.turnScaled = rotation{table(math.Cos, scale), table(math.Sin, scale)}
 	r.mask = causalMask(g, context)
 	return r
 }
@@ -50,6 +50,19 @@ func ropeFrequencies(size int, theta float64) []float64 {
 	frequencies := make([]float64, size/2)
 	for i := range frequencies {
 		frequencies[i] = math.Pow(theta, -2*float64(i)/float64(size))
+	}
+	return frequencies
+}
+
+// stretch applies the rule to frequencies; without one they stay.
+func (s *RopeScaling) stretch(frequencies []float64) []float64 {
+	if s == nil {
+		return frequencies
+	}
+	for i, f := range frequencies {
+		periods := float64(s.Original) * f / (2 * math.Pi) // wavelengths in the original context
+		share := min(1, max(0, (periods-s.Low)/(s.High-s.Low)))
+		frequencies[i] = (1-share)*f/s.Factor + share*f
 	}
 	return frequencies
 }
@@ -65,14 +78,33 @@ func causalMask(g *graph.Graph, context int) *graph.Node {
 	return engine.Constant(g, values, 1, 1, context, context)
 }
 
-// rotate turns the points (first, second), [heads, size/2, tokens] each, by the angles of the tables.
-func rotate(first, second, cos, sin *graph.Node) (*graph.Node, *graph.Node) {
-	return graph.Sub(graph.Mul(first, cos), graph.Mul(second, sin)),
-		graph.Add(graph.Mul(first, sin), graph.Mul(second, cos))
+// points are features of all heads as first and second coordinates, [heads, size/2, tokens] each.
+type points struct{ first, second *graph.Node }
+
+// joined returns both coordinates, [heads, size, tokens].
+func (p points) joined() *graph.Node { return graph.Concatenate([]*graph.Node{p.first, p.second}, 1) }
+
+// split is the inverse of joined.
+func split(x *graph.Node) points {
+	half := x.Shape().Dim(1) / 2
+	return points{graph.SliceAxis(x, 1, graph.AxisRange(0, half)), graph.SliceAxis(x, 1, graph.AxisRange(half))}
 }
 
-// rotateBack is the adjoint of rotate: the rotation by the opposite angles.
-func rotateBack(first, second, cos, sin *graph.Node) (*graph.Node, *graph.Node) {
-	return graph.Add(graph.Mul(first, cos), graph.Mul(second, sin)),
-		graph.Sub(graph.Mul(second, cos), graph.Mul(first, sin))
+// rotation holds cosines and sines.
+type rotation struct{ cos, sin *graph.Node }
+
+// apply turns the points.
+func (r rotation) apply(p points) points {
+	return points{
+		graph.Sub(graph.Mul(p.first, r.cos), graph.Mul(p.second, r.sin)),
+		graph.Add(graph.Mul(p.first, r.sin), graph.Mul(p.second, r.cos)),
+	}
+}
+
+// back is the adjoint of apply: the rotation by the opposite angles.
+func (r rotation) back(p points) points {
+	return points{
+		graph.Add(graph.Mul(p.first, r.cos), graph.Mul(p.second, r.sin)),
+		graph.Sub(graph.Mul(p.second, r.cos), graph.Mul(p.first, r.sin)),
+	}
 }

@@ -24,15 +24,16 @@ func (k *Kernels) Evaluator(s *State) (*Evaluator, error) {
 // Close frees the quantized weights.
 func (e *Evaluator) Close() { e.q.close() }
 
-// Losses returns the loss of every token of a batch [batch, context+1], row by
-// row, in nats.
+// Losses returns the losses of a batch: of a language model that of every token of
+// [batch, context+1], row by row, in nats.
 func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	p := &e.k.plan
-	return e.run("losses", p.lossGraph, tokens, p.Batch, p.Context+1)
+	return e.run("losses", p.lossGraph, tokens, p.batchDims()...)
 }
 
 // Logits returns the logits of the token that follows each position of a batch
-// [batch, context], flat [batch, context, vocabulary].
+// [batch, context], flat [batch, context, vocabulary]. The model must be a language
+// model.
 func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	p := &e.k.plan
 	return e.run("logits", p.logitsGraph, tokens, p.Batch, p.Context)

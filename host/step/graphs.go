@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
@@ -64,7 +65,7 @@ func (p *Plan) calibrateGraph() ([]engine.Spec, engine.BuildFunc) {
 	n := len(weights)
 	return append(weights, p.tokenSpec()), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		var found []*graph.Node
-		p.Model.TokenLosses(in[:n], in[n], p.calibrating(&found))
+		p.Model.Losses(in[:n], in[n], p.calibrating(&found))
 		return found
 	}
 }
@@ -250,7 +251,7 @@ func (p *Plan) lossGraph() ([]engine.Spec, engine.BuildFunc) {
 	specs, m := p.forwardSpecs()
 	n := len(specs)
 	return append(specs, p.tokenSpec()), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{p.Model.TokenLosses(in[:m], in[n], p.hook(in[m:n]))}
+		return []*graph.Node{p.Model.Losses(in[:m], in[n], p.hook(in[m:n]))}
 	}
 }
 
@@ -260,7 +261,11 @@ func (p *Plan) logitsGraph() ([]engine.Spec, engine.BuildFunc) {
 	n := len(specs)
 	tokens := engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.Batch, p.Context)}
 	return append(specs, tokens), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{p.Model.Logits(in[:m], in[n], p.hook(in[m:n]))}
+		language, ok := p.Model.(model.Language)
+		if !ok {
+			exceptions.Panicf("the model does not predict tokens")
+		}
+		return []*graph.Node{language.Logits(in[:m], in[n], p.hook(in[m:n]))}
 	}
 }
 

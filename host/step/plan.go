@@ -15,7 +15,7 @@ import (
 )
 
 // Plan says what a step computes. Shapes are static: batch sequences of context
-// tokens in each micro-batch.
+// tokens in each micro-batch, or whatever else the model reads.
 type Plan struct {
 	Model                      model.Model
 	Batch, Context, Accumulate int
@@ -30,8 +30,8 @@ type Plan struct {
 	// Form and Variant of the correction when λ_t > 0.
 	Form    cage.Form
 	Variant cage.Variant
-	// FullPrecision trains without quantization; evaluation has it. There may be no
-	// trained parameters of quantizers then.
+	// FullPrecision takes the gradient at x, without quantization; the correction
+	// and evaluation have it. There may be no trained parameters of quantizers then.
 	FullPrecision bool
 	// Clip is the largest global norm of the gradient; 0 does not clip.
 	Clip float64
@@ -163,6 +163,9 @@ func (p *Plan) tensorSpecs() []engine.Spec {
 	return append(p.paramSpecs(), trainedSpecs(p.Trained())...)
 }
 
+// batchDims are the dimensions of a micro-batch.
+func (p *Plan) batchDims() []int { return p.Model.BatchDims(p.Batch, p.Context) }
+
 func (p *Plan) tokenSpec() engine.Spec {
-	return engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.Batch, p.Context+1)}
+	return engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.batchDims()...)}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
 )
 
@@ -16,8 +17,10 @@ type Settings struct {
 	// quantized parameters.
 	Statistics bool
 	// Pareto asks for the length of ∇f(Q(x)) + ParetoLambda·e over the
-	// quantized parameters, from the gradient that training has. FullPareto also
-	// asks for that with ∇f(x), which costs a forward and a backward pass.
+	// quantized parameters, from the gradient that training has; in a training in
+	// full precision there is no such gradient. FullPareto asks for that with
+	// ∇f(x), which costs a forward and a backward pass where training has another
+	// gradient.
 	Pareto, FullPareto bool
 	ParetoLambda       float64
 }
@@ -53,7 +56,7 @@ func (k *Kernels) Step(s *State, batches [][]int32, set Settings) (Result, error
 	}
 	q := &quantizedWeights{at: k.plan.quantized()}
 	var err error
-	if !k.plan.FullPrecision || set.Statistics || set.Pareto {
+	if k.needsQuantized(q, set) {
 		if q, err = k.runQuantize(s); err != nil {
 			return res, err
 		}
@@ -81,6 +84,12 @@ func (k *Kernels) Step(s *State, batches [][]int32, set Settings) (Result, error
 		return res, err
 	}
 	return res, k.runUpdate(s, q, grads, set, observed, &res)
+}
+
+// needsQuantized tells whether a step reads Q(x): for the gradient, the correction
+// or a measure.
+func (k *Kernels) needsQuantized(q *quantizedWeights, set Settings) bool {
+	return !k.plan.FullPrecision || set.Statistics || set.Pareto || set.FullPareto || k.form(q, set) != cage.Off
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
@@ -170,7 +179,7 @@ func (k *Kernels) runGradients(s *State, q *quantizedWeights, batches [][]int32,
 
 // runGradient runs one micro-batch; the sums are given away.
 func (k *Kernels) runGradient(exec *engine.Executable, weights []*engine.Buffer, tokens []int32, sums []*engine.Buffer) (float64, []*engine.Buffer, error) {
-	t, err := engine.Upload(k.dev, tokens, k.plan.Batch, k.plan.Context+1)
+	t, err := engine.Upload(k.dev, tokens, k.plan.batchDims()...)
 	if err != nil {
 		engine.FinalizeAll(sums...)
 		return 0, nil, err

@@ -67,7 +67,7 @@ func (k *Kernels) initTrainedActivations(s *State, tokens []int32) error {
 	if err != nil {
 		return err
 	}
-	t, err := engine.Upload(k.dev, tokens, k.plan.Batch, k.plan.Context+1)
+	t, err := engine.Upload(k.dev, tokens, k.plan.batchDims()...)
 	if err != nil {
 		return fmt.Errorf("calibration: %w", err)
 	}

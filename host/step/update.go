@@ -149,6 +149,12 @@ func (k *Kernels) measurePareto(s *State, q *quantizedWeights, grads []*engine.B
 		return nil
 	}
 	var err error
+	if k.plan.FullPrecision {
+		if set.FullPareto {
+			res.Pareto, err = k.paretoNorm(s, q, pick(grads, q.at), set.ParetoLambda)
+		}
+		return err
+	}
 	if set.Pareto {
 		if res.ParetoSTE, err = k.paretoNorm(s, q, pick(grads, q.at), set.ParetoLambda); err != nil {
 			return err

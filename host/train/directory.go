@@ -22,9 +22,10 @@ import (
 // free are the keys that may change when a run is resumed: they have no influence
 // on the parameters.
 var free = []string{
-	"train.eval_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
+	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.checkpoint_every", "train.keep", "train.out", "train.max_skipped",
-	"method.pareto_every", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
+	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed",
+	"data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
 }
 
 // open enters the run directory: a new run, or the continuation of one.
@@ -106,8 +107,8 @@ func orUnset(v string) string {
 // newState is the state before the first step. The first batch calibrates quantizers
 // whose parameters are trained.
 func (r *run) newState() (*step.State, error) {
-	tokens := make([]int32, r.sampler.BatchLen())
-	if err := r.sampler.At(0, tokens); err != nil {
+	tokens := make([]int32, r.batches.BatchLen())
+	if err := r.batches.At(0, tokens); err != nil {
 		return nil, err
 	}
 	return r.kernels.NewState(uint64(r.cfg.Seed), tokens)
@@ -123,8 +124,10 @@ func (r *run) begin() error {
 	if err := r.describe(); err != nil {
 		return err
 	}
-	r.records, err = metrics.Create(r.path(metricsFile))
-	return err
+	if r.records, err = metrics.Create(r.path(metricsFile)); err != nil {
+		return err
+	}
+	return r.openTrajectory()
 }
 
 // resume loads the newest intact checkpoint and cuts the records to its step. A run
@@ -151,6 +154,9 @@ func (r *run) resume() error {
 		return err
 	}
 	if r.records, err = metrics.Resume(r.path(metricsFile), r.done.Step); err != nil {
+		return err
+	}
+	if err := r.openTrajectory(); err != nil {
 		return err
 	}
 	return r.remember()
@@ -196,8 +202,11 @@ func (r *run) restore(state checkpoint.State) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
 	}
+	if err := r.restoreMovement(state, tensors); err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
+	}
 	r.saved = state.Step
-	return r.sampler.Restore(int64(r.done.Step) * int64(r.cfg.Train.Accumulate))
+	return r.batches.Restore(int64(r.done.Step) * int64(r.cfg.Train.Accumulate))
 }
 
 // loader finds the tensors of a checkpoint by name.
@@ -219,7 +228,7 @@ func (r *run) save() error {
 	if r.saved == r.done.Step {
 		return nil
 	}
-	if err := r.records.Sync(); err != nil {
+	if err := errors.Join(r.records.Sync(), r.trajectory.sync()); err != nil {
 		return err
 	}
 	tensors, err := r.kernels.Download(r.state)
@@ -239,6 +248,7 @@ func (r *run) save() error {
 		state.Meta.Set("total_steps", r.cfg.Train.Steps),
 		state.Meta.Set("seed", r.cfg.Seed),
 		state.Meta.Set("build", r.device.BuildInfo()),
+		r.movement.save(&state),
 	)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ type display struct {
 // else a line for every record that is logged. It may be given as Options.Console, and
 // log messages may go through it.
 func NewConsole(out io.Writer, cfg *config.Config) *console.Display {
-	opts := console.Options{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery)}
+	opts := console.Options{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Problem: !cfg.Model.Language()}
 	if f, ok := out.(*os.File); ok {
 		opts.Width = console.Terminal(f)
 	}

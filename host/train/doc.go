@@ -5,6 +5,7 @@
 //	run.toml            the resolved configuration, with the hashes of plugins and data
 //	provenance.json     the build, the plugins' parameters, the hashes of their programs
 //	metrics.jsonl       one record per logged step
+//	trajectory.jsonl    the points that a problem without data went through
 //	checkpoints/        the last states
 //	summary.json        what came out
 //

@@ -20,13 +20,18 @@ func TestExamples(t *testing.T) {
 	trainFile, validation := testrun.Dataset(t)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			cfg, err := config.Load(file, []string{
-				fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation),
-				fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")),
-				"train.steps=2", "train.batch=1", "model.context=16", "train.eval_every=0", "train.final_eval_batches=1",
-				"schedule.warmup=0.0",
-			})
+			cfg, err := config.Load(file, nil)
 			if err != nil {
+				t.Fatal(err)
+			}
+			overrides := []string{
+				fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")), "train.steps=2", "train.eval_every=0", "schedule.warmup=0.0",
+			}
+			if cfg.Model.Language() {
+				overrides = append(overrides, fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation),
+					"train.batch=1", "model.context=16", "train.final_eval_batches=1")
+			}
+			if cfg, err = config.Load(file, overrides); err != nil {
 				t.Fatal(err)
 			}
 			s := testrun.Train(t, cfg, train.Options{})

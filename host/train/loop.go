@@ -46,7 +46,7 @@ func (r *run) steps(ctx context.Context) error {
 	}
 	batches := make([][]int32, r.cfg.Train.Accumulate)
 	for i := range batches {
-		batches[i] = make([]int32, r.sampler.BatchLen())
+		batches[i] = make([]int32, r.batches.BatchLen())
 	}
 	if r.evaluates(r.done.Step) && r.evaluated < r.done.Step {
 		// The run was interrupted before this evaluation was done.
@@ -73,12 +73,16 @@ func (r *run) steps(ctx context.Context) error {
 func (r *run) one(ctx context.Context, batches [][]int32) error {
 	began := time.Now()
 	for _, b := range batches {
-		if err := r.sampler.Next(b); err != nil {
+		if err := r.batches.Next(b); err != nil {
 			return err
 		}
 	}
 	before := r.done
 	set := r.settings(before.Step + 1)
+	sampled, err := r.movement.read(before.Step+1, r.state)
+	if err != nil {
+		return err
+	}
 	res, err := r.kernels.Step(r.state, batches, set)
 	if err != nil {
 		return err
@@ -95,7 +99,10 @@ func (r *run) one(ctx context.Context, batches [][]int32) error {
 			return err
 		}
 	}
-	if err := r.report(set, res); err != nil {
+	if err := r.report(set, res, sampled); err != nil {
+		return err
+	}
+	if err := r.follow(); err != nil {
 		return err
 	}
 	if r.evaluates(r.done.Step) {
@@ -125,7 +132,8 @@ func (r *run) settings(t int) step.Settings {
 		Statistics: r.logs(t), ParetoLambda: m.Lambda,
 	}
 	if r.measuresPareto(t) {
-		set.Pareto, set.FullPareto = true, true
+		// A training in full precision has no gradient at Q(x).
+		set.Pareto, set.FullPareto = r.cfg.Method.Gradient != "full", true
 	}
 	return set
 }
@@ -133,7 +141,7 @@ func (r *run) settings(t int) step.Settings {
 // logs tells whether step t is recorded.
 func (r *run) logs(t int) bool {
 	every := max(1, r.cfg.Train.LogEvery)
-	return t == 1 || t%every == 0 || t == r.cfg.Train.Steps || r.measuresPareto(t)
+	return t == 1 || t%every == 0 || t == r.cfg.Train.Steps || r.measuresPareto(t) || r.movement.due(t)
 }
 
 // measuresPareto tells whether ‖P_λ‖ is measured at step t; without quantized

@@ -37,8 +37,8 @@ type Trained struct {
 	dir     string
 	cfg     *config.Config
 	step    int
-	data    *assembly.Data
-	other   *data.File // instead of the validation set
+	data    *assembly.Data // nil for a problem without data
+	other   *data.File     // instead of the validation set
 	device  *engine.Device
 	kernels *step.Kernels
 	state   *step.State
@@ -98,16 +98,8 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	if o.Batch > 0 {
 		t.cfg.Train.Batch = o.Batch
 	}
-	if t.data, err = assembly.OpenData(t.cfg); err != nil {
+	if err := t.openData(o); err != nil {
 		return err
-	}
-	if o.Data != "" {
-		if t.other, err = data.Open(o.Data); err != nil {
-			return err
-		}
-		if got, want := t.other.Header().Tokenizer, t.data.Train.Header().Tokenizer; got.SHA256 != want.SHA256 {
-			return fmt.Errorf("%s was made with the tokenizer %s, the run's is %s", o.Data, got.Name, want.Name)
-		}
 	}
 	m, err := assembly.Model(t.cfg)
 	if err != nil {
@@ -144,6 +136,27 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	return err
 }
 
+// openData opens the token files of a language model.
+func (t *Trained) openData(o OpenOptions) error {
+	if !t.cfg.Model.Language() {
+		if o.Data != "" {
+			return fmt.Errorf("%s: a model of kind %q is not evaluated on data", t.dir, t.cfg.Model.Kind)
+		}
+		return nil
+	}
+	var err error
+	if t.data, err = assembly.OpenData(t.cfg); err != nil || o.Data == "" {
+		return err
+	}
+	if t.other, err = data.Open(o.Data); err != nil {
+		return err
+	}
+	if got, want := t.other.Header().Tokenizer, t.data.Train.Header().Tokenizer; got.SHA256 != want.SHA256 {
+		return fmt.Errorf("%s was made with the tokenizer %s, the run's is %s", o.Data, got.Name, want.Name)
+	}
+	return nil
+}
+
 // comparePrograms warns when quantizers are not those of training. Programs of
 // activations depend on the batch and are compared only at the run's own.
 func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) error {
@@ -167,15 +180,21 @@ func (t *Trained) Step() int { return t.step }
 // Evaluate returns the mean loss over the first batches, or all when 0; see
 // [Evaluate].
 func (t *Trained) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
-	file := t.data.Validation
-	if t.other != nil {
+	var file *data.File
+	switch {
+	case t.other != nil:
 		file = t.other
+	case t.data != nil:
+		file = t.data.Validation
 	}
 	return Evaluate(ctx, t.kernels, t.state, file, batches)
 }
 
 // Generate continues a prompt. The run must have been opened with a batch of 1.
 func (t *Trained) Generate(ctx context.Context, prompt string, o generate.Options) (string, error) {
+	if t.data == nil {
+		return "", fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
+	}
 	if t.cfg.Train.Batch != 1 {
 		return "", fmt.Errorf("generation needs a batch of 1, the run was opened with %d", t.cfg.Train.Batch)
 	}

@@ -5,13 +5,14 @@ import (
 	"math"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 )
 
 // report records the step just done, if it is due, and shows it.
-func (r *run) report(set step.Settings, res step.Result) error {
+func (r *run) report(set step.Settings, res step.Result, sampled *sample) error {
 	rec := metrics.Record{
 		Step: r.done.Step, Loss: metrics.Number(res.Loss), LR: metrics.Number(set.Rate), Lambda: metrics.Number(set.Lambda),
 		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds),
@@ -22,7 +23,16 @@ func (r *run) report(set step.Settings, res step.Result) error {
 		r.display.step(rec)
 		return nil
 	}
-	rec.TokensPerSecond = metrics.Some(r.display.speed(rec))
+	if speed := r.display.speed(rec); r.cfg.Model.Language() {
+		rec.TokensPerSecond = metrics.Some(speed)
+	}
+	var err error
+	if rec.Distance, err = r.distance(); err != nil {
+		return err
+	}
+	if err := r.movement.record(&rec, sampled); err != nil {
+		return err
+	}
 	r.display.step(rec)
 	return r.records.Write(rec)
 }
@@ -32,6 +42,8 @@ func (r *run) report(set step.Settings, res step.Result) error {
 func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 	if set.Pareto && !res.Skipped {
 		rec.ParetoSTE = metrics.Some(res.ParetoSTE)
+	}
+	if set.FullPareto && !res.Skipped {
 		rec.Pareto = metrics.Some(res.Pareto)
 	}
 	if len(res.ErrorNorm2) == 0 {
@@ -57,7 +69,7 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 
 // validate evaluates in the middle of training and records the result.
 func (r *run) validate(ctx context.Context, set step.Settings) error {
-	loss, _, err := Evaluate(ctx, r.kernels, r.state, r.data.Validation, r.cfg.Train.EvalBatches)
+	loss, err := r.evaluate(ctx, r.cfg.Train.EvalBatches)
 	if ctx.Err() != nil {
 		return nil // the loop notices and saves; the resumed run evaluates
 	}
@@ -67,11 +79,32 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 	rec := metrics.Record{
 		Step: r.done.Step, Loss: r.display.latest.Loss, LR: metrics.Number(set.Rate), Lambda: metrics.Number(set.Lambda),
 		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped,
-		ValLoss: metrics.Some(loss), ValPPL: metrics.Some(math.Exp(loss)),
+		ValLoss: metrics.Some(loss), ValPPL: r.perplexity(loss),
+	}
+	if rec.Distance, err = r.distance(); err != nil {
+		return err
 	}
 	r.display.evaluated(rec)
 	r.evaluated = r.done.Step
 	return r.records.Write(rec)
+}
+
+// evaluate returns the validation loss.
+func (r *run) evaluate(ctx context.Context, batches int) (float64, error) {
+	var file *data.File
+	if r.data != nil {
+		file = r.data.Validation
+	}
+	loss, _, err := Evaluate(ctx, r.kernels, r.state, file, batches)
+	return loss, err
+}
+
+// perplexity is exp(loss) of a language model, nil of a problem.
+func (r *run) perplexity(loss float64) *metrics.Number {
+	if !r.cfg.Model.Language() {
+		return nil
+	}
+	return metrics.Some(math.Exp(loss))
 }
 
 // summarize evaluates a completed run and gathers its results.
@@ -80,19 +113,23 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 	s := &Summary{Dir: r.cfg.Train.Out, Method: r.cfg.Method.Name, Form: r.cfg.Method.Form, Lambda: r.cfg.Method.Lambda, Silence: r.cfg.Method.Silence}
 	s.Summary = metrics.Summary{
 		Name: filepath.Base(r.cfg.Train.Out), Completed: completed, Steps: r.done.Step, TotalSteps: r.cfg.Train.Steps, Tokens: r.done.Tokens,
-		Parameters: int64(model.CountParams(r.model.Params(), nil)), Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped,
+		Parameters: int64(model.CountParams(r.model.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(r.model.Params())), Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped,
 		ErrorNorm2: last.ErrorNorm2, ErrorRel: last.ErrorRel,
 	}
-	if r.done.Seconds > 0 {
+	if r.done.Seconds > 0 && r.done.Tokens > 0 {
 		s.TokensPerSecond = metrics.Some(float64(r.done.Tokens) / r.done.Seconds)
 	}
 	if last.Step > 0 {
 		s.TrainLoss = &last.Loss
 	}
+	var err error
+	if s.Distance, err = r.distance(); err != nil {
+		return nil, err
+	}
 	if !completed {
 		return s, nil
 	}
-	loss, _, err := Evaluate(ctx, r.kernels, r.state, r.data.Validation, r.cfg.Train.FinalEvalBatches)
+	loss, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches)
 	if ctx.Err() != nil {
 		s.Completed = false // a resumed run evaluates
 		return s, ErrInterrupted
@@ -100,9 +137,9 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ValLoss, s.ValPPL = metrics.Some(loss), metrics.Some(math.Exp(loss))
+	s.ValLoss, s.ValPPL = metrics.Some(loss), r.perplexity(loss)
 	rec := metrics.Record{Step: r.done.Step, Loss: last.Loss, LR: last.LR, Lambda: last.Lambda, Tokens: r.done.Tokens,
-		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, ValLoss: s.ValLoss, ValPPL: s.ValPPL}
+		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, ValLoss: s.ValLoss, ValPPL: s.ValPPL, Distance: s.Distance}
 	r.display.evaluated(rec)
 	if r.evaluated == r.done.Step {
 		return s, nil // a finished run that was resumed: the record is there

@@ -13,7 +13,6 @@ import (
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
@@ -108,20 +107,22 @@ type run struct {
 	log   hclog.Logger
 	began time.Time
 
-	data     *assembly.Data
+	data     *assembly.Data // nil for a problem without data
 	model    model.Model
 	programs *assembly.Programs
 	device   *engine.Device
 	kernels  *step.Kernels
 	rates    schedule.Schedule
-	sampler  *data.Sampler
+	batches  assembly.Batches
 
-	lock    *flock.Flock
-	state   *step.State
-	done    progress
-	records *metrics.Writer
-	last    metrics.Record // the newest record of the run that is resumed
-	display display
+	lock       *flock.Flock
+	state      *step.State
+	done       progress
+	records    *metrics.Writer
+	last       metrics.Record // the newest record of the run that is resumed
+	trajectory *trajectory
+	movement   *movement
+	display    display
 
 	saved     int // step of the newest checkpoint, -1 for none
 	evaluated int // step of the newest recorded evaluation, 0 for none
@@ -139,21 +140,20 @@ type progress struct {
 // prepare makes everything that does not depend on the run directory.
 func (r *run) prepare(ctx context.Context) error {
 	var err error
-	if r.data, err = assembly.OpenData(r.cfg); err != nil {
-		return err
+	if r.cfg.Model.Language() {
+		if r.data, err = assembly.OpenData(r.cfg); err != nil {
+			return err
+		}
+		r.data.Pin(r.cfg)
 	}
-	r.data.Pin(r.cfg)
 	if r.model, err = assembly.Model(r.cfg); err != nil {
 		return err
 	}
 	if r.rates, err = newSchedule(r.cfg); err != nil {
 		return err
 	}
-	r.sampler, err = data.NewSampler(r.data.Train, data.SamplerConfig{
-		Context: r.cfg.Model.Context, Batch: r.cfg.Train.Batch, Seed: uint64(r.cfg.Data.Seed),
-	})
-	if err != nil {
-		return r.cfg.ErrorAt("data.train", "%w", err)
+	if r.batches, err = assembly.OpenBatches(r.cfg, r.model, r.data); err != nil {
+		return err
 	}
 	r.programs, err = assembly.Collect(ctx, assembly.Request{
 		Config: r.cfg, Model: r.model, Batch: r.cfg.Train.Batch, Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
@@ -171,7 +171,10 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.kernels, err = step.Compile(r.device, plan); err != nil {
 		return err
 	}
-	return r.kernels.Prepare()
+	if err := r.kernels.Prepare(); err != nil {
+		return err
+	}
+	return r.prepareMovement()
 }
 
 // newSchedule makes the learning-rate schedule of the configuration.
@@ -196,6 +199,8 @@ func (r *run) close() {
 	if r.records != nil {
 		r.records.Close()
 	}
+	r.trajectory.close()
+	r.movement.close()
 	if r.state != nil {
 		r.state.Close()
 	}
@@ -223,6 +228,7 @@ const (
 	provenanceFile = "provenance.json"
 	metricsFile    = "metrics.jsonl"
 	summaryFile    = "summary.json"
+	trajectoryFile = "trajectory.jsonl"
 	checkpointDir  = "checkpoints"
 	lockFile       = ".lock"
 )
@@ -236,11 +242,17 @@ func MetricsPath(dir string) string { return filepath.Join(dir, metricsFile) }
 // SummaryPath is the file of the summary.
 func SummaryPath(dir string) string { return filepath.Join(dir, summaryFile) }
 
+// TrajectoryPath is the file of the points that a problem without data went through.
+func TrajectoryPath(dir string) string { return filepath.Join(dir, trajectoryFile) }
+
 // CheckpointDir is the directory of checkpoints.
 func CheckpointDir(dir string) string { return filepath.Join(dir, checkpointDir) }
 
-// tokensPerStep is the number of targets of one optimizer step.
+// tokensPerStep is the number of targets of one optimizer step; a problem has none.
 func (r *run) tokensPerStep() int64 {
+	if !r.cfg.Model.Language() {
+		return 0
+	}
 	return int64(r.cfg.Train.Batch) * int64(r.cfg.Model.Context) * int64(r.cfg.Train.Accumulate)
 }
 

@@ -23,6 +23,9 @@ type Options struct {
 	Total int // optimizer steps of the run
 	Every int // plain lines only: show every so many steps; 0 or 1 shows each record
 
+	// Problem shows losses that are not those of tokens: without perplexities.
+	Problem bool
+
 	// Width returns the columns of the terminal; it is called before each drawing,
 	// so that a resized window is respected. Nil means that there is no terminal.
 	Width func() int
@@ -33,17 +36,25 @@ type Options struct {
 // Terminal returns a function for Options.Width when f is a terminal that can
 // redraw a line, and nil when it is not.
 func Terminal(f *os.File) func() int {
+	width, _ := Size(f)
+	return width
+}
+
+// Size returns functions that tell the columns and lines of f when it is a terminal
+// that can be redrawn, and nil when it is not.
+func Size(f *os.File) (width, height func() int) {
 	fd := int(f.Fd())
 	if !term.IsTerminal(fd) || os.Getenv("TERM") == "dumb" {
-		return nil
+		return nil, nil
 	}
-	return func() int {
-		width, _, err := term.GetSize(fd)
+	size := func() (int, int) {
+		width, height, err := term.GetSize(fd)
 		if err != nil {
-			return 80
+			return 80, 24
 		}
-		return width
+		return width, height
 	}
+	return func() int { w, _ := size(); return w }, func() int { _, h := size(); return h }
 }
 
 // redrawInterval bounds how often the live line is drawn: often enough to look
@@ -76,7 +87,7 @@ func New(out io.Writer, opts Options) *Display {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Display{out: out, opts: opts, state: state{total: opts.Total}}
+	return &Display{out: out, opts: opts, state: state{total: opts.Total, problem: opts.Problem}}
 }
 
 // Update takes note of a record and shows it when it is time to. What a record

@@ -288,3 +288,16 @@ func Example() {
 	// step 500/1000  loss 3.210  ppl 24.78  lr 1.00e-03  λ 0.500  12.3k tok/s
 	// a log line
 }
+
+// TestProblems: losses of a problem without data are no perplexities.
+func TestProblems(t *testing.T) {
+	var out bytes.Buffer
+	d := console.New(&out, console.Options{Total: 100, Problem: true, Now: newClock().read})
+	r := measured(10)
+	r.Loss, r.ValLoss = 0.000125, metrics.Some(1.5)
+	d.Update(r)
+	want := "step 10/100  loss 1.25e-04  lr 1.00e-03  val loss 1.500  λ 0.500  ‖e‖ 8.00%\n"
+	if got := out.String(); got != want {
+		t.Errorf("the line is %q, want %q", got, want)
+	}
+}

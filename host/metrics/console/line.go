@@ -16,6 +16,7 @@ import (
 // what is not measured at every step.
 type state struct {
 	total, step  int
+	problem      bool
 	loss, lambda float64
 	lr           float64
 	valLoss      *metrics.Number
@@ -51,15 +52,11 @@ type segment struct {
 
 // segments lists the parts of a line from left to right.
 func (s *state) segments() []segment {
-	out := []segment{
-		{fmt.Sprintf("step %d/%d", s.step, s.total), 0},
-		{fmt.Sprintf("loss %.3f", s.loss), 1},
-		{"ppl " + significant(math.Exp(s.loss)), 3},
-	}
+	out := append([]segment{{fmt.Sprintf("step %d/%d", s.step, s.total), 0}}, s.losses()...)
 	if s.valLoss != nil {
-		out = append(out, segment{"val ppl " + significant(math.Exp(float64(*s.valLoss))), 6})
+		out = append(out, s.validation())
 	}
-	out = append(out, segment{"λ " + significant(s.lambda), 5})
+	out = append(out, segment{"λ " + Significant(s.lambda), 5})
 	if s.errorRel != nil {
 		// ‖e‖/‖x‖ over all quantized weights.
 		out = append(out, segment{fmt.Sprintf("‖e‖ %.2f%%", 100*math.Sqrt(float64(*s.errorRel))), 7})
@@ -71,9 +68,26 @@ func (s *state) segments() []segment {
 		out = append(out, segment{fmt.Sprintf("%d skipped", s.skipped), 8})
 	}
 	if s.leftKnown && s.step < s.total {
-		out = append(out, segment{duration(s.left) + " left", 2})
+		out = append(out, segment{Duration(s.left) + " left", 2})
 	}
 	return out
+}
+
+// losses shows the training loss, and the perplexity where it is that of tokens.
+func (s *state) losses() []segment {
+	if s.problem {
+		return []segment{{"loss " + Significant(s.loss), 1}}
+	}
+	return []segment{{fmt.Sprintf("loss %.3f", s.loss), 1}, {"ppl " + Significant(math.Exp(s.loss)), 3}}
+}
+
+// validation shows the last evaluation.
+func (s *state) validation() segment {
+	loss := float64(*s.valLoss)
+	if s.problem {
+		return segment{"val loss " + Significant(loss), 6}
+	}
+	return segment{"val ppl " + Significant(math.Exp(loss)), 6}
 }
 
 // plain is the line for a log: everything, with the learning rate.
@@ -83,7 +97,7 @@ func (s *state) plain() string {
 		parts = append(parts, seg.text)
 	}
 	rate := fmt.Sprintf("lr %.2e", s.lr)
-	return strings.Join(slices.Insert(parts, 3, rate), gap)
+	return strings.Join(slices.Insert(parts, 1+len(s.losses()), rate), gap)
 }
 
 const (
@@ -147,9 +161,9 @@ func truncate(text string, width int) string {
 	return string(runes[:max(0, width)])
 }
 
-// significant writes a number so that its width changes little: four digits, or
+// Significant writes a number so that its width changes little: four digits, or
 // an exponent for what is very large or very small.
-func significant(x float64) string {
+func Significant(x float64) string {
 	switch abs := math.Abs(x); {
 	case x == 0:
 		return "0"
@@ -180,8 +194,8 @@ func count(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// duration writes a time with the two units that matter: 45s, 2m10s, 3h05m, 2d04h.
-func duration(d time.Duration) string {
+// Duration writes a time with the two units that matter: 45s, 2m10s, 3h05m, 2d04h.
+func Duration(d time.Duration) string {
 	s := int64(d.Round(time.Second) / time.Second)
 	switch {
 	case s < 60:

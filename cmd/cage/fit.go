@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/scaling"
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// fitFlags is what the command line of cage fit says.
+type fitFlags struct {
+	scaling.Options
+	resample, format string
+	fixed, bits      map[string]string
+	prior0           [2]float64
+	labels           []string
+	out              string
+}
+
+func newFit() *cobra.Command {
+	f := fitFlags{Options: scaling.Defaults()}
+	cmd := &cobra.Command{
+		Use:   "fit SOURCE...",
+		Short: "Fit the precision scaling law to losses",
+		Long: `Fit L(N, D, P) = A/(N·eff)^α + B/D^β + E to final validation losses: N parameters
+outside the embeddings, D tokens, and one parameter efficiency eff for each method and
+number of bits. Each SOURCE is a run directory, a directory of runs such as that of a
+study, or a .csv or .json file with the columns n, d, method, bits, and loss or ppl.
+
+The reference with eff = 1 is the method of 16 bits or more, unless --reference names
+another. What the points cannot tell apart is said in warnings; --fix holds parameters
+at values known from elsewhere, such as the fit published with QuEST:
+
+  cage fit runs --fix A=8.13403,alpha=0.0627265,B=86.4119,beta=0.241288,E=0.00142329
+
+With --out, the result is written as fit.md, fit.csv and fit.json, with figures: loss
+against size, eff·16/P, and the Pareto front of loss against bytes.`,
+		Args: atLeastOne("run directory, directory of runs, .csv or .json file"),
+	}
+	asJSON := jsonFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.Reference, "reference", "", "`METHOD` whose eff is 1")
+	flags.StringVar(&f.Baseline, "baseline", "", "`METHOD` to compare the others with, bits by bits")
+	flags.StringToStringVar(&f.fixed, "fix", nil, "hold A, alpha, B, beta or E at a value: `NAME=VALUE,...`")
+	flags.Float64Var(&f.Huber, "huber", f.Huber, "residual of log L beyond which it counts linearly; 0: plain squares")
+	flags.Float64Var(&f.Prior, "prior", f.Prior, "`WEIGHT` of the priors on log alpha and log beta; 0: none")
+	flags.Float64Var(&f.prior0[0], "prior-alpha", scaling.DefaultCenter, "centre of the prior on alpha")
+	flags.Float64Var(&f.prior0[1], "prior-beta", scaling.DefaultCenter, "centre of the prior on beta")
+	flags.IntVar(&f.Bootstrap, "bootstrap", f.Bootstrap, "replicates for the intervals; 0: linearize")
+	flags.StringVar(&f.resample, "resample", string(f.Resample), "what a replicate draws: residuals or cases")
+	flags.Uint64Var(&f.Seed, "seed", 0, "seed of the bootstrap")
+	flags.Float64Var(&f.Level, "level", f.Level, "level of the intervals")
+	flags.StringSliceVar(&f.labels, "label", nil, "keys of run.toml whose values name the method of a run: `KEY,...`")
+	flags.StringToStringVar(&f.bits, "bits", nil, "bits per weight of quantizers that do not say: `PLUGIN=BITS,...`")
+	flags.StringVar(&f.format, "format", string(scaling.Text), "text, markdown, csv or json")
+	flags.StringVar(&f.out, "out", "", "`DIR` to write the result and its figures to")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *asJSON {
+			f.format = string(scaling.JSON)
+		}
+		return f.run(cmd, args)
+	}
+	return cmd
+}
+
+func (f *fitFlags) run(cmd *cobra.Command, args []string) error {
+	labels, err := f.check(cmd)
+	if err != nil {
+		return err
+	}
+	points, err := readPoints(cmd.ErrOrStderr(), args, labels)
+	if err != nil {
+		return err
+	}
+	fit, err := scaling.Run(cmd.Context(), points, f.Options)
+	if err != nil {
+		return err
+	}
+	if f.out != "" {
+		if err := writeFit(cmd.Context(), f.out, fit); err != nil {
+			return err
+		}
+	}
+	return fit.Write(cmd.OutOrStdout(), scaling.Format(f.format))
+}
+
+// check turns the flags into options.
+func (f *fitFlags) check(cmd *cobra.Command) (scaling.Labels, error) {
+	none := scaling.Labels{}
+	if err := notNegative(cmd, "bootstrap", "huber", "prior"); err != nil {
+		return none, err
+	}
+	f.Resample, f.Alpha0, f.Beta0 = scaling.Resampling(f.resample), f.prior0[0], f.prior0[1]
+	if !slices.Contains(scaling.Formats, scaling.Format(f.format)) {
+		return none, usageError{fmt.Errorf("--format %q: use text, markdown, csv or json", f.format)}
+	}
+	fixed, err := assignments("fix", f.fixed)
+	if err != nil {
+		return none, err
+	}
+	f.Fixed = fixed
+	bits, err := assignments("bits", f.bits)
+	if err != nil {
+		return none, err
+	}
+	if err := f.Options.Check(); err != nil {
+		return none, usageError{err}
+	}
+	return scaling.Labels{Keys: f.labels, Bits: bits}, nil
+}
+
+// assignments reads the numbers of NAME=VALUE flags.
+func assignments(flag string, texts map[string]string) (map[string]float64, error) {
+	values := map[string]float64{}
+	for name, text := range texts {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--%s %s=%s: %q is not a number", flag, name, text, text)}
+		}
+		values[name] = v
+	}
+	return values, nil
+}
+
+// readPoints reads all sources; runs that have not ended are mentioned on w.
+func readPoints(w io.Writer, sources []string, labels scaling.Labels) ([]scaling.Point, error) {
+	var points []scaling.Point
+	for _, source := range sources {
+		info, err := os.Stat(source)
+		if err != nil || !info.IsDir() {
+			more, err := scaling.ReadFile(source)
+			if err != nil {
+				return nil, err
+			}
+			points = append(points, more...)
+			continue
+		}
+		more, unfinished, err := scaling.ReadRuns(source, labels)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range unfinished {
+			fmt.Fprintf(w, "%s: left out: %s\n", u.Dir, u.Why)
+		}
+		points = append(points, more...)
+	}
+	if len(points) == 0 {
+		return nil, fmt.Errorf("no finished runs in %s", strings.Join(sources, ", "))
+	}
+	return points, nil
+}
+
+// writeFit writes the result in all its forms, and its figures.
+func writeFit(ctx context.Context, dir string, fit *scaling.Fit) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, format := range map[string]scaling.Format{"fit.md": scaling.Markdown, "fit.csv": scaling.CSV, "fit.json": scaling.JSON} {
+		var content bytes.Buffer
+		if err := fit.Write(&content, format); err != nil {
+			return err
+		}
+		if err := atomicfile.WriteBytes(filepath.Join(dir, name), content.Bytes()); err != nil {
+			return err
+		}
+	}
+	for _, f := range fit.Figures() {
+		for _, ending := range []string{".svg", ".png"} {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := figure.Save(filepath.Join(dir, f.Name+ending), f.Picture, f.Options); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

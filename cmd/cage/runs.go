@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/runs"
+)
+
+func newRuns() *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use:   "runs",
+		Short: "List, show and compare run directories",
+		Long: `List, show and compare run directories, those of studies included. What a run is
+known by is any key of its configuration (quantizer.bits), any number of its
+summary.json (val_loss), and run, state and modified.`,
+	})
+	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsDiff())
+	return cmd
+}
+
+// roots are where runs lie when nothing is said: the defaults of train.out and of study.out.
+var roots = []string{"runs", "studies"}
+
+// columnsOfKeys is how many keys of configurations are listed unasked.
+const columnsOfKeys = 4
+
+func newRunsList() *cobra.Command {
+	var where, columns []string
+	var by string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list [DIR...]",
+		Short: "List runs, filtered and sorted",
+		Long: `List the runs below the given directories, by default runs and studies: their state,
+steps and validation loss, and the keys of their configurations that tell them apart.
+
+  cage runs list --where quantizer.bits=4 --where 'val_loss<3' --sort val_loss
+  cage runs list studies/main --columns run,method.lambda,val_ppl
+
+A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains". An
+index in each directory keeps this quick for thousands of runs.`,
+	}
+	asJSON := jsonFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&where, "where", nil, "only runs that fulfil the `CONDITION` (repeatable)")
+	flags.StringVar(&by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
+	flags.StringSliceVar(&columns, "columns", nil, "`NAME`s to show, separated by commas")
+	flags.IntVar(&limit, "limit", 0, "show at most this many runs; 0: all")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := notNegative(cmd, "limit"); err != nil {
+			return err
+		}
+		list, err := findRuns(args)
+		if err != nil {
+			return err
+		}
+		if list, err = selectRuns(list, where, by, columns); err != nil {
+			return err
+		}
+		if limit > 0 {
+			list = list[:min(limit, len(list))]
+		}
+		if *asJSON {
+			return printRuns(cmd, list)
+		}
+		if len(columns) == 0 {
+			columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, runs.Varying(list, columnsOfKeys))
+		}
+		rows := [][]string{columns}
+		for _, r := range list {
+			rows = append(rows, cells(r, columns))
+		}
+		return table(cmd.OutOrStdout(), rows)
+	}
+	return cmd
+}
+
+// findRuns lists the runs below the directories, or below the usual ones.
+func findRuns(dirs []string) ([]*runs.Run, error) {
+	if len(dirs) == 0 {
+		for _, dir := range roots {
+			if _, err := os.Stat(dir); err == nil {
+				dirs = append(dirs, dir)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+		}
+		if len(dirs) == 0 {
+			return nil, errors.New("there is neither a directory runs nor studies here; name one")
+		}
+	}
+	return runs.List(dirs...)
+}
+
+// selectRuns filters and sorts; names that no run has are mistakes.
+func selectRuns(list []*runs.Run, where []string, by string, columns []string) ([]*runs.Run, error) {
+	var conditions []runs.Condition
+	for _, text := range where {
+		c, err := runs.ParseCondition(text)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--where: %w", err)}
+		}
+		if err := runs.Known(list, c.Name); err != nil {
+			return nil, fmt.Errorf("--where %s: %w", text, err)
+		}
+		conditions = append(conditions, c)
+	}
+	name := by
+	if len(name) > 1 && name[0] == '-' {
+		name = name[1:]
+	}
+	if err := runs.Known(list, name); err != nil {
+		return nil, fmt.Errorf("--sort: %w", err)
+	}
+	for _, column := range columns {
+		if err := runs.Known(list, column); err != nil {
+			return nil, fmt.Errorf("--columns: %w", err)
+		}
+	}
+	list = runs.Filter(list, conditions)
+	runs.Sort(list, by)
+	return list, nil
+}
+
+// cells are a run's texts in the columns; – for what it does not have.
+func cells(r *runs.Run, columns []string) []string {
+	var row []string
+	for _, name := range columns {
+		text, ok := r.Lookup(name)
+		if x, isResult := r.Result(name); isResult {
+			text = fmt.Sprintf("%.6g", x)
+		}
+		if !ok {
+			text = "–"
+		}
+		row = append(row, text)
+	}
+	return row
+}
+
+// runListing is a run as printed in JSON.
+type runListing struct {
+	Run      string                    `json:"run"`
+	State    runs.State                `json:"state"`
+	Error    string                    `json:"error,omitempty"`
+	Modified string                    `json:"modified"`
+	Results  map[string]metrics.Number `json:"results"`
+	Config   map[string]string         `json:"config"` // values in TOML
+}
+
+func listingOf(r *runs.Run) runListing {
+	out := runListing{Run: r.Dir, State: r.State, Error: r.Err, Modified: r.Modified.UTC().Format("2006-01-02T15:04:05Z"),
+		Results: map[string]metrics.Number{}, Config: map[string]string{}}
+	for _, x := range r.Results() {
+		out.Results[x.Name] = metrics.Number(x.Value)
+	}
+	for _, e := range r.Config() {
+		out.Config[e.Key] = e.Value
+	}
+	return out
+}
+
+func printRuns(cmd *cobra.Command, list []*runs.Run) error {
+	out := []runListing{}
+	for _, r := range list {
+		out = append(out, listingOf(r))
+	}
+	return printJSON(cmd, out)
+}

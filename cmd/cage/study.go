@@ -1,0 +1,195 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/overview"
+)
+
+func newStudy() *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use:   "study",
+		Short: "Run many trainings from one file, and report on them",
+		Long: `Run many trainings from one file, and report on them. A study file names a base
+configuration, axes of settings and what to report (docs/studies.md):
+
+  cage study run FILE       train the cells that are not done
+  cage study status FILE    how far each cell is
+  cage study report FILE    tables, figures and a page of what is done`,
+	})
+	cmd.AddCommand(newStudyRun(), newStudyStatus(), newStudyReport())
+	return cmd
+}
+
+func newStudyRun() *cobra.Command {
+	var opts study.RunOptions
+	var only []string
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Train the cells of a study that are not done",
+		Long: `Train the cells of a study that are not done, several at once. Each is a run of
+'cage train' in a process of its own; one that was interrupted goes on from its last
+checkpoint, one that is done is not run again, and one that has failed stays as it is,
+with its error, unless --retry is given.
+
+Without --parallel and study.parallel the cores decide: small models run side by
+side, one on each core, large ones one after the other on all cores. Ctrl-C ends the
+study with checkpoints, and the same command goes on. The exit code is 1 when a cell
+has failed.`,
+		Args: exactly(1, "one study file"),
+	}
+	asJSON := jsonFlag(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores allow")
+	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
+	flags.StringArrayVar(&only, "only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
+	flags.BoolVar(&dry, "dry-run", false, "print what would be trained, and train nothing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := notNegative(cmd, "parallel"); err != nil {
+			return err
+		}
+		s, err := study.Load(args[0])
+		if err != nil {
+			return err
+		}
+		if opts.Only, err = labelsOf(s, only); err != nil {
+			return err
+		}
+		if dry {
+			return printPlan(cmd, s, opts, *asJSON)
+		}
+		display := overview.New(cmd.ErrOrStderr())
+		opts.Watch = display.Watch
+		out, err := study.Run(cmd.Context(), s, opts)
+		display.Close()
+		if err != nil && !errors.Is(err, study.ErrInterrupted) {
+			return err
+		}
+		return errors.Join(printOutcome(cmd, s, out, *asJSON), err, failures(s, out))
+	}
+	return cmd
+}
+
+// labelsOf reads the values of --only.
+func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
+	var where map[string][]string
+	for _, text := range only {
+		fail := func(format string, args ...any) error {
+			return usageError{fmt.Errorf("--only %s: %w", text, fmt.Errorf(format, args...))}
+		}
+		name, labels, found := strings.Cut(text, "=")
+		if !found {
+			return nil, fail("want AXIS=LABEL")
+		}
+		axis, ok := s.Axis(name)
+		if !ok {
+			var names []string
+			for _, a := range s.Axes {
+				names = append(names, a.Name)
+			}
+			return nil, fail("there is no axis %q; the axes are %s", name, config.QuotedList(names))
+		}
+		list := strings.Split(labels, ",")
+		if slices.Contains(axis.Labels, labels) { // one label with commas in it
+			list = []string{labels}
+		}
+		for _, label := range list {
+			if !slices.Contains(axis.Labels, label) {
+				return nil, fail("the axis %q has no label %q; it has %s", name, label, config.QuotedList(axis.Labels))
+			}
+		}
+		if where == nil {
+			where = map[string][]string{}
+		}
+		where[name] = append(where[name], list...)
+	}
+	return where, nil
+}
+
+// failures is the error of a study with failed cells.
+func failures(s *study.Study, out study.Outcome) error {
+	if out.Failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry", out.Failed, out.Cells, s.File)
+}
+
+func printOutcome(cmd *cobra.Command, s *study.Study, out study.Outcome, asJSON bool) error {
+	if asJSON {
+		return printJSON(cmd, struct {
+			Study string `json:"study"`
+			Out   string `json:"out"`
+			study.Outcome
+		}{s.Name, s.Out, out})
+	}
+	return printCounts(cmd.OutOrStdout(), s, out)
+}
+
+func printCounts(w io.Writer, s *study.Study, out study.Outcome) error {
+	text := fmt.Sprintf("%s: %d of %d cells done", s.Out, out.Done, out.Cells)
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf(", %d %s", c.n, c.what)
+		}
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// printPlan prints what a run would do.
+func printPlan(cmd *cobra.Command, s *study.Study, opts study.RunOptions, asJSON bool) error {
+	plan, err := s.Plan(opts)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		list := []cellListing{}
+		for _, c := range plan.Run {
+			list = append(list, cellListing{ID: c.ID, Labels: c.Labels, Dir: c.Dir, Set: c.Set})
+		}
+		return printJSON(cmd, map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list})
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %d threads each\n", len(plan.Run), len(plan.Results), plan.AtOnce, plan.Threads)
+	if len(plan.Run) == 0 {
+		return nil
+	}
+	rows := [][]string{append(axisNames(s), "settings")}
+	for _, c := range plan.Run {
+		var sets []string
+		for _, set := range c.Set {
+			sets = append(sets, set.Key+"="+set.Value)
+		}
+		rows = append(rows, append(labels(s, c), strings.Join(sets, " ")))
+	}
+	return table(w, rows)
+}
+
+func axisNames(s *study.Study) []string {
+	var names []string
+	for _, a := range s.Axes {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// labels are those of a cell in the order of the axes.
+func labels(s *study.Study, c study.Cell) []string {
+	var list []string
+	for _, a := range s.Axes {
+		list = append(list, c.Labels[a.Name])
+	}
+	return list
+}

@@ -1,0 +1,34 @@
+package assembly
+
+import (
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// Batches is an endless sequence of micro-batches: windows of tokens, or the noise of
+// a problem without data. Batch i is the same however it is reached.
+type Batches interface {
+	// BatchLen is the number of elements of a batch.
+	BatchLen() int
+	// Next fills dst with the next batch, and At with batch index without moving on.
+	Next(dst []int32) error
+	At(index int64, dst []int32) error
+	// Restore makes Next go on after the given number of batches.
+	Restore(position int64) error
+}
+
+// OpenBatches returns the batches that a model is trained on, at the first one. d are
+// the token files of a language model, nil for other models.
+func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
+	if q, ok := m.(*model.Quadratic); ok {
+		return q.NoiseSource(uint64(cfg.Seed)), nil
+	}
+	s, err := data.NewSampler(d.Train, data.SamplerConfig{
+		Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed),
+	})
+	if err != nil {
+		return nil, cfg.ErrorAt("data.train", "%w", err)
+	}
+	return s, nil
+}

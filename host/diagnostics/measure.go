@@ -1,0 +1,165 @@
+package diagnostics
+
+import "math"
+
+// Measures describe the coordinates of one group, or of all of them, over the samples
+// in the window. A residual that is not finite makes the measures of residuals NaN.
+type Measures struct {
+	Coordinates int
+	// FlipRate is the fraction of coordinates whose code differs from that in the
+	// sample before; 0 at the first sample.
+	FlipRate float64
+	// Coherence is the mean over coordinates of |Σe| / Σ|e|, and VectorCoherence is
+	// ‖Σe‖₂ / Σ‖e‖₂; each ratio is 0 when its denominator is. It is 1 for residuals
+	// that add up, about 1/√W for W independent ones with mean 0, and 0 for residuals
+	// that cancel.
+	Coherence, VectorCoherence float64
+	// Dwell holds the lengths of the visits of coordinates of which some part lies in
+	// the window, each counted from its true beginning to its end or, while it goes
+	// on, to the last sample. VectorDwell holds those of the vector visits of groups.
+	Dwell, VectorDwell Lengths
+	// Visits is the mean over coordinates of the number of visits since the first sample.
+	Visits float64
+	// VisitSum is the largest ‖E_k‖₂ = ‖Σe‖₂ over the vector visits in VectorDwell
+	// (Eq. 8), and Residual is the largest ‖e‖₂ of a group in the window: B of Eq. 11,
+	// by which ‖E_k‖ ≤ B·L.
+	VisitSum, Residual float64
+}
+
+// Measure returns the measures of all coordinates together, and of each group.
+func (t *Tracker) Measure() (all Measures, groups []Measures) {
+	if len(t.rows) == 0 {
+		return Measures{}, make([]Measures, len(t.groups))
+	}
+	total := newSums(len(t.rows))
+	for g := range t.groups {
+		s := t.sumsOf(g)
+		groups = append(groups, s.measures())
+		total.merge(s)
+	}
+	return total.measures(), groups
+}
+
+// sums are the additive parts of the measures.
+type sums struct {
+	coordinates, flips, begun int
+	coherence                 float64   // Σ over coordinates
+	sum2                      float64   // ‖Σe‖²
+	norm2                     []float64 // ‖e‖² of each sample in the window
+	dwell, vectorDwell        Lengths
+	visitSum, residual        float64
+}
+
+func newSums(rows int) *sums { return &sums{norm2: make([]float64, rows)} }
+
+func (s *sums) merge(o *sums) {
+	s.coordinates, s.flips, s.begun = s.coordinates+o.coordinates, s.flips+o.flips, s.begun+o.begun
+	s.coherence, s.sum2 = s.coherence+o.coherence, s.sum2+o.sum2
+	for i, v := range o.norm2 {
+		s.norm2[i] += v
+	}
+	s.dwell.merge(o.dwell)
+	s.vectorDwell.merge(o.vectorDwell)
+	s.visitSum, s.residual = max(s.visitSum, o.visitSum), max(s.residual, o.residual)
+}
+
+func (s *sums) measures() Measures {
+	n := float64(s.coordinates)
+	norms := 0.0
+	for _, v := range s.norm2 {
+		norms += math.Sqrt(v)
+	}
+	return Measures{
+		Coordinates: s.coordinates, FlipRate: float64(s.flips) / n, Visits: float64(s.begun) / n,
+		Coherence: s.coherence / n, VectorCoherence: ratio(math.Sqrt(s.sum2), norms),
+		Dwell: s.dwell, VectorDwell: s.vectorDwell, VisitSum: s.visitSum, Residual: s.residual,
+	}
+}
+
+// ratio is a/b, and 0 when b is 0.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// sumsOf goes through the window of one group.
+func (t *Tracker) sumsOf(g int) *sums {
+	group := t.groups[g]
+	s := newSums(len(t.rows))
+	s.coordinates = group.to - group.from
+	for _, n := range t.begun[group.from:group.to] {
+		s.begun += int(n)
+	}
+	t.residuals(group, s)
+	t.visits(group, s)
+	t.vectorVisits(g, s)
+	return s
+}
+
+// residuals adds up what does not depend on codes.
+func (t *Tracker) residuals(group span, s *sums) {
+	for i := group.from; i < group.to; i++ {
+		sum, absolute := 0.0, 0.0
+		for r, row := range t.rows {
+			e := float64(row.residuals[i])
+			sum, absolute = sum+e, absolute+math.Abs(e)
+			s.norm2[r] += e * e
+		}
+		s.coherence += ratio(math.Abs(sum), absolute)
+		s.sum2 += sum * sum
+	}
+	for _, v := range s.norm2 {
+		s.residual = max(s.residual, math.Sqrt(v))
+	}
+}
+
+// visits counts the flips of the last sample and the visits of coordinates by length.
+func (t *Tracker) visits(group span, s *sums) {
+	for i := group.from; i < group.to; i++ {
+		began := int(t.since[i])
+		for r := 1; r < len(t.rows); r++ {
+			if t.rows[r].codes[i] == t.rows[r-1].codes[i] {
+				continue
+			}
+			now := t.first() + r
+			s.dwell.add(now-began, 1)
+			began = now
+			if r == len(t.rows)-1 {
+				s.flips++
+			}
+		}
+		s.dwell.add(t.samples-began, 1)
+	}
+}
+
+// vectorVisits counts the visits of a group as a whole by length and finds the largest
+// sum of residuals over one of them.
+func (t *Tracker) vectorVisits(g int, s *sums) {
+	group, began := t.groups[g], int(t.groupSince[g])
+	sum := append([]float64(nil), t.before[group.from:group.to]...)
+	end := func(now int) {
+		s.vectorDwell.add(now-began, 1)
+		s.visitSum = max(s.visitSum, norm(sum))
+		began = now
+		clear(sum)
+	}
+	for r, row := range t.rows {
+		if r > 0 && changed(group, t.rows[r-1], row) {
+			end(t.first() + r)
+		}
+		for i, e := range row.residuals[group.from:group.to] {
+			sum[i] += float64(e)
+		}
+	}
+	end(t.samples)
+}
+
+func norm(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x * x
+	}
+	return math.Sqrt(sum)
+}

@@ -1,0 +1,58 @@
+package diagnostics
+
+import "fmt"
+
+// State is everything that a tracker remembers, for a checkpoint.
+type State struct {
+	Samples int // since the beginning
+	// Codes and Residuals are those of the samples in the window, oldest first, each
+	// [samples, coordinates].
+	Codes     []int32
+	Residuals []float32
+	// Begun and Since hold, by coordinate, the number of visits so far and the sample
+	// at which the visit of the oldest kept sample began; GroupSince holds the latter
+	// for the vector visit of each group, and Before the sum of the residuals of that
+	// before the oldest kept sample, by coordinate.
+	Begun, Since, GroupSince []int32
+	Before                   []float64
+}
+
+// State returns a copy of what the tracker remembers.
+func (t *Tracker) State() State {
+	s := State{
+		Samples: t.samples,
+		Begun:   append([]int32(nil), t.begun...), Since: append([]int32(nil), t.since...),
+		GroupSince: append([]int32(nil), t.groupSince...), Before: append([]float64(nil), t.before...),
+	}
+	for _, row := range t.rows {
+		s.Codes, s.Residuals = append(s.Codes, row.codes...), append(s.Residuals, row.residuals...)
+	}
+	return s
+}
+
+// Restore puts a tracker of the same window and groups where the one was of which s
+// is the state. A state of another one is an error and changes nothing.
+func (t *Tracker) Restore(s State) error {
+	n, rows := t.Coordinates(), min(s.Samples, t.window)
+	for _, part := range []struct {
+		name      string
+		got, want int
+	}{
+		{"codes", len(s.Codes), rows * n}, {"residuals", len(s.Residuals), rows * n},
+		{"numbers of visits", len(s.Begun), n}, {"beginnings of visits", len(s.Since), n},
+		{"beginnings of vector visits", len(s.GroupSince), len(t.groups)}, {"sums of residuals", len(s.Before), n},
+	} {
+		if s.Samples < 0 || part.got != part.want {
+			return fmt.Errorf("diagnostics: a state of %d samples with %d %s, want %d", s.Samples, part.got, part.name, part.want)
+		}
+	}
+	t.samples, t.rows = s.Samples, nil
+	for r := range rows {
+		t.rows = append(t.rows, sample{append([]int32(nil), s.Codes[r*n:(r+1)*n]...), append([]float32(nil), s.Residuals[r*n:(r+1)*n]...)})
+	}
+	copy(t.begun, s.Begun)
+	copy(t.since, s.Since)
+	copy(t.groupSince, s.GroupSince)
+	copy(t.before, s.Before)
+	return nil
+}

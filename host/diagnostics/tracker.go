@@ -1,0 +1,140 @@
+// Package diagnostics follows how weights move between the cells of their quantizer
+// during training: how long codes stay as they are, how many change, and whether
+// the residuals e = x − Q(x) cancel over time or add up. These are the quantities
+// with which the CAGE paper argues for its λ schedule (appendix on the schedule,
+// Eq. 7–14): while codes change often, residuals cancel and a correction is noise;
+// when codes stay, residuals are coherent and it acts.
+//
+// The room is arithmetic on samples of codes and residuals that it is given. How they
+// are read from a device is the business of host/step, when and what is recorded that
+// of host/train.
+package diagnostics
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Tracker follows a fixed set of coordinates, divided into groups, one for each
+// weight, through samples taken at equal distances. Its unit of time is the sample.
+// It keeps the last samples, the window; nothing is summed up over longer times but
+// the lengths of visits and the sums of residuals over them, so that the measures do
+// not depend on how often a run was stopped and resumed.
+//
+// A visit lasts while a code is unchanged (Eq. 7 for codes in the place of values, as
+// the paper defines it for scales that move): that of a coordinate, while its own code
+// is; the vector visit of a group, while all codes of the group are.
+type Tracker struct {
+	window  int
+	groups  []span
+	samples int      // in all
+	rows    []sample // the last ones, oldest first, at most window
+
+	begun []int32 // visits of each coordinate since the first sample
+	// Of the visits to which the oldest kept sample belongs: the number of the sample
+	// at which each began, and the sum of the residuals before the oldest sample.
+	since      []int32 // of each coordinate
+	groupSince []int32
+	before     []float64 // of the group's vector visit, by coordinate
+}
+
+// span is the range of a group's coordinates.
+type span struct{ from, to int }
+
+// sample is what was read at one moment.
+type sample struct {
+	codes     []int32
+	residuals []float32
+}
+
+// New makes a tracker of groups of so many coordinates each. The window is the number
+// of samples that the measures look at, at least 2.
+func New(window int, groups ...int) (*Tracker, error) {
+	if window < 2 {
+		return nil, fmt.Errorf("diagnostics: a window of %d samples, want at least 2", window)
+	}
+	if len(groups) == 0 {
+		return nil, errors.New("diagnostics: no group of coordinates")
+	}
+	t := &Tracker{window: window}
+	n := 0
+	for i, size := range groups {
+		if size < 1 {
+			return nil, fmt.Errorf("diagnostics: group %d has %d coordinates, want at least 1", i, size)
+		}
+		t.groups = append(t.groups, span{n, n + size})
+		n += size
+	}
+	t.begun, t.since = make([]int32, n), make([]int32, n)
+	t.groupSince, t.before = make([]int32, len(groups)), make([]float64, n)
+	return t, nil
+}
+
+// Coordinates is the number of coordinates that are followed.
+func (t *Tracker) Coordinates() int { return len(t.since) }
+
+// Samples is the number of samples since the beginning.
+func (t *Tracker) Samples() int { return t.samples }
+
+// Window is the number of samples that the measures look at once there are as many.
+func (t *Tracker) Window() int { return t.window }
+
+// Full tells whether there have been as many samples as the window holds. Before
+// that, the coherence of fewer residuals is larger for their number alone.
+func (t *Tracker) Full() bool { return len(t.rows) == t.window }
+
+// Add takes the next sample: the code and the residual of every coordinate, group
+// after group. The slices are copied.
+func (t *Tracker) Add(codes []int32, residuals []float32) error {
+	if n := t.Coordinates(); len(codes) != n || len(residuals) != n {
+		return fmt.Errorf("diagnostics: a sample of %d codes and %d residuals of %d coordinates", len(codes), len(residuals), n)
+	}
+	t.rows = append(t.rows, sample{append([]int32(nil), codes...), append([]float32(nil), residuals...)})
+	t.samples++
+	last := t.rows[len(t.rows)-1]
+	for i, c := range last.codes {
+		if len(t.rows) == 1 || t.rows[len(t.rows)-2].codes[i] != c {
+			t.begun[i]++
+		}
+	}
+	if len(t.rows) > t.window {
+		t.forget()
+	}
+	return nil
+}
+
+// forget drops the oldest sample, after noting what of it belongs to visits that go on.
+func (t *Tracker) forget() {
+	gone, oldest := t.rows[0], t.rows[1]
+	now := int32(t.samples - len(t.rows) + 1) // the number of the sample that is the oldest now
+	for i := range gone.codes {
+		if gone.codes[i] != oldest.codes[i] {
+			t.since[i] = now
+		}
+	}
+	for g, group := range t.groups {
+		if changed(group, gone, oldest) {
+			t.groupSince[g] = now
+			clear(t.before[group.from:group.to])
+			continue
+		}
+		for i := group.from; i < group.to; i++ {
+			t.before[i] += float64(gone.residuals[i])
+		}
+	}
+	copy(t.rows, t.rows[1:])
+	t.rows = t.rows[:len(t.rows)-1]
+}
+
+// changed tells whether any code of a group differs between two samples.
+func changed(group span, a, b sample) bool {
+	for i := group.from; i < group.to; i++ {
+		if a.codes[i] != b.codes[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// first is the number of the oldest kept sample.
+func (t *Tracker) first() int { return t.samples - len(t.rows) }

@@ -1,0 +1,185 @@
+package figure
+
+import (
+	"fmt"
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Bars shows groups of bars, one bar for each series. Bars begin at zero, for their
+// length is what is read. Where they would all look alike (their ends are nearer to
+// each other than a quarter of their length), or where the axis is given a range
+// without zero, the values are drawn as points instead.
+type Bars struct {
+	X, Y   Axis // of X, the label
+	Groups []string
+	Series []BarSeries
+	Labels string // verb by which values are written above the bars, such as "%.2f"; empty: they are not
+}
+
+// BarSeries is a bar for each group.
+type BarSeries struct {
+	Name  string // in the legend; empty: it is not mentioned there
+	Bars  []Bar
+	Color int // 1, 2, …: the n-th colour of all figures; 0: that of its place among the series
+}
+
+// Bar is a value, with an interval around it if it has one. A bar that is not
+// finite is missing, and leaves a gap.
+type Bar struct {
+	Y           float64
+	Minus, Plus float64 // how far the interval reaches below and above Y; 0: not at all
+	Absent      bool    // the group has no bar of this series, nor a gap
+}
+
+// groupShare is the share of its place on the axis that a group of bars takes.
+const groupShare = 0.8
+
+func (b *Bars) compose(width vg.Length) (*composition, error) {
+	ends, whole := newSpan(), newSpan() // of the bars; with their intervals
+	for _, s := range b.Series {
+		for _, bar := range s.Bars[:min(len(s.Bars), len(b.Groups))] {
+			if b.Y.drawable(bar.Y) && !bar.Absent {
+				ends.add(b.Y, bar.Y)
+				whole.add(b.Y, bar.Y)
+				whole.add(b.Y, bar.Y-reach(bar.Minus))
+				whole.add(b.Y, bar.Y+reach(bar.Plus))
+			}
+		}
+	}
+	if ends.empty() {
+		return nil, ErrNoData
+	}
+	dots := b.asDots(ends)
+	if !dots && !b.Y.Log {
+		whole.low, whole.high = min(whole.low, 0), max(whole.high, 0)
+	}
+	out := &composition{plot: bare("")}
+	p := out.plot
+	grid := plotter.NewGrid()
+	grid.Vertical.Width = 0
+	grid.Horizontal = lineStyle(gridColor, axisWidth, nil)
+	p.Add(grid)
+	b.Y.apply(&p.Y, whole)
+	nominal(&p.X, b.Groups, width-vg.Inch)
+	p.X.Label.Text = clean(b.X.Label)
+	p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { b.draw(c, p, dots) }))
+	for i, s := range b.Series {
+		if s.Name != "" {
+			out.legend = append(out.legend, entry{s.Name, s.thumbnail(i, dots)})
+		}
+	}
+	return out, nil
+}
+
+// asDots tells whether bars from zero would not show what the values are.
+func (b *Bars) asDots(ends span) bool {
+	switch {
+	case b.Y.Log:
+		return false
+	case b.Y.given():
+		return b.Y.Min > 0 || b.Y.Max < 0
+	}
+	length := max(ends.high, -ends.low)
+	return ends.low*ends.high > 0 && ends.high-ends.low < length/4 && ends.high > ends.low
+}
+
+func (s BarSeries) place(i int) int {
+	if s.Color > 0 {
+		return s.Color - 1
+	}
+	return i
+}
+
+func (s BarSeries) thumbnail(i int, dots bool) plot.Thumbnailer {
+	if !dots {
+		return tile{runColor(s.place(i))}
+	}
+	mark := markOf(s.place(i))
+	return swatch{mark: &mark}
+}
+
+// draw draws all bars with their intervals and numbers.
+func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
+	x, y := p.Transforms(&c)
+	clamp := func(v float64) vg.Length {
+		if p.Y.Min > 0 && v < p.Y.Min {
+			return c.Min.Y
+		}
+		return min(max(y(v), c.Min.Y), c.Max.Y)
+	}
+	width := (x(1) - x(0)) * groupShare / vg.Length(len(b.Series))
+	for g := range b.Groups {
+		places := b.present(g)
+		left := x(float64(g)) - width*vg.Length(len(places))/2
+		for n, i := range places {
+			s := b.Series[i]
+			if b.Y.drawable(s.Bars[g].Y) {
+				b.value(c, s.place(i), s.Bars[g], left+width*vg.Length(n), width, clamp, dots)
+			}
+		}
+	}
+	if p.Y.Min < 0 && p.Y.Max > 0 {
+		c.StrokeLine2(lineStyle(axisColor, axisWidth, nil), c.Min.X, y(0), c.Max.X, y(0))
+	}
+}
+
+// present are the series that have a bar, or a gap, in a group.
+func (b *Bars) present(group int) []int {
+	var list []int
+	for i, s := range b.Series {
+		if group < len(s.Bars) && !s.Bars[group].Absent {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// value draws one bar or point, whose place begins at left.
+func (b *Bars) value(c draw.Canvas, place int, bar Bar, left, width vg.Length, at func(float64) vg.Length, dots bool) {
+	center, fill, ink := left+width/2, runColor(place), color.Color(axisColor)
+	if dots {
+		ink = fill
+		c.DrawGlyphNoClip(markOf(place), vg.Point{X: center, Y: at(bar.Y)})
+	} else {
+		b.bar(c, fill, left+width*0.06, left+width*0.94, at(0), at(bar.Y))
+	}
+	low, high := at(bar.Y-reach(bar.Minus)), at(bar.Y+reach(bar.Plus))
+	if bar.Minus != 0 || bar.Plus != 0 {
+		errorBar(c, lineStyle(ink, barLine, nil), center, low, high)
+	}
+	b.number(c, bar.Y, vg.Point{X: center, Y: max(low, high, at(bar.Y))}, width)
+}
+
+// bar draws one bar with an outline, by which neighbours are told apart in print.
+func (b *Bars) bar(c draw.Canvas, fill color.Color, left, right, from, to vg.Length) {
+	corners := []vg.Point{{X: left, Y: from}, {X: left, Y: to}, {X: right, Y: to}, {X: right, Y: from}}
+	c.FillPolygon(fill, corners)
+	c.StrokeLines(lineStyle(axisColor, 0.4, nil), append(corners, corners[0]))
+}
+
+// number writes a value above its bar, if it is asked for and fits.
+func (b *Bars) number(c draw.Canvas, v float64, at vg.Point, width vg.Length) {
+	if b.Labels == "" {
+		return
+	}
+	style := textStyle(tickSize - 2)
+	style.XAlign, style.YAlign = draw.XCenter, draw.YBottom
+	text := fmt.Sprintf(b.Labels, v)
+	if style.Width(text) <= 1.4*width {
+		c.FillText(style, vg.Point{X: at.X, Y: at.Y + 2}, clean(text))
+	}
+}
+
+// tile is the picture of a bar in a legend.
+type tile struct{ fill color.Color }
+
+// Thumbnail draws the tile.
+func (t tile) Thumbnail(c *draw.Canvas) {
+	left, right := c.Min.X+4, c.Max.X-4
+	c.FillPolygon(t.fill, []vg.Point{{X: left, Y: c.Min.Y}, {X: left, Y: c.Max.Y}, {X: right, Y: c.Max.Y}, {X: right, Y: c.Min.Y}})
+}

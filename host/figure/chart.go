@@ -1,0 +1,165 @@
+package figure
+
+import (
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Chart shows series of points in the plane: curves with a band around them,
+// measurements with error bars and the lines fitted to them, trajectories.
+type Chart struct {
+	X, Y   Axis
+	Series []Series // each is drawn over those before it
+	Equal  bool     // one unit is as long in x as in y; for linear axes
+}
+
+// Line is how the points of a series are connected.
+type Line int
+
+// The kinds of lines.
+const (
+	NoLine Line = iota
+	Solid
+	Dashed
+	Dotted
+	Varied // one of several patterns, by its place among the series, so that lines on top of each other can be seen
+)
+
+// Series is a list of points that belong together.
+type Series struct {
+	Name   string  // in the legend; empty: it is not mentioned there
+	Points []Point // connected in this order; a point that has no place on the axes breaks the line
+	Line   Line
+	Marks  bool // a mark at each point; its shape goes with the colour
+	Band   bool // draw the intervals of the points as a shaded band instead of error bars
+	Ends   bool // mark where the line begins (a ring) and ends (a disc)
+	Color  int  // 1, 2, …: the n-th colour of all figures; 0: that of its place among the series
+}
+
+// Point is a point, with an interval around Y if it has one.
+type Point struct {
+	X, Y        float64
+	Minus, Plus float64 // how far the interval reaches below and above Y; 0: not at all
+	Label       string  // written beside the point
+}
+
+func (c *Chart) compose(vg.Length) (*composition, error) {
+	x, y := newSpan(), newSpan()
+	for _, s := range c.Series {
+		for _, p := range s.Points {
+			if c.drawable(p) {
+				x.add(c.X, p.X)
+				y.add(c.Y, p.Y)
+				y.add(c.Y, p.Y-reach(p.Minus))
+				y.add(c.Y, p.Y+reach(p.Plus))
+			}
+		}
+	}
+	if x.empty() || y.empty() {
+		return nil, ErrNoData
+	}
+	out := &composition{plot: newPlot(""), equal: c.Equal && !c.X.Log && !c.Y.Log}
+	c.X.apply(&out.plot.X, x)
+	c.Y.apply(&out.plot.Y, y)
+	layers := [][]plot.Plotter{{}, {}, {}}
+	for i, s := range c.Series {
+		d := drawing{s, s.place(i), s.pieces(c)}
+		for layer, part := range []func(draw.Canvas, *plot.Plot){d.intervals, d.lines, d.marks} {
+			layers[layer] = append(layers[layer], layerFunc(part))
+		}
+	}
+	for _, layer := range layers {
+		out.plot.Add(layer...)
+	}
+	for i, s := range c.Series {
+		if s.Name != "" {
+			out.legend = append(out.legend, entry{s.Name, s.thumbnail(s.place(i))})
+		}
+	}
+	return out, nil
+}
+
+func (c *Chart) drawable(p Point) bool { return c.X.drawable(p.X) && c.Y.drawable(p.Y) }
+
+// place is the number of the colour, from 0, of the i-th series.
+func (s Series) place(i int) int {
+	if s.Color > 0 {
+		return s.Color - 1
+	}
+	return i
+}
+
+// pieces are the unbroken parts of a series.
+func (s Series) pieces(c *Chart) [][]Point {
+	var out [][]Point
+	var piece []Point
+	for _, p := range s.Points {
+		if c.drawable(p) {
+			p.Minus, p.Plus = reach(p.Minus), reach(p.Plus)
+			piece = append(piece, p)
+		} else if len(piece) > 0 {
+			out, piece = append(out, piece), nil
+		}
+	}
+	if len(piece) > 0 {
+		out = append(out, piece)
+	}
+	if s.Line != NoLine && !s.Marks {
+		for i := range out {
+			out[i] = Thin(out[i], maxPoints)
+		}
+	}
+	return out
+}
+
+// patterns of varied lines.
+var patterns = [][]vg.Length{nil, {6, 2.5}, {2, 1.8}, {7, 2, 2, 2}}
+
+// style is the style of the line of a series in the given place, nil without one. Dashes
+// tell colours apart that appear again.
+func (s Series) style(place int) *draw.LineStyle {
+	var dashes []vg.Length
+	switch s.Line {
+	case Solid:
+		dashes = runDashes(place)
+	case Dashed:
+		dashes = []vg.Length{5, 3}
+	case Dotted:
+		dashes = []vg.Length{1.2, 2}
+	case Varied:
+		dashes = patterns[place%len(patterns)]
+	default:
+		return nil
+	}
+	style := lineStyle(runColor(place), lineWidth, dashes)
+	return &style
+}
+
+// thumbnail is the picture of a series in the legend.
+func (s Series) thumbnail(place int) plot.Thumbnailer {
+	out := swatch{}
+	if style := s.style(place); style != nil {
+		out.line = *style
+		if !s.Marks {
+			out.line.Width *= 1.5
+		}
+	}
+	if s.Marks {
+		mark := markOf(place)
+		out.mark = &mark
+	}
+	return out
+}
+
+// layerFunc is a part of a plot.
+type layerFunc func(draw.Canvas, *plot.Plot)
+
+// Plot draws the part.
+func (f layerFunc) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
+
+// Thin returns at most about n points of a curve that look the same: of each stretch
+// of neighbours the lowest and the highest, and both ends.
+func Thin(points []Point, n int) []Point {
+	return thin(points, n, func(p Point) float64 { return p.Y })
+}

@@ -1,0 +1,160 @@
+package figure
+
+import (
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// drawing is a series with its style.
+type drawing struct {
+	series Series
+	place  int // the number of its colour, from 0
+	pieces [][]Point
+}
+
+func (d drawing) color() color.NRGBA { return runColor(d.place) }
+
+// bandAlpha makes a band faint enough to see others through it: 20 %.
+const bandAlpha = 0x33
+
+// intervals draws the band, or error bars.
+func (d drawing) intervals(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	bottom, top := c.Min.Y, c.Max.Y
+	at := func(v float64) vg.Length { // on a logarithmic axis, what lies below zero is at the lower end
+		if p.Y.Min > 0 && v < p.Y.Min {
+			return bottom
+		}
+		return min(max(y(v), bottom), top)
+	}
+	for _, piece := range d.pieces {
+		if !d.series.Band {
+			for _, pt := range piece {
+				if (pt.Minus != 0 || pt.Plus != 0) && c.ContainsX(x(pt.X)) {
+					errorBar(c, lineStyle(d.color(), barLine, nil), x(pt.X), at(pt.Y-pt.Minus), at(pt.Y+pt.Plus))
+				}
+			}
+			continue
+		}
+		var outline []vg.Point
+		for _, pt := range piece {
+			outline = append(outline, vg.Point{X: x(pt.X), Y: at(pt.Y + pt.Plus)})
+		}
+		for i := range piece {
+			pt := piece[len(piece)-1-i]
+			outline = append(outline, vg.Point{X: x(pt.X), Y: at(pt.Y - pt.Minus)})
+		}
+		shade := d.color()
+		shade.A = bandAlpha
+		if outline = c.ClipPolygonXY(outline); len(outline) > 2 {
+			c.FillPolygon(shade, outline)
+		}
+	}
+}
+
+const (
+	barLine = 0.9 // points, of an error bar
+	capSize = 2.5 // points, half of what closes an error bar
+)
+
+// errorBar draws an interval at x from low to high.
+func errorBar(c draw.Canvas, style draw.LineStyle, x, low, high vg.Length) {
+	c.StrokeLine2(style, x, low, x, high)
+	for _, end := range []vg.Length{low, high} {
+		c.StrokeLine2(style, x-capSize, end, x+capSize, end)
+	}
+}
+
+// lines draws the connected points.
+func (d drawing) lines(c draw.Canvas, p *plot.Plot) {
+	style := d.series.style(d.place)
+	if style == nil {
+		return
+	}
+	x, y := p.Transforms(&c)
+	for _, piece := range d.pieces {
+		line := make([]vg.Point, len(piece))
+		for i, pt := range piece {
+			line[i] = vg.Point{X: x(pt.X), Y: y(pt.Y)}
+		}
+		c.StrokeLines(*style, c.ClipLinesXY(line)...)
+	}
+}
+
+// marks draws the marks, those of the ends, and labels.
+func (d drawing) marks(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	style := textStyle(tickSize - 1)
+	style.YAlign = draw.YCenter
+	for i, piece := range d.pieces {
+		for j, pt := range piece {
+			at := vg.Point{X: x(pt.X), Y: y(pt.Y)}
+			if !c.Contains(at) {
+				continue
+			}
+			// A single point between two breaks has no line to be seen by.
+			if d.series.Marks || d.series.Line != NoLine && len(piece) == 1 {
+				c.DrawGlyphNoClip(markOf(d.place), at)
+			}
+			if d.series.Ends && i == 0 && j == 0 {
+				c.DrawGlyphNoClip(draw.GlyphStyle{Color: d.color(), Radius: endRadius, Shape: draw.CircleGlyph{}}, at)
+				c.DrawGlyphNoClip(draw.GlyphStyle{Color: background, Radius: endRadius - ringWidth, Shape: draw.CircleGlyph{}}, at)
+			}
+			if d.series.Ends && i == len(d.pieces)-1 && j == len(piece)-1 {
+				c.DrawGlyphNoClip(draw.GlyphStyle{Color: d.color(), Radius: endRadius, Shape: draw.CircleGlyph{}}, at)
+			}
+			if pt.Label != "" {
+				d.label(c, style, at, clean(pt.Label))
+			}
+		}
+	}
+}
+
+// label writes beside a point, on the side where there is room.
+func (d drawing) label(c draw.Canvas, style draw.TextStyle, at vg.Point, text string) {
+	const gap = 5
+	text = fit(text, style, c.Size().X/3)
+	if at.X+gap+style.Width(text) > c.Max.X {
+		style.XAlign = draw.XRight
+		at.X -= 2 * gap
+	}
+	c.FillText(style, vg.Point{X: at.X + gap, Y: at.Y + gap}, text)
+}
+
+const (
+	markRadius = 2.6 // points
+	endRadius  = 3.6
+	ringWidth  = 1.2
+)
+
+// shapes tell series apart where colours are not printed.
+var shapes = []draw.GlyphDrawer{
+	draw.CircleGlyph{}, polygon{4, 0.125}, polygon{3, 0.25}, polygon{4, 0}, polygon{3, 0.75}, polygon{5, 0.25}, polygon{6, 0},
+}
+
+// polygon is a filled mark with corners.
+type polygon struct {
+	corners int
+	turn    float64 // where the first corner is: 0 at the right, ¼ on top
+}
+
+// DrawGlyph draws the mark with about the area of a circle.
+func (g polygon) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	angle := 2 * math.Pi / float64(g.corners)
+	reach := style.Radius * vg.Length(math.Sqrt(2*math.Pi/(float64(g.corners)*math.Sin(angle))))
+	corners := make([]vg.Point, g.corners)
+	for i := range corners {
+		sin, cos := math.Sincos(2*math.Pi*g.turn + float64(i)*angle)
+		corners[i] = vg.Point{X: at.X + reach*vg.Length(cos), Y: at.Y + reach*vg.Length(sin)}
+	}
+	c.FillPolygon(style.Color, corners)
+}
+
+// markOf is the mark of the i-th colour.
+func markOf(i int) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: runColor(i), Radius: markRadius, Shape: shapes[i%len(shapes)]}
+}

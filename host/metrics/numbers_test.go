@@ -1,0 +1,82 @@
+package metrics_test
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cage-qat/cage/host/metrics"
+)
+
+func TestReadNumbers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "summary.json")
+	if numbers, completed, err := metrics.ReadNumbers(path); numbers != nil || completed || err != nil {
+		t.Errorf("of no file: %v, %v, %v", numbers, completed, err)
+	}
+	s := metrics.Summary{Name: "Inf?", Completed: true, Steps: 7, ValLoss: metrics.Some(1.25), TrainLoss: metrics.Some(math.NaN()), ErrorRel: metrics.Some(math.Inf(-1))}
+	if err := metrics.WriteSummary(path, s); err != nil {
+		t.Fatal(err)
+	}
+	numbers, completed, err := metrics.ReadNumbers(path)
+	if err != nil || !completed {
+		t.Fatalf("%v, %v", completed, err)
+	}
+	want := map[string]float64{"steps": 7, "val_loss": 1.25, "train_loss": math.NaN(), "error_rel": math.Inf(-1)}
+	for name := range numbers {
+		if _, ok := want[name]; !ok {
+			want[name] = 0
+		}
+	}
+	if diff := cmp.Diff(want, numbers, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, named := numbers["name"]; named {
+		t.Error("a name is no number")
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := metrics.ReadNumbers(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("of half a file: %v", err)
+	}
+}
+
+func TestLast(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	record := func(step string) string { return `{"step":` + step + `,"loss":2.5}` }
+	long := strings.Repeat(record("3")+"\n", 10_000)
+	for _, c := range []struct {
+		content string
+		step    int
+		ok      bool
+	}{
+		{"", 0, false},
+		{record("1"), 0, false},
+		{record("1") + "\n", 1, true},
+		{record("1") + "\n" + record("2") + "\n", 2, true},
+		{record("1") + "\n" + `{"step":2,"lo`, 1, true},
+		{long + record("4") + "\n{", 4, true},
+	} {
+		if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, ok, err := metrics.Last(path)
+		if err != nil || ok != c.ok || r.Step != c.step || ok && r.Loss != 2.5 {
+			t.Errorf("%.60q: %+v, %v, %v", c.content, r, ok, err)
+		}
+	}
+	if _, ok, err := metrics.Last(path + ".none"); ok || err != nil {
+		t.Errorf("of no file: %v, %v", ok, err)
+	}
+	if err := os.WriteFile(path, []byte("nonsense\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := metrics.Last(path); err == nil {
+		t.Error("nonsense is accepted")
+	}
+}

@@ -1,0 +1,88 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// lossesOf returns the token losses of a model.
+func lossesOf(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int) []float32 {
+	t.Helper()
+	return evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		return []*graph.Node{m.Losses(params, ids, nil)}
+	})[0]
+}
+
+// indexOf returns the position of the named parameter.
+func indexOf(t *testing.T, m Model, name string) int {
+	t.Helper()
+	i := slices.IndexFunc(m.Params(), func(p Param) bool { return p.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no parameter %s", name)
+	}
+	return i
+}
+
+// near compares losses.
+func near(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if d := math.Abs(float64(got[i] - want[i])); !(d <= 2e-6*math.Abs(float64(want[i]))) {
+			t.Errorf("%s: loss %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+// TestPairingsArePermutations: a model with one pairing is one with the other when the rows of queries and keys of each
+// head change places: row 2i+c of an interleaved head is row c·size/2+i of a split one.
+func TestPairingsArePermutations(t *testing.T) {
+	half := tiny
+	half.RopePairs = HalfSplit
+	interleaved, split := newLlama(t, tiny), newLlama(t, half)
+	weights := hashedWeights(interleaved.Params())
+	tokens := hashedTokens(0, 2*9, tiny.Vocabulary)
+	want := lossesOf(t, interleaved, weights, tokens, 2)
+	unpermuted := lossesOf(t, split, weights, tokens, 2)
+	if slices.Equal(want, unpermuted) {
+		t.Error("the pairing changes nothing")
+	}
+	size := tiny.Width / tiny.Heads
+	for _, name := range []string{"layers.0.attn.qkv", "layers.1.attn.qkv"} {
+		w := weights[indexOf(t, split, name)]
+		from := slices.Clone(w)
+		for row := range 2 * tiny.Width { // queries and keys
+			head, feature := row/size, row%size
+			to := head*size + feature%2*size/2 + feature/2
+			copy(w[to*tiny.Width:(to+1)*tiny.Width], from[row*tiny.Width:])
+		}
+	}
+	near(t, "permuted", lossesOf(t, split, weights, tokens, 2), want)
+}
+
+// TestSharedKeys: with fewer heads of keys and values a model is one with as many as heads of queries, in which those of
+// a group are the same.
+func TestSharedKeys(t *testing.T) {
+	config := LlamaConfig{Layers: 1, Heads: 6, KeyHeads: 2, Width: 24, Hidden: 16, Vocabulary: 13}
+	full := config
+	full.KeyHeads = 6
+	shared, each := newLlama(t, config), newLlama(t, full)
+	weights := hashedWeights(shared.Params())
+	tokens := hashedTokens(0, 2*9, config.Vocabulary)
+	want := lossesOf(t, shared, weights, tokens, 2)
+	at := indexOf(t, shared, "layers.0.attn.qkv")
+	const row = 24
+	const head = 4 * row // elements of the rows of a head
+	w := weights[at]
+	expanded := slices.Clone(w[:6*head])
+	for part := range 2 { // keys, values
+		for h := range 6 {
+			from := (6 + 2*part + h/3) * head
+			expanded = append(expanded, w[from:from+head]...)
+		}
+	}
+	weights[at] = expanded
+	near(t, "one head of keys for each of queries", lossesOf(t, each, weights, tokens, 2), want)
+}

@@ -1,0 +1,229 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"gonum.org/v1/gonum/mat"
+)
+
+func newQuadratic(t *testing.T, config QuadraticConfig) *Quadratic {
+	t.Helper()
+	m, err := NewQuadratic(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// lossAndGradient evaluates a problem at x with the given noise.
+func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float64, gradient []float32) {
+	t.Helper()
+	bits := make([]int32, len(noise))
+	for i, v := range noise {
+		bits[i] = int32(math.Float32bits(v))
+	}
+	out := evaluate(t, m, [][]float32{x}, bits, m.Config().Rows, func(params []*graph.Node, batch *graph.Node) []*graph.Node {
+		losses := m.Losses(params, batch, nil)
+		return append([]*graph.Node{losses}, graph.Gradient(Loss(m, params, batch, nil), params...)...)
+	})
+	return float64(out[0][0]), out[1]
+}
+
+func drawn(seed uint64, n int) []float32 { return singles(normals(generator(seed, 99, 0), n)) }
+
+// TestQuadratic compares value, gradient and distance with the definition in float64, f(x) = ½·xᵀAx − bᵀx, and its
+// differences.
+func TestQuadratic(t *testing.T) {
+	const rows, n = 2, 12
+	m := newQuadratic(t, QuadraticConfig{Rows: rows, Dimension: n, Condition: 30, Seed: 3})
+	x, noise := drawn(1, rows*n), drawn(2, rows*n)
+	value := func(x []float32) float64 {
+		total := 0.0
+		for r := range rows {
+			for i := range n {
+				for j := range n {
+					a := float64(m.matrix[i*n+j])
+					total += 0.5*float64(x[r*n+i])*a*float64(x[r*n+j]) - a*float64(m.optimum[r*n+j])*float64(x[r*n+i])
+				}
+			}
+		}
+		return total
+	}
+	loss, gradient := lossAndGradient(t, m, x, noise)
+	if want := value(x) - value(m.optimum); math.Abs(loss-want) > 1e-5*want {
+		t.Errorf("f(x) − f(x*) is %v, want %v", loss, want)
+	}
+	if d := m.Distance(x); math.Abs(d*d/2-loss) > 1e-5*loss {
+		t.Errorf("half the square of the distance %v is not %v", d, loss)
+	}
+	for i, got := range gradient {
+		want := float64(noise[i])
+		for j := range n {
+			k := i/n*n + j
+			want += float64(m.matrix[i%n*n+j]) * float64(x[k]-m.optimum[k])
+		}
+		if math.Abs(float64(got)-want) > 1e-5 {
+			t.Errorf("element %d of the gradient is %v, want %v", i, got, want)
+		}
+	}
+	if loss, gradient := lossAndGradient(t, m, m.Optimum(), make([]float32, rows*n)); loss != 0 || slices.Max(gradient) != 0 || slices.Min(gradient) != 0 {
+		t.Errorf("at the optimum the loss is %v, the gradient %v", loss, gradient)
+	}
+}
+
+// TestSpectrum: A is symmetric with the eigenvalues asked for, whatever the seed, and its eigenvectors depend on it.
+func TestSpectrum(t *testing.T) {
+	const n = 16
+	var first []float32
+	for seed := range uint64(3) {
+		for _, condition := range []float64{1, 10, 100} {
+			m := newQuadratic(t, QuadraticConfig{Rows: 1, Dimension: n, Condition: condition, Seed: seed})
+			a := mat.NewSymDense(n, nil)
+			for i := range n {
+				for j := range n {
+					if m.matrix[i*n+j] != m.matrix[j*n+i] {
+						t.Fatalf("A is not symmetric at %d, %d", i, j)
+					}
+					a.SetSym(i, j, float64(m.matrix[i*n+j]))
+				}
+			}
+			var eigen mat.EigenSym
+			if !eigen.Factorize(a, false) {
+				t.Fatal("no eigenvalues")
+			}
+			for i, got := range eigen.Values(nil) {
+				want := math.Pow(condition, float64(i)/(n-1)-1)
+				if math.Abs(got-want) > 1e-6 {
+					t.Errorf("κ = %v: eigenvalue %d is %v, want %v", condition, i, got, want)
+				}
+			}
+			if condition == 100 {
+				if slices.Equal(first, m.matrix) {
+					t.Error("two seeds give the same matrix")
+				}
+				first = m.matrix
+			}
+		}
+	}
+	m := newQuadratic(t, QuadraticConfig{Rows: 1, Dimension: 2, Spectrum: []float64{3, 5}})
+	if trace := m.matrix[0] + m.matrix[3]; math.Abs(float64(trace)-8) > 1e-6 {
+		t.Errorf("the trace is %v, want that of the given spectrum, 8", trace)
+	}
+}
+
+// TestRotationIsUniform: the first eigenvector of many matrices has mean zero and, in each element, mean square 1/n.
+func TestRotationIsUniform(t *testing.T) {
+	const n, draws = 4, 2000
+	var mean [n * n]float64
+	for seed := range uint64(draws) {
+		// With one eigenvalue 1 and the others nearly 0, A is the projection on its eigenvector.
+		a := rotated([]float64{1, 1e-9, 1e-9, 1e-9}, generator(seed, rotationStream, 0))
+		for i, v := range a {
+			mean[i] += float64(v) / draws
+		}
+	}
+	for i, got := range mean {
+		want := 0.0
+		if i%(n+1) == 0 {
+			want = 1.0 / n
+		}
+		if math.Abs(got-want) > 5*0.25/math.Sqrt(draws) {
+			t.Errorf("element %d of the mean of u·uᵀ is %v, want %v", i, got, want)
+		}
+	}
+}
+
+// TestToy: f(x) = ½(x − ½)².
+func TestToy(t *testing.T) {
+	m := newQuadratic(t, ToyConfig())
+	for _, x := range []float32{-3, 0.25, 0.5, 2} {
+		loss, gradient := lossAndGradient(t, m, []float32{x}, []float32{0})
+		away := float64(x) - 0.5
+		if loss != away*away/2 || float64(gradient[0]) != away || m.Distance([]float32{x}) != math.Abs(away) {
+			t.Errorf("at %v: loss %v, gradient %v, distance %v", x, loss, gradient, m.Distance([]float32{x}))
+		}
+	}
+}
+
+// TestNoiseSource: numbers of the standard deviation asked for, the same for the same batch however it is reached, and
+// others for another batch or seed.
+func TestNoiseSource(t *testing.T) {
+	m := newQuadratic(t, QuadraticConfig{Rows: 4, Dimension: 128, Condition: 1, Noise: 0.25})
+	s := m.NoiseSource(7)
+	batch := func(s *NoiseSource, index int64) []int32 {
+		out := make([]int32, s.BatchLen())
+		if err := s.At(index, out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	squares, count := 0.0, 0
+	next := make([]int32, s.BatchLen())
+	for i := range int64(40) {
+		if err := s.Next(next); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(next, batch(s, i)) {
+			t.Fatalf("batch %d differs when it is reached in order", i)
+		}
+		for _, bits := range next {
+			v := float64(math.Float32frombits(uint32(bits)))
+			squares, count = squares+v*v, count+1
+		}
+	}
+	if std := math.Sqrt(squares / float64(count)); math.Abs(std/0.25-1) > 5/math.Sqrt(2*float64(count)) {
+		t.Errorf("the standard deviation is %v, want 0.25", std)
+	}
+	resumed := m.NoiseSource(7)
+	if err := resumed.Restore(17); err != nil {
+		t.Fatal(err)
+	}
+	if err := resumed.Next(next); err != nil || !slices.Equal(next, batch(s, 17)) {
+		t.Errorf("after Restore(17), Next gives another batch than the 17th (%v)", err)
+	}
+	if slices.Equal(batch(s, 0), batch(s, 1)) || slices.Equal(batch(s, 0), batch(m.NoiseSource(8), 0)) {
+		t.Error("two batches are the same")
+	}
+	quiet := newQuadratic(t, ToyConfig()).NoiseSource(1)
+	if got := batch(quiet, 3); math.Float32frombits(uint32(got[0])) != 0 {
+		t.Errorf("without noise there is %v", got)
+	}
+	for _, err := range []error{s.At(-1, next), s.At(0, next[1:]), s.Restore(-1)} {
+		if err == nil {
+			t.Error("no error for a batch that does not exist, or no room for it")
+		}
+	}
+}
+
+func TestQuadraticValidate(t *testing.T) {
+	good := QuadraticConfig{Rows: 2, Dimension: 3, Condition: 10, StartStd: 1}
+	for _, tc := range []struct {
+		change func(*QuadraticConfig)
+		want   string
+	}{
+		{func(c *QuadraticConfig) { c.Dimension = 0 }, "dimension is 0"},
+		{func(c *QuadraticConfig) { c.Rows = -1 }, "rows is -1"},
+		{func(c *QuadraticConfig) { c.Condition = 0.5 }, "condition is 0.5, must be from 1"},
+		{func(c *QuadraticConfig) { c.Condition = math.NaN() }, "condition is NaN"},
+		{func(c *QuadraticConfig) { c.Noise = -1 }, "noise is -1"},
+		{func(c *QuadraticConfig) { c.StartStd = math.Inf(1) }, "start is +Inf"},
+		{func(c *QuadraticConfig) { c.Spectrum = []float64{1} }, "spectrum has 1 numbers, must have 3"},
+		{func(c *QuadraticConfig) { c.Spectrum = []float64{1, 0, 2} }, "spectrum has a number that is not positive"},
+		{func(c *QuadraticConfig) { c.Optimum = make([]float64, 3) }, "optimum has 3 numbers, must have 6"},
+		{func(c *QuadraticConfig) { c.Start = []float64{1, 2, 3, 4, 5, math.NaN()} }, "start has a number that is not finite"},
+	} {
+		config := good
+		tc.change(&config)
+		if _, err := NewQuadratic(config); err == nil || !strings.HasPrefix(err.Error(), "quadratic: ") || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: got error %v, want %q in it", config, err, tc.want)
+		}
+	}
+	m := newQuadratic(t, good)
+	if p := m.Params(); len(p) != 1 || !p[0].Quantized || p[0].Decay || !slices.Equal(p[0].Dims, []int{2, 3}) || m.ActivationSites(1, 1) != nil {
+		t.Errorf("parameters are %+v", p)
+	}
+}

@@ -1,0 +1,142 @@
+package scaling
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// replicateSteps is how long a replicate is minimized: it begins at the fit.
+const replicateSteps = 400
+
+// bootstrap replaces the intervals of a fit by percentiles over replicates, and returns
+// their parameters. Each replicate has a random stream of its own, so that the number of
+// workers changes nothing.
+func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum) ([][]float64, error) {
+	starts := distinct(all, 3)
+	samples := make([][]float64, f.options.Bootstrap)
+	err := f.parallel(ctx, len(samples), func(ctx context.Context, i int) {
+		random := rand.New(rand.NewPCG(f.options.Seed, uint64(i)))
+		m := f.model
+		if f.options.Resample == Cases {
+			m.take(f.drawCases(random), f.place)
+		} else {
+			m.logLoss = f.drawResiduals(random, fit)
+		}
+		p := m.problem(f.options.Huber)
+		best := minimum{cost: math.Inf(1)}
+		for _, start := range starts {
+			if found := p.minimize(ctx, start, replicateSteps); found.cost < best.cost || best.x == nil {
+				best = found
+			}
+		}
+		samples[i] = m.full(best.x)
+	})
+	if err != nil {
+		return nil, err
+	}
+	fit.Replicates = len(samples)
+	for j := range f.model.size {
+		if f.model.held[j] {
+			continue
+		}
+		e := fit.at(j)
+		low, high := percentiles(samples, fit.Level, func(s []float64) float64 { return s[j] })
+		e.Low, e.High = math.Exp(low), math.Exp(high)
+		if high-low > hardlyKnown && e.Status == Fitted {
+			e.Status = Undetermined
+		}
+	}
+	return samples, nil
+}
+
+// percentiles are the ends of the central interval of a value over replicates.
+func percentiles(samples [][]float64, level float64, value func(sample []float64) float64) (low, high float64) {
+	column := make([]float64, len(samples))
+	for i, s := range samples {
+		column[i] = value(s)
+	}
+	slices.Sort(column)
+	tail := (1 - level) / 2
+	return stat.Quantile(tail, stat.LinInterp, column, nil), stat.Quantile(1-tail, stat.LinInterp, column, nil)
+}
+
+// compare adds the gains over the baseline.
+func (f *fitting) compare(fit *Fit, samples [][]float64) error {
+	name := f.options.Baseline
+	if name == "" {
+		return nil
+	}
+	if !slices.ContainsFunc(fit.Effs, func(e Efficiency) bool { return e.Method == name }) {
+		return fmt.Errorf("no method %q to compare with; there are %s", name, list(groups(f.points)))
+	}
+	for i := range fit.Effs {
+		e := &fit.Effs[i]
+		base := Group{name, e.Bits}
+		if e.Method == name || fit.Eff(base) == 0 {
+			continue
+		}
+		g := &Gain{Value: e.Value / fit.Eff(base)}
+		g.Low, g.High = g.Value, g.Value
+		if samples != nil {
+			own, others := f.place[e.Group], f.place[base]
+			log := func(s []float64, j int) float64 {
+				if j < 0 {
+					return 0 // the reference
+				}
+				return s[j]
+			}
+			low, high := percentiles(samples, fit.Level, func(s []float64) float64 { return log(s, own) - log(s, others) })
+			g.Low, g.High = math.Exp(low), math.Exp(high)
+		}
+		e.Gain = g
+	}
+	return nil
+}
+
+// drawCases draws as many points as each group has, with replacement.
+func (f *fitting) drawCases(random *rand.Rand) []Point {
+	members := map[Group][]Point{}
+	for _, p := range f.points {
+		members[p.Group] = append(members[p.Group], p)
+	}
+	out := make([]Point, len(f.points))
+	for i, p := range f.points {
+		out[i] = members[p.Group][random.IntN(len(members[p.Group]))]
+	}
+	return out
+}
+
+// drawResiduals returns log-losses: the fitted ones with residuals drawn from all of
+// them, made larger by what the fit has taken from them, √(n/(n−p)).
+func (f *fitting) drawResiduals(random *rand.Rand, fit *Fit) []float64 {
+	n := len(f.points)
+	parameters := f.model.size
+	for _, held := range f.model.held {
+		if held {
+			parameters--
+		}
+	}
+	larger := math.Sqrt(float64(n) / float64(max(1, n-parameters)))
+	out := make([]float64, n)
+	for i, r := range fit.Residuals {
+		out[i] = f.model.logLoss[i] - r + larger*fit.Residuals[random.IntN(n)]
+	}
+	return out
+}
+
+// distinct returns the best minima that are not the same.
+func distinct(all []minimum, most int) [][]float64 {
+	var out [][]float64
+	last := math.Inf(-1)
+	for _, m := range all {
+		if len(out) < most && m.cost > last+1e-3*math.Abs(last) || len(out) == 0 {
+			out, last = append(out, m.x), m.cost
+		}
+	}
+	return out
+}

@@ -1,0 +1,267 @@
+package scaling
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Fit is the law that was found.
+type Fit struct {
+	Law       Law    `json:"law"`
+	Reference *Group `json:"reference,omitempty"` // the group with eff = 1; nil: A was given
+	// Parameters are A, alpha, B, beta and E, in this order.
+	Parameters []Estimate   `json:"parameters"`
+	Effs       []Efficiency `json:"efficiencies"` // by bits from the highest, the reference first
+	Points     []Point      `json:"points"`
+	Residuals  []float64    `json:"residuals"` // log L − log L̂ of each point
+	Cost       float64      `json:"cost"`      // what was minimized: residuals and priors
+	RMS        float64      `json:"rms"`       // root of the mean squared residual
+	// Starts is how many starting points were tried, Finished how many of them, the best,
+	// were followed to the end, and Agree how many of those came to the best cost.
+	Starts   int `json:"starts"`
+	Finished int `json:"finished"`
+	Agree    int `json:"agree"`
+	// Condition is the condition number of the derivatives of the log-losses by the
+	// parameters, each scaled to length 1, without the priors: the precision that is lost
+	// in telling parameters apart.
+	Condition  float64  `json:"condition"`
+	Level      float64  `json:"level"`      // of the intervals
+	Replicates int      `json:"replicates"` // of the bootstrap; 0: intervals are linearized
+	Warnings   []string `json:"warnings,omitempty"`
+}
+
+// Estimate is a fitted parameter with its interval.
+type Estimate struct {
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	StdErr float64 `json:"std_err,omitempty"` // of the logarithm, linearized; 0: not known
+	Status Status  `json:"status"`
+}
+
+// Efficiency is the parameter efficiency of a group.
+type Efficiency struct {
+	Group
+	Estimate
+	Normalized float64 `json:"normalized"` // eff·16/P
+	Points     int     `json:"points"`
+	// Gain is the efficiency over that of the baseline at the same bits; nil: there is none.
+	Gain *Gain `json:"gain,omitempty"`
+}
+
+// Gain is a ratio of efficiencies. Its interval is that of the bootstrap; without one, Low
+// and High are the value.
+type Gain struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// Status says where a value comes from.
+type Status string
+
+// The origins of a value.
+const (
+	Fitted       Status = "fitted"
+	Fixed        Status = "fixed"        // given, or the reference's
+	Undetermined Status = "undetermined" // fitted, but the points hardly know it: see Fit.Warnings
+	AtBound      Status = "at bound"     // ran away as far as it may
+)
+
+// Run fits the law to points. The result depends on nothing but its arguments.
+func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
+	o, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if len(points) == 0 {
+		return nil, errors.New("no points to fit")
+	}
+	for _, p := range points {
+		if wrong := p.check(); wrong != "" {
+			return nil, fmt.Errorf("%s: %s", p.Source, wrong)
+		}
+	}
+	f := &fitting{options: o, points: points, groups: groups(points)}
+	if err := f.prepare(); err != nil {
+		return nil, err
+	}
+	all, err := f.search(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fit := f.result(all)
+	places, worst := f.identify(fit, all[0].x)
+	var samples [][]float64
+	if o.Bootstrap > 0 && len(places) > 0 {
+		if samples, err = f.bootstrap(ctx, fit, all); err != nil {
+			return nil, err
+		}
+	}
+	fit.Warnings = append(f.design(), f.unknown(fit, places, worst)...)
+	return fit, f.compare(fit, samples)
+}
+
+// fitting is a fit in progress.
+type fitting struct {
+	options   Options
+	points    []Point
+	groups    []Group
+	reference *Group
+	place     map[Group]int // in the vector of parameters; -1: the reference
+	model     model
+	starts    int
+}
+
+// prepare sets the model up for the points.
+func (f *fitting) prepare() error {
+	g, ok, err := f.options.reference(f.groups)
+	if err != nil {
+		return err
+	}
+	f.place = map[Group]int{}
+	if ok {
+		f.reference, f.place[g] = &g, -1
+		f.groups = slices.DeleteFunc(f.groups, func(h Group) bool { return h == g })
+	}
+	for i, h := range f.groups {
+		f.place[h] = shared + i
+	}
+	m := model{size: shared + len(f.groups)}
+	m.held, m.fixed = make([]bool, m.size), make([]float64, m.size)
+	for j, name := range names {
+		if v, ok := f.options.Fixed[name]; ok {
+			m.held[j], m.fixed[j] = true, math.Log(v)
+		}
+	}
+	for k, center := range []float64{f.options.Alpha0, f.options.Beta0} {
+		m.prior[k].weight, m.prior[k].center = f.options.Prior, math.Log(center)
+	}
+	f.model = m
+	f.model.take(f.points, f.place)
+	return nil
+}
+
+// take sets the points.
+func (m *model) take(points []Point, place map[Group]int) {
+	n := len(points)
+	m.logN, m.logD, m.logLoss, m.group = make([]float64, n), make([]float64, n), make([]float64, n), make([]int, n)
+	for i, p := range points {
+		m.logN[i], m.logD[i], m.logLoss[i], m.group[i] = math.Log(p.N), math.Log(p.D), math.Log(p.Loss), place[p.Group]
+	}
+}
+
+// Search effort.
+const (
+	firstSteps  = 40   // from every starting point
+	lastSteps   = 3000 // from where the best of them came to
+	finishers   = 12
+	sameCost    = 1e-6 // relative difference of costs that are the same minimum
+	startAlpha0 = 0.05 // stands for the exponent 0, whose logarithm does not exist
+)
+
+// search minimizes from every starting point and returns the finishers, best first.
+func (f *fitting) search(ctx context.Context) ([]minimum, error) {
+	starts := f.grid()
+	f.starts = len(starts)
+	p := f.model.problem(f.options.Huber)
+	all, err := f.each(ctx, starts, firstSteps, p)
+	if err != nil {
+		return nil, err
+	}
+	byCost := func(a, b minimum) int { return cmp.Compare(a.cost, b.cost) }
+	slices.SortStableFunc(all, byCost)
+	best := make([][]float64, 0, finishers)
+	for _, m := range all[:min(len(all), finishers)] {
+		best = append(best, m.x)
+	}
+	if all, err = f.each(ctx, best, lastSteps, p); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, byCost)
+	if math.IsInf(all[0].cost, 1) {
+		return nil, errors.New("the law cannot be computed at any starting point; are the fixed parameters what they should be?")
+	}
+	return all, nil
+}
+
+// each minimizes from several starting points at once, in their order.
+func (f *fitting) each(ctx context.Context, starts [][]float64, steps int, p *leastSquares) ([]minimum, error) {
+	out := make([]minimum, len(starts))
+	err := f.parallel(ctx, len(starts), func(ctx context.Context, i int) { out[i] = p.minimize(ctx, starts[i], steps) })
+	return out, err
+}
+
+// parallel calls work for 0 … n−1, several at once.
+func (f *fitting) parallel(ctx context.Context, n int, work func(ctx context.Context, i int)) error {
+	workers := f.options.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for w := range workers {
+		group.Go(func() error {
+			for i := w; i < n && ctx.Err() == nil; i += workers {
+				work(ctx, i)
+			}
+			return ctx.Err()
+		})
+	}
+	return group.Wait()
+}
+
+// grid lists the starting points: that of Hoffmann et al. 2022 and QuEST for the shared
+// parameters, without those that are held, and efficiencies by their bits.
+func (f *fitting) grid() [][]float64 {
+	amplitudes, exponents := []float64{5, 10, 15, 20, 25}, []float64{startAlpha0, 0.5, 1}
+	values := [shared][]float64{amplitudes, exponents, amplitudes, exponents, {-1, -0.5, 0, 0.5, 1}}
+	for _, j := range []int{atAlpha, atBeta} {
+		values[j] = slices.Clone(values[j])
+		for i, v := range values[j] {
+			values[j][i] = math.Log(v)
+		}
+	}
+	first := make([]float64, f.model.size)
+	for i, g := range f.groups {
+		first[shared+i] = math.Log(startEfficiency(g.Bits))
+	}
+	list := [][]float64{first}
+	for j, choices := range values {
+		if f.model.held[j] {
+			continue
+		}
+		var next [][]float64
+		for _, at := range list {
+			for _, v := range choices {
+				at = slices.Clone(at)
+				at[j] = v
+				next = append(next, at)
+			}
+		}
+		list = next
+	}
+	for i, full := range list {
+		list[i] = f.model.reduce(full)
+	}
+	return list
+}
+
+// startEfficiency is where the search for an efficiency begins: 0.1, 0.3, 0.5, 0.8 and
+// 0.9 at 1, 2, 3, 4 and 8 bits, and on lines between them.
+func startEfficiency(bits float64) float64 {
+	at := []struct{ bits, eff float64 }{{0, 0.05}, {1, 0.1}, {2, 0.3}, {3, 0.5}, {4, 0.8}, {8, 0.9}, {fullPrecision, 1}}
+	for i := 1; i < len(at); i++ {
+		if a, b := at[i-1], at[i]; bits <= b.bits {
+			return a.eff + (b.eff-a.eff)*(bits-a.bits)/(b.bits-a.bits)
+		}
+	}
+	return 1
+}

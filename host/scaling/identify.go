@@ -1,0 +1,205 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// identify adds to a fit what the points know about its parameters: linearized standard
+// errors with and without the priors, and the condition number. It returns the places of the
+// parameters that are free and not on a bound, and the direction in them that the points
+// know least.
+func (f *fitting) identify(fit *Fit, x []float64) (places []int, worst []float64) {
+	var columns []int
+	at := 0
+	for j := range f.model.size {
+		if f.model.held[j] {
+			continue
+		}
+		if fit.at(j).Status == Fitted {
+			places, columns = append(places, j), append(columns, at)
+		}
+		at++
+	}
+	if len(places) == 0 {
+		fit.Condition = 1
+		return nil, nil
+	}
+	p := f.model.problem(f.options.Huber)
+	r, jac := make([]float64, p.residuals), mat.NewDense(p.residuals, len(x), nil)
+	p.eval(x, r, jac)
+	chosen := mat.NewDense(p.residuals, len(places), nil)
+	for k, column := range columns {
+		for i := range p.residuals {
+			chosen.Set(i, k, jac.At(i, column))
+		}
+	}
+	data := chosen.Slice(0, p.robust, 0, len(places)).(*mat.Dense)
+	worst = f.condition(fit, data)
+	score, slope := p.scatter(r[:p.robust], len(places))
+	with := standardErrors(data, chosen.Slice(p.robust, p.residuals, 0, len(places)), score, slope)
+	without := standardErrors(data, nil, score, slope)
+	z := distuv.UnitNormal.Quantile(0.5 + fit.Level/2)
+	for k, j := range places {
+		e := fit.at(j)
+		if !math.IsInf(with[k], 0) {
+			e.StdErr = with[k]
+			e.Low, e.High = e.Value*math.Exp(-z*with[k]), e.Value*math.Exp(z*with[k])
+		}
+		if without[k] > hardlyKnown/4 {
+			e.Status = Undetermined
+		}
+	}
+	return places, worst
+}
+
+// hardlyKnown is the width of an interval of a logarithm, four standard errors, from which
+// a parameter counts as undetermined: a factor of 7.
+const hardlyKnown = 2.0
+
+// scatter estimates the variance of ρ'(r)/2 and the mean of ρ”(r)/2 of the residuals: what
+// the standard errors of robust estimates are made of (Huber 1981, "Robust Statistics").
+func (p *leastSquares) scatter(r []float64, parameters int) (score, slope float64) {
+	for _, v := range r {
+		v = math.Abs(v)
+		if v <= p.threshold {
+			slope++
+		}
+		score += math.Pow(math.Min(v, p.threshold), 2)
+	}
+	return score / float64(max(1, len(r)-parameters)), math.Max(slope, 1) / float64(len(r))
+}
+
+// standardErrors is the root of the diagonal of H⁻¹·M·H⁻¹ with H = slope·JᵀJ + PᵀP for the
+// priors P, and M = score·JᵀJ. It is very large for the parameters of directions in which H
+// is singular, and for those only.
+func standardErrors(j *mat.Dense, prior mat.Matrix, score, slope float64) []float64 {
+	_, n := j.Dims()
+	var square, h mat.Dense
+	square.Mul(j.T(), j)
+	h.Scale(slope, &square)
+	if prior != nil {
+		var more mat.Dense
+		more.Mul(prior.T(), prior)
+		h.Add(&h, &more)
+	}
+	scale, scaled := make([]float64, n), mat.NewSymDense(n, nil) // to a diagonal of 1
+	for a := range n {
+		scale[a] = 1 / math.Sqrt(math.Max(h.At(a, a), 1e-60))
+		for b := range a + 1 {
+			scaled.SetSym(a, b, h.At(a, b)*scale[a]*scale[b])
+		}
+	}
+	out := slices.Repeat([]float64{math.Inf(1)}, n)
+	var eigen mat.EigenSym
+	if !eigen.Factorize(scaled, true) {
+		return out
+	}
+	var v, inverse, left, cov mat.Dense
+	eigen.VectorsTo(&v)
+	values := eigen.Values(nil)
+	left.Apply(func(a, k int, x float64) float64 {
+		return x * scale[a] / math.Sqrt(math.Max(values[k], 1e-16*values[n-1]))
+	}, &v)
+	inverse.Mul(&left, left.T())
+	left.Reset()
+	left.Mul(&inverse, &square)
+	cov.Mul(&left, &inverse)
+	for k := range n {
+		if x := score * cov.At(k, k); x >= 0 {
+			out[k] = math.Sqrt(x)
+		}
+	}
+	return out
+}
+
+// condition sets the condition number and returns the direction, in the parameters scaled
+// to equal influence, that changes the losses least.
+func (f *fitting) condition(fit *Fit, j *mat.Dense) []float64 {
+	scaled := mat.DenseCopyOf(j)
+	rows, n := scaled.Dims()
+	for k := range n {
+		column := scaled.ColView(k)
+		length := mat.Norm(column, 2)
+		for i := range rows {
+			if length > 0 {
+				scaled.Set(i, k, scaled.At(i, k)/length)
+			}
+		}
+	}
+	const singular = 1e12
+	fit.Condition = singular
+	var svd mat.SVD
+	if rows < n || !svd.Factorize(scaled, mat.SVDThin) {
+		return nil
+	}
+	values := svd.Values(nil)
+	if ratio := values[0] / values[n-1]; ratio < singular {
+		fit.Condition = ratio
+	}
+	var v mat.Dense
+	svd.VTo(&v)
+	return mat.Col(nil, n-1, &v)
+}
+
+// design looks for plans of experiments that cannot tell the terms of the law apart.
+func (f *fitting) design() (warnings []string) {
+	var sizes []float64
+	least, most := math.Inf(1), 0.0
+	for _, p := range f.points {
+		if !slices.ContainsFunc(sizes, func(n float64) bool { return math.Abs(n/p.N-1) < 0.01 }) {
+			sizes = append(sizes, p.N)
+		}
+		least, most = math.Min(least, p.D/p.N), math.Max(most, p.D/p.N)
+	}
+	free := func(j int) bool { return !f.model.held[j] }
+	if len(sizes) < 3 && free(atA) && free(atAlpha) && free(atE) {
+		warnings = append(warnings, fmt.Sprintf("the points have %d different sizes: A, alpha and E need three, and the efficiencies depend on them; train more sizes, or fix parameters", len(sizes)))
+	}
+	if most < 1.2*least && (free(atA) || free(atAlpha)) && (free(atB) || free(atBeta)) {
+		span := fmt.Sprintf("%.3g", least)
+		if most > 1.005*least {
+			span += fmt.Sprintf(" to %.3g", most)
+		}
+		warnings = append(warnings, fmt.Sprintf("all points have about the same tokens per parameter (%s), where the law falls together: how much of the loss A/N^α and B/D^β explain is told by the curvature of the losses only, and the efficiencies depend on it; train with other token counts, or fix alpha and beta", span))
+	}
+	if n := f.model.size - len(f.options.Fixed); len(f.points) < n {
+		warnings = append(warnings, fmt.Sprintf("%d points for %d parameters: the priors decide the rest", len(f.points), n))
+	}
+	return warnings
+}
+
+// unknown warns of the parameters that the points do not know.
+func (f *fitting) unknown(fit *Fit, places []int, worst []float64) (warnings []string) {
+	var unknown, bound []string
+	for j := range f.model.size {
+		switch e := fit.at(j); e.Status {
+		case Undetermined:
+			unknown = append(unknown, e.Name)
+		case AtBound:
+			bound = append(bound, fmt.Sprintf("%s = %.2g", e.Name, e.Value))
+		}
+	}
+	if len(bound) > 0 {
+		warnings = append(warnings, "ran away to the end of what is allowed, as no point holds it: "+strings.Join(bound, ", "))
+	}
+	if len(unknown) == 0 {
+		return warnings
+	}
+	text := "hardly known by the points: " + strings.Join(unknown, ", ")
+	var together []string
+	for k, v := range worst {
+		if math.Abs(v) > 0.2 {
+			together = append(together, fit.at(places[k]).Name)
+		}
+	}
+	if len(together) > 1 {
+		text += fmt.Sprintf("; least told apart: %s (condition number %.1e)", strings.Join(together, ", "), fit.Condition)
+	}
+	return append(warnings, text)
+}

@@ -1,0 +1,219 @@
+package scaling
+
+import (
+	"context"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// leastSquares is the problem to minimize, within bounds of x,
+//
+//	Σ_i ρ(r_i(x)) over the first robust residuals + Σ_i r_i(x)² over the others,
+//
+// where ρ is Huber's: r² up to the threshold δ and 2δ|r| − δ² beyond. δ = +Inf makes
+// all of it squares.
+type leastSquares struct {
+	residuals, robust int
+	threshold         float64
+	low, high         []float64
+	// eval writes the residuals at x and, unless jac is nil, their derivatives.
+	eval func(x, r []float64, jac *mat.Dense)
+}
+
+// cost of residuals.
+func (p *leastSquares) cost(r []float64) float64 {
+	sum := 0.0
+	for i, v := range r {
+		v = math.Abs(v)
+		if i < p.robust && v > p.threshold {
+			sum += p.threshold * (2*v - p.threshold)
+			continue
+		}
+		sum += v * v
+	}
+	if math.IsNaN(sum) {
+		return math.Inf(1)
+	}
+	return sum
+}
+
+// weight of a residual when Huber's ρ is replaced by the parabola that touches it there
+// and lies above it everywhere else.
+func (p *leastSquares) weight(i int, r float64) float64 {
+	if r = math.Abs(r); i < p.robust && r > p.threshold {
+		return p.threshold / r
+	}
+	return 1
+}
+
+// minimum is where a minimization came to.
+type minimum struct {
+	x    []float64
+	cost float64
+}
+
+const (
+	firstDamping = 1e-3
+	mostDamping  = 1e12
+	negligible   = 1e-13 // relative decrease of the cost that no longer counts
+	patience     = 5     // steps of negligible decrease in a row that end the search
+	perfect      = 1e-28 // cost of residuals that are but rounding
+)
+
+// minimize is the method of Levenberg and Marquardt: Gauss-Newton steps, damped in the
+// scale of each parameter (Marquardt 1963), with the damping controlled by how well the
+// step did what the linear model promised (Nielsen 1999, "Damping Parameter in
+// Marquardt's Method"). Huber's ρ enters by iterated weights (Holland and Welsch 1977),
+// bounds by projection: a parameter on its bound that wants further out is left out of
+// the step.
+func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int) minimum {
+	s := newDescent(p, start)
+	damping, growth, idle := firstDamping, 2.0, 0
+	for step := 0; step < steps && idle < patience && s.cost > perfect && damping < mostDamping && ctx.Err() == nil; step++ {
+		trial, promised := s.step(damping)
+		if trial == nil {
+			damping, growth = damping*growth, growth*2
+			continue
+		}
+		p.eval(trial, s.trialR, nil)
+		cost := p.cost(s.trialR)
+		if !(cost < s.cost) {
+			if promised <= negligible*s.cost {
+				idle++
+			}
+			damping, growth = damping*growth, growth*2
+			continue
+		}
+		if s.cost-cost <= negligible*s.cost {
+			idle++
+		} else {
+			idle = 0
+		}
+		gain := 2*(s.cost-cost)/math.Max(promised, 1e-300) - 1
+		damping, growth = math.Max(1e-12, damping*math.Max(1./3, 1-gain*gain*gain)), 2
+		copy(s.x, trial)
+		s.linearize()
+	}
+	return minimum{x: s.x, cost: s.cost}
+}
+
+// descent is the state of a minimization: the linear model at x.
+type descent struct {
+	p        *leastSquares
+	x        []float64
+	cost     float64
+	r        []float64
+	jac      *mat.Dense
+	gradient []float64     // JᵀWr
+	hessian  *mat.SymDense // JᵀWJ
+	damped   *mat.SymDense
+	free     []int
+	trial    []float64
+	trialR   []float64
+}
+
+func newDescent(p *leastSquares, start []float64) *descent {
+	n := len(start)
+	s := &descent{
+		p: p, x: make([]float64, n), r: make([]float64, p.residuals), jac: mat.NewDense(p.residuals, n, nil),
+		gradient: make([]float64, n), hessian: mat.NewSymDense(n, nil), trial: make([]float64, n), trialR: make([]float64, p.residuals),
+	}
+	for i, v := range start {
+		s.x[i] = min(max(v, p.low[i]), p.high[i])
+	}
+	s.linearize()
+	return s
+}
+
+// linearize evaluates the linear model at x.
+func (s *descent) linearize() {
+	n := len(s.x)
+	s.p.eval(s.x, s.r, s.jac)
+	s.cost = s.p.cost(s.r)
+	for j := range n {
+		s.gradient[j] = 0
+		for k := j; k < n; k++ {
+			s.hessian.SetSym(j, k, 0)
+		}
+	}
+	raw := s.hessian.RawSymmetric()
+	for i, r := range s.r {
+		w := s.p.weight(i, r)
+		row := s.jac.RawRowView(i)
+		for j, v := range row {
+			if v == 0 {
+				continue
+			}
+			v *= w
+			s.gradient[j] += v * r
+			sum := raw.Data[j*raw.Stride:]
+			for k := j; k < n; k++ {
+				sum[k] += v * row[k]
+			}
+		}
+	}
+	s.free = s.free[:0]
+	for j, g := range s.gradient {
+		if !(s.x[j] <= s.p.low[j] && g > 0 || s.x[j] >= s.p.high[j] && g < 0) {
+			s.free = append(s.free, j)
+		}
+	}
+}
+
+// step proposes the damped step, or nil when it cannot be computed; promised is the
+// decrease of the cost in the linear model.
+func (s *descent) step(damping float64) (trial []float64, promised float64) {
+	n := len(s.free)
+	if n == 0 {
+		return nil, 0
+	}
+	if s.damped == nil || s.damped.SymmetricDim() != n {
+		s.damped = mat.NewSymDense(n, nil)
+	}
+	widest := 0.0
+	for _, j := range s.free {
+		widest = math.Max(widest, s.hessian.At(j, j))
+	}
+	right := make([]float64, n)
+	for a, j := range s.free {
+		for b := a; b < n; b++ {
+			s.damped.SetSym(a, b, s.hessian.At(j, s.free[b]))
+		}
+		// What has no influence on the loss has no scale of its own.
+		s.damped.SetSym(a, a, s.hessian.At(j, j)+damping*math.Max(s.hessian.At(j, j), 1e-9*widest))
+		right[a] = -s.gradient[j]
+	}
+	var factor mat.Cholesky
+	if !factor.Factorize(s.damped) {
+		return nil, 0
+	}
+	move := mat.NewVecDense(n, nil)
+	if err := factor.SolveVecTo(move, mat.NewVecDense(n, right)); err != nil {
+		if _, condition := err.(mat.Condition); !condition {
+			return nil, 0
+		}
+	}
+	copy(s.trial, s.x)
+	for a, j := range s.free {
+		d := move.AtVec(a)
+		if math.IsNaN(d) {
+			return nil, 0
+		}
+		s.trial[j] = min(max(s.x[j]+d, s.p.low[j]), s.p.high[j])
+	}
+	return s.trial, s.decrease()
+}
+
+// decrease is how much the linear model expects of the step to trial: −2gᵀd − dᵀHd.
+func (s *descent) decrease() float64 {
+	sum := 0.0
+	for _, j := range s.free {
+		d := s.trial[j] - s.x[j]
+		sum -= 2 * d * s.gradient[j]
+		for _, k := range s.free {
+			sum -= d * s.hessian.At(j, k) * (s.trial[k] - s.x[k])
+		}
+	}
+	return sum
+}

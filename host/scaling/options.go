@@ -1,0 +1,147 @@
+package scaling
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Defaults of [Options].
+const (
+	DefaultHuber  = 1e-3
+	DefaultPrior  = 1e-6
+	DefaultCenter = 0.3
+	DefaultLevel  = 0.95
+)
+
+// Options says how to fit. The zero value fits plain squares without priors and computes
+// no bootstrap; [Defaults] is what `cage fit` does when nothing is said.
+type Options struct {
+	// Reference names the group with eff = 1, by method or as Group.String() has it;
+	// "": the only one of 16 bits or more.
+	Reference string
+	// Baseline is a method to compare the efficiencies of the others with, bits by bits;
+	// "": none.
+	Baseline string
+	// Fixed holds shared parameters at given values: "A", "alpha", "B", "beta", "E".
+	Fixed map[string]float64
+	// Huber is the threshold in log-loss beyond which a residual counts linearly; 0: never.
+	Huber float64
+	// Prior is the weight w of the priors w·(log α − log α₀)² + w·(log β − log β₀)²,
+	// beside residuals that are squared; 0: none. Alpha0 and Beta0 are their centres;
+	// 0: 0.3. At residuals of size σ the priors say that log α has the standard
+	// deviation σ/√w.
+	Prior         float64
+	Alpha0, Beta0 float64
+	// Bootstrap is the number of replicates for the intervals; 0: intervals come from the
+	// linearized law.
+	Bootstrap int
+	// Resample says what a replicate draws anew; "": [Residuals].
+	Resample Resampling
+	Seed     uint64
+	Level    float64 // of the intervals; 0: 0.95
+	Workers  int     // 0: as many as cores
+}
+
+// Resampling is a kind of bootstrap.
+type Resampling string
+
+// The kinds of bootstrap.
+const (
+	// Residuals adds residuals, drawn from all of them, to the fitted log-losses: the
+	// sizes and token counts stay as they were designed.
+	Residuals Resampling = "residuals"
+	// Cases draws points, within each group.
+	Cases Resampling = "cases"
+)
+
+// Defaults returns the options that `cage fit` starts from.
+func Defaults() Options {
+	return Options{Huber: DefaultHuber, Prior: DefaultPrior, Bootstrap: 1000, Resample: Residuals, Level: DefaultLevel}
+}
+
+// ErrNoReference is wrapped by the error of a fit that lacks a group with eff = 1: A and
+// the efficiencies could not be told apart.
+var ErrNoReference = errors.New("no reference")
+
+// Check returns an error that says what is wrong with the options, if anything is.
+func (o Options) Check() error {
+	_, err := o.resolve()
+	return err
+}
+
+// resolve fills in what is left out and refuses what makes no sense.
+func (o Options) resolve() (Options, error) {
+	if o.Level == 0 {
+		o.Level = DefaultLevel
+	}
+	if o.Alpha0 == 0 {
+		o.Alpha0 = DefaultCenter
+	}
+	if o.Beta0 == 0 {
+		o.Beta0 = DefaultCenter
+	}
+	if o.Resample == "" {
+		o.Resample = Residuals
+	}
+	switch {
+	case !(o.Huber >= 0):
+		return o, fmt.Errorf("huber threshold %v; want 0 or more", o.Huber)
+	case !(o.Prior >= 0) || math.IsInf(o.Prior, 1):
+		return o, fmt.Errorf("weight of the priors %v; want 0 or more", o.Prior)
+	case !positive(o.Alpha0) || !positive(o.Beta0):
+		return o, fmt.Errorf("centres of the priors %v and %v; want them above 0", o.Alpha0, o.Beta0)
+	case !(o.Level > 0 && o.Level < 1):
+		return o, fmt.Errorf("level %v of the intervals; want it between 0 and 1, such as 0.95", o.Level)
+	case o.Bootstrap < 0:
+		return o, fmt.Errorf("%d bootstrap replicates; want 0 or more", o.Bootstrap)
+	case o.Resample != Residuals && o.Resample != Cases:
+		return o, fmt.Errorf("resampling %q; want %q or %q", o.Resample, Residuals, Cases)
+	}
+	for name, v := range o.Fixed {
+		if !slices.Contains(names[:], name) {
+			return o, fmt.Errorf("no parameter %q to fix; want one of %s", name, strings.Join(names[:], ", "))
+		}
+		zero := name == "B" || name == "E" // without that term
+		if !(v > 0 || zero && v == 0) || math.IsInf(v, 1) {
+			return o, fmt.Errorf("%s fixed at %v; want a number above 0 (B and E may be 0)", name, v)
+		}
+	}
+	if o.Huber == 0 {
+		o.Huber = math.Inf(1)
+	}
+	return o, nil
+}
+
+// reference chooses the group with eff = 1; the second result is false when there is none
+// and none is needed, because A is given.
+func (o Options) reference(all []Group) (Group, bool, error) {
+	var found []Group
+	for _, g := range all {
+		if o.Reference == "" && g.Bits >= fullPrecision || o.Reference != "" && (g.Method == o.Reference || g.String() == o.Reference) {
+			found = append(found, g)
+		}
+	}
+	_, given := o.Fixed["A"]
+	switch {
+	case len(found) == 1:
+		return found[0], true, nil
+	case len(found) > 1:
+		return Group{}, false, fmt.Errorf("several groups could be the reference with eff = 1: %s; name one of them", list(found))
+	case o.Reference != "":
+		return Group{}, false, fmt.Errorf("%w %q; there are %s", ErrNoReference, o.Reference, list(all))
+	case given:
+		return Group{}, false, nil
+	}
+	return Group{}, false, fmt.Errorf("%w: no points of 16 bits or more, and without a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A", ErrNoReference, list(all))
+}
+
+func list(all []Group) string {
+	var out []string
+	for _, g := range all {
+		out = append(out, fmt.Sprintf("%q", g.String()))
+	}
+	return strings.Join(out, ", ")
+}

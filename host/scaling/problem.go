@@ -1,0 +1,153 @@
+package scaling
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Places of the shared parameters in the vector that is fitted; the logarithms of the
+// efficiencies follow, one for each group but the reference. The exponents are fitted as
+// logarithms, too: they stay positive, and the prior is a parabola.
+const (
+	atA = iota // log A
+	atAlpha
+	atB
+	atBeta
+	atE
+	shared // number of shared parameters
+)
+
+// names of the shared parameters, as in [Options.Fixed].
+var names = [shared]string{"A", "alpha", "B", "beta", "E"}
+
+// model is the law for given points as a problem in the logarithms of its parameters.
+type model struct {
+	logN, logD, logLoss []float64
+	group               []int // of each point: the place of its efficiency, -1 for the reference
+	size                int   // parameters, those that are held included
+	held                []bool
+	fixed               []float64 // values of what is held
+	prior               [2]struct{ weight, center float64 }
+}
+
+// bounds of the parameters: wide enough for any law that means something, and
+// narrow enough to notice a parameter that runs away because nothing holds it.
+func (m *model) bounds() (low, high []float64) {
+	low, high = make([]float64, m.size), make([]float64, m.size)
+	for j := range m.size {
+		low[j], high[j] = math.Log(1e-5), math.Log(1e2) // efficiencies
+	}
+	low[atA], high[atA] = -20, 60
+	low[atB], high[atB] = -20, 60
+	low[atE], high[atE] = -12, 6
+	for _, j := range []int{atAlpha, atBeta} {
+		low[j], high[j] = math.Log(1e-3), math.Log(4)
+	}
+	return low, high
+}
+
+// curve is the law at a vector of all parameters.
+type curve struct {
+	logA, alpha, logB, beta, floor float64
+	full                           []float64
+}
+
+func curveOf(full []float64) curve {
+	return curve{full[atA], math.Exp(full[atAlpha]), full[atB], math.Exp(full[atBeta]), math.Exp(full[atE]), full}
+}
+
+// terms returns the terms of the law that fall with the size and the tokens of a point, and
+// the logarithm of its efficiency.
+func (c curve) terms(m *model, i int) (size, data, theta float64) {
+	if g := m.group[i]; g >= 0 {
+		theta = c.full[g]
+	}
+	return math.Exp(c.logA - c.alpha*(m.logN[i]+theta)), math.Exp(c.logB - c.beta*m.logD[i]), theta
+}
+
+// full puts the fitted parameters and those that are held together.
+func (m *model) full(x []float64) []float64 {
+	full := make([]float64, m.size)
+	at := 0
+	for j := range full {
+		if m.held[j] {
+			full[j] = m.fixed[j]
+			continue
+		}
+		full[j] = x[at]
+		at++
+	}
+	return full
+}
+
+// reduce is the inverse of full: it leaves out what is held.
+func (m *model) reduce(full []float64) []float64 {
+	var x []float64
+	for j, v := range full {
+		if !m.held[j] {
+			x = append(x, v)
+		}
+	}
+	return x
+}
+
+// problem is the fit as least squares: residuals log L − log L̂, and the two priors.
+func (m *model) problem(threshold float64) *leastSquares {
+	low, high := m.bounds()
+	column := make([]int, m.size) // of the Jacobian, -1 for what is held
+	for j, at := 0, 0; j < m.size; j++ {
+		column[j] = -1
+		if !m.held[j] {
+			column[j] = at
+			at++
+		}
+	}
+	return &leastSquares{
+		residuals: len(m.logN) + len(m.prior), robust: len(m.logN), threshold: threshold,
+		low: m.reduce(low), high: m.reduce(high),
+		eval: func(x, r []float64, jac *mat.Dense) { m.eval(m.full(x), column, r, jac) },
+	}
+}
+
+func (m *model) eval(full []float64, column []int, r []float64, jac *mat.Dense) {
+	c := curveOf(full)
+	if jac != nil {
+		jac.Zero()
+	}
+	var row []float64
+	set := func(j int, v float64) {
+		if k := column[j]; k >= 0 {
+			row[k] = v
+		}
+	}
+	for i := range m.logN {
+		size, data, theta := c.terms(m, i)
+		total := size + data + c.floor
+		r[i] = m.logLoss[i] - math.Log(total)
+		if jac == nil {
+			continue
+		}
+		row, size, data = jac.RawRowView(i), size/total, data/total
+		if g := m.group[i]; g >= 0 {
+			set(g, c.alpha*size)
+		}
+		set(atA, -size)
+		set(atAlpha, c.alpha*(m.logN[i]+theta)*size)
+		set(atB, -data)
+		set(atBeta, c.beta*m.logD[i]*data)
+		set(atE, -c.floor/total)
+	}
+	for k, j := range []int{atAlpha, atBeta} {
+		i, p := len(m.logN)+k, m.prior[k]
+		r[i] = 0
+		if p.weight == 0 || m.held[j] {
+			continue
+		}
+		r[i] = math.Sqrt(p.weight) * (full[j] - p.center)
+		if jac != nil {
+			row = jac.RawRowView(i)
+			set(j, math.Sqrt(p.weight))
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package scaling
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFile bounds a file of points, in bytes.
+const maxFile = 64 << 20
+
+// Problem is one mistake in a file of points.
+type Problem struct {
+	File string
+	Line int // from 1; 0: none in particular
+	Msg  string
+}
+
+// Error implements error.
+func (p *Problem) Error() string {
+	if p.Line == 0 {
+		return p.File + ": " + p.Msg
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Msg)
+}
+
+// Problems are all mistakes of a file, in its order; the text has a line for each, but
+// not for more than 20.
+type Problems []*Problem
+
+// Error implements error.
+func (ps Problems) Error() string {
+	const most = 20
+	var lines []string
+	for i, p := range ps {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("%s: and %d more", p.File, len(ps)-most))
+			break
+		}
+		lines = append(lines, p.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ReadFile reads points from a file, whose ending says what it is: .csv with a heading,
+// or .json with an array of objects. Both have the columns or keys n, d, method, bits, and
+// loss in nats per token or ppl, its exponential; nothing else. The error is [Problems]
+// when the content is wrong.
+func ReadFile(path string) ([]Point, error) {
+	var parse func(path string, text []byte) ([]Point, error)
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".csv":
+		parse = ParseCSV
+	case ".json":
+		parse = ParseJSON
+	default:
+		return nil, &Problem{File: path, Msg: "unknown file type; want a .csv or .json file, or a run directory"}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &Problem{File: path, Msg: reason(err)}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, &Problem{File: path, Msg: reason(err)}
+	}
+	if len(text) > maxFile {
+		return nil, &Problem{File: path, Msg: fmt.Sprintf("larger than %d bytes", maxFile)}
+	}
+	return parse(path, bytes.TrimPrefix(text, []byte("\ufeff")))
+}
+
+// reason is a cause without the path, which the message names already.
+func reason(err error) string {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// columns of a file of points, in the order in which messages name them.
+var columns = []string{"n", "d", "method", "bits", "loss", "ppl"}
+
+const wanted = "want n, d, method, bits, and loss or ppl"

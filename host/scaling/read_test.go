@@ -1,0 +1,148 @@
+package scaling
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	want := []Point{
+		{Group: Group{"BF16", 16}, N: 3e7, D: 3e9, Loss: 3.2},
+		{Group: Group{"CAGE, HT", 4}, N: 3e7, D: 3e9, Loss: math.Log(26)},
+	}
+	csv := "# a comment\n Method,bits,N,d,loss\nBF16,16,3e7,3000000000,3.2\n"
+	got, err := ParseCSV("a.csv", []byte(csv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[0].Source = "a.csv:3"
+	if diff := cmp.Diff(want[:1], got); diff != "" {
+		t.Error(diff)
+	}
+	got, err = ParseCSV("a.csv", []byte("ppl,method,bits,n,d\n26,\"CAGE, HT\",4,3e7,3e9\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[1].Source = "a.csv:2"
+	if diff := cmp.Diff(want[1:], got); diff != "" {
+		t.Error(diff)
+	}
+	json := "[\n {\"method\": \"BF16\", \"bits\": 16, \"n\": 3e7, \"d\": 3e9, \"loss\": 3.2},\n\n {\"method\": \"CAGE, HT\",\n  \"bits\": 4, \"n\": 3e7, \"d\": 3e9, \"ppl\": 26}\n]\n"
+	got, err = ParseJSON("a.json", []byte(json))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[0].Source, want[1].Source = "a.json:2", "a.json:4"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	const heading = "n,d,method,bits,loss\n"
+	csv := map[string]string{
+		"":                                   "f: no lines; the first must name the columns: want n, d, method, bits, and loss or ppl",
+		heading:                              "f: no points below the heading",
+		"n,d,method,bit,loss\n1,1,a,4,1\n":   "f:1: unknown column \"bit\"; want n, d, method, bits, and loss or ppl\nf:1: no column bits; want n, d, method, bits, and loss or ppl",
+		"n,d,n,method,bits\n":                "f:1: column n twice\nf:1: want one of the columns loss (nats per token) and ppl (its exponential)",
+		"n,d,method,bits,loss,ppl\n":         "f:1: want one of the columns loss (nats per token) and ppl (its exponential)",
+		heading + "1,2,a,4\n10,x,a,4,3\n":    "f:2: 4 fields, the heading has 5\nf:3: d is \"x\"; want a number",
+		heading + "# c\n\n1e6,1e8,a,4,NaN\n": "f:4: loss is NaN; want the validation loss in nats per token, above 0",
+		heading + "-1,1,a,4,1\n":             "f:2: n is -1; want the number of parameters outside the embeddings, above 0",
+		heading + "1,0,a,4,1\n":              "f:2: d is 0; want the number of tokens seen, above 0",
+		heading + "1,1,a,65,1\n":             "f:2: bits is 65; want bits per weight, above 0 and at most 64",
+		heading + "1,1,,4,1\n":               "f:2: the method has no name",
+		heading + "1e40,1,a,4,1\n":           "f:2: n and d must be 1 or more, and nothing above 1e+30",
+		heading + "1,1,\"a,4,1\n":            "f:2: not valid CSV: extraneous or missing \" in quoted-field",
+	}
+	for text, want := range csv {
+		if _, err := ParseCSV("f", []byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: error\n%v\nwant\n%s", text, err, want)
+		}
+	}
+	const good = `{"n": 1, "d": 1, "method": "a", "bits": 4, "loss": 1}`
+	json := map[string]string{
+		"":                   "f:1: not valid JSON: unexpected EOF",
+		"{}":                 "f:1: want an array of objects, each with n, d, method, bits, and loss or ppl",
+		"[]":                 "f: no points in the array",
+		"[\n" + good:         "f:2: not valid JSON: unexpected end of JSON input",
+		"[\n1,\n\"a\"]":      "f:2: found number where a point should be; want an object\nf:3: found string where a point should be; want an object",
+		"[" + good + "\n] 3": "f:2: something follows the array",
+		"[\n{\"n\": \"7\", \"d\": null, \"method\": 4, \"bits\": 4, \"los\": 3}]": "f:2: want one of loss (nats per token) and ppl (its exponential)\nf:2: d is null; want a number\n" +
+			"f:2: unknown key \"los\"; want n, d, method, bits, and loss or ppl\nf:2: method is 4; want a string\nf:2: n is \"7\"; want a number",
+		"[{\"n\": 1, \"d\": 1, \"method\": \"a\", \"bits\": 0, \"loss\": 1}]": "f:1: bits is 0; want bits per weight, above 0 and at most 64",
+		"[\n\n{\"ppl\": 1}]": "f:3: no n; want n, d, method, bits, and loss or ppl\nf:3: no d; want n, d, method, bits, and loss or ppl\n" +
+			"f:3: no method; want n, d, method, bits, and loss or ppl\nf:3: no bits; want n, d, method, bits, and loss or ppl",
+		"[{\"n\": 1,\n }]": "f:2: not valid JSON: invalid character '}' looking for beginning of object key string",
+	}
+	for text, want := range json {
+		if _, err := ParseJSON("f", []byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: error\n%v\nwant\n%s", text, err, want)
+		}
+	}
+}
+
+func TestManyProblemsAreCut(t *testing.T) {
+	_, err := ParseCSV("f", []byte("n,d,method,bits,loss\n"+strings.Repeat("x\n", 50)))
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != 21 || lines[20] != "f: and 30 more" {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+	if ps, ok := errors.AsType[Problems](err); !ok || len(ps) != 50 || ps[49].Line != 51 {
+		t.Errorf("error %T", err)
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "points.CSV")
+	if err := os.WriteFile(path, []byte("\ufeffn,d,method,bits,loss\r\n1,1,a,4,1\r\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if points, err := ReadFile(path); err != nil || len(points) != 1 {
+		t.Errorf("%v, %v", points, err)
+	}
+	for name, want := range map[string]string{"points.txt": "unknown file type; want a .csv or .json file, or a run directory", "none.csv": "no such file or directory"} {
+		path := filepath.Join(dir, name)
+		if _, err := ReadFile(path); err == nil || err.Error() != path+": "+want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whatever the text, the parsers return points that can be fitted or say why not.
+func fuzzParser(f *testing.F, parse func(string, []byte) ([]Point, error)) {
+	f.Fuzz(func(t *testing.T, text []byte) {
+		points, err := parse("f", text)
+		if (err == nil) == (len(points) == 0) {
+			t.Fatalf("%d points and error %v", len(points), err)
+		}
+		for _, p := range points {
+			if wrong := p.check(); wrong != "" {
+				t.Fatalf("%+v: %s", p, wrong)
+			}
+		}
+		if ps, ok := errors.AsType[Problems](err); err != nil && (!ok || len(ps) == 0 || ps[0].Msg == "") {
+			t.Fatalf("error %T %v", err, err)
+		}
+	})
+}
+
+func FuzzParseCSV(f *testing.F) {
+	for _, seed := range []string{"", "n,d,method,bits,loss\n1,1,a,4,1\n", "ppl,method,bits,n,d\r\n26,\"a, b\",4,3e7,3e9", "#\nn,n\n\"", "n,d,method,bits,loss\n1,1,a,4,1e999\n"} {
+		f.Add([]byte(seed))
+	}
+	fuzzParser(f, ParseCSV)
+}
+
+func FuzzParseJSON(f *testing.F) {
+	for _, seed := range []string{"", "[]", `[{"n": 1, "d": 1, "method": "a", "bits": 4, "loss": 1}]`, `[{"n": 1e999}, null, [1]] x`, "[\n{\"ppl\": 1,\"loss\":2,\"N\":3}]"} {
+		f.Add([]byte(seed))
+	}
+	fuzzParser(f, ParseJSON)
+}

@@ -1,0 +1,214 @@
+package scaling
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
+)
+
+// Names inside a run directory; see host/train.
+const (
+	configFile     = "run.toml"
+	provenanceFile = "provenance.json"
+	summaryFile    = "summary.json"
+)
+
+// Labels says how runs are named and counted.
+type Labels struct {
+	// Keys of the configuration, such as "method.form" or "quantizer.rotation", whose values
+	// make the name of a quantized run's method; nil: the weights' quantizer and the
+	// correction, as in "quest + CAGE". Parameters of the weights' quantizer have their
+	// defaults.
+	Keys []string
+	// Bits per weight by plugin, for quantizers without a parameter of that name.
+	Bits map[string]float64
+}
+
+// Unfinished is a run that gives no point.
+type Unfinished struct {
+	Dir string
+	Why string
+}
+
+// ReadRuns reads a point from every run directory in dir and below it, such as those of a
+// study: N, D and the final validation loss from its summary, the method and its bits from
+// its configuration. Runs that have not ended are returned beside the points. A run without
+// quantizer is "full precision", of 16 bits whatever it computed in.
+func ReadRuns(dir string, l Labels) ([]Point, []Unfinished, error) {
+	var points []Point
+	var unfinished []Unfinished
+	found := false
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() || !exists(filepath.Join(path, configFile)) {
+			return nil
+		}
+		found = true
+		point, why, err := readRun(path, l)
+		switch {
+		case err != nil:
+			return err
+		case why != "":
+			unfinished = append(unfinished, Unfinished{path, why})
+		default:
+			points = append(points, point)
+		}
+		return fs.SkipDir
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, &Problem{File: dir, Msg: "no such file or directory"}
+	case err != nil:
+		return nil, nil, err
+	case !found:
+		return nil, nil, &Problem{File: dir, Msg: "no run directories in it: none has a " + configFile}
+	}
+	return points, unfinished, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// readRun reads the point of one run; why says why there is none yet.
+func readRun(dir string, l Labels) (p Point, why string, err error) {
+	s, err := metrics.ReadSummary(filepath.Join(dir, summaryFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p, "its training has not ended yet", nil
+	case err != nil:
+		return p, "", err
+	case !s.Completed || s.ValLoss == nil:
+		return p, "its training was stopped", nil
+	}
+	cfg, err := config.Load(filepath.Join(dir, configFile), nil)
+	if err != nil {
+		return p, "", err
+	}
+	values, err := quantizerValues(dir)
+	if err != nil {
+		return p, "", err
+	}
+	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
+	if p.Bits, err = l.bits(cfg, values); err != nil {
+		return p, "", &Problem{File: dir, Msg: err.Error()}
+	}
+	if p.Method, err = l.method(dir, cfg, values); err != nil {
+		return p, "", err
+	}
+	if wrong := p.check(); wrong != "" {
+		return p, "", &Problem{File: filepath.Join(dir, summaryFile), Msg: "no point of a scaling law: " + wrong}
+	}
+	return p, "", nil
+}
+
+// quantizerValues are the parameters of the weights' quantizer with their defaults.
+func quantizerValues(dir string) (map[string]any, error) {
+	path := filepath.Join(dir, provenanceFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var p struct {
+		Plugins []struct {
+			Table  string         `json:"table"`
+			Values map[string]any `json:"parameters"`
+		} `json:"plugins"`
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, used := range p.Plugins {
+		if used.Table == "quantizer" || used.Table == "quantizer.weights" {
+			return used.Values, nil
+		}
+	}
+	return nil, nil
+}
+
+// bits per weight: the quantizer's parameter of that name.
+func (l Labels) bits(cfg *config.Config, values map[string]any) (float64, error) {
+	w := cfg.Quantizer.Weights
+	if w == nil {
+		return fullPrecision, nil
+	}
+	name := filepath.Base(w.Name)
+	if bits, ok := l.Bits[name]; ok {
+		return bits, nil
+	}
+	if values["form"] == "ternary" { // three codes, whatever bits says
+		return math.Log2(3), nil
+	}
+	if bits, ok := values["bits"].(float64); ok {
+		return bits, nil
+	}
+	return 0, fmt.Errorf("the quantizer %s has no parameter that says its bits per weight: give them with --bits %s=4", name, name)
+}
+
+// method names the method of a run.
+func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (string, error) {
+	w, a := cfg.Quantizer.Weights, cfg.Quantizer.Activations
+	if len(cfg.Quantizer.Plugins()) == 0 {
+		return "full precision", nil
+	}
+	if l.Keys != nil {
+		return l.chosen(dir, values)
+	}
+	name := "full precision weights"
+	switch {
+	case w != nil:
+		name = filepath.Base(w.Name)
+		if a == nil {
+			name += " (weights only)"
+		}
+	case a != nil:
+		name = filepath.Base(a.Name) + " (activations only)"
+	}
+	if len(cfg.Quantizer.Overrides) > 0 {
+		name += " (mixed)"
+	}
+	if m := cfg.Method; m.Name == config.MethodLOTION || w != nil && m.Name == config.MethodCAGE && m.Form != "off" && m.Lambda > 0 {
+		name += " + " + strings.ToUpper(m.Name)
+	}
+	return name, nil
+}
+
+// chosen joins the values of the keys.
+func (l Labels) chosen(dir string, values map[string]any) (string, error) {
+	doc, _, err := config.ReadDocument(filepath.Join(dir, configFile), "a run")
+	if err != nil {
+		return "", err
+	}
+	var parts []string
+	for _, key := range l.Keys {
+		text, ok := doc.Scalar(key)
+		for _, table := range []string{"quantizer.weights.", "quantizer."} {
+			if name, is := strings.CutPrefix(key, table); is && !ok {
+				var v any
+				if v, ok = values[name]; ok {
+					text = fmt.Sprint(v)
+				}
+			}
+		}
+		if !ok {
+			text = "–" // such as a parameter that another plugin has
+		}
+		parts = append(parts, text)
+	}
+	if !slices.ContainsFunc(parts, func(s string) bool { return s != "–" }) {
+		return "", &Problem{File: filepath.Join(dir, configFile), Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
+	}
+	return strings.Join(parts, ", "), nil
+}

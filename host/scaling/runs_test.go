@@ -1,0 +1,112 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// writeRun makes a run directory as training leaves it behind, as far as it matters here.
+func writeRun(t *testing.T, dir, config, parameters, summary string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const base = `model = {layers = 1, width = 16, heads = 2, context = 16, vocab = 256}
+data = {train = "t.tokens", validation = "v.tokens"}
+train = {steps = 6, batch = 2}
+schedule = {rate = 1e-2}
+`
+	plugins := "[]"
+	if parameters != "" {
+		plugins = `[{"table": "optimizer", "parameters": {"bits": 3}}, {"table": "quantizer.weights", "parameters": ` + parameters + `}]`
+	}
+	for name, text := range map[string]string{configFile: base + config, provenanceFile: `{"plugins": ` + plugins + `}`, summaryFile: summary} {
+		if text == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func summaryText(n int, loss float64) string {
+	return fmt.Sprintf(`{"completed": true, "tokens": %d, "parameters": %d, "non_embedding_parameters": %d, "val_loss": %v}`, 100*n, 2*n, n, loss)
+}
+
+const (
+	quest   = "[quantizer]\nplugin = \"quest\"\n"
+	off     = "[method]\nform = \"off\"\n"
+	weights = "[quantizer.weights]\nplugin = \"./mine/odd\"\n"
+)
+
+func TestReadRuns(t *testing.T) {
+	dir := t.TempDir()
+	run := func(name string) string { return filepath.Join(dir, "cells", name) }
+	writeRun(t, run("a"), "", "", summaryText(1000, 3))
+	writeRun(t, run("b"), quest+off, `{"bits": 4, "form": "paper", "rotation": "auto"}`, summaryText(1000, 3.25))
+	writeRun(t, run("c"), quest, `{"bits": 2, "form": "paper", "rotation": "none"}`, summaryText(1000, 3.5))
+	writeRun(t, run("d"), quest, `{"bits": 4, "form": "ternary"}`, summaryText(1000, 3.75))
+	writeRun(t, run("e"), weights+"[method]\nname = \"lotion\"\n", `{"levels": 7}`, summaryText(1000, 4))
+	writeRun(t, run("f"), quest, `{"bits": 4}`, "")
+	writeRun(t, run("g"), quest, `{"bits": 4}`, `{"completed": false, "tokens": 5}`)
+
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil || err.Error() != run("e")+": the quantizer odd has no parameter that says its bits per weight: give them with --bits odd=4" {
+		t.Errorf("error %v", err)
+	}
+	points, unfinished, err := ReadRuns(dir, Labels{Bits: map[string]float64{"odd": 2.8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	point := func(name, method string, bits, loss float64) Point {
+		return Point{Group: Group{method, bits}, N: 1000, D: 100000, Loss: loss, Source: run(name)}
+	}
+	want := []Point{
+		point("a", "full precision", 16, 3), point("b", "quest", 4, 3.25), point("c", "quest + CAGE", 2, 3.5),
+		point("d", "quest + CAGE", math.Log2(3), 3.75), point("e", "odd (weights only) + LOTION", 2.8, 4),
+	}
+	if diff := cmp.Diff(want, points); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]Unfinished{{run("f"), "its training has not ended yet"}, {run("g"), "its training was stopped"}}, unfinished); diff != "" {
+		t.Error(diff)
+	}
+
+	// Names made of keys: of the file, and of the quantizer's parameters.
+	points, _, err = ReadRuns(run("b"), Labels{Keys: []string{"quantizer.rotation", "method.form", "quantizer.plugin"}})
+	if err != nil || len(points) != 1 || points[0].Method != "auto, off, quest" {
+		t.Errorf("%+v, %v", points, err)
+	}
+	if _, _, err := ReadRuns(run("b"), Labels{Keys: []string{"methd.form"}}); err == nil || !strings.HasSuffix(err.Error(), "has none of the keys methd.form") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestReadRunsSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil || err.Error() != dir+": no run directories in it: none has a run.toml" {
+		t.Errorf("error %v", err)
+	}
+	none := filepath.Join(dir, "none")
+	if _, _, err := ReadRuns(none, Labels{}); err == nil || err.Error() != none+": no such file or directory" {
+		t.Errorf("error %v", err)
+	}
+	writeRun(t, dir, "", "", `{"completed": true, "tokens": 0, "val_loss": 1, "non_embedding_parameters": 5}`)
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil || !strings.Contains(err.Error(), "no point of a scaling law: d is 0") {
+		t.Errorf("error %v", err)
+	}
+	writeRun(t, dir, "surprise = 1\n", "", summaryText(10, 1))
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil || !strings.Contains(err.Error(), "surprise") {
+		t.Errorf("error %v", err)
+	}
+	writeRun(t, dir, "", "", "{")
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil || !strings.Contains(err.Error(), summaryFile) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,174 @@
+package scaling
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Format is a form of the result.
+type Format string
+
+// The forms that [Fit.Write] knows.
+const (
+	Text     Format = "text"
+	Markdown Format = "markdown"
+	CSV      Format = "csv"  // one line for each parameter and efficiency
+	JSON     Format = "json" // everything, residuals included
+)
+
+// Formats lists the forms.
+var Formats = []Format{Text, Markdown, CSV, JSON}
+
+// Write writes a fit.
+func (fit *Fit) Write(w io.Writer, format Format) error {
+	switch format {
+	case Text, Markdown:
+		return fit.prose(w, format)
+	case CSV:
+		return fit.csv(w)
+	case JSON:
+		text, err := json.MarshalIndent(fit, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(w, string(text))
+		return err
+	}
+	return fmt.Errorf("unknown format %q; want one of %v", format, Formats)
+}
+
+// prose is the result for a reader: two tables and what to know about them.
+func (fit *Fit) prose(w io.Writer, format Format) error {
+	var b strings.Builder
+	law := "L(N, D, P) = A/(N·eff)^α + B/D^β + E"
+	if format == Markdown {
+		law = "`" + law + "`"
+	}
+	fmt.Fprintf(&b, "%s, %d points; root mean square of log L − log L̂: %.2g\n\n", law, len(fit.Points), fit.RMS)
+	fit.rows(&b, format, fit.lawRows())
+	b.WriteByte('\n')
+	fit.rows(&b, format, fit.efficiencyRows())
+	fmt.Fprintf(&b, "\n%s; %d of the %d best of %d starting points came to this minimum.\n", fit.intervals(), fit.Agree, fit.Finished, fit.Starts)
+	for _, warning := range fit.Warnings {
+		fmt.Fprintf(&b, "\nWarning: %s.\n", warning)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (fit *Fit) intervals() string {
+	percent := strconv.FormatFloat(100*fit.Level, 'g', 4, 64) + " % intervals"
+	if fit.Replicates == 0 {
+		return percent + " of the linearized law"
+	}
+	return fmt.Sprintf("%s from %d bootstrap replicates", percent, fit.Replicates)
+}
+
+func (fit *Fit) lawRows() [][]string {
+	rows := [][]string{{"parameter", "value", "interval", ""}}
+	for _, e := range fit.Parameters {
+		rows = append(rows, []string{e.Name, significant(e.Value), interval(e, significant), remark(e)})
+	}
+	return rows
+}
+
+func (fit *Fit) efficiencyRows() [][]string {
+	gains := false
+	for _, e := range fit.Effs {
+		gains = gains || e.Gain != nil
+	}
+	heading := []string{"method", "bits", "points", "eff", "interval", "eff·16/P"}
+	if gains {
+		heading = append(heading, "gain", "interval")
+	}
+	rows := [][]string{append(heading, "")}
+	for _, e := range fit.Effs {
+		row := []string{e.Method, number(round(e.Bits)), strconv.Itoa(e.Points), three(e.Value), interval(e.Estimate, three), three(e.Normalized)}
+		switch {
+		case gains && e.Gain != nil:
+			row = append(row, percent(e.Gain.Value), interval(Estimate{Low: e.Gain.Low, High: e.Gain.High, Value: e.Gain.Value}, percent))
+		case gains:
+			row = append(row, "", "")
+		}
+		rows = append(rows, append(row, remark(e.Estimate)))
+	}
+	return rows
+}
+
+// rows writes aligned columns, or a table of Markdown; the first row is the heading.
+func (fit *Fit) rows(b *strings.Builder, format Format, rows [][]string) {
+	if format == Markdown {
+		for i, row := range rows {
+			for k, cell := range row {
+				row[k] = strings.ReplaceAll(cell, "|", `\|`)
+			}
+			fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+			}
+		}
+		return
+	}
+	var aligned strings.Builder
+	t := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	t.Flush()
+	for line := range strings.Lines(aligned.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+func remark(e Estimate) string {
+	if e.Status == Fitted {
+		return ""
+	}
+	return string(e.Status)
+}
+
+func interval(e Estimate, format func(float64) string) string {
+	if e.Low == e.Value && e.High == e.Value {
+		return ""
+	}
+	return format(e.Low) + " – " + format(e.High)
+}
+
+func significant(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
+func three(x float64) string       { return strconv.FormatFloat(x, 'f', 3, 64) }
+func percent(x float64) string     { return fmt.Sprintf("%+.1f%%", 100*(x-1)) }
+
+// round shortens numbers of bits such as log₂3.
+func round(bits float64) float64 {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(bits, 'g', 4, 64), 64)
+	return short
+}
+
+func (fit *Fit) csv(w io.Writer) error {
+	c := csv.NewWriter(w)
+	c.Write([]string{"parameter", "method", "bits", "points", "value", "low", "high", "std_err_log", "normalized", "gain", "gain_low", "gain_high", "status"})
+	for _, e := range fit.Parameters {
+		c.Write([]string{e.Name, "", "", "", number(e.Value), number(e.Low), number(e.High), known(e.StdErr), "", "", "", "", string(e.Status)})
+	}
+	for _, e := range fit.Effs {
+		row := []string{"eff", e.Method, number(e.Bits), strconv.Itoa(e.Points), number(e.Value), number(e.Low), number(e.High), known(e.StdErr), number(e.Normalized), "", "", ""}
+		if e.Gain != nil {
+			copy(row[9:], []string{number(e.Gain.Value), number(e.Gain.Low), number(e.Gain.High)})
+		}
+		c.Write(append(row, string(e.Status)))
+	}
+	c.Flush()
+	return c.Error()
+}
+
+func known(x float64) string {
+	if x == 0 {
+		return ""
+	}
+	return number(x)
+}

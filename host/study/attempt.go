@@ -1,0 +1,165 @@
+package study
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// grace is how long a cell may take to save its checkpoint when it is to stop.
+const grace = time.Minute
+
+// exitInterrupted is the exit code of a training that was interrupted.
+const exitInterrupted = 130
+
+// attempt trains a cell in a process of its own until it is done, has failed, or ctx ends.
+// The error is about the cell's directory; that of the training is the failure.
+func attempt(ctx context.Context, c Cell, command []string, threads int) (State, *Failure, error) {
+	previous, err := prepare(ctx, c)
+	if ctx.Err() != nil {
+		return Interrupted, nil, nil
+	}
+	if err != nil {
+		return Interrupted, nil, err
+	}
+	log, err := os.OpenFile(LogPath(c.Dir), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return Interrupted, nil, err
+	}
+	defer log.Close()
+	start, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return Interrupted, nil, err
+	}
+	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], CellConfigPath(c.Dir), "--resume", "--quiet", "--lifeline")...)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", threads))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = ownGroup()
+	ended := supervise(ctx, cmd)
+	_, completed, err := metrics.ReadNumbers(train.SummaryPath(c.Dir))
+	switch {
+	case err != nil:
+		return Interrupted, nil, err
+	case ended == nil && completed:
+		return Done, nil, nil
+	case ctx.Err() != nil && (ended == nil || errors.Is(ended, errOutlived) || cmd.ProcessState.ExitCode() == exitInterrupted):
+		return Interrupted, nil, nil
+	}
+	f := &Failure{Exit: "exit status 0", Attempts: previous + 1}
+	if ended != nil {
+		f.Exit = ended.Error()
+	}
+	f.explain(log, start)
+	return Failed, f, nil
+}
+
+// prepare makes the cell's directory ready for a process, and returns how many attempts
+// have failed so far.
+func prepare(ctx context.Context, c Cell) (attempts int, err error) {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return 0, err
+	}
+	if err := awaitFree(ctx, c.Dir); err != nil {
+		return 0, err
+	}
+	text, err := c.Config.Encode()
+	if err != nil {
+		return 0, err
+	}
+	if err := atomicfile.WriteBytes(CellConfigPath(c.Dir), text); err != nil {
+		return 0, err
+	}
+	failure, err := readFailure(c.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return failure.Attempts, os.Remove(FailedPath(c.Dir))
+}
+
+// errOutlived is returned for a process that did not end in time.
+var errOutlived = errors.New("was killed, because it did not stop")
+
+// supervise runs a process to its end. Its standard input stays open as long as it is to
+// run: it ends when ctx does, and with this process, however that ends.
+func supervise(ctx context.Context, cmd *exec.Cmd) error {
+	lifeline, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	_ = lifeline.Close()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(grace):
+		_ = cmd.Process.Kill()
+		<-ended
+		return errOutlived
+	}
+}
+
+const (
+	tailBytes = 16 << 10
+	tailLines = 40
+)
+
+// explain takes from the log, which this attempt began at start, what the training said
+// in the end.
+func (f *Failure) explain(log *os.File, start int64) {
+	end, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		f.Error = err.Error()
+		return
+	}
+	start = max(start, end-tailBytes)
+	text := make([]byte, end-start)
+	n, _ := log.ReadAt(text, start)
+	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(text[:n], []byte("?")))), "\n")
+	lines = lines[max(0, len(lines)-tailLines):]
+	f.Log, f.File = strings.Join(lines, "\n"), filepath.Base(log.Name())
+	f.Error = "its process ended: " + f.Exit
+	for i := len(lines) - 1; i >= 0; i-- {
+		// The command line's last words; they may take several lines.
+		if said, ok := strings.CutPrefix(lines[i], "cage: "); ok {
+			f.Error = strings.Join(append([]string{said}, lines[i+1:]...), "\n")
+			return
+		}
+		if strings.HasPrefix(lines[i], "panic: ") || strings.HasPrefix(lines[i], "fatal error: ") {
+			f.Error += ": " + lines[i]
+			return
+		}
+	}
+}
+
+// write keeps the account in the cell's directory.
+func (f *Failure) write(dir string) error {
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(FailedPath(dir), append(text, '\n'))
+}

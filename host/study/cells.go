@@ -1,0 +1,180 @@
+package study
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// plan is a cell before its configuration is resolved.
+type plan struct {
+	labels   map[string]string
+	settings []config.Setting
+	at       string // key in the file: of its single cell, "study.axes" for the grid
+}
+
+func (p plan) name(axes []axis) string {
+	var parts []string
+	for _, a := range axes {
+		parts = append(parts, p.labels[a.name])
+	}
+	return strings.Join(parts, " · ")
+}
+
+// readCells makes the plans of the grid without what is excluded, then those of single
+// cells, whose new labels it adds to the axes.
+func readCells(study *table, axes []axis) []plan {
+	var excludes []map[string][]string
+	for _, t := range study.tables("exclude") {
+		where := t.labels(axes, true)
+		t.checkLabels(where, axes)
+		if len(t.values) == 0 {
+			t.report(t.path, `want labels of axes, such as bits = "2"`, "excludes everything")
+		}
+		excludes = append(excludes, where)
+	}
+	var plans []plan
+	if n := size(axes, nil); n > mostCells {
+		study.report(study.key("axes"), fmt.Sprintf("want at most %d", mostCells), "the grid has %.3g cells", n)
+		return nil
+	}
+	for _, p := range grid(axes, nil) {
+		if !slices.ContainsFunc(excludes, func(where map[string][]string) bool {
+			return len(where) > 0 && Cell{Labels: p.labels}.Matches(where)
+		}) {
+			p.at = study.key("axes")
+			plans = append(plans, p)
+		}
+	}
+	for _, t := range study.tables("cells") {
+		for _, p := range readCell(t, axes) {
+			if i := slices.IndexFunc(plans, func(o plan) bool { return maps.Equal(o.labels, p.labels) }); i >= 0 {
+				t.report(t.path, "want other labels, or leave it out of the grid with [[study.exclude]]", "there are two cells %s", p.name(axes))
+				break
+			}
+			plans = append(plans, p)
+		}
+	}
+	if len(plans) == 0 && len(study.errs) == 0 { // else there will be cells when they are solved
+		study.report(study.path, "want values for every axis, or [[study.cells]]", "the study has no cells")
+	}
+	return plans
+}
+
+// mostCells bounds a study.
+const mostCells = 10_000
+
+// size is the number of cells of a grid, a float because it may be very large.
+func size(axes []axis, fixed map[string]string) float64 {
+	n := 1.0
+	for _, a := range axes {
+		if _, ok := fixed[a.name]; !ok {
+			n *= float64(len(a.values))
+		}
+	}
+	return n
+}
+
+// grid is the product of all axes, the last one fastest. Axes with a fixed label have
+// only that.
+func grid(axes []axis, fixed map[string]string) []plan {
+	plans := []plan{{labels: map[string]string{}}}
+	for _, a := range axes {
+		values := a.values
+		if label, ok := fixed[a.name]; ok {
+			v, _ := a.value(label) // a new label brings no settings
+			values = []value{{label, v.settings}}
+		}
+		var next []plan
+		for _, p := range plans {
+			for _, v := range values {
+				labels := maps.Clone(p.labels)
+				labels[a.name] = v.label
+				next = append(next, plan{labels: labels, settings: slices.Concat(p.settings, v.settings)})
+			}
+		}
+		plans = next
+	}
+	return plans
+}
+
+// readCell reads one of [[study.cells]]: a cell for each combination of the values of the
+// axes that its label leaves out.
+func readCell(t *table, axes []axis) []plan {
+	defer t.finish()
+	settings := t.settings("set")
+	label := t.table("label")
+	if label == nil {
+		if !t.has("label") {
+			t.report(t.key("label"), "want a table of labels by axis", "missing")
+		}
+		return nil
+	}
+	fixed := map[string]string{}
+	for name, labels := range label.labels(axes, false) {
+		fixed[name] = labels[0]
+		if a := find(axes, name); !slices.Contains(a.labels(), labels[0]) {
+			a.extra = append(a.extra, labels[0])
+		}
+	}
+	for _, a := range axes {
+		if _, ok := fixed[a.name]; !ok && len(a.values) == 0 {
+			t.report(label.path, "want a label for it: the axis has no values", "no label of the axis %q", a.name)
+		}
+	}
+	if n := size(axes, fixed); n > mostCells {
+		t.report(label.path, fmt.Sprintf("want labels of more axes: at most %d cells", mostCells), "stands for %.3g cells", n)
+		return nil
+	}
+	plans := grid(axes, fixed)
+	for i := range plans {
+		plans[i].settings = append(plans[i].settings, settings...)
+		plans[i].at = t.path
+	}
+	return plans
+}
+
+// resolve makes the cells, and reports each problem of their configurations once.
+func (r *reader) resolve(base *config.Document, plans []plan, axes []axis) []Cell {
+	type problem struct {
+		err   *config.Error
+		cells []string
+	}
+	problems := map[string]*problem{}
+	var order []*problem
+	var cells []Cell
+	for _, p := range plans {
+		cell := Cell{Labels: p.labels}
+		for _, s := range p.settings {
+			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
+		}
+		var err error
+		if cell.Config, err = base.Resolve(p.settings); err == nil {
+			cells = append(cells, cell)
+			continue
+		}
+		for _, e := range problemsOf(err) {
+			text := e.Error()
+			if problems[text] == nil {
+				problems[text] = &problem{err: e}
+				order = append(order, problems[text])
+			}
+			problems[text].cells = append(problems[text].cells, p.name(axes))
+		}
+	}
+	for _, p := range order {
+		// What is wrong with some cells only is wrong with their combination of settings.
+		switch others := len(p.cells) - 1; {
+		case len(p.cells) == len(plans):
+		case others == 0:
+			p.err.Msg += " (cell " + p.cells[0] + ")"
+		default:
+			p.err.Msg += fmt.Sprintf(" (cell %s and %d more)", p.cells[0], others)
+		}
+		r.errs = append(r.errs, p.err)
+	}
+	return cells
+}

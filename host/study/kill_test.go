@@ -1,0 +1,150 @@
+package study_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/study"
+)
+
+// The command is killed with SIGKILL again and again, at random moments, and ends with
+// the metrics and summaries of a study that nobody disturbed.
+func TestKilledAtAnyMoment(t *testing.T) {
+	path := command(t)
+	s := tiny(t, "", "train.steps=60", "train.checkpoint_every=4", "train.keep=1")
+	random := rand.New(rand.NewPCG(5, 6))
+	kills, trainingsKilled := 0, 0
+	for round := 0; ; round++ {
+		if round == 60 {
+			t.Fatalf("the study does not come to its end: %v", states(t, s))
+		}
+		cmd := exec.Command(path, "study", "run", "tiny.toml")
+		out := &strings.Builder{}
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		// Now and then longer than the start takes, so that something is done.
+		wait := time.Duration(random.Int64N(int64(200*time.Millisecond) << (round / 8)))
+		if round%3 == 2 {
+			wait += 700 * time.Millisecond
+		}
+		killed := false
+		select {
+		case err := <-ended:
+			ended <- err
+		case <-time.After(wait):
+			trainings := children(cmd.Process.Pid)
+			_ = cmd.Process.Kill()
+			killed = true
+			if round%2 == 1 { // and with it the trainings, which would save checkpoints
+				for _, pid := range trainings {
+					if syscall.Kill(pid, syscall.SIGKILL) == nil {
+						trainingsKilled++
+					}
+				}
+			}
+		}
+		if err := <-ended; !killed || cmd.ProcessState.Exited() {
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			break
+		}
+		kills++
+		if round == 5 {
+			released(t, s)
+		}
+	}
+	t.Logf("killed %d times, %d trainings with it", kills, trainingsKilled)
+	if kills < 5 {
+		t.Errorf("killed %d times only", kills)
+	}
+	whole := undisturbed(t, path, s)
+	for i, r := range results(t, s) {
+		if r.State != study.Done {
+			t.Errorf("%s is %s: %s", r.Cell.ID, r.State, r.Err)
+			continue
+		}
+		w := whole[i]
+		if r.Cell.ID != w.Cell.ID {
+			t.Fatalf("cells %s and %s", r.Cell.ID, w.Cell.ID)
+		}
+		testrun.SameRun(t, r.Cell.ID, w.Cell.Dir, r.Cell.Dir)
+		if diff := cmp.Diff(timeless(w.Summary), timeless(r.Summary)); diff != "" {
+			t.Errorf("%s: summaries (-undisturbed +killed):\n%s", r.Cell.ID, diff)
+		}
+	}
+}
+
+// children are the processes that a process has started, where the system tells.
+func children(pid int) []int {
+	var list []int
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, path := range tasks {
+		text, _ := os.ReadFile(path)
+		for _, field := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				list = append(list, child)
+			}
+		}
+	}
+	return list
+}
+
+// undisturbed runs a copy of a study in one go.
+func undisturbed(t *testing.T, path string, s *study.Study) []study.Result {
+	t.Helper()
+	write(t, "whole.toml", strings.Replace(axes, "[study]", "[study]\nout = \"whole\"", 1))
+	if out, err := exec.Command(path, "study", "run", "whole.toml").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	whole, err := study.Load("whole.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results(t, whole)
+}
+
+func timeless(summary map[string]float64) map[string]float64 {
+	out := map[string]float64{}
+	for name, x := range summary {
+		if !strings.Contains(name, "second") {
+			out[name] = x
+		}
+	}
+	return out
+}
+
+// released waits until nobody trains any cell.
+func released(t *testing.T, s *study.Study) {
+	t.Helper()
+	for _, c := range s.Cells {
+		path := filepath.Join(c.Dir, ".lock")
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		l := flock.New(path)
+		if _, err := l.TryLockContext(ctx, 10*time.Millisecond); err != nil {
+			t.Errorf("%s is still being trained: %v", c.ID, err)
+		}
+		l.Unlock()
+		cancel()
+	}
+}

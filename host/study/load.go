@@ -1,0 +1,179 @@
+package study
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// mostParallel bounds study.parallel.
+const mostParallel = 4096
+
+// Load reads and checks the study file at path and resolves every cell. It looks into the
+// study's directory only for the names of cells that are there already.
+//
+// The error is a *[config.Error] when the file cannot be read or parsed, else
+// [config.Errors] with every problem found, those of the cells' configurations included.
+func Load(path string) (*Study, error) {
+	doc, text, err := config.ReadDocument(path, "a study")
+	if err != nil {
+		return nil, err
+	}
+	return load(path, text, doc)
+}
+
+// Parse is [Load] on text already read. The path is what messages name, and what a base
+// file is relative to.
+func Parse(path string, text []byte) (*Study, error) {
+	doc, err := config.ParseDocument(path, text)
+	if err != nil {
+		return nil, err
+	}
+	return load(path, text, doc)
+}
+
+func load(path string, text []byte, doc *config.Document) (*Study, error) {
+	s := &Study{File: path, text: text}
+	r := &reader{doc: doc}
+	top := &table{reader: r, values: doc.Values()}
+	base := s.readBase(top)
+	study := top.table("study")
+	if study == nil {
+		if !top.has("study") {
+			r.report("study", "want the table [study]", "missing")
+		}
+		study = &table{reader: r, path: "study"}
+	}
+	top.finish()
+	s.readNames(study)
+	axes := readAxes(study)
+	plans := readCells(study, axes)
+	s.readTables(study, axes)
+	s.readFigures(study, axes)
+	study.finish()
+	if base != nil {
+		s.Cells = r.resolve(base, plans, axes)
+	}
+	if len(r.errs) > 0 {
+		r.errs.Sort()
+		return nil, r.errs
+	}
+	for _, a := range axes {
+		s.Axes = append(s.Axes, Axis{a.name, a.labels()})
+	}
+	return s, s.name()
+}
+
+// readBase reads the base configuration, nil when that is not possible.
+func (s *Study) readBase(top *table) *config.Document {
+	const want = `want the path of a run's TOML file, or the table [base] with its keys`
+	switch raw := top.get("base").(type) {
+	case nil:
+		top.report("base", want, "missing")
+	case map[string]any:
+		s.Base = s.File
+		return top.doc.Table("base")
+	case string:
+		s.Base = raw
+		if !filepath.IsAbs(raw) {
+			s.Base = filepath.Join(filepath.Dir(s.File), raw)
+		}
+		doc, _, err := config.ReadDocument(s.Base, "a training run")
+		if err == nil {
+			return doc
+		}
+		if raw == "" || errors.Is(err, fs.ErrNotExist) {
+			top.report("base", want+"; it is relative to the study file", "there is no file %s", s.Base)
+			return nil
+		}
+		top.errs = append(top.errs, problemsOf(err)...)
+	default:
+		top.wrong("base", raw, strings.TrimPrefix(want, "want "))
+	}
+	return nil
+}
+
+// problemsOf are the problems of an error of host/config.
+func problemsOf(err error) config.Errors {
+	var all config.Errors
+	if errors.As(err, &all) {
+		return all
+	}
+	var one *config.Error
+	if errors.As(err, &one) {
+		return config.Errors{one}
+	}
+	return config.Errors{{Msg: err.Error()}}
+}
+
+// readNames reads the keys of [study] that are no tables.
+func (s *Study) readNames(t *table) {
+	file := filepath.Base(s.File)
+	s.Name = strings.TrimSuffix(file, filepath.Ext(file))
+	if name := t.text("name"); name != "" {
+		s.Name = name
+	}
+	if strings.ContainsAny(s.Name, `/\`) || s.Name == "." || s.Name == ".." {
+		t.wrong("name", s.Name, "a name without slashes")
+	}
+	s.Out = filepath.Join("studies", s.Name)
+	if out := t.text("out"); out != "" {
+		s.Out = filepath.Clean(out)
+	}
+	s.Parallel = t.count("parallel", mostParallel)
+}
+
+// hashDigits are enough to tell the cells of all studies apart.
+const hashDigits = 12
+
+// name gives every cell its ID and directory. A cell whose configuration has a directory
+// already keeps it, whatever its labels are now.
+func (s *Study) name() error {
+	taken := map[string]string{}
+	entries, err := os.ReadDir(filepath.Join(s.Out, cellsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if i := strings.LastIndexByte(e.Name(), '-'); e.IsDir() && taken[e.Name()[i+1:]] == "" {
+			taken[e.Name()[i+1:]] = e.Name()
+		}
+	}
+	for i := range s.Cells {
+		c := &s.Cells[i]
+		hash, err := c.Config.Fingerprint()
+		if err != nil {
+			return err
+		}
+		hash = hash[:hashDigits]
+		if taken[hash] == "" {
+			taken[hash] = slug(s.Label(*c)) + "-" + hash
+		}
+		c.ID = taken[hash]
+		c.Dir = filepath.Join(s.Out, cellsDir, c.ID)
+		c.Config.Train.Out = c.Dir
+	}
+	return nil
+}
+
+// longestSlug leaves room for the hash in a file name, which some systems limit.
+const longestSlug = 80
+
+var unfit = regexp.MustCompile(`[^A-Za-z0-9._]+`)
+
+// slug makes text fit for a file name.
+func slug(text string) string {
+	s := strings.Trim(unfit.ReplaceAllString(text, "-"), "-.")
+	if len(s) > longestSlug {
+		s = strings.Trim(s[:longestSlug], "-.")
+	}
+	if s == "" {
+		return "cell"
+	}
+	return s
+}

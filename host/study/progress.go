@@ -1,0 +1,128 @@
+package study
+
+import (
+	"time"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// Progress is a study under way, for the person who watches it. Cells that share a run
+// count once.
+type Progress struct {
+	Total, Done, Failed int
+	Running             []Active
+	// Left is the time that the rest will take at the pace so far; 0 while that is not
+	// known.
+	Left time.Duration
+	// Ended is the cell whose end is the reason of this report; nil: there is no such.
+	Ended *Ended
+}
+
+// Active is a cell that is being trained.
+type Active struct {
+	Label       string
+	Step, Steps int
+	Loss        float64 // of the newest record; without meaning when Step is 0
+	Began       time.Time
+}
+
+// Ended is the end of a cell's training.
+type Ended struct {
+	Result
+	Label string
+	Took  time.Duration
+}
+
+// interval between two looks at the cells under way.
+const interval = 500 * time.Millisecond
+
+// active is a cell under way.
+type active struct {
+	cell   Cell
+	began  time.Time
+	from   int // step at which it began
+	seen   bool
+	record metrics.Record // its newest
+}
+
+// watch looks at the cells under way until the function that it returns is called.
+func (r *runner) watch() (stop func()) {
+	if r.opts.Watch == nil {
+		return func() {}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-ticker.C:
+				r.mu.Lock()
+				r.show(Progress{})
+				r.mu.Unlock()
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// show completes a report and hands it over. r.mu is held.
+func (r *runner) show(p Progress) {
+	if r.opts.Watch == nil {
+		return
+	}
+	out := r.outcome()
+	p.Total, p.Done, p.Failed = out.Cells, out.Done, out.Failed
+	for _, a := range r.active {
+		a.look()
+		p.Running = append(p.Running, Active{
+			Label: r.study.Label(a.cell), Step: a.record.Step, Steps: a.cell.Config.Train.Steps,
+			Loss: float64(a.record.Loss), Began: a.began,
+		})
+	}
+	p.Left = r.left()
+	r.opts.Watch(p)
+}
+
+// left estimates the time that the rest will take from the work done since the start.
+func (r *runner) left() time.Duration {
+	var done, rest float64
+	for _, c := range r.plan.Run {
+		all := work(c.Config)
+		switch r.states[c.ID] {
+		case Done, Failed:
+			done += all
+		case Running:
+			for _, a := range r.active {
+				if a.cell.ID == c.ID && a.record.Step > 0 {
+					steps := float64(c.Config.Train.Steps)
+					done += all * float64(a.record.Step-a.from) / steps
+					rest -= all * float64(a.record.Step) / steps
+				}
+			}
+			rest += all
+		default:
+			rest += all
+		}
+	}
+	if done <= 0 {
+		return 0
+	}
+	return time.Duration(float64(time.Since(r.began)) * rest / done)
+}
+
+// look reads the newest record of the cell.
+func (a *active) look() {
+	r, ok, err := metrics.Last(train.MetricsPath(a.cell.Dir))
+	if err != nil || !ok { // a record that is shown to nobody is no loss
+		return
+	}
+	if !a.seen {
+		a.seen, a.from = true, r.Step // of the last attempt, or its first steps
+	}
+	a.record = r
+}

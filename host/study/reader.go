@@ -1,0 +1,272 @@
+package study
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// reader reads a study file strictly and collects the problems.
+type reader struct {
+	doc  *config.Document
+	errs config.Errors
+}
+
+// report records a problem at a key.
+func (r *reader) report(key, hint, format string, args ...any) {
+	e := r.doc.ErrorAt(key, format, args...)
+	e.Hint = hint
+	r.errs = append(r.errs, e)
+}
+
+// table is a table of the study file. A key counts as known when it has been asked for.
+type table struct {
+	*reader
+	path   string
+	values map[string]any
+	known  []string
+}
+
+// key is the full key of a key of the table.
+func (t *table) key(name string) string { return joinKey(t.path, name) }
+
+func joinKey(path, name string) string {
+	name = toml.Key{name}.String()
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func indexed(key string, i int) string { return fmt.Sprintf("%s[%d]", key, i) }
+
+// get returns the raw value of a key, nil for none.
+func (t *table) get(name string) any {
+	if !slices.Contains(t.known, name) {
+		t.known = append(t.known, name)
+	}
+	return t.values[name]
+}
+
+// has tells whether the key is given.
+func (t *table) has(name string) bool { return t.get(name) != nil }
+
+// wrong reports a value of the wrong kind.
+func (t *table) wrong(name string, raw any, want string) {
+	t.report(t.key(name), "want "+want, "found %s", config.Describe(raw))
+}
+
+// finish reports the keys that nobody has asked for.
+func (t *table) finish() {
+	for name, raw := range t.values {
+		if slices.Contains(t.known, name) {
+			continue
+		}
+		what := "unknown key"
+		if _, isTable := raw.(map[string]any); isTable || tablesOf(raw) != nil {
+			what = "unknown table"
+		}
+		hint := "known here: " + strings.Join(t.known, ", ")
+		if near := config.Nearest(name, t.known); near != "" {
+			hint = "did you mean " + t.key(near) + "?"
+		}
+		t.report(t.key(name), hint, "%s", what)
+	}
+}
+
+// text returns a string, "" when it is absent or wrong. choices are all that it may be;
+// none: anything but the empty string.
+func (t *table) text(name string, choices ...string) string {
+	raw := t.get(name)
+	if raw == nil {
+		return ""
+	}
+	s, ok := raw.(string)
+	switch {
+	case ok && len(choices) == 0 && s != "", ok && slices.Contains(choices, s):
+		return s
+	case len(choices) == 0:
+		t.wrong(name, raw, "a string that is not empty")
+	default:
+		want := "one of " + config.QuotedList(choices)
+		if near := config.Nearest(s, choices); ok && near != "" {
+			want += "; did you mean " + config.QuotedList([]string{near}) + "?"
+		}
+		t.wrong(name, raw, want)
+	}
+	return ""
+}
+
+// texts returns an array of strings, for which a single one may stand.
+func (t *table) texts(name string) []string {
+	const want = "a string or an array of strings"
+	switch raw := t.get(name).(type) {
+	case nil:
+		return nil
+	case string:
+		return []string{raw}
+	case []any:
+		var list []string
+		for _, e := range raw {
+			s, ok := e.(string)
+			if !ok {
+				t.report(t.key(name), "want "+want, "found an array with %s", config.Describe(e))
+				return nil
+			}
+			list = append(list, s)
+		}
+		return list
+	default:
+		t.wrong(name, raw, want)
+		return nil
+	}
+}
+
+// flag returns a boolean, false when it is absent.
+func (t *table) flag(name string) bool {
+	raw := t.get(name)
+	b, ok := raw.(bool)
+	if raw != nil && !ok {
+		t.wrong(name, raw, "true or false")
+	}
+	return b
+}
+
+// count returns an integer in a range, 0 when it is absent.
+func (t *table) count(name string, most int64) int {
+	raw := t.get(name)
+	n, ok := raw.(int64)
+	if raw != nil && (!ok || n < 0 || n > most) {
+		t.wrong(name, raw, fmt.Sprintf("an integer from 0 to %d", most))
+		return 0
+	}
+	return int(n)
+}
+
+// table returns a table of the table, nil when it is absent or wrong.
+func (t *table) table(name string) *table {
+	raw := t.get(name)
+	values, ok := raw.(map[string]any)
+	if raw == nil {
+		return nil
+	}
+	if !ok {
+		t.wrong(name, raw, "a table")
+		return nil
+	}
+	return &table{reader: t.reader, path: t.key(name), values: values}
+}
+
+// tables returns an array of tables.
+func (t *table) tables(name string) []*table {
+	raw := t.get(name)
+	list := tablesOf(raw)
+	if raw != nil && list == nil {
+		t.wrong(name, raw, "an array of tables [["+t.key(name)+"]]")
+	}
+	var out []*table
+	for i, values := range list {
+		out = append(out, &table{reader: t.reader, path: indexed(t.key(name), i), values: values})
+	}
+	return out
+}
+
+// tablesOf returns the tables of an array in either notation, nil when it is none.
+func tablesOf(raw any) []map[string]any {
+	switch raw := raw.(type) {
+	case []map[string]any:
+		return raw
+	case []any:
+		list := make([]map[string]any, len(raw))
+		for i, e := range raw {
+			values, ok := e.(map[string]any)
+			if !ok {
+				return nil
+			}
+			list[i] = values
+		}
+		return list
+	}
+	return nil
+}
+
+// label returns the text of a value that can be a label: a string, or a number or boolean
+// as it is written.
+func (r *reader) label(key string, raw any) (string, bool) {
+	switch raw := raw.(type) {
+	case string:
+		return raw, raw != ""
+	case int64, float64, bool:
+		text, ok := r.doc.Scalar(key)
+		return text, ok
+	}
+	return "", false
+}
+
+// labels reads a table of labels by axis, a single one or an array of them. many says
+// whether an array may stand.
+func (t *table) labels(axes []axis, many bool) map[string][]string {
+	out := map[string][]string{}
+	for name, raw := range t.values {
+		t.known = append(t.known, name)
+		a := find(axes, name)
+		if a == nil {
+			t.unknownAxis(t.key(name), name, axes)
+			continue
+		}
+		elements, isArray := raw.([]any)
+		if !isArray {
+			elements = []any{raw}
+		}
+		if len(elements) == 0 {
+			t.wrong(name, raw, "a label of the axis")
+		}
+		for i, e := range elements {
+			key := t.key(name)
+			if isArray {
+				key = indexed(key, i)
+			}
+			label, ok := t.label(key, e)
+			if !ok || isArray && !many {
+				t.wrong(name, raw, "a label of the axis"+map[bool]string{true: ", or an array of them"}[many])
+				break
+			}
+			out[name] = append(out[name], label)
+		}
+	}
+	return out
+}
+
+// unknownAxis reports a name that is not one of an axis.
+func (r *reader) unknownAxis(key, name string, axes []axis) {
+	var names []string
+	for _, a := range axes {
+		names = append(names, a.name)
+	}
+	hint := "the axes are " + config.QuotedList(names)
+	if near := config.Nearest(name, names); near != "" {
+		hint = "did you mean " + config.QuotedList([]string{near}) + "?"
+	}
+	r.report(key, hint, "there is no axis %q", name)
+}
+
+// checkLabels reports labels that no cell has.
+func (t *table) checkLabels(where map[string][]string, axes []axis) {
+	for name, labels := range where {
+		a := find(axes, name)
+		for _, label := range labels {
+			if a == nil || slices.Contains(a.labels(), label) {
+				continue
+			}
+			hint := "it has " + config.QuotedList(a.labels())
+			if near := config.Nearest(label, a.labels()); near != "" {
+				hint = "did you mean " + config.QuotedList([]string{near}) + "?"
+			}
+			t.report(t.key(name), hint, "the axis %q has no label %q", name, label)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/stat"
+)
+
+// Figure is a figure of the report.
+type Figure struct {
+	Name    string // of its files, without an ending
+	Kind    string // as in the study file
+	Title   string
+	Notes   []string // sentences below it
+	Picture figure.Picture
+}
+
+// nothingToDraw stands where a figure would be.
+const nothingToDraw = "No cell of this figure is done."
+
+// Empty tells whether there is nothing to draw, since no cell of the figure is done.
+func (f Figure) Empty() bool { return f.Picture == nil }
+
+// file is the path of the figure inside the report's directory.
+func (f Figure) file(ending string) string { return "figures/" + f.Name + "." + ending }
+
+// drawers make the pictures of each kind.
+var drawers = map[string]func(*study.Study, study.Figure, []study.Result) (picture, error){
+	study.Bar: bars, study.Heatmap: heatmap, study.Curves: curves, study.Scatter: scatter, study.Trajectories: trajectories,
+}
+
+// picture is what a drawer makes: nothing when no cell is done.
+type picture struct {
+	picture figure.Picture
+	notes   []string
+}
+
+func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure, error) {
+	draw, ok := drawers[f.Kind]
+	if !ok {
+		return nil, fmt.Errorf("there is no kind of figure %q", f.Kind)
+	}
+	if err := deterministic(f.Metric, f.X, f.Y); err != nil {
+		return nil, err
+	}
+	p, err := draw(s, f, results)
+	switch {
+	case errors.Is(err, figure.ErrNoData):
+		p = picture{}
+	case err != nil:
+		return nil, err
+	}
+	return &Figure{Kind: f.Kind, Title: title(f.Title, defaultTitle(f)), Notes: p.notes, Picture: p.picture}, nil
+}
+
+func defaultTitle(f study.Figure) string {
+	switch f.Kind {
+	case study.Bar:
+		return f.Metric + " by " + f.X
+	case study.Heatmap:
+		return f.Metric + " by " + f.X + " and " + f.Y
+	case study.Curves:
+		return f.Metric + " over the steps"
+	case study.Scatter:
+		return f.Y + " against " + f.X
+	}
+	return f.Kind
+}
+
+// apart makes a heat map for each of its series; other kinds have them in one figure.
+func apart(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
+	if f.Kind != study.Heatmap || len(f.Series) == 0 {
+		return []study.Figure{f}
+	}
+	var out []study.Figure
+	for _, labels := range combinations(s, f.Series, f.Where, results) {
+		one := f
+		one.Series, one.Title, one.Where = nil, title(f.Title, defaultTitle(f))+": "+join(labels), map[string][]string{}
+		maps.Copy(one.Where, f.Where)
+		for i, axis := range f.Series {
+			one.Where[axis] = labels[i : i+1]
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// bars has a group for each label of an axis.
+func bars(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
+	g, err := grouping{s, [][]string{{f.X}, f.Series}, f.Over, f.Where}.group(results)
+	if err != nil {
+		return picture{}, err
+	}
+	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Metric, Log: f.LogY}}
+	for _, label := range g.labels[0] {
+		out.Groups = append(out.Groups, label[0])
+	}
+	var n counts
+	for _, series := range g.labels[1] {
+		b := figure.BarSeries{Name: join(series)}
+		for _, label := range g.labels[0] {
+			place := g.at(label, series)
+			_, x := values(place, f.Metric)
+			d := stat.Describe(x)
+			n.add(d.N)
+			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD), Absent: len(place) == 0})
+		}
+		out.Series = append(out.Series, b)
+	}
+	return drawn(out, n, "Mean ± standard deviation", f)
+}
+
+// heatmap has an axis on each side.
+func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
+	g, err := grouping{s, [][]string{{f.Y}, {f.X}}, f.Over, f.Where}.group(results)
+	if err != nil {
+		return picture{}, err
+	}
+	out := &figure.Heat{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y}, Scale: f.Metric, Log: f.LogY, Format: "%.4g"}
+	for _, label := range g.labels[1] {
+		out.Columns = append(out.Columns, label[0])
+	}
+	var n counts
+	for _, row := range g.labels[0] {
+		out.Rows = append(out.Rows, row[0])
+		means := make([]float64, len(out.Columns))
+		for i, column := range g.labels[1] {
+			_, x := values(g.at(row, column), f.Metric)
+			d := stat.Describe(x)
+			n.add(d.N)
+			means[i] = d.Mean
+		}
+		out.Values = append(out.Values, means)
+	}
+	return drawn(out, n, "Mean", f)
+}
+
+// scatter has a point for each cell, or for the mean over the replicates.
+func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
+	g, err := grouping{s, [][]string{f.Series, rest(s, f.Series, f.Over)}, f.Over, f.Where}.group(results)
+	if err != nil {
+		return picture{}, err
+	}
+	out := &figure.Chart{X: figure.Axis{Label: f.X, Log: f.LogX}, Y: figure.Axis{Label: f.Y, Log: f.LogY}}
+	var n counts
+	for _, series := range g.labels[0] {
+		line := figure.Series{Name: join(series), Marks: true}
+		for _, label := range g.labels[1] {
+			x, y := both(g.at(series, label), f.X, f.Y)
+			if len(x) == 0 {
+				continue
+			}
+			d := stat.Describe(y)
+			n.add(d.N)
+			line.Points = append(line.Points, figure.Point{X: stat.Describe(x).Mean, Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD)})
+		}
+		out.Series = append(out.Series, line)
+	}
+	return drawn(out, n, "Mean ± standard deviation", f)
+}
+
+// both are two metrics of the replicates that have both.
+func both(list []replicate, first, second string) (x, y []float64) {
+	for _, r := range list {
+		_, a := values([]replicate{r}, first)
+		_, b := values([]replicate{r}, second)
+		if len(a) == 1 && len(b) == 1 {
+			x, y = append(x, a[0]), append(y, b[0])
+		}
+	}
+	return x, y
+}
+
+// rest are the axes that are in none of the lists.
+func rest(s *study.Study, lists ...[]string) []string {
+	return slices.DeleteFunc(axisNames(s), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
+}
+
+// counts is how many replicates the values of a figure are made of.
+type counts struct{ low, high int }
+
+func (c *counts) add(n int) {
+	if n > 0 && (c.low == 0 || n < c.low) {
+		c.low = n
+	}
+	c.high = max(c.high, n)
+}
+
+func (c counts) String() string {
+	if c.low < c.high {
+		return fmt.Sprintf("n = %d to %d", c.low, c.high)
+	}
+	return fmt.Sprintf("n = %d", c.high)
+}
+
+// drawn is a picture with a note on its replicates; none when it shows no value.
+func drawn(p figure.Picture, n counts, what string, f study.Figure) (picture, error) {
+	if n.high == 0 {
+		return picture{}, figure.ErrNoData
+	}
+	out := picture{picture: p}
+	if n.high > 1 {
+		out.notes = []string{fmt.Sprintf("%s over replicates (%s), %v.", what, join(f.Over), n)}
+	}
+	return out, nil
+}
+
+// known is x, or 0 where that is not a number.
+func known(x float64) float64 {
+	if math.IsNaN(x) {
+		return 0
+	}
+	return x
+}

@@ -1,0 +1,143 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study"
+)
+
+// grouping says which axes of a study make which side of a table or figure.
+type grouping struct {
+	study *study.Study
+	sides [][]string // such as rows, columns
+	over  []string   // axes of replicates
+	where map[string][]string
+}
+
+// replicate is one result in a place of a grouping.
+type replicate struct {
+	key    string // its labels of the axes of replicates
+	result study.Result
+}
+
+// grouped are results by the labels that they have on each side.
+type grouped struct {
+	labels [][][]string // by side: combinations of labels that occur, in the order of the study
+	places map[string][]replicate
+}
+
+// at returns the replicates whose labels on the sides are those given.
+func (g *grouped) at(labels ...[]string) []replicate { return g.places[placeKey(labels)] }
+
+// placeKey is unique for labels: none of them can hold a control character.
+func placeKey(labels [][]string) string {
+	parts := make([]string, len(labels))
+	for i, l := range labels {
+		parts[i] = strings.Join(l, "\x1f")
+	}
+	return strings.Join(parts, "\x1e")
+}
+
+// group sorts results into places. It fails when two of them cannot be told apart,
+// because an axis in which they differ has no part in the grouping.
+func (g grouping) group(results []study.Result) (*grouped, error) {
+	out := &grouped{labels: make([][][]string, len(g.sides)), places: map[string][]replicate{}}
+	for _, r := range results {
+		if !r.Cell.Matches(g.where) {
+			continue
+		}
+		var place [][]string
+		for _, axes := range g.sides {
+			place = append(place, labelsOf(r.Cell, axes))
+		}
+		key := placeKey(place)
+		new := replicate{strings.Join(labelsOf(r.Cell, g.over), "\x1f"), r}
+		for _, old := range out.places[key] {
+			if old.key == new.key {
+				return nil, g.ambiguous(old.result.Cell, r.Cell)
+			}
+		}
+		out.places[key] = append(out.places[key], new)
+	}
+	for side, axes := range g.sides {
+		out.labels[side] = combinations(g.study, axes, g.where, results)
+	}
+	return out, nil
+}
+
+// combinations are the labels of some axes that results have, in the order in which the
+// study has them.
+func combinations(s *study.Study, axes []string, where map[string][]string, results []study.Result) [][]string {
+	var out [][]string
+	seen := map[string]bool{}
+	for _, r := range results {
+		labels := labelsOf(r.Cell, axes)
+		if key := strings.Join(labels, "\x1f"); r.Cell.Matches(where) && !seen[key] {
+			seen[key] = true
+			out = append(out, labels)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b []string) int {
+		for i, name := range axes {
+			axis, _ := s.Axis(name)
+			if d := slices.Index(axis.Labels, a[i]) - slices.Index(axis.Labels, b[i]); d != 0 {
+				return d
+			}
+		}
+		return 0
+	})
+	return out
+}
+
+func labelsOf(c study.Cell, axes []string) []string {
+	labels := make([]string, len(axes))
+	for i, a := range axes {
+		labels[i] = c.Labels[a]
+	}
+	return labels
+}
+
+func (g grouping) ambiguous(a, b study.Cell) error {
+	for _, axis := range g.study.Axes {
+		if a.Labels[axis.Name] != b.Labels[axis.Name] {
+			return fmt.Errorf("cells with %s = %q and %q fall into the same place: give the axis a part, make it one of the replicates in over, or restrict it with where",
+				axis.Name, a.Labels[axis.Name], b.Labels[axis.Name])
+		}
+	}
+	return fmt.Errorf("two cells have the labels %s", strings.Join(labelsOf(a, axisNames(g.study)), " · "))
+}
+
+func axisNames(s *study.Study) []string {
+	var names []string
+	for _, a := range s.Axes {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// values are the values of a metric, and the keys of the replicates that have one.
+func values(list []replicate, metric string) (keys []string, x []float64) {
+	for _, r := range list {
+		if v, ok := r.result.Summary[metric]; ok && r.result.State == study.Done {
+			keys, x = append(keys, r.key), append(x, v)
+		}
+	}
+	return keys, x
+}
+
+// paired are the values of the replicates that both lists have, in one order.
+func paired(a, b []replicate, metric string) (x, y []float64) {
+	keysA, valuesA := values(a, metric)
+	keysB, valuesB := values(b, metric)
+	for i, key := range keysA {
+		if j := slices.Index(keysB, key); j >= 0 {
+			x, y = append(x, valuesA[i]), append(y, valuesB[j])
+		}
+	}
+	return x, y
+}
+
+// join writes labels on one line.
+func join(labels []string) string { return strings.Join(labels, " · ") }

@@ -1,0 +1,218 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/report/page"
+)
+
+// HTML writes the page.
+func (r *Report) HTML() ([]byte, error) {
+	p := page.Page{Title: r.Name, Summary: r.Progress(), Runs: r.runs()}
+	for i := range r.Tables {
+		p.Tables = append(p.Tables, r.Tables[i].page(r))
+	}
+	for _, f := range r.Figures {
+		view := page.Figure{Title: f.Title, Notes: f.Notes}
+		if !f.Empty() {
+			var svg bytes.Buffer
+			if err := figure.Draw(&svg, figure.SVG, f.Picture, figure.Options{}); err != nil {
+				return nil, fmt.Errorf("figure %s: %w", f.Title, err)
+			}
+			view.SVG = svg.Bytes()
+		}
+		if f.Kind == study.Curves && !f.Empty() {
+			view.Chart = chart(f.Picture.(*figure.Chart))
+		}
+		p.Figures = append(p.Figures, view)
+	}
+	for _, run := range r.failed() {
+		p.Failures = append(p.Failures, page.Failure{Name: join(run.Labels), Err: title(run.Err, firstLine(""))})
+	}
+	return page.Render(p)
+}
+
+// page lays out the table, and that of the differences below it.
+func (t *Table) page(r *Report) page.Table {
+	out := t.grid(r, t.Title, t.notes(), -1, func(e Entry) page.Cell {
+		return page.Cell{Text: t.mean(e) + t.sign(e), Note: t.replicates(e), Bold: e.Mark == Best, Sort: page.Key(e.Mean)}
+	})
+	if t.Baseline < 0 {
+		return out
+	}
+	name := fmt.Sprintf("%s: difference to %s", t.Title, join(t.Columns[t.Baseline]))
+	below := t.grid(r, name, t.differenceNotes(), t.Baseline, func(e Entry) page.Cell {
+		if e.Difference == nil {
+			return page.Cell{Text: absent}
+		}
+		c := page.Cell{Text: t.interval(*e.Difference), Bold: e.Difference.Clear(), Sort: page.Key(e.Difference.Mean)}
+		if e.Difference.N != t.common() {
+			c.Note = fmt.Sprintf("n = %d", e.Difference.N)
+		}
+		return c
+	})
+	out.Below = &below
+	return out
+}
+
+// grid lays out the entries as show tells, one column left out.
+func (t *Table) grid(r *Report, name string, notes []string, without int, show func(Entry) page.Cell) page.Table {
+	out := page.Table{Title: name, Notes: notes}
+	var columns [][]string
+	for c, labels := range t.Columns {
+		if c == without {
+			continue
+		}
+		if len(labels) == 0 {
+			labels = []string{t.Metric}
+		}
+		columns = append(columns, labels)
+	}
+	levels := headings(columns)
+	for level, spans := range levels {
+		var head []page.Heading
+		for _, axis := range t.RowAxes {
+			label := ""
+			if level == len(levels)-1 {
+				label = axis
+			}
+			head = append(head, page.Heading{Label: label, Columns: 1, Text: true})
+		}
+		for _, s := range spans {
+			head = append(head, page.Heading{Label: s.Label, Columns: s.Columns})
+		}
+		out.Head = append(out.Head, head)
+	}
+	for i, labels := range t.Rows {
+		row := rowHead(r, t.RowAxes, labels)
+		for c, e := range t.Entries[i] {
+			switch {
+			case c == without:
+			case e.Expected == 0:
+				row = append(row, page.Cell{})
+			case e.N == 0:
+				row = append(row, page.Cell{Text: absent})
+			default:
+				row = append(row, show(e))
+			}
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+// rowHead are labels, which are sorted as their axes are.
+func rowHead(r *Report, axes, labels []string) []page.Cell {
+	var row []page.Cell
+	for k, label := range labels {
+		place := slices.IndexFunc(r.Axes, func(a study.Axis) bool { return a.Name == axes[k] })
+		row = append(row, page.Cell{Text: label, Head: true, Sort: page.Key(float64(slices.Index(r.Axes[place].Labels, label)))})
+	}
+	return row
+}
+
+// mostHover is how many points of a curve the page knows.
+const mostHover = 600
+
+// chart is a figure's curves as numbers.
+func chart(c *figure.Chart) *page.Chart {
+	out := &page.Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, Series: []page.Curve{}}
+	for _, s := range c.Series {
+		curve := page.Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
+		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })
+		for _, p := range figure.Thin(s.Points, mostHover) {
+			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, finite(p.Y))
+			if banded {
+				curve.Low, curve.High = append(curve.Low, finite(p.Y-p.Minus)), append(curve.High, finite(p.Y+p.Plus))
+			}
+		}
+		out.Series = append(out.Series, curve)
+	}
+	return out
+}
+
+// finite is a number for JSON, which knows no others: nil for NaN and the infinities.
+func finite(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
+// runs lists all cells with the numbers that tables and figures speak of.
+func (r *Report) runs() page.Runs {
+	metrics := r.metrics()
+	head := []page.Heading{{Label: "run", Columns: 1, Text: true}}
+	var axes []string
+	for _, a := range r.Axes {
+		axes = append(axes, a.Name)
+		head = append(head, page.Heading{Label: a.Name, Columns: 1, Text: true})
+	}
+	head = append(head, page.Heading{Label: "state", Columns: 1, Text: true})
+	for _, m := range metrics {
+		head = append(head, page.Heading{Label: m, Columns: 1})
+	}
+	out := page.Runs{Table: page.Table{Title: "Runs", Head: [][]page.Heading{head}}}
+	for i, run := range r.Runs {
+		id := fmt.Sprintf("run-%d", i+1)
+		row := append([]page.Cell{{Text: fmt.Sprint(i + 1), Head: true, Sort: page.Key(float64(i)), Link: id}}, rowHead(r, axes, run.Labels)...)
+		row = append(row, page.Cell{Text: string(run.State), Left: true, Sort: page.Key(float64(slices.Index(states, run.State)))})
+		for _, m := range metrics {
+			cell := page.Cell{Text: absent}
+			if v, ok := run.Summary[m]; ok {
+				cell = page.Cell{Text: minus(fmt.Sprintf("%.6g", v)), Sort: page.Key(v)}
+			}
+			row = append(row, cell)
+		}
+		out.Table.Rows = append(out.Table.Rows, row)
+		out.Details = append(out.Details, run.detail(id, &out.Provenances))
+	}
+	return out
+}
+
+// states is the order in which states are sorted.
+var states = []study.State{study.Done, study.Running, study.Interrupted, study.Failed, study.Missing}
+
+// detail is what can be unfolded. Runs of one build and the same plugins share their
+// provenance.
+func (run *Run) detail(id string, provenances *[]string) page.Detail {
+	d := page.Detail{ID: id, Name: run.ID, State: string(run.State), Config: run.Config, Provenance: -1}
+	for _, s := range run.Set {
+		d.Settings = append(d.Settings, placeless(s.Key+" = "+s.Value))
+	}
+	if run.Provenance == "" {
+		return d
+	}
+	d.Provenance = slices.Index(*provenances, run.Provenance)
+	if d.Provenance < 0 {
+		d.Provenance = len(*provenances)
+		*provenances = append(*provenances, run.Provenance)
+	}
+	return d
+}
+
+// metrics are those that the list of runs shows: those of the tables, and the final
+// losses.
+func (r *Report) metrics() []string {
+	known := map[string]bool{}
+	for _, run := range r.Runs {
+		for name := range run.Summary {
+			known[name] = true
+		}
+	}
+	shown := map[string]bool{}
+	for _, t := range r.Tables {
+		shown[t.Metric] = true
+	}
+	for _, name := range []string{"train_loss", "val_loss", "val_ppl", "distance"} {
+		shown[name] = true
+	}
+	maps.DeleteFunc(shown, func(name string, _ bool) bool { return !known[name] })
+	return slices.Sorted(maps.Keys(shown))
+}

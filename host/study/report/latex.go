@@ -1,0 +1,166 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+)
+
+// LaTeX writes the tables for a paper, with the rules of the package booktabs.
+func (r *Report) LaTeX() []byte {
+	var b strings.Builder
+	b.WriteString("% Needs \\usepackage{booktabs}.\n")
+	for i := range r.Tables {
+		r.Tables[i].latex(&b)
+	}
+	return []byte(b.String())
+}
+
+func (t *Table) latex(b *strings.Builder) {
+	t.latexGrid(b, t.Title, t.notes(), -1, func(e Entry) (string, bool) {
+		s := latexNumber(t.mean(e), e.Mark == Best)
+		if sign := strings.TrimSpace(t.sign(e)); sign != "" {
+			s += "\\rlap{$^{" + strings.ReplaceAll(sign, "≈", "\\approx") + "}$}"
+		}
+		if n := t.replicates(e); n != "" {
+			s += " (" + latexText(n) + ")"
+		}
+		return s, false
+	})
+	if t.Baseline < 0 {
+		return
+	}
+	t.latexGrid(b, t.Title+": difference to "+join(t.Columns[t.Baseline]), t.differenceNotes(), t.Baseline, func(e Entry) (string, bool) {
+		if e.Difference == nil {
+			return "--", false
+		}
+		s := latexNumber(t.interval(*e.Difference), e.Difference.Clear())
+		if e.Difference.N != t.common() {
+			s += fmt.Sprintf(" ($n = %d$)", e.Difference.N)
+		}
+		return s, false
+	})
+}
+
+// latexGrid writes a table, one column left out.
+func (t *Table) latexGrid(b *strings.Builder, caption string, notes []string, without int, show func(Entry) (string, bool)) {
+	columns := make([][]string, 0, len(t.Columns))
+	for c, labels := range t.Columns {
+		if c == without {
+			continue
+		}
+		if len(labels) == 0 {
+			labels = []string{t.Metric}
+		}
+		columns = append(columns, labels)
+	}
+	fmt.Fprintf(b, "\n\\begin{table}\n\\centering\n\\caption{%s. %s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
+		latexText(caption), latexText(strings.Join(notes, " ")), strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(columns)))
+	t.latexHead(b, columns)
+	b.WriteString("\\midrule\n")
+	for i, labels := range t.Rows {
+		row := latexAll(labels)
+		for c, e := range t.Entries[i] {
+			if c != without {
+				text, _ := t.show(e, show)
+				row = append(row, strings.ReplaceAll(text, absent, "--"))
+			}
+		}
+		fmt.Fprintf(b, "%s \\\\\n", strings.Join(row, " & "))
+	}
+	b.WriteString("\\bottomrule\n\\end{tabular}\n\\end{table}\n")
+}
+
+// latexHead writes a line of headings for each axis of the columns.
+func (t *Table) latexHead(b *strings.Builder, columns [][]string) {
+	levels := headings(columns)
+	for level, spans := range levels {
+		row := make([]string, len(t.RowAxes))
+		if level == len(levels)-1 {
+			row = latexAll(t.RowAxes)
+		}
+		var rules []string
+		at := len(t.RowAxes) + 1
+		for _, s := range spans {
+			text := latexText(s.Label)
+			if s.Columns > 1 {
+				text = fmt.Sprintf("\\multicolumn{%d}{c}{%s}", s.Columns, text)
+				rules = append(rules, fmt.Sprintf("\\cmidrule(lr){%d-%d}", at, at+s.Columns-1))
+			}
+			row = append(row, text)
+			at += s.Columns
+		}
+		fmt.Fprintf(b, "%s \\\\\n", strings.Join(row, " & "))
+		if len(rules) > 0 {
+			fmt.Fprintf(b, "%s\n", strings.Join(rules, " "))
+		}
+	}
+}
+
+// heading is a label above one or several columns.
+type heading struct {
+	Label   string
+	Columns int
+}
+
+// headings are the labels above columns, level by level; neighbours with the same
+// labels down to a level share their heading.
+func headings(columns [][]string) [][]heading {
+	if len(columns) == 0 {
+		return nil
+	}
+	var levels [][]heading
+	for level := range columns[0] {
+		var spans []heading
+		for c, labels := range columns {
+			last := level == len(labels)-1
+			if c > 0 && !last && placeKey([][]string{labels[:level+1]}) == placeKey([][]string{columns[c-1][:level+1]}) {
+				spans[len(spans)-1].Columns++
+				continue
+			}
+			spans = append(spans, heading{labels[level], 1})
+		}
+		levels = append(levels, spans)
+	}
+	return levels
+}
+
+func latexAll(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = latexText(s)
+	}
+	return out
+}
+
+// latexNumber sets numbers in mathematics.
+func latexNumber(s string, bold bool) string {
+	s = "$" + strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%").Replace(s) + "$"
+	if bold {
+		return "{\\boldmath" + s + "}"
+	}
+	return s
+}
+
+// latexText escapes a text. Greek letters and signs of mathematics, which not every
+// engine has in its fonts, are written as commands.
+func latexText(s string) string { return latexEscapes.Replace(line(s)) }
+
+var latexEscapes = func() *strings.Replacer {
+	pairs := []string{
+		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `%`, `\%`, `_`, `\_`,
+		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`,
+		"−", `$-$`, "±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "≤", `$\le$`, "≥", `$\ge$`, "≈", `$\approx$`, "→", `$\to$`, "∞", `$\infty$`,
+		"–", "--", "—", "---", "…", `\ldots{}`, "²", `$^2$`, "³", `$^3$`,
+	}
+	names := strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau upsilon phi chi psi omega")
+	for i, name := range names {
+		if name == "omicron" {
+			continue // it is written as the letter o
+		}
+		pairs = append(pairs, string(rune('α'+i)), `$\`+name+`$`)
+	}
+	for _, capital := range []string{"ΓGamma", "ΔDelta", "ΘTheta", "ΛLambda", "ΞXi", "ΠPi", "ΣSigma", "ΦPhi", "ΨPsi", "ΩOmega"} {
+		pairs = append(pairs, capital[:2], `$\`+capital[2:]+`$`)
+	}
+	return strings.NewReplacer(pairs...)
+}()

@@ -1,0 +1,160 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study"
+)
+
+// Markdown writes the tables and names the figures, for a README or an issue.
+func (r *Report) Markdown() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s\n", markdownText(r.Name), r.Progress())
+	for i := range r.Tables {
+		r.Tables[i].markdown(&b)
+	}
+	for _, f := range r.Figures {
+		fmt.Fprintf(&b, "\n## %s\n\n", markdownText(f.Title))
+		if f.Empty() {
+			fmt.Fprintf(&b, "%s\n", nothingToDraw)
+			continue
+		}
+		fmt.Fprintf(&b, "![%s](%s)\n", markdownText(f.Title), f.file("svg"))
+		for _, note := range f.Notes {
+			fmt.Fprintf(&b, "\n%s\n", markdownText(note))
+		}
+	}
+	r.markdownFailures(&b)
+	return []byte(b.String())
+}
+
+func (r *Report) markdownFailures(b *strings.Builder) {
+	failed := r.failed()
+	if len(failed) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n## Failed cells\n\n")
+	for _, run := range failed {
+		fmt.Fprintf(b, "- %s: %s\n", markdownText(join(run.Labels)), markdownText(firstLine(run.Err)))
+	}
+}
+
+// Progress says how much of the study the report covers.
+func (r *Report) Progress() string {
+	done := r.States[string(study.Done)]
+	s := fmt.Sprintf("%d of %d cells are done", done, r.Cells)
+	for _, state := range []study.State{study.Failed, study.Running, study.Interrupted, study.Missing} {
+		if n := r.States[string(state)]; n > 0 {
+			s += fmt.Sprintf(", %d %s", n, state)
+		}
+	}
+	return s + "."
+}
+
+func (t *Table) markdown(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## %s\n\n", markdownText(t.Title))
+	t.markdownGrid(b, -1, func(e Entry) (string, bool) {
+		s := t.mean(e)
+		if n := t.replicates(e); n != "" {
+			s += " (" + n + ")"
+		}
+		return s + t.sign(e), e.Mark == Best
+	})
+	markdownNotes(b, t.notes())
+	if t.Baseline < 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n### %s: difference to %s\n\n", markdownText(t.Title), markdownText(join(t.Columns[t.Baseline])))
+	t.markdownGrid(b, t.Baseline, func(e Entry) (string, bool) {
+		if e.Difference == nil {
+			return absent, false
+		}
+		s := t.interval(*e.Difference)
+		if e.Difference.N != t.common() {
+			s += fmt.Sprintf(" (n = %d)", e.Difference.N)
+		}
+		return s, e.Difference.Clear()
+	})
+	markdownNotes(b, t.differenceNotes())
+}
+
+// absent stands for a value that is missing; a place that the study does not have is
+// empty.
+const absent = "–"
+
+// markdownGrid writes the entries as show tells, one column left out.
+func (t *Table) markdownGrid(b *strings.Builder, without int, show func(Entry) (text string, bold bool)) {
+	var head, rule []string
+	for _, axis := range t.RowAxes {
+		head, rule = append(head, markdownText(axis)), append(rule, "---")
+	}
+	for c, labels := range t.Columns {
+		if c != without {
+			head, rule = append(head, markdownText(t.columnName(labels))), append(rule, "---:")
+		}
+	}
+	markdownRow(b, head)
+	markdownRow(b, rule)
+	for i, labels := range t.Rows {
+		var row []string
+		for _, l := range labels {
+			row = append(row, markdownText(l))
+		}
+		for c, e := range t.Entries[i] {
+			if c == without {
+				continue
+			}
+			text, bold := t.show(e, show)
+			text = numberEscapes.Replace(text)
+			if bold {
+				text = "**" + text + "**"
+			}
+			row = append(row, text)
+		}
+		markdownRow(b, row)
+	}
+}
+
+// show is the text of an entry, also of one that has no values.
+func (t *Table) show(e Entry, show func(Entry) (string, bool)) (text string, bold bool) {
+	switch {
+	case e.Expected == 0:
+		return "", false
+	case e.N == 0:
+		return absent, false
+	}
+	return show(e)
+}
+
+// columnName is the heading of a column; a table without axes in its columns has one
+// column, of the metric.
+func (t *Table) columnName(labels []string) string {
+	if len(labels) == 0 {
+		return t.Metric
+	}
+	return join(labels)
+}
+
+func markdownRow(b *strings.Builder, cells []string) {
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+}
+
+func markdownNotes(b *strings.Builder, notes []string) {
+	fmt.Fprintf(b, "\n%s\n", markdownText(strings.Join(notes, " ")))
+}
+
+// markdownText escapes what Markdown or the HTML in it would read as more than text.
+func markdownText(s string) string {
+	var b strings.Builder
+	for _, r := range line(s) {
+		if strings.ContainsRune("\\`*_{}[]<>#|~&$", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// numberEscapes are for what a format of the study file may put beside a number.
+var numberEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "`", "\\`")

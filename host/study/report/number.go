@@ -1,0 +1,170 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study/stat"
+)
+
+// chooseFormat is the format of a table whose author chose none: as many decimals as
+// make two digits of a typical standard deviation, or four digits of the means.
+func chooseFormat(entries [][]Entry) string {
+	var deviations, means []float64
+	for _, row := range entries {
+		for _, e := range row {
+			if e.SD > 0 && !math.IsInf(e.SD, 0) {
+				deviations = append(deviations, e.SD)
+			}
+			if m := math.Abs(e.Mean); m > 0 && !math.IsInf(m, 0) {
+				means = append(means, m)
+			}
+		}
+	}
+	if len(means) == 0 {
+		return "%.4g"
+	}
+	slices.Sort(means)
+	slices.Sort(deviations)
+	if smallest, largest := means[0], means[len(means)-1]; smallest < 1e-3 || largest >= 1e6 || largest/smallest > 1e4 {
+		return "%.3g"
+	}
+	decimals := 3 - int(math.Floor(math.Log10(means[len(means)/2])))
+	if len(deviations) > 0 {
+		decimals = 1 - int(math.Floor(math.Log10(deviations[len(deviations)/2])))
+	}
+	return fmt.Sprintf("%%.%df", min(max(decimals, 0), 6))
+}
+
+// number writes a value of the table for a reader.
+func (t *Table) number(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "NaN"
+	case math.IsInf(x, 1):
+		return "∞"
+	case math.IsInf(x, -1):
+		return "−∞"
+	}
+	return minus(fmt.Sprintf(t.format, x))
+}
+
+// signed writes a difference, always with its sign.
+func (t *Table) signed(x float64) string {
+	s := t.number(x)
+	if x > 0 {
+		return "+" + s
+	}
+	return s
+}
+
+// minus replaces the hyphens that numbers begin with, also in an exponent.
+func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
+
+// mean writes the mean of an entry with its standard deviation, if it has one.
+func (t *Table) mean(e Entry) string {
+	s := t.number(e.Mean)
+	if !math.IsNaN(e.SD) {
+		s += " ± " + t.number(e.SD)
+	}
+	return s
+}
+
+// interval writes a difference with its confidence interval, if it has one.
+func (t *Table) interval(d stat.Difference) string {
+	s := t.signed(d.Mean)
+	if d.Known() {
+		s += fmt.Sprintf(" [%s, %s]", t.signed(d.Low), t.signed(d.High))
+	}
+	return s
+}
+
+// replicates is the number of replicates of an entry, if that is not what the rest of
+// the table has: "2 of 3".
+func (t *Table) replicates(e Entry) string {
+	switch {
+	case e.N < e.Expected:
+		return fmt.Sprintf("%d of %d", e.N, e.Expected)
+	case t.common() != e.N:
+		return fmt.Sprintf("n = %d", e.N)
+	}
+	return ""
+}
+
+// common is the largest number of replicates of the table.
+func (t *Table) common() int {
+	n := 0
+	for _, row := range t.Entries {
+		for _, e := range row {
+			n = max(n, e.N)
+		}
+	}
+	return n
+}
+
+// notes explain the table, as sentences.
+func (t *Table) notes() []string {
+	what := "Mean ± standard deviation"
+	if t.common() < 2 {
+		what = "Values"
+	}
+	first := fmt.Sprintf("%s of %s, n = %d", what, t.Metric, t.common())
+	if len(t.Over) > 0 && t.common() > 1 {
+		first += " (" + strings.Join(t.Over, ", ") + ")"
+	}
+	first += " unless noted"
+	if t.Better != "none" {
+		first += "; " + t.Better + " is better"
+	}
+	notes := []string{first + "."}
+	has := map[Mark]bool{}
+	incomplete, diverged := false, false
+	for _, row := range t.Entries {
+		for _, e := range row {
+			has[e.Mark] = true
+			incomplete = incomplete || e.N > 0 && e.N < e.Expected
+			diverged = diverged || e.N > 0 && (math.IsNaN(e.Mean) || math.IsInf(e.Mean, 0))
+		}
+	}
+	if incomplete {
+		notes = append(notes, "“2 of 3”: the mean is over those replicates that are done.")
+	}
+	if diverged {
+		notes = append(notes, "NaN or ∞: so is the value of a replicate.")
+	}
+	if has[Best] {
+		notes = append(notes, "Bold: the best mean of its row.")
+	}
+	if has[Tied] {
+		notes = append(notes, "≈: not told apart from the best, for the 95 % interval of the paired difference includes zero.")
+	}
+	switch {
+	case has[Untested] && t.common() < 2:
+		notes = append(notes, "These are single runs: chance is not ruled out for any difference.")
+	case has[Untested]:
+		notes = append(notes, "?: fewer than two replicates can be compared with the best, so that chance is not ruled out.")
+	}
+	return notes
+}
+
+// differenceNotes explain the table of differences.
+func (t *Table) differenceNotes() []string {
+	return []string{
+		fmt.Sprintf("Differences to %s, replicate by replicate, with the 95 %% interval of Student's t for each alone (no correction for their number).", join(t.Columns[t.Baseline])),
+		"Bold: the interval leaves out zero. Without an interval: one pair.",
+	}
+}
+
+// sign is written after an entry's value. In a table of single runs, where nothing can
+// be compared, a note says so once.
+func (t *Table) sign(e Entry) string {
+	switch {
+	case e.Mark == Tied:
+		return " ≈"
+	case e.Mark == Untested && t.common() > 1:
+		return " ?"
+	}
+	return ""
+}

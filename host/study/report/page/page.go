@@ -1,0 +1,140 @@
+// Package page lays out the report of a study as one HTML file that needs nothing
+// else: no network, no other file, and a browser of any kind; without JavaScript it
+// only cannot sort, filter or show values under the pointer.
+//
+// It knows texts, numbers and pictures, and nothing of studies: what stands in the
+// page is decided in host/study/report. All texts are escaped here.
+package page
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"math"
+	"strconv"
+)
+
+// Page is what is shown, top to bottom.
+type Page struct {
+	Title    string
+	Summary  string // a sentence below the title
+	Tables   []Table
+	Figures  []Figure
+	Failures []Failure
+	Runs     Runs
+}
+
+// Table is a table whose columns can be sorted.
+type Table struct {
+	Title string
+	Head  [][]Heading // lines of headings; those of the last line sort
+	Rows  [][]Cell
+	Notes []string
+	// Below is a table that belongs to this one, nil for none.
+	Below *Table
+}
+
+// Heading is a heading above one or several columns.
+type Heading struct {
+	Label   string
+	Columns int
+	Text    bool // the column has texts, which stand at the left
+}
+
+// Cell is a cell of a table.
+type Cell struct {
+	Text string
+	Note string   // smaller, below the text
+	Sort *float64 // by what the column is sorted; nil: at the end
+	Head bool     // it names its row
+	Bold bool
+	Left bool   // it stands at the left, as texts do
+	Link string // the ID of an element of the page
+}
+
+// Key makes a number something to sort by; what is not a number is sorted to the end.
+func Key(x float64) *float64 {
+	if math.IsNaN(x) {
+		return nil
+	}
+	return &x
+}
+
+// Figure is a picture with its title.
+type Figure struct {
+	Title string
+	SVG   []byte // as host/figure writes it; empty: nothing to draw
+	Notes []string
+	Chart *Chart // what the pointer can be asked about; nil: the picture alone
+}
+
+// Chart is a figure of curves as numbers.
+type Chart struct {
+	X      string  `json:"x"` // labels of the axes
+	Y      string  `json:"y"`
+	LogX   bool    `json:"logx"`
+	LogY   bool    `json:"logy"`
+	Series []Curve `json:"series"`
+}
+
+// Curve is a curve of a chart, with a band around it. All slices have the same length;
+// null breaks the curve.
+type Curve struct {
+	Name string     `json:"name"`
+	X    []float64  `json:"x"`
+	Y    []*float64 `json:"y"`
+	Low  []*float64 `json:"low"`  // empty: no band
+	High []*float64 `json:"high"` // empty: no band
+}
+
+// Failure is a cell that ended in an error.
+type Failure struct{ Name, Err string }
+
+// Runs lists all cells.
+type Runs struct {
+	Table       Table
+	Details     []Detail
+	Provenances []string // texts that details share
+}
+
+// Detail is what is known of one cell.
+type Detail struct {
+	ID         string // for links
+	Name       string
+	State      string
+	Settings   []string // what it changes of the base
+	Config     string
+	Provenance int // in Provenances; -1: none
+}
+
+//go:embed page.gohtml style.css script.js
+var files embed.FS
+
+var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
+	"css": func() (template.CSS, error) { s, err := read("style.css"); return template.CSS(s), err },
+	"js":  func() (template.JS, error) { s, err := read("script.js"); return template.JS(s), err },
+	"svg": picture,
+	"key": func(x *float64) string { return strconv.FormatFloat(*x, 'g', -1, 64) },
+	"inc": func(i int) int { return i + 1 },
+}).ParseFS(files, "page.gohtml"))
+
+func read(name string) (string, error) {
+	text, err := files.ReadFile(name)
+	return string(text), err
+}
+
+// picture takes the element out of an SVG file. Its texts were escaped when it was
+// drawn.
+func picture(svg []byte) template.HTML {
+	if i := bytes.Index(svg, []byte("<svg")); i >= 0 {
+		svg = svg[i:]
+	}
+	return template.HTML(bytes.TrimSpace(svg))
+}
+
+// Render writes the page.
+func Render(p Page) ([]byte, error) {
+	var b bytes.Buffer
+	err := layout.Execute(&b, p)
+	return b.Bytes(), err
+}

@@ -1,0 +1,87 @@
+// Package report turns the results of a study into what can be read: tables in
+// Markdown, CSV and LaTeX, figures, and one self-contained page.
+//
+// It reads run directories and computes means, paired differences and principal
+// components (with host/study/stat); host/figure draws, host/study/report/page
+// lays out the page. A report is a function of what the runs computed and of
+// nothing else: no time, date, speed or place on a disk is in it, so that a study
+// that was interrupted and resumed ends in the bytes of one that was not.
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study"
+)
+
+// Report is what came out of a study.
+type Report struct {
+	Name    string
+	Axes    []study.Axis
+	Cells   int            // of the study
+	States  map[string]int // cells in each state, by its name
+	Tables  []Table
+	Figures []Figure
+	Runs    []Run
+}
+
+// Build computes the report of what is done by now; cells that are not done are
+// missing from tables and figures.
+func Build(s *study.Study) (*Report, error) {
+	results, err := s.Results()
+	if err != nil {
+		return nil, err
+	}
+	return build(s, results)
+}
+
+func build(s *study.Study, results []study.Result) (*Report, error) {
+	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}}
+	for _, result := range results {
+		r.States[string(result.State)]++
+	}
+	for i, t := range s.Tables {
+		table, err := newTable(s, t, results)
+		if err != nil {
+			return nil, fmt.Errorf("study %s: table %d, %s: %w", s.Name, i+1, title(t.Title, t.Metric), err)
+		}
+		r.Tables = append(r.Tables, *table)
+	}
+	for i, given := range s.Figures {
+		for _, f := range apart(s, given, results) {
+			figure, err := newFigure(s, f, results)
+			if err != nil {
+				return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, title(f.Title, f.Kind), err)
+			}
+			figure.Name = fmt.Sprintf("%02d-%s", len(r.Figures)+1, slug(figure.Title))
+			r.Figures = append(r.Figures, *figure)
+		}
+	}
+	for _, result := range results {
+		run, err := newRun(s, result)
+		if err != nil {
+			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, result.Cell.ID, err)
+		}
+		r.Runs = append(r.Runs, *run)
+	}
+	return r, nil
+}
+
+// title is what something is called.
+func title(given, otherwise string) string {
+	if given != "" {
+		return given
+	}
+	return otherwise
+}
+
+// deterministic refuses metrics that another run of the same cell would not repeat.
+func deterministic(metrics ...string) error {
+	for _, m := range metrics {
+		if strings.HasSuffix(m, "seconds") || strings.HasSuffix(m, "per_second") {
+			return fmt.Errorf("%s differs from run to run of the same cell and has no place in a report; cage bench measures speed", m)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,315 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/report"
+)
+
+var update = flag.Bool("update", false, "write what was found into testdata")
+
+// build reports on a study whose cells are done as in fixture_test.go.
+func build(t testing.TB, text string) *report.Report {
+	t.Helper()
+	s := parse(t, text, filepath.Join(t.TempDir(), "studies", "bits"))
+	results(t, s)
+	r, err := report.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The numbers in testdata are those of the losses in fixture_test.go by hand: of QuEST
+// and 2 bits, for example, mean 3.2 and standard deviation 0.2; the differences of CAGE
+// to it are −0.1, −0.2, −0.3 with mean −0.2, standard deviation 0.1, and an interval of
+// ±4.30265·0.1/√3 = ±0.24841. In 4 bits, of which two seeds can be paired, they are
+// −0.01 and 0.02, with mean 0.005, standard deviation 0.0212132, and ±12.7062·0.015.
+func TestTablesAreThoseOfTheGoldens(t *testing.T) {
+	r := build(t, grid)
+	table, err := r.CSV()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string][]byte{"report.md": r.Markdown(), "report.csv": table, "report.tex": r.LaTeX()} {
+		path := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(path, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The same numbers, from the report itself.
+func TestEntries(t *testing.T) {
+	table := build(t, grid).Tables[0]
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if !(math.Abs(got-want) < 1e-12) && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	cage2, cage4, hostile4, full := table.Entries[0][1], table.Entries[1][1], table.Entries[1][2], table.Entries[2][3]
+	near("mean of CAGE, 2 bits", cage2.Mean, 3)
+	near("its deviation", cage2.SD, 0.1)
+	near("its difference", cage2.Difference.Mean, -0.2)
+	near("its lower end", cage2.Difference.Low, -0.2-4.302652729749464*0.1/math.Sqrt(3))
+	near("mean of CAGE, 4 bits", cage4.Mean, 2.055)
+	near("its difference, of the seeds that both have", cage4.Difference.Mean, 0.005)
+	near("its upper end", cage4.Difference.High, 0.005+12.706204736174694*0.015)
+	near("deviation of a single run", hostile4.SD, math.NaN())
+	near("interval of a single pair", hostile4.Difference.Low, math.NaN())
+	near("a run that diverged", table.Entries[0][2].Mean, math.NaN())
+	for _, test := range []struct {
+		what string
+		e    report.Entry
+		mark report.Mark
+		n    int
+	}{
+		{"CAGE, 2 bits", cage2, report.Best, 3}, {"QuEST, 2 bits", table.Entries[0][0], report.Tied, 3},
+		{"CAGE, 4 bits", cage4, report.Best, 2}, {"one replicate", hostile4, report.Untested, 1},
+		{"nothing to be compared with", full, report.Plain, 1}, {"no part of the study", table.Entries[2][0], report.Plain, 0},
+		{"diverged", table.Entries[0][2], report.Plain, 3},
+	} {
+		if test.e.Mark != test.mark || test.e.N != test.n {
+			t.Errorf("%s: %q with n = %d, want %q with %d", test.what, test.e.Mark, test.e.N, test.mark, test.n)
+		}
+	}
+	if table.Entries[2][0].Expected != 0 || cage4.Expected != 3 {
+		t.Errorf("%d and %d replicates are expected, want 0 and 3", table.Entries[2][0].Expected, cage4.Expected)
+	}
+}
+
+// What is clearly worse than the best has no mark, and where higher is better the
+// highest is best.
+func TestMarks(t *testing.T) {
+	text := strings.Replace(grid, `format = "%%.3f"`, `better = "higher"`, 1)
+	table := build(t, text).Tables[0]
+	if got := table.Entries[0][0].Mark; got != report.Best {
+		t.Errorf("the highest is %q", got)
+	}
+	old := losses["CAGE 2"]
+	defer func() { losses["CAGE 2"] = old }()
+	losses["CAGE 2"] = []float64{2.5, 2.71, 2.9}
+	table = build(t, grid).Tables[0]
+	if e := table.Entries[0][0]; e.Mark != report.Plain || !table.Entries[0][1].Difference.Clear() {
+		t.Errorf("QuEST is %q though the difference is %+v", e.Mark, table.Entries[0][1].Difference)
+	}
+}
+
+// A report depends on results alone: neither on the place, nor on when runs ended, how
+// fast they were, or how often they were tried.
+func TestSameResultsSameBytes(t *testing.T) {
+	var first map[string]string
+	for i := range 2 {
+		dir := t.TempDir()
+		if _, err := build(t, grid).Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		files := map[string]string{}
+		if err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			name, _ := filepath.Rel(dir, path)
+			files[name] = string(content)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = files
+			continue
+		}
+		if len(files) != 14 {
+			t.Errorf("%d files, want 14: four, and five figures twice", len(files))
+		}
+		for name := range first {
+			if files[name] != first[name] {
+				t.Errorf("%s differs", name)
+			}
+			if text := files[name]; !strings.HasSuffix(name, ".png") && (strings.Contains(text, os.TempDir()+"/") || strings.Contains(text, "/home/someone")) {
+				t.Errorf("%s has an absolute path", name)
+			}
+		}
+	}
+}
+
+// Save leaves no pictures of figures that are no more, and touches nothing else.
+func TestSaveRemovesOldFigures(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "figures"), "09-old.png", "")
+	write(t, filepath.Join(dir, "figures"), "notes.txt", "")
+	write(t, dir, "old.svg", "")
+	if _, err := build(t, grid).Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/notes.txt": true, "old.svg": true, "figures/05-paths.svg": true} {
+		if _, err := os.Stat(filepath.Join(dir, path)); (err == nil) != kept {
+			t.Errorf("%s is there: %v, want %v", path, err == nil, kept)
+		}
+	}
+}
+
+// Before anything is done a report can be written, and says so.
+func TestNothingIsDone(t *testing.T) {
+	s := parse(t, grid, filepath.Join(t.TempDir(), "bits"))
+	r, err := report.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := r.Save(t.TempDir())
+	if err != nil || !slices.Equal(files, []string{"report.md", "report.csv", "report.tex", "index.html"}) {
+		t.Errorf("files %v, %v", files, err)
+	}
+	if text := string(r.Markdown()); !strings.Contains(text, "0 of 19 cells are done, 19 missing.") || !strings.Contains(text, "No cell of this figure is done.") {
+		t.Errorf("the report says\n%s", text)
+	}
+}
+
+// What loading a study file refuses is refused in a study made otherwise, too.
+func TestMistakes(t *testing.T) {
+	figure := func(f study.Figure) func(*study.Study) {
+		return func(s *study.Study) { s.Figures = []study.Figure{f} }
+	}
+	both, seed := []string{"method", "bits"}, []string{"seed"}
+	for name, test := range map[string]struct {
+		change func(*study.Study)
+		want   string
+	}{
+		"speed in a table":    {func(s *study.Study) { s.Tables[0].Metric = "tokens_per_second" }, "tokens_per_second differs from run to run"},
+		"times in curves":     {figure(study.Figure{Kind: study.Curves, Metric: "seconds", Series: both, Over: seed}), "seconds differs from run to run"},
+		"cells in one place":  {figure(study.Figure{Kind: study.Bar, Metric: "val_loss", X: "bits", Series: both[:1]}), `seed = "0" and "1" fall into the same place`},
+		"curves in one place": {figure(study.Figure{Kind: study.Curves, Metric: "loss", Series: both[:1], Over: seed}), `bits = "2" and "4" fall into the same place`},
+		"a column that is no more": {func(s *study.Study) { s.Tables[0].Where = map[string][]string{"method": {"CAGE"}} },
+			"baseline: no column has the labels map[method:QuEST]"},
+	} {
+		s := parse(t, grid, t.TempDir())
+		results(t, s)
+		test.change(s)
+		if _, err := report.Build(s); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "study bits: ") {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// A heat map that has series is one for each.
+func TestHeatmapsOfSeries(t *testing.T) {
+	text, _, _ := strings.Cut(grid, "[[study.figures]]")
+	r := build(t, text+"[[study.figures]]\nkind = \"heatmap\"\ntitle = \"Losses\"\nmetric = \"val_loss\"\nx = \"bits\"\ny = \"seed\"\nseries = [\"method\"]")
+	var titles []string
+	for _, f := range r.Figures {
+		titles = append(titles, f.Title+" as "+f.Name)
+	}
+	want := []string{"Losses: QuEST as 01-losses-quest", "Losses: CAGE as 02-losses-cage", "Losses: " + hostile + " as 03-losses-b-script-script-alert-1-script", "Losses: full precision as 04-losses-full-precision"}
+	if diff := cmp.Diff(want, titles); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Labels are nowhere anything but text.
+func TestHostileLabels(t *testing.T) {
+	r := build(t, grid)
+	html, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(html, []byte("<b>")) || bytes.Contains(html, []byte("<script>alert")) || bytes.Count(html, []byte("</script>")) != 2 {
+		t.Errorf("a label is part of the page: %d ends of scripts", bytes.Count(html, []byte("</script>")))
+	}
+	md := string(r.Markdown())
+	for l := range strings.Lines(md) {
+		if strings.HasPrefix(l, "| 2 ") && strings.Count(strings.ReplaceAll(l, `\|`, ""), "|") > 6 {
+			t.Errorf("a label makes a column: %s", l)
+		}
+	}
+	table, err := r.CSV()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(bytes.NewReader(table)).ReadAll()
+	if err != nil || records[3][2] != hostile {
+		t.Errorf("CSV reads %q, %v", records[3], err)
+	}
+}
+
+// Curves are decimated: a page of long runs stays light.
+func TestLongRunsMakeALightPage(t *testing.T) {
+	text, _, _ := strings.Cut(grid, "[[study.figures]]")
+	s := parse(t, text+"[[study.figures]]\nkind = \"curves\"\nmetric = \"loss\"\nseries = [\"method\"]\nover = [\"seed\"]\nwhere = {bits = \"2\"}", t.TempDir())
+	results(t, s)
+	for _, c := range s.Cells {
+		var long strings.Builder
+		for step := range 20_000 {
+			fmt.Fprintf(&long, "{\"step\":%d,\"loss\":%.6f}\n", step+1, 2+math.Sin(float64(step)))
+		}
+		write(t, c.Dir, "metrics.jsonl", long.String())
+	}
+	r, err := report.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	html, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(html) > 600_000 {
+		t.Errorf("the page has %d bytes", len(html))
+	}
+}
+
+func Example() {
+	s, err := study.Parse("toy.toml", []byte(`
+		[base]
+		model = {kind = "toy"}
+		train = {steps = 50}
+		schedule = {kind = "constant", rate = 0.1}
+		quantizer = {plugin = "grid", rounding = "floor"}
+		optimizer = {plugin = "sgd"}
+		[study]
+		[[study.axes]]
+		name = "λ"
+		key = "method.lambda"
+		values = [0.5, 1.0]
+	`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := report.Build(s)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(r.Progress())
+	for _, row := range r.Tables[0].Text() {
+		fmt.Println(row)
+	}
+	// Output:
+	// 0 of 2 cells are done, 2 missing.
+	// [λ val_loss]
+	// [0.5 –]
+	// [1.0 –]
+}

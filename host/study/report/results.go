@@ -1,0 +1,124 @@
+package report
+
+import (
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/study/stat"
+)
+
+// Results are the numbers of a report, for JSON.
+type Results struct {
+	Study  string         `json:"study"`
+	Cells  int            `json:"cells"`
+	States map[string]int `json:"states"` // cells in each state
+	Tables []TableResults `json:"tables"`
+}
+
+// TableResults are the numbers of a table.
+type TableResults struct {
+	Title    string            `json:"title"`
+	Metric   string            `json:"metric"`
+	Better   string            `json:"better"`
+	Over     []string          `json:"over"`
+	Baseline map[string]string `json:"baseline,omitempty"`
+	Level    float64           `json:"level"` // confidence level of intervals
+	Entries  []EntryResults    `json:"entries"`
+}
+
+// EntryResults are the numbers of an entry. What is not known is left out.
+type EntryResults struct {
+	Labels     map[string]string  `json:"labels"`
+	N          int                `json:"n"`
+	Expected   int                `json:"expected"`
+	Mean       *metrics.Number    `json:"mean,omitempty"`
+	SD         *metrics.Number    `json:"sd,omitempty"`
+	Mark       Mark               `json:"mark,omitempty"`
+	Difference *DifferenceResults `json:"difference,omitempty"`
+}
+
+// DifferenceResults are the numbers of a paired difference to the baseline.
+type DifferenceResults struct {
+	N    int             `json:"n"`
+	Mean metrics.Number  `json:"mean"`
+	SD   *metrics.Number `json:"sd,omitempty"`
+	Low  *metrics.Number `json:"low,omitempty"`
+	High *metrics.Number `json:"high,omitempty"`
+}
+
+// Results collects the numbers of all tables.
+func (r *Report) Results() Results {
+	out := Results{Study: r.Name, Cells: r.Cells, States: r.States, Tables: []TableResults{}}
+	for i := range r.Tables {
+		out.Tables = append(out.Tables, r.Tables[i].results())
+	}
+	return out
+}
+
+func (t *Table) results() TableResults {
+	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Level: stat.Level, Entries: []EntryResults{}}
+	if t.Baseline >= 0 {
+		out.Baseline = byAxis(t.ColAxes, t.Columns[t.Baseline])
+	}
+	for i, row := range t.Rows {
+		for c, column := range t.Columns {
+			e := t.Entries[i][c]
+			if e.Expected == 0 {
+				continue
+			}
+			labels := byAxis(append(append([]string{}, t.RowAxes...), t.ColAxes...), append(append([]string{}, row...), column...))
+			entry := EntryResults{Labels: labels, N: e.N, Expected: e.Expected, Mark: e.Mark}
+			if e.N > 0 {
+				entry.Mean = metrics.Some(e.Mean)
+			}
+			if e.N > 1 {
+				entry.SD = metrics.Some(e.SD)
+			}
+			entry.Difference = differenceResults(e.Difference)
+			out.Entries = append(out.Entries, entry)
+		}
+	}
+	return out
+}
+
+func differenceResults(d *stat.Difference) *DifferenceResults {
+	if d == nil {
+		return nil
+	}
+	out := &DifferenceResults{N: d.N, Mean: metrics.Number(d.Mean)}
+	if d.N > 1 {
+		out.SD, out.Low, out.High = metrics.Some(d.SD), metrics.Some(d.Low), metrics.Some(d.High)
+	}
+	return out
+}
+
+func byAxis(axes, labels []string) map[string]string {
+	out := map[string]string{}
+	for i, axis := range axes {
+		out[axis] = labels[i]
+	}
+	return out
+}
+
+// Text is the table as rows of texts, the first of which is the heading; the best of a
+// row has a star.
+func (t *Table) Text() [][]string {
+	head := append([]string{}, t.RowAxes...)
+	for _, labels := range t.Columns {
+		head = append(head, line(t.columnName(labels)))
+	}
+	out := [][]string{head}
+	for i, labels := range t.Rows {
+		row := append([]string{}, labels...)
+		for _, e := range t.Entries[i] {
+			text, _ := t.show(e, func(e Entry) (string, bool) {
+				s := t.mean(e) + t.sign(e)
+				if e.Mark == Best {
+					s += " *"
+				}
+				return s, false
+			})
+			row = append(row, text)
+		}
+		out = append(out, row)
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study"
+)
+
+// Run is a cell as the report lists it.
+type Run struct {
+	ID         string
+	Labels     []string // in the order of the axes
+	State      study.State
+	Err        string // of a failed cell
+	Summary    map[string]float64
+	Set        []study.Setting
+	Config     string // resolved, in TOML; without the place of the run
+	Provenance string // JSON: build, plugins, hashes of programs; empty when the cell has not begun
+}
+
+func newRun(s *study.Study, r study.Result) (*Run, error) {
+	out := &Run{
+		ID: r.Cell.ID, Labels: labelsOf(r.Cell, axisNames(s)), State: r.State, Set: r.Cell.Set,
+		Err: placeless(strings.ToValidUTF8(r.Err, "\uFFFD")), Summary: map[string]float64{},
+	}
+	for name, v := range r.Summary {
+		if deterministic(name) == nil {
+			out.Summary[name] = v
+		}
+	}
+	text, err := r.Cell.Config.Encode()
+	if err != nil {
+		return nil, err
+	}
+	out.Config = placeless(withoutKey(string(text), "train", "out"))
+	if r.State == study.Done {
+		out.Provenance, err = readProvenance(filepath.Join(r.Cell.Dir, "provenance.json"))
+	}
+	return out, err
+}
+
+// withoutKey removes a key of a table from encoded TOML.
+func withoutKey(text, table, key string) string {
+	var b strings.Builder
+	inside := false
+	for l := range strings.Lines(text) {
+		if strings.HasPrefix(l, "[") {
+			inside = strings.TrimSpace(l) == "["+table+"]"
+		}
+		if !inside || !strings.HasPrefix(l, key+" = ") {
+			b.WriteString(l)
+		}
+	}
+	return b.String()
+}
+
+// readProvenance reads what a run was made of and leaves out what differs from place
+// to place; "" when there is nothing to read.
+func readProvenance(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	out, err := json.MarshalIndent(clear(v), "", "  ")
+	return string(out), err
+}
+
+// clear makes all texts of a JSON value placeless.
+func clear(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = clear(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = clear(v[i])
+		}
+	case string:
+		return placeless(v)
+	}
+	return v
+}
+
+func (r *Report) failed() []Run {
+	var out []Run
+	for _, run := range r.Runs {
+		if run.State == study.Failed {
+			out = append(out, run)
+		}
+	}
+	return out
+}

@@ -1,0 +1,92 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// Names of the files of a report, in its directory.
+const (
+	MarkdownFile = "report.md"
+	CSVFile      = "report.csv"
+	LaTeXFile    = "report.tex"
+	PageFile     = "index.html"
+	figuresDir   = "figures"
+)
+
+// Dir is where the report of a study is kept that lives in the directory out.
+func Dir(out string) string { return filepath.Join(out, "report") }
+
+// Save writes the report into a directory and returns the names of its files there.
+// Figures of an earlier report that this one does not have are removed.
+func (r *Report) Save(dir string) ([]string, error) {
+	files, err := r.files()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, figuresDir), 0o755); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range files {
+		if err := atomicfile.WriteBytes(filepath.Join(dir, filepath.FromSlash(f.name)), f.content); err != nil {
+			return nil, err
+		}
+		names = append(names, f.name)
+	}
+	return names, removeOthers(dir, names)
+}
+
+type file struct {
+	name    string
+	content []byte
+}
+
+// files are the contents of all files; the page, which is looked at first, comes last,
+// when everything else is there.
+func (r *Report) files() ([]file, error) {
+	table, err := r.CSV()
+	if err != nil {
+		return nil, err
+	}
+	out := []file{{MarkdownFile, r.Markdown()}, {CSVFile, table}, {LaTeXFile, r.LaTeX()}}
+	for _, f := range r.Figures {
+		if f.Empty() {
+			continue
+		}
+		for _, format := range []figure.Format{figure.SVG, figure.PNG} {
+			var b bytes.Buffer
+			if err := figure.Draw(&b, format, f.Picture, figure.Options{}); err != nil {
+				return nil, err
+			}
+			out = append(out, file{f.file(string(format)), b.Bytes()})
+		}
+	}
+	html, err := r.HTML()
+	return append(out, file{PageFile, html}), err
+}
+
+// removeOthers removes pictures that do not belong to the report.
+func removeOthers(dir string, names []string) error {
+	entries, err := os.ReadDir(filepath.Join(dir, figuresDir))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		ending := filepath.Ext(e.Name())
+		if name := figuresDir + "/" + e.Name(); !slices.Contains(names, name) && (ending == ".svg" || ending == ".png") {
+			if err := os.Remove(filepath.Join(dir, figuresDir, e.Name())); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

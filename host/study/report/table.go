@@ -1,0 +1,167 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/stat"
+)
+
+// Table is a table of the report: for each row and column, the replicates' mean and
+// standard deviation.
+type Table struct {
+	Title    string
+	Metric   string
+	RowAxes  []string
+	ColAxes  []string
+	Over     []string   // axes of replicates
+	Rows     [][]string // labels of RowAxes
+	Columns  [][]string // labels of ColAxes
+	Baseline int        // the column that others are compared with; -1: none
+	Better   string     // "lower", "higher" or "none", which marks nothing
+	Entries  [][]Entry  // by row and column
+
+	format string // verb of a number
+}
+
+// Entry is a place in a table.
+type Entry struct {
+	stat.Sample
+	Expected int // replicates that the study has here; 0: the place is not part of it
+	Mark     Mark
+	// Difference is that to the column of the baseline in the same row, over the
+	// replicates that both have; nil in that column itself, or without one.
+	Difference *stat.Difference
+}
+
+// Mark says how an entry compares with the best of its row.
+type Mark string
+
+// The marks. Comparisons are those of replicates, pair by pair.
+const (
+	Plain    Mark = ""         // clearly not the best: the interval of the difference leaves out zero
+	Best     Mark = "best"     // the best mean of its row
+	Tied     Mark = "tied"     // the interval of its difference to the best includes zero
+	Untested Mark = "untested" // fewer than two replicates can be compared with the best: nothing is known
+)
+
+func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, error) {
+	if err := deterministic(t.Metric); err != nil {
+		return nil, err
+	}
+	g, err := grouping{s, [][]string{t.Rows, t.Columns}, t.Over, t.Where}.group(results)
+	if err != nil {
+		return nil, err
+	}
+	out := &Table{
+		Title: title(t.Title, t.Metric), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
+		Rows: g.labels[0], Columns: g.labels[1], Better: title(t.Better, "lower"),
+	}
+	if out.Baseline, err = baseline(t, out.Columns); err != nil {
+		return nil, err
+	}
+	for _, row := range out.Rows {
+		places := make([][]replicate, len(out.Columns))
+		for c, column := range out.Columns {
+			places[c] = g.at(row, column)
+		}
+		out.Entries = append(out.Entries, out.entries(places))
+	}
+	out.format = t.Format
+	if out.format == "" {
+		out.format = chooseFormat(out.Entries)
+	}
+	return out, nil
+}
+
+// baseline finds the column that has all labels of the baseline.
+func baseline(t study.Table, columns [][]string) (int, error) {
+	found := -1
+	if len(t.Baseline) == 0 {
+		return found, nil
+	}
+	for i, labels := range columns {
+		matches := true
+		for axis, label := range t.Baseline {
+			at := slices.Index(t.Columns, axis)
+			if at < 0 {
+				return -1, fmt.Errorf("baseline: %s is not among the columns", axis)
+			}
+			matches = matches && labels[at] == label
+		}
+		if matches && found >= 0 {
+			return -1, fmt.Errorf("baseline: %s and %s both have its labels; name one column", join(columns[found]), join(labels))
+		}
+		if matches {
+			found = i
+		}
+	}
+	if found < 0 && len(columns) > 0 {
+		return -1, fmt.Errorf("baseline: no column has the labels %v", t.Baseline)
+	}
+	return found, nil
+}
+
+// entries computes one row.
+func (t *Table) entries(places [][]replicate) []Entry {
+	row := make([]Entry, len(places))
+	best := -1
+	for c, list := range places {
+		_, x := values(list, t.Metric)
+		row[c] = Entry{Sample: stat.Describe(x), Expected: len(list)}
+		if c != t.Baseline && t.Baseline >= 0 {
+			if a, b := paired(list, places[t.Baseline], t.Metric); len(a) > 0 {
+				d := stat.Pair(a, b, stat.Level)
+				row[c].Difference = &d
+			}
+		}
+		if mean := row[c].Mean; t.Better != "none" && !math.IsNaN(mean) && (best < 0 || t.better(mean, row[best].Mean)) {
+			best = c
+		}
+	}
+	for c := range row {
+		if best >= 0 && !math.IsNaN(row[c].Mean) {
+			row[c].Mark = t.mark(c, best, places)
+		}
+	}
+	if best >= 0 && alone(row) {
+		row[best].Mark = Plain
+	}
+	return row
+}
+
+// alone tells whether the best has nothing to be compared with.
+func alone(row []Entry) bool {
+	known := 0
+	for _, e := range row {
+		if e.Mark != Plain || !math.IsNaN(e.Mean) {
+			known++
+		}
+	}
+	return known == 1
+}
+
+func (t *Table) mark(c, best int, places [][]replicate) Mark {
+	if c == best {
+		return Best
+	}
+	a, b := paired(places[c], places[best], t.Metric)
+	switch d := stat.Pair(a, b, stat.Level); {
+	case math.IsInf(d.Mean, 0): // it diverged where the best did not
+		return Plain
+	case !d.Known():
+		return Untested
+	case d.Clear():
+		return Plain
+	}
+	return Tied
+}
+
+func (t *Table) better(a, b float64) bool {
+	if t.Better == "higher" {
+		return a > b
+	}
+	return a < b
+}

@@ -1,0 +1,260 @@
+package study
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// defaultMetric is what tables show when nothing is said.
+const defaultMetric = "val_loss"
+
+// readTables reads [[study.tables]]; when the key is absent, there is one table of the
+// validation loss over all axes.
+func (s *Study) readTables(study *table, axes []axis) {
+	for _, t := range study.tables("tables") {
+		problems := len(study.errs)
+		out := Table{
+			Title: t.text("title"), Metric: t.metric("metric", SummaryMetrics()),
+			Rows: t.axes("rows", axes), Columns: t.axes("columns", axes), Over: t.axes("over", axes),
+			Better: t.text("better", "lower", "higher", "none"), Format: t.format(), Where: t.where(axes),
+		}
+		t.apart(axes, "rows", "columns", "over")
+		if out.Metric == "" {
+			out.Metric = defaultMetric
+		}
+		if out.Title == "" {
+			out.Title = out.Metric
+		}
+		if out.Better == "" {
+			out.Better = "lower"
+		}
+		if len(study.errs) == problems {
+			t.whole(axes, out.Where, "rows, columns or over", slices.Concat(out.Rows, out.Columns, out.Over))
+		}
+		out.Baseline = t.baseline(axes, out.Columns)
+		t.finish()
+		s.Tables = append(s.Tables, out)
+	}
+	if !study.has("tables") {
+		s.Tables = []Table{defaultTable(axes)}
+	}
+}
+
+// defaultTable has the last axis in its columns, the others in its rows, and takes means
+// over seeds.
+func defaultTable(axes []axis) Table {
+	t := Table{Title: defaultMetric, Metric: defaultMetric, Better: "lower"}
+	for _, a := range axes {
+		if a.seeds() {
+			t.Over = append(t.Over, a.name)
+		} else {
+			t.Rows = append(t.Rows, a.name)
+		}
+	}
+	if n := len(t.Rows); n > 1 {
+		t.Rows, t.Columns = t.Rows[:n-1], t.Rows[n-1:]
+	}
+	return t
+}
+
+// readFigures reads [[study.figures]].
+func (s *Study) readFigures(study *table, axes []axis) {
+	for _, t := range study.tables("figures") {
+		kind := t.text("kind", Bar, Curves, Heatmap, Trajectories, Scatter)
+		if !t.has("kind") {
+			t.report(t.key("kind"), "want one of "+config.QuotedList([]string{Bar, Curves, Heatmap, Trajectories, Scatter}), "missing")
+		}
+		f := Figure{
+			Kind: kind, Title: t.text("title"), Series: t.axes("series", axes), Over: t.axes("over", axes),
+			LogX: t.flag("logx"), LogY: t.flag("logy"), Where: t.where(axes),
+		}
+		problems := len(study.errs)
+		t.readContent(&f, axes)
+		if used, places := f.axes(); places != "" && len(study.errs) == problems {
+			t.whole(axes, f.Where, places, used)
+		}
+		t.finish()
+		s.Figures = append(s.Figures, f)
+	}
+}
+
+// axes returns the axes that the figure tells apart or takes means over, and the keys
+// that name them; no keys for a kind that shows every cell alone.
+func (f Figure) axes() (used []string, places string) {
+	used = slices.Concat(f.Series, f.Over)
+	switch f.Kind {
+	case Bar:
+		return append(used, f.X), "x, series or over"
+	case Heatmap:
+		return append(used, f.X, f.Y), "x, y, series or over"
+	case Curves:
+		return used, "series or over"
+	}
+	return used, ""
+}
+
+// readContent reads what depends on the kind of a figure: the metric and both axes.
+func (t *table) readContent(f *Figure, axes []axis) {
+	switch f.Kind {
+	case Bar:
+		f.Metric, f.X = t.required("metric", SummaryMetrics()), t.oneAxis("x", axes)
+		t.apart(axes, "x", "series", "over")
+	case Heatmap:
+		f.Metric, f.X, f.Y = t.required("metric", SummaryMetrics()), t.oneAxis("x", axes), t.oneAxis("y", axes)
+		t.apart(axes, "x", "y", "series", "over")
+	case Curves:
+		f.Metric = t.required("metric", RecordMetrics())
+		t.apart(axes, "series", "over")
+	case Scatter:
+		f.X, f.Y = t.required("x", SummaryMetrics()), t.required("y", SummaryMetrics())
+		t.apart(axes, "series", "over")
+	case Trajectories:
+		t.apart(axes, "series", "over")
+	default: // the kind is wrong: its keys are not to be found unknown
+		for _, name := range []string{"metric", "x", "y"} {
+			t.get(name)
+		}
+	}
+}
+
+// metric reads the name of a metric.
+func (t *table) metric(name string, known []string) string {
+	m := t.text(name)
+	if m == "" || slices.Contains(known, m) {
+		return m
+	}
+	if timed(m) {
+		t.report(t.key(name), "leave it to cage bench, which measures speed", "%s differs from run to run of the same cell", m)
+		return ""
+	}
+	hint := "known: " + strings.Join(known, ", ")
+	if near := config.Nearest(m, known); near != "" {
+		hint = "did you mean " + config.QuotedList([]string{near}) + "?"
+	}
+	t.report(t.key(name), hint, "there is no metric %q", m)
+	return ""
+}
+
+// required is metric for a key that must be given.
+func (t *table) required(name string, known []string) string {
+	if !t.has(name) {
+		t.report(t.key(name), "want one of "+strings.Join(known, ", "), "missing")
+	}
+	return t.metric(name, known)
+}
+
+// axes reads names of axes.
+func (t *table) axes(name string, axes []axis) []string {
+	list := t.texts(name)
+	for i, axis := range list {
+		if find(axes, axis) == nil {
+			t.unknownAxis(t.key(name), axis, axes)
+		} else if slices.Contains(list[:i], axis) {
+			t.report(t.key(name), "leave one out", "names the axis %q twice", axis)
+		}
+	}
+	return list
+}
+
+// oneAxis reads the name of an axis that must be given.
+func (t *table) oneAxis(name string, axes []axis) string {
+	axis := t.text(name)
+	switch {
+	case !t.has(name):
+		t.report(t.key(name), "want the name of an axis", "missing")
+	case axis != "" && find(axes, axis) == nil:
+		t.unknownAxis(t.key(name), axis, axes)
+	}
+	return axis
+}
+
+// apart reports axes that stand under two of the keys.
+func (t *table) apart(axes []axis, names ...string) {
+	first := map[string]string{}
+	for _, name := range names {
+		for _, axis := range t.quietTexts(name) {
+			if other := first[axis]; other != "" && other != name && find(axes, axis) != nil {
+				t.report(t.key(name), "want an axis in one place only", "the axis %q is in %s already", axis, other)
+				continue
+			}
+			first[axis] = name
+		}
+	}
+}
+
+// quietTexts is texts for a key whose problems have been reported.
+func (t *table) quietTexts(name string) []string {
+	var list []string
+	switch raw := t.values[name].(type) {
+	case string:
+		list = []string{raw}
+	case []any:
+		for _, e := range raw {
+			if s, ok := e.(string); ok {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// whole reports axes of several labels that are nowhere in a table or figure, whose
+// keys for them are places: cells of different meaning would be averaged.
+func (t *table) whole(axes []axis, where map[string][]string, places string, used []string) {
+	for _, a := range axes {
+		one := len(a.labels()) == 1 || len(where[a.name]) == 1
+		if !one && !slices.Contains(used, a.name) {
+			t.report(t.path, "want it in "+places+", or one label of it in where", "the axis %q is nowhere", a.name)
+		}
+	}
+}
+
+// where reads labels by axis.
+func (t *table) where(axes []axis) map[string][]string {
+	w := t.table("where")
+	if w == nil {
+		return nil
+	}
+	where := w.labels(axes, true)
+	w.checkLabels(where, axes)
+	return where
+}
+
+// baseline reads labels of the axes in the columns.
+func (t *table) baseline(axes []axis, columns []string) map[string]string {
+	b := t.table("baseline")
+	if b == nil {
+		return nil
+	}
+	labels := b.labels(axes, false)
+	b.checkLabels(labels, axes)
+	out := map[string]string{}
+	for name, list := range labels {
+		if !slices.Contains(columns, name) {
+			t.report(b.key(name), "want labels of the axes in columns", "the axis %q is not in columns", name)
+		}
+		out[name] = list[0]
+	}
+	for _, name := range columns {
+		if out[name] == "" && find(axes, name) != nil && !b.has(name) {
+			t.report(b.path, "want a label of every axis in columns", "no label of the axis %q", name)
+		}
+	}
+	return out
+}
+
+// format reads a verb for a number.
+func (t *table) format() string {
+	f := t.text("format")
+	if f == "" {
+		return ""
+	}
+	if text := fmt.Sprintf(f, 1.5); strings.Contains(text, "%!") || strings.Count(f, "%") != 1 {
+		t.wrong("format", f, `a verb for a number, such as "%.3f"`)
+		return ""
+	}
+	return f
+}

@@ -1,0 +1,107 @@
+package study
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// State is how far a cell has come.
+type State string
+
+// The states of a cell.
+const (
+	Missing     State = "missing"     // nothing of it is there
+	Running     State = "running"     // it is being trained
+	Interrupted State = "interrupted" // begun, and to be resumed
+	Failed      State = "failed"      // its training ended in an error
+	Done        State = "done"
+)
+
+// Result is what is known of a cell.
+type Result struct {
+	Cell  Cell
+	State State
+	Err   string // of a failed cell: what its training said in the end
+	// Summary holds every number of summary.json by its name there; nil unless Done.
+	Summary map[string]float64
+}
+
+// Results reads from disk how far every cell has come. It may be called at any time, also
+// while the study runs in this or another process.
+func (s *Study) Results() ([]Result, error) {
+	running, err := s.running()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Result, len(s.Cells))
+	read := map[string]Result{} // by ID: cells may share a run
+	for i, c := range s.Cells {
+		r, known := read[c.ID]
+		if !known {
+			if r, err = readCellResult(c, running[c.ID]); err != nil {
+				return nil, err
+			}
+			read[c.ID] = r
+		}
+		r.Cell = c
+		list[i] = r
+	}
+	return list, nil
+}
+
+func readCellResult(c Cell, running bool) (Result, error) {
+	r := Result{Cell: c, State: Missing}
+	summary, completed, err := metrics.ReadNumbers(train.SummaryPath(c.Dir))
+	if err != nil {
+		return r, err
+	}
+	if completed {
+		r.State, r.Summary = Done, summary
+		return r, nil
+	}
+	if running {
+		r.State = Running
+		return r, nil
+	}
+	failure, err := readFailure(c.Dir)
+	switch {
+	case err == nil:
+		r.State, r.Err = Failed, failure.Error
+		return r, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return r, err
+	}
+	if _, err := os.Stat(CellConfigPath(c.Dir)); err == nil {
+		r.State = Interrupted
+	}
+	return r, nil
+}
+
+// Failure is why a cell failed, as in failed.json.
+type Failure struct {
+	Error    string `json:"error"`    // what the training said in the end
+	Exit     string `json:"exit"`     // how its process ended: "exit status 1", "signal: killed"
+	Attempts int    `json:"attempts"` // how often it has been tried
+	Log      string `json:"log_tail"` // the last lines that it wrote
+	File     string `json:"log"`      // where the rest is, relative to the cell's directory
+}
+
+// ReadFailure reads the account of a cell's failure.
+func readFailure(dir string) (Failure, error) {
+	var f Failure
+	text, err := os.ReadFile(filepath.Join(dir, failedFile))
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		return f, fmt.Errorf("%s: %w", filepath.Join(dir, failedFile), err)
+	}
+	return f, nil
+}

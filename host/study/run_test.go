@@ -1,0 +1,261 @@
+package study_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// cage is the command, built once for all tests.
+var cage = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(scratch, "cage")
+	out, err := exec.Command("go", "build", "-o", path, "../../cmd/cage").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, err
+})
+
+var scratch string // of all tests
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "study"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(scratch)
+	os.Exit(code)
+}
+
+// command returns the path of the command and lets it find the plugins.
+func command(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts and kills processes")
+	}
+	path, err := cage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CAGE_PLUGIN_PATH", testrun.Finder(t).Dirs[0])
+	return path
+}
+
+const axes = `
+base = "base.toml"
+[study]
+parallel = 2
+[[study.axes]]
+name = "method"
+values = [{label = "STE", set = {method.form = "off"}}, {label = "CAGE"}]
+[[study.axes]]
+name = "seed"
+key = ["seed", "data.seed"]
+values = [0, 1]
+`
+
+// tiny is a study of four small language models in a new directory, into which it changes.
+func tiny(t *testing.T, more string, settings ...string) *study.Study {
+	t.Helper()
+	trainFile, validation := testrun.Dataset(t)
+	cfg := testrun.Parse(t, testrun.ConfigText(trainFile, validation, "unused"), settings...)
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	write(t, "base.toml", string(text))
+	write(t, "tiny.toml", axes+more)
+	return load(t)
+}
+
+func load(t *testing.T) *study.Study {
+	t.Helper()
+	s, err := study.Load("tiny.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func results(t *testing.T, s *study.Study) []study.Result {
+	t.Helper()
+	list, err := s.Results()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func states(t *testing.T, s *study.Study) map[string]study.State {
+	t.Helper()
+	out := map[string]study.State{}
+	for _, r := range results(t, s) {
+		out[s.Label(r.Cell)] = r.State
+	}
+	return out
+}
+
+// run runs a study in this process.
+func run(t *testing.T, s *study.Study, o study.RunOptions) (study.Outcome, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	return study.Run(ctx, s, o)
+}
+
+// A cell whose training fails is kept with its error, takes no other cell with it, and is
+// tried again only on demand.
+func TestFailingCell(t *testing.T) {
+	path := command(t)
+	s := tiny(t, `
+[[study.cells]]
+label = {method = "broken", seed = 0}
+set = {quantizer.bitz = 3}
+`)
+	o := study.RunOptions{Command: []string{path, "train"}}
+	out, err := run(t, s, o)
+	if want := (study.Outcome{Cells: 5, Done: 4, Failed: 1, Trained: 4}); err != nil || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	broken := results(t, s)[4]
+	if broken.State != study.Failed || !strings.Contains(broken.Err, "bitz: plugin quest has no such parameter; did you mean bits?") {
+		t.Errorf("%s: %s", broken.State, broken.Err)
+	}
+	f := failure(t, broken.Cell)
+	if f.Attempts != 1 || f.Exit != "exit status 1" || !strings.Contains(f.Log, "cage: ") || f.File != "train.log" {
+		t.Errorf("failure %+v", f)
+	}
+	began := time.Now()
+	if out, err = run(t, s, o); err != nil || out.Trained != 0 || out.Failed != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	t.Logf("nothing to do took %v", time.Since(began))
+	o.Retry = true
+	if out, err = run(t, s, o); err != nil || out.Trained != 0 || out.Failed != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if f := failure(t, broken.Cell); f.Attempts != 2 {
+		t.Errorf("%d attempts, want 2", f.Attempts)
+	}
+}
+
+func failure(t *testing.T, c study.Cell) study.Failure {
+	t.Helper()
+	text, err := os.ReadFile(study.FailedPath(c.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f study.Failure
+	if err := json.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Who interrupts a study finds checkpoints, and the rest is done by the next run. A second
+// run of a study under way is refused.
+func TestInterruptedAndLocked(t *testing.T) {
+	path := command(t)
+	s := tiny(t, "", "train.steps=100000", "train.checkpoint_every=0")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := study.RunOptions{Command: []string{path, "train"}}
+	var second error
+	var during map[string]study.State
+	seen := 0
+	o.Watch = func(p study.Progress) {
+		if len(p.Running) < 2 || p.Running[0].Step == 0 || p.Running[1].Step == 0 || ctx.Err() != nil {
+			return
+		}
+		seen++
+		if p.Running[0].Steps != 100000 || p.Running[0].Loss <= 0 || p.Total != 4 {
+			t.Errorf("progress %+v", p)
+		}
+		during = states(t, s)
+		_, second = study.Run(ctx, s, study.RunOptions{})
+		cancel()
+	}
+	out, err := study.Run(ctx, s, o)
+	if want := (study.Outcome{Cells: 4, Interrupted: 2, Missing: 2}); !errors.Is(err, study.ErrInterrupted) || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	if !errors.Is(second, study.ErrLocked) || seen != 1 {
+		t.Errorf("the second run: %v (seen %d)", second, seen)
+	}
+	want := map[string]study.State{"STE · 0": study.Running, "STE · 1": study.Running, "CAGE · 0": study.Missing, "CAGE · 1": study.Missing}
+	if diff := cmp.Diff(want, during); diff != "" {
+		t.Errorf("states while it ran (-want +got):\n%s", diff)
+	}
+	for label, state := range states(t, s) {
+		if want[label] == study.Running && state != study.Interrupted {
+			t.Errorf("%s is %s", label, state)
+		}
+	}
+	for _, c := range s.Cells[:2] {
+		if list, err := filepath.Glob(filepath.Join(train.CheckpointDir(c.Dir), "*")); err != nil || len(list) == 0 {
+			t.Errorf("%s has no checkpoint: %v", c.ID, err)
+		}
+	}
+}
+
+// Files that cells need are looked for before any is trained.
+func TestMissingData(t *testing.T) {
+	s := tiny(t, "", `data.train="none.tokens"`)
+	_, err := run(t, s, study.RunOptions{Command: []string{"false"}})
+	if err == nil || !strings.HasPrefix(err.Error(), "base.toml:") || !strings.HasSuffix(err.Error(), `: data.train: no file "none.tokens"; make a token file with: cage data prepare`) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(s.Cells[0].Dir); err == nil {
+		t.Error("a cell has begun")
+	}
+}
+
+// Commands that do not train are failures with what they said.
+func TestOtherCommands(t *testing.T) {
+	s := tiny(t, "")
+	for _, c := range []struct{ script, want string }{
+		{"exit 0", "its process ended: exit status 0"},
+		{"exit 3", "its process ended: exit status 3"},
+		{"echo nothing; echo 'cage: first'; echo second; exit 1", "first\nsecond"},
+		{"echo 'panic: boom'; echo 'goroutine 1'; exit 2", "its process ended: exit status 2: panic: boom"},
+	} {
+		_, err := run(t, s, study.RunOptions{Command: []string{"sh", "-c", c.script}, Retry: true, Only: map[string][]string{"seed": {"0"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results(t, s)[0]; r.State != study.Failed || r.Err != c.want {
+			t.Errorf("%s: %s: %q, want %q", c.script, r.State, r.Err, c.want)
+		}
+	}
+	_, err := run(t, s, study.RunOptions{Command: []string{"there-is-no-such-command"}, Retry: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := results(t, s)[0]; r.State != study.Failed || !strings.Contains(r.Err, "there-is-no-such-command") {
+		t.Errorf("%s: %s", r.State, r.Err)
+	}
+}

@@ -1,0 +1,73 @@
+// Package stat holds the statistics of a report: mean and standard deviation over
+// replicates, and paired differences with their confidence interval.
+//
+// It knows numbers only: which of them belong together is decided in
+// host/study/report. What cannot be said is NaN, never zero.
+package stat
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Level is the confidence level of a report's intervals.
+const Level = 0.95
+
+// Sample describes values of one quantity.
+type Sample struct {
+	N    int
+	Mean float64 // NaN when N is 0, or when a value is not a number
+	SD   float64 // standard deviation, with N−1 in the denominator; NaN when N < 2
+}
+
+// Describe returns the mean and standard deviation of x. Values that are not finite
+// are not left out: a run that diverged belongs to the mean, which then is not
+// finite either.
+func Describe(x []float64) Sample {
+	s := Sample{N: len(x), Mean: math.NaN(), SD: math.NaN()}
+	switch len(x) {
+	case 0:
+	case 1:
+		s.Mean = x[0]
+	default:
+		s.Mean, s.SD = stat.MeanStdDev(x, nil)
+	}
+	return s
+}
+
+// Difference describes paired differences of two quantities.
+type Difference struct {
+	N         int     // pairs
+	Mean      float64 // NaN when N is 0
+	SD        float64 // standard deviation of the differences; NaN when N < 2
+	Low, High float64 // confidence interval of the mean; NaN when N < 2
+}
+
+// Pair describes the differences a[i] − b[i], which the two slices of equal length
+// give one by one. The interval is that of Student's t for the mean of independent,
+// normally distributed differences: mean ± t·SD/√N, with N−1 degrees of freedom.
+// Pairing takes out what both have in common, such as the difficulty of a seed.
+func Pair(a, b []float64, level float64) Difference {
+	differences := make([]float64, len(a))
+	for i := range a {
+		differences[i] = a[i] - b[i]
+	}
+	s := Describe(differences)
+	d := Difference{N: s.N, Mean: s.Mean, SD: s.SD, Low: math.NaN(), High: math.NaN()}
+	if s.N < 2 {
+		return d
+	}
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(s.N - 1)}.Quantile((1 + level) / 2)
+	half := t * stat.StdErr(s.SD, float64(s.N))
+	d.Low, d.High = s.Mean-half, s.Mean+half
+	return d
+}
+
+// Known tells whether there is an interval.
+func (d Difference) Known() bool { return !math.IsNaN(d.Low) && !math.IsNaN(d.High) }
+
+// Clear tells whether the interval leaves out zero, so that the difference is
+// larger than chance makes plausible.
+func (d Difference) Clear() bool { return d.Known() && (d.Low > 0 || d.High < 0) }

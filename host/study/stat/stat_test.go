@@ -1,0 +1,116 @@
+package stat_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cage-qat/cage/host/study/stat"
+)
+
+func near(a, b float64) bool {
+	return math.IsNaN(a) && math.IsNaN(b) || a == b || math.Abs(a-b) <= 1e-9*max(1, math.Abs(b))
+}
+
+var nan, inf = math.NaN(), math.Inf(1)
+
+func TestDescribe(t *testing.T) {
+	tests := []struct {
+		x    []float64
+		want stat.Sample
+	}{
+		{nil, stat.Sample{0, nan, nan}},
+		{[]float64{3.5}, stat.Sample{1, 3.5, nan}},
+		{[]float64{2, 4}, stat.Sample{2, 3, math.Sqrt2}},
+		{[]float64{2, 4, 4, 4, 5, 5, 7, 9}, stat.Sample{8, 5, math.Sqrt(32.0 / 7)}},
+		{[]float64{1, 1, 1}, stat.Sample{3, 1, 0}},
+		{[]float64{1, nan}, stat.Sample{2, nan, nan}},
+		{[]float64{1, inf}, stat.Sample{2, inf, nan}},
+	}
+	for _, test := range tests {
+		got := stat.Describe(test.x)
+		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) {
+			t.Errorf("%v: %+v, want %+v", test.x, got, test.want)
+		}
+	}
+}
+
+// The quantiles of Student's t are those of printed tables: 12.7062 (1 degree of
+// freedom), 4.30265 (2) and 2.77645 (4) for 95 %, 9.92484 (2) for 99 %.
+func TestPair(t *testing.T) {
+	tests := []struct {
+		a, b  []float64
+		level float64
+		want  stat.Difference
+	}{
+		{nil, nil, 0.95, stat.Difference{0, nan, nan, nan, nan}},
+		{[]float64{3}, []float64{1}, 0.95, stat.Difference{1, 2, nan, nan, nan}},
+		// differences 1, 3: mean 2, SD √2, error 1
+		{[]float64{2, 5}, []float64{1, 2}, 0.95, stat.Difference{2, 2, math.Sqrt2, 2 - 12.7062047361747, 2 + 12.7062047361747}},
+		// differences −1, −2, −3: mean −2, SD 1, error 1/√3
+		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.95, stat.Difference{3, -2, 1, -2 - 4.30265272974946/math.Sqrt(3), -2 + 4.30265272974946/math.Sqrt(3)}},
+		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.99, stat.Difference{3, -2, 1, -2 - 9.92484320091829/math.Sqrt(3), -2 + 9.92484320091829/math.Sqrt(3)}},
+		// differences 1, 2, 3, 4, 5: mean 3, SD √2.5, error √0.5
+		{[]float64{1, 2, 3, 4, 5}, make([]float64, 5), 0.95, stat.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5), 3 + 2.77644510519779*math.Sqrt(0.5)}},
+		{[]float64{1, 2}, []float64{1, 2}, 0.95, stat.Difference{2, 0, 0, 0, 0}},
+		{[]float64{inf, 2}, []float64{1, 2}, 0.95, stat.Difference{2, inf, nan, nan, nan}},
+		{[]float64{inf, 2}, []float64{inf, 2}, 0.95, stat.Difference{2, nan, nan, nan, nan}},
+	}
+	for _, test := range tests {
+		got := stat.Pair(test.a, test.b, test.level)
+		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) || !near(got.Low, test.want.Low) || !near(got.High, test.want.High) {
+			t.Errorf("%v − %v: %+v, want %+v", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+func TestClear(t *testing.T) {
+	for _, test := range []struct {
+		d    stat.Difference
+		want bool
+	}{
+		{stat.Difference{Low: -2, High: -1}, true},
+		{stat.Difference{Low: 1, High: 2}, true},
+		{stat.Difference{Low: -1, High: 1}, false},
+		{stat.Difference{Low: 0, High: 0}, false},
+		{stat.Difference{Low: 0, High: 1}, false},
+		{stat.Difference{Low: nan, High: nan}, false},
+	} {
+		if got := test.d.Clear(); got != test.want {
+			t.Errorf("[%v, %v]: %v", test.d.Low, test.d.High, got)
+		}
+	}
+}
+
+// Of many experiments without any difference, an interval at 95 % leaves out zero in
+// 5 %, whatever the number of replicates.
+func TestIntervalsCover(t *testing.T) {
+	const experiments = 20000
+	for _, n := range []int{2, 3, 5, 10} {
+		random := rand.New(rand.NewPCG(1, uint64(n)))
+		wrong := 0
+		for range experiments {
+			a, b := make([]float64, n), make([]float64, n)
+			for i := range a {
+				seed := 10 * random.NormFloat64() // common to both
+				a[i], b[i] = seed+random.NormFloat64(), seed+random.NormFloat64()
+			}
+			if stat.Pair(a, b, stat.Level).Clear() {
+				wrong++
+			}
+		}
+		// The standard deviation of the count is √(20000·0.05·0.95) ≈ 31.
+		if math.Abs(float64(wrong)-0.05*experiments) > 4*31 {
+			t.Errorf("%d replicates: %d of %d intervals leave out zero, want about %g", n, wrong, experiments, 0.05*experiments)
+		}
+	}
+}
+
+func Example() {
+	cage := []float64{3.01, 2.98, 3.05}
+	quest := []float64{3.06, 3.02, 3.11}
+	d := stat.Pair(cage, quest, stat.Level)
+	fmt.Printf("%.3f [%.3f, %.3f], n = %d, clear: %v\n", d.Mean, d.Low, d.High, d.N, d.Clear())
+	// Output: -0.050 [-0.075, -0.025], n = 3, clear: true
+}

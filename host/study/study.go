@@ -1,0 +1,135 @@
+package study
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// Study is a loaded study: every cell resolved and checked, the tables and figures
+// held against its axes. It knows nothing of what has been computed; see
+// [Study.Results].
+type Study struct {
+	Name string // of the study: study.name, else the name of the file
+	File string // path of the study file
+	Out  string // the study's directory, relative to the working directory like train.out
+	Base string // path of the base configuration; File when it is the table [base]
+	// Parallel is study.parallel: cells at once; 0 leaves it to [Run].
+	Parallel int
+
+	Axes    []Axis
+	Cells   []Cell // the grid in its order, the last axis fastest, then single cells
+	Tables  []Table
+	Figures []Figure
+
+	text []byte // of the file
+}
+
+// Axis is a dimension of a study.
+type Axis struct {
+	Name   string
+	Labels []string // in the order of the file, those that only single cells have at the end
+}
+
+// Cell is one run of a study. Cells of equal configuration share a run: their ID, Dir
+// and Config are the same.
+type Cell struct {
+	// ID names the cell's directory: its labels, fit for a file system, and a hash of
+	// its configuration.
+	ID     string
+	Labels map[string]string // one of each axis, by the axis's name
+	Set    []Setting         // what the cell changes of the base, in the order in which it is done
+	Dir    string            // the run directory
+	Config *config.Config    // resolved; train.out is Dir
+}
+
+// Setting gives a configuration's key a value.
+type Setting struct {
+	Key   string `json:"key"`   // dotted, as in --set
+	Value string `json:"value"` // in TOML
+}
+
+// Table describes a table of the report: the mean of a metric over replicates.
+type Table struct {
+	Title   string
+	Metric  string   // a number of summary.json by its name there, one of [SummaryMetrics]
+	Rows    []string // axes whose labels make the rows
+	Columns []string // axes whose labels make the columns
+	Over    []string // axes of replicates
+	// Baseline holds labels of the axes of Columns: the column that others are compared with,
+	// replicate by replicate. Empty: none.
+	Baseline map[string]string
+	Better   string              // "lower", "higher" or "none": whether the best is marked
+	Where    map[string][]string // by axis, labels to which the table is restricted
+	Format   string              // fmt verb of a number, "" for the report's choice
+}
+
+// Kinds of figures.
+const (
+	Bar          = "bar"          // a bar for each label of X, and each series
+	Curves       = "curves"       // a metric of metrics.jsonl over the steps, a curve for each series
+	Heatmap      = "heatmap"      // a metric over two axes
+	Trajectories = "trajectories" // the paths of parameters in their two principal components
+	Scatter      = "scatter"      // one metric of summary.json against another, a point for each cell
+)
+
+// Figure describes a figure of the report.
+type Figure struct {
+	Kind   string
+	Title  string
+	Metric string   // bar, heatmap: one of [SummaryMetrics]; curves: one of [RecordMetrics]
+	X, Y   string   // bar: X is an axis; heatmap: both are axes; scatter: both are of [SummaryMetrics]
+	Series []string // axes whose labels make series
+	Over   []string // axes of replicates
+	LogX   bool
+	LogY   bool
+	Where  map[string][]string // as in Table
+}
+
+// Axis returns the axis of that name.
+func (s *Study) Axis(name string) (Axis, bool) {
+	i := slices.IndexFunc(s.Axes, func(a Axis) bool { return a.Name == name })
+	if i < 0 {
+		return Axis{}, false
+	}
+	return s.Axes[i], true
+}
+
+// Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".
+func (s *Study) Label(c Cell) string {
+	var parts []string
+	for _, a := range s.Axes {
+		parts = append(parts, c.Labels[a.Name])
+	}
+	return strings.Join(parts, " · ")
+}
+
+// Matches tells whether a cell has, for every axis in where, one of the labels given.
+func (c Cell) Matches(where map[string][]string) bool {
+	for axis, labels := range where {
+		if !slices.Contains(labels, c.Labels[axis]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Names inside a study's directory and that of a cell.
+const (
+	cellsDir   = "cells"
+	studyFile  = "study.toml"
+	cellFile   = "cell.toml"   // the configuration that the cell is trained with
+	failedFile = "failed.json" // why the cell failed
+	logFile    = "train.log"   // what the cell's process wrote
+)
+
+// CellConfigPath is the configuration that `cage train` is given for a cell.
+func CellConfigPath(dir string) string { return filepath.Join(dir, cellFile) }
+
+// LogPath is what the process of a cell wrote.
+func LogPath(dir string) string { return filepath.Join(dir, logFile) }
+
+// FailedPath is the account of a cell's failure.
+func FailedPath(dir string) string { return filepath.Join(dir, failedFile) }

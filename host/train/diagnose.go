@@ -1,0 +1,201 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/diagnostics"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// movement follows the codes of the quantized weights; nil when that is off or there
+// are none.
+type movement struct {
+	settings config.Diagnostics
+	weights  []string // with chosen coordinates
+	reader   *step.CodeReader
+	tracker  *diagnostics.Tracker
+}
+
+// sample is what was read before a step; nil when none was due.
+type sample struct {
+	codes     []int32
+	residuals []float32
+}
+
+// prepareMovement chooses the coordinates to follow and compiles their reading.
+func (r *run) prepareMovement() error {
+	m := &movement{settings: r.cfg.Diagnostics}
+	if m.settings.Every == 0 {
+		return nil
+	}
+	var names []string
+	var sizes, groups []int
+	for _, p := range r.model.Params() {
+		if _, ok := r.programs.Weights[p.Name]; ok {
+			names, sizes = append(names, p.Name), append(sizes, p.Size())
+		}
+	}
+	var chosen []step.WeightElements
+	for i, positions := range diagnostics.Choose(uint64(m.settings.Seed), m.settings.Coordinates, sizes...) {
+		if len(positions) > 0 {
+			chosen = append(chosen, step.WeightElements{Weight: names[i], Positions: positions})
+			m.weights, groups = append(m.weights, names[i]), append(groups, len(positions))
+		}
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	if needed := m.settings.Every * m.settings.Window; needed > r.cfg.Train.Steps {
+		r.log.Warn("the run is too short for the coherence of residuals to be recorded: a window takes diagnostics.every × diagnostics.window steps",
+			"steps", r.cfg.Train.Steps, "window", needed)
+	}
+	var err error
+	if m.tracker, err = diagnostics.New(m.settings.Window, groups...); err != nil {
+		return r.cfg.ErrorAt("diagnostics.window", "%w", err)
+	}
+	if m.reader, err = r.kernels.CodeReader(chosen); err != nil {
+		return err
+	}
+	r.movement = m
+	return nil
+}
+
+func (m *movement) close() {
+	if m != nil {
+		m.reader.Close()
+	}
+}
+
+// due tells whether a sample is taken at step t.
+func (m *movement) due(t int) bool { return m != nil && t%m.settings.Every == 0 }
+
+// read takes the sample of step t, if it is due, at the point that the step starts
+// from. A step that is skipped for its loss leaves that point, and the sample counts.
+func (m *movement) read(t int, s *step.State) (*sample, error) {
+	if !m.due(t) {
+		return nil, nil
+	}
+	codes, residuals, err := m.reader.Read(s)
+	if err != nil {
+		return nil, fmt.Errorf("read the codes of weights: %w", err)
+	}
+	return &sample{codes, residuals}, nil
+}
+
+// record adds a sample, if there is one, and its measures to the record of its step.
+func (m *movement) record(rec *metrics.Record, s *sample) error {
+	if s == nil {
+		return nil
+	}
+	if err := m.tracker.Add(s.codes, s.residuals); err != nil {
+		return err
+	}
+	if m.tracker.Samples() < 2 {
+		return nil // nothing can have moved
+	}
+	steps := float64(m.settings.Every) // of a sample
+	all, each := m.tracker.Measure()
+	rec.FlipRate, rec.Visits = metrics.Some(all.FlipRate), metrics.Some(all.Visits)
+	rec.DwellMean, rec.DwellMax = metrics.Some(all.Dwell.Mean()*steps), metrics.Some(float64(all.Dwell.Max())*steps)
+	rec.DwellMedian, rec.DwellP90 = metrics.Some(float64(all.Dwell.Quantile(0.5))*steps), metrics.Some(float64(all.Dwell.Quantile(0.9))*steps)
+	rec.DwellVectorMean = metrics.Some(all.VectorDwell.Mean() * steps)
+	rec.VisitSum, rec.ResidualMax = metrics.Some(all.VisitSum), metrics.Some(all.Residual)
+	rec.Coherence, rec.CoherenceVector = m.coherence(all)
+	rec.Weights = map[string]metrics.WeightMovement{}
+	for i, name := range m.weights {
+		w := metrics.WeightMovement{FlipRate: metrics.Number(each[i].FlipRate), DwellMean: metrics.Number(each[i].Dwell.Mean() * steps)}
+		w.Coherence, w.CoherenceVector = m.coherence(each[i])
+		rec.Weights[name] = w
+	}
+	return nil
+}
+
+// coherence returns the two coherences once the window is full: before, they are larger
+// only because fewer residuals are added up.
+func (m *movement) coherence(v diagnostics.Measures) (coordinates, vector *metrics.Number) {
+	if !m.tracker.Full() {
+		return nil, nil
+	}
+	return metrics.Some(v.Coherence), metrics.Some(v.VectorCoherence)
+}
+
+// Names of what a checkpoint holds.
+const (
+	movementMeta   = "diagnostics"
+	movementPrefix = "diagnostics/"
+)
+
+// savedMovement describes the tensors in a checkpoint: with other settings they mean nothing.
+type savedMovement struct {
+	Settings config.Diagnostics
+	Samples  int
+}
+
+// save adds what the next samples are compared with to a checkpoint.
+func (m *movement) save(state *checkpoint.State) error {
+	if m == nil || m.tracker.Samples() == 0 {
+		return nil
+	}
+	s := m.tracker.State()
+	n := m.tracker.Coordinates()
+	if err := state.Meta.Set(movementMeta, savedMovement{m.settings, s.Samples}); err != nil {
+		return err
+	}
+	rows := len(s.Codes) / n
+	return errors.Join(
+		addTensor(state, "codes", s.Codes, rows, n), addTensor(state, "residuals", s.Residuals, rows, n),
+		addTensor(state, "begun", s.Begun, n), addTensor(state, "since", s.Since, n),
+		addTensor(state, "group_since", s.GroupSince, len(s.GroupSince)), addTensor(state, "before", s.Before, n),
+	)
+}
+
+func addTensor[T safetensors.Element](state *checkpoint.State, name string, values []T, dims ...int) error {
+	t, err := safetensors.New(movementPrefix+name, dims, values)
+	state.Tensors = append(state.Tensors, t)
+	return err
+}
+
+// restoreMovement goes on from a checkpoint. One without diagnostics, or with other settings,
+// lets them begin anew.
+func (r *run) restoreMovement(state checkpoint.State, tensors map[string]safetensors.Tensor) error {
+	m := r.movement
+	if m == nil {
+		return nil
+	}
+	var saved savedMovement
+	if _, ok := state.Meta[movementMeta]; ok {
+		if err := state.Meta.Get(movementMeta, &saved); err != nil {
+			return err
+		}
+	}
+	if saved.Settings != m.settings {
+		if state.Step >= m.settings.Every {
+			r.log.Warn("the checkpoint has no samples of codes with these settings of diagnostics: they begin anew", "step", state.Step)
+		}
+		return nil
+	}
+	s := diagnostics.State{Samples: saved.Samples}
+	err := errors.Join(
+		values(tensors, "codes", &s.Codes), values(tensors, "residuals", &s.Residuals), values(tensors, "begun", &s.Begun),
+		values(tensors, "since", &s.Since), values(tensors, "group_since", &s.GroupSince), values(tensors, "before", &s.Before),
+	)
+	if err != nil {
+		return err
+	}
+	return m.tracker.Restore(s)
+}
+
+func values[T safetensors.Element](tensors map[string]safetensors.Tensor, name string, into *[]T) error {
+	t, ok := tensors[movementPrefix+name]
+	if !ok {
+		return fmt.Errorf("there is no tensor %s", movementPrefix+name)
+	}
+	var err error
+	*into, err = safetensors.Values[T](t)
+	return err
+}

@@ -1,0 +1,258 @@
+package train_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// onlyParams leaves the parameters of a checkpoint.
+func onlyParams(s checkpoint.State) checkpoint.State {
+	s.Tensors = slices.DeleteFunc(slices.Clone(s.Tensors), func(t safetensors.Tensor) bool { return !strings.HasPrefix(t.Name, "param/") })
+	return s
+}
+
+// The samples of TestMovement.
+const (
+	every  = 2
+	window = 4
+)
+
+// TestMovement follows all coordinates of a run and computes what is recorded again,
+// as it is defined, from its checkpoints and the float64 executor. The grid is that of
+// absmax with one scale for a tensor.
+func TestMovement(t *testing.T) {
+	cfg := testrun.Config(t, `quantizer={plugin="absmax", bits=4}`, "model.vocab=257", "train.log_every=3", "train.checkpoint_every=1", "train.keep=100",
+		"diagnostics.every=2", "diagnostics.window=4", "diagnostics.coordinates=1000000")
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
+	codes, residuals := replay(t, cfg)
+	byStep := map[int]metrics.Record{}
+	for _, r := range records(t, cfg.Train.Out) {
+		if r.ValLoss == nil {
+			byStep[r.Step] = r
+		}
+	}
+	for k := range codes {
+		r, ok := byStep[every*(k+1)]
+		switch {
+		case !ok:
+			t.Errorf("step %d is not recorded", every*(k+1))
+		case k == 0:
+			if r.FlipRate != nil || r.Weights != nil {
+				t.Error("something has moved at the first sample")
+			}
+		default:
+			checkMovement(t, r, codes[:k+1], residuals[:k+1])
+		}
+	}
+	for _, step := range []int{3, 9, 15} {
+		if r := byStep[step]; r.Loss == 0 || r.FlipRate != nil {
+			t.Errorf("step %d, of which there is no sample: %+v", step, r)
+		}
+	}
+}
+
+// replay returns the codes and residuals of all quantized weights at each sample.
+func replay(t *testing.T, cfg *config.Config) (codes, residuals [][]float64) {
+	t.Helper()
+	rules := testrun.Plan(t, cfg).Rules
+	for step := every; step <= 20; step += every {
+		values := testrun.Values(t, onlyParams(testrun.Checkpoint(t, cfg.Train.Out, step-1)))
+		var c, e []float64
+		for _, rule := range rules {
+			if rule.Quantizer == nil {
+				continue
+			}
+			x := reference.Floats(float64s(values["param/"+rule.Name]), rule.Shape...)
+			out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{sdk.InputX: x})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c = append(c, out[sdk.OutputCodes].Float64s()...)
+			for i, q := range out[sdk.OutputValue].Floats {
+				e = append(e, x.Floats[i]-q)
+			}
+		}
+		codes, residuals = append(codes, c), append(residuals, e)
+	}
+	return codes, residuals
+}
+
+// checkMovement compares the record of the last sample with all samples up to it.
+func checkMovement(t *testing.T, r metrics.Record, codes, residuals [][]float64) {
+	t.Helper()
+	flips, visits := 0, len(codes[0])
+	for j := 1; j < len(codes); j++ {
+		flips = 0
+		for i, c := range codes[j] {
+			if c != codes[j-1][i] {
+				flips++
+			}
+		}
+		visits += flips
+	}
+	n := float64(len(codes[0]))
+	near(t, r, "flip rate", r.FlipRate, float64(flips)/n)
+	near(t, r, "visits", r.Visits, float64(visits)/n)
+	if *r.DwellMax > metrics.Number(r.Step) || *r.DwellMean < every || *r.DwellMedian > *r.DwellP90 || *r.DwellP90 > *r.DwellMax {
+		t.Errorf("step %d: dwell times: mean %v, median %v, ninth decile %v, largest %v", r.Step, *r.DwellMean, *r.DwellMedian, *r.DwellP90, *r.DwellMax)
+	}
+	if len(codes) < window {
+		if r.Coherence != nil || r.CoherenceVector != nil {
+			t.Errorf("step %d: a coherence before the window is full", r.Step)
+		}
+		return
+	}
+	near(t, r, "coherence of vectors", r.CoherenceVector, vectorCoherence(residuals[len(residuals)-window:]))
+	if len(r.Weights) != 10 || r.Weights["layers.0.attn.qkv"].Coherence == nil {
+		t.Errorf("step %d: weights %v", r.Step, r.Weights)
+	}
+}
+
+// near allows for codes that lie within float32 of a boundary: a few of the 20,000.
+func near(t *testing.T, r metrics.Record, what string, got *metrics.Number, want float64) {
+	t.Helper()
+	if got == nil || math.Abs(float64(*got)-want) > 2e-4 {
+		t.Errorf("step %d: %s is %v, want %v", r.Step, what, got, want)
+	}
+}
+
+func vectorCoherence(window [][]float64) float64 {
+	sum, norms := make([]float64, len(window[0])), 0.0
+	norm := func(v []float64) float64 {
+		total := 0.0
+		for _, x := range v {
+			total += x * x
+		}
+		return math.Sqrt(total)
+	}
+	for _, e := range window {
+		norms += norm(e)
+		for i, x := range e {
+			sum[i] += x
+		}
+	}
+	return norm(sum) / norms
+}
+
+func float64s(v []float32) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+// sampling switches diagnostics on, with a window that is full halfway and moves on.
+var sampling = []string{"diagnostics.every=2", "diagnostics.window=4", "diagnostics.coordinates=300", "train.checkpoint_every=5"}
+
+// TestMovementResumes: what is recorded does not depend on where a run was stopped.
+func TestMovementResumes(t *testing.T) {
+	for name, overrides := range map[string][]string{
+		"quest":       nil,
+		"lsq":         {`quantizer={plugin="lsq"}`},
+		"mxfp4":       {`quantizer={plugin="mxfp4"}`},
+		"lotion":      {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `method={name="lotion"}`},
+		"accumulated": {"train.accumulate=2", `method.form="coupled"`},
+		"every step":  {"diagnostics.every=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := testrun.Config(t, append(slices.Clone(sampling), overrides...)...)
+			parts := testrun.Elsewhere(t, whole)
+			testrun.Train(t, whole, train.Options{})
+			runParts(t, parts, 1, 7, 14)
+			testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
+			testrun.SameRun(t, "whole and in parts", whole.Train.Out, parts.Train.Out)
+			list := records(t, whole.Train.Out)
+			moved := slices.ContainsFunc(list, func(r metrics.Record) bool { return r.FlipRate != nil && *r.FlipRate > 0 && r.Coherence != nil })
+			if !moved {
+				t.Error("no code has changed: the comparison compares nothing")
+			}
+		})
+	}
+}
+
+// TestMovementWithSkippedSteps: a run that stops at a step that is not finite meets it
+// again, and takes its sample once.
+func TestMovementWithSkippedSteps(t *testing.T) {
+	runs := poisoned(t, 2, append(slices.Clone(sampling), "diagnostics.every=1", "train.max_skipped=1")...)
+	stopped, whole := runs[0], runs[1]
+	failing(t, testrun.Again(t, stopped))
+	testrun.Train(t, testrun.Again(t, stopped, "train.max_skipped=20"), train.Options{Resume: true})
+	testrun.Train(t, testrun.Again(t, whole, "train.max_skipped=20"), train.Options{Resume: true})
+	testrun.SameRun(t, "stopped for skipped steps and not", stopped.Train.Out, whole.Train.Out)
+	skipped := 0
+	for _, r := range records(t, whole.Train.Out) {
+		if r.ValLoss == nil && r.Skipped > skipped {
+			skipped = r.Skipped
+			continue
+		}
+		if r.ValLoss == nil && r.Step > 3 && r.Skipped == skipped && r.FlipRate == nil {
+			t.Errorf("step %d has no flip rate", r.Step)
+		}
+	}
+	if skipped < 2 {
+		t.Errorf("%d steps were skipped", skipped)
+	}
+}
+
+// TestMovementChangesNothing: neither the parameters nor the state depend on being
+// looked at, and a run without diagnostics leaves no trace of them.
+func TestMovementChangesNothing(t *testing.T) {
+	off := testrun.Config(t)
+	on := testrun.Elsewhere(t, off, sampling...)
+	testrun.Train(t, off, train.Options{})
+	testrun.Train(t, on, train.Options{})
+	without := testrun.Checkpoint(t, on.Train.Out, 20)
+	without.Tensors = slices.DeleteFunc(without.Tensors, func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "diagnostics/") })
+	testrun.SameTensors(t, "without and with diagnostics", testrun.Checkpoint(t, off.Train.Out, 20), without)
+	for _, line := range testrun.Records(t, off.Train.Out) {
+		if strings.Contains(line, "flip_rate") || strings.Contains(line, "weights") {
+			t.Fatalf("a run without diagnostics records them: %s", line)
+		}
+	}
+}
+
+// TestMovementBeginsAnew: a run that is resumed with other settings goes on, with what
+// it has sampled forgotten, and one without quantized weights has nothing to follow.
+func TestMovementBeginsAnew(t *testing.T) {
+	cfg := testrun.Config(t, sampling...)
+	runParts(t, cfg, 10)
+	testrun.Train(t, testrun.Again(t, cfg, "diagnostics.window=3"), train.Options{Resume: true})
+	for _, r := range records(t, cfg.Train.Out) {
+		if want := r.Step%2 == 0 && r.Step != 2 && r.Step != 12; r.ValLoss == nil && want != (r.FlipRate != nil) {
+			t.Errorf("step %d: flip rate %v", r.Step, r.FlipRate)
+		}
+	}
+	fresh := testrun.Config(t, append(slices.Clone(sampling), `quantizer={plugin="none"}`)...)
+	testrun.Train(t, fresh, train.Options{})
+}
+
+// TestMovementOfDamagedState: what a checkpoint lacks is named.
+func TestMovementOfDamagedState(t *testing.T) {
+	cfg := testrun.Config(t, sampling...)
+	runParts(t, cfg, 10)
+	dir := train.CheckpointDir(cfg.Train.Out)
+	s, err := checkpoint.Latest(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Tensors = slices.DeleteFunc(s.Tensors, func(t safetensors.Tensor) bool { return t.Name == "diagnostics/since" })
+	if _, err := checkpoint.Save(t.Context(), dir, s); err != nil {
+		t.Fatal(err)
+	}
+	again := testrun.Again(t, cfg)
+	if _, err := train.Run(t.Context(), again, train.Options{Resume: true, Finder: testrun.Finder(t)}); err == nil || !strings.Contains(err.Error(), "there is no tensor diagnostics/since") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,63 @@
+// Command grid is the plainest quantizer as a plugin: a grid of a fixed step that
+// does not depend on the data, with round to nearest or down. It is the quantizer of
+// problems whose solutions are known in closed form, such as that of minimising
+// ½(x − ½)² over the integers with Q = floor.
+package main
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// grid implements [sdk.Quantizer].
+type grid struct{}
+
+var _ sdk.Quantizer = grid{}
+
+// The values of the parameter rounding.
+const (
+	roundNearest = "nearest"
+	roundFloor   = "floor"
+)
+
+// Describe declares the parameters.
+func (grid) Describe() sdk.Description {
+	return sdk.Description{
+		Name:    "grid",
+		Version: "1.0.0",
+		Doc:     "A grid with a fixed step, the same for all data; plain straight-through gradient.",
+		Parameters: []sdk.Parameter{
+			sdk.Float("step", 1, 1e-6, 1e6, "distance δ of neighbouring values"),
+			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundFloor},
+				"nearest: to the nearest value, ties to the even code; floor: to the next value below"),
+			sdk.Int("bits", 0, 0, 16, "bits of a code, −2^(b−1) … 2^(b−1)−1; 0: the grid has no end"),
+		},
+	}
+}
+
+// Quantize writes Q(x) = δ·round(x/δ). Elements share nothing: one that is not finite
+// becomes NaN and touches no other, which is also why the plugin does not pack, as
+// codes and a step cannot say which it was.
+func (grid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	step := b.Const(site.Float("step"))
+	codes := x.Div(step)
+	if site.Text("rounding") == roundFloor {
+		codes = codes.Floor()
+	} else {
+		codes = codes.Round()
+	}
+	if bits := site.Int("bits"); bits > 0 {
+		half := math.Ldexp(1, bits-1)
+		codes = codes.Clip(-half, half-1)
+	}
+	finite := x.IsFinite()
+	return sdk.Quantized{
+		Value:     finite.Select(codes.Mul(step), b.Const(math.NaN())),
+		Surrogate: finite.Select(x, b.Const(0)),
+		Codes:     finite.Select(codes, b.Const(0)),
+		Scale:     step,
+		Mask:      finite,
+	}, nil
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// settings lists one of each kind.
+func settings() map[string]map[string]any {
+	list := map[string]map[string]any{}
+	for _, rounding := range []string{roundNearest, roundFloor} {
+		for _, step := range []float64{1, 0.25, 0.3} {
+			for _, bits := range []int{0, 3} {
+				list[fmt.Sprintf("%s/%v/%d", rounding, step, bits)] = map[string]any{"rounding": rounding, "step": step, "bits": bits}
+			}
+		}
+	}
+	return list
+}
+
+// TestConformance runs the kit; values between which x/δ is rounded twice, as for a
+// step that binary numbers cannot hold, are not promised to stay under floor.
+func TestConformance(t *testing.T) {
+	for name, given := range settings() {
+		t.Run(name, func(t *testing.T) {
+			exact := given["step"] != 0.3 || given["rounding"] == roundNearest
+			sdktest.Quantizer(t, grid{}, sdktest.With(given),
+				sdktest.Claim(sdktest.Traits{Idempotent: exact, AnyRounding: given["rounding"] == roundFloor}))
+		})
+	}
+}
+
+func TestProperties(t *testing.T) {
+	for name, given := range settings() {
+		t.Run(name, func(t *testing.T) {
+			plugintest.Properties(t, grid{}, given, plugintest.Traits{Group: 1, Fixed: given["step"] != 0.3})
+		})
+	}
+}
+
+// TestValues: ties, both signs, and the ends of a grid that has them.
+func TestValues(t *testing.T) {
+	x := []float64{-2.5, -1.5, -0.75, -0.5, -0.1, 0, 0.5, 0.75, 1.5, 2.5, 9}
+	for _, tc := range []struct {
+		given map[string]any
+		codes []float64
+	}{
+		{map[string]any{"step": 1.0}, []float64{-2, -2, -1, 0, 0, 0, 0, 1, 2, 2, 9}},
+		{map[string]any{"step": 1.0, "rounding": roundFloor}, []float64{-3, -2, -1, -1, -1, 0, 0, 0, 1, 2, 9}},
+		{map[string]any{"step": 0.5}, []float64{-5, -3, -2, -1, 0, 0, 1, 2, 3, 5, 18}},
+		{map[string]any{"step": 0.5, "bits": 3}, []float64{-4, -3, -2, -1, 0, 0, 1, 2, 3, 3, 3}},
+		{map[string]any{"step": 1.0, "rounding": roundFloor, "bits": 2}, []float64{-2, -2, -1, -1, -1, 0, 0, 0, 1, 1, 1}},
+	} {
+		plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+			q := m.Quantize(t, grid{}, tc.given, golden.Tensor{Shape: []int{1, len(x)}, Data: x})
+			plugintest.Near(t, fmt.Sprint(tc.given, " codes"), q.Codes, tc.codes, 0)
+			plugintest.Near(t, fmt.Sprint(tc.given, " value"), q.Value, plugintest.Times(tc.given["step"].(float64), tc.codes), 0)
+			ones := make([]float64, len(x))
+			for i := range ones {
+				ones[i] = 1
+			}
+			plugintest.Near(t, "gradient", q.Gradient(t, ones), ones, 0)
+		})
+	}
+}
+
+// TestScale: the step does not depend on the data.
+func TestScale(t *testing.T) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		q := m.Quantize(t, grid{}, map[string]any{"step": 0.3}, plugintest.Normal(1, 4, 8))
+		if q.Homogeneous || len(q.Scale) != 1 || math.Abs(q.Scale[0]-0.3) > 1e-7 {
+			t.Errorf("the scale is %v, homogeneous %t", q.Scale, q.Homogeneous)
+		}
+	})
+}
