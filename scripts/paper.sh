@@ -47,6 +47,4 @@ if [ $# -eq 0 ]; then
 fi
 
 say "Reports"
-for file in "${files[@]}"; do
-	"$cage" study report "$file"
-done
+"$cage" study report "${files[@]}" --contents studies/index.html

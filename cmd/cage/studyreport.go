@@ -3,55 +3,110 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/report"
+	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
 func newStudyReport() *cobra.Command {
-	var out string
+	var out, contents string
 	cmd := &cobra.Command{
-		Use:   "report FILE",
+		Use:   "report FILE...",
 		Short: "Write tables, figures and a page of what is done",
 		Long: `Write the tables and figures that a study file asks for, of the cells that are done
 by now: means and standard deviations over replicates, paired differences to the
 baseline with their 95 % confidence interval, in Markdown, CSV and LaTeX; figures as
 SVG and PNG; and index.html, one page with all of it that needs no network.
 
-The same results make the same bytes: there is no time, speed or path in a report.`,
-		Args: exactly(1, "one study file"),
+The same results make the same bytes: there is no time, speed or path in a report.
+
+--contents also writes one page with the tables of all studies named, which leads to
+the page of each.`,
+		Args: atLeastOne("study file"),
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "`DIR` to write into (default: report, in the study's directory)")
+	cmd.Flags().StringVar(&contents, "contents", "", "`FILE` for a page that leads to the reports")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := study.Load(args[0])
-		if err != nil {
-			return err
+		if out != "" && len(args) > 1 {
+			return usageError{fmt.Errorf("--out %s is one directory, for one study, not %d", out, len(args))}
 		}
-		r, err := report.Build(s)
-		if err != nil {
-			return err
+		var done []written
+		for _, file := range args {
+			w, err := writeReport(file, out)
+			if err != nil {
+				return err
+			}
+			done = append(done, w)
+			if !*asJSON {
+				if err := printReport(cmd.OutOrStdout(), w.report, w.Dir); err != nil {
+					return err
+				}
+			}
 		}
-		if out == "" {
-			out = report.Dir(s.Out)
+		if contents != "" {
+			if err := writeContents(contents, done); err != nil {
+				return err
+			}
+			if !*asJSON {
+				fmt.Fprintln(cmd.OutOrStdout(), contents)
+			}
 		}
-		files, err := r.Save(out)
-		if err != nil {
-			return err
+		switch {
+		case *asJSON && len(done) == 1:
+			return printJSON(cmd, done[0])
+		case *asJSON:
+			return printJSON(cmd, done)
 		}
-		if *asJSON {
-			return printJSON(cmd, struct {
-				Dir   string   `json:"dir"`
-				Files []string `json:"files"`
-				report.Results
-			}{out, files, r.Results()})
-		}
-		return printReport(cmd.OutOrStdout(), r, out)
+		return nil
 	}
 	return cmd
+}
+
+// written is a report that has been written.
+type written struct {
+	Dir   string   `json:"dir"`
+	Files []string `json:"files"`
+	report.Results
+	report *report.Report
+}
+
+func writeReport(file, out string) (written, error) {
+	s, err := study.Load(file)
+	if err != nil {
+		return written{}, err
+	}
+	r, err := report.Build(s)
+	if err != nil {
+		return written{}, err
+	}
+	if out == "" {
+		out = report.Dir(s.Out)
+	}
+	files, err := r.Save(out)
+	return written{out, files, r.Results(), r}, err
+}
+
+// writeContents writes the page that leads to several reports.
+func writeContents(path string, done []written) error {
+	var reports []*report.Report
+	var dirs []string
+	for _, w := range done {
+		reports, dirs = append(reports, w.report), append(dirs, w.Dir)
+	}
+	html, err := report.Contents("Studies", reports, dirs, filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(path, html)
 }
 
 // printReport prints the tables, and where everything is.

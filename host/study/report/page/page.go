@@ -107,7 +107,7 @@ type Detail struct {
 	Provenance int // in Provenances; -1: none
 }
 
-//go:embed page.gohtml style.css script.js
+//go:embed page.gohtml contents.gohtml style.css script.js
 var files embed.FS
 
 var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
@@ -116,7 +116,7 @@ var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
 	"svg": picture,
 	"key": func(x *float64) string { return strconv.FormatFloat(*x, 'g', -1, 64) },
 	"inc": func(i int) int { return i + 1 },
-}).ParseFS(files, "page.gohtml"))
+}).ParseFS(files, "page.gohtml", "contents.gohtml"))
 
 func read(name string) (string, error) {
 	text, err := files.ReadFile(name)

@@ -44,8 +44,10 @@ function applyFilter() {
   }
   count.textContent = shown + " of " + runs.length;
 }
-filter.addEventListener("input", applyFilter);
-applyFilter();
+if (filter) { // a page of contents has no runs
+  filter.addEventListener("input", applyFilter);
+  applyFilter();
+}
 
 // A link to something folded opens it.
 function openTarget() {

@@ -1,0 +1,26 @@
+package report
+
+import (
+	"net/url"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/study/report/page"
+)
+
+// Contents writes a page with the tables of several reports that leads to the page of
+// each. dirs are the directories that the reports are in, dir is that of the contents.
+func Contents(title string, reports []*Report, dirs []string, dir string) ([]byte, error) {
+	c := page.Contents{Title: title}
+	for i, r := range reports {
+		link, err := filepath.Rel(dir, filepath.Join(dirs[i], PageFile))
+		if err != nil {
+			return nil, err
+		}
+		e := page.Entry{Name: r.Name, Summary: r.Progress(), Link: (&url.URL{Path: filepath.ToSlash(link)}).String()}
+		for j := range r.Tables {
+			e.Tables = append(e.Tables, r.Tables[j].page(r))
+		}
+		c.Studies = append(c.Studies, e)
+	}
+	return page.RenderContents(c)
+}
