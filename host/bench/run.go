@@ -43,9 +43,11 @@ type Options struct {
 	Rounds int
 	// Direct adds the step written in the host; only for QuEST in the paper's
 	// form with AdamW, and their defaults.
-	Direct  bool
-	Finder  *plugin.Finder
-	Plugins plugin.Options
+	Direct bool
+	// Stacking is that of the plans of [Matrix]; empty leaves it to the device.
+	Stacking step.Stacking
+	Finder   *plugin.Finder
+	Plugins  plugin.Options
 }
 
 // Run measures the configured step without and with the correction, and on request
