@@ -16,7 +16,7 @@ func describeResponse(d Description) (*pb.DescribeResponse, error) {
 	for _, p := range d.Parameters {
 		parameter, err := toParameter(p)
 		if err != nil {
-			return nil, refusal(fmt.Errorf("parameter %s: %w", p.Name, err))
+			return nil, failure(fmt.Errorf("parameter %s: %w", p.Name, err))
 		}
 		m.Parameters = append(m.Parameters, parameter)
 	}

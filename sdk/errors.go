@@ -17,6 +17,23 @@ const (
 	KindOptimizer Kind = "optimizer"
 )
 
+// Refusal is a plugin's answer that it does not accept a site or tensor with its
+// settings: no mistake of anybody's code, but a limit of the algorithm. It reaches the
+// person who wrote the settings, in the author's words.
+type Refusal struct{ Err error }
+
+// Refuse makes a [*Refusal] that says, in the manner of fmt.Errorf, what is not
+// accepted and what would be right: "rows of 7 cannot be packed: use a multiple of 8".
+// Every other error that an author's method returns, and every panic, is a mistake in
+// the plugin to a host.
+func Refuse(format string, args ...any) error { return &Refusal{fmt.Errorf(format, args...)} }
+
+// Error is what the author says.
+func (e *Refusal) Error() string { return e.Err.Error() }
+
+// Unwrap returns the author's error.
+func (e *Refusal) Unwrap() error { return e.Err }
+
 // SiteError is a plugin's failure to write the program for one site or tensor.
 type SiteError struct {
 	Kind   Kind

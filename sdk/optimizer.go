@@ -4,6 +4,9 @@ import "github.com/cage-qat/cage/sdk/program"
 
 // Optimizer writes the update direction for a parameter tensor as two pure
 // functions: state in, state out.
+//
+// What a method does not support it refuses by [Refuse]; any other error is a mistake
+// of the plugin.
 type Optimizer interface {
 	// Describe names the plugin and declares its parameters.
 	Describe() Description

@@ -7,7 +7,8 @@ type Quantizer interface {
 	// Describe names the plugin and declares its parameters.
 	Describe() Description
 	// Quantize builds Q(x) for one site of the model. x has the site's shape.
-	// It is called once for each site and must be pure.
+	// It is called once for each site and must be pure. What it does not support it
+	// refuses by [Refuse]; any other error is a mistake of the plugin.
 	Quantize(b *program.Builder, x program.Value, site Site) (Quantized, error)
 }
 

@@ -8,12 +8,11 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // servers are the services of what is served.
@@ -56,15 +55,15 @@ func (s *quantizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.De
 func (s *quantizerServer) Quantize(_ context.Context, r *pb.QuantizeRequest) (*pb.QuantizeResponse, error) {
 	site, err := fromSite(r.GetSite())
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, wire.ToStatus(wire.Unreadable, err.Error())
 	}
 	built, err := BuildQuantizer(s.q, site)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, failure(err)
 	}
 	answer, err := toQuantizerProgram(built)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, failure(err)
 	}
 	return &pb.QuantizeResponse{Answer: &pb.QuantizeResponse_Program{Program: answer}}, nil
 }
@@ -81,35 +80,33 @@ func (s *optimizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.De
 func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.ProgramResponse, error) {
 	tensor, err := fromTensor(r.GetTensor())
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, wire.ToStatus(wire.Unreadable, err.Error())
 	}
 	built, err := BuildOptimizer(s.o, tensor)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, failure(err)
 	}
 	if !built.Accepts {
 		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Declined{Declined: &pb.Declined{}}}, nil
 	}
 	answer, err := toOptimizerProgram(built)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, failure(err)
 	}
 	return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Program{Program: answer}}, nil
 }
 
-// refusal is the error of an author's code as the host shows it. The host knows
-// the plugin and the site, so only the cause travels; trailers of gRPC hold a few
-// kilobytes at most.
-func refusal(err error) error {
+// failure is the error of an author's code as the host shows it. The host knows
+// the plugin and the site, so only the cause travels, and whether it is a refusal.
+func failure(err error) error {
 	if site, ok := errors.AsType[*SiteError](err); ok {
 		err = site.Err
 	}
-	const most = 4096
-	text := err.Error()
-	if len(text) > most {
-		text = text[:most] + "…"
+	reason := wire.Mistaken
+	if _, ok := errors.AsType[*Refusal](err); ok {
+		reason = wire.Refused
 	}
-	return status.Error(codes.Unknown, text)
+	return wire.ToStatus(reason, err.Error())
 }
 
 // guard stands before every call: a panic becomes an error, and before the first
@@ -123,7 +120,7 @@ func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 		defer func() {
 			if r := recover(); r != nil {
 				logger.Error("panic", "method", info.FullMethod, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-				err = refusal(fmt.Errorf("panic: %v%s", r, panicSite()))
+				err = failure(fmt.Errorf("panic: %v%s", r, panicSite()))
 			}
 		}()
 		return handler(ctx, request)

@@ -29,6 +29,7 @@ that refresh preconditioners take longer than the others.`,
 	flags.StringSliceVar(&quantizers, "quantizers", []string{"none", "absmax", "quest", "mxfp4", "nvfp4", "lsq"}, "quantizers, the reference first")
 	flags.StringSliceVar(&optimizers, "optimizers", []string{"adamw", "sgd", "muon", "shampoo", "soap"}, "optimizers, the reference first")
 	flags.StringVar(&m.quantizer, "base", "quest", "quantizer with which optimizers are compared, or none")
+	flags.StringVar((*string)(&o.Stacking), "stacking", "", "updates of tensors that are alike: side-by-side or together; empty: as the device needs it")
 	flags.IntVar(&o.Rounds, "steps", 20, "rounds to count, after a warm-up of a quarter as many")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(quantizers) == 0 || len(optimizers) == 0 || o.Rounds < 1 {

@@ -49,6 +49,9 @@ absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
 	flags.BoolVar(&p.traits.Idempotent, "idempotent", false, "a quantizer claims that values on its grid stay there")
 	flags.BoolVar(&p.traits.AnyRounding, "any-rounding", false, "a quantizer may take other levels than the nearest")
 	flags.BoolVar(&p.traits.AnyGradient, "any-gradient", false, "a quantizer's gradient is not that of the identity under a mask")
+	flags.BoolVar(&p.traits.Ties, "ties", false, "a quantizer's grid puts the largest entry half way between two levels")
+	flags.BoolVar(&p.traits.Still, "still", false, "an optimizer claims that zero gradients from the start move nothing")
+	flags.Float64Var(&p.traits.Descent, "descent", 0, "an optimizer claims to bring the test functions down to this `PART` of their first value")
 	flags.BoolVar(&p.traits.NoDescent, "no-descent", false, "an optimizer does not minimise on its own")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		reports, err := p.run(cmd, args[0])

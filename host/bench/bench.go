@@ -47,6 +47,9 @@ type Timing struct {
 	// on the machine hardly touches them. 0 where the system does not tell.
 	CPU      float64 `json:"cpu_seconds"`
 	CPURatio float64 `json:"cpu_ratio"`
+	// CPUMean and CPUMeanRatio are to CPU what Mean is to Seconds.
+	CPUMean      float64 `json:"cpu_mean_seconds"`
+	CPUMeanRatio float64 `json:"cpu_mean_ratio"`
 	// Compile is how long compiling and the first step took.
 	Compile float64 `json:"first_step_seconds"`
 	// Loss of the last step, to see that variants compute the same.
@@ -141,6 +144,9 @@ func summarize(t, first *Timing) {
 	t.Mean = mean(t.All)
 	t.MeanRatio = t.Mean / mean(first.All)
 	t.CPU, t.CPURatio = quantile(t.cpu, 0.5), quantile(ratios(t.cpu, first.cpu), 0.5)
+	if t.CPUMean = mean(t.cpu); t.CPUMean > 0 {
+		t.CPUMeanRatio = t.CPUMean / mean(first.cpu)
+	}
 }
 
 func mean(values []float64) float64 {

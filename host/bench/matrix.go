@@ -106,6 +106,7 @@ func (r *MatrixReport) compile(ctx context.Context, dev *engine.Device, cfg *con
 	if err != nil {
 		return nil, err
 	}
+	plan.Stacking = o.Stacking
 	r.Build, r.Parameters = dev.BuildInfo(), model.CountParams(m.Params(), nil)
 	r.Tokens = cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate
 	return step.Compile(dev, plan)

@@ -50,9 +50,11 @@ type Options struct {
 	// form with AdamW, and their defaults.
 	Direct bool
 	// Only names the one subject to measure; empty measures all.
-	Only    string
-	Finder  *plugin.Finder
-	Plugins plugin.Options
+	Only string
+	// Stacking is that of the plans of [Matrix]; empty leaves it to the device.
+	Stacking step.Stacking
+	Finder   *plugin.Finder
+	Plugins  plugin.Options
 }
 
 // Run measures the configured step without and with the correction, and on request

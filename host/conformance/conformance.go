@@ -4,8 +4,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/sdk"
@@ -18,8 +16,7 @@ func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	return sdktest.QuantizerSubject{
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
 		Programs: func(site sdk.Site) (sdk.QuantizerProgram, error) {
-			out, err := c.Quantize(ctx, site)
-			return out, classify(err)
+			return c.Quantize(ctx, site)
 		},
 	}
 }
@@ -29,16 +26,7 @@ func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	return sdktest.OptimizerSubject{
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
 		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) {
-			out, err := c.Program(ctx, tensor)
-			return out, classify(err)
+			return c.Program(ctx, tensor)
 		},
 	}
-}
-
-// classify marks what the plugin refused in words of its own.
-func classify(err error) error {
-	if e, ok := errors.AsType[*plugin.Error](err); ok && e.Kind == plugin.ErrRefused && sdktest.Refusal(e.Err.Error()) {
-		return fmt.Errorf("%w: %w", sdktest.ErrRefused, err)
-	}
-	return err
 }

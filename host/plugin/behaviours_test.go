@@ -139,7 +139,9 @@ func (testQuantizer) Describe() sdk.Description {
 func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	switch site.Text("do") {
 	case "refuse":
-		return sdk.Quantized{}, errors.New("rows of 7 cannot be packed: use a multiple of 8")
+		return sdk.Quantized{}, sdk.Refuse("rows of 7 cannot be packed: use a multiple of 8")
+	case "error":
+		return sdk.Quantized{}, errors.New("the codebook is missing")
 	case "panic":
 		var none []int
 		_ = none[site.Int("bits")]

@@ -157,6 +157,7 @@ func (c *Client) call(ctx context.Context, site string, f func(context.Context) 
 // explain tells the kinds of failed calls apart. limited is ctx with the time limit
 // of calls.
 func (c *Client) explain(ctx, limited context.Context, err error) *Error {
+	refusal, refused := errors.AsType[*sdk.Refusal](err)
 	switch code := status.Code(err); {
 	case ctx.Err() != nil:
 		return failure(ctx.Err(), "%w", ctx.Err())
@@ -175,11 +176,11 @@ func (c *Client) explain(ctx, limited context.Context, err error) *Error {
 		return failure(ErrProtocol, "a message is too large: %s", status.Convert(err).Message())
 	case code == codes.Unimplemented:
 		return failure(ErrKind, "does not serve the call: %s", status.Convert(err).Message())
+	case refused:
+		return failure(ErrRefused, "%w", refusal)
+	default: // in whatever language, a stack trace would be there
+		return c.withOutput(failure(ErrFailed, "%w", err))
 	}
-	if s, ok := status.FromError(err); ok {
-		return failure(ErrRefused, "%s", s.Message())
-	}
-	return failure(ErrRefused, "%w", err)
 }
 
 // sameDeadline reports whether it is ctx that limits the time of limited.

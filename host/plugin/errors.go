@@ -28,8 +28,12 @@ var (
 	ErrShutdown = errors.New("plugin ended")
 	// ErrTimeout: no answer within the time limit.
 	ErrTimeout = errors.New("plugin took too long")
-	// ErrRefused: the plugin's own code returned an error.
+	// ErrRefused: the plugin does not accept the site or tensor with its settings and
+	// says why; the cause is an *sdk.Refusal.
 	ErrRefused = errors.New("plugin refused")
+	// ErrFailed: the plugin's own code made a mistake: a panic, a program that cannot
+	// be built, any error that is no refusal.
+	ErrFailed = errors.New("plugin failed")
 )
 
 // Error is a failure of a plugin, for the person who named it.

@@ -21,7 +21,7 @@ import (
 )
 
 // These plugins do not use the SDK: they answer with messages written out here in
-// protobuf's text form.
+// protobuf's text form, or with statuses.
 
 const describesItself = `api_version: 1 description { name: "hostile" }`
 
@@ -54,6 +54,9 @@ var hostile = map[string]struct {
 	"no-answer":     {describesItself, ``, ErrProtocol, "there is no answer"},
 	"no-program":    {describesItself, `program { homogeneous: true }`, ErrProtocol, "the program is absent"},
 	"unknown-field": {describesItself, "!unknown", ErrProtocol, "does not know"},
+	"refuses":       {describesItself, "!refuses", ErrRefused, "use rows of 8"},
+	"raises":        {describesItself, "!raises", ErrFailed, "KeyError: 'bits'"},
+	"wrong-status":  {describesItself, "!wrong-status", ErrFailed, "use rows of 8"},
 	"huge-message":  {describesItself, "!huge", ErrProtocol, "a message is too large"},
 	"broken":        {describesItself, "!broken", ErrProtocol, "broken encoding"},
 	"new-api":       {`api_version: 2 description { name: "hostile" }`, ``, ErrVersion, "update cage"},
@@ -91,6 +94,12 @@ func message(name protoreflect.FullName, text string) (proto.Message, error) {
 		m.SetUnknown([]byte{15 << 3, 1}) // field 15, a varint
 	case "!broken":
 		m.SetUnknown([]byte{1<<3 | 2, 100}) // field 1, 100 bytes that are not there
+	case "!refuses": // a status without details, as other languages send it
+		err = status.Error(codes.InvalidArgument, "use rows of 8")
+	case "!raises":
+		err = status.Error(codes.Unknown, "Exception calling application: KeyError: 'bits'")
+	case "!wrong-status":
+		err = status.Error(codes.FailedPrecondition, "use rows of 8")
 	case "!huge":
 		m.SetUnknown(append([]byte{15<<3 | 2, 0x80, 0x80, 0x80, 0x28}, make([]byte, 80<<20)...))
 	default:

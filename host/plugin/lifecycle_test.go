@@ -114,8 +114,9 @@ func TestFailuresInACall(t *testing.T) {
 		words []string
 	}{
 		{"refuse", ErrRefused, []string{"layers.0.wq: rows of 7 cannot be packed: use a multiple of 8"}},
-		{"panic", ErrRefused, []string{"panic: runtime error: index out of range [4] with length 0 (behaviours_test.go:"}},
-		{"undeclared", ErrRefused, []string{`reads the parameter "beta", which it does not declare`}},
+		{"error", ErrFailed, []string{"layers.0.wq: the codebook is missing"}},
+		{"panic", ErrFailed, []string{"panic: runtime error: index out of range [4] with length 0 (behaviours_test.go:"}},
+		{"undeclared", ErrFailed, []string{`reads the parameter "beta", which it does not declare`}},
 		{"exit", ErrShutdown, []string{"exited with status 7", "| last words on stdout", "| last words on stderr"}},
 		{"die", ErrShutdown, []string{"exited with status 2", "| panic: from a goroutine"}},
 		{"kill", ErrShutdown, []string{"was ended by signal: killed"}},
@@ -131,8 +132,8 @@ func TestFailuresInACall(t *testing.T) {
 			client := start(t, "quantizer", sdk.KindQuantizer, opts)
 			_, err := client.Quantize(t.Context(), site(c.do))
 			check(t, err, c.kind, append(c.words, "plugin quantizer", "layers.0.wq")...)
-			if _, err = client.Quantize(t.Context(), site("")); c.kind == ErrRefused && err != nil {
-				t.Errorf("after a refusal the plugin is of no use: %v", err)
+			if _, err = client.Quantize(t.Context(), site("")); (c.kind == ErrRefused || c.kind == ErrFailed) && err != nil {
+				t.Errorf("after an error the plugin is of no use: %v", err)
 			}
 		})
 	}

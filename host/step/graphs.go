@@ -169,9 +169,9 @@ func sumOfSquares(x *graph.Node) *graph.Node {
 	return graph.ReduceAllSum(graph.ReduceSum(graph.Mul(x, x), -1))
 }
 
-// rulesGraph declares the inputs of all rules and one vector of scalars, and returns
-// a function that builds the rules one after the other.
-func (p *Plan) rulesGraph(rules []cage.Rule, update UpdateFunc) ([]engine.Spec, func(in []*graph.Node) []map[string]*graph.Node) {
+// rulesInputs declares the inputs of all rules and one vector of scalars, and returns
+// a function that sorts them by rule and name.
+func rulesInputs(rules []cage.Rule) ([]engine.Spec, func(in []*graph.Node) []map[string]*graph.Node) {
 	var specs []engine.Spec
 	var fill []func(in []map[string]*graph.Node, n *graph.Node) // of each spec
 	for i, r := range rules {
@@ -192,6 +192,16 @@ func (p *Plan) rulesGraph(rules []cage.Rule, update UpdateFunc) ([]engine.Spec, 
 		for j, set := range fill {
 			set(inputs, in[j])
 		}
+		return inputs
+	}
+}
+
+// rulesGraph declares the inputs of all rules and returns a function that builds the
+// rules one after the other.
+func (p *Plan) rulesGraph(rules []cage.Rule, update UpdateFunc) ([]engine.Spec, func(in []*graph.Node) []map[string]*graph.Node) {
+	specs, sort := rulesInputs(rules)
+	return specs, func(in []*graph.Node) []map[string]*graph.Node {
+		inputs := sort(in)
 		out := make([]map[string]*graph.Node, len(rules))
 		for i, r := range rules {
 			out[i] = update(r, inputs[i])
@@ -203,14 +213,10 @@ func (p *Plan) rulesGraph(rules []cage.Rule, update UpdateFunc) ([]engine.Spec, 
 // updateGraph maps what the rules read to new parameters and states, and with
 // statistics to the vectors Σe² and Σx² over the quantized parameters.
 func (p *Plan) updateGraph(rules []cage.Rule) ([]engine.Spec, engine.BuildFunc) {
-	update := p.Update
-	if update == nil {
-		update = lowerRule
-	}
-	specs, build := p.rulesGraph(rules, update)
-	return specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	specs, sort := rulesInputs(rules)
+	return specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		var xs, states, e2, x2 []*graph.Node
-		for i, out := range build(in) {
+		for i, out := range p.updates(g, rules, sort(in)) {
 			xs = append(xs, out[cage.OutputX])
 			for _, s := range rules[i].State() {
 				states = append(states, out[sdk.StatePrefix+s.Name])

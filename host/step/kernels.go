@@ -42,11 +42,6 @@ type updateKey struct {
 	observed   bool // after a refresh
 }
 
-type update struct {
-	exec  *engine.Executable
-	rules []cage.Rule
-}
-
 // Compile checks the plan and compiles the quantization of the weights, with which
 // everything begins.
 func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
@@ -55,7 +50,7 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	}
 	k := &Kernels{
 		ownTrained: len(plan.trainedWeights()), siteTrained: len(plan.trainedActivations()),
-		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, execute: reference.Run, others: map[string]*engine.Executable{},
+		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, execute: reference.RunFast, others: map[string]*engine.Executable{},
 	}
 	if len(plan.quantized()) == 0 {
 		return k, nil
@@ -154,7 +149,8 @@ func (k *Kernels) update(key updateKey) (*update, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &update{e, rules}
+	u := k.newUpdate(rules)
+	u.exec = e
 	k.updates[key] = u
 	return u, nil
 }

@@ -35,22 +35,15 @@ type Plan struct {
 	FullPrecision bool
 	// Clip is the largest global norm of the gradient; 0 does not clip.
 	Clip float64
-	// Update builds the graph of one rule; nil lowers the rule's program.
+	// Update builds the graph of one rule; nil lowers the rules' programs.
 	Update UpdateFunc
+	// Stacking says how those that are the same are lowered.
+	Stacking Stacking
 }
 
 // UpdateFunc builds the update of one tensor: from the rule's inputs by name to
 // its outputs by name. It panics as graph building does.
 type UpdateFunc func(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node
-
-// lowerRule is the UpdateFunc of training.
-func lowerRule(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node {
-	p, err := rule.Program()
-	if err != nil {
-		panic(err)
-	}
-	return lower.Lower(in[cage.InputX].Graph(), p, programArgs(p, in))
-}
 
 // programArgs orders inputs by name as a program declares them.
 func programArgs(p *program.Program, in map[string]*graph.Node) []*graph.Node {
@@ -77,6 +70,11 @@ func (p *Plan) check() error {
 	}
 	if p.FullPrecision && len(p.Trained()) > 0 {
 		return fmt.Errorf("step: quantizers with trained parameters in a training without quantization")
+	}
+	switch p.Stacking {
+	case ByDevice, SideBySide, Together:
+	default:
+		return fmt.Errorf("step: stacking %q: use %s, %s or nothing", p.Stacking, SideBySide, Together)
 	}
 	if p.Batch < 1 || p.Context < 1 || p.Accumulate < 1 {
 		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)

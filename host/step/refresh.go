@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,8 +22,8 @@ import (
 )
 
 // refresh renews the preconditioners that are due at this update: all optimizers
-// observe the gradient, and the due ones' refresh programs run on the float64
-// executor, side by side. It reports whether it did, as the update must not observe
+// observe the gradient, and the due ones' refresh programs run on the executor,
+// side by side. It reports whether it did, as the update must not observe
 // again then.
 func (k *Kernels) refresh(s *State, q *quantizedWeights, grads []*engine.Buffer, set Settings, res *Result) (bool, error) {
 	due := k.due(set.Step)
@@ -111,7 +112,7 @@ func (k *Kernels) observe(s *State, q *quantizedWeights, grads []*engine.Buffer,
 	if err != nil {
 		return err
 	}
-	in, _ := k.ruleInputs(u.rules, s, q, grads)
+	in, _ := u.inputs(s, q, grads)
 	out, err := u.exec.Run(append(in, scalars), nil)
 	scalars.Finalize()
 	if err != nil {
@@ -136,14 +137,15 @@ func (k *Kernels) observation(form cage.Form) (*update, error) {
 	if u, ok := k.observations[form]; ok {
 		return u, nil
 	}
-	u := &update{rules: slices.Clone(k.plan.Rules)}
+	rules := slices.Clone(k.plan.Rules)
 	observes := false
-	for i := range u.rules {
-		if u.rules[i].Quantizer != nil && form == cage.Coupled {
-			u.rules[i].Form = form
+	for i := range rules {
+		if rules[i].Quantizer != nil && form == cage.Coupled {
+			rules[i].Form = form
 		}
-		observes = observes || u.rules[i].Optimizer.Observe != nil
+		observes = observes || rules[i].Optimizer.Observe != nil
 	}
+	u := k.newUpdate(rules)
 	if observes {
 		specs, build := k.plan.rulesGraph(u.rules, lowerObservation)
 		var err error
@@ -183,13 +185,16 @@ func lowerObservation(rule cage.Rule, in map[string]*graph.Node) map[string]*gra
 // nothing.
 func (k *Kernels) runRefresh(s *State, i int, p *program.Program, t int) (failed, err error) {
 	rule := k.plan.Rules[i]
+	memory := scratches.Get().(*scratch)
+	defer scratches.Put(memory)
+	memory.reserve(rule.Optimizer.State)
 	in := map[string]reference.Tensor{sdk.InputStep: reference.Float(float64(t))}
 	for j, st := range rule.Optimizer.State {
-		data, err := engine.Download[float32](s.Optimizer[i][j])
+		data, err := memory.widen(s.Optimizer[i][j], int(program.FloatType(st.Shape...).Size()))
 		if err != nil {
 			return nil, fmt.Errorf("refresh of %s: %w", rule.Name, err)
 		}
-		in[sdk.StatePrefix+st.Name] = reference.Floats(widen(data), st.Shape...)
+		in[sdk.StatePrefix+st.Name] = reference.Floats(data, st.Shape...)
 	}
 	out, failed := k.execute(p, in)
 	if failed != nil {
@@ -197,7 +202,7 @@ func (k *Kernels) runRefresh(s *State, i int, p *program.Program, t int) (failed
 	}
 	for name, value := range out {
 		j := stateIndex(rule, name)
-		b, err := engine.Upload(k.dev, narrow(value.Floats), rule.Optimizer.State[j].Shape...)
+		b, err := engine.Upload(k.dev, memory.narrow(value.Floats), rule.Optimizer.State[j].Shape...)
 		if err != nil {
 			return nil, fmt.Errorf("refresh of %s: %w", rule.Name, err)
 		}
@@ -213,16 +218,49 @@ func stateIndex(rule cage.Rule, output string) int {
 	return slices.IndexFunc(rule.State(), func(t sdk.StateTensor) bool { return t.Name == name })
 }
 
-func widen(v []float32) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = float64(x)
-	}
-	return out
+// scratch is the memory of one refresh outside of its program, used again for the next
+// one: fresh memory takes longer than filling it.
+type scratch struct {
+	single []float32
+	double []float64
 }
 
-func narrow(v []float64) []float32 {
-	out := make([]float32, len(v))
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// reserve makes room for the whole state of a rule.
+func (b *scratch) reserve(state []sdk.StateTensor) {
+	total := 0
+	for _, st := range state {
+		n := int(program.FloatType(st.Shape...).Size())
+		total += n
+		if len(b.single) < n {
+			b.single = make([]float32, n)
+		}
+	}
+	if cap(b.double) < total {
+		b.double = make([]float64, 0, total)
+	}
+	b.double = b.double[:0]
+}
+
+// widen downloads a buffer of n elements.
+func (b *scratch) widen(from *engine.Buffer, n int) ([]float64, error) {
+	single := b.single[:n]
+	if err := engine.DownloadInto(from, single); err != nil {
+		return nil, err
+	}
+	at := len(b.double)
+	b.double = b.double[:at+n]
+	out := b.double[at:]
+	for i, x := range single {
+		out[i] = float64(x)
+	}
+	return out, nil
+}
+
+// narrow rounds to binary32. Its result holds until the next call.
+func (b *scratch) narrow(v []float64) []float32 {
+	out := b.single[:len(v)]
 	for i, x := range v {
 		out[i] = float32(x)
 	}

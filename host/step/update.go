@@ -2,12 +2,9 @@ package step
 
 import (
 	"math"
-	"slices"
-	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/sdk"
 )
 
 // clipEpsilon keeps the clip factor finite, as in PyTorch's clip_grad_norm_.
@@ -46,13 +43,13 @@ func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffe
 	if err != nil {
 		return err
 	}
-	in, donate := k.ruleInputs(u.rules, s, q, grads)
+	in, donate := u.inputs(s, q, grads)
 	out, err := u.exec.Run(append(in, scalars), append(donate, true))
 	if err != nil {
 		return err
 	}
 	// What was not given away is freed here.
-	for i := range k.sharedTrained(u.rules) {
+	for _, i := range u.read {
 		s.Params[i].Finalize()
 	}
 	n := len(s.Params)
@@ -74,57 +71,6 @@ func (k *Kernels) form(q *quantizedWeights, set Settings) cage.Form {
 		return k.plan.Form
 	}
 	return cage.Off
-}
-
-// ruleInputs orders the buffers of all rules as a graph over them declares its
-// inputs. donate tells what an update may be given: everything but the quantized
-// values, and the trained parameters where another rule reads them.
-func (k *Kernels) ruleInputs(rules []cage.Rule, s *State, q *quantizedWeights, grads []*engine.Buffer) (in []*engine.Buffer, donate []bool) {
-	value := map[int]*engine.Buffer{}
-	for n, v := range q.values { // none in a step without quantization
-		value[q.at[n]] = v
-	}
-	shared := k.sharedTrained(rules)
-	for i, rule := range rules {
-		state := 0
-		for _, input := range rule.Inputs() {
-			switch {
-			case isScalar(input.Name):
-				continue
-			case input.Name == cage.InputX:
-				in, donate = append(in, s.Params[i]), append(donate, !shared[i])
-			case input.Name == cage.InputGradient:
-				in, donate = append(in, grads[i]), append(donate, true)
-			case input.Name == cage.InputQuantized:
-				in, donate = append(in, value[i]), append(donate, false)
-			case strings.HasPrefix(input.Name, sdk.TrainedPrefix):
-				in, donate = append(in, s.Params[k.trainedIndex(rule.Name, input.Name)]), append(donate, false)
-			default:
-				in, donate = append(in, s.Optimizer[i][state]), append(donate, true)
-				state++
-			}
-		}
-	}
-	return in, donate
-}
-
-// sharedTrained marks the trained parameters that the rules of weights read.
-func (k *Kernels) sharedTrained(rules []cage.Rule) map[int]bool {
-	shared := map[int]bool{}
-	for _, rule := range rules {
-		for _, input := range rule.Inputs() {
-			if strings.HasPrefix(input.Name, sdk.TrainedPrefix) {
-				shared[k.trainedIndex(rule.Name, input.Name)] = true
-			}
-		}
-	}
-	return shared
-}
-
-// trainedIndex is the position of a rule's trained parameter among all tensors.
-func (k *Kernels) trainedIndex(rule, input string) int {
-	name := TrainedName(rule, strings.TrimPrefix(input, sdk.TrainedPrefix))
-	return slices.IndexFunc(k.plan.Rules, func(r cage.Rule) bool { return r.Name == name })
 }
 
 // readStatistics reads and frees the two vectors of statistics.

@@ -46,11 +46,11 @@ var direct = []struct {
 }{
 	{[]string{"./sdk/internal/wire/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/..."},
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
-	{[]string{"google.golang.org/protobuf/..."}, []string{"./sdk/internal/wire/..."},
+	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/internal/wire/..."},
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
 	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/plugin"},
 		"processes and connections are the business of one place on each side"},
-	{[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest", "./internal/houserules"},
+	{[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest", "./internal/fpmodel", "./internal/houserules"},
 		[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest"},
 		"these are for tests only"},
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},

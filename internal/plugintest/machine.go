@@ -1,13 +1,14 @@
 // Package plugintest runs a plugin's programs in its tests: on the float64 oracle
-// and, compiled, on the CPU device in float32. The golden test of a plugin is a
-// loop over the cases of its file that says which setting and which value is
-// which; everything else (building the programs, their gradients, the host's part
-// of an optimizer step) is here.
+// and, compiled, on the CPU device in float32. What every plugin promises, and its
+// golden file, is the business of the conformance kit (package sdktest), for which
+// [Kit] has the options. Here is what tests of the algorithm itself need: building
+// its programs, their gradients, the steps of an optimizer.
 //
 // The package is for tests only and knows no algorithm.
 package plugintest
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -37,6 +38,33 @@ func Oracle() Machine {
 		}
 		return outputs
 	}}
+}
+
+// Eval runs what body writes on inputs with the values x and returns its results.
+func (m Machine) Eval(t testing.TB, body func(b *program.Builder, in []program.Value) []program.Value, x ...reference.Tensor) [][]float64 {
+	t.Helper()
+	b := program.NewBuilder("test")
+	inputs := map[string]reference.Tensor{}
+	var args []program.Value
+	for i, v := range x {
+		name := fmt.Sprint("x", i)
+		inputs[name] = v
+		args = append(args, b.Input(name, v.Type))
+	}
+	results := body(b, args)
+	for i, v := range results {
+		b.Output(fmt.Sprint("y", i), v)
+	}
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := m.Run(t, p, inputs)
+	all := make([][]float64, len(results))
+	for i := range results {
+		all[i] = out[fmt.Sprint("y", i)].Float64s()
+	}
+	return all
 }
 
 // Each runs a test on every machine, each in a subtest.

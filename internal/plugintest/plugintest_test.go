@@ -56,17 +56,14 @@ func (descent) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (pro
 	return in.Gradient.Add(in.X).Add(count.Sub(in.Step)), sdk.State{"count": count}, nil
 }
 
-// TestOptimize checks the order of a step: the update sees the decayed x, and its
-// own count of steps agrees with the one it is given.
-func TestOptimize(t *testing.T) {
-	tr := Trajectory{
-		Start:     golden.Tensor{Shape: []int{1}, Data: []float64{8}},
-		Gradients: golden.Tensor{Shape: []int{2, 1}, Data: []float64{2, 4}},
-		Rates:     []float64{0.5, 0.25},
-		Decay:     1,
-	}
+// TestSteps checks that an update's own count of steps agrees with the one it is given,
+// and that it sees x as the one before it left it.
+func TestSteps(t *testing.T) {
+	gradients := golden.Tensor{Shape: []int{2, 1}, Data: []float64{2, 4}}
 	Each(t, func(t *testing.T, m Machine) {
-		// 8 → 4 (decayed) − ½·(2 + 4) = 1 → ¾ − ¼·(4 + ¾) = −0.4375
-		Near(t, "x", m.Optimize(t, descent{}, nil, tr), []float64{1, -0.4375}, 0)
+		run := m.Train(t, descent{}, nil, Matrix(1), []float64{8})
+		// 8 − ½·(2 + 8) = 3 → 3 − ½·(4 + 3) = −0.5
+		Near(t, "x", run.Steps(t, gradients, 0.5), []float64{-0.5}, 0)
+		Near(t, "count", run.State("count"), []float64{2}, 0)
 	})
 }

@@ -1,34 +1,71 @@
 package plugintest
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Settings turns a case's own settings into complete, checked ones: what the
-// description does not declare, or declares differently, ends the test.
-func Settings(t testing.TB, d sdk.Description, given map[string]any) sdk.Values {
+// BuildQuantizer returns the programs for a weight of the given shape.
+func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) sdk.QuantizerProgram {
 	t.Helper()
-	if err := d.Check(); err != nil {
-		t.Fatal(err)
-	}
-	values, err := d.Resolve(given)
+	built, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return values
+	return built
+}
+
+func weight(t testing.TB, q sdk.Quantizer, given map[string]any, shape []int) sdk.Site {
+	t.Helper()
+	return sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: Settings(t, q.Describe(), given)}
+}
+
+// RefusesWeight fails the test unless the quantizer refuses a weight of the given
+// shape, and says so.
+func RefusesWeight(t testing.TB, q sdk.Quantizer, given map[string]any, says string, shape ...int) {
+	t.Helper()
+	_, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
+	Refused(t, fmt.Sprint(given), err, says)
+}
+
+// Refused fails the test unless err is a refusal that says so.
+func Refused(t testing.TB, what string, err error, says string) {
+	t.Helper()
+	if _, ok := errors.AsType[*sdk.Refusal](err); !ok || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s: got %v, want the refusal %q", what, err, says)
+	}
+}
+
+// Residuals are the types of what the backward pass keeps of the forward pass, beside
+// x, for a weight of the given shape.
+func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) (kept []program.Type) {
+	t.Helper()
+	built := BuildQuantizer(t, q, given, shape...)
+	parts, err := autodiff.Split(built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range parts.Residuals {
+		if r.Input {
+			t.Errorf("%v: the backward pass keeps the input %s", given, r.Name)
+		}
+		kept = append(kept, r.Type)
+	}
+	return kept
 }
 
 // Quantization is a quantizer's answer for one tensor. Codes, Scale and Mask are
 // empty when the quantizer does not give them.
 type Quantization struct {
 	Value, Codes, Scale, Mask []float64
-	// Homogeneous is what the quantizer promises.
-	Homogeneous bool
 
 	machine Machine
 	program *program.Program
@@ -39,16 +76,12 @@ type Quantization struct {
 // given settings and runs it.
 func (m Machine) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x golden.Tensor) Quantization {
 	t.Helper()
-	site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: x.Shape, Values: Settings(t, q.Describe(), given)}
-	built, err := sdk.BuildQuantizer(q, site)
-	if err != nil {
-		t.Fatal(err)
-	}
+	built := BuildQuantizer(t, q, given, x.Shape...)
 	out := m.Run(t, built.Program, map[string]reference.Tensor{sdk.InputX: reference.Floats(x.Data, x.Shape...)})
 	values := func(name string) []float64 { return out[name].Float64s() }
 	return Quantization{
 		Value: values(sdk.OutputValue), Codes: values(sdk.OutputCodes), Scale: values(sdk.OutputScale), Mask: values(sdk.OutputMask),
-		Homogeneous: built.Homogeneous, machine: m, program: built.Program, x: x,
+		machine: m, program: built.Program, x: x,
 	}
 }
 

@@ -2,9 +2,9 @@ package plugintest
 
 import (
 	"maps"
-	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -14,9 +14,6 @@ import (
 // machine runs its steps as a host does; refreshes run on the oracle in binary64,
 // from and to a state in the machine's precision.
 type Training struct {
-	// Decay and DecayLast are those of a [Trajectory].
-	Decay     float64
-	DecayLast bool
 	// Program is what the optimizer answered for the tensor.
 	Program sdk.OptimizerProgram
 
@@ -25,22 +22,30 @@ type Training struct {
 	step  int
 	// state holds x and the state tensors by the names of inputs.
 	state map[string]reference.Tensor
-	// first is a step up to the refresh, last from there on.
-	first, last *program.Program
+	// apply is the update with the step x ← x − α·u behind it.
+	apply *program.Program
 }
 
 // inputRate names the learning rate among the inputs of a step.
 const inputRate = "rate"
 
-// Train begins a training of the tensor, whose Values are replaced by the given
-// settings and the defaults of the rest, from the value x.
-func (m Machine) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor, x []float64) *Training {
+// BuildOptimizer returns the programs for a tensor, whose Values are replaced by the
+// given settings and the defaults of the rest.
+func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor) sdk.OptimizerProgram {
 	t.Helper()
 	tensor.Values = Settings(t, o.Describe(), given)
 	built, err := sdk.BuildOptimizer(o, tensor)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return built
+}
+
+// Train begins a training of the tensor from the value x; its settings are those of
+// [BuildOptimizer].
+func (m Machine) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor, x []float64) *Training {
+	t.Helper()
+	built := BuildOptimizer(t, o, given, tensor)
 	if !built.Accepts {
 		t.Fatalf("%s does not accept the %s %s of shape %v", o.Describe().Name, tensor.Role, tensor.Name, tensor.Shape)
 	}
@@ -59,18 +64,6 @@ func (r *Training) X() []float64 { return r.state[sdk.InputX].Float64s() }
 // State returns a state tensor.
 func (r *Training) State(name string) []float64 { return r.state[sdk.StatePrefix+name].Float64s() }
 
-// Kept begins a training of the same tensor where this one stands, with all that a
-// checkpoint holds, in binary32: x, the state, and the number of the update.
-func (r *Training) Kept(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor) *Training {
-	t.Helper()
-	kept := r.m.Train(t, o, given, tensor, r.X())
-	kept.Decay, kept.DecayLast, kept.step = r.Decay, r.DecayLast, r.step
-	for name := range kept.state {
-		kept.state[name] = single(r.state[name])
-	}
-	return kept
-}
-
 // single is v with its numbers rounded to binary32.
 func single(v reference.Tensor) reference.Tensor {
 	v = v.Clone()
@@ -80,29 +73,44 @@ func single(v reference.Tensor) reference.Tensor {
 	return v
 }
 
-// Update makes one step: decay, observation, a refresh if it is due, the update.
+// Update makes one step: observation, a refresh if it is due, the update,
+// x ← x − α·u. Decay is no part of it.
 func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	t.Helper()
-	if r.first == nil {
-		r.write(t)
+	if r.apply == nil {
+		r.apply = r.write(t)
 	}
 	r.step++
 	r.state[sdk.InputGradient] = reference.Floats(gradient, r.shape...)
 	r.state[sdk.InputStep] = reference.Float(float64(r.step))
 	r.state[inputRate] = reference.Float(rate)
-	r.run(t, r.m, r.first)
+	r.run(t, r.m, r.Program.Observe)
 	switch due, first := r.Program.Due.At(r.step); {
 	case due && first:
 		r.run(t, Oracle(), r.Program.FirstRefresh)
 	case due:
 		r.run(t, Oracle(), r.Program.Refresh)
 	}
-	r.run(t, r.m, r.last)
+	r.run(t, r.m, r.apply)
 }
 
-// run executes p on what it asks for of the state and takes over what it returns.
+// Steps makes an update for each gradient along the first axis, all at one rate, and
+// returns the parameters after the last.
+func (r *Training) Steps(t testing.TB, gradients golden.Tensor, rate float64) []float64 {
+	t.Helper()
+	for i := range gradients.Shape[0] {
+		r.Update(t, gradients.Row(i).Data, rate)
+	}
+	return r.X()
+}
+
+// run executes p, unless it is absent, on what it asks for of the state and takes over
+// what it returns.
 func (r *Training) run(t testing.TB, m Machine, p *program.Program) {
 	t.Helper()
+	if p == nil {
+		return
+	}
 	inputs := map[string]reference.Tensor{}
 	for _, in := range p.Inputs {
 		inputs[in.Name] = r.state[in.Name]
@@ -115,67 +123,28 @@ func (r *Training) run(t testing.TB, m Machine, p *program.Program) {
 	}
 }
 
-// write puts the host's part around the optimizer's programs. Decay comes before
-// the observation, unless it is last.
-func (r *Training) write(t testing.TB) {
+// write puts the step of the host behind the optimizer's update.
+func (r *Training) write(t testing.TB) *program.Program {
 	t.Helper()
-	r.first = r.half(t, "before-refresh", func(h half) {
-		x := h.in[sdk.InputX]
-		if !r.DecayLast {
-			x = x.Mul(h.keep)
-			h.in[sdk.InputX] = x
-		}
-		h.outputs(r.Program.Observe)
-		h.b.Output(sdk.InputX, x)
-	})
-	r.last = r.half(t, "after-refresh", func(h half) {
-		x := h.in[sdk.InputX].Sub(h.outputs(r.Program.Update)[sdk.OutputDirection].Mul(h.in[inputRate]))
-		if r.DecayLast {
-			x = x.Mul(h.keep)
-		}
-		h.b.Output(sdk.InputX, x)
-	})
-}
-
-// half is one half of a step under construction.
-type half struct {
-	b    *program.Builder
-	in   map[string]program.Value
-	keep program.Value // 1 − αω
-}
-
-// half builds a program that has all inputs of a step.
-func (r *Training) half(t testing.TB, name string, body func(h half)) *program.Program {
-	t.Helper()
-	h := half{b: program.NewBuilder(name), in: map[string]program.Value{}}
-	for _, in := range r.Program.Update.Inputs {
-		h.in[in.Name] = h.b.Input(in.Name, in.Type)
+	b := program.NewBuilder("step")
+	var args []program.Value
+	in := map[string]program.Value{}
+	for _, p := range r.Program.Update.Inputs {
+		in[p.Name] = b.Input(p.Name, p.Type)
+		args = append(args, in[p.Name])
 	}
-	h.in[inputRate] = h.b.Input(inputRate, program.FloatType())
-	h.keep = h.in[inputRate].Scale(r.Decay).Neg().Shift(1)
-	body(h)
-	p, err := h.b.Build()
+	rate := b.Input(inputRate, program.FloatType())
+	results := b.Inline(r.Program.Update, args...)
+	for _, o := range r.Program.Update.Outputs {
+		if o.Name == sdk.OutputDirection {
+			b.Output(sdk.InputX, in[sdk.InputX].Sub(results[o.Name].Mul(rate)))
+			continue
+		}
+		b.Output(o.Name, results[o.Name])
+	}
+	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// outputs inlines p, unless it is absent, and makes outputs of the state tensors
-// that it returns.
-func (h half) outputs(p *program.Program) map[string]program.Value {
-	if p == nil {
-		return nil
-	}
-	args := make([]program.Value, len(p.Inputs))
-	for i, in := range p.Inputs {
-		args[i] = h.in[in.Name]
-	}
-	results := h.b.Inline(p, args...)
-	for _, o := range p.Outputs {
-		if strings.HasPrefix(o.Name, sdk.StatePrefix) {
-			h.b.Output(o.Name, results[o.Name])
-		}
-	}
-	return results
 }

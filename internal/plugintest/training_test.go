@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -36,16 +35,8 @@ func (witness) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (pro
 	return in.State["kept"], sdk.State{"seen": in.State["seen"], "kept": in.State["kept"]}, nil
 }
 
-// TestRefresh follows Observe, Refresh and Update by hand, with decay on either side.
+// TestRefresh follows Observe, Refresh and Update by hand.
 func TestRefresh(t *testing.T) {
-	tr := Trajectory{
-		Start:     golden.Tensor{Shape: []int{1}, Data: []float64{16}},
-		Gradients: golden.Tensor{Shape: []int{4, 1}, Data: []float64{1, 2, 3, 4}},
-		Rates:     []float64{1, 1, 1, 1},
-		Decay:     0.5,
-	}
-	last := tr
-	last.DecayLast = true
 	Each(t, func(t *testing.T, m Machine) {
 		third := func(x float64) float64 { // a refresh keeps its result in the machine's precision
 			if m.Double {
@@ -53,46 +44,26 @@ func TestRefresh(t *testing.T) {
 			}
 			return float64(float32(x / 3))
 		}
-		// 16 → 8; → 4, seen 6, kept 8, 4 − 8; → −2 − 8; → −5, seen −1, kept (−1+8)/3.
-		Near(t, "decay first", m.Optimize(t, witness{}, nil, tr), []float64{8, -4, -10, -5 - third(7)}, 1e-7)
-		// 16 → 8; seen 10, kept 12, −4 → −2; −14 → −7; seen −3, kept 3, −10 → −5.
-		Near(t, "decay last", m.Optimize(t, witness{}, nil, last), []float64{8, -2, -7, -5}, 1e-7)
+		run := m.Train(t, witness{}, nil, Vector(1), []float64{8})
+		var trace []float64
+		for _, g := range []float64{1, 2, 3, 11} {
+			run.Update(t, []float64{g}, 1)
+			trace = append(trace, run.X()...)
+		}
+		// 8; seen 10, kept 12, 8 − 12; −4 − 12; seen −5, kept (−5 + 12)/3.
+		Near(t, "x", trace, []float64{8, -4, -16, -16 - third(7)}, 1e-7)
+		Near(t, "kept", run.State("kept"), []float64{third(7)}, 1e-15)
 	})
 }
 
-// TestProblems: the gradients are those of the values, and both minima are at 1.
-func TestProblems(t *testing.T) {
-	for _, p := range []Problem{Parabola(), Rosenbrock()} {
-		if p.Value([]float64{1, 1, 1, 1}) != 0 {
-			t.Errorf("%s is not 0 at 1", p.Name)
-		}
-		x := Normal(1, 6).Data
-		for i, want := range p.Gradient(x) {
-			const h = 1e-6
-			up, down := append([]float64(nil), x...), append([]float64(nil), x...)
-			up[i] += h
-			down[i] -= h
-			if got := (p.Value(up) - p.Value(down)) / (2 * h); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
-				t.Errorf("%s: derivative %d is %v, differences give %v", p.Name, i, want, got)
-			}
-		}
+// TestHadamard: the plain transform is its own inverse, and its first row the sum.
+func TestHadamard(t *testing.T) {
+	x := Normal(1, 2, 16)
+	turned := Hadamard(x, 8)
+	Near(t, "back", Hadamard(turned, 8).Data, x.Data, 1e-15)
+	sum := 0.0
+	for _, v := range x.Data[8:16] {
+		sum += v
 	}
-}
-
-// TestProperties: an optimizer that passes, for the checks to be used once here.
-func TestProperties(t *testing.T) {
-	tensor := sdk.Tensor{Name: "w", Role: sdk.TensorVector, Shape: []int{4}}
-	OptimizerProperties(t, descentOnly{}, nil, tensor, 1e-6)
-	Descends(t, descentOnly{}, nil, tensor, Parabola(), 0.1, 50, 0.01)
-}
-
-// descentOnly is plain gradient descent.
-type descentOnly struct{ descent }
-
-func (descentOnly) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) {
-	return nil, nil
-}
-
-func (descentOnly) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
-	return in.Gradient, nil, nil
+	Near(t, "the sum of the second run", turned.Data[8:9], []float64{sum / math.Sqrt(8)}, 1e-15)
 }

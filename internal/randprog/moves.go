@@ -34,6 +34,7 @@ func init() {
 		program.OpDot: dot, program.OpHadamard: hadamard,
 		program.OpStopGradient: stop,
 		program.OpQR:           factorize, program.OpEighValues: factorize, program.OpEighVectors: factorize,
+		program.OpSortColumns: sortColumns,
 	}
 }
 

@@ -245,3 +245,15 @@ func factorize(g *generator, op program.Op) (value, bool) {
 	gram := x.Dot(x.Value, contract, batch).Add(eye.Scale(8))
 	return value{g.unary(op, value{Value: gram}), x.mag*x.mag*float64(x.Shape()[1]) + 8, rounded}, true
 }
+
+// sortColumns sorts a matrix by its first row, which is exact: rounding must not change
+// an order.
+func sortColumns(g *generator, _ program.Op) (value, bool) {
+	x, ok := g.draw(isExact, func(v value) bool { return v.Type().Rank() == 2 })
+	if !ok {
+		return x, false
+	}
+	n := x.Shape()[1]
+	keys := x.Slice([]int{0, 0}, []int{1, n}, []int{1, 1}).Reshape(n)
+	return value{x.SortColumns(keys), x.mag, x.frac}, true
+}

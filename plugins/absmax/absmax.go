@@ -9,8 +9,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -81,5 +79,5 @@ func (absmax) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Si
 }
 
 func errBits(grid string, bits int) error {
-	return fmt.Errorf("bits = %d: the %s grid needs at least 2 bits; grid = %q has a grid of 1 bit", bits, grid, gridCentred)
+	return sdk.Refuse("bits = %d: the %s grid needs at least 2 bits; grid = %q has a grid of 1 bit", bits, grid, gridCentred)
 }

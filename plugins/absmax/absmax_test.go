@@ -3,41 +3,30 @@ package main
 import (
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/internal/plugintest"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-func TestProperties(t *testing.T) {
-	for _, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ} {
-		for _, granularity := range []string{perTensor, perRow, perGroup} {
-			traits := plugintest.Traits{
-				Tensor: granularity == perTensor,
-				NoZero: grid == gridCentred,
-				Fixed:  grid == gridSymmetric,                // the maximum is on the top code, so the scale stays
-				Ties:   grid == gridFull || grid == gridGPTQ, // x = −amax is half way between two codes
-			}
-			given := map[string]any{"grid": grid, "granularity": granularity}
-			if granularity == perGroup {
-				given["group"], traits.Group = 16, 16
-			}
-			t.Run(grid+"/"+granularity, func(t *testing.T) { plugintest.Properties(t, absmax{}, given, traits) })
-		}
-	}
-}
-
-// TestUnpack covers each grid with each granularity.
-func TestUnpack(t *testing.T) {
+// TestConformance tries each grid with each granularity, beside what the kit combines
+// by itself.
+func TestConformance(t *testing.T) {
+	sdktest.Quantizer(t, absmax{}, plugintest.Kit(t, "absmax")...)
 	for _, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ} {
 		for _, granularity := range []string{perTensor, perRow, perGroup} {
 			given := map[string]any{"grid": grid, "granularity": granularity, "group": 16, "bits": 3}
-			t.Run(grid+"/"+granularity, func(t *testing.T) { plugintest.Unpacks(t, absmax{}, given) })
+			claim := sdktest.Claim(sdktest.Traits{
+				Idempotent: grid == gridSymmetric,                // the maximum is on the top code, so the scale stays
+				Ties:       grid == gridFull || grid == gridGPTQ, // x = −amax is half way between two codes
+			})
+			t.Run(grid+"/"+granularity, func(t *testing.T) { sdktest.Quantizer(t, absmax{}, plugintest.With(t, given, claim)...) })
 		}
 	}
-	t.Run("1 bit", func(t *testing.T) { plugintest.Unpacks(t, absmax{}, map[string]any{"grid": gridCentred, "bits": 1}) })
+	t.Run("1 bit", func(t *testing.T) {
+		sdktest.Quantizer(t, absmax{}, plugintest.With(t, map[string]any{"grid": gridCentred, "bits": 1})...)
+	})
 }
 
 // TestTinyScales checks codes where the scale is no longer a normal binary32
@@ -81,10 +70,6 @@ func TestRange(t *testing.T) {
 
 func TestTooFewBits(t *testing.T) {
 	for _, grid := range []string{gridSymmetric, gridFull, gridGPTQ} {
-		values := plugintest.Settings(t, absmax{}.Describe(), map[string]any{"bits": 1, "grid": grid})
-		_, err := sdk.BuildQuantizer(absmax{}, sdk.Site{Name: "w", Shape: []int{2, 4}, Values: values})
-		if want := fmt.Sprintf("the %s grid needs at least 2 bits", grid); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", grid, err, want)
-		}
+		plugintest.RefusesWeight(t, absmax{}, map[string]any{"bits": 1, "grid": grid}, fmt.Sprintf("the %s grid needs at least 2 bits", grid), 2, 4)
 	}
 }

@@ -7,7 +7,12 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
+
+func TestConformance(t *testing.T) {
+	sdktest.Optimizer(t, adamw{}, plugintest.Kit(t, "adamw", sdktest.Claim(sdktest.Traits{Still: true}))...)
+}
 
 // TestFirstStep: the corrected moments of a first gradient are g and g², so that
 // u = g/(|g| + ε) whatever the rates. In binary32 this holds only if 1 − βᵗ keeps
@@ -22,9 +27,7 @@ func TestFirstStep(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
 		for _, beta := range [][2]float64{{0.9, 0.95}, {0, 0}, {0.5, 0.999}, {0.999999, 0.999999}} {
 			given := map[string]any{"beta1": beta[0], "beta2": beta[1], "eps": eps}
-			got := m.Optimize(t, adamw{}, given, plugintest.Trajectory{
-				Start: golden.Tensor{Shape: []int{1, 64}, Data: make([]float64, 64)}, Gradients: g, Rates: []float64{1},
-			})
+			got := m.Train(t, adamw{}, given, plugintest.Matrix(1, 64), make([]float64, 64)).Steps(t, g, 1)
 			// 1 − β itself, rounded to binary32 in the moments, is exact to 6e-8.
 			plugintest.Near(t, fmt.Sprint("u for β = ", beta), got, want, 5e-7)
 		}
@@ -36,22 +39,20 @@ func TestFirstStep(t *testing.T) {
 func TestConstantGradient(t *testing.T) {
 	const steps = 200
 	g := golden.Tensor{Shape: []int{steps, 1, 2}, Data: make([]float64, 2*steps)}
-	rates, want := make([]float64, steps), make([]float64, 2*steps)
+	want := make([]float64, 2*steps)
 	for i := range steps {
 		g.Data[2*i], g.Data[2*i+1] = 0.25, -3
-		rates[i] = 1
 		want[2*i], want[2*i+1] = -float64(i+1), float64(i+1)
 	}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-		got := m.Optimize(t, adamw{}, map[string]any{"beta2": 0.999}, plugintest.Trajectory{
-			Start: golden.Tensor{Shape: []int{1, 2}, Data: make([]float64, 2)}, Gradients: g, Rates: rates,
-		})
+		run := m.Train(t, adamw{}, map[string]any{"beta2": 0.999}, plugintest.Matrix(1, 2), make([]float64, 2))
+		var got []float64
+		for i := range steps {
+			run.Update(t, g.Row(i).Data, 1)
+			got = append(got, run.X()...)
+		}
 		// The sum of 200 steps of 1, each within a few units of 6e-8; ε = 1e-8
 		// takes 4e-8 from each step of the smaller gradient.
 		plugintest.Near(t, "x", got, want, 1e-6)
 	})
-}
-
-func TestDescription(t *testing.T) {
-	plugintest.Settings(t, adamw{}.Describe(), nil)
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -97,27 +96,6 @@ func (s subject) rounding() float64 {
 		return 1e-13
 	}
 	return 2e-6
-}
-
-// fixed is lsq with a step that is not trained, for the tests that are common to
-// all quantizers. Binary32 holds the step exactly.
-type fixed struct{ step float64 }
-
-func (fixed) Describe() sdk.Description { return lsq{}.Describe() }
-
-func (f fixed) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	step := b.Const(f.step)
-	if site.Text("granularity") == perRow {
-		shape := append([]int(nil), site.Shape...)
-		shape[len(shape)-1] = 1
-		step = b.Full(f.step, shape...)
-	}
-	site.Trained = sdk.State{trainedStep: step}
-	return lsq{}.Quantize(b, x, site)
-}
-
-func (f fixed) Unpack(b *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
-	return lsq{}.Unpack(b, codes, scale, site)
 }
 
 // formula is the algorithm written as the papers do, element by element in binary64.

@@ -24,7 +24,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
@@ -164,13 +163,13 @@ func check(site sdk.Site) error {
 	signed := site.Text("levels") == levelsSigned
 	switch {
 	case len(site.Shape) == 0:
-		return fmt.Errorf("the tensor has no axes: it needs at least one")
+		return sdk.Refuse("the tensor has no axes: it needs at least one")
 	case signed && site.Int("bits") < 2:
-		return fmt.Errorf("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit", levelsUnsigned)
+		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit", levelsUnsigned)
 	case !signed && site.Role != sdk.RoleActivation:
-		return fmt.Errorf("levels = %q: every negative weight would become zero; use levels = %q for weights", levelsUnsigned, levelsSigned)
+		return sdk.Refuse("levels = %q: every negative weight would become zero; use levels = %q for weights", levelsUnsigned, levelsSigned)
 	case site.Text("granularity") == perRow && site.Role == sdk.RoleActivation:
-		return fmt.Errorf("granularity = %q: the rows of an activation are tokens, which cannot have learned steps; use granularity = %q", perRow, perTensor)
+		return sdk.Refuse("granularity = %q: the rows of an activation are tokens, which cannot have learned steps; use granularity = %q", perRow, perTensor)
 	}
 	return nil
 }

@@ -1,36 +1,71 @@
 package main
 
 import (
-	"strings"
+	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestProperties holds what holds for every quantizer, at a step that clips some
-// of the numbers.
-func TestProperties(t *testing.T) {
-	for _, granularity := range []string{perTensor, perRow} {
-		t.Run(granularity, func(t *testing.T) {
-			plugintest.Properties(t, fixed{0.2}, map[string]any{"granularity": granularity},
-				plugintest.Traits{Tensor: granularity == perTensor, Fixed: true})
-		})
-		t.Run(granularity+"/official", func(t *testing.T) {
-			plugintest.Properties(t, fixed{0.2}, map[string]any{"granularity": granularity, "form": formOfficial},
-				plugintest.Traits{Tensor: granularity == perTensor, Fixed: true, NoZero: true})
-		})
+// TestConformance covers each form with each granularity, beside what the kit combines by
+// itself.
+func TestConformance(t *testing.T) {
+	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "baselines")...)
+	for _, form := range []string{formPaper, formOfficial} {
+		for _, granularity := range []string{perTensor, perRow} {
+			given := map[string]any{"form": form, "granularity": granularity, "bits": 4, "variant": variantLSQ, "levels": levelsSigned}
+			options := plugintest.With(t, given, sdktest.Claim(sdktest.Traits{Idempotent: true}))
+			t.Run(form+"/"+granularity, func(t *testing.T) { sdktest.Quantizer(t, lsq{}, options...) })
+		}
 	}
 }
 
-func TestUnpack(t *testing.T) {
-	for _, form := range []string{formPaper, formOfficial} {
-		for _, granularity := range []string{perTensor, perRow} {
-			t.Run(form+"/"+granularity, func(t *testing.T) {
-				plugintest.Unpacks(t, fixed{0.3}, map[string]any{"form": form, "granularity": granularity})
-			})
-		}
+// TestGroups: at steps that clip some of the numbers, what shares a step with a NaN or an
+// infinity becomes NaN and nothing else does; the largest numbers do no harm to other
+// rows; and what is on the grid stays there. The kit cannot see whose step is whose.
+func TestGroups(t *testing.T) {
+	const rows, d = 4, 33
+	x := plugintest.Normal(5, rows, d).Data
+	huge := slices.Clone(x)
+	for j := range d {
+		huge[j] = math.MaxFloat32 * float64(1-2*(j%2))
 	}
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		for _, form := range []string{formPaper, formOfficial} {
+			for _, granularity := range []string{perTensor, perRow} {
+				s := newSubject(t, m, sdk.RoleWeight, map[string]any{"form": form, "granularity": granularity}, rows, d)
+				at := trained{step: slices.Repeat([]float64{0.25}, len(s.initial(t, x).step))}
+				what := form + ", by " + granularity + ": "
+				value, codes, mask := s.quantize(t, x, at)
+				again, codesAgain, _ := s.quantize(t, value, at)
+				plugintest.Near(t, what+"Q(Q(x))", again, value, 0)
+				plugintest.Near(t, what+"codes of Q(x)", codesAgain, codes, 0)
+				if granularity == perRow {
+					got, gotCodes, _ := s.quantize(t, huge, at)
+					plugintest.Near(t, what+"below the largest numbers", got[d:], value[d:], 0)
+					plugintest.Near(t, what+"codes there", gotCodes[d:], codes[d:], 0)
+				}
+				for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+					broken := slices.Clone(x)
+					broken[2*d+7] = bad
+					wantValue, wantCodes, wantMask := slices.Clone(value), slices.Clone(codes), slices.Clone(mask)
+					for i := range x {
+						if granularity == perTensor || i/d == 2 {
+							wantValue[i], wantCodes[i], wantMask[i] = math.NaN(), 0, 0
+						}
+					}
+					gotValue, gotCodes, gotMask := s.quantize(t, broken, at)
+					plugintest.Near(t, fmt.Sprint(what, bad), gotValue, wantValue, 0)
+					plugintest.Near(t, fmt.Sprint(what, "codes with ", bad), gotCodes, wantCodes, 0)
+					plugintest.Near(t, fmt.Sprint(what, "mask with ", bad), gotMask, wantMask, 0)
+				}
+			}
+		}
+	})
 }
 
 func TestRefused(t *testing.T) {
@@ -47,9 +82,8 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			site := sdk.Site{Role: c.role, Name: "site", Shape: []int{2, 4}, Values: plugintest.Settings(t, lsq{}.Describe(), c.given)}
-			if _, err := sdk.BuildQuantizer(lsq{}, site); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
-			}
+			_, err := sdk.BuildQuantizer(lsq{}, site)
+			plugintest.Refused(t, c.name, err, c.want)
 		})
 	}
 }

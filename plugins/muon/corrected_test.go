@@ -55,23 +55,9 @@ func TestCorrectedGolden(t *testing.T) {
 
 func correctedRule(t *testing.T, shape []int) method.Rule {
 	t.Helper()
-	q, err := sdk.BuildQuantizer(grid{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := plugintest.BuildQuantizer(t, grid{}, nil, shape...)
 	return method.Rule{
-		Name: "w", Shape: shape, Optimizer: build(t, nil, matrix("w", shape...)), Quantizer: &q, Decay: 0.1,
+		Name: "w", Shape: shape, Optimizer: plugintest.BuildOptimizer(t, muon{}, nil, plugintest.Matrix(shape...)), Quantizer: &q, Decay: 0.1,
 		Form: method.Decoupled, Variant: method.Paper,
 	}
-}
-
-// build returns the optimizer's programs for a tensor.
-func build(t *testing.T, given map[string]any, tensor sdk.Tensor) sdk.OptimizerProgram {
-	t.Helper()
-	tensor.Values = plugintest.Settings(t, muon{}.Describe(), given)
-	p, err := sdk.BuildOptimizer(muon{}, tensor)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }

@@ -4,24 +4,14 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/plugintest"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// matrix is a tensor to train.
-func matrix(name string, shape ...int) sdk.Tensor {
-	return sdk.Tensor{Name: name, Role: sdk.TensorMatrix, Shape: shape}
-}
-
-func TestProperties(t *testing.T) {
-	for _, tensor := range []sdk.Tensor{matrix("w", 4, 6), matrix("w", 6, 4), matrix("w", 1, 5), matrix("attn.qkv", 12, 4)} {
-		plugintest.OptimizerProperties(t, muon{}, nil, tensor, 1e-5)
-	}
-	plugintest.OptimizerProperties(t, muon{}, map[string]any{"momentum": 0.0}, matrix("w", 4, 6), 1e-5)
-}
-
-func TestDescends(t *testing.T) {
-	for _, tensor := range []sdk.Tensor{matrix("w", 4, 6), matrix("attn.qkv", 12, 4)} {
-		plugintest.Descends(t, muon{}, nil, tensor, plugintest.Parabola(), 0.5, 300, 1e-3)
-		plugintest.Descends(t, muon{}, nil, tensor, plugintest.Rosenbrock(), 0.25, 300, 1e-2)
+// TestConformance also takes a matrix in blocks, and an update without memory.
+func TestConformance(t *testing.T) {
+	claim := sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-3})
+	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "muon", claim)...)
+	for name, given := range map[string]map[string]any{"blocks": {"split": "2"}, "no momentum": {"momentum": 0.0}} {
+		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, muon{}, plugintest.With(t, given, claim)...) })
 	}
 }

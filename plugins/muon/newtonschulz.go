@@ -27,6 +27,9 @@ type iteration struct {
 // last. No operand of a product is transposed for it, save where more rows than
 // columns make it necessary: the first step then leaves Xᵀ behind and the last
 // turns it back.
+//
+// Of a matrix with one side clearly longer, only S is iterated: all P commute with S, so
+// that S ← PSP, and X is read twice, for the first S and for the product with all P.
 func newtonSchulz(u program.Value, it iteration) program.Value {
 	x := stack{u}
 	rows, cols := x.sides()
@@ -40,6 +43,13 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 	eye := x.identity(min(rows, cols))
 	norm := x.trace(s, eye).Sqrt().Shift(it.eps)
 	s = s.Div(norm.Square())
+	if it.shorter(min(rows, cols), max(rows, cols)) {
+		p := it.product(stack{s}, eye, norm)
+		if tall {
+			return x.times(p, 1, 0)
+		}
+		return stack{p}.times(x.Value, 1, 0)
+	}
 	for i := range it.steps {
 		first, last := i == 0, i == it.steps-1
 		if !first {
@@ -61,6 +71,35 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 		}
 	}
 	return x.Value
+}
+
+// shorter reports whether iterating S alone takes fewer multiplications: after the first
+// S, four products of short matrices for a step, less those that are not needed in the
+// first and in the last one, and one with X; instead of one and two, or one in the first
+// step.
+func (it iteration) shorter(short, long int) bool {
+	alone := (4*it.steps-3)*short + long
+	return it.steps > 1 && alone < it.steps*(short+2*long)-long
+}
+
+// product is that of the P of all steps, divided by norm: X·product, or product·X, is
+// the result.
+func (it iteration) product(s stack, eye, norm program.Value) program.Value {
+	var all program.Value
+	for i := range it.steps {
+		last := i == it.steps-1
+		p := stack{it.polynomial(s, eye, last)}
+		if i == 0 {
+			all = p.Div(norm)
+		} else {
+			all = p.times(all, 1, 0)
+		}
+		if !last {
+			s = stack{p.times(s.Value, 1, 0)}
+			s = stack{s.times(p.Value, 1, 0)}
+		}
+	}
+	return all
 }
 
 // polynomial is P of a step.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -30,10 +29,10 @@ func split(t sdk.Tensor) (int, error) {
 	default:
 		parts, err := strconv.Atoi(text)
 		if err != nil || parts < 1 {
-			return 0, fmt.Errorf("split = %q: use auto, none, or a number of blocks from 1", text)
+			return 0, sdk.Refuse("split = %q: use auto, none, or a number of blocks from 1", text)
 		}
 		if rows%parts != 0 {
-			return 0, fmt.Errorf("split = %q: %d rows do not make %d equal blocks", text, rows, parts)
+			return 0, sdk.Refuse("split = %q: %d rows do not make %d equal blocks", text, rows, parts)
 		}
 		return parts, nil
 	}

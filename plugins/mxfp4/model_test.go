@@ -4,29 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/sdk/microscaling"
 )
-
-// magnitudes are those of E2M1 by their codes.
-var magnitudes = [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
-
-// element rounds one ratio by looking at all levels: the slow, plain way.
-func element(r float64, ties microscaling.Ties) (code int, value float64) {
-	m := math.Abs(r)
-	for c := 1; c < len(magnitudes); c++ {
-		switch middle := (magnitudes[c-1] + magnitudes[c]) / 2; {
-		case m > middle,
-			m == middle && ties == microscaling.TiesAway,
-			m == middle && ties == microscaling.TiesEven && c%2 == 0:
-			code = c
-		}
-	}
-	value = math.Copysign(magnitudes[code], r)
-	if math.Signbit(r) {
-		code += 8
-	}
-	return code, value
-}
 
 // modelled is MXFP4 of one matrix without rotation.
 type modelled struct{ value, codes, scale, clip, trust []float64 }
@@ -39,7 +19,7 @@ func model(x []float64, d int, rule string, ties microscaling.Ties) (out modelle
 			out.scale = append(out.scale, power/gain)
 			for _, e := range v {
 				r := e / power * gain
-				code, p := element(r, ties)
+				code, p := fpmodel.E2M1(r, ties)
 				out.codes = append(out.codes, float64(code))
 				out.value = append(out.value, p*power/gain)
 				out.clip = append(out.clip, one(math.Abs(r) < 6))
@@ -51,9 +31,8 @@ func model(x []float64, d int, rule string, ties microscaling.Ties) (out modelle
 }
 
 func modelScale(v []float64, rule string) (power, gain float64) {
-	largest, mean, variance := 0.0, 0.0, 0.0
+	largest, mean, variance := fpmodel.AbsMax(v), 0.0, 0.0
 	for _, e := range v {
-		largest = max(largest, math.Abs(e))
 		mean += e / block
 	}
 	for j := range block {

@@ -3,27 +3,30 @@ package main
 import (
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/internal/plugintest"
-	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
 var rules = []string{ruleOCP, ruleAbsMax34, ruleQuest}
 
-// TestProperties covers each scale rule with each mask and each rule for ties.
-func TestProperties(t *testing.T) {
+// TestConformance covers each scale rule with each mask and each rule for ties, and each
+// rule with a rotation, beside what the kit combines by itself.
+func TestConformance(t *testing.T) {
+	sdktest.Quantizer(t, mxfp4{}, plugintest.Kit(t, "mxfp4")...)
 	for _, rule := range rules {
 		for i, mask := range []string{maskNone, maskClip, maskTrust} {
 			ties := microscaling.TiesNames()[i]
-			given := map[string]any{"scale_rule": rule, "mask": mask, "ties": ties}
-			t.Run(rule+"/"+mask+"/"+ties, func(t *testing.T) { plugintest.Properties(t, mxfp4{}, given, plugintest.Traits{Group: block}) })
+			given := map[string]any{"scale_rule": rule, "mask": mask, "ties": ties, "rotation": microscaling.NoRotation}
+			t.Run(rule+"/"+mask+"/"+ties, func(t *testing.T) { sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, given)...) })
 		}
+		t.Run(rule+"/rotated", func(t *testing.T) {
+			sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, map[string]any{"scale_rule": rule, "rotation": "64"})...)
+		})
 	}
 }
 
@@ -109,36 +112,19 @@ func TestRotation(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
 		for _, order := range []int{32, 64, 128} {
 			x, dy := plugintest.Normal(1, 3, 256), plugintest.Normal(2, 3, 256)
-			z, dz := hadamard(x, order), hadamard(dy, order)
+			z, dz := plugintest.Hadamard(x, order), plugintest.Hadamard(dy, order)
 			for _, mask := range []string{maskNone, maskTrust, maskClip} {
 				plain := m.Quantize(t, mxfp4{}, map[string]any{"mask": mask, "scale_rule": ruleQuest}, z)
 				turned := m.Quantize(t, mxfp4{}, map[string]any{"mask": mask, "scale_rule": ruleQuest, "rotation": fmt.Sprint(order)}, x)
 				plugintest.Near(t, "codes", turned.Codes, plain.Codes, 0)
 				plugintest.Near(t, "mask", turned.Mask, plain.Mask, 0)
 				back := golden.Tensor{Shape: x.Shape, Data: plain.Value}
-				plugintest.Near(t, "value", turned.Value, hadamard(back, order).Data, single)
+				plugintest.Near(t, "value", turned.Value, plugintest.Hadamard(back, order).Data, single)
 				back.Data = plain.Gradient(t, dz.Data)
-				plugintest.Near(t, "gradient", turned.Gradient(t, dy.Data), hadamard(back, order).Data, single)
+				plugintest.Near(t, "gradient", turned.Gradient(t, dy.Data), plugintest.Hadamard(back, order).Data, single)
 			}
 		}
 	})
-}
-
-// hadamard multiplies each run of order entries by the Sylvester matrix.
-func hadamard(x golden.Tensor, order int) golden.Tensor {
-	out := x.Clone()
-	for n := 1; n < order; n *= 2 {
-		for i := range out.Data {
-			if i&n == 0 {
-				a, b := out.Data[i], out.Data[i+n]
-				out.Data[i], out.Data[i+n] = a+b, a-b
-			}
-		}
-	}
-	for i := range out.Data {
-		out.Data[i] /= math.Sqrt(float64(order))
-	}
-	return out
 }
 
 // TestRotationPoison: what is not finite takes its whole block of the rotation with
@@ -167,38 +153,17 @@ func TestRotationPoison(t *testing.T) {
 	})
 }
 
-func TestUnpack(t *testing.T) {
-	for _, rule := range rules {
-		t.Run(rule, func(t *testing.T) { plugintest.Unpacks(t, mxfp4{}, map[string]any{"scale_rule": rule}) })
-		t.Run(rule+"/rotated", func(t *testing.T) {
-			plugintest.Unpacks(t, mxfp4{}, map[string]any{"scale_rule": rule, "rotation": "64"}, 64, 128, 640)
-		})
-	}
-}
-
 // TestResidual: all that the backward pass keeps of the forward pass is the mask.
 func TestResidual(t *testing.T) {
 	for mask, want := range map[string][]int{maskNone: {4, 3, 1}, maskClip: {4, 3, 32}, maskTrust: {4, 3, 32}} {
-		values := plugintest.Settings(t, mxfp4{}.Describe(), map[string]any{"mask": mask, "rotation": "32"})
-		built, err := sdk.BuildQuantizer(mxfp4{}, sdk.Site{Name: "w", Shape: []int{4, 96}, Values: values})
-		if err != nil {
-			t.Fatal(err)
-		}
-		parts, err := autodiff.Split(built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := parts.Residuals
-		if len(r) != 1 || r[0].Input || !r[0].Type.Equal(program.Type{DType: program.Bool, Shape: want}) {
-			t.Errorf("mask %s: residuals %v, want one bool%v", mask, r, want)
+		kept := plugintest.Residuals(t, mxfp4{}, map[string]any{"mask": mask, "rotation": "32"}, 4, 96)
+		if len(kept) != 1 || !kept[0].Equal(program.Type{DType: program.Bool, Shape: want}) {
+			t.Errorf("mask %s: residuals %v, want one bool%v", mask, kept, want)
 		}
 	}
 }
 
 func TestBadRotation(t *testing.T) {
-	values := plugintest.Settings(t, mxfp4{}.Describe(), map[string]any{"rotation": "64"})
-	_, err := sdk.BuildQuantizer(mxfp4{}, sdk.Site{Name: "w", Shape: []int{2, 96}, Values: values})
-	if want := "blocks of 64 do not divide the row length 96; the largest that do have 32"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"rotation": "64"},
+		"blocks of 64 do not divide the row length 96; the largest that do have 32", 2, 96)
 }

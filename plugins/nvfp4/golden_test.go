@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk/microscaling"
@@ -14,74 +15,48 @@ import (
 // to it: two scales, and two rotations of 16, are a few units of 6e-8.
 const single = 1e-6
 
-func TestGolden(t *testing.T) {
-	f := golden.Load(t, "testdata/nvfp4.json")
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-		f.Run(t, func(t *testing.T, c golden.Case) {
-			given := map[string]any{"ties": c.Params.String("ties")}
-			if c.Params.Int("hblock") > 0 {
-				given["rotation"] = c.Params.String("hblock")
-			}
-			x := c.Inputs.Tensor("x")
-			q := m.Quantize(t, nvfp4{}, given, x)
-			c.Expected.Exact("codes", q.Codes)
-			m.Close(c.Expected, "xhat", q.Value, single)
-			m.Close(c.Expected, "zhat", decoded(q, x.Shape[1]), single)
-			tensor, block := twoScales(t, m, c.Expected.Tensor("zhat").Shape, microscaling.Rotation(max(1, c.Params.Int("hblock"))), x)
-			m.Close(c.Expected, "tensor_scale", tensor, single)
-			c.Expected.Exact("block_scales", block)
-			for i, s := range q.Scale {
-				plugintest.Near(t, "scale", []float64{s}, []float64{block[i] * tensor[0]}, 1e-7)
-			}
-			for i, on := range q.Mask {
-				if on != 1 {
-					t.Errorf("mask %v at %d: all entries pass", on, i)
-				}
-			}
-		})
-	})
-}
-
-// decoded is ẑ from codes and scales, for rows of d entries, worked out here.
-func decoded(q plugintest.Quantization, d int) []float64 {
-	zhat := make([]float64, len(q.Codes))
-	blocks := (d + block - 1) / block
-	for i, code := range q.Codes {
-		zhat[i] = magnitudes[int(code)%8] * q.Scale[i/d*blocks+i%d/block]
-		if code >= 8 {
-			zhat[i] = -zhat[i]
+// TestScales: the scale of a block is the product of the two of the format, and codes and
+// scales are those of ẑ, the rotated tensor. The rest of the file is the kit's.
+func TestScales(t *testing.T) {
+	plugintest.EachCase(t, "nvfp4", func(t *testing.T, m plugintest.Machine, c golden.Case) {
+		given := map[string]any{"ties": c.Params.String("ties")}
+		if c.Params.Int("hblock") > 0 {
+			given["rotation"] = c.Params.String("hblock")
 		}
-	}
-	return zhat
+		x := c.Inputs.Tensor("x")
+		q := m.Quantize(t, nvfp4{}, given, x)
+		m.Close(c.Expected, "zhat", fpmodel.Decode(q.Codes, q.Scale, x.Shape[len(x.Shape)-1], block), single)
+		tensor, block := twoScales(t, m, c.Expected.Tensor("zhat").Shape, microscaling.Rotation(max(1, c.Params.Int("hblock"))), x)
+		m.Close(c.Expected, "tensor_scale", tensor, single)
+		c.Expected.Exact("block_scales", block)
+		for i, s := range q.Scale {
+			plugintest.Near(t, "scale", []float64{s}, []float64{block[i] * tensor[0]}, 1e-7)
+		}
+		for i, on := range q.Mask {
+			if on != 1 {
+				t.Errorf("mask %v at %d: all entries pass", on, i)
+			}
+		}
+	})
 }
 
 // twoScales are g and the block scales sB of x, which the plugin multiplies.
 func twoScales(t *testing.T, m plugintest.Machine, shape []int, rotation microscaling.Rotation, x golden.Tensor) (tensor, blocks []float64) {
 	t.Helper()
-	b := program.NewBuilder("scales")
-	z := rotation.Apply(b.Input("x", program.FloatType(shape...)))
-	s := newScales(microscaling.NewBlocks(shape, block).Split(z))
-	b.Output("tensor", s.tensor)
-	b.Output("block", s.block)
-	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := m.Run(t, p, map[string]reference.Tensor{"x": reference.Floats(x.Data, shape...)})
-	return out["tensor"].Float64s(), out["block"].Float64s()
+	out := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+		s := newScales(microscaling.NewBlocks(shape, block).Split(rotation.Apply(in[0])))
+		return []program.Value{s.tensor, s.block}
+	}, reference.Floats(x.Data, shape...))
+	return out[0], out[1]
 }
 
 func TestE4M3(t *testing.T) {
 	golden.Load(t, "testdata/nvfp4.json").RunList(t, "e4m3_rounding", func(t *testing.T, o golden.Object) {
 		plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-			b := program.NewBuilder("e4m3")
-			b.Output("y", microscaling.RoundE4M3(b.Input("x", program.FloatType())))
-			p, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			y := m.Run(t, p, map[string]reference.Tensor{"x": reference.Float(o.Float("x"))})["y"]
-			plugintest.Near(t, "y", y.Float64s(), []float64{o.Float("y")}, 0)
+			y := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+				return []program.Value{microscaling.RoundE4M3(in[0])}
+			}, reference.Float(o.Float("x")))[0]
+			plugintest.Near(t, "y", y, []float64{o.Float("y")}, 0)
 		})
 	})
 }

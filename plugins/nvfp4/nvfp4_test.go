@@ -3,24 +3,27 @@ package main
 import (
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/internal/plugintest"
-	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestProperties: the scale of the tensor is rounded to binary32 on the oracle too,
-// so that there only powers of two scale exactly, which is what Ties stands for.
-func TestProperties(t *testing.T) {
+// TestConformance covers each rule for ties and, beside what the kit combines by itself, a
+// long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
+// that there only powers of two scale exactly, which is what Ties stands for.
+func TestConformance(t *testing.T) {
+	claim := sdktest.Claim(sdktest.Traits{Ties: true})
+	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "nvfp4", claim)...)
+	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {
-		t.Run(ties, func(t *testing.T) {
-			plugintest.Properties(t, nvfp4{}, map[string]any{"ties": ties}, plugintest.Traits{Tensor: true, Ties: true})
-		})
+		list = append(list, map[string]any{"ties": ties, "rotation": microscaling.NoRotation})
+	}
+	for _, given := range append(list, map[string]any{"rotation": "16"}, map[string]any{"rotation": "128"}) {
+		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given, claim)...) })
 	}
 }
 
@@ -86,63 +89,26 @@ func TestRotation(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
 		for _, order := range []int{16, 32, 64, 128} {
 			x := plugintest.Normal(1, 3, 256)
-			plain := m.Quantize(t, nvfp4{}, nil, hadamard(x, order))
+			plain := m.Quantize(t, nvfp4{}, nil, plugintest.Hadamard(x, order))
 			turned := m.Quantize(t, nvfp4{}, map[string]any{"rotation": fmt.Sprint(order)}, x)
 			plugintest.Near(t, "codes", turned.Codes, plain.Codes, 0)
 			back := golden.Tensor{Shape: x.Shape, Data: plain.Value}
-			plugintest.Near(t, "value", turned.Value, hadamard(back, order).Data, single)
+			plugintest.Near(t, "value", turned.Value, plugintest.Hadamard(back, order).Data, single)
 			plugintest.Near(t, "gradient", turned.Gradient(t, x.Data), x.Data, 0)
 		}
 	})
 }
 
-// hadamard multiplies each run of order entries by the Sylvester matrix.
-func hadamard(x golden.Tensor, order int) golden.Tensor {
-	out := x.Clone()
-	for n := 1; n < order; n *= 2 {
-		for i := range out.Data {
-			if i&n == 0 {
-				a, b := out.Data[i], out.Data[i+n]
-				out.Data[i], out.Data[i+n] = a+b, a-b
-			}
-		}
-	}
-	for i := range out.Data {
-		out.Data[i] /= math.Sqrt(float64(order))
-	}
-	return out
-}
-
-func TestUnpack(t *testing.T) {
-	plugintest.Unpacks(t, nvfp4{}, nil)
-	for _, rotation := range []string{"16", "128"} {
-		t.Run(rotation, func(t *testing.T) {
-			plugintest.Unpacks(t, nvfp4{}, map[string]any{"rotation": rotation}, 128, 640)
-		})
-	}
-}
-
 // TestResidual: all that the backward pass keeps of the forward pass is whether the
 // tensor is finite.
 func TestResidual(t *testing.T) {
-	values := plugintest.Settings(t, nvfp4{}.Describe(), map[string]any{"rotation": "16"})
-	built, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Name: "w", Shape: []int{4, 96}, Values: values})
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts, err := autodiff.Split(built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := parts.Residuals; len(r) != 1 || r[0].Input || !r[0].Type.Equal(program.Type{DType: program.Bool}) {
-		t.Errorf("residuals %v, want one bool", r)
+	kept := plugintest.Residuals(t, nvfp4{}, map[string]any{"rotation": "16"}, 4, 96)
+	if len(kept) != 1 || !kept[0].Equal(program.Type{DType: program.Bool}) {
+		t.Errorf("residuals %v, want one bool", kept)
 	}
 }
 
 func TestBadRotation(t *testing.T) {
-	values := plugintest.Settings(t, nvfp4{}.Describe(), map[string]any{"rotation": "64"})
-	_, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Name: "w", Shape: []int{2, 96}, Values: values})
-	if want := "blocks of 64 do not divide the row length 96; the largest that do have 32"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"rotation": "64"},
+		"blocks of 64 do not divide the row length 96; the largest that do have 32", 2, 96)
 }

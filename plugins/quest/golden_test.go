@@ -28,22 +28,12 @@ func settings(c golden.Case) map[string]any {
 	}
 }
 
-func TestGolden(t *testing.T) {
-	f := golden.Load(t, "testdata/quest.json")
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-		f.Run(t, func(t *testing.T, c golden.Case) {
-			q := m.Quantize(t, quest{}, settings(c), c.Inputs.Tensor("x"))
-			c.Expected.Exact("codes", q.Codes)
-			m.Close(c.Expected, "xhat", q.Value, single)
-			m.Close(c.Expected, "zhat", plugintest.Times(q.Scale[0], q.Codes), single)
-			checkScale(m, c, q.Scale[0])
-			if m.Double || c.ID != "official_4b_constant" {
-				// That case has entries half a step from their level, which 1e-8 in a
-				// scale of 1.26 decides: less than binary32 resolves.
-				c.Expected.Exact("mask", q.Mask)
-				m.Close(c.Expected, "grad_in", q.Gradient(t, c.Inputs.Tensor("grad_out").Data), single)
-			}
-		})
+// TestParts compares what scale and codes are made of. The rest of the file is the kit's.
+func TestParts(t *testing.T) {
+	plugintest.EachCase(t, "quest", func(t *testing.T, m plugintest.Machine, c golden.Case) {
+		q := m.Quantize(t, quest{}, settings(c), c.Inputs.Tensor("x"))
+		m.Close(c.Expected, "zhat", plugintest.Times(q.Scale[0], q.Codes), single)
+		checkScale(m, c, q.Scale[0])
 	})
 }
 

@@ -36,20 +36,10 @@ func TestMaskTies(t *testing.T) {
 func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []float64 {
 	t.Helper()
 	qmax := float64(int(1)<<(bits-1) - 1)
-	b := program.NewBuilder("mask")
-	v := b.Input("r", program.FloatType(len(r)))
 	l := levels{qmin: -qmax - 1, qmax: qmax}
-	inside := v.Clip(l.qmin, l.qmax)
-	finite := v.MaxRow().IsFinite()
 	site := sdk.Site{Values: plugintest.Settings(t, quest{}.Describe(), map[string]any{"mask": mask, "trust": trust})}
-	b.Output("mask", expand(l.mask(v, inside, finite, site), []int{len(r)}))
-	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := reference.Run(p, map[string]reference.Tensor{"r": reference.Floats(r, len(r))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out["mask"].Float64s()
+	return plugintest.Oracle().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+		v := in[0]
+		return []program.Value{expand(l.mask(v, v.Clip(l.qmin, l.qmax), v.MaxRow().IsFinite(), site), []int{len(r)})}
+	}, reference.Floats(r, len(r)))[0]
 }

@@ -15,7 +15,6 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -154,5 +153,5 @@ func poison(v, finite program.Value) program.Value {
 }
 
 func errBits(bits int) error {
-	return fmt.Errorf("bits = %d: the paper's grid needs at least 2 bits; form = %q has a grid of 1 bit", bits, formOfficial)
+	return sdk.Refuse("bits = %d: the paper's grid needs at least 2 bits; form = %q has a grid of 1 bit", bits, formOfficial)
 }

@@ -2,31 +2,35 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/plugintest"
-	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestProperties covers all forms with each mask, rotated and not.
-func TestProperties(t *testing.T) {
+// TestConformance covers all forms with each mask, rotated and not, beside what the kit
+// combines by itself.
+func TestConformance(t *testing.T) {
+	sdktest.Quantizer(t, quest{}, plugintest.Kit(t, "quest")...)
 	for _, form := range []string{formPaper, formOfficial, formTernary} {
 		for _, mask := range []string{maskTrust, maskClip, maskNone} {
 			for _, rotation := range []string{rotateAuto, rotateNone} {
-				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3}
-				t.Run(form+"/"+mask+"/"+rotation, func(t *testing.T) {
-					plugintest.Properties(t, quest{}, given, plugintest.Traits{})
-				})
+				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3, "k_table": tableMatched, "trust": 1.0, "zero_guard": true}
+				t.Run(form+"/"+mask+"/"+rotation, func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...) })
 			}
 		}
 	}
-	t.Run("unguarded", func(t *testing.T) {
-		plugintest.Properties(t, quest{}, map[string]any{"form": formOfficial, "zero_guard": false}, plugintest.Traits{NoZero: true})
-	})
+	for _, bits := range []int{1, 4} {
+		t.Run(fmt.Sprintf("unguarded, %d bits", bits), func(t *testing.T) {
+			given := map[string]any{"form": formOfficial, "zero_guard": false, "bits": bits}
+			sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...)
+		})
+	}
+	t.Run("8 bits", func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.With(t, map[string]any{"bits": 8})...) })
 }
 
 // TestRange checks that codes stay on the grid of each bit width, in rows whose
@@ -74,26 +78,8 @@ func TestBadSettings(t *testing.T) {
 		{map[string]any{"rotation": ""}, "want auto, full, none or a power of two"},
 	}
 	for _, test := range tests {
-		values := plugintest.Settings(t, quest{}.Describe(), test.given)
-		_, err := sdk.BuildQuantizer(quest{}, sdk.Site{Name: "w", Shape: []int{2, 12}, Values: values})
-		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v: %v, want %q", test.given, err, test.want)
-		}
+		plugintest.RefusesWeight(t, quest{}, test.given, test.want, 2, 12)
 	}
-}
-
-// TestUnpack covers each form, with a rotation and without.
-func TestUnpack(t *testing.T) {
-	for _, form := range []string{formPaper, formOfficial, formTernary} {
-		for _, rotation := range []string{rotateAuto, rotateNone} {
-			given := map[string]any{"form": form, "rotation": rotation, "bits": 3}
-			t.Run(form+"/"+rotation, func(t *testing.T) { plugintest.Unpacks(t, quest{}, given) })
-		}
-	}
-	t.Run("unguarded", func(t *testing.T) {
-		plugintest.Unpacks(t, quest{}, map[string]any{"form": formOfficial, "zero_guard": false, "bits": 1})
-	})
-	t.Run("8 bits", func(t *testing.T) { plugintest.Unpacks(t, quest{}, map[string]any{"bits": 8}) })
 }
 
 // TestRank checks that leading axes are only rows.
@@ -121,17 +107,9 @@ func TestResidual(t *testing.T) {
 		{maskNone, program.Type{DType: program.Bool, Shape: []int{4, 1}}},
 	} {
 		for _, form := range []string{formPaper, formOfficial} {
-			values := plugintest.Settings(t, quest{}.Describe(), map[string]any{"mask": test.mask, "form": form})
-			built, err := sdk.BuildQuantizer(quest{}, sdk.Site{Name: "w", Shape: []int{4, 12}, Values: values})
-			if err != nil {
-				t.Fatal(err)
-			}
-			parts, err := autodiff.Split(built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r := parts.Residuals; len(r) != 1 || r[0].Input || !r[0].Type.Equal(test.want) {
-				t.Errorf("%s, mask %s: residuals %v, want one %s", form, test.mask, r, test.want)
+			kept := plugintest.Residuals(t, quest{}, map[string]any{"mask": test.mask, "form": form}, 4, 12)
+			if len(kept) != 1 || !kept[0].Equal(test.want) {
+				t.Errorf("%s, mask %s: residuals %v, want one %s", form, test.mask, kept, test.want)
 			}
 		}
 	}
@@ -150,10 +128,7 @@ func TestOddRows(t *testing.T) {
 		warns    bool
 	}{{"auto", 33, true}, {"none", 33, false}, {"auto", 32, false}, {"auto", 1, false}} {
 		log.Reset()
-		values := plugintest.Settings(t, quest{}.Describe(), map[string]any{"rotation": test.rotation})
-		if _, err := sdk.BuildQuantizer(quest{}, sdk.Site{Name: "w", Shape: []int{2, test.length}, Values: values}); err != nil {
-			t.Fatal(err)
-		}
+		plugintest.BuildQuantizer(t, quest{}, map[string]any{"rotation": test.rotation}, 2, test.length)
 		if got := strings.Contains(log.String(), "length=33"); got != test.warns {
 			t.Errorf("%s, rows of %d: logged %q", test.rotation, test.length, log.String())
 		}

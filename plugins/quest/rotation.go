@@ -1,10 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"math/bits"
 	"strconv"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -28,16 +28,16 @@ func rotationBlock(rotation string, d int) (int, error) {
 		return 1, nil
 	case rotateFull:
 		if largest != d {
-			return 0, fmt.Errorf("rotation = %q: the row length %d is not a power of two; %q would rotate blocks of %d", rotation, d, rotateAuto, largest)
+			return 0, sdk.Refuse("rotation = %q: the row length %d is not a power of two; %q would rotate blocks of %d", rotation, d, rotateAuto, largest)
 		}
 		return d, nil
 	}
 	block, err := strconv.Atoi(rotation)
 	if err != nil || block < 1 || bits.OnesCount(uint(block)) != 1 {
-		return 0, fmt.Errorf("rotation = %q: want %s, %s, %s or a power of two such as \"128\"", rotation, rotateAuto, rotateFull, rotateNone)
+		return 0, sdk.Refuse("rotation = %q: want %s, %s, %s or a power of two such as \"128\"", rotation, rotateAuto, rotateFull, rotateNone)
 	}
 	if d%block != 0 {
-		return 0, fmt.Errorf("rotation = %q: blocks of %d do not divide the row length %d; the largest that do have %d", rotation, block, d, largest)
+		return 0, sdk.Refuse("rotation = %q: blocks of %d do not divide the row length %d; the largest that do have %d", rotation, block, d, largest)
 	}
 	return block, nil
 }

@@ -10,8 +10,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -56,7 +54,7 @@ func (sgd) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program
 	}
 	if mu == 0 {
 		if t.Bool("nesterov") || dampening != 0 {
-			return g, nil, errors.New("nesterov and dampening act on the momentum buffer: set momentum above 0")
+			return g, nil, sdk.Refuse("nesterov and dampening act on the momentum buffer: set momentum above 0")
 		}
 		return g, nil, nil
 	}

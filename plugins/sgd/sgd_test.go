@@ -1,23 +1,25 @@
 package main
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
+
+func TestConformance(t *testing.T) {
+	still := sdktest.Claim(sdktest.Traits{Still: true})
+	sdktest.Optimizer(t, sgd{}, plugintest.Kit(t, "sgd", sdktest.With(map[string]any{"l2": 0.0}), still)...)
+	sdktest.Optimizer(t, sgd{}, plugintest.With(t, map[string]any{"momentum": 0.9})...)
+}
 
 // TestState: momentum is the only thing to remember, and only when there is some.
 func TestState(t *testing.T) {
 	for momentum, want := range map[float64]int{0: 0, 0.9: 1} {
-		values := plugintest.Settings(t, sgd{}.Describe(), map[string]any{"momentum": momentum})
-		p, err := sdk.BuildOptimizer(sgd{}, sdk.Tensor{Name: "w", Shape: []int{2, 3}, Values: values})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(p.State) != want {
+		if p := plugintest.BuildOptimizer(t, sgd{}, map[string]any{"momentum": momentum}, plugintest.Matrix(2, 3)); len(p.State) != want {
 			t.Errorf("momentum %v: state %v, want %d tensors", momentum, p.State, want)
 		}
 	}
@@ -26,11 +28,7 @@ func TestState(t *testing.T) {
 // TestPlainIsFree: without momentum the update is the gradient itself, no
 // operation at all.
 func TestPlainIsFree(t *testing.T) {
-	values := plugintest.Settings(t, sgd{}.Describe(), nil)
-	p, err := sdk.BuildOptimizer(sgd{}, sdk.Tensor{Name: "w", Shape: []int{2, 3}, Values: values})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plugintest.BuildOptimizer(t, sgd{}, nil, plugintest.Matrix(2, 3))
 	if id, _ := p.Update.Output(sdk.OutputDirection); len(p.Update.Nodes) != 0 || id != program.ID(p.Update.Input(sdk.InputGradient)) {
 		t.Errorf("the update is\n%s", p.Update)
 	}
@@ -41,8 +39,6 @@ func TestIdleSettings(t *testing.T) {
 	for _, given := range []map[string]any{{"nesterov": true}, {"dampening": 0.5}} {
 		values := plugintest.Settings(t, sgd{}.Describe(), given)
 		_, err := sdk.BuildOptimizer(sgd{}, sdk.Tensor{Name: "w", Shape: []int{2}, Values: values})
-		if err == nil || !strings.Contains(err.Error(), "set momentum above 0") {
-			t.Errorf("%v: %v", given, err)
-		}
+		plugintest.Refused(t, fmt.Sprint(given), err, "set momentum above 0")
 	}
 }

@@ -44,7 +44,7 @@ func checkBlocks(t *testing.T, m plugintest.Machine, given map[string]any, shape
 	const steps = 5
 	rows, cols := shape[0], shape[1]
 	start, gradients := plugintest.Normal(1, rows, cols).Data, plugintest.Normal(2, steps, rows, cols)
-	whole := m.Train(t, shampoo{}, given, matrix(rows, cols), start)
+	whole := m.Train(t, shampoo{}, given, plugintest.Matrix(rows, cols), start)
 	want := make([]float64, rows*cols)
 	for r := 0; r < rows; r += most {
 		for c := 0; c < cols; c += most {
@@ -55,7 +55,7 @@ func checkBlocks(t *testing.T, m plugintest.Machine, given map[string]any, shape
 				}
 				return out
 			}
-			block := m.Train(t, shampoo{}, given, matrix(h, w), part(start))
+			block := m.Train(t, shampoo{}, given, plugintest.Matrix(h, w), part(start))
 			for s := range steps {
 				block.Update(t, part(gradients.Row(s).Data), 0.1)
 			}
@@ -64,10 +64,7 @@ func checkBlocks(t *testing.T, m plugintest.Machine, given map[string]any, shape
 			}
 		}
 	}
-	for s := range steps {
-		whole.Update(t, gradients.Row(s).Data, 0.1)
-	}
-	plugintest.Near(t, "x", whole.X(), want, roundings(m))
+	plugintest.Near(t, "x", whole.Steps(t, gradients, 0.1), want, roundings(m))
 }
 
 // TestMergedIsVector: a matrix that is merged into one axis moves as a vector does,
@@ -78,16 +75,9 @@ func TestMergedIsVector(t *testing.T) {
 	merged := map[string]any{"freq": 1, "eps": 1e-6, "max_precond_dim": 6, "merge_dims": true}
 	start, gradients := plugintest.Normal(3, 6).Data, plugintest.Normal(4, steps, 6)
 	m := plugintest.Oracle()
-	flat := m.Train(t, shampoo{}, given, vector(6), start)
-	apart := m.Train(t, shampoo{}, given, matrix(2, 3), start)
-	joined := m.Train(t, shampoo{}, merged, matrix(2, 3), start)
-	for s := range steps {
-		for _, run := range []*plugintest.Training{flat, apart, joined} {
-			run.Update(t, gradients.Row(s).Data, 0.1)
-		}
-	}
-	plugintest.Near(t, "x", joined.X(), flat.X(), 1e-12)
-	if slices.Equal(apart.X(), flat.X()) {
+	flat := m.Train(t, shampoo{}, given, plugintest.Vector(6), start).Steps(t, gradients, 0.1)
+	plugintest.Near(t, "x", m.Train(t, shampoo{}, merged, plugintest.Matrix(2, 3), start).Steps(t, gradients, 0.1), flat, 1e-12)
+	if apart := m.Train(t, shampoo{}, given, plugintest.Matrix(2, 3), start).Steps(t, gradients, 0.1); slices.Equal(apart, flat) {
 		t.Error("without merge_dims the matrix is treated as a vector, too")
 	}
 }
@@ -99,8 +89,8 @@ func TestThreeAxes(t *testing.T) {
 	shape, order := []int{2, 4, 7}, []int{2, 0, 1}
 	start, gradients := plugintest.Normal(5, shape...).Data, plugintest.Normal(6, steps, 2, 4, 7)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-		run := m.Train(t, shampoo{}, given, matrix(shape...), start)
-		turned := m.Train(t, shampoo{}, given, matrix(7, 2, 4), turn(start, shape, order))
+		run := m.Train(t, shampoo{}, given, plugintest.Matrix(shape...), start)
+		turned := m.Train(t, shampoo{}, given, plugintest.Matrix(7, 2, 4), turn(start, shape, order))
 		for s := range steps {
 			run.Update(t, gradients.Row(s).Data, 0.1)
 			turned.Update(t, turn(gradients.Row(s).Data, shape, order), 0.1)

@@ -2,32 +2,23 @@ package main
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// inverseRoot is (A + εI)^(−power) of each symmetric matrix A of a[n,d,d], by its
-// eigenvalues. Where rounding left one of them below ε, all are shifted up until the
-// lowest is ε.
-func inverseRoot(a program.Value, power, eps float64) program.Value {
-	b := a.Builder()
-	shape := a.Shape()
+// inverseRoot is (A + εI)^(−power) of each symmetric matrix A, whose eigenvalues are
+// w[n,d] and eigenvectors q[n,d,d]. Where rounding left an eigenvalue of A + εI below ε,
+// all are shifted up until the lowest is ε. Where A or its root is not finite, the root
+// is the previous one.
+func inverseRoot(w, q, previous program.Value, power, eps float64) program.Value {
+	b := w.Builder()
+	shape := q.Shape()
 	if len(shape) != 3 { // a mistake made this value: the builder knows it
-		return a
+		return q
 	}
-	a = a.Add(identity(b, shape).Scale(eps))
-	w, q := a.EighValues(), a.EighVectors()
 	lowest := w.ReduceMin(1).Reshape(shape[0], 1)
-	w = w.Sub(lowest.Shift(-eps).Min(b.Const(0)))
-	scaled := q.Mul(w.Pow(b.Const(-power)).Reshape(shape[0], 1, shape[2]))
-	return scaled.Dot(q, [2][]int{{2}, {2}}, eachBlock)
-}
-
-// orElse is root where all of it is finite, and otherwise the previous one, matrix by
-// matrix.
-func orElse(root, previous program.Value) program.Value {
-	shape := root.Shape()
-	if len(shape) != 3 {
-		return root
-	}
-	finite := root.IsFinite().Convert(program.Float).ReduceMin(1, 2).Reshape(shape[0], 1, 1)
-	return finite.Gt(root.Builder().Const(0)).Select(root, previous)
+	w = w.Sub(lowest.Min(b.Const(0))).Shift(eps).Pow(b.Const(-power / 2))
+	// All of A is in its eigenvalues; there are fewer of them to look at.
+	finite := w.Square().IsFinite().Convert(program.Float).ReduceMin(1).Reshape(shape[0], 1, 1)
+	half := q.Mul(w.Reshape(shape[0], 1, shape[2]))
+	root := half.Dot(half, [2][]int{{2}, {2}}, eachBlock)
+	return finite.Gt(b.Const(0)).Select(root, previous)
 }
 
 // identity is a unit matrix for each block: shape is [n,d,d].

@@ -60,7 +60,8 @@ func (shampoo) Describe() sdk.Description {
 			sdk.Float("graft_eps", 1e-8, 1e-30, 1, "grafting: added to the root of the second moment"),
 			sdk.Int("freq", 10, 1, 1000000, "updates from one refresh of the inverse roots to the next"),
 			sdk.Int("start", 0, 0, 1000000, "update of the first refresh; Adam's direction is used before it (without grafting, the moment); 0: freq"),
-			sdk.Int("max_precond_dim", 8192, 1, 1<<20, "longest axis that has one factor; a longer one is cut into blocks of this size"),
+			sdk.Int("max_precond_dim", 256, 1, 1<<20, "longest axis that has one factor; a longer one is cut into blocks of this size: "+
+				"the work of a refresh grows with its square, that of an update in proportion"),
 			sdk.Bool("merge_dims", false, "first make one axis of neighbouring ones while their product is at most max_precond_dim, as the published code does: "+
 				"a small matrix is then one vector with one large factor"),
 			sdk.Float("exponent", 0, 0, 1, "the factors are raised to minus this; 0: 1/(2·order), a quarter for matrices"),
@@ -117,11 +118,12 @@ func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Te
 	renewed := sdk.State{}
 	for f := range factors(t) {
 		a := in.State[f.name(stateFactor)]
+		w, q := a.EighValues(), a.EighVectors()
 		if c, ok := correction(in.Step, t.Float("beta2"), t); ok {
-			a = a.Div(c)
+			w = w.Div(c)
 		}
-		root := inverseRoot(a, power(t), t.Float("eps"))
-		renewed[f.name(stateRoot)] = orElse(root, in.State[f.name(stateRoot)])
+		root := f.name(stateRoot)
+		renewed[root] = inverseRoot(w, q, in.State[root], power(t), t.Float("eps"))
 	}
 	return renewed, nil
 }

@@ -1,70 +1,79 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// matrix and vector are tensors to train.
-func matrix(shape ...int) sdk.Tensor {
-	return sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: shape}
-}
-
-func vector(n int) sdk.Tensor {
-	return sdk.Tensor{Name: "norm", Role: sdk.TensorVector, Shape: []int{n}}
-}
-
-// build returns the optimizer's programs for a tensor.
-func build(t *testing.T, given map[string]any, tensor sdk.Tensor) sdk.OptimizerProgram {
-	t.Helper()
-	tensor.Values = plugintest.Settings(t, shampoo{}.Describe(), given)
-	p, err := sdk.BuildOptimizer(shampoo{}, tensor)
-	if err != nil {
-		t.Fatal(err)
+// TestConformance also takes frequent refreshes, blocks, axes that are merged, and the
+// sum of all statistics without graft.
+func TestConformance(t *testing.T) {
+	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "shampoo", sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-3}))...)
+	for name, given := range map[string]map[string]any{
+		"often":  {"freq": 2},
+		"blocks": {"freq": 2, "max_precond_dim": 4},
+		// A factor of 24 axes is singular after a few gradients: ε has to be above what
+		// binary32 makes of its zeros.
+		"merged": {"freq": 2, "max_precond_dim": 24, "merge_dims": true, "eps": 1e-3},
+		"sum":    {"freq": 2, "beta2": 1.0, "graft": false, "beta1": 0.0},
+	} {
+		options := plugintest.With(t, given, sdktest.Claim(sdktest.Traits{Still: true, NoDescent: true}))
+		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, shampoo{}, options...) })
 	}
-	return p
 }
 
-func TestProperties(t *testing.T) {
-	given := map[string]any{"freq": 2}
-	for _, tensor := range []sdk.Tensor{matrix(4, 6), matrix(6, 4), matrix(1, 5), vector(6), matrix()} {
-		plugintest.OptimizerProperties(t, shampoo{}, given, tensor, 1e-5)
-	}
-	given["max_precond_dim"] = 4
-	plugintest.OptimizerProperties(t, shampoo{}, given, matrix(5, 9), 1e-5)
-	sum := map[string]any{"freq": 2, "beta2": 1.0, "graft": false, "beta1": 0.0}
-	plugintest.OptimizerProperties(t, shampoo{}, sum, matrix(4, 6), 1e-5)
-}
-
-func TestDescends(t *testing.T) {
-	given := map[string]any{"freq": 5}
-	for _, tensor := range []sdk.Tensor{matrix(4, 6), vector(6)} {
-		plugintest.Descends(t, shampoo{}, given, tensor, plugintest.Parabola(), 0.1, 300, 1e-3)
-		plugintest.Descends(t, shampoo{}, given, tensor, plugintest.Rosenbrock(), 0.05, 300, 1e-2)
-	}
+// TestScalar: a tensor without axes moves as a vector of one element does.
+func TestScalar(t *testing.T) {
+	gradients := plugintest.Normal(6, 5, 1)
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		given := map[string]any{"freq": 2}
+		want := m.Train(t, shampoo{}, given, plugintest.Vector(1), []float64{1}).Steps(t, gradients, 0.1)
+		plugintest.Near(t, "x", m.Train(t, shampoo{}, given, plugintest.Matrix(), []float64{1}).Steps(t, gradients, 0.1), want, 1e-6)
+	})
 }
 
 // TestVectorRoot: the first update of a vector by its only factor, ggᵀ + εI to minus
-// one half, is g/√(‖g‖² + ε).
+// one half, is g/√(‖g‖² + ε). A matrix whose axes are merged has that one factor, too.
 func TestVectorRoot(t *testing.T) {
 	const eps = 0.5
-	g := plugintest.Normal(7, 1, 5)
+	g := plugintest.Normal(7, 1, 6)
 	norm2 := eps
 	for _, v := range g.Data {
 		norm2 += v * v
 	}
+	given := map[string]any{"beta1": 0.0, "beta2": 1.0, "eps": eps, "graft": false, "freq": 1, "merge_dims": true}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-		got := m.Optimize(t, shampoo{}, map[string]any{"beta1": 0.0, "beta2": 1.0, "eps": eps, "graft": false, "freq": 1}, plugintest.Trajectory{
-			Start: golden.Tensor{Shape: []int{5}, Data: make([]float64, 5)}, Gradients: g, Rates: []float64{1},
-		})
-		plugintest.Near(t, "u", got, plugintest.Times(-1/math.Sqrt(norm2), g.Data), 1e-6) // a product of 5 terms in binary32
+		for _, c := range []struct {
+			tensor sdk.Tensor
+			most   int
+		}{{plugintest.Vector(6), 8}, {plugintest.Matrix(2, 3), 6}, {plugintest.Matrix(1, 2, 3), 7}} {
+			given["max_precond_dim"] = c.most
+			u := m.Train(t, shampoo{}, given, c.tensor, make([]float64, 6)).Steps(t, g, 1)
+			// A product of 6 terms in binary32.
+			plugintest.Near(t, fmt.Sprint(c.tensor.Shape), u, plugintest.Times(-1/math.Sqrt(norm2), g.Data), 1e-6)
+		}
+		// Above the longest axis allowed, and by default, the sides are apart.
+		for _, other := range []map[string]any{{"max_precond_dim": 5}, {"max_precond_dim": 6, "merge_dims": false}} {
+			settings := maps.Clone(given)
+			maps.Copy(settings, other)
+			for _, s := range plugintest.BuildOptimizer(t, shampoo{}, settings, plugintest.Matrix(2, 3)).State {
+				if slices.Contains(s.Shape, 6) {
+					t.Errorf("%v: the state has a %s %v", other, s.Name, s.Shape)
+				}
+			}
+		}
 	})
+	if plugintest.Settings(t, shampoo{}.Describe(), nil).Bool("merge_dims") {
+		t.Error("axes are merged by default")
+	}
 }
 
 // TestExponent: a given exponent takes the place of 1/(2·order).
@@ -72,13 +81,9 @@ func TestExponent(t *testing.T) {
 	start, gradients := plugintest.Normal(8, 6).Data, plugintest.Normal(9, 3, 6)
 	end := func(given map[string]any, tensor sdk.Tensor) []float64 {
 		given["freq"], given["eps"] = 1, 1e-3
-		run := plugintest.Oracle().Train(t, shampoo{}, given, tensor, start)
-		for i := range 3 {
-			run.Update(t, gradients.Row(i).Data, 0.1)
-		}
-		return run.X()
+		return plugintest.Oracle().Train(t, shampoo{}, given, tensor, start).Steps(t, gradients, 0.1)
 	}
-	for order, tensor := range map[int]sdk.Tensor{1: vector(6), 2: matrix(2, 3)} {
+	for order, tensor := range map[int]sdk.Tensor{1: plugintest.Vector(6), 2: plugintest.Matrix(2, 3)} {
 		byOrder := end(map[string]any{}, tensor)
 		if got := end(map[string]any{"exponent": 1 / float64(2*order)}, tensor); !slices.Equal(got, byOrder) {
 			t.Errorf("order %d: the exponent 1/%d is not the default", order, 2*order)
@@ -92,7 +97,7 @@ func TestExponent(t *testing.T) {
 // TestBrokenRoot: a block whose factor is not finite keeps its root; the others get
 // theirs.
 func TestBrokenRoot(t *testing.T) {
-	p := build(t, map[string]any{"max_precond_dim": 2}, matrix(4, 2))
+	p := plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"max_precond_dim": 2}, plugintest.Matrix(4, 2))
 	state := map[string]reference.Tensor{sdk.InputStep: reference.Float(10)}
 	for _, s := range p.State {
 		data := make([]float64, 1)
@@ -124,7 +129,7 @@ func TestDue(t *testing.T) {
 		{3, 5, []int{5, 6, 9}},
 		{3, 6, []int{6, 9}},
 	} {
-		p := build(t, map[string]any{"freq": c.freq, "start": c.start}, matrix(2, 3))
+		p := plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"freq": c.freq, "start": c.start}, plugintest.Matrix(2, 3))
 		var got []int
 		for step := 1; step <= 10; step++ {
 			if due, _ := p.Due.At(step); due {
@@ -141,10 +146,10 @@ func TestDue(t *testing.T) {
 func TestAccepts(t *testing.T) {
 	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding, sdk.TensorHead} {
 		tensor := sdk.Tensor{Name: "w", Role: role, Shape: []int{6}}
-		if got, want := build(t, nil, tensor).Accepts, role == sdk.TensorMatrix || role == sdk.TensorVector; got != want {
+		if got, want := plugintest.BuildOptimizer(t, shampoo{}, nil, tensor).Accepts, role == sdk.TensorMatrix || role == sdk.TensorVector; got != want {
 			t.Errorf("%s: accepted: %v", role, got)
 		}
-		if !build(t, map[string]any{"embeddings": true}, tensor).Accepts {
+		if !plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"embeddings": true}, tensor).Accepts {
 			t.Errorf("%s with embeddings: declined", role)
 		}
 	}
@@ -163,7 +168,7 @@ func TestState(t *testing.T) {
 		{map[string]any{"max_precond_dim": 2, "beta1": 0.0, "graft": false}, []string{"factor0", "factor0.01", "factor1", "factor1.01", "root0", "root0.01", "root1", "root1.01"}},
 	} {
 		var names []string
-		for _, s := range build(t, c.given, matrix(4, 3)).State {
+		for _, s := range plugintest.BuildOptimizer(t, shampoo{}, c.given, plugintest.Matrix(4, 3)).State {
 			names = append(names, s.Name)
 		}
 		if !slices.Equal(names, c.want) {

@@ -1,6 +1,11 @@
 package main
 
-import "github.com/cage-qat/cage/sdk/program"
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
 
 // gram is the factor that one gradient gives along an axis: its product with itself
 // over all others.
@@ -12,6 +17,70 @@ func gram(g program.Value, axis int) program.Value {
 		}
 	}
 	return g.Dot(g, [2][]int{others, others}, [2][]int{})
+}
+
+// flipped reports whether the moments of a tensor are kept transposed: those of a
+// matrix with more rows than columns. Rotating it from the right is then the product
+// with the larger basis, and no such basis has ever to be transposed for a product,
+// which a device would do in each update.
+func flipped(t sdk.Tensor) bool { return len(t.Shape) == 2 && t.Shape[0] > t.Shape[1] }
+
+// momentShape is the shape of the moments.
+func momentShape(t sdk.Tensor) []int {
+	shape := slices.Clone(t.Shape)
+	if flipped(t) {
+		slices.Reverse(shape)
+	}
+	return shape
+}
+
+// momentAxis is where the moments have an axis of the tensor.
+func momentAxis(t sdk.Tensor, axis int) int {
+	if flipped(t) {
+		return 1 - axis
+	}
+	return axis
+}
+
+// rotate takes a gradient into the bases, as the moments are kept.
+func rotate(g program.Value, state sdk.State, t sdk.Tensor) program.Value {
+	axes := rotated(t)
+	if flipped(t) {
+		if slices.Contains(axes, 1) {
+			g = product(state[name(stateBasis, 1)], g, 0, 1)
+		} else {
+			g = g.Transpose(1, 0)
+		}
+		if slices.Contains(axes, 0) {
+			g = product(g, state[name(stateBasis, 0)], 1, 0)
+		}
+		return g
+	}
+	// The last axis is the longer one of a matrix: the smaller basis is transposed.
+	for _, axis := range slices.Backward(axes) {
+		g = along(g, axis, state[name(stateBasis, axis)], 0)
+	}
+	return g
+}
+
+// rotateBack takes a direction out of the bases.
+func rotateBack(u program.Value, state sdk.State, t sdk.Tensor) program.Value {
+	axes := rotated(t)
+	if flipped(t) {
+		if slices.Contains(axes, 0) {
+			u = product(state[name(stateBasis, 0)], u, 1, 1)
+		} else {
+			u = u.Transpose(1, 0)
+		}
+		if slices.Contains(axes, 1) {
+			u = product(u, state[name(stateBasis, 1)], 1, 1)
+		}
+		return u
+	}
+	for _, axis := range axes {
+		u = along(u, axis, state[name(stateBasis, axis)], 1)
+	}
+	return u
 }
 
 // along multiplies v along an axis by a square matrix, of which the given axis is

@@ -5,9 +5,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// deficient is the part of a column that must be left, when those before it are
-// projected out, for the column to count as independent of them.
-const deficient = 1e-14
+// shift is added to a factor, in parts of the mean of its eigenvalues, before a step of
+// power iteration: no more than rounding does to the product, but not zero where a
+// factor is.
+const shift = 0x1p-52
 
 // Observe leaves the factors to Update, which a refresh is to see only afterwards.
 func (soap) Observe(*program.Builder, sdk.UpdateInput, sdk.Tensor) (sdk.State, error) {
@@ -35,10 +36,11 @@ func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.T
 			renewed[name(stateBasis, axis)] = eigenvectors(factor, old)
 			continue
 		}
-		basis, order, turn := iterate(factor, old)
-		renewed[name(stateBasis, axis)] = basis
-		m = along(m, axis, turn, 0)
-		v = along(v, axis, order, 0)
+		n := iterate(factor, old)
+		renewed[name(stateBasis, axis)] = n.ok.Select(n.basis, old)
+		at := momentAxis(t, axis)
+		m = n.ok.Select(rebase(m, at, old, n.basis), m)
+		v = n.ok.Select(sort(v, at, n.keys), v)
 	}
 	if !first {
 		renewed[stateM], renewed[stateV] = m, v
@@ -53,44 +55,53 @@ func eigenvectors(factor, old program.Value) program.Value {
 	return holds(q.IsFinite()).Select(q, old)
 }
 
+// iterated is what a step of power iteration makes of a basis.
+type iterated struct {
+	basis program.Value // the new one
+	keys  program.Value // in whose descending order the columns of the old one were put
+	ok    program.Value // false where none of it is to be used
+}
+
 // iterate is one step of power iteration on a basis q of factor f: its columns are
-// sorted by the estimates of the eigenvalues, diag(qᵀfq), and q ← orthonormalized f·q.
-// order is the permutation as a matrix, from old to new columns, and turn the matrix
-// from the old basis to the new one. Where the columns of f·q are not independent,
-// everything stays as it is.
-func iterate(f, q program.Value) (basis, order, turn program.Value) {
-	n := f.Shape()[0]
+// sorted by the estimates of the eigenvalues, diag(qᵀfq), and q ← orthonormalized
+// (f + εI)·q, which has the eigenvectors of f.
+//
+// A factor has zero rows where the gradient never had anything else, as in the embedding
+// of tokens that do not occur. All of f·q is then in the other rows, and cannot be
+// orthonormalized alone. ε·q fills up the basis with what the old one has beyond them.
+// Where all of f is zero, or something is not finite, everything is to stay as it is.
+func iterate(f, q program.Value) iterated {
 	image := f.MatMul(q)
-	order = descending(q.Mul(image).Sum(0))
-	image = image.MatMul(order)
-	basis = image.QR()
-	ok := independent(basis, image)
-
-	eye := identity(f.Builder(), n)
-	turn = ok.Select(product(q, basis, 0, 0), eye)
-	return ok.Select(basis, q), ok.Select(order, eye), turn
+	keys := q.Dot(image, [2][]int{{0}, {0}}, [2][]int{{1}, {1}}) // products of columns
+	mean := keys.Sum(0).Scale(1 / float64(f.Shape()[0]))
+	basis := image.Add(q.Mul(mean.Scale(shift))).SortColumns(keys).QR()
+	return iterated{basis, keys, holds(basis.IsFinite()).And(mean.Gt(f.Builder().Const(0)))}
 }
 
-// descending is the permutation that sorts d in descending order, equal ones as they
-// come: row i has its 1 in the column of the place of d[i], which is the number of
-// elements that go before it.
-func descending(d program.Value) program.Value {
-	b, n := d.Builder(), d.Shape()[0]
-	mine, other := d.Reshape(n, 1), d.Reshape(1, n)
-	index := program.FloatType(n, n)
-	row, col := b.Iota(index, 0), b.Iota(index, 1)
-	before := other.Gt(mine).Or(other.Eq(mine).And(col.Lt(row)))
-	place := before.Convert(program.Float).Sum(1).Reshape(n, 1)
-	return place.Eq(col).Convert(program.Float)
+// rebase takes v along an axis from one basis to another. Two products with v are less
+// work than one with the product of the bases, unless v is longer along its other
+// axes.
+func rebase(v program.Value, axis int, from, to program.Value) program.Value {
+	n := from.Type().Size()
+	if v.Type().Size() < n {
+		return along(along(v, axis, from, 1), axis, to, 0)
+	}
+	return along(v, axis, product(from, to, 0, 0), 0)
 }
 
-// independent reports whether the columns of a = q·r are: the diagonal of r holds what
-// is left of each when those before it are projected out. It is false when something
-// is not finite.
-func independent(q, a program.Value) program.Value {
-	left := q.Mul(a).Sum(0).Abs()
-	whole := a.Square().Sum(0).Sqrt()
-	return holds(left.Gt(whole.Scale(deficient)))
+// sort puts v along an axis in the descending order of keys.
+func sort(v program.Value, axis int, keys program.Value) program.Value {
+	last := len(v.Shape()) - 1
+	order := make([]int, last+1) // of axes: that one is exchanged with the last
+	for i := range order {
+		order[i] = i
+	}
+	order[axis], order[last] = last, axis
+	v = v.Transpose(order...)
+	shape := v.Shape()
+	columns := shape[last]
+	v = v.Reshape(int(v.Type().Size())/columns, columns).SortColumns(keys)
+	return v.Reshape(shape...).Transpose(order...)
 }
 
 // holds reports whether all elements of a bool are true.

@@ -72,7 +72,8 @@ func (soap) Describe() sdk.Description {
 
 // Init starts moments and factors at zero and the bases at the identity.
 func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
-	state := sdk.State{stateM: b.Zeros(t.Shape...), stateV: b.Zeros(t.Shape...)}
+	moments := momentShape(t)
+	state := sdk.State{stateM: b.Zeros(moments...), stateV: b.Zeros(moments...)}
 	for _, axis := range rotated(t) {
 		state[name(stateFactor, axis)] = b.Zeros(t.Shape[axis], t.Shape[axis])
 		state[name(stateBasis, axis)] = identity(b, t.Shape[axis])
@@ -83,14 +84,13 @@ func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 // Update writes one step. In the first one the gradient gets the weight 0 in the
 // moments, which therefore stay zero, and u with them.
 func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
-	g := in.Gradient
 	next := sdk.State{}
 	for _, axis := range rotated(t) {
 		basis, factor := name(stateBasis, axis), name(stateFactor, axis)
 		next[basis] = in.State[basis]
 		next[factor] = in.State[factor].Scale(shampooBeta(t)).Add(gram(in.Gradient, axis).Scale(1 - shampooBeta(t)))
-		g = along(g, axis, in.State[basis], 0)
 	}
+	g := rotate(in.Gradient, in.State, t)
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	live := in.Step.Gt(b.Const(1)).Convert(program.Float)
 	m := in.State[stateM].Scale(beta1).Add(g.Mul(live.Scale(1 - beta1)))
@@ -101,10 +101,7 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	if factor, ok := scale(u, in.Step, t); ok {
 		u = u.Mul(factor)
 	}
-	for _, axis := range rotated(t) {
-		u = along(u, axis, in.State[name(stateBasis, axis)], 1)
-	}
-	return u, next, nil
+	return rotateBack(u, in.State, t), next, nil
 }
 
 // scale is the scalar that the direction u is multiplied with; ok is false when

@@ -7,53 +7,37 @@ import (
 
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// matrix and vector are tensors to train.
-func matrix(shape ...int) sdk.Tensor {
-	return sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: shape}
-}
-
-func vector(n int) sdk.Tensor {
-	return sdk.Tensor{Name: "norm", Role: sdk.TensorVector, Shape: []int{n}}
-}
-
-// build returns the optimizer's programs for a tensor.
-func build(t *testing.T, given map[string]any, tensor sdk.Tensor) sdk.OptimizerProgram {
-	t.Helper()
-	tensor.Values = plugintest.Settings(t, soap{}.Describe(), given)
-	p, err := sdk.BuildOptimizer(soap{}, tensor)
-	if err != nil {
-		t.Fatal(err)
+// TestConformance also takes frequent turns of the bases, vectors with a basis, and
+// normalized directions.
+func TestConformance(t *testing.T) {
+	sdktest.Optimizer(t, soap{}, plugintest.Kit(t, "soap", sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-3}))...)
+	for name, given := range map[string]map[string]any{
+		"often":      {"freq": 2},
+		"vectors":    {"freq": 2, "precondition_1d": true},
+		"normalized": {"freq": 2, "precondition_1d": true, "normalize": true, "bias_correction": false},
+	} {
+		options := plugintest.With(t, given, sdktest.Claim(sdktest.Traits{Still: true, NoDescent: true}))
+		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, soap{}, options...) })
 	}
-	return p
 }
 
-func TestProperties(t *testing.T) {
-	given := map[string]any{"freq": 2}
-	for _, tensor := range []sdk.Tensor{matrix(4, 6), matrix(6, 4), matrix(1, 5), vector(6), matrix()} {
-		plugintest.OptimizerProperties(t, soap{}, given, tensor, 1e-5)
-	}
-	given["precondition_1d"] = true
-	plugintest.OptimizerProperties(t, soap{}, given, vector(6), 1e-5)
-	given["normalize"] = true
-	given["bias_correction"] = false
-	plugintest.OptimizerProperties(t, soap{}, given, matrix(4, 6), 1e-5)
-}
-
-func TestDescends(t *testing.T) {
-	given := map[string]any{"freq": 5}
-	for _, tensor := range []sdk.Tensor{matrix(4, 6), vector(6)} {
-		plugintest.Descends(t, soap{}, given, tensor, plugintest.Parabola(), 0.1, 300, 1e-3)
-		plugintest.Descends(t, soap{}, given, tensor, plugintest.Rosenbrock(), 0.05, 300, 1e-2)
-	}
+// TestScalar: a tensor without axes moves as a vector of one element does.
+func TestScalar(t *testing.T) {
+	gradients := plugintest.Normal(6, 5, 1)
+	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		want := m.Train(t, soap{}, nil, plugintest.Vector(1), []float64{1}).Steps(t, gradients, 0.1)
+		plugintest.Near(t, "x", m.Train(t, soap{}, nil, plugintest.Matrix(), []float64{1}).Steps(t, gradients, 0.1), want, 0)
+	})
 }
 
 // TestFirstUpdate: the first gradient makes the factors and nothing else.
 func TestFirstUpdate(t *testing.T) {
 	start, g := plugintest.Normal(1, 2, 3).Data, plugintest.Normal(2, 2, 3).Data
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-		run := m.Train(t, soap{}, nil, matrix(2, 3), start)
+		run := m.Train(t, soap{}, nil, plugintest.Matrix(2, 3), start)
 		run.Update(t, g, 1)
 		plugintest.Near(t, "x", run.X(), start, 0)
 		plugintest.Near(t, "m", run.State("m"), make([]float64, 6), 0)
@@ -69,7 +53,7 @@ func TestFirstUpdate(t *testing.T) {
 func TestVectorIsAdam(t *testing.T) {
 	const n, steps, eps = 4, 6, 0.1
 	gradients := plugintest.Normal(3, steps, n)
-	for name, tensor := range map[string]sdk.Tensor{"vector": vector(n), "a matrix of long axes": matrix(2, 2)} {
+	for name, tensor := range map[string]sdk.Tensor{"vector": plugintest.Vector(n), "a matrix of long axes": plugintest.Matrix(2, 2)} {
 		t.Run(name, func(t *testing.T) {
 			want, mean, square := make([]float64, n), make([]float64, n), make([]float64, n)
 			for s := 1; s < steps; s++ {
@@ -82,11 +66,8 @@ func TestVectorIsAdam(t *testing.T) {
 			}
 			plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
 				given := map[string]any{"beta1": 0.9, "beta2": 0.8, "eps": eps, "max_precond_dim": 1}
-				run := m.Train(t, soap{}, given, tensor, make([]float64, n))
-				for s := range steps {
-					run.Update(t, gradients.Row(s).Data, 0.1)
-				}
-				plugintest.Near(t, "x", run.X(), want, 1e-6) // binary32: five steps of a few units of 6e-8
+				got := m.Train(t, soap{}, given, tensor, make([]float64, n)).Steps(t, gradients, 0.1)
+				plugintest.Near(t, "x", got, want, 1e-6) // binary32: five steps of a few units of 6e-8
 			})
 		})
 	}
@@ -96,7 +77,7 @@ func TestVectorIsAdam(t *testing.T) {
 func TestNormalize(t *testing.T) {
 	given := map[string]any{"normalize": true, "bias_correction": false}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-		run := m.Train(t, soap{}, given, matrix(3, 4), make([]float64, 12))
+		run := m.Train(t, soap{}, given, plugintest.Matrix(3, 4), make([]float64, 12))
 		for s := range 2 {
 			run.Update(t, plugintest.Normal(uint64(s), 3, 4).Data, 1)
 		}
@@ -124,8 +105,8 @@ func TestThreeAxes(t *testing.T) {
 	given := map[string]any{"freq": 2, "max_precond_dim": 3}
 	start, gradients := plugintest.Normal(4, 2, 3, 5).Data, plugintest.Normal(5, steps, 2, 3, 5)
 	m := plugintest.Oracle()
-	run := m.Train(t, soap{}, given, matrix(2, 3, 5), start)
-	turned := m.Train(t, soap{}, given, matrix(5, 2, 3), turn(start))
+	run := m.Train(t, soap{}, given, plugintest.Matrix(2, 3, 5), start)
+	turned := m.Train(t, soap{}, given, plugintest.Matrix(5, 2, 3), turn(start))
 	for s := range steps {
 		run.Update(t, gradients.Row(s).Data, 0.1)
 		turned.Update(t, turn(gradients.Row(s).Data), 0.1)
@@ -150,13 +131,13 @@ func TestState(t *testing.T) {
 		tensor sdk.Tensor
 		want   []string
 	}{
-		{nil, matrix(2, 3), []string{"basis0", "basis1", "factor0", "factor1", "m", "v"}},
-		{map[string]any{"max_precond_dim": 2}, matrix(2, 3), []string{"basis0", "factor0", "m", "v"}},
-		{map[string]any{"max_precond_dim": 1}, matrix(2, 3), []string{"m", "v"}},
-		{nil, vector(3), []string{"m", "v"}},
-		{map[string]any{"precondition_1d": true}, vector(3), []string{"basis0", "factor0", "m", "v"}},
+		{nil, plugintest.Matrix(2, 3), []string{"basis0", "basis1", "factor0", "factor1", "m", "v"}},
+		{map[string]any{"max_precond_dim": 2}, plugintest.Matrix(2, 3), []string{"basis0", "factor0", "m", "v"}},
+		{map[string]any{"max_precond_dim": 1}, plugintest.Matrix(2, 3), []string{"m", "v"}},
+		{nil, plugintest.Vector(3), []string{"m", "v"}},
+		{map[string]any{"precondition_1d": true}, plugintest.Vector(3), []string{"basis0", "factor0", "m", "v"}},
 	} {
-		p := build(t, c.given, c.tensor)
+		p := plugintest.BuildOptimizer(t, soap{}, c.given, c.tensor)
 		var names []string
 		for _, s := range p.State {
 			names = append(names, s.Name)

@@ -15,8 +15,8 @@ import (
 // concurrently.
 type Quantizer struct{ rpc pb.QuantizerClient }
 
-// Describe asks what the plugin is and checks the answer. Errors are those of
-// the call, as gRPC statuses, or wrap [ErrAnswer] or [ErrVersion].
+// Describe asks what the plugin is and checks the answer. Errors are [*Mistake],
+// wrap [ErrAnswer] or [ErrVersion], or are those of the call, as gRPC statuses.
 func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
 	return describe(ctx, q.rpc.Describe)
 }
@@ -24,8 +24,7 @@ func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
 // Quantize asks for the programs of a site and checks them: strictly decoded, valid
 // within the limits, with the signatures of a quantizer for that shape. The limits
 // hold for each program; the trained parameters together may be as large as one
-// value of it. Errors are those of the call, as gRPC statuses, or wrap
-// [ErrAnswer].
+// value of it. Errors are also [*sdk.Refusal]; otherwise as for Describe.
 func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (sdk.QuantizerProgram, error) {
 	request, err := toSite(site)
 	if err != nil {
@@ -86,9 +85,9 @@ func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
 	response, err := f(ctx, request,
 		grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage), grpc.ForceCodecV2(codec))
 	if codec.Err != nil {
-		err = fmt.Errorf("%w: %w", ErrAnswer, codec.Err)
+		return response, fmt.Errorf("%w: %w", ErrAnswer, codec.Err)
 	}
-	return response, err
+	return response, fromStatus(err)
 }
 
 func describe(ctx context.Context, f method[*pb.DescribeRequest, *pb.DescribeResponse]) (Info, error) {

@@ -9,15 +9,6 @@ import (
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
-// Errors of this package; test for them with errors.Is.
-var (
-	// ErrAnswer is an answer that breaks the protocol: undecodable, incomplete, or
-	// with an invalid program.
-	ErrAnswer = errors.New("the answer breaks the plugin protocol")
-	// ErrVersion is a plugin that needs another version of the host.
-	ErrVersion = errors.New("the plugin and this host do not go together")
-)
-
 // Info is what a plugin says of itself.
 type Info struct {
 	// Description has passed its Check.

@@ -4,23 +4,11 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
-
-var levels = []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
-
-// nearest is the index of the level nearest to |r|, by looking at all of them.
-func nearest(r float64, ties microscaling.Ties) (code int) {
-	for c := 1; c < len(levels); c++ {
-		switch m, middle := math.Abs(r), (levels[c-1]+levels[c])/2; {
-		case m > middle, m == middle && (ties == microscaling.TiesAway || ties != microscaling.TiesDown && c%2 == 0):
-			code = c
-		}
-	}
-	return code
-}
 
 // ratios are a fine grid on which all levels and ties lie, their neighbours in
 // binary32 and binary64, and extreme numbers, of both signs.
@@ -50,8 +38,8 @@ func TestE2M1(t *testing.T) {
 				if p == 1 {
 					r = float64(float32(r))
 				}
-				code := nearest(r, ties)
-				if want := math.Copysign(levels[code], r); rounded[p].Floats[i] != want {
+				code := fpmodel.Nearest(math.Abs(r), fpmodel.Magnitudes[:], ties)
+				if want := math.Copysign(fpmodel.Magnitudes[code], r); rounded[p].Floats[i] != want {
 					t.Errorf("%s, ties %q: %v becomes %v, want %v", precisions[p], ties, r, rounded[p].Floats[i], want)
 				}
 				if math.Signbit(r) {
@@ -74,7 +62,7 @@ func TestDecodeE2M1(t *testing.T) {
 	for _, x := range []reference.Tensor{reference.Ints(ints, 16), reference.Floats(floats, 16)} {
 		for p, got := range apply(t, x, microscaling.DecodeE2M1) {
 			for i, v := range got.Floats {
-				want := levels[i%8]
+				want := fpmodel.Magnitudes[i%8]
 				if i >= 8 {
 					want = math.Copysign(want, -1)
 				}

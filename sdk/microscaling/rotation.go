@@ -1,10 +1,10 @@
 package microscaling
 
 import (
-	"fmt"
 	"math/bits"
 	"strconv"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -24,11 +24,11 @@ func NewRotation(setting string, row int) (Rotation, error) {
 	}
 	order, err := strconv.Atoi(setting)
 	if err != nil || order < 1 || bits.OnesCount(uint(order)) != 1 {
-		return 0, fmt.Errorf("rotation = %q: want %s or a power of two such as \"32\"", setting, NoRotation)
+		return 0, sdk.Refuse("rotation = %q: want %s or a power of two such as \"32\"", setting, NoRotation)
 	}
 	if row%order != 0 {
 		largest := 1 << bits.TrailingZeros(uint(row))
-		return 0, fmt.Errorf("rotation = %q: blocks of %d do not divide the row length %d; the largest that do have %d", setting, order, row, largest)
+		return 0, sdk.Refuse("rotation = %q: blocks of %d do not divide the row length %d; the largest that do have %d", setting, order, row, largest)
 	}
 	return Rotation(order), nil
 }

@@ -171,6 +171,11 @@ var invalidNodes = []struct {
 	{program.OpEighValues, attr{}, fl(2, 2), types{fl(2, 2)}, "states the type float[2,2], but its operands give float[2]"},
 	{program.OpEighVectors, attr{}, fl(2, 3), types{fl(2, 3)}, "takes square matrices, got float[2,3]"},
 	{program.OpEighVectors, attr{}, fl(3), types{fl(3)}, "takes matrices, got float[3]"},
+	{program.OpSortColumns, attr{}, fl(2, 3), types{fl(2, 3)}, "takes 2 operands, got 1"},
+	{program.OpSortColumns, attr{}, fl(3), types{fl(3), fl(3)}, "takes matrices, got float[3]"},
+	{program.OpSortColumns, attr{}, fl(2, 3), types{fl(2, 3), fl(2)}, "takes keys of type float[3] for the columns of float[2,3], got float[2]"},
+	{program.OpSortColumns, attr{}, fl(4, 2, 3), types{fl(4, 2, 3), fl(3)}, "takes keys of type float[4,3] for the columns of float[4,2,3], got float[3]"},
+	{program.OpSortColumns, attr{}, fl(2, 3), types{fl(2, 3), in(3)}, "takes keys of type float[3] for the columns of float[2,3], got int[3]"},
 }
 
 func TestInvalidNodes(t *testing.T) {
@@ -215,7 +220,7 @@ func TestOperandsColumn(t *testing.T) {
 		program.OpReduceSum: {Axes: []int{0}}, program.OpReduceMax: {Axes: []int{0}}, program.OpReduceMin: {Axes: []int{0}},
 	}
 	for _, info := range program.Ops() {
-		if info.Class == program.ClassSource || info.Op == program.OpSelect || info.Op == program.OpClamp {
+		if info.Class == program.ClassSource || info.Op == program.OpSelect || info.Op == program.OpClamp || info.Op == program.OpSortColumns {
 			continue // no operands, or of different types or shapes
 		}
 		accepted := operandTypes(info)

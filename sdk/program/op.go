@@ -71,6 +71,7 @@ const (
 	OpQR          Op = 110
 	OpEighValues  Op = 111
 	OpEighVectors Op = 112
+	OpSortColumns Op = 113
 )
 
 // Class groups operations that share their shape rule and their lowering.
@@ -87,7 +88,7 @@ const (
 	ClassReduce                       // folds axes away
 	ClassLinear                       // dot and hadamard
 	ClassGradient                     // stop_gradient
-	ClassLinalg                       // matrix factorizations, in refresh programs only
+	ClassLinalg                       // matrix factorizations and what goes with them, in refresh programs only
 )
 
 // OpInfo describes one operation: this is the normative text for authors of

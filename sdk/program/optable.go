@@ -78,4 +78,5 @@ var opTable = []OpInfo{
 	{OpQR, "qr", ClassLinalg, 1, "float[…,m,n], m ≥ n", "", "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for each matrix of the last two axes. The signs of columns are not defined. A matrix with a non-finite element gives NaN. Refresh programs only.", "an error"},
 	{OpEighValues, "eigh_values", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Eigenvalues in ascending order, shape […,n]; only the lower triangle is read. A matrix with a non-finite element there gives NaN. Refresh programs only.", "an error"},
 	{OpEighVectors, "eigh_vectors", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Orthonormal eigenvectors as columns in the order of eigh_values. Signs are not defined. Like eigh_values, it reads the lower triangle only and gives NaN for a non-finite element there. Refresh programs only.", "an error"},
+	{OpSortColumns, "sort_columns", ClassLinalg, 2, "float[…,m,n], float[…,n]", "", "The columns of each matrix in the descending order of their keys, the second operand. Columns with equal keys keep their order; those whose keys are NaN come last. Refresh programs only.", "an error"},
 }

@@ -46,6 +46,7 @@ func TestNumbersAreStable(t *testing.T) {
 		"reshape": 70, "transpose": 71, "broadcast": 72, "slice": 73, "concatenate": 74,
 		"reduce_sum": 80, "reduce_max": 81, "reduce_min": 82,
 		"dot": 90, "hadamard": 91, "stop_gradient": 100, "qr": 110, "eigh_values": 111, "eigh_vectors": 112,
+		"sort_columns": 113,
 	}
 	for _, info := range program.Ops() {
 		if number, ok := want[info.Name]; ok && number != info.Op {

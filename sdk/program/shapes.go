@@ -111,3 +111,7 @@ func (v Value) EighValues() Value { return v.unary(OpEighValues) }
 
 // EighVectors are the eigenvectors of symmetric matrices, as columns.
 func (v Value) EighVectors() Value { return v.unary(OpEighVectors) }
+
+// SortColumns puts the columns of matrices in the descending order of keys, one for
+// each column.
+func (v Value) SortColumns(keys Value) Value { return v.binary(OpSortColumns, keys) }

@@ -16,6 +16,10 @@ import (
 
 const goldenAsks = "the values of an independent implementation: on the oracle within the file's tolerance, on devices within that of binary32; codes and masks are equal"
 
+// goldenCloseness is closeness for golden files, whose tensors are small and whose sums
+// are short.
+const goldenCloseness = 1e-6
+
 // GoldenKind returns the kind of plugins that a golden file is for. The error says
 // what is wrong with the file, or that no plugin computes its values.
 func GoldenKind(file []byte) (sdk.Kind, error) {
@@ -177,7 +181,7 @@ func (c goldenCase) compare(t *trial, p place, want comparand, out map[string]re
 	if err != nil {
 		return err
 	}
-	spread, base := e.spread[want.output], closeness*largest(expected.Data)
+	spread, base := e.spread[want.output], goldenCloseness*largest(expected.Data)
 	t.within(p, "case "+c.id+": "+want.key, expected.Shape, scaled(want.factor, got.Float64s()), expected.Data, func(i int) float64 {
 		switch {
 		case p.machine == oracle{}.Name() && want.exact:

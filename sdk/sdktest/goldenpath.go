@@ -51,7 +51,7 @@ func (o *optimizerRun) goldenCase(t *trial, k goldenKind, c goldenCase) error {
 		if err != nil {
 			return err
 		}
-		base := closeness * largest(want.Data)
+		base := goldenCloseness * largest(want.Data)
 		t.within(g.place.on(m), "case "+c.id+": x", want.Shape, got, want.Data, func(i int) float64 {
 			if m == (oracle{}) {
 				return c.tolerance.Abs + c.tolerance.Rel*abs(want.Data[i])

@@ -112,13 +112,14 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestRefusal tells what an author says from what went wrong.
+// TestRefusal tells what an author refuses from what went wrong.
 func TestRefusal(t *testing.T) {
 	for _, c := range []struct {
 		q       sdk.Quantizer
 		refused bool
 	}{
-		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { return errors.New("use 4 bits") } }), true},
+		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { return sdk.Refuse("use 4 bits") } }), true},
+		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { return errors.New("use 4 bits") } }), false},
 		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { panic("oh") } }), false},
 		{broken(func(q *rows) {
 			q.scale = func(s, _ program.Value) program.Value { return s.Add(s.Builder().Zeros(5)) }
@@ -129,7 +130,7 @@ func TestRefusal(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = sdktest.NewQuantizer(c.q).Programs(sdk.Site{Name: "w", Shape: []int{2, 8}, Values: values})
-		if err == nil || errors.Is(err, sdktest.ErrRefused) != c.refused {
+		if _, refused := errors.AsType[*sdk.Refusal](err); err == nil || refused != c.refused {
 			t.Errorf("got %v, a refusal: %v", err, c.refused)
 		}
 	}

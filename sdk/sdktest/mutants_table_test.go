@@ -1,6 +1,7 @@
 package sdktest_test
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -86,12 +87,19 @@ func TestQuantizerMutants(t *testing.T) {
 		}), []string{"zeros", "non-finite"}, nil},
 		{"a panic at the end of a range", broken(func(q *rows) { q.refuse = panics }), []string{"parameters"}, nil},
 		{"a width that it refuses", broken(func(q *rows) { q.refuse = wide }), []string{"shapes"}, nil},
+		{"fails at odd rows", broken(func(q *rows) { q.refuse = odd(fmt.Errorf) }), []string{"shapes"}, nil},
+		{"codes count the rows", broken(func(q *rows) {
+			q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().Iota(v.Type(), 0)) }
+		}), []string{"rows", "zeros"}, nil},
 		{"a default out of range", broken(func(q *rows) { q.parameters[0].Default = 9 }), []string{"description"}, nil},
 		{"another scale is reported", packed{rows: broken(func(q *rows) {
 			q.reported = func(s, _ program.Value) program.Value { return s.Scale(1 + 0x1p-20) }
 		})}, []string{"unpack"}, nil},
 		{"unpacks wrong", packed{good(), func(codes, scale program.Value) program.Value {
 			return codes.Convert(program.Float).Shift(1).Mul(scale)
+		}}, []string{"unpack"}, nil},
+		{"unpacks small rows to zero", packed{good(), func(codes, scale program.Value) program.Value {
+			return scale.Lt(scale.Builder().Const(1e-20)).Select(scale.Builder().Const(0), codes.Convert(program.Float).Mul(scale))
 		}}, []string{"unpack"}, nil},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},
@@ -133,6 +141,27 @@ func TestOptimizerMutants(t *testing.T) {
 		}}, []string{"state", "refresh"}},
 	} {
 		t.Run(c.name, func(t *testing.T) { fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(c.o)), c.fails) })
+	}
+}
+
+// TestClaims: what an author claims is asked for, and only then.
+func TestClaims(t *testing.T) {
+	creeps := sdktest.NewOptimizer(momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(1e-6)) }})
+	fails(t, sdktest.CheckOptimizer(creeps), nil)
+	fails(t, sdktest.CheckOptimizer(creeps, sdktest.Claim(sdktest.Traits{Still: true})), []string{"zero gradient"})
+	good := sdktest.NewOptimizer(momentum{})
+	fails(t, sdktest.CheckOptimizer(good, sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-2})), nil)
+	fails(t, sdktest.CheckOptimizer(good, sdktest.Claim(sdktest.Traits{Descent: 1e-200})), []string{"parabola", "rosenbrock"})
+	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(broken(func(q *rows) { q.refuse = odd(sdk.Refuse) }))), nil)
+}
+
+// odd refuses rows of odd length, with an error of the given kind.
+func odd(refuse func(string, ...any) error) func(sdk.Site) error {
+	return func(site sdk.Site) error {
+		if site.RowLen()%2 == 1 {
+			return refuse("rows of %d cannot be packed: use an even number", site.RowLen())
+		}
+		return nil
 	}
 }
 

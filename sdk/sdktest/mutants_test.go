@@ -1,7 +1,6 @@
 package sdktest_test
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 
@@ -139,7 +138,7 @@ func panics(site sdk.Site) error {
 // wide refuses rows of a length that models have.
 func wide(site sdk.Site) error {
 	if site.RowLen() > 512 {
-		return errors.New("rows of more than 512 entries are not supported")
+		return sdk.Refuse("rows of more than 512 entries are not supported")
 	}
 	return nil
 }

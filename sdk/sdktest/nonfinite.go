@@ -72,7 +72,7 @@ type poisoning struct {
 
 func (q *quantizerRun) checkNonFinite(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
-		p := poisoning{x: bulky(x), at: in.shape[1] + in.shape[1]/2, dy: normal(3, in.shape...)}
+		p := poisoning{x: bulky(x), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2, dy: normal(3, in.shape...)}
 		var err error
 		if p.in, err = in.instance(in.m, p.x); !t.ok(in.at(), err) {
 			return

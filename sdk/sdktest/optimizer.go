@@ -1,7 +1,6 @@
 package sdktest
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -67,7 +66,7 @@ func (o *optimizerRun) checkParameters(t *trial) {
 		t.tried()
 		s, err := o.accepted(v)
 		if err != nil {
-			if i == 0 || !errors.Is(err, ErrRefused) {
+			if i == 0 || !isRefusal(err) {
 				t.ok(place{settings: v.changed}, err)
 			}
 			refused.add(err)
@@ -141,7 +140,7 @@ func (o *optimizerRun) checkShapes(t *trial) {
 		for _, shape := range shapes[role] {
 			s, err := o.ask(o.space.singles[0], role, shape...)
 			switch {
-			case errors.Is(err, ErrRefused) && len(s.settings) > 0: // what a person chose need not go with every shape
+			case isRefusal(err) && len(s.settings) > 0: // what a person chose need not go with every shape
 				refused.add(err)
 			case err != nil:
 				t.ok(s.place, err)
@@ -210,6 +209,9 @@ func (o *optimizerRun) checkZeroGradient(t *trial) {
 				return
 			}
 			moves = moves || largest(u) > 0
+			if o.traits.Still {
+				t.equal(s.on(m), fmt.Sprintf("direction of update %d without a gradient", p.t), s.shape, u, make([]float64, len(x)))
+			}
 		}
 		t.ok(s.on(m), err)
 	})

@@ -17,8 +17,16 @@ type Traits struct {
 	// AnyGradient lets the surrogate be another function than the identity on the
 	// entries that the mask passes.
 	AnyGradient bool
+	// Ties is for grids that put entries of any tensor exactly half way between two
+	// levels, such as the largest. Homogeneity is then tried with powers of two only.
+	Ties bool
 	// NoDescent is for optimizers that do not minimise on their own.
 	NoDescent bool
+	// Still promises that gradients of zeros from the start move nothing.
+	Still bool
+	// Descent promises that, with some rate, the parabola and Rosenbrock's function
+	// come down to this part of their first value; 0 promises what is asked of all.
+	Descent float64
 }
 
 // Option is a choice of the caller.

@@ -2,6 +2,7 @@ package sdktest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -55,29 +56,69 @@ func (in *instance) checkBackward(t *trial, parts *autodiff.Partition, x []float
 	}
 }
 
-// checkUnpack packs a normal matrix, and one with rows of zeros and of NaN.
+// checkUnpack packs matrices of ordinary and of odd rows, and with the settings given
+// rows of every length.
 func (q *quantizerRun) checkUnpack(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) {
-		if in.Unpack == nil {
-			return
-		}
-		odd := with(x, 0, math.NaN())
-		for j := range in.shape[1] {
-			odd[in.shape[1]+j] = 0
-		}
-		for _, x := range [][]float64{x, odd} {
-			out, err := in.quantize(x)
-			if !t.ok(in.at(), err) {
-				return
-			}
-			packed := map[string]reference.Tensor{sdk.OutputCodes: out.outputs[sdk.OutputCodes], sdk.OutputScale: out.outputs[sdk.OutputScale]}
-			unpacked, err := in.m.Run(in.Unpack, packed)
-			if t.ok(in.at(), err) {
-				t.equal(in.at(), "unpacked value", in.shape, unpacked[sdk.OutputValue].Float64s(), out.value)
+	q.each(t, q.machines, func(in *instance, x []float64) { in.checkUnpack(t, x) })
+	for _, s := range q.long() {
+		for _, m := range q.machines {
+			x := normal(13, s.shape...)
+			if in, err := s.instance(m, x); t.ok(s.place.on(m), err) {
+				in.checkUnpack(t, x)
 			}
 		}
-	})
+	}
 	if t.check.Tried == 0 {
 		t.skipf("not a packer")
 	}
+}
+
+// long are the sites with the longest rows, for the first variant.
+func (q *quantizerRun) long() (list []*site) {
+	for _, d := range []int{128, 640} {
+		list = append(list, q.sites(q.space.singles[0], 7, d)...)
+	}
+	return list
+}
+
+func (in *instance) checkUnpack(t *trial, x []float64) {
+	if in.Unpack == nil {
+		return
+	}
+	for _, x := range append(oddities(x, in.shape[1]), x) {
+		out, err := in.quantize(x)
+		if !t.ok(in.at(), err) {
+			return
+		}
+		packed := map[string]reference.Tensor{sdk.OutputCodes: out.outputs[sdk.OutputCodes], sdk.OutputScale: out.outputs[sdk.OutputScale]}
+		unpacked, err := in.m.Run(in.Unpack, packed)
+		if t.ok(in.at(), err) {
+			t.equal(in.at(), "unpacked value", in.shape, unpacked[sdk.OutputValue].Float64s(), out.value)
+		}
+	}
+}
+
+// oddities are matrices like x with rows of d entries among which there are zeros,
+// equal, large and small numbers, and others with NaN, infinities and −0, as far as
+// there are rows.
+func oddities(x []float64, d int) [][]float64 {
+	finite, broken := slices.Clone(x), slices.Clone(x)
+	for i := range x {
+		switch i / d {
+		case 0:
+			finite[i] = 0
+		case 1:
+			finite[i] = -0.375
+		case 2:
+			finite[i] *= 0x1p50
+		case 3:
+			finite[i] *= 0x1p-100
+		}
+	}
+	for row, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)} {
+		if at := row*d + d/2; at < len(x) {
+			broken[at] = bad
+		}
+	}
+	return [][]float64{finite, broken}
 }

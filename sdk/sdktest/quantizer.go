@@ -1,7 +1,6 @@
 package sdktest
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
@@ -127,11 +126,11 @@ func (q *quantizerRun) checkParameters(t *trial) {
 		t.tried()
 		var errs []error
 		for _, role := range roles {
-			s, err := q.ask(v, role, 4, 64)
+			s, err := q.ask(v, role, 4, 128)
 			switch {
 			case err == nil:
 				q.runOnce(t, s)
-			case errors.Is(err, ErrRefused):
+			case isRefusal(err):
 				errs = append(errs, err)
 			default:
 				t.ok(s.place, err)
@@ -169,7 +168,7 @@ var rowLengths = []int{1, 3, 31, 32, 33, 128, 640, 1024}
 func (q *quantizerRun) checkShapes(t *trial) {
 	var refused refusals
 	for _, role := range roles {
-		if _, err := q.ask(q.space.singles[0], role, 4, 64); errors.Is(err, ErrRefused) {
+		if _, err := q.ask(q.space.singles[0], role, 4, 128); isRefusal(err) {
 			t.notef("not for sites of the role %s", role)
 			continue
 		}
@@ -181,7 +180,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 					continue
 				}
 				t.tried()
-				if !errors.Is(err, ErrRefused) || d%32 == 0 && len(s.settings) == 0 {
+				if !isRefusal(err) || d%32 == 0 && len(s.settings) == 0 {
 					t.ok(s.place, err)
 				}
 				refused.add(err)

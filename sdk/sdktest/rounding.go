@@ -73,8 +73,8 @@ func (q *quantizerRun) checkNearest(t *trial) {
 	}
 	seen := 0
 	q.each(t, []Machine{oracle{}}, func(in *instance, x []float64) {
-		if in.shape[1]%2 == 0 {
-			return // only rows of odd length are surely not rotated
+		if rows, d := in.shape[0], in.shape[1]; d%2 == 0 || d < 16 || rows < 2 {
+			return // only rows of odd length are surely not rotated, and a sweep needs some room
 		}
 		s := newSweep(in, x)
 		places, values, ok, err := s.run()

@@ -89,6 +89,17 @@ func (in *instance) quantize(x []float64) (answer, error) {
 	return newAnswer(out), nil
 }
 
+// part is the answer for some of the elements, without the scale.
+func (a answer) part(from, to int) answer {
+	cut := func(v []float64) []float64 {
+		if v == nil {
+			return nil
+		}
+		return v[from:to]
+	}
+	return answer{value: cut(a.value), codes: cut(a.codes), mask: cut(a.mask)}
+}
+
 func newAnswer(out map[string]reference.Tensor) answer {
 	get := func(name string) []float64 {
 		if v, ok := out[name]; ok {
@@ -144,7 +155,11 @@ func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int) (sdk.Quan
 
 // matrices are the shapes for checks that need a matrix: rows of odd length, which
 // rotations leave alone, and of a regular one.
-var matrices = [][]int{{4, 33}, {3, 64}}
+var matrices = [][]int{{4, 33}, {3, 128}}
+
+// edges are the shapes around those of blocks that the first variant is also tried
+// with: a single number, single rows, and short ones.
+var edges = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
 
 // roles of sites; the first that is accepted is that of most checks.
 var roles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
@@ -165,8 +180,12 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*site {
 // each calls f for every variant and matrix shape that the plugin answers, on each
 // machine, with a normal matrix. An answer that fails is another check's business.
 func (q *quantizerRun) each(t *trial, machines []Machine, f func(in *instance, x []float64)) {
-	for _, v := range q.space.core() {
-		for i, shape := range matrices {
+	for k, v := range q.space.core() {
+		shapes := matrices
+		if k == 0 {
+			shapes = slices.Concat(matrices, edges)
+		}
+		for i, shape := range shapes {
 			x := normal(uint64(i), shape...)
 			for _, s := range q.sites(v, shape...) {
 				for _, m := range machines {

@@ -160,6 +160,15 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// An exception is no refusal. No host asks for a single bit, which is not declared.
+func TestMistake(t *testing.T) {
+	values := sdk.NewValues(map[string]any{"bits": 1})
+	_, err := start(t).Quantize(t.Context(), sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{2, 4}, Values: values})
+	if !errors.Is(err, plugin.ErrFailed) || !strings.Contains(err.Error(), "division by zero") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A person who starts it is told what it is. This needs no library.
 func TestByHand(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {

@@ -7,26 +7,29 @@ import (
 )
 
 // convert gives the same numbers in another element type.
-func convert(x Tensor, to program.Type) Tensor {
+func (m *machine) convert(x Tensor, to program.Type) Tensor {
 	out := Tensor{Type: to}
 	from := x.Type.DType
 	switch {
 	case to.DType == from:
 		out.Floats, out.Ints = x.Floats, x.Ints
 	case to.DType == program.Float:
-		out.Floats = x.Float64s()
+		out.Floats = m.floats.take(len(x.Ints))
+		for i, v := range x.Ints {
+			out.Floats[i] = float64(v)
+		}
 	case from == program.Float:
-		out.Ints = make([]int64, len(x.Floats))
+		out.Ints = m.ints.take(len(x.Floats))
 		for i, v := range x.Floats {
 			out.Ints[i] = integer(v, to.DType)
 		}
 	case to.DType == program.Bool:
-		out.Ints = make([]int64, len(x.Ints))
+		out.Ints = m.ints.take(len(x.Ints))
 		for i, v := range x.Ints {
 			out.Ints[i] = truth(v != 0)
 		}
 	default:
-		out.Ints = make([]int64, len(x.Ints))
+		out.Ints = m.ints.take(len(x.Ints))
 		for i, v := range x.Ints {
 			out.Ints[i] = wrap(to.DType, v)
 		}

@@ -42,23 +42,23 @@ func sign(x float64) float64 {
 	return x // NaN
 }
 
-func unary(n *program.Node, x Tensor) Tensor {
+func (m *machine) unary(n *program.Node, x Tensor) Tensor {
 	out := Tensor{Type: n.Type}
 	switch {
 	case n.Op == program.OpIsFinite:
-		out.Ints = make([]int64, len(x.Floats))
+		out.Ints = m.ints.take(len(x.Floats))
 		for i, v := range x.Floats {
 			out.Ints[i] = truth(!math.IsNaN(v) && !math.IsInf(v, 0))
 		}
 	case n.Type.DType == program.Float:
 		f := floatUnary[n.Op]
-		out.Floats = make([]float64, len(x.Floats))
+		out.Floats = m.floats.take(len(x.Floats))
 		for i, v := range x.Floats {
 			out.Floats[i] = f(v)
 		}
 	default:
 		f := intUnary[n.Op]
-		out.Ints = make([]int64, len(x.Ints))
+		out.Ints = m.ints.take(len(x.Ints))
 		for i, v := range x.Ints {
 			out.Ints[i] = wrap(n.Type.DType, f(v))
 		}
@@ -101,35 +101,70 @@ func ldexp(x, n float64) float64 {
 	return math.Ldexp(x, int(min(max(n, -most), most)))
 }
 
-func binary(n *program.Node, x, y Tensor) Tensor {
-	x, y = stretch(x, n.Type.Shape), stretch(y, n.Type.Shape)
+func (m *machine) binary(n *program.Node, x, y Tensor) Tensor {
 	out := Tensor{Type: n.Type}
-	if info, _ := n.Op.Info(); info.Class == program.ClassCompare {
-		if x.Type.DType == program.Float {
-			out.Ints = compare(n.Op, x.Floats, y.Floats)
-		} else {
-			out.Ints = compare(n.Op, x.Ints, y.Ints)
+	size := int(n.Type.Size())
+	info, _ := n.Op.Info()
+	compares, floats := info.Class == program.ClassCompare, x.Type.DType == program.Float
+	if compares || !floats {
+		out.Ints = m.ints.take(size)
+	} else {
+		out.Floats = m.floats.take(size)
+	}
+	shape := n.Type.Shape
+	count, length := rows(shape, x.Type.Shape, y.Type.Shape)
+	if floats {
+		xs, ys := repeat(&m.floats, x.Floats, x.Type.Shape, shape, length), repeat(&m.floats, y.Floats, y.Type.Shape, shape, length)
+		for i := range count {
+			if compares {
+				compare(n.Op, part(out.Ints, i, count), xs.at(i, length), ys.at(i, length))
+			} else {
+				binaryRow(n.Op, part(out.Floats, i, count), xs.at(i, length), ys.at(i, length))
+			}
 		}
 		return out
 	}
-	if n.Type.DType == program.Float {
-		f := floatBinary[n.Op]
-		out.Floats = make([]float64, len(x.Floats))
-		for i, v := range x.Floats {
-			out.Floats[i] = f(v, y.Floats[i])
-		}
-		return out
-	}
+	xs, ys := repeat(&m.ints, x.Ints, x.Type.Shape, shape, length), repeat(&m.ints, y.Ints, y.Type.Shape, shape, length)
 	f := intBinary[n.Op]
-	out.Ints = make([]int64, len(x.Ints))
-	for i, v := range x.Ints {
-		out.Ints[i] = wrap(n.Type.DType, f(v, y.Ints[i]))
+	for i := range count {
+		to, a, b := part(out.Ints, i, count), xs.at(i, length), ys.at(i, length)
+		if compares {
+			compare(n.Op, to, a, b)
+			continue
+		}
+		for k, v := range a {
+			to[k] = wrap(n.Type.DType, f(v, b[k]))
+		}
 	}
 	return out
 }
 
-func compare[T float64 | int64](op program.Op, x, y []T) []int64 {
-	out := make([]int64, len(x))
+// binaryRow writes the arithmetic of refresh programs out, which a call for each element
+// would slow down.
+func binaryRow(op program.Op, out, x, y []float64) {
+	out, y = out[:len(x)], y[:len(x)]
+	switch op {
+	case program.OpAdd:
+		for i, v := range x {
+			out[i] = v + y[i]
+		}
+	case program.OpSub:
+		for i, v := range x {
+			out[i] = v - y[i]
+		}
+	case program.OpMul:
+		for i, v := range x {
+			out[i] = v * y[i]
+		}
+	default:
+		f := floatBinary[op]
+		for i, v := range x {
+			out[i] = f(v, y[i])
+		}
+	}
+}
+
+func compare[T float64 | int64](op program.Op, out []int64, x, y []T) {
 	for i, a := range x {
 		b := y[i]
 		switch op {
@@ -147,7 +182,6 @@ func compare[T float64 | int64](op program.Op, x, y []T) []int64 {
 			out[i] = truth(a >= b)
 		}
 	}
-	return out
 }
 
 func truth(v bool) int64 {
@@ -157,40 +191,46 @@ func truth(v bool) int64 {
 	return 0
 }
 
-func elementwise(n *program.Node, args []Tensor) Tensor {
+func (m *machine) elementwise(n *program.Node, args []Tensor) Tensor {
 	switch n.Op {
 	case program.OpClamp:
-		return clamp(args[0], args[1].Floats[0], args[2].Floats[0])
+		return m.clamp(args[0], args[1].Floats[0], args[2].Floats[0])
 	case program.OpSelect:
-		shape := n.Type.Shape
-		cond, x, y := stretch(args[0], shape), stretch(args[1], shape), stretch(args[2], shape)
 		if n.Type.DType == program.Float {
-			return Tensor{Type: n.Type, Floats: choose(cond.Ints, x.Floats, y.Floats)}
+			return Tensor{Type: n.Type, Floats: choose(m, &m.floats, n, args, args[1].Floats, args[2].Floats)}
 		}
-		return Tensor{Type: n.Type, Ints: choose(cond.Ints, x.Ints, y.Ints)}
+		return Tensor{Type: n.Type, Ints: choose(m, &m.ints, n, args, args[1].Ints, args[2].Ints)}
 	case program.OpBitcast:
 		return bitcast(args[0], n.Type)
 	default:
-		return convert(args[0], n.Type)
+		return m.convert(args[0], n.Type)
 	}
 }
 
 // clamp keeps NaN, one of the results that the table allows.
-func clamp(x Tensor, lo, hi float64) Tensor {
-	out := Tensor{Type: x.Type, Floats: make([]float64, len(x.Floats))}
+func (m *machine) clamp(x Tensor, lo, hi float64) Tensor {
+	out := Tensor{Type: x.Type, Floats: m.floats.take(len(x.Floats))}
 	for i, v := range x.Floats {
 		out.Floats[i] = min(max(v, lo), hi)
 	}
 	return out
 }
 
-func choose[T any](cond []int64, x, y []T) []T {
-	out := make([]T, len(x))
-	for i := range out {
-		if cond[i] != 0 {
-			out[i] = x[i]
-		} else {
-			out[i] = y[i]
+// choose is a select between x and y, the elements of the second and the third operand.
+func choose[T any](m *machine, p *pool[T], n *program.Node, args []Tensor, x, y []T) []T {
+	shape := n.Type.Shape
+	out := p.take(int(n.Type.Size()))
+	count, length := rows(shape, args[0].Type.Shape, args[1].Type.Shape, args[2].Type.Shape)
+	cond := repeat(&m.ints, args[0].Ints, args[0].Type.Shape, shape, length)
+	xs, ys := repeat(p, x, args[1].Type.Shape, shape, length), repeat(p, y, args[2].Type.Shape, shape, length)
+	for i := range count {
+		to, a, b := part(out, i, count), xs.at(i, length), ys.at(i, length)
+		for k, c := range cond.at(i, length) {
+			if c != 0 {
+				to[k] = a[k]
+			} else {
+				to[k] = b[k]
+			}
 		}
 	}
 	return out

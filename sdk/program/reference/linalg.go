@@ -1,8 +1,10 @@
 package reference
 
 import (
+	"cmp"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference/internal/linalg"
@@ -11,14 +13,22 @@ import (
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
 // factorize applies a factorization to each matrix of the last two axes.
-func (m *machine) factorize(n *program.Node, x Tensor) (Tensor, error) {
+func (m *machine) factorize(n *program.Node, args []Tensor) (Tensor, error) {
+	x := args[0]
 	rank := x.Type.Rank()
 	rows, cols := x.Type.Shape[rank-2], x.Type.Shape[rank-1]
 	count := x.Len() / (rows * cols)
-	if n.Op == program.OpQR {
-		out := x.Clone()
+	if n.Op == program.OpSortColumns {
+		out := Tensor{Type: n.Type, Floats: m.floats.take(len(x.Floats))}
 		for i := range count {
-			qr(part(out.Floats, i, count), rows, cols)
+			sortColumns(part(out.Floats, i, count), part(x.Floats, i, count), part(args[1].Floats, i, count))
+		}
+		return out, nil
+	}
+	if n.Op == program.OpQR {
+		out := m.copyOf(x)
+		for i := range count {
+			m.qr(part(out.Floats, i, count), rows, cols)
 		}
 		return out, nil
 	}
@@ -32,11 +42,31 @@ func (m *machine) factorize(n *program.Node, x Tensor) (Tensor, error) {
 	return Tensor{Type: n.Type, Floats: e.vectors}, nil
 }
 
+// sortColumns writes the columns of a to out, those with the largest keys first.
+func sortColumns(out, a, keys []float64) {
+	n := len(keys)
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(keys[j], keys[i]) }) // NaN is less than any number
+	for at := 0; at < len(a); at += n {
+		row, to := a[at:at+n], out[at:at+n]
+		for j, from := range order {
+			to[j] = row[from]
+		}
+	}
+}
+
 // qr replaces a by its factor Q, with the signs that the Householder reflections
 // of LAPACK give (those of R's diagonal are free). A matrix with a non-finite
 // element gives NaN.
-func qr(a []float64, rows, cols int) {
-	if !spoilt(a) {
+func (m *machine) qr(a []float64, rows, cols int) {
+	switch {
+	case spoilt(a):
+	case m.mode == fast:
+		linalg.QRSingle(linalg.RowMajor(a, rows, cols))
+	default:
 		linalg.QR(linalg.RowMajor(a, rows, cols))
 	}
 }
@@ -58,13 +88,15 @@ func (m *machine) eigh(id program.ID, x Tensor, count int) (eigen, error) {
 		}
 	}
 	size := x.Type.Shape[x.Type.Rank()-1]
-	e := eigen{values: make([]float64, count*size), vectors: x.Clone().Floats}
+	e := eigen{values: m.floats.take(count * size), vectors: m.copyOf(x).Floats}
 	for i := range count {
 		if !symmetric(vectors, size, part(e.vectors, i, count), part(e.values, i, count)) {
 			return eigen{}, errNoConvergence
 		}
 	}
 	m.eigen[id] = e
+	m.floats.keep(e.values) // for the node that wants the other one
+	m.floats.keep(e.vectors)
 	return e, nil
 }
 

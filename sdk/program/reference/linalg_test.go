@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -106,6 +107,20 @@ func TestFactorizationsOfNonFiniteMatrices(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestSortColumns(t *testing.T) {
+	sorted := func(v []program.Value) program.Value { return v[0].SortColumns(v[1]) }
+	x := reference.Floats([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 2, 4)
+	for _, c := range []struct{ keys, want []float64 }{
+		{[]float64{1, 3, 2, 0}, []float64{2, 3, 1, 4, 6, 7, 5, 8}},
+		{[]float64{2, 1, 2, 1}, []float64{1, 3, 2, 4, 5, 7, 6, 8}}, // equal ones as they come
+		{[]float64{nan, -1, inf, nan}, []float64{3, 2, 1, 4, 7, 6, 5, 8}},
+	} {
+		near(t, fmt.Sprint(c.keys), evaluate(t, sorted, x, f(c.keys...)), reference.Floats(c.want, 2, 4), 0)
+	}
+	stack := evaluate(t, sorted, reference.Floats([]float64{1, 2, 3, 4}, 2, 1, 2), reference.Floats([]float64{0, 1, 1, 0}, 2, 2))
+	near(t, "each matrix by its own keys", stack, reference.Floats([]float64{2, 1, 3, 4}, 2, 1, 2), 0)
 }
 
 func TestFactorizationsOfOne(t *testing.T) {

@@ -8,27 +8,47 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference/internal/linalg"
 )
 
-func linear(n *program.Node, args []Tensor) Tensor {
+func (m *machine) linear(n *program.Node, args []Tensor) Tensor {
 	if n.Op == program.OpHadamard {
-		return hadamard(args[0], n.Attr.Block)
+		return m.hadamard(args[0], n.Attr.Block)
 	}
-	return dot(n, args[0], args[1])
+	return m.dot(n, args[0], args[1])
 }
 
 // dot multiplies the matrices [left, contracted] and [contracted, right] of each
 // batch. Operands whose axes do not form matrices as they lie are rearranged first.
-func dot(n *program.Node, x, y Tensor) Tensor {
+func (m *machine) dot(n *program.Node, x, y Tensor) Tensor {
 	a := n.Attr
 	left := rest(x.Type.Rank(), a.LhsBatch, a.LhsContract)
 	right := rest(y.Type.Rank(), a.RhsBatch, a.RhsContract)
-	lhs := matrices(x, a.LhsBatch, left, a.LhsContract)
-	rhs := matrices(y, a.RhsBatch, a.RhsContract, right)
-	out := Tensor{Type: n.Type, Floats: make([]float64, n.Type.Size())}
+	lhs := m.matrices(x, a.LhsBatch, left, a.LhsContract)
+	rhs := m.matrices(y, a.RhsBatch, a.RhsContract, right)
+	out := Tensor{Type: n.Type, Floats: m.floats.take(int(n.Type.Size()))}
+	clear(out.Floats)
+	multiply := linalg.MulAdd[float64]
+	if m.mode == fast {
+		multiply = linalg.MulAddSingle
+	}
+	if lhs.Rows == 1 && rhs.Cols == 1 && lhs.step == 1 && rhs.step == 1 {
+		columnwise(out.Floats, lhs, rhs)
+		return out
+	}
 	for i := range lhs.count {
 		c := linalg.RowMajor(part(out.Floats, i, lhs.count), lhs.Rows, rhs.Cols)
-		linalg.MulAdd(c, 1, lhs.at(i), rhs.at(i))
+		multiply(c, 1, lhs.at(i), rhs.at(i))
 	}
 	return out
+}
+
+// columnwise adds the inner products of vectors that lie side by side, as the columns of
+// a matrix do.
+func columnwise(out []float64, x, y stack) {
+	for k := range x.Cols {
+		a, b := x.Data[k*x.ColStride:][:len(out)], y.Data[k*y.RowStride:][:len(out)]
+		for i, v := range a {
+			out[i] += v * b[i]
+		}
+	}
 }
 
 // stack is a number of matrices of one form, from one to the next of which it is
@@ -45,18 +65,18 @@ func (s stack) at(i int) linalg.Matrix {
 }
 
 // matrices sees x as a stack of matrices with the given axes.
-func matrices(x Tensor, batch, rows, cols []int) stack {
+func (m *machine) matrices(x Tensor, batch, rows, cols []int) stack {
 	step, ok1 := joined(x, batch)
 	rowStride, ok2 := joined(x, rows)
 	colStride, ok3 := joined(x, cols)
 	if !ok1 || !ok2 || !ok3 {
-		ordered := transpose(x, slices.Concat(batch, rows, cols))
+		ordered := m.transpose(x, slices.Concat(batch, rows, cols))
 		axes := make([]int, ordered.Type.Rank())
 		for i := range axes {
 			axes[i] = i
 		}
 		r := len(batch) + len(rows)
-		return matrices(ordered, axes[:len(batch)], axes[len(batch):r], axes[r:])
+		return m.matrices(ordered, axes[:len(batch)], axes[len(batch):r], axes[r:])
 	}
 	return stack{
 		Matrix: linalg.Matrix{Rows: product(x, rows), Cols: product(x, cols), RowStride: rowStride, ColStride: colStride, Data: x.Floats},
@@ -105,10 +125,17 @@ func product(x Tensor, axes []int) int {
 	return n
 }
 
+// copyOf is a copy of a float tensor, to be changed.
+func (m *machine) copyOf(x Tensor) Tensor {
+	out := Tensor{Type: x.Type, Floats: m.floats.take(len(x.Floats))}
+	copy(out.Floats, x.Floats)
+	return out
+}
+
 // hadamard applies the normalized Walsh–Hadamard matrix in natural order to each
 // block by the butterfly: log2(block) passes of sums and differences.
-func hadamard(x Tensor, block int) Tensor {
-	out := x.Clone()
+func (m *machine) hadamard(x Tensor, block int) Tensor {
+	out := m.copyOf(x)
 	norm := 1 / math.Sqrt(float64(block))
 	for run := range slices.Chunk(out.Floats, block) {
 		for half := 1; half < block; half *= 2 {

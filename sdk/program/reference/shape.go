@@ -6,15 +6,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func rearrange(n *program.Node, args []Tensor) Tensor {
+func (m *machine) rearrange(n *program.Node, args []Tensor) Tensor {
 	x := args[0]
 	switch n.Op {
 	case program.OpReshape:
 		return Tensor{Type: n.Type, Floats: x.Floats, Ints: x.Ints}
 	case program.OpTranspose:
-		return transpose(x, n.Attr.Axes)
+		return m.transpose(x, n.Attr.Axes)
 	case program.OpBroadcast:
-		return broadcast(x, n.Type.Shape, n.Attr.Axes)
+		return m.broadcast(x, n.Type.Shape, n.Attr.Axes)
 	case program.OpSlice:
 		strides := rowMajor(x.Type.Shape)
 		offset := 0
@@ -22,13 +22,13 @@ func rearrange(n *program.Node, args []Tensor) Tensor {
 			offset += s * n.Attr.Start[i]
 			strides[i] *= n.Attr.Stride[i]
 		}
-		return x.gather(n.Type.Shape, strides, offset)
+		return m.gather(x, n.Type.Shape, strides, offset)
 	default:
-		return concatenate(n, args)
+		return m.concatenate(n, args)
 	}
 }
 
-func transpose(x Tensor, perm []int) Tensor {
+func (m *machine) transpose(x Tensor, perm []int) Tensor {
 	all := rowMajor(x.Type.Shape)
 	shape, strides := make([]int, len(perm)), make([]int, len(perm))
 	for i, a := range perm {
@@ -37,11 +37,11 @@ func transpose(x Tensor, perm []int) Tensor {
 	if slices.IsSorted(perm) {
 		return x
 	}
-	return x.gather(shape, strides, 0)
+	return m.gather(x, shape, strides, 0)
 }
 
 // broadcast repeats x to shape; axes maps its axes to those of the result.
-func broadcast(x Tensor, shape, axes []int) Tensor {
+func (m *machine) broadcast(x Tensor, shape, axes []int) Tensor {
 	all := rowMajor(x.Type.Shape)
 	strides := make([]int, len(shape))
 	for i, a := range axes {
@@ -49,19 +49,7 @@ func broadcast(x Tensor, shape, axes []int) Tensor {
 			strides[a] = all[i]
 		}
 	}
-	return x.gather(shape, strides, 0)
-}
-
-// stretch repeats an operand of an elementwise operation to the result's shape.
-func stretch(x Tensor, shape []int) Tensor {
-	if slices.Equal(x.Type.Shape, shape) {
-		return x
-	}
-	axes := make([]int, x.Type.Rank())
-	for i := range axes {
-		axes[i] = i
-	}
-	return broadcast(x, shape, axes)
+	return m.gather(x, shape, strides, 0)
 }
 
 // rowMajor gives the distance in memory between neighbours along each axis.
@@ -75,19 +63,19 @@ func rowMajor(shape []int) []int {
 	return strides
 }
 
-// gather reads the elements offset + Σ index·stride of x in the order of shape.
-func (t Tensor) gather(shape, strides []int, offset int) Tensor {
+// gather reads the elements offset + Σ index·stride of t in the order of shape.
+func (m *machine) gather(t Tensor, shape, strides []int, offset int) Tensor {
 	out := Tensor{Type: program.Type{DType: t.Type.DType, Shape: shape}}
 	if t.Type.DType == program.Float {
-		out.Floats = gather(t.Floats, shape, strides, offset)
+		out.Floats = gather(&m.floats, t.Floats, shape, strides, offset)
 	} else {
-		out.Ints = gather(t.Ints, shape, strides, offset)
+		out.Ints = gather(&m.ints, t.Ints, shape, strides, offset)
 	}
 	return out
 }
 
-func gather[T any](data []T, shape, strides []int, offset int) []T {
-	out := make([]T, program.Type{Shape: shape}.Size())
+func gather[T any](p *pool[T], data []T, shape, strides []int, offset int) []T {
+	out := p.take(int(program.Type{Shape: shape}.Size()))
 	rest := out
 	var walk func(axis, at int)
 	walk = func(axis, at int) {
@@ -124,17 +112,23 @@ func fetch[T any](out, from []T, stride int) {
 	}
 }
 
-func concatenate(n *program.Node, args []Tensor) Tensor {
+func (m *machine) concatenate(n *program.Node, args []Tensor) Tensor {
 	axis := n.Attr.Axes[0]
 	outer := 1
 	for _, d := range n.Type.Shape[:axis] {
 		outer *= d
 	}
 	out := Tensor{Type: n.Type}
+	if n.Type.DType == program.Float {
+		out.Floats = m.floats.take(int(n.Type.Size()))
+	} else {
+		out.Ints = m.ints.take(int(n.Type.Size()))
+	}
+	floats, ints := out.Floats, out.Ints
 	for row := range outer {
 		for _, x := range args {
-			out.Floats = append(out.Floats, part(x.Floats, row, outer)...)
-			out.Ints = append(out.Ints, part(x.Ints, row, outer)...)
+			floats = floats[copy(floats, part(x.Floats, row, outer)):]
+			ints = ints[copy(ints, part(x.Ints, row, outer)):]
 		}
 	}
 	return out
@@ -148,7 +142,7 @@ func part[T any](data []T, i, count int) []T {
 
 // reduce folds the named axes. They are moved last unless they are neighbours
 // already; the elements of one result are then the same distance apart.
-func reduce(n *program.Node, x Tensor) Tensor {
+func (m *machine) reduce(n *program.Node, x Tensor) Tensor {
 	axes := n.Attr.Axes
 	inner := 1
 	if neighbours(axes) {
@@ -156,16 +150,16 @@ func reduce(n *program.Node, x Tensor) Tensor {
 			inner *= d
 		}
 	} else {
-		x = transpose(x, append(rest(x.Type.Rank(), axes, nil), axes...))
+		x = m.transpose(x, append(rest(x.Type.Rank(), axes, nil), axes...))
 	}
 	out := Tensor{Type: n.Type}
 	count := int(n.Type.Size())
 	if n.Type.DType == program.Float {
-		out.Floats = make([]float64, count)
+		out.Floats = m.floats.take(count)
 		fold(n.Op, out.Floats, x.Floats, inner)
 		return out
 	}
-	out.Ints = make([]int64, count)
+	out.Ints = m.ints.take(count)
 	fold(n.Op, out.Ints, x.Ints, inner)
 	for i, v := range out.Ints {
 		out.Ints[i] = wrap(n.Type.DType, v)

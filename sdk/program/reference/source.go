@@ -6,22 +6,21 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func source(n *program.Node, args []Tensor) Tensor {
+func (m *machine) source(n *program.Node, args []Tensor) Tensor {
 	out := Tensor{Type: n.Type}
 	switch n.Op {
 	case program.OpConstant:
-		out.Floats = fill(n.Attr.Floats, n.Type)
-		out.Ints = fill(n.Attr.Ints, n.Type)
+		out.Floats = fill(&m.floats, n.Attr.Floats, n.Type)
+		out.Ints = fill(&m.ints, n.Attr.Ints, n.Type)
 	case program.OpIota:
-		index := iota(n.Type.Shape, n.Attr.Axes[0])
 		if n.Type.DType == program.Float {
-			out.Floats = Tensor{Ints: index}.Float64s()
+			out.Floats = indices(&m.floats, n.Type.Shape, n.Attr.Axes[0])
 		} else {
-			out.Ints = index
+			out.Ints = indices(&m.ints, n.Type.Shape, n.Attr.Axes[0])
 		}
 	case program.OpRandomBits:
 		key := [2]uint32{uint32(args[0].Ints[0]), uint32(args[0].Ints[1])}
-		out.Ints = make([]int64, n.Type.Size())
+		out.Ints = m.ints.take(int(n.Type.Size()))
 		for i := range out.Ints {
 			out.Ints[i] = int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0])
 		}
@@ -30,28 +29,29 @@ func source(n *program.Node, args []Tensor) Tensor {
 }
 
 // fill spreads a single element over the whole shape.
-func fill[T any](data []T, t program.Type) []T {
+func fill[T any](p *pool[T], data []T, t program.Type) []T {
 	if len(data) != 1 {
 		return data
 	}
-	out := make([]T, t.Size())
+	out := p.take(int(t.Size()))
 	for i := range out {
 		out[i] = data[0]
 	}
 	return out
 }
 
-func iota(shape []int, axis int) []int64 {
+func indices[T float64 | int64](p *pool[T], shape []int, axis int) []T {
 	inner := 1
 	for _, d := range shape[axis+1:] {
 		inner *= d
 	}
-	out := make([]int64, 0, program.Type{Shape: shape}.Size())
-	for len(out) < cap(out) {
+	out := p.take(int(program.Type{Shape: shape}.Size()))
+	for rest := out; len(rest) > 0; {
 		for i := range shape[axis] {
-			for range inner {
-				out = append(out, int64(i))
+			for k := range inner {
+				rest[k] = T(i)
 			}
+			rest = rest[inner:]
 		}
 	}
 	return out

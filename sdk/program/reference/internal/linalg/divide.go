@@ -155,7 +155,7 @@ func (m *merge) solve() {
 	slots := slices.Clone(m.live)
 	slices.SortStableFunc(slots, func(a, b int) int { return cmp.Compare(m.kind[a], m.kind[b]) })
 	slot := make([]int, n)
-	old := temporary(k, n)
+	old := temporary[float64](k, n)
 	defer old.release()
 	firstBoth, firstLower := k, k
 	for at, i := range slots {
@@ -168,7 +168,7 @@ func (m *merge) solve() {
 			firstLower = min(firstLower, at)
 		}
 	}
-	s := temporary(k, k)
+	s := temporary[float64](k, k)
 	defer s.release()
 	for j := range k {
 		to := s.row(j)
@@ -176,7 +176,7 @@ func (m *merge) solve() {
 			to[slot[m.live[at]]] = v
 		}
 	}
-	fresh := temporary(n, n)
+	fresh := temporary[float64](n, n)
 	defer fresh.release()
 	MulAdd(fresh.part(0, k, 0, m.half), 1, s.part(0, k, 0, firstLower), old.part(0, firstLower, 0, m.half))
 	MulAdd(fresh.part(0, k, m.half, n), 1, s.part(0, k, firstBoth, k), old.part(firstBoth, k, m.half, n))
@@ -212,7 +212,7 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 		square += z[at] * z[at]
 	}
 	values = make([]float64, k, len(m.d))
-	gaps := temporary(k, k) // d[i] − λ_j in row j
+	gaps := temporary[float64](k, k) // d[i] − λ_j in row j
 	weights := make([]float64, k)
 	for i := range weights {
 		weights[i] = -1
@@ -230,7 +230,7 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 	for j := range k {
 		row := gaps.row(j)
 		active.quotients(row, weights)
-		scale := 1 / math.Sqrt(active.dot(row, row))
+		scale := 1 / math.Sqrt(active.double.dot(row, row))
 		for i := range row {
 			row[i] *= scale
 		}

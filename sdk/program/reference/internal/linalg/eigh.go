@@ -10,7 +10,7 @@ func Eigh(a Matrix, values []float64) bool {
 	n := a.Rows
 	scale := normalize(a, true)
 	t := reduce(a)
-	vt := temporary(n, n)
+	vt := temporary[float64](n, n)
 	defer vt.release()
 	if !divide(t.d, t.e, vt) {
 		return false

@@ -9,15 +9,16 @@ const panel = 32
 // multiple β of the first unit vector, and returns β and τ. As in LAPACK, v begins
 // with 1, β has the sign opposite to that of x's first element, and H is the identity
 // when the rest of x is zero.
-func reflector(x []float64) (beta, tau float64) {
+func reflector[T Float](x []T) (beta, tau T) {
 	alpha, tail := x[0], x[1:]
-	scale := 1.0
-	square := active.dot(tail, tail)
-	if square < 1e-270 || square > 1e270 { // the squares left the range of float64, or x is zero
-		most := math.Abs(alpha)
+	scale := T(1)
+	dot := kernelsOf[T]().dot
+	square := dot(tail, tail)
+	if low, high := squares[T](); square < low || square > high { // they left the range of T, or x is zero
+		most := math.Abs(float64(alpha))
 		zero := true
 		for _, v := range tail {
-			most = max(most, math.Abs(v))
+			most = max(most, math.Abs(float64(v)))
 			zero = zero && v == 0
 		}
 		if zero {
@@ -26,15 +27,15 @@ func reflector(x []float64) (beta, tau float64) {
 			return alpha, 0
 		}
 		_, exponent := math.Frexp(most)
-		half := math.Ldexp(1, -exponent/2) // twice, as one power might be out of range
-		rest := math.Ldexp(1, -exponent+exponent/2)
+		half := T(math.Ldexp(1, -exponent/2)) // twice, as one power might be out of range
+		rest := T(math.Ldexp(1, -exponent+exponent/2))
 		for i, v := range x {
 			x[i] = v * half * rest
 		}
-		alpha, scale = x[0], math.Ldexp(1, exponent)
-		square = active.dot(tail, tail)
+		alpha, scale = x[0], T(math.Ldexp(1, exponent))
+		square = dot(tail, tail)
 	}
-	beta = -math.Copysign(math.Sqrt(alpha*alpha+square), alpha)
+	beta = T(-math.Copysign(math.Sqrt(float64(alpha*alpha+square)), float64(alpha)))
 	tau = (beta - alpha) / beta
 	for i := range tail {
 		tail[i] /= alpha - beta
@@ -43,17 +44,32 @@ func reflector(x []float64) (beta, tau float64) {
 	return beta * scale, tau
 }
 
+// squares is the range in which a sum of squares has lost nothing that matters.
+func squares[T Float]() (low, high T) {
+	span := 1e270
+	if single[T]() {
+		span = 1e28
+	}
+	return T(1 / span), T(span)
+}
+
+// single reports whether T is float32.
+func single[T Float]() bool {
+	_, ok := any(T(0)).(float32)
+	return ok
+}
+
 // compact is the triangular T, of order k and stored with rows of length panel, with
 // which reflections H₁…H_k = I − VTVᵀ. The rows of vt are the vectors.
-func compact(t []float64, vt Matrix, tau []float64) Matrix {
+func compact[T Float](t []T, vt MatrixOf[T], tau []T) MatrixOf[T] {
 	k := vt.Rows
 	clear(t[:k*panel])
-	gram := RowMajor(make([]float64, k*k), k, k)
+	gram := RowMajor(make([]T, k*k), k, k)
 	MulAdd(gram, 1, vt, vt.T())
 	for j := range k {
 		// T[:j,j] = −τ_j·T[:j,:j]·Vᵀ[:j]·v_j
 		for i := range j {
-			sum := 0.0
+			sum := T(0)
 			for l := i; l < j; l++ {
 				sum += t[i*panel+l] * gram.Data[l*k+j]
 			}
@@ -61,12 +77,12 @@ func compact(t []float64, vt Matrix, tau []float64) Matrix {
 		}
 		t[j*panel+j] = tau[j]
 	}
-	return Matrix{Rows: k, Cols: k, RowStride: panel, ColStride: 1, Data: t}
+	return MatrixOf[T]{Rows: k, Cols: k, RowStride: panel, ColStride: 1, Data: t}
 }
 
 // apply replaces c by (I − V·T·Vᵀ)·c, with the rows of vt the columns of V.
-func apply(c, vt, t Matrix) {
-	w, tw := temporary(vt.Rows, c.Cols), temporary(vt.Rows, c.Cols)
+func apply[T Float](c, vt, t MatrixOf[T]) {
+	w, tw := temporary[T](vt.Rows, c.Cols), temporary[T](vt.Rows, c.Cols)
 	defer w.release()
 	defer tw.release()
 	MulAdd(w, 1, vt, c)

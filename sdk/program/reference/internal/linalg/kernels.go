@@ -1,23 +1,21 @@
 package linalg
 
+import "sync"
+
 // tileRows is the height of the tiles of a product, whose width the kernels choose.
 // With two vectors a row, these are enough independent sums to keep the multipliers
 // busy, and the compiler still keeps all of them in registers: more rows are slower.
 const tileRows = 4
 
+// maxTileCols is the largest width of a tile.
+const maxTileCols = 32
+
 // kernels are the inner loops for one kind of processor. Slices have the length that
 // the first one has, or more.
 type kernels struct {
-	name     string
-	tileCols int
-	// tile adds the product of a strip of A, tileRows elements for each of the k
-	// columns, and a strip of B, tileCols elements for each of its k rows, to the
-	// tile of C at c, whose rows are stride apart.
-	tile func(k int, a, b, c []float64, stride int)
-	// dot is the inner product.
-	dot func(x, y []float64) float64
-	// axpy adds alpha·x to y.
-	axpy func(alpha float64, x, y []float64)
+	name   string
+	double vectors[float64]
+	single vectors[float32]
 	// four computes the inner products of four rows with x, and adds the rows times
 	// alpha to y: a symmetric matrix times a vector while it is read once.
 	four func(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64
@@ -30,44 +28,82 @@ type kernels struct {
 	quotients func(x, w []float64)
 }
 
+// vectors are the inner loops that exist for both element types.
+type vectors[T Float] struct {
+	tileCols int
+	// tile adds the product of a strip of A, tileRows elements for each of the k
+	// columns, and a strip of B, tileCols elements for each of its k rows, to the
+	// tile of C at c, whose rows are stride apart.
+	tile func(k int, a, b, c []T, stride int)
+	// dot is the inner product.
+	dot func(x, y []T) T
+	// axpy adds alpha·x to y.
+	axpy func(alpha T, x, y []T)
+}
+
 // active are the kernels of this processor.
 var active = supported()[0]
+
+// kernelsOf are the active kernels for an element type.
+func kernelsOf[T Float]() *vectors[T] {
+	if v, ok := any(&active.double).(*vectors[T]); ok {
+		return v
+	}
+	return any(&active.single).(*vectors[T])
+}
+
+// tools are memory of an element type that is used again: fresh memory costs more than
+// many an operation on it.
+type tools[T Float] struct {
+	spare sync.Pool // of *[]T, for temporary matrices
+	packs sync.Pool // of *packed[T]
+}
+
+var (
+	toolsDouble tools[float64]
+	toolsSingle tools[float32]
+)
+
+func toolsOf[T Float]() *tools[T] {
+	if t, ok := any(&toolsDouble).(*tools[T]); ok {
+		return t
+	}
+	return any(&toolsSingle).(*tools[T])
+}
 
 // portable are the kernels in plain Go.
 var portable = kernels{
 	name:      "portable",
-	tileCols:  4,
-	tile:      tilePortable,
-	dot:       dotPortable,
-	axpy:      axpyPortable,
+	double:    vectors[float64]{4, tilePortable[float64], dotPortable[float64], axpyPortable[float64]},
+	single:    vectors[float32]{4, tilePortable[float32], dotPortable[float32], axpyPortable[float32]},
 	four:      fourPortable,
 	secular:   secularPortable,
 	gaps:      gapsPortable,
 	quotients: quotientsPortable,
 }
 
-func tilePortable(k int, a, b, c []float64, stride int) {
+func tilePortable[T Float](k int, a, b, c []T, stride int) {
 	const cols = 4
 	a, b = a[:k*tileRows], b[:k*cols]
 	for i := range tileRows {
-		var c0, c1, c2, c3 float64
+		var c0, c1, c2, c3 T
 		at := i
 		for p := 0; p+cols <= len(b); p += cols {
-			v, w := a[at], (*[cols]float64)(b[p:])
+			v, w := a[at], (*[cols]T)(b[p:])
 			c0, c1, c2, c3 = c0+v*w[0], c1+v*w[1], c2+v*w[2], c3+v*w[3]
 			at += tileRows
 		}
-		row := (*[cols]float64)(c[i*stride:])
+		row := (*[cols]T)(c[i*stride:])
 		row[0], row[1], row[2], row[3] = row[0]+c0, row[1]+c1, row[2]+c2, row[3]+c3
 	}
 }
 
-func dotPortable(x, y []float64) float64 {
+func dotPortable[T Float](x, y []T) T {
 	y = y[:len(x)]
-	var s0, s1, s2, s3 float64
+	var s0, s1, s2, s3 T
 	i := 0
 	for ; i+4 <= len(x); i += 4 {
-		a, b := (*[4]float64)(x[i:]), (*[4]float64)(y[i:])
+		a, b := (*[4]T)(x[i:]), (*[4]T)(y[i:])
 		s0, s1, s2, s3 = s0+a[0]*b[0], s1+a[1]*b[1], s2+a[2]*b[2], s3+a[3]*b[3]
 	}
 	for ; i < len(x); i++ {
@@ -76,7 +112,7 @@ func dotPortable(x, y []float64) float64 {
 	return s0 + s1 + (s2 + s3)
 }
 
-func axpyPortable(alpha float64, x, y []float64) {
+func axpyPortable[T Float](alpha T, x, y []T) {
 	y = y[:len(x)]
 	for i, v := range x {
 		y[i] += alpha * v

@@ -1,29 +1,33 @@
 package linalg
 
-import "sync"
+// Float is an element type.
+type Float interface{ float32 | float64 }
 
-// Matrix is a matrix in memory: element (i, j) is Data[i·RowStride + j·ColStride].
-type Matrix struct {
+// MatrixOf is a matrix in memory: element (i, j) is Data[i·RowStride + j·ColStride].
+type MatrixOf[T Float] struct {
 	Rows, Cols           int
 	RowStride, ColStride int
-	Data                 []float64
+	Data                 []T
 }
+
+// Matrix is a matrix in binary64.
+type Matrix = MatrixOf[float64]
 
 // RowMajor is a matrix whose rows follow each other.
-func RowMajor(data []float64, rows, cols int) Matrix {
-	return Matrix{Rows: rows, Cols: cols, RowStride: cols, ColStride: 1, Data: data}
+func RowMajor[T Float](data []T, rows, cols int) MatrixOf[T] {
+	return MatrixOf[T]{Rows: rows, Cols: cols, RowStride: cols, ColStride: 1, Data: data}
 }
 
-func (m Matrix) at(i, j int) float64 { return m.Data[i*m.RowStride+j*m.ColStride] }
+func (m MatrixOf[T]) at(i, j int) T { return m.Data[i*m.RowStride+j*m.ColStride] }
 
 // T is the transpose, in the same memory.
-func (m Matrix) T() Matrix {
-	return Matrix{Rows: m.Cols, Cols: m.Rows, RowStride: m.ColStride, ColStride: m.RowStride, Data: m.Data}
+func (m MatrixOf[T]) T() MatrixOf[T] {
+	return MatrixOf[T]{Rows: m.Cols, Cols: m.Rows, RowStride: m.ColStride, ColStride: m.RowStride, Data: m.Data}
 }
 
 // part is the submatrix of rows from i0 to before i1 and columns from j0 to before j1.
-func (m Matrix) part(i0, i1, j0, j1 int) Matrix {
-	p := Matrix{Rows: i1 - i0, Cols: j1 - j0, RowStride: m.RowStride, ColStride: m.ColStride}
+func (m MatrixOf[T]) part(i0, i1, j0, j1 int) MatrixOf[T] {
+	p := MatrixOf[T]{Rows: i1 - i0, Cols: j1 - j0, RowStride: m.RowStride, ColStride: m.ColStride}
 	if p.Rows > 0 && p.Cols > 0 {
 		p.Data = m.Data[i0*m.RowStride+j0*m.ColStride:]
 	}
@@ -31,27 +35,23 @@ func (m Matrix) part(i0, i1, j0, j1 int) Matrix {
 }
 
 // row is a row of a matrix whose columns are neighbours.
-func (m Matrix) row(i int) []float64 {
+func (m MatrixOf[T]) row(i int) []T {
 	return m.Data[i*m.RowStride : i*m.RowStride+m.Cols]
 }
 
-// spare holds the memory of temporary matrices that are no longer needed: fresh memory
-// costs more than many an operation on it.
-var spare sync.Pool
-
 // temporary is a zero matrix that must be released.
-func temporary(rows, cols int) Matrix {
+func temporary[T Float](rows, cols int) MatrixOf[T] {
 	size := rows * cols
-	if data, ok := spare.Get().(*[]float64); ok && cap(*data) >= size {
+	if data, ok := toolsOf[T]().spare.Get().(*[]T); ok && cap(*data) >= size {
 		m := RowMajor((*data)[:size], rows, cols)
 		clear(m.Data)
 		return m
 	}
-	return RowMajor(make([]float64, size), rows, cols)
+	return RowMajor(make([]T, size), rows, cols)
 }
 
 // release gives the memory of a temporary matrix back.
-func (m Matrix) release() { spare.Put(&m.Data) }
+func (m MatrixOf[T]) release() { toolsOf[T]().spare.Put(&m.Data) }
 
 // The blocks of a product: a strip of B stays in the first-level cache, a block of A
 // in the second.
@@ -62,28 +62,28 @@ const (
 )
 
 // packed is the memory for one block of A and one of B, and a tile at the edge of C.
-type packed struct {
-	a, b []float64
-	edge [tileRows * 16]float64
+type packed[T Float] struct {
+	a, b []T
+	edge [tileRows * maxTileCols]T
 }
-
-var packs = sync.Pool{New: func() any {
-	return &packed{a: make([]float64, blockRows*blockInner), b: make([]float64, blockInner*blockCols)}
-}}
 
 // MulAdd adds alpha·a·b to c, whose columns must be neighbours. Every product is
 // formed, also one with zero: NaN and infinities spread as in the definition.
-func MulAdd(c Matrix, alpha float64, a, b Matrix) {
+func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
 	}
-	buf := packs.Get().(*packed)
-	defer packs.Put(buf)
+	tools, width := toolsOf[T](), kernelsOf[T]().tileCols
+	buf, ok := tools.packs.Get().(*packed[T])
+	if !ok {
+		buf = &packed[T]{a: make([]T, blockRows*blockInner), b: make([]T, blockInner*blockCols)}
+	}
+	defer tools.packs.Put(buf)
 	for j := 0; j < c.Cols; j += blockCols {
 		cols := min(blockCols, c.Cols-j)
 		for p := 0; p < a.Cols; p += blockInner {
 			inner := min(blockInner, a.Cols-p)
-			pack(buf.b, b.part(p, p+inner, j, j+cols).T(), 1, active.tileCols)
+			pack(buf.b, b.part(p, p+inner, j, j+cols).T(), 1, width)
 			for i := 0; i < c.Rows; i += blockRows {
 				rows := min(blockRows, c.Rows-i)
 				pack(buf.a, a.part(i, i+rows, p, p+inner), alpha, tileRows)
@@ -95,7 +95,7 @@ func MulAdd(c Matrix, alpha float64, a, b Matrix) {
 
 // pack copies m, times alpha, in strips of height rows, each column by column. The
 // last strip is filled up with zeros.
-func pack(to []float64, m Matrix, alpha float64, height int) {
+func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 	for i := 0; i < m.Rows; i += height {
 		strip := to[i*m.Cols : (i+height)*m.Cols]
 		rows := min(height, m.Rows-i)
@@ -111,9 +111,20 @@ func pack(to []float64, m Matrix, alpha float64, height int) {
 }
 
 // packColumns packs a strip whose columns are contiguous.
-func packColumns(strip []float64, m Matrix, alpha float64, height int) {
-	for j := range m.Cols {
-		copy(strip[j*height:], m.Data[j*m.ColStride:][:m.Rows])
+func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
+	switch { // whole strips by one move for each column, where copy would be a call
+	case m.Rows == 16 && height == 16:
+		for j := range m.Cols {
+			*(*[16]T)(strip[j*16:]) = *(*[16]T)(m.Data[j*m.ColStride:])
+		}
+	case m.Rows == 32 && height == 32:
+		for j := range m.Cols {
+			*(*[32]T)(strip[j*32:]) = *(*[32]T)(m.Data[j*m.ColStride:])
+		}
+	default:
+		for j := range m.Cols {
+			copy(strip[j*height:], m.Data[j*m.ColStride:][:m.Rows])
+		}
 	}
 	if alpha == 1 {
 		return
@@ -125,13 +136,13 @@ func packColumns(strip []float64, m Matrix, alpha float64, height int) {
 
 // packRows packs any strip; where rows are contiguous it takes four of them at a time,
 // so that stretches of memory are written and not single elements.
-func packRows(strip []float64, m Matrix, alpha float64, height int) {
+func packRows[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	i := 0
 	for ; i+4 <= m.Rows && m.ColStride == 1; i += 4 {
 		r0, r1, r2, r3 := m.row(i), m.row(i+1), m.row(i+2), m.row(i+3)
 		at := i
 		for j, v := range r0 {
-			to := (*[4]float64)(strip[at:])
+			to := (*[4]T)(strip[at:])
 			to[0], to[1], to[2], to[3] = alpha*v, alpha*r1[j], alpha*r2[j], alpha*r3[j]
 			at += height
 		}
@@ -146,8 +157,9 @@ func packRows(strip []float64, m Matrix, alpha float64, height int) {
 }
 
 // multiply adds the product of the packed blocks to c.
-func (p *packed) multiply(c Matrix, inner int) {
-	width := active.tileCols
+func (p *packed[T]) multiply(c MatrixOf[T], inner int) {
+	kernels := kernelsOf[T]()
+	width := kernels.tileCols
 	for j := 0; j < c.Cols; j += width {
 		b := p.b[j*inner:]
 		for i := 0; i < c.Rows; i += tileRows {
@@ -155,11 +167,11 @@ func (p *packed) multiply(c Matrix, inner int) {
 			rows, cols := min(tileRows, c.Rows-i), min(width, c.Cols-j)
 			at := c.Data[i*c.RowStride+j:]
 			if rows == tileRows && cols == width {
-				active.tile(inner, a, b, at, c.RowStride)
+				kernels.tile(inner, a, b, at, c.RowStride)
 				continue
 			}
 			clear(p.edge[:])
-			active.tile(inner, a, b, p.edge[:], width)
+			kernels.tile(inner, a, b, p.edge[:], width)
 			for r := range rows {
 				for k, v := range p.edge[r*width:][:cols] {
 					at[r*c.RowStride+k] += v

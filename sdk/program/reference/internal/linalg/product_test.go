@@ -76,6 +76,19 @@ func TestMulAdd(t *testing.T) {
 	})
 }
 
+// TestMulAddSingle: with at most the error that binary32 has in so many products.
+func TestMulAddSingle(t *testing.T) {
+	each(t, func(t *testing.T) {
+		for _, n := range [][3]int{{1, 1, 1}, {7, 33, 5}, {100, 65, 257}, {12, 32, 0}} {
+			rows, cols, inner := n[0], n[1], n[2]
+			a, b, c := normal(1, rows, inner), normal(2, inner, cols), normal(3, rows, cols)
+			got := RowMajor(append([]float64{}, c.Data...), rows, cols)
+			MulAddSingle(got, -2, a, transposed(b).T())
+			near(t, fmt.Sprint(n), got, naive(c, -2, a, b), 2*0x1p-24*float64((inner+2)*(inner+2)))
+		}
+	})
+}
+
 // transposed is the transpose in memory of its own.
 func transposed(m Matrix) Matrix {
 	out := RowMajor(make([]float64, m.Rows*m.Cols), m.Cols, m.Rows)
@@ -106,13 +119,25 @@ func TestVectors(t *testing.T) {
 		for n := range 70 {
 			m := normal(uint64(n), 6, n)
 			x, y := m.row(4), m.row(5)
-			if got, want := active.dot(x, y), dotPortable(x, y); math.Abs(got-want) > 1e-13 {
+			if got, want := active.double.dot(x, y), dotPortable[float64](x, y); math.Abs(got-want) > 1e-13 {
 				t.Fatalf("dot of %d: %v, want %v", n, got, want)
 			}
 			got, want := append([]float64{}, y...), append([]float64{}, y...)
-			active.axpy(0.3, x, got)
+			active.double.axpy(0.3, x, got)
 			axpyPortable(0.3, x, want)
 			near(t, "axpy", RowMajor(got, 1, n), RowMajor(want, 1, n), 1e-15)
+			xs, ys := narrow(RowMajor(x, 1, n)).Data, narrow(RowMajor(y, 1, n)).Data
+			if got, want := active.single.dot(xs, ys), dotPortable(xs, ys); math.Abs(float64(got-want)) > 1e-5 {
+				t.Fatalf("single dot of %d: %v, want %v", n, got, want)
+			}
+			gotSingle, wantSingle := append([]float32{}, ys...), append([]float32{}, ys...)
+			active.single.axpy(0.3, xs, gotSingle)
+			axpyPortable(0.3, xs, wantSingle)
+			for i, v := range wantSingle {
+				if math.Abs(float64(gotSingle[i]-v)) > 1e-6 {
+					t.Fatalf("single axpy of %d: element %d is %v, want %v", n, i, gotSingle[i], v)
+				}
+			}
 			alpha := [4]float64{1, -2, 0.5, 3}
 			s := active.four(m.row(0), m.row(1), m.row(2), m.row(3), x, got, &alpha)
 			w := fourPortable(m.row(0), m.row(1), m.row(2), m.row(3), x, want, &alpha)
@@ -146,14 +171,16 @@ func BenchmarkMulAdd(b *testing.B) {
 	defer func(k kernels) { active = k }(active)
 	for _, k := range supported() {
 		active = k
-		for _, n := range []int{256, 768} {
-			b.Run(fmt.Sprintf("%s/%d", k.name, n), func(b *testing.B) {
-				x, y, c := normal(1, n, n), normal(2, n, n), normal(3, n, n)
-				for b.Loop() {
-					MulAdd(c, 1, x, y.T())
-				}
-				flops(b, 2*float64(n)*float64(n)*float64(n))
-			})
+		for name, multiply := range map[string]func(c Matrix, alpha float64, a, b Matrix){"double": MulAdd[float64], "single": MulAddSingle} {
+			for _, n := range []int{256, 768} {
+				b.Run(fmt.Sprintf("%s/%s/%d", k.name, name, n), func(b *testing.B) {
+					x, y, c := normal(1, n, n), normal(2, n, n), normal(3, n, n)
+					for b.Loop() {
+						multiply(c, 1, x, y.T())
+					}
+					flops(b, 2*float64(n)*float64(n)*float64(n))
+				})
+			}
 		}
 	}
 }

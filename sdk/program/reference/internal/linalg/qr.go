@@ -5,12 +5,12 @@ import "math"
 // QR replaces a, which has at least as many rows as columns and neighbouring columns,
 // by the factor Q of its reduced QR decomposition. Its signs are those that LAPACK's
 // dgeqrf and dorgqr give: those of R's diagonal are free.
-func QR(a Matrix) {
+func QR[T Float](a MatrixOf[T]) {
 	if a.Cols == 0 {
 		return
 	}
 	normalize(a, false)
-	var blocks []reflections
+	var blocks []reflections[T]
 	for j := 0; j < a.Cols; j += panel {
 		b := factorPanel(a, j, min(panel, a.Cols-j))
 		apply(a.part(j, a.Rows, b.end, a.Cols), b.vt, b.t.T())
@@ -31,60 +31,70 @@ func QR(a Matrix) {
 
 // reflections are those of the columns from start to before end. Their vectors, the
 // rows of vt, begin at row start.
-type reflections struct {
+type reflections[T Float] struct {
 	start, end int
-	vt, t      Matrix
+	vt, t      MatrixOf[T]
 }
 
 // factorPanel reduces the columns from j. It leaves them as they are in a: nobody
 // reads R.
-func factorPanel(a Matrix, j, cols int) reflections {
+func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	rows := a.Rows - j
-	vt := RowMajor(make([]float64, cols*rows), cols, rows)
+	vt := RowMajor(make([]T, cols*rows), cols, rows)
 	for i := range rows {
 		for k, v := range a.row(j + i)[j : j+cols] {
 			vt.Data[k*rows+i] = v
 		}
 	}
-	tau := make([]float64, cols)
+	tau := make([]T, cols)
+	kernels := kernelsOf[T]()
 	for k := range cols {
 		v := vt.row(k)[k:]
 		_, tau[k] = reflector(v)
 		for l := k + 1; l < cols; l++ {
 			x := vt.row(l)[k:]
-			active.axpy(-tau[k]*active.dot(v, x), v, x)
+			kernels.axpy(-tau[k]*kernels.dot(v, x), v, x)
 		}
 		clear(vt.row(k)[:k])
 	}
-	t := compact(make([]float64, cols*panel), vt, tau)
-	return reflections{j, j + cols, vt, t}
+	t := compact(make([]T, cols*panel), vt, tau)
+	return reflections[T]{j, j + cols, vt, t}
 }
 
 // normalize divides a, or its lower triangle, by a power of two so that its largest
 // element is about one, and returns that power; it is 1 when products are in no danger
-// of leaving the range of float64.
-func normalize(a Matrix, lower bool) float64 {
+// of leaving the range of T.
+func normalize[T Float](a MatrixOf[T], lower bool) T {
 	width := func(i int) int {
 		if lower {
 			return i + 1
 		}
 		return a.Cols
 	}
-	most := 0.0
+	most := T(0)
 	for i := range a.Rows {
 		for _, v := range a.row(i)[:width(i)] {
-			most = max(most, math.Abs(v))
+			if v < 0 {
+				v = -v
+			}
+			if v > most { // what max does with NaN takes longer than all the rest
+				most = v
+			}
 		}
 	}
-	_, exponent := math.Frexp(most)
-	if most == 0 || exponent > -100 && exponent < 100 {
+	_, exponent := math.Frexp(float64(most))
+	safe := 100
+	if single[T]() {
+		safe = 10
+	}
+	if most == 0 || exponent > -safe && exponent < safe {
 		return 1
 	}
 	for i := range a.Rows {
 		row := a.row(i)[:width(i)]
 		for j, v := range row {
-			row[j] = math.Ldexp(v, -exponent)
+			row[j] = T(math.Ldexp(float64(v), -exponent))
 		}
 	}
-	return math.Ldexp(1, exponent)
+	return T(math.Ldexp(1, exponent))
 }

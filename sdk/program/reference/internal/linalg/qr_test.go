@@ -82,6 +82,36 @@ func TestQR(t *testing.T) {
 	})
 }
 
+// TestQRSingle: orthonormal columns, and a triangular R, to the precision of binary32.
+func TestQRSingle(t *testing.T) {
+	each(t, func(t *testing.T) {
+		for _, n := range [][2]int{{1, 1}, {5, 3}, {33, 32}, {130, 70}, {100, 100}} {
+			rows, cols := n[0], n[1]
+			for name, a := range hard(rows, cols) {
+				what := fmt.Sprint(name, n)
+				q := clone(a)
+				QRSingle(q)
+				gram := RowMajor(make([]float64, cols*cols), cols, cols)
+				MulAdd(gram, 1, q.T(), q)
+				near(t, what+": QᵀQ", gram, unit(cols, cols), 5e-6)
+				scaled := clone(a)
+				normalize(scaled, false)
+				r, back := RowMajor(make([]float64, cols*cols), cols, cols), RowMajor(make([]float64, rows*cols), rows, cols)
+				MulAdd(r, 1, q.T(), scaled)
+				MulAdd(back, 1, q, r)
+				near(t, what+": QR", back, scaled, 2e-5)
+				for i := range cols {
+					for j := range i {
+						if math.Abs(r.at(i, j)) > 2e-5 {
+							t.Fatalf("%s: R[%d][%d] = %v", what, i, j, r.at(i, j))
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 func BenchmarkQR(b *testing.B) {
 	for _, n := range []int{256, 768} {
 		a := normal(1, n, n)
@@ -93,7 +123,8 @@ func BenchmarkQR(b *testing.B) {
 				flops(b, 8./3*float64(n)*float64(n)*float64(n))
 			})
 		}
-		run("linalg", QR)
+		run("linalg", QR[float64])
+		run("single", QRSingle)
 		run("gonum", func(m Matrix) { lapackQ(m) })
 	}
 }

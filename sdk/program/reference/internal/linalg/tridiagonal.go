@@ -5,7 +5,7 @@ package linalg
 // j + 1.
 type tridiagonal struct {
 	d, e   []float64
-	blocks []reflections
+	blocks []reflections[float64]
 }
 
 // reduce computes the tridiagonal form of the symmetric matrix a, of which it reads
@@ -50,8 +50,8 @@ func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 		for l := range k { // what the panel's first reflections make of this column
 			v, w := vt.row(l)[k-1:], wt.row(l)[k-1:]
 			t.d[col] -= 2 * v[0] * w[0]
-			active.axpy(-w[0], v[1:], x)
-			active.axpy(-v[0], w[1:], x)
+			active.double.axpy(-w[0], v[1:], x)
+			active.double.axpy(-v[0], w[1:], x)
 		}
 		t.e[col], tau[k] = reflector(x)
 		if tau[k] == 0 {
@@ -61,16 +61,16 @@ func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 		timesSymmetric(y, a.part(col+1, a.Rows, col+1, a.Rows), x)
 		for l := range k {
 			v, w := vt.row(l)[k:], wt.row(l)[k:]
-			p, q := active.dot(w, x), active.dot(v, x)
-			active.axpy(-p, v, y)
-			active.axpy(-q, w, y)
+			p, q := active.double.dot(w, x), active.double.dot(v, x)
+			active.double.axpy(-p, v, y)
+			active.double.axpy(-q, w, y)
 		}
 		for i := range y {
 			y[i] *= tau[k]
 		}
-		active.axpy(-tau[k]/2*active.dot(y, x), x, y)
+		active.double.axpy(-tau[k]/2*active.double.dot(y, x), x, y)
 	}
-	t.blocks = append(t.blocks, reflections{j, j + cols, vt, compact(make([]float64, cols*panel), vt, tau)})
+	t.blocks = append(t.blocks, reflections[float64]{j, j + cols, vt, compact(make([]float64, cols*panel), vt, tau)})
 	return vt, wt
 }
 
@@ -90,8 +90,8 @@ func timesSymmetric(y []float64, a Matrix, x []float64) {
 	}
 	for ; i < a.Rows; i++ {
 		row := a.Data[i*a.RowStride:][:i+1]
-		y[i] += active.dot(row, x)
-		active.axpy(x[i], row[:i], y)
+		y[i] += active.double.dot(row, x)
+		active.double.axpy(x[i], row[:i], y)
 	}
 }
 

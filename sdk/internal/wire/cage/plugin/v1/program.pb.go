@@ -156,6 +156,7 @@ const (
 	Op_OP_QR           Op = 110
 	Op_OP_EIGH_VALUES  Op = 111
 	Op_OP_EIGH_VECTORS Op = 112
+	Op_OP_SORT_COLUMNS Op = 113
 )
 
 // Enum value maps for Op.
@@ -216,6 +217,7 @@ var (
 		110: "OP_QR",
 		111: "OP_EIGH_VALUES",
 		112: "OP_EIGH_VECTORS",
+		113: "OP_SORT_COLUMNS",
 	}
 	Op_value = map[string]int32{
 		"OP_UNSPECIFIED":   0,
@@ -273,6 +275,7 @@ var (
 		"OP_QR":            110,
 		"OP_EIGH_VALUES":   111,
 		"OP_EIGH_VECTORS":  112,
+		"OP_SORT_COLUMNS":  113,
 	}
 )
 
@@ -808,7 +811,7 @@ const file_cage_plugin_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"DTYPE_UINT\x10\x03\x12\x0e\n" +
 	"\n" +
-	"DTYPE_BOOL\x10\x04*\x96\x06\n" +
+	"DTYPE_BOOL\x10\x04*\xab\x06\n" +
 	"\x02Op\x12\x12\n" +
 	"\x0eOP_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOP_CONSTANT\x10\x01\x12\v\n" +
@@ -885,7 +888,8 @@ const file_cage_plugin_v1_program_proto_rawDesc = "" +
 	"\x10OP_STOP_GRADIENT\x10d\x12\t\n" +
 	"\x05OP_QR\x10n\x12\x12\n" +
 	"\x0eOP_EIGH_VALUES\x10o\x12\x13\n" +
-	"\x0fOP_EIGH_VECTORS\x10pBDZBgithub.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1;pluginv1b\x06proto3"
+	"\x0fOP_EIGH_VECTORS\x10p\x12\x13\n" +
+	"\x0fOP_SORT_COLUMNS\x10qBDZBgithub.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1;pluginv1b\x06proto3"
 
 var (
 	file_cage_plugin_v1_program_proto_rawDescOnce sync.Once

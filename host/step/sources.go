@@ -1,0 +1,105 @@
+package step
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// update is a compiled update, or observation, of all rules.
+type update struct {
+	exec  *engine.Executable
+	rules []cage.Rule
+	// sources are those of the inputs of exec before the scalars, in order.
+	sources []source
+	// read are the positions of the trained parameters that the rules of weights read,
+	// in order.
+	read []int
+}
+
+// source tells where an input of an update comes from.
+type source struct {
+	from  origin
+	rule  int // its position
+	index int // among the states of the rule, or among the quantized values
+	// donated inputs are given away to an update.
+	donated bool
+}
+
+// origin is a list of buffers that a step has.
+type origin int
+
+const (
+	fromParams origin = iota
+	fromGradients
+	fromQuantized
+	fromOptimizer
+)
+
+// newUpdate lists the inputs of all rules, in the order in which a graph over them
+// declares them. An update may be given everything but the quantized values, and but
+// the trained parameters that another rule reads.
+func (k *Kernels) newUpdate(rules []cage.Rule) *update {
+	u := &update{rules: rules}
+	at := k.plan.quantized()
+	for i, rule := range rules {
+		state := 0
+		for _, input := range rule.Inputs() {
+			s := source{rule: i, donated: true}
+			switch {
+			case isScalar(input.Name):
+				continue
+			case input.Name == cage.InputX:
+				s.from = fromParams
+			case input.Name == cage.InputGradient:
+				s.from = fromGradients
+			case input.Name == cage.InputQuantized:
+				s.from, s.index, s.donated = fromQuantized, slices.Index(at, i), false
+			case strings.HasPrefix(input.Name, sdk.TrainedPrefix):
+				s.from, s.rule = fromParams, k.trainedIndex(rule.Name, input.Name)
+				u.read = append(u.read, s.rule)
+			default:
+				s.from, s.index = fromOptimizer, state
+				state++
+			}
+			u.sources = append(u.sources, s)
+		}
+	}
+	for i, s := range u.sources {
+		if s.from == fromParams && slices.Contains(u.read, s.rule) {
+			u.sources[i].donated = false
+		}
+	}
+	slices.Sort(u.read)
+	u.read = slices.Compact(u.read)
+	return u
+}
+
+// trainedIndex is the position of a rule's trained parameter among all tensors.
+func (k *Kernels) trainedIndex(rule, input string) int {
+	name := TrainedName(rule, strings.TrimPrefix(input, sdk.TrainedPrefix))
+	return slices.IndexFunc(k.plan.Rules, func(r cage.Rule) bool { return r.Name == name })
+}
+
+// inputs are the buffers that the update reads before the scalars, and which of them
+// it may be given.
+func (u *update) inputs(s *State, q *quantizedWeights, grads []*engine.Buffer) (in []*engine.Buffer, donate []bool) {
+	for _, f := range u.sources {
+		var b *engine.Buffer
+		switch f.from {
+		case fromParams:
+			b = s.Params[f.rule]
+		case fromGradients:
+			b = grads[f.rule]
+		case fromQuantized:
+			b = q.values[f.index]
+		case fromOptimizer:
+			b = s.Optimizer[f.rule][f.index]
+		}
+		in, donate = append(in, b), append(donate, f.donated)
+	}
+	return in, donate
+}

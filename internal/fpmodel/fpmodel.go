@@ -1,0 +1,58 @@
+// Package fpmodel works out formats of four-bit floats in binary64, element by element
+// and by looking at all levels: the slow, plain way with which tests compare programs.
+// It is for tests only and knows no rule for a scale.
+package fpmodel
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/microscaling"
+)
+
+// Magnitudes are those of E2M1 by their codes.
+var Magnitudes = [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+
+// Nearest is the index of the number nearest to m, which is not negative, in a list that
+// is sorted and begins with zero. Ties go to even where nothing else is said.
+func Nearest(m float64, list []float64, ties microscaling.Ties) (index int) {
+	for i := 1; i < len(list); i++ {
+		switch middle := (list[i-1] + list[i]) / 2; {
+		case m > middle, m == middle && (ties == microscaling.TiesAway || ties != microscaling.TiesDown && i%2 == 0):
+			index = i
+		}
+	}
+	return index
+}
+
+// E2M1 rounds a ratio to a level. The code of a negative one, −0 included, is 8 more
+// than that of its magnitude.
+func E2M1(r float64, ties microscaling.Ties) (code int, value float64) {
+	code = Nearest(math.Abs(r), Magnitudes[:], ties)
+	value = math.Copysign(Magnitudes[code], r)
+	if math.Signbit(r) {
+		code += 8
+	}
+	return code, value
+}
+
+// Decode multiplies the levels of codes with the scales of their blocks, for rows of d
+// entries.
+func Decode(codes, scales []float64, d, block int) []float64 {
+	out := make([]float64, len(codes))
+	blocks := (d + block - 1) / block
+	for i, code := range codes {
+		out[i] = Magnitudes[int(code)%8] * scales[i/d*blocks+i%d/block]
+		if code >= 8 {
+			out[i] = -out[i]
+		}
+	}
+	return out
+}
+
+// AbsMax is the largest magnitude.
+func AbsMax(v []float64) (most float64) {
+	for _, e := range v {
+		most = max(most, math.Abs(e))
+	}
+	return most
+}

@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Reason tells apart why a plugin answers with an error. On the wire it is the code
+// of the gRPC status and, where that is not enough, a google.rpc.ErrorInfo of
+// [ErrorDomain] among the details of the status. Texts are for people only.
+type Reason string
+
+// The reasons.
+const (
+	// Refused: the plugin does not accept this site or tensor with these settings.
+	// The code is INVALID_ARGUMENT, which gRPC never sends by itself; a status with
+	// this code and without details means the same.
+	Refused Reason = "REFUSED"
+	// Unreadable: the plugin cannot read the request; its host is of another version.
+	// The code is INVALID_ARGUMENT, too.
+	Unreadable Reason = "UNREADABLE_REQUEST"
+	// Mistaken: everything else that the plugin's code may come to: a panic, a program
+	// that is not valid, an error that nobody expected. The code is INTERNAL; a
+	// status with any other code of an application means the same.
+	Mistaken Reason = "MISTAKE"
+)
+
+// ErrorDomain is the domain of reasons in details.
+const ErrorDomain = "cage.plugin.v1"
+
+// maxText is where the text of an error is cut: trailers of gRPC hold a few
+// kilobytes at most.
+const maxText = 4096
+
+// ToStatus makes the gRPC status of a failed call. Text that is not UTF-8 could not be
+// sent.
+func ToStatus(reason Reason, text string) error {
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
+	}
+	code := codes.InvalidArgument
+	if reason == Mistaken {
+		code = codes.Internal
+	}
+	s := status.New(code, strings.ToValidUTF8(text, "�"))
+	if detailed, err := s.WithDetails(&errdetails.ErrorInfo{Reason: string(reason), Domain: ErrorDomain}); err == nil {
+		s = detailed
+	}
+	return s.Err()
+}
+
+// FromStatus reads why a plugin answered with an error. It is not ok for statuses of
+// the connection, such as UNAVAILABLE, of the call, such as DEADLINE_EXCEEDED, and for
+// errors that are no status.
+func FromStatus(err error) (reason Reason, text string, ok bool) {
+	s, isStatus := status.FromError(err)
+	if !isStatus {
+		return "", "", false
+	}
+	switch s.Code() {
+	case codes.OK, codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Unimplemented, codes.ResourceExhausted:
+		return "", "", false
+	case codes.InvalidArgument:
+		reason = Refused
+		for _, d := range s.Details() {
+			if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == ErrorDomain && info.GetReason() == string(Unreadable) {
+				reason = Unreadable
+			}
+		}
+	default:
+		reason = Mistaken
+	}
+	return reason, s.Message(), true
+}
