@@ -29,16 +29,8 @@ func TestConformance(t *testing.T) {
 	for name, given := range settings() {
 		t.Run(name, func(t *testing.T) {
 			exact := given["step"] != 0.3 || given["rounding"] == roundNearest
-			sdktest.Quantizer(t, grid{}, sdktest.With(given),
-				sdktest.Claim(sdktest.Traits{Idempotent: exact, AnyRounding: given["rounding"] == roundFloor}))
-		})
-	}
-}
-
-func TestProperties(t *testing.T) {
-	for name, given := range settings() {
-		t.Run(name, func(t *testing.T) {
-			plugintest.Properties(t, grid{}, given, plugintest.Traits{Group: 1, Fixed: given["step"] != 0.3})
+			claim := sdktest.Claim(sdktest.Traits{Idempotent: exact, AnyRounding: given["rounding"] == roundFloor})
+			sdktest.Quantizer(t, grid{}, plugintest.With(t, given, claim)...)
 		})
 	}
 }
@@ -73,8 +65,8 @@ func TestValues(t *testing.T) {
 func TestScale(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
 		q := m.Quantize(t, grid{}, map[string]any{"step": 0.3}, plugintest.Normal(1, 4, 8))
-		if q.Homogeneous || len(q.Scale) != 1 || math.Abs(q.Scale[0]-0.3) > 1e-7 {
-			t.Errorf("the scale is %v, homogeneous %t", q.Scale, q.Homogeneous)
+		if len(q.Scale) != 1 || math.Abs(q.Scale[0]-0.3) > 1e-7 {
+			t.Errorf("the scale is %v, want the step 0.3", q.Scale)
 		}
 	})
 }
