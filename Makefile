@@ -34,6 +34,10 @@ demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (about 3 min
 demo-compare: build ## The same model in full precision, with QuEST, and with QuEST + CAGE, side by side
 	scripts/demo.sh compare
 
+.PHONY: paper-small
+paper-small: build ## The small variants of the paper's experiments, with their report (under an hour on 2 cores)
+	scripts/paper.sh
+
 .PHONY: check
 check: vet staticcheck generated tidy ## What CI checks beside the tests
 

@@ -40,13 +40,26 @@ func (m *benchModel) sizeFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&m.vocab, "vocab", 256, "size of the vocabulary")
 }
 
+// kindFlags adds the flags of the plugins.
+func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
+	flags.IntVar(&m.bits, "bits", 4, "bits of the quantizer")
+	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
+}
+
+// stepFlags is what the command line of cage bench step says.
+type stepFlags struct {
+	benchModel
+	bench.Options
+	sets          []string
+	profile, peer string
+	byKind, alone bool
+	rounds        int
+	json          *bool
+}
+
 func newBenchStep() *cobra.Command {
-	m := benchModel{}
-	o := bench.Options{}
-	var sets []string
-	var profile, peer string
-	var byKind, alone bool
-	var rounds int
+	f := stepFlags{}
 	cmd := &cobra.Command{
 		Use:   "step [RUN.toml]",
 		Short: "Time a training step: with and without CAGE, with and without plugins",
@@ -69,59 +82,59 @@ run by the shell and prints, last, a JSON object with the "seconds" of one step.
 			return nil
 		},
 	}
-	asJSON := jsonFlag(cmd)
+	f.json = jsonFlag(cmd)
 	flags := cmd.Flags()
-	m.sizeFlags(flags)
-	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
-	flags.IntVar(&m.bits, "bits", 4, "bits of the quantizer")
-	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
-	flags.StringArrayVar(&sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
-	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
-	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
-	flags.BoolVar(&byKind, "profile", false, "name the processor time by kind of operation and by plugin")
-	flags.StringVar(&peer, "compare", "", "command to run in turn with this benchmark")
-	flags.IntVar(&rounds, "rounds", 5, "pairs of runs of --compare that count, after one that does not")
+	f.sizeFlags(flags)
+	f.kindFlags(flags)
+	flags.StringArrayVar(&f.sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
+	flags.IntVar(&f.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
+	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
+	flags.BoolVar(&f.byKind, "profile", false, "name the processor time by kind of operation and by plugin")
+	flags.StringVar(&f.peer, "compare", "", "command to run in turn with this benchmark")
+	flags.IntVar(&f.rounds, "rounds", 5, "pairs of runs of --compare that count, after one that does not")
 	// The processes of --compare and of `bench scale`.
-	flags.BoolVar(&alone, "alone", false, "")
+	flags.BoolVar(&f.alone, "alone", false, "")
 	if err := flags.MarkHidden("alone"); err != nil {
 		panic(err)
 	}
-	flags.BoolVar(&o.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := m.config(args, sets)
-		if err != nil {
-			return err
-		}
-		if o.Rounds < 1 || rounds < 1 {
-			return usageError{fmt.Errorf("--steps %d, --rounds %d: at least 1 each", o.Rounds, rounds)}
-		}
-		if peer != "" {
-			return compareStep(cmd, peer, rounds, *asJSON)
-		}
-		o.Direct = o.Direct && (cmd.Flags().Changed("direct") || m.directExists(cfg))
-		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
-			return err
-		}
-		switch {
-		case alone:
-			return stepAlone(cmd, cfg, o)
-		case byKind:
-			return profileStep(cmd, cfg, o, *asJSON)
-		}
-		stop, err := startProfile(profile)
-		if err != nil {
-			return err
-		}
-		report, err := bench.Run(cmd.Context(), cfg, o)
-		if err := errors.Join(err, stop()); err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(cmd, report)
-		}
-		return printBench(cmd.OutOrStdout(), report)
-	}
+	flags.BoolVar(&f.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
+	cmd.RunE = f.run
 	return cmd
+}
+
+func (f *stepFlags) run(cmd *cobra.Command, args []string) error {
+	cfg, err := f.config(args, f.sets)
+	if err != nil {
+		return err
+	}
+	if f.Rounds < 1 || f.rounds < 1 {
+		return usageError{fmt.Errorf("--steps %d, --rounds %d: at least 1 each", f.Rounds, f.rounds)}
+	}
+	if f.peer != "" {
+		return compareStep(cmd, f.peer, f.rounds, *f.json)
+	}
+	f.Direct = f.Direct && (cmd.Flags().Changed("direct") || f.directExists(cfg))
+	if f.Finder, f.Plugins, err = newFinder(cmd); err != nil {
+		return err
+	}
+	switch {
+	case f.alone:
+		return stepAlone(cmd, cfg, f.Options)
+	case f.byKind:
+		return profileStep(cmd, cfg, f.Options, *f.json)
+	}
+	stop, err := startProfile(f.profile)
+	if err != nil {
+		return err
+	}
+	report, err := bench.Run(cmd.Context(), cfg, f.Options)
+	if err := errors.Join(err, stop()); err != nil {
+		return err
+	}
+	if *f.json {
+		return printJSON(cmd, report)
+	}
+	return printBench(cmd.OutOrStdout(), report)
 }
 
 // startProfile writes a CPU profile until the returned function is called; an empty

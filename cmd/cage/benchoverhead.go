@@ -97,8 +97,11 @@ func addMemory(ctx context.Context, report *bench.OverheadReport) error {
 			return fmt.Errorf("memory of %s: %w: %s", v, err, bytes.TrimSpace(stderr.Bytes()))
 		}
 		var one bench.OverheadReport
-		if err := json.Unmarshal(text, &one); err != nil || len(one.Variants) != 1 {
+		if err := json.Unmarshal(text, &one); err != nil {
 			return fmt.Errorf("memory of %s: %w: unexpected output %.80q", v, err, text)
+		}
+		if len(one.Variants) != 1 {
+			return fmt.Errorf("memory of %s: a process measured %d variants, want that one", v, len(one.Variants))
 		}
 		report.Variants[i].PeakMemory = one.Variants[0].PeakMemory
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -15,48 +16,54 @@ import (
 	"github.com/cage-qat/cage/host/bench"
 )
 
+// dimension is one of the sizes whose growth is measured.
+type dimension struct {
+	name, flag, usage string
+	sizes             []int
+	set               func(m *benchModel, size int)
+}
+
+func dimensions() []dimension {
+	return []dimension{
+		{"width", "widths", "widths, with as many heads as give heads of the same size", []int{128, 256, 512},
+			func(m *benchModel, n int) { m.heads, m.width = max(1, m.heads*n/m.width), n }},
+		{"layers", "depths", "numbers of layers", []int{2, 4, 8}, func(m *benchModel, n int) { m.layers = n }},
+		{"context", "contexts", "contexts", []int{128, 256, 512}, func(m *benchModel, n int) { m.context = n }},
+		{"batch", "batches", "batches", []int{4, 8, 16}, func(m *benchModel, n int) { m.batch = n }},
+	}
+}
+
 func newBenchScale() *cobra.Command {
 	m := benchModel{}
-	var widths, layers, contexts, batches []int
+	all := dimensions()
 	var steps int
 	cmd := &cobra.Command{
 		Use:   "scale",
 		Short: "How step time and memory grow with width, depth, context and batch",
 		Long: `Time a training step of a Llama on random tokens at several sizes, one dimension at
 a time with the others as given, and fit the exponents of step time, operations and
-peak memory. Each size runs in a process of its own.`,
+peak memory. Each size runs in a process of its own. Of --widths, --depths, --contexts
+and --batches only those given are measured; without any, all of them.`,
 		Args: exactly(0, "no arguments"),
 	}
 	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	m.sizeFlags(flags)
-	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
-	flags.IntVar(&m.bits, "bits", 4, "bits of the quantizer")
-	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
-	flags.IntSliceVar(&widths, "widths", []int{128, 256, 512}, "widths, with as many heads as give heads of the same size")
-	flags.IntSliceVar(&layers, "depths", []int{2, 4, 8}, "numbers of layers")
-	flags.IntSliceVar(&contexts, "contexts", []int{128, 256, 512}, "contexts")
-	flags.IntSliceVar(&batches, "batches", []int{4, 8, 16}, "batches")
+	m.kindFlags(flags)
+	for i, d := range all {
+		flags.IntSliceVar(&all[i].sizes, d.flag, d.sizes, d.usage)
+	}
 	flags.IntVar(&steps, "steps", 6, "steps to count at each size")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dimensions := []struct {
-			name  string
-			sizes []int
-			set   func(m *benchModel, size int)
-		}{
-			{"width", widths, func(m *benchModel, n int) { m.heads, m.width = max(1, m.heads*n/m.width), n }},
-			{"layers", layers, func(m *benchModel, n int) { m.layers = n }},
-			{"context", contexts, func(m *benchModel, n int) { m.context = n }},
-			{"batch", batches, func(m *benchModel, n int) { m.batch = n }},
+		if m.width < 1 || steps < 1 {
+			return usageError{fmt.Errorf("--width %d, --steps %d: at least 1 each", m.width, steps)}
+		}
+		chosen := slices.DeleteFunc(slices.Clone(all), func(d dimension) bool { return !flags.Changed(d.flag) })
+		if len(chosen) == 0 {
+			chosen = all
 		}
 		var report []bench.Growth
-		for _, d := range dimensions {
-			if len(d.sizes) == 0 {
-				continue
-			}
-			if len(d.sizes) < 2 {
-				return usageError{fmt.Errorf("%s: one size shows no growth, want at least two (or none)", d.name)}
-			}
+		for _, d := range chosen {
 			g, err := bench.Scale(cmd.Context(), d.name, d.sizes, func(ctx context.Context, size int) (bench.Point, error) {
 				at := m
 				d.set(&at, size)

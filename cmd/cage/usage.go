@@ -55,6 +55,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := bad.GetFlag()
 		err = fmt.Errorf("--%s %q: not a valid %s", f.Name, bad.GetValue(), f.Value.Type())
+		if f.Value.Type() == "stringToString" {
+			err = fmt.Errorf("--%s %q: want NAME=VALUE, or several with commas between them", f.Name, bad.GetValue())
+		}
 	}
 	return usageError{err}
 }

@@ -98,11 +98,16 @@ func (s *Side) summarize() {
 	}
 }
 
+// letGo is how long a benchmark that was stopped is waited for: what it has started may
+// live longer than itself and hold its output open.
+const letGo = 5 * time.Second
+
 // runProcess runs one side once.
 func runProcess(ctx context.Context, args []string) (Process, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = letGo
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
 		return Process{}, errors.Join(err, ctx.Err(), fmt.Errorf("it wrote %q", tail(stderr.Bytes())))

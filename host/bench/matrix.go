@@ -7,7 +7,6 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 )
 
@@ -20,11 +19,9 @@ type Pair struct {
 // MatrixReport holds the step times of quantizers and of optimizers; each list is
 // relative to its first entry.
 type MatrixReport struct {
-	Build      engine.BuildInfo `json:"build"`
-	Parameters int              `json:"parameters"`
-	Tokens     int              `json:"tokens_per_step"`
-	Quantizers []PairTiming     `json:"quantizers"`
-	Optimizers []PairTiming     `json:"optimizers"`
+	Workload
+	Quantizers []PairTiming `json:"quantizers"`
+	Optimizers []PairTiming `json:"optimizers"`
 }
 
 // PairTiming is the timing of one pair.
@@ -57,11 +54,7 @@ func Matrix(ctx context.Context, configure func(Pair) (*config.Config, error), q
 // measure runs the pairs in turn.
 func (r *MatrixReport) measure(ctx context.Context, configure func(Pair) (*config.Config, error), pairs []Pair, o Options) ([]PairTiming, error) {
 	var subjects []Subject
-	defer func() {
-		for _, s := range subjects {
-			s.Kernels.Close()
-		}
-	}()
+	defer func() { closeAll(subjects) }()
 	vocab := 0
 	var dev *engine.Device
 	for _, pair := range pairs {
@@ -94,20 +87,11 @@ func (r *MatrixReport) measure(ctx context.Context, configure func(Pair) (*confi
 }
 
 func (r *MatrixReport) compile(ctx context.Context, dev *engine.Device, cfg *config.Config, o Options) (*step.Kernels, error) {
-	m, err := assembly.Model(cfg)
+	p, err := prepare(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
-	programs, err := assembly.Collect(ctx, assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
-	if err != nil {
-		return nil, err
-	}
-	plan, err := assembly.Plan(cfg, m, programs)
-	if err != nil {
-		return nil, err
-	}
-	plan.Stacking = o.Stacking
-	r.Build, r.Parameters = dev.BuildInfo(), model.CountParams(m.Params(), nil)
-	r.Tokens = cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate
-	return step.Compile(dev, plan)
+	p.plan.Stacking = o.Stacking
+	r.Workload = p.workload(dev)
+	return step.Compile(dev, p.plan)
 }

@@ -6,8 +6,6 @@ import (
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 )
 
@@ -46,10 +44,8 @@ type VariantTiming struct {
 // OverheadReport is the overhead table. Ratios are relative to the variant without
 // CAGE and with the same rotation.
 type OverheadReport struct {
-	Build      engine.BuildInfo `json:"build"`
-	Parameters int              `json:"parameters"`
-	Tokens     int              `json:"tokens_per_step"`
-	Variants   []VariantTiming  `json:"variants"`
+	Workload
+	Variants []VariantTiming `json:"variants"`
 }
 
 // Overhead measures the variants in pairs, without and with CAGE in turn. configure
@@ -84,31 +80,19 @@ func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*
 	if err != nil {
 		return nil, err
 	}
+	p, err := prepare(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
 	dev, err := assembly.Device(cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer dev.Close()
-	m, err := assembly.Model(cfg)
-	if err != nil {
-		return nil, err
-	}
-	programs, err := assembly.Collect(ctx, assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
-	if err != nil {
-		return nil, err
-	}
-	plan, err := assembly.Plan(cfg, m, programs)
-	if err != nil {
-		return nil, err
-	}
 	var subjects []Subject
-	defer func() {
-		for _, s := range subjects {
-			s.Kernels.Close()
-		}
-	}()
+	defer func() { closeAll(subjects) }()
 	for _, v := range pair {
-		k, err := step.Compile(dev, plan)
+		k, err := step.Compile(dev, p.plan)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v, err)
 		}
@@ -118,8 +102,7 @@ func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*
 		}
 		subjects = append(subjects, s)
 	}
-	r.Build, r.Parameters = dev.BuildInfo(), model.CountParams(m.Params(), nil)
-	r.Tokens = cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate
+	r.Workload = p.workload(dev)
 	timings, err := Steps(ctx, subjects, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err

@@ -28,11 +28,7 @@ type Profile struct {
 // activations' quantizers: those are compiled into the forward and backward pass, and
 // their part is what leaving them out saves.
 func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, error) {
-	m, err := assembly.Model(cfg)
-	if err != nil {
-		return nil, err
-	}
-	programs, err := assembly.Collect(ctx, assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
+	ready, err := prepare(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -41,10 +37,7 @@ func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, 
 		return nil, err
 	}
 	defer dev.Close()
-	plan, err := assembly.Plan(cfg, m, programs)
-	if err != nil {
-		return nil, err
-	}
+	plan := ready.plan
 	full, err := profilePlan(ctx, dev, plan, cfg, o.Rounds)
 	if err != nil {
 		return nil, err

@@ -12,17 +12,14 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/step"
 )
 
 // Report is the result of a step benchmark.
 type Report struct {
-	Build      engine.BuildInfo `json:"build"`
-	Parameters int              `json:"parameters"`
-	Tokens     int              `json:"tokens_per_step"`
-	FLOPs      float64          `json:"flops_per_step"`
+	Workload
+	FLOPs float64 `json:"flops_per_step"`
 	// PluginStart and PluginHandover are the seconds until the plugins had
 	// started and until their programs had arrived.
 	PluginStart    float64  `json:"plugin_start_seconds"`
@@ -60,17 +57,7 @@ type Options struct {
 // Run measures the configured step without and with the correction, and on request
 // the same mathematics written directly in the host.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
-	if !cfg.Model.Language() {
-		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
-	}
-	if cfg.Model.Vocab == 0 {
-		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
-	}
-	m, err := assembly.Model(cfg)
-	if err != nil {
-		return nil, err
-	}
-	programs, err := assembly.Collect(ctx, assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
+	p, err := prepare(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +66,8 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer dev.Close()
-	subjects, err := compile(dev, cfg, m, programs, o)
-	defer func() {
-		for _, s := range subjects {
-			s.Kernels.Close()
-		}
-	}()
+	subjects, err := compile(dev, p, o)
+	defer func() { closeAll(subjects) }()
 	if err != nil {
 		return nil, err
 	}
@@ -98,20 +81,14 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	}
 	return &Report{
 		FirstStep: timings[0].firstDone, PeakFLOPS: peak,
-		Build: dev.BuildInfo(), Parameters: model.CountParams(m.Params(), nil), Steps: timings,
-		Tokens:      cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate,
-		FLOPs:       m.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
-		PluginStart: seconds(programs.Start), PluginHandover: seconds(programs.Handover), PeakMemory: peakMemory(),
+		Workload: p.workload(dev), Steps: timings,
+		FLOPs:       p.model.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
+		PluginStart: p.programs.Start.Seconds(), PluginHandover: p.programs.Handover.Seconds(), PeakMemory: peakMemory(),
 	}, nil
 }
 
-func seconds(d time.Duration) float64 { return d.Seconds() }
-
-func compile(dev *engine.Device, cfg *config.Config, m model.Model, programs *assembly.Programs, o Options) ([]Subject, error) {
-	plan, err := assembly.Plan(cfg, m, programs)
-	if err != nil {
-		return nil, err
-	}
+func compile(dev *engine.Device, ready *prepared, o Options) ([]Subject, error) {
+	cfg, plan := ready.config, ready.plan
 	if plan.Form == cage.Off {
 		plan.Form = cage.Decoupled
 	}

@@ -93,7 +93,11 @@ func TestRunRefusesProblems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), cfg, Options{Rounds: 1}); err == nil || !strings.Contains(err.Error(), "toy.toml:1: model.kind: a benchmark is of a language model") {
+	const want = "toy.toml:1: model.kind: a benchmark is of a language model"
+	if _, err := Run(t.Context(), cfg, Options{Rounds: 1}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
+	}
+	if _, err := ProfileStep(t.Context(), cfg, Options{Rounds: 1}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a profile: got %v", err)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // Point is one size of a scaling measurement.
@@ -24,10 +27,13 @@ type Growth struct {
 	Memory    float64 `json:"memory_exponent"`
 }
 
-// Scale measures the growth along one dimension at two sizes or more. measure runs one
-// size in a process of its own, as memory is measured for whole processes.
+// Scale measures the growth along one dimension at two different sizes or more. measure
+// runs one size in a process of its own, as memory is measured for whole processes.
 func Scale(ctx context.Context, dimension string, sizes []int, measure func(ctx context.Context, size int) (Point, error)) (Growth, error) {
 	g := Growth{Dimension: dimension}
+	if distinct := slices.Compact(slices.Sorted(slices.Values(sizes))); len(distinct) < 2 || distinct[0] < 1 {
+		return g, fmt.Errorf("%s: sizes %v show no growth; want at least two different ones, of 1 or more", dimension, sizes)
+	}
 	for _, size := range sizes {
 		p, err := measure(ctx, size)
 		if err != nil {
@@ -44,10 +50,10 @@ func Scale(ctx context.Context, dimension string, sizes []int, measure func(ctx 
 
 // exponent fits y = c·size^k and returns k.
 func exponent(points []Point, y func(Point) float64) float64 {
-	var n, sx, sy, sxx, sxy float64
+	var sizes, values []float64
 	for _, p := range points {
-		a, b := math.Log(float64(p.Size)), math.Log(y(p))
-		n, sx, sy, sxx, sxy = n+1, sx+a, sy+b, sxx+a*a, sxy+a*b
+		sizes, values = append(sizes, math.Log(float64(p.Size))), append(values, math.Log(y(p)))
 	}
-	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
+	_, k := stat.LinearRegression(sizes, values, nil, false)
+	return k
 }

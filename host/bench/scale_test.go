@@ -25,8 +25,21 @@ func TestScaleFindsPlantedExponents(t *testing.T) {
 	if len(g.Points) != 3 || g.Points[2].Size != 512 {
 		t.Errorf("points %+v", g.Points)
 	}
-	_, err = Scale(t.Context(), "width", []int{64}, func(context.Context, int) (Point, error) { return Point{}, errors.New("out of memory") })
-	if err == nil || !strings.Contains(err.Error(), "width 64: out of memory") {
-		t.Errorf("got %v", err)
+}
+
+func TestScaleRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sizes []int
+		want  string
+	}{
+		"failure":   {[]int{64, 128}, "width 64: out of memory"},
+		"one size":  {[]int{64}, "width: sizes [64] show no growth"},
+		"one twice": {[]int{64, 64}, "two different ones"},
+		"nothing":   {[]int{0, 64}, "of 1 or more"},
+	} {
+		_, err := Scale(t.Context(), "width", tt.sizes, func(context.Context, int) (Point, error) { return Point{}, errors.New("out of memory") })
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, tt.want)
+		}
 	}
 }

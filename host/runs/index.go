@@ -48,7 +48,8 @@ func listRoot(root string) ([]*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if changed || len(list) != len(known) {
+	isRun := len(list) == 1 && list[0].run.Dir == root // which nothing is written into
+	if !isRun && (changed || len(list) != len(known)) {
 		// A root that cannot be written to is listed all the same.
 		_ = save(path, root, list)
 	}

@@ -59,6 +59,9 @@ func ReadFile(path string) ([]Point, error) {
 	case ".json":
 		parse = ParseJSON
 	default:
+		if _, err := os.Stat(path); err != nil {
+			return nil, &Problem{File: path, Msg: reason(err)}
+		}
 		return nil, &Problem{File: path, Msg: "unknown file type; want a .csv or .json file, or a run directory"}
 	}
 	f, err := os.Open(path)

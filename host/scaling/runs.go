@@ -90,8 +90,10 @@ func readRun(dir string, l Labels) (p Point, why string, err error) {
 		return p, "its training has not ended yet", nil
 	case err != nil:
 		return p, "", err
-	case !s.Completed || s.ValLoss == nil:
+	case !s.Completed:
 		return p, "its training was stopped", nil
+	case s.ValLoss == nil:
+		return p, "it has no validation loss", nil
 	}
 	cfg, err := config.Load(filepath.Join(dir, configFile), nil)
 	if err != nil {

@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// prepared is a configured step before it is compiled.
+type prepared struct {
+	config   *config.Config
+	model    model.Model
+	programs *assembly.Programs
+	plan     step.Plan
+}
+
+// prepare has the plugins hand over their programs and plans the step. Benchmarks feed
+// random tokens, so that only language models with a known vocabulary can be measured.
+func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, error) {
+	if !cfg.Model.Language() {
+		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
+	}
+	if cfg.Model.Vocab == 0 {
+		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
+	}
+	p := &prepared{config: cfg}
+	var err error
+	if p.model, err = assembly.Model(cfg); err != nil {
+		return nil, err
+	}
+	p.programs, err = assembly.Collect(ctx, assembly.Request{Config: cfg, Model: p.model, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
+	if err != nil {
+		return nil, err
+	}
+	p.plan, err = assembly.Plan(cfg, p.model, p.programs)
+	return p, err
+}
+
+// Workload is what was measured, and on what.
+type Workload struct {
+	Build      engine.BuildInfo `json:"build"`
+	Parameters int              `json:"parameters"`
+	Tokens     int              `json:"tokens_per_step"`
+}
+
+func (p *prepared) workload(dev *engine.Device) Workload {
+	c := p.config
+	return Workload{dev.BuildInfo(), model.CountParams(p.model.Params(), nil), c.Train.Batch * c.Model.Context * c.Train.Accumulate}
+}
+
+// closeAll frees the kernels of subjects.
+func closeAll(subjects []Subject) {
+	for _, s := range subjects {
+		s.Kernels.Close()
+	}
+}
