@@ -52,7 +52,7 @@ func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.T
 // eigenvalues first, or the old basis where they are not finite.
 func eigenvectors(factor, old program.Value) program.Value {
 	q := factor.Neg().EighVectors() // ascending in −L is descending in L
-	return holds(q.IsFinite()).Select(q, old)
+	return holds(firstRow(q).IsFinite()).Select(q, old)
 }
 
 // iterated is what a step of power iteration makes of a basis.
@@ -75,7 +75,7 @@ func iterate(f, q program.Value) iterated {
 	keys := q.Dot(image, [2][]int{{0}, {0}}, [2][]int{{1}, {1}}) // products of columns
 	mean := keys.Sum(0).Scale(1 / float64(f.Shape()[0]))
 	basis := image.Add(q.Mul(mean.Scale(shift))).SortColumns(keys).QR()
-	return iterated{basis, keys, holds(basis.IsFinite()).And(mean.Gt(f.Builder().Const(0)))}
+	return iterated{basis, keys, holds(firstRow(basis).IsFinite()).And(mean.Gt(f.Builder().Const(0)))}
 }
 
 // rebase takes v along an axis from one basis to another. Two products with v are less
@@ -102,6 +102,11 @@ func sort(v program.Value, axis int, keys program.Value) program.Value {
 	columns := shape[last]
 	v = v.Reshape(int(v.Type().Size())/columns, columns).SortColumns(keys)
 	return v.Reshape(shape...).Transpose(order...)
+}
+
+// firstRow of a factor tells of all of it: where something was not finite, all is NaN.
+func firstRow(q program.Value) program.Value {
+	return q.Slice([]int{0, 0}, []int{1, q.Shape()[1]}, []int{1, 1})
 }
 
 // holds reports whether all elements of a bool are true.

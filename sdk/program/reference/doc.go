@@ -5,6 +5,6 @@
 // one element at a time; products and factorizations are those of package linalg,
 // the only place that is made for speed. The host's lowering to a device is tested
 // against it, golden files are checked on it, and refresh programs (matrix
-// factorizations) run on it in earnest. Nothing but package program may be known
-// here.
+// factorizations) run on it in earnest, with products in the precision of a device
+// ([RunFast]). Nothing but package program may be known here.
 package reference

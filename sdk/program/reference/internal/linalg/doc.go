@@ -1,5 +1,6 @@
-// Package linalg holds the dense linear algebra of the executor: products, QR and
-// symmetric eigendecompositions in float64, fast enough for refresh programs.
+// Package linalg holds the dense linear algebra of the executor: products and QR in
+// float64 and float32, and symmetric eigendecompositions in float64, fast enough for
+// refresh programs.
 //
 // Everything rests on one product of packed blocks and a few operations on vectors,
 // which exist for AVX-512, for AVX2 and in plain Go; the processor decides. Results

@@ -71,18 +71,15 @@ func normalize[T Float](a MatrixOf[T], lower bool) T {
 		}
 		return a.Cols
 	}
-	most := T(0)
+	most := 0.0
 	for i := range a.Rows {
 		for _, v := range a.row(i)[:width(i)] {
-			if v < 0 {
-				v = -v
-			}
-			if v > most { // what max does with NaN takes longer than all the rest
+			if v := math.Abs(float64(v)); v > most { // what max does with NaN would take longer
 				most = v
 			}
 		}
 	}
-	_, exponent := math.Frexp(float64(most))
+	_, exponent := math.Frexp(most)
 	safe := 100
 	if single[T]() {
 		safe = 10
