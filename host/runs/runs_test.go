@@ -103,19 +103,22 @@ func TestList(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"run": filepath.Join("runs", "d"), "state": "unfinished", "steps": "7", "train_loss": "4.5",
-			"quantizer.weights.bits": "4", "quantizer.bits": "4", "quantizer.plugin": "absmax", "model.kind": "llama", "schedule.rate": "0.003",
+			"quantizer.weights.bits": "4", "quantizer.bits": "4", "model.kind": "llama", "schedule.rate": "0.003",
 		} {
-			if name == "quantizer.plugin" {
-				continue // activations have "none"
-			}
 			if got, ok := l[3].Lookup(name); !ok || got != want {
 				t.Errorf("%s: %s of d is %q, %v, want %q", how, name, got, ok, want)
 			}
+		}
+		if got, ok := l[3].Lookup("quantizer.plugin"); ok {
+			t.Errorf("%s: quantizer.plugin of d is %q, but its activations have another", how, got)
 		}
 		for _, name := range []string{"quantizer.bits", "quantizer.nothing", "val_los", ""} {
 			if got, ok := l[5].Lookup(name); ok {
 				t.Errorf("%s: %q of e is %q, want nothing", how, name, got)
 			}
+		}
+		if _, err := os.Stat(filepath.Join("runs", "a", indexFile)); err == nil {
+			t.Errorf("%s: an index inside of a run", how)
 		}
 		if x, ok := l[5].Result("val_loss"); !ok || !math.IsNaN(x) {
 			t.Errorf("%s: the loss of e is %v", how, x)

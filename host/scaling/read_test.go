@@ -107,7 +107,14 @@ func TestReadFile(t *testing.T) {
 	if points, err := ReadFile(path); err != nil || len(points) != 1 {
 		t.Errorf("%v, %v", points, err)
 	}
-	for name, want := range map[string]string{"points.txt": "unknown file type; want a .csv or .json file, or a run directory", "none.csv": "no such file or directory"} {
+	if err := os.WriteFile(filepath.Join(dir, "points.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"points.txt": "unknown file type; want a .csv or .json file, or a run directory",
+		"none.csv":   "no such file or directory",
+		"none":       "no such file or directory",
+	} {
 		path := filepath.Join(dir, name)
 		if _, err := ReadFile(path); err == nil || err.Error() != path+": "+want {
 			t.Errorf("%s: %v", name, err)

@@ -47,10 +47,12 @@ func ReadRuns(dir string, l Labels) ([]Point, []Unfinished, error) {
 	var points []Point
 	var unfinished []Unfinished
 	found := false
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	root := dir + string(filepath.Separator) // or else a link is not followed
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		path = filepath.Clean(path)
 		if !d.IsDir() || !exists(filepath.Join(path, configFile)) {
 			return nil
 		}

@@ -56,6 +56,7 @@ func TestReadRuns(t *testing.T) {
 	writeRun(t, run("e"), weights+"[method]\nname = \"lotion\"\n", `{"levels": 7}`, summaryText(1000, 4))
 	writeRun(t, run("f"), quest, `{"bits": 4}`, "")
 	writeRun(t, run("g"), quest, `{"bits": 4}`, `{"completed": false, "tokens": 5}`)
+	writeRun(t, run("h"), quest, `{"bits": 4}`, `{"completed": true, "tokens": 5}`)
 
 	if _, _, err := ReadRuns(dir, Labels{}); err == nil || err.Error() != run("e")+": the quantizer odd has no parameter that says its bits per weight: give them with --bits odd=4" {
 		t.Errorf("error %v", err)
@@ -74,8 +75,18 @@ func TestReadRuns(t *testing.T) {
 	if diff := cmp.Diff(want, points); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Unfinished{{run("f"), "its training has not ended yet"}, {run("g"), "its training was stopped"}}, unfinished); diff != "" {
+	left := []Unfinished{{run("f"), "its training has not ended yet"}, {run("g"), "its training was stopped"}, {run("h"), "it has no validation loss"}}
+	if diff := cmp.Diff(left, unfinished); diff != "" {
 		t.Error(diff)
+	}
+
+	// A directory may be a link.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(run("b"), link); err != nil {
+		t.Fatal(err)
+	}
+	if points, _, err = ReadRuns(link, Labels{}); err != nil || len(points) != 1 {
+		t.Errorf("%+v, %v", points, err)
 	}
 
 	// Names made of keys: of the file, and of the quantizer's parameters.

@@ -87,6 +87,15 @@ func (k *Kernels) Prepare() error {
 		if _, err := k.update(updateKey{form: form}); err != nil {
 			return err
 		}
+		if !k.plan.refreshes() {
+			continue
+		}
+		if _, err := k.observation(form); err != nil {
+			return err
+		}
+		if _, err := k.update(updateKey{form: form, observed: true}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -80,6 +81,13 @@ func (p *Plan) check() error {
 		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)
 	}
 	return nil
+}
+
+// refreshes tells whether any optimizer renews preconditioners.
+func (p *Plan) refreshes() bool {
+	return slices.ContainsFunc(p.Rules, func(r cage.Rule) bool {
+		return r.Optimizer.FirstRefresh != nil || r.Optimizer.Refresh != nil
+	})
 }
 
 // quantized lists the positions of the quantized parameters.
