@@ -37,7 +37,7 @@ for name in "${studies[@]}"; do
 	"$cage" study run "examples/paper/$name.toml"
 	files+=("examples/paper/$name.toml")
 	if [ "$name" = scaling-small ]; then
-		"$cage" fit studies/scaling-small --out studies/scaling-small/report
+		"$cage" fit studies/scaling-small --out studies/scaling-small/fit
 	fi
 done
 

@@ -92,11 +92,7 @@ func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		axis, ok := s.Axis(name)
 		if !ok {
-			var names []string
-			for _, a := range s.Axes {
-				names = append(names, a.Name)
-			}
-			return nil, fail("there is no axis %q; the axes are %s", name, config.QuotedList(names))
+			return nil, fail("there is no axis %q; the axes are %s", name, config.QuotedList(s.AxisNames()))
 		}
 		list := strings.Split(labels, ",")
 		if slices.Contains(axis.Labels, labels) { // one label with commas in it
@@ -148,6 +144,13 @@ func printCounts(w io.Writer, s *study.Study, out study.Outcome) error {
 	return err
 }
 
+func threads(n int) string {
+	if n == 1 {
+		return "1 thread"
+	}
+	return fmt.Sprintf("%d threads", n)
+}
+
 // printPlan prints what a run would do.
 func printPlan(cmd *cobra.Command, s *study.Study, opts study.RunOptions, asJSON bool) error {
 	plan, err := s.Plan(opts)
@@ -162,34 +165,17 @@ func printPlan(cmd *cobra.Command, s *study.Study, opts study.RunOptions, asJSON
 		return printJSON(cmd, map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list})
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %d threads each\n", len(plan.Run), len(plan.Results), plan.AtOnce, plan.Threads)
+	fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %s each\n", len(plan.Run), len(plan.Results), plan.AtOnce, threads(plan.Threads))
 	if len(plan.Run) == 0 {
 		return nil
 	}
-	rows := [][]string{append(axisNames(s), "settings")}
+	rows := [][]string{append(s.AxisNames(), "settings")}
 	for _, c := range plan.Run {
 		var sets []string
 		for _, set := range c.Set {
 			sets = append(sets, set.Key+"="+set.Value)
 		}
-		rows = append(rows, append(labels(s, c), strings.Join(sets, " ")))
+		rows = append(rows, append(c.Of(s.AxisNames()), strings.Join(sets, " ")))
 	}
 	return table(w, rows)
-}
-
-func axisNames(s *study.Study) []string {
-	var names []string
-	for _, a := range s.Axes {
-		names = append(names, a.Name)
-	}
-	return names
-}
-
-// labels are those of a cell in the order of the axes.
-func labels(s *study.Study, c study.Cell) []string {
-	var list []string
-	for _, a := range s.Axes {
-		list = append(list, c.Labels[a.Name])
-	}
-	return list
 }

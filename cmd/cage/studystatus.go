@@ -41,7 +41,7 @@ error) or missing. It may be asked at any time, also while the study runs.`,
 		if *asJSON {
 			return printStatusJSON(cmd, s, results)
 		}
-		rows := [][]string{append(axisNames(s), "state", "val loss", "error or directory")}
+		rows := [][]string{append(s.AxisNames(), "state", "val loss", "error or directory")}
 		for _, r := range results {
 			loss, last := "–", r.Cell.Dir
 			if x, ok := r.Summary["val_loss"]; ok {
@@ -50,7 +50,7 @@ error) or missing. It may be asked at any time, also while the study runs.`,
 			if r.Err != "" {
 				last = strings.ReplaceAll(r.Err, "\n", "; ")
 			}
-			rows = append(rows, append(labels(s, r.Cell), string(r.State), loss, last))
+			rows = append(rows, append(r.Cell.Of(s.AxisNames()), string(r.State), loss, last))
 		}
 		if err := table(cmd.OutOrStdout(), rows); err != nil {
 			return err

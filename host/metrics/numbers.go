@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"reflect"
+	"strings"
 )
 
 // ReadNumbers returns every number of the summary at path by its name, and whether the
@@ -35,8 +37,26 @@ func ReadNumbers(path string) (numbers map[string]float64, completed bool, err e
 	return numbers, string(fields["completed"]) == "true", nil
 }
 
-// longest is more than a record takes.
-const longest = 16 << 10
+// NumberNames lists the JSON names of the numeric fields of a struct such as [Record] or
+// [Summary], embedded ones included.
+func NumberNames(t reflect.Type) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		kind := f.Type.Kind()
+		if kind == reflect.Pointer {
+			kind = f.Type.Elem().Kind()
+		}
+		switch kind {
+		case reflect.Int, reflect.Int64, reflect.Float64:
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// tailBytes hold the last record of most runs; with measures of many weights it is longer.
+const tailBytes = 16 << 10
 
 // Last returns the last whole record of the metrics.jsonl at path, which may be growing.
 // There is none in a file that does not exist or has no record.
@@ -49,22 +69,39 @@ func Last(path string) (r Record, ok bool, err error) {
 		return r, false, fmt.Errorf("metrics: %w", err)
 	}
 	defer f.Close()
-	end, err := f.Seek(0, io.SeekEnd)
+	line, err := lastLine(f)
 	if err != nil {
 		return r, false, fmt.Errorf("metrics: %w", err)
 	}
-	text := make([]byte, min(end, longest))
-	n, err := f.ReadAt(text, end-int64(len(text)))
-	if err != nil && !errors.Is(err, io.EOF) { // it may be cut at this moment
-		return r, false, fmt.Errorf("metrics: %w", err)
-	}
-	lines := bytes.Split(text[:n], []byte("\n"))
-	if len(lines) < 2 {
+	if line == nil {
 		return r, false, nil
 	}
-	line := lines[len(lines)-2] // the last is what follows the last line break
 	if err := json.Unmarshal(line, &r); err != nil {
 		return Record{}, false, fmt.Errorf("metrics: %s: the last record: %w", path, err)
 	}
 	return r, true, nil
+}
+
+// lastLine returns the last line that has an end, nil when there is none.
+func lastLine(f *os.File) ([]byte, error) {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	for length := min(end, tailBytes); ; length = min(end, 4*length) {
+		text := make([]byte, length)
+		n, err := f.ReadAt(text, end-length)
+		if err != nil && !errors.Is(err, io.EOF) { // it may be cut at this moment
+			return nil, err
+		}
+		if stop := bytes.LastIndexByte(text[:n], '\n'); stop >= 0 {
+			start := bytes.LastIndexByte(text[:stop], '\n') + 1
+			if start > 0 || length == end {
+				return text[start:stop], nil
+			}
+		}
+		if length == end {
+			return nil, nil
+		}
+	}
 }

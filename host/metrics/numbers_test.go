@@ -50,6 +50,8 @@ func TestLast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	record := func(step string) string { return `{"step":` + step + `,"loss":2.5}` }
 	long := strings.Repeat(record("3")+"\n", 10_000)
+	// A record of many weights.
+	wide := `{"step":5,"loss":2.5,"weights":{"w0":{"flip_rate":0.5,"dwell_mean":1}` + strings.Repeat(`,"w":{"flip_rate":0.5,"dwell_mean":1}`, 5000) + `}}`
 	for _, c := range []struct {
 		content string
 		step    int
@@ -61,6 +63,9 @@ func TestLast(t *testing.T) {
 		{record("1") + "\n" + record("2") + "\n", 2, true},
 		{record("1") + "\n" + `{"step":2,"lo`, 1, true},
 		{long + record("4") + "\n{", 4, true},
+		{long + wide + "\n" + wide[:len(wide)-1], 5, true},
+		{wide + "\n", 5, true},
+		{wide, 0, false},
 	} {
 		if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
 			t.Fatal(err)

@@ -207,7 +207,7 @@ func TestKnown(t *testing.T) {
 	some(t)
 	l := list(t, "runs")
 	for name, want := range map[string]string{
-		"val_loss": "", "state": "", "quantizer.bits": "",
+		"val_loss": "", "state": "", "quantizer.bits": "", "val_ppl": "", // which d will have
 		"val_los":        `no run has "val_los"; did you mean val_loss?`,
 		"method.lamda":   `no run has "method.lamda"; did you mean method.lambda?`,
 		"something.else": `no run has "something.else"`,

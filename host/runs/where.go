@@ -3,11 +3,13 @@ package runs
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
 )
 
 // Condition is what a run must fulfil.
@@ -110,8 +112,8 @@ func rank(first bool) int {
 	return 1
 }
 
-// Known returns an error when no run has anything of that name, with the name that was
-// probably meant.
+// Known returns an error when no run has anything of that name, nor will have it when it
+// is done, with the name that was probably meant.
 func Known(list []*Run, name string) error {
 	if len(list) == 0 {
 		return nil
@@ -126,6 +128,9 @@ func Known(list []*Run, name string) error {
 		}
 		for _, e := range r.results {
 			names[e.Name] = true
+		}
+		if r.State == Unfinished && slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name) {
+			return nil
 		}
 	}
 	err := fmt.Errorf("no run has %q", name)

@@ -50,6 +50,14 @@ func (a *axis) seeds() bool {
 	})
 }
 
+func axisNames(axes []axis) []string {
+	var list []string
+	for _, a := range axes {
+		list = append(list, a.name)
+	}
+	return list
+}
+
 func find(axes []axis, name string) *axis {
 	i := slices.IndexFunc(axes, func(a axis) bool { return a.name == name })
 	if i < 0 {

@@ -17,11 +17,7 @@ type plan struct {
 }
 
 func (p plan) name(axes []axis) string {
-	var parts []string
-	for _, a := range axes {
-		parts = append(parts, p.labels[a.name])
-	}
-	return strings.Join(parts, " · ")
+	return strings.Join(Cell{Labels: p.labels}.Of(axisNames(axes)), " · ")
 }
 
 // readCells makes the plans of the grid without what is excluded, then those of single

@@ -31,39 +31,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if round == 60 {
 			t.Fatalf("the study does not come to its end: %v", states(t, s))
 		}
-		cmd := exec.Command(path, "study", "run", "tiny.toml")
-		out := &strings.Builder{}
-		cmd.Stdout, cmd.Stderr = out, out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
 		// Now and then longer than the start takes, so that something is done.
 		wait := time.Duration(random.Int64N(int64(200*time.Millisecond) << (round / 8)))
 		if round%3 == 2 {
 			wait += 700 * time.Millisecond
 		}
-		killed := false
-		select {
-		case err := <-ended:
-			ended <- err
-		case <-time.After(wait):
-			trainings := children(cmd.Process.Pid)
-			_ = cmd.Process.Kill()
-			killed = true
-			if round%2 == 1 { // and with it the trainings, which would save checkpoints
-				for _, pid := range trainings {
-					if syscall.Kill(pid, syscall.SIGKILL) == nil {
-						trainingsKilled++
-					}
-				}
-			}
-		}
-		if err := <-ended; !killed || cmd.ProcessState.Exited() {
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+		whole, trainings := disturbed(t, path, wait, round%2 == 1)
+		trainingsKilled += trainings
+		if whole {
 			break
 		}
 		kills++
@@ -90,6 +65,41 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Errorf("%s: summaries (-undisturbed +killed):\n%s", r.Cell.ID, diff)
 		}
 	}
+}
+
+// disturbed runs the study and kills the command after a time, on request with the trainings
+// that it has started, which would save checkpoints otherwise. It tells whether the command
+// came to its end before that, and how many trainings were killed.
+func disturbed(t *testing.T, path string, wait time.Duration, trainingsToo bool) (whole bool, trainings int) {
+	t.Helper()
+	cmd := exec.Command(path, "study", "run", "tiny.toml")
+	out := &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	killed := false
+	select {
+	case err := <-ended:
+		ended <- err
+	case <-time.After(wait):
+		started := children(cmd.Process.Pid)
+		_ = cmd.Process.Kill()
+		killed = true
+		for _, pid := range started {
+			if trainingsToo && syscall.Kill(pid, syscall.SIGKILL) == nil {
+				trainings++
+			}
+		}
+	}
+	err := <-ended
+	whole = !killed || cmd.ProcessState.Exited()
+	if whole && err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return whole, trainings
 }
 
 // children are the processes that a process has started, where the system tells.

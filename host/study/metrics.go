@@ -2,6 +2,7 @@ package study
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/metrics"
@@ -16,27 +17,11 @@ func SummaryMetrics() []string { return numbers(reflect.TypeFor[train.Summary]()
 // and speeds.
 func RecordMetrics() []string { return numbers(reflect.TypeFor[metrics.Record]()) }
 
-// numbers lists the JSON names of the numeric fields of a struct, embedded ones included.
-func numbers(t reflect.Type) []string {
-	var names []string
-	for _, f := range reflect.VisibleFields(t) {
-		kind := f.Type.Kind()
-		if kind == reflect.Pointer {
-			kind = f.Type.Elem().Kind()
-		}
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if timed(name) {
-			continue
-		}
-		switch kind {
-		case reflect.Int, reflect.Int64, reflect.Float64:
-			names = append(names, name)
-		}
-	}
-	return names
-}
+// numbers lists the numeric fields of a struct but for times and speeds.
+func numbers(t reflect.Type) []string { return slices.DeleteFunc(metrics.NumberNames(t), Timed) }
 
-// timed tells whether a metric is a time or a speed.
-func timed(name string) bool {
+// Timed tells whether a metric is a time or a speed, which another run of the same cell
+// would not repeat.
+func Timed(name string) bool {
 	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second")
 }

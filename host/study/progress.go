@@ -41,8 +41,7 @@ const interval = 500 * time.Millisecond
 type active struct {
 	cell   Cell
 	began  time.Time
-	from   int // step at which it began
-	seen   bool
+	from   int            // step at which it began
 	record metrics.Record // its newest
 }
 
@@ -90,24 +89,15 @@ func (r *runner) show(p Progress) {
 
 // left estimates the time that the rest will take from the work done since the start.
 func (r *runner) left() time.Duration {
-	var done, rest float64
+	done, rest := r.worked, 0.0
 	for _, c := range r.plan.Run {
-		all := work(c.Config)
-		switch r.states[c.ID] {
-		case Done, Failed:
-			done += all
-		case Running:
-			for _, a := range r.active {
-				if a.cell.ID == c.ID && a.record.Step > 0 {
-					steps := float64(c.Config.Train.Steps)
-					done += all * float64(a.record.Step-a.from) / steps
-					rest -= all * float64(a.record.Step) / steps
-				}
-			}
-			rest += all
-		default:
-			rest += all
+		if state := r.states[c.ID]; state != Done && state != Failed {
+			rest += work(c.Config, c.Config.Train.Steps)
 		}
+	}
+	for _, a := range r.active {
+		done += work(a.cell.Config, a.record.Step-a.from)
+		rest -= work(a.cell.Config, a.record.Step)
 	}
 	if done <= 0 {
 		return 0
@@ -120,9 +110,6 @@ func (a *active) look() {
 	r, ok, err := metrics.Last(train.MetricsPath(a.cell.Dir))
 	if err != nil || !ok { // a record that is shown to nobody is no loss
 		return
-	}
-	if !a.seen {
-		a.seen, a.from = true, r.Step // of the last attempt, or its first steps
 	}
 	a.record = r
 }

@@ -243,12 +243,9 @@ func (t *table) labels(axes []axis, many bool) map[string][]string {
 
 // unknownAxis reports a name that is not one of an axis.
 func (r *reader) unknownAxis(key, name string, axes []axis) {
-	var names []string
-	for _, a := range axes {
-		names = append(names, a.name)
-	}
-	hint := "the axes are " + config.QuotedList(names)
-	if near := config.Nearest(name, names); near != "" {
+	known := axisNames(axes)
+	hint := "the axes are " + config.QuotedList(known)
+	if near := config.Nearest(name, known); near != "" {
 		hint = "did you mean " + config.QuotedList([]string{near}) + "?"
 	}
 	r.report(key, hint, "there is no axis %q", name)

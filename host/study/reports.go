@@ -126,7 +126,7 @@ func (t *table) metric(name string, known []string) string {
 	if m == "" || slices.Contains(known, m) {
 		return m
 	}
-	if timed(m) {
+	if Timed(m) {
 		t.report(t.key(name), "leave it to cage bench, which measures speed", "%s differs from run to run of the same cell", m)
 		return ""
 	}

@@ -156,6 +156,7 @@ type runner struct {
 	states  map[string]State
 	active  []*active // cells under way, oldest first
 	trained int
+	worked  float64 // operations that the cells that have ended took, as estimated
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
@@ -220,10 +221,17 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 func (r *runner) start(c Cell) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	a := &active{cell: c, began: time.Now()}
+	a.look()
+	a.from = a.record.Step // of the last attempt
+	r.active = append(r.active, a)
+	if err := r.study.setRunning(r.activeIDs()); err != nil {
+		r.active = r.active[:len(r.active)-1]
+		return err
+	}
 	r.states[c.ID] = Running
-	r.active = append(r.active, &active{cell: c, began: time.Now()})
 	r.show(Progress{})
-	return r.study.setRunning(r.activeIDs())
+	return nil
 }
 
 // end notes how the training of a cell has ended.
@@ -231,7 +239,11 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.states[c.ID] = state
-	r.active = slices.DeleteFunc(r.active, func(a *active) bool { return a.cell.ID == c.ID })
+	i := slices.IndexFunc(r.active, func(a *active) bool { return a.cell.ID == c.ID })
+	a := r.active[i]
+	a.look()
+	r.worked += work(c.Config, a.record.Step-a.from)
+	r.active = slices.Delete(r.active, i, i+1)
 	err := r.study.setRunning(r.activeIDs())
 	ended := &Ended{Result: Result{Cell: c, State: state}, Label: r.study.Label(c), Took: took}
 	switch state {

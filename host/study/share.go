@@ -25,8 +25,8 @@ func stepFLOPs(c *config.Config) float64 {
 	return 6 * params * float64(c.Train.Batch) * float64(m.Context) * float64(c.Train.Accumulate)
 }
 
-// work estimates all steps of a run.
-func work(c *config.Config) float64 { return stepFLOPs(c) * float64(c.Train.Steps) }
+// work estimates some steps of a run.
+func work(c *config.Config, steps int) float64 { return stepFLOPs(c) * float64(max(0, steps)) }
 
 // share divides the cores: how many cells run at once, and how many threads each has.
 // parallel is the number wanted, 0 for what suits the largest of the cells. A GPU is not

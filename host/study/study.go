@@ -97,13 +97,25 @@ func (s *Study) Axis(name string) (Axis, bool) {
 	return s.Axes[i], true
 }
 
-// Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".
-func (s *Study) Label(c Cell) string {
-	var parts []string
-	for _, a := range s.Axes {
-		parts = append(parts, c.Labels[a.Name])
+// AxisNames are the names of the axes in their order.
+func (s *Study) AxisNames() []string {
+	names := make([]string, len(s.Axes))
+	for i, a := range s.Axes {
+		names[i] = a.Name
 	}
-	return strings.Join(parts, " · ")
+	return names
+}
+
+// Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".
+func (s *Study) Label(c Cell) string { return strings.Join(c.Of(s.AxisNames()), " · ") }
+
+// Of returns the cell's labels of some axes.
+func (c Cell) Of(axes []string) []string {
+	labels := make([]string, len(axes))
+	for i, a := range axes {
+		labels[i] = c.Labels[a]
+	}
+	return labels
 }
 
 // Matches tells whether a cell has, for every axis in where, one of the labels given.

@@ -35,19 +35,13 @@ func (r *Report) CSV() ([]byte, error) {
 // records are the lines of a table.
 func (t *Table) records(r *Report) [][]string {
 	var out [][]string
-	for i, row := range t.Rows {
-		for c, column := range t.Columns {
+	for i := range t.Rows {
+		for c := range t.Columns {
 			e := t.Entries[i][c]
 			if e.Expected == 0 {
 				continue
 			}
-			labels := map[string]string{}
-			for k, axis := range t.RowAxes {
-				labels[axis] = row[k]
-			}
-			for k, axis := range t.ColAxes {
-				labels[axis] = column[k]
-			}
+			labels := t.labels(i, c)
 			record := []string{t.Title, t.Metric}
 			for _, a := range r.Axes {
 				record = append(record, labels[a.Name])

@@ -179,7 +179,7 @@ func both(list []replicate, first, second string) (x, y []float64) {
 
 // rest are the axes that are in none of the lists.
 func rest(s *study.Study, lists ...[]string) []string {
-	return slices.DeleteFunc(axisNames(s), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
+	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
 }
 
 // counts is how many replicates the values of a figure are made of.

@@ -50,10 +50,10 @@ func (g grouping) group(results []study.Result) (*grouped, error) {
 		}
 		var place [][]string
 		for _, axes := range g.sides {
-			place = append(place, labelsOf(r.Cell, axes))
+			place = append(place, r.Cell.Of(axes))
 		}
 		key := placeKey(place)
-		new := replicate{strings.Join(labelsOf(r.Cell, g.over), "\x1f"), r}
+		new := replicate{strings.Join(r.Cell.Of(g.over), "\x1f"), r}
 		for _, old := range out.places[key] {
 			if old.key == new.key {
 				return nil, g.ambiguous(old.result.Cell, r.Cell)
@@ -73,7 +73,7 @@ func combinations(s *study.Study, axes []string, where map[string][]string, resu
 	var out [][]string
 	seen := map[string]bool{}
 	for _, r := range results {
-		labels := labelsOf(r.Cell, axes)
+		labels := r.Cell.Of(axes)
 		if key := strings.Join(labels, "\x1f"); r.Cell.Matches(where) && !seen[key] {
 			seen[key] = true
 			out = append(out, labels)
@@ -91,14 +91,6 @@ func combinations(s *study.Study, axes []string, where map[string][]string, resu
 	return out
 }
 
-func labelsOf(c study.Cell, axes []string) []string {
-	labels := make([]string, len(axes))
-	for i, a := range axes {
-		labels[i] = c.Labels[a]
-	}
-	return labels
-}
-
 func (g grouping) ambiguous(a, b study.Cell) error {
 	for _, axis := range g.study.Axes {
 		if a.Labels[axis.Name] != b.Labels[axis.Name] {
@@ -106,15 +98,7 @@ func (g grouping) ambiguous(a, b study.Cell) error {
 				axis.Name, a.Labels[axis.Name], b.Labels[axis.Name])
 		}
 	}
-	return fmt.Errorf("two cells have the labels %s", strings.Join(labelsOf(a, axisNames(g.study)), " · "))
-}
-
-func axisNames(s *study.Study) []string {
-	var names []string
-	for _, a := range s.Axes {
-		names = append(names, a.Name)
-	}
-	return names
+	return fmt.Errorf("two cells have the labels %s", g.study.Label(a))
 }
 
 // values are the values of a metric, and the keys of the replicates that have one.

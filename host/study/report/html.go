@@ -64,17 +64,7 @@ func (t *Table) page(r *Report) page.Table {
 // grid lays out the entries as show tells, one column left out.
 func (t *Table) grid(r *Report, name string, notes []string, without int, show func(Entry) page.Cell) page.Table {
 	out := page.Table{Title: name, Notes: notes}
-	var columns [][]string
-	for c, labels := range t.Columns {
-		if c == without {
-			continue
-		}
-		if len(labels) == 0 {
-			labels = []string{t.Metric}
-		}
-		columns = append(columns, labels)
-	}
-	levels := headings(columns)
+	levels := headings(t.columns(without))
 	for level, spans := range levels {
 		var head []page.Heading
 		for _, axis := range t.RowAxes {

@@ -43,16 +43,7 @@ func (t *Table) latex(b *strings.Builder) {
 
 // latexGrid writes a table, one column left out.
 func (t *Table) latexGrid(b *strings.Builder, caption string, notes []string, without int, show func(Entry) (string, bool)) {
-	columns := make([][]string, 0, len(t.Columns))
-	for c, labels := range t.Columns {
-		if c == without {
-			continue
-		}
-		if len(labels) == 0 {
-			labels = []string{t.Metric}
-		}
-		columns = append(columns, labels)
-	}
+	columns := t.columns(without)
 	fmt.Fprintf(b, "\n\\begin{table}\n\\centering\n\\caption{%s. %s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
 		latexText(caption), latexText(strings.Join(notes, " ")), strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(columns)))
 	t.latexHead(b, columns)

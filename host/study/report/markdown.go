@@ -89,10 +89,8 @@ func (t *Table) markdownGrid(b *strings.Builder, without int, show func(Entry) (
 	for _, axis := range t.RowAxes {
 		head, rule = append(head, markdownText(axis)), append(rule, "---")
 	}
-	for c, labels := range t.Columns {
-		if c != without {
-			head, rule = append(head, markdownText(t.columnName(labels))), append(rule, "---:")
-		}
+	for _, labels := range t.columns(without) {
+		head, rule = append(head, markdownText(join(labels))), append(rule, "---:")
 	}
 	markdownRow(b, head)
 	markdownRow(b, rule)
@@ -125,15 +123,6 @@ func (t *Table) show(e Entry, show func(Entry) (string, bool)) (text string, bol
 		return absent, false
 	}
 	return show(e)
-}
-
-// columnName is the heading of a column; a table without axes in its columns has one
-// column, of the metric.
-func (t *Table) columnName(labels []string) string {
-	if len(labels) == 0 {
-		return t.Metric
-	}
-	return join(labels)
 }
 
 func markdownRow(b *strings.Builder, cells []string) {

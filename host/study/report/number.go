@@ -106,6 +106,9 @@ func (t *Table) common() int {
 
 // notes explain the table, as sentences.
 func (t *Table) notes() []string {
+	if t.common() == 0 {
+		return []string{"No cell of this table is done."}
+	}
 	what := "Mean ± standard deviation"
 	if t.common() < 2 {
 		what = "Values"

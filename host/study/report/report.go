@@ -10,7 +10,6 @@ package report
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/cage-qat/cage/host/study"
 )
@@ -79,7 +78,7 @@ func title(given, otherwise string) string {
 // deterministic refuses metrics that another run of the same cell would not repeat.
 func deterministic(metrics ...string) error {
 	for _, m := range metrics {
-		if strings.HasSuffix(m, "seconds") || strings.HasSuffix(m, "per_second") {
+		if study.Timed(m) {
 			return fmt.Errorf("%s differs from run to run of the same cell and has no place in a report; cage bench measures speed", m)
 		}
 	}

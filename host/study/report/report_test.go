@@ -116,6 +116,16 @@ func TestMarks(t *testing.T) {
 	if e := table.Entries[0][0]; e.Mark != report.Plain || !table.Entries[0][1].Difference.Clear() {
 		t.Errorf("QuEST is %q though the difference is %+v", e.Mark, table.Entries[0][1].Difference)
 	}
+	oldQuEST := losses["QuEST 2"]
+	defer func() { losses["QuEST 2"] = oldQuEST }()
+	diverged := []float64{math.Inf(1), math.Inf(1), math.Inf(1)}
+	losses["CAGE 2"], losses["QuEST 2"] = diverged, diverged
+	table = build(t, grid).Tables[0]
+	for _, e := range table.Entries[0] {
+		if e.Mark != report.Plain {
+			t.Errorf("where every run diverged, one is %q", e.Mark)
+		}
+	}
 }
 
 // A report depends on results alone: neither on the place, nor on when runs ended, how
@@ -184,7 +194,7 @@ func TestNothingIsDone(t *testing.T) {
 	if err != nil || !slices.Equal(files, []string{"report.md", "report.csv", "report.tex", "index.html"}) {
 		t.Errorf("files %v, %v", files, err)
 	}
-	if text := string(r.Markdown()); !strings.Contains(text, "0 of 19 cells are done, 19 missing.") || !strings.Contains(text, "No cell of this figure is done.") {
+	if text := string(r.Markdown()); !strings.Contains(text, "0 of 19 cells are done, 19 missing.") || !strings.Contains(text, "No cell of this figure is done.") || !strings.Contains(text, "No cell of this table is done.") {
 		t.Errorf("the report says\n%s", text)
 	}
 }
@@ -278,38 +288,4 @@ func TestLongRunsMakeALightPage(t *testing.T) {
 	if len(html) > 600_000 {
 		t.Errorf("the page has %d bytes", len(html))
 	}
-}
-
-func Example() {
-	s, err := study.Parse("toy.toml", []byte(`
-		[base]
-		model = {kind = "toy"}
-		train = {steps = 50}
-		schedule = {kind = "constant", rate = 0.1}
-		quantizer = {plugin = "grid", rounding = "floor"}
-		optimizer = {plugin = "sgd"}
-		[study]
-		[[study.axes]]
-		name = "λ"
-		key = "method.lambda"
-		values = [0.5, 1.0]
-	`))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	r, err := report.Build(s)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(r.Progress())
-	for _, row := range r.Tables[0].Text() {
-		fmt.Println(row)
-	}
-	// Output:
-	// 0 of 2 cells are done, 2 missing.
-	// [λ val_loss]
-	// [0.5 –]
-	// [1.0 –]
 }

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"slices"
+
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study/stat"
 )
@@ -58,14 +60,13 @@ func (t *Table) results() TableResults {
 	if t.Baseline >= 0 {
 		out.Baseline = byAxis(t.ColAxes, t.Columns[t.Baseline])
 	}
-	for i, row := range t.Rows {
-		for c, column := range t.Columns {
+	for i := range t.Rows {
+		for c := range t.Columns {
 			e := t.Entries[i][c]
 			if e.Expected == 0 {
 				continue
 			}
-			labels := byAxis(append(append([]string{}, t.RowAxes...), t.ColAxes...), append(append([]string{}, row...), column...))
-			entry := EntryResults{Labels: labels, N: e.N, Expected: e.Expected, Mark: e.Mark}
+			entry := EntryResults{Labels: t.labels(i, c), N: e.N, Expected: e.Expected, Mark: e.Mark}
 			if e.N > 0 {
 				entry.Mean = metrics.Some(e.Mean)
 			}
@@ -90,6 +91,11 @@ func differenceResults(d *stat.Difference) *DifferenceResults {
 	return out
 }
 
+// labels are those of a row and a column together, by axis.
+func (t *Table) labels(row, column int) map[string]string {
+	return byAxis(slices.Concat(t.RowAxes, t.ColAxes), slices.Concat(t.Rows[row], t.Columns[column]))
+}
+
 func byAxis(axes, labels []string) map[string]string {
 	out := map[string]string{}
 	for i, axis := range axes {
@@ -102,8 +108,8 @@ func byAxis(axes, labels []string) map[string]string {
 // row has a star.
 func (t *Table) Text() [][]string {
 	head := append([]string{}, t.RowAxes...)
-	for _, labels := range t.Columns {
-		head = append(head, line(t.columnName(labels)))
+	for _, labels := range t.columns(-1) {
+		head = append(head, line(join(labels)))
 	}
 	out := [][]string{head}
 	for i, labels := range t.Rows {

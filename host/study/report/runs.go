@@ -26,11 +26,11 @@ type Run struct {
 
 func newRun(s *study.Study, r study.Result) (*Run, error) {
 	out := &Run{
-		ID: r.Cell.ID, Labels: labelsOf(r.Cell, axisNames(s)), State: r.State, Set: r.Cell.Set,
+		ID: r.Cell.ID, Labels: r.Cell.Of(s.AxisNames()), State: r.State, Set: r.Cell.Set,
 		Err: placeless(strings.ToValidUTF8(r.Err, "\uFFFD")), Summary: map[string]float64{},
 	}
 	for name, v := range r.Summary {
-		if deterministic(name) == nil {
+		if !study.Timed(name) {
 			out.Summary[name] = v
 		}
 	}

@@ -76,6 +76,19 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 	return out, nil
 }
 
+// columns are the labels above the columns, one column left out; a table without axes in
+// its columns has a single one, of the metric.
+func (t *Table) columns(without int) [][]string {
+	if len(t.ColAxes) == 0 {
+		return [][]string{{t.Metric}}
+	}
+	list := slices.Clone(t.Columns)
+	if without >= 0 {
+		list = slices.Delete(list, without, without+1)
+	}
+	return list
+}
+
 // baseline finds the column that has all labels of the baseline.
 func baseline(t study.Table, columns [][]string) (int, error) {
 	found := -1
@@ -117,7 +130,7 @@ func (t *Table) entries(places [][]replicate) []Entry {
 				row[c].Difference = &d
 			}
 		}
-		if mean := row[c].Mean; t.Better != "none" && !math.IsNaN(mean) && (best < 0 || t.better(mean, row[best].Mean)) {
+		if mean := row[c].Mean; t.Better != "none" && !math.IsNaN(mean) && !math.IsInf(mean, 0) && (best < 0 || t.better(mean, row[best].Mean)) {
 			best = c
 		}
 	}
