@@ -24,7 +24,7 @@ build: ## Build bin/cage and bin/plugins/*
 
 .PHONY: test
 test: ## Run all tests
-	$(GO) test ./...
+	$(GO) test -timeout 18m ./...
 
 .PHONY: demo
 demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (about 3 minutes on 2 cores)
