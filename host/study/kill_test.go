@@ -3,6 +3,7 @@ package study_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -21,24 +22,28 @@ import (
 )
 
 // The command is killed with SIGKILL again and again, at random moments, and ends with
-// the metrics and summaries of a study that nobody disturbed.
+// the metrics and summaries of a study that nobody disturbed. How long it may run until
+// then depends on how long the undisturbed one takes on this machine.
 func TestKilledAtAnyMoment(t *testing.T) {
 	path := command(t)
-	s := tiny(t, "", "train.steps=60", "train.checkpoint_every=4", "train.keep=1")
+	s := tiny(t, "", "train.steps=240", "train.checkpoint_every=4", "train.keep=1")
+	began := time.Now()
+	whole := undisturbed(t, path, s)
+	alone := time.Since(began)
+	const soon = 10 // kills that come before the study can end
 	random := rand.New(rand.NewPCG(5, 6))
 	kills, trainingsKilled := 0, 0
 	for round := 0; ; round++ {
 		if round == 60 {
 			t.Fatalf("the study does not come to its end: %v", states(t, s))
 		}
-		// Now and then longer than the start takes, so that something is done.
-		wait := time.Duration(random.Int64N(int64(200*time.Millisecond) << (round / 8)))
-		if round%3 == 2 {
-			wait += 700 * time.Millisecond
+		limit := alone / 5
+		if round >= soon {
+			limit <<= (round - soon) / 3
 		}
-		whole, trainings := disturbed(t, path, wait, round%2 == 1)
+		ended, trainings := disturbed(t, path, time.Duration(random.Int64N(int64(limit))), round%2 == 1)
 		trainingsKilled += trainings
-		if whole {
+		if ended {
 			break
 		}
 		kills++
@@ -47,10 +52,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		}
 	}
 	t.Logf("killed %d times, %d trainings with it", kills, trainingsKilled)
-	if kills < 5 {
+	if kills < soon/2 {
 		t.Errorf("killed %d times only", kills)
 	}
-	whole := undisturbed(t, path, s)
 	for i, r := range results(t, s) {
 		if r.State != study.Done {
 			t.Errorf("%s is %s: %s", r.Cell.ID, r.State, r.Err)
@@ -64,6 +68,37 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if diff := cmp.Diff(timeless(w.Summary), timeless(r.Summary)); diff != "" {
 			t.Errorf("%s: summaries (-undisturbed +killed):\n%s", r.Cell.ID, diff)
 		}
+	}
+	sameReport(t, path, "whole.toml", "tiny.toml")
+}
+
+// sameReport compares all files of the reports of two studies, byte for byte.
+func sameReport(t *testing.T, path, a, b string) {
+	t.Helper()
+	var files [2]map[string]string
+	for i, name := range []string{a, b} {
+		dir := fmt.Sprintf("report-%d", i)
+		if out, err := exec.Command(path, "study", "report", name, "--out", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		files[i] = map[string]string{}
+		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(file)
+			files[i][strings.TrimPrefix(file, dir)] = string(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(files[0]) < 4 {
+		t.Errorf("a report of %d files only", len(files[0]))
+	}
+	if diff := cmp.Diff(files[0], files[1]); diff != "" {
+		t.Errorf("reports (-undisturbed +killed):\n%s", diff)
 	}
 }
 
@@ -120,7 +155,7 @@ func children(pid int) []int {
 // undisturbed runs a copy of a study in one go.
 func undisturbed(t *testing.T, path string, s *study.Study) []study.Result {
 	t.Helper()
-	write(t, "whole.toml", strings.Replace(axes, "[study]", "[study]\nout = \"whole\"", 1))
+	write(t, "whole.toml", strings.Replace(axes, "[study]", "[study]\nname = \"tiny\"\nout = \"whole\"", 1))
 	if out, err := exec.Command(path, "study", "run", "whole.toml").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
