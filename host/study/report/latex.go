@@ -141,7 +141,10 @@ var latexEscapes = func() *strings.Replacer {
 		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `%`, `\%`, `_`, `\_`,
 		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`,
 		"−", `$-$`, "±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "≤", `$\le$`, "≥", `$\ge$`, "≈", `$\approx$`, "→", `$\to$`, "∞", `$\infty$`,
-		"–", "--", "—", "---", "…", `\ldots{}`, "²", `$^2$`, "³", `$^3$`,
+		"–", "--", "—", "---", "…", `\ldots{}`, "²", `$^2$`, "³", `$^3$`, "ᵀ", `$^{\top}$`, "‖", `$\Vert$`,
+	}
+	for digit := range 10 {
+		pairs = append(pairs, string(rune('₀'+digit)), fmt.Sprintf("$_%d$", digit))
 	}
 	names := strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau upsilon phi chi psi omega")
 	for i, name := range names {
