@@ -85,9 +85,7 @@ func prepare(ctx context.Context, c Cell) (attempts int, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
+	// One that cannot be read counts no attempts.
 	return failure.Attempts, os.Remove(FailedPath(c.Dir))
 }
 

@@ -45,9 +45,7 @@ func (s *Study) Results() ([]Result, error) {
 	for i, c := range s.Cells {
 		r, known := read[c.ID]
 		if !known {
-			if r, err = readCellResult(c, running[c.ID]); err != nil {
-				return nil, err
-			}
+			r = readCellResult(c, running[c.ID])
 			read[c.ID] = r
 		}
 		r.Cell = c
@@ -56,32 +54,36 @@ func (s *Study) Results() ([]Result, error) {
 	return list, nil
 }
 
-func readCellResult(c Cell, running bool) (Result, error) {
+// readCellResult reads one cell. A damaged file of its own makes it a failed one, which
+// --retry brings to its end again from its last checkpoint, and leaves the others alone.
+func readCellResult(c Cell, running bool) Result {
 	r := Result{Cell: c, State: Missing}
 	summary, completed, err := metrics.ReadNumbers(train.SummaryPath(c.Dir))
-	if err != nil {
-		return r, err
+	if err != nil && !running {
+		r.State, r.Err = Failed, err.Error()
+		return r
 	}
 	if completed {
 		r.State, r.Summary = Done, summary
-		return r, nil
+		return r
 	}
 	if running {
 		r.State = Running
-		return r, nil
+		return r
 	}
 	failure, err := readFailure(c.Dir)
 	switch {
 	case err == nil:
 		r.State, r.Err = Failed, failure.Error
-		return r, nil
+		return r
 	case !errors.Is(err, fs.ErrNotExist):
-		return r, err
+		r.State, r.Err = Failed, err.Error()
+		return r
 	}
 	if _, err := os.Stat(CellConfigPath(c.Dir)); err == nil {
 		r.State = Interrupted
 	}
-	return r, nil
+	return r
 }
 
 // Failure is why a cell failed, as in failed.json.

@@ -249,8 +249,7 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	switch state {
 	case Done:
 		r.trained++
-		result, readErr := readCellResult(c, false)
-		ended.Result, err = result, errors.Join(err, readErr)
+		ended.Result = readCellResult(c, false)
 	case Failed:
 		ended.Err = f.Error
 	}

@@ -163,6 +163,35 @@ set = {quantizer.bitz = 3}
 	}
 }
 
+// A damaged file concerns its cell only, which --retry brings to the same end again.
+func TestDamagedFiles(t *testing.T) {
+	path := command(t)
+	s := tiny(t, "")
+	o := study.RunOptions{Command: []string{path, "train"}}
+	if out, err := run(t, s, o); err != nil || out.Done != 4 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	before := results(t, s)
+	write(t, filepath.Join(before[1].Cell.Dir, "summary.json"), "{\"val_loss\": 1")
+	write(t, study.FailedPath(before[2].Cell.Dir), "not JSON")
+	after := results(t, s)
+	if r := after[1]; r.State != study.Failed || !strings.Contains(r.Err, "summary.json") || r.Summary != nil {
+		t.Errorf("a torn summary: %+v", r)
+	}
+	for _, i := range []int{0, 2, 3} {
+		if after[i].State != study.Done {
+			t.Errorf("cell %d is %s: %s", i, after[i].State, after[i].Err)
+		}
+	}
+	o.Retry = true
+	if out, err := run(t, s, o); err != nil || out.Trained != 1 || out.Done != 4 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if got, want := timeless(results(t, s)[1].Summary), timeless(before[1].Summary); !cmp.Equal(got, want) {
+		t.Errorf("after a retry: %s", cmp.Diff(want, got))
+	}
+}
+
 func failure(t *testing.T, c study.Cell) study.Failure {
 	t.Helper()
 	text, err := os.ReadFile(study.FailedPath(c.Dir))
