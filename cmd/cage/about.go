@@ -28,8 +28,9 @@ var version = ""
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built", Args: exactly(0, "no arguments")}
 	asJSON := jsonFlag(cmd)
+	kind := cmd.Flags().String("device", engine.CPU, "device to open and describe: cpu or cuda")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dev, err := engine.Open(engine.CPU, engine.Options{})
+		dev, err := engine.Open(*kind, engine.Options{})
 		if err != nil {
 			return err
 		}
@@ -38,11 +39,12 @@ func newVersion() *cobra.Command {
 			Version string           `json:"version"`
 			Build   engine.BuildInfo `json:"build"`
 			Devices []string         `json:"devices"`
-		}{buildVersion(), dev.BuildInfo(), engine.Built()}
+			Device  string           `json:"device"`
+		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description()}
 		if *asJSON {
 			return printJSON(cmd, v)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "cage %s\n%s\ndevices: %v\n", v.Version, v.Build, v.Devices)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "cage %s\n%s\ndevices: %v\ndevice: %s\n", v.Version, v.Build, v.Devices, v.Device)
 		return err
 	}
 	return cmd

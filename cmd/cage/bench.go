@@ -27,7 +27,9 @@ func newBench() *cobra.Command {
 // benchModel are the sizes of the step to measure.
 type benchModel struct {
 	layers, width, heads, context, batch, vocab, bits int
-	quantizer, optimizer                              string
+	quantizer, optimizer, device, precision           string
+	preset                                            string // "": the sizes
+	given                                             func(flag string) bool
 }
 
 // sizeFlags adds the flags of the model's sizes.
@@ -45,6 +47,14 @@ func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
 	flags.IntVar(&m.bits, "bits", 4, "bits of the quantizer")
 	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
+	flags.StringVar(&m.device, "device", "cpu", "device: cpu or cuda")
+	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32, or bfloat16 with cuda")
+}
+
+// presetFlag adds the flag of a named size. The size of its batch is as free as without.
+func (m *benchModel) presetFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&m.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
+	m.given = flags.Changed
 }
 
 // stepFlags is what the command line of cage bench step says.
@@ -69,7 +79,7 @@ directly in the host. Ratios are taken round by round, so that other load on the
 machine hits all alike. Also says how long the plugins took to start and to hand
 over their programs.
 
-The sizes come from the flags, or from a run's TOML file.
+The sizes come from the flags, or from a run's TOML file, as do device and precision.
 
 --profile says where the processor time of a step goes, by kind of operation and by
 plugin. --compare runs this benchmark and another command in turn, A B A B, each in
@@ -86,6 +96,7 @@ run by the shell and prints, last, a JSON object with the "seconds" of one step.
 	flags := cmd.Flags()
 	f.sizeFlags(flags)
 	f.kindFlags(flags)
+	f.presetFlag(flags)
 	flags.StringArrayVar(&f.sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
 	flags.IntVar(&f.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
@@ -162,15 +173,36 @@ func (m benchModel) directExists(cfg *config.Config) bool {
 	return len(q.Overrides)+len(cfg.Optimizer.Groups) == 0 && m.bits == 4 && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
 }
 
+// benchSize is a size of the model, under the name of its flag and key.
+type benchSize struct {
+	flag  string
+	value int
+}
+
+func (m benchModel) sizes() []benchSize {
+	return []benchSize{{"layers", m.layers}, {"width", m.width}, {"heads", m.heads}, {"context", m.context}, {"vocab", m.vocab}}
+}
+
 // config reads the TOML file, or makes one from the flags.
 func (m benchModel) config(args, sets []string) (*config.Config, error) {
 	if len(args) == 1 {
 		return config.Load(args[0], sets)
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "[model]\nlayers = %d\nwidth = %d\nheads = %d\ncontext = %d\nvocab = %d\n", m.layers, m.width, m.heads, m.context, m.vocab)
+	text.WriteString("[model]\n")
+	if m.preset != "" {
+		fmt.Fprintf(&text, "preset = %q\n", m.preset)
+	}
+	for _, size := range m.sizes() {
+		if m.preset == "" || m.given(size.flag) {
+			fmt.Fprintf(&text, "%s = %d\n", size.flag, size.value)
+		}
+	}
 	fmt.Fprintf(&text, "[data]\ntrain = \"random\"\nvalidation = \"random\"\n")
-	fmt.Fprintf(&text, "[train]\nsteps = 1000\nbatch = %d\n[schedule]\nrate = 1e-3\n", m.batch)
+	fmt.Fprintf(&text, "[train]\nsteps = 1000\nbatch = %d\naccumulate = 1\n[schedule]\nrate = 1e-3\n", m.batch)
+	if m.device != "" {
+		fmt.Fprintf(&text, "[device]\nkind = %q\nprecision = %q\n", m.device, m.precision)
+	}
 	fmt.Fprintf(&text, "[optimizer]\nplugin = %q\n[quantizer]\nplugin = %q\n", m.optimizer, m.quantizer)
 	if m.quantizer != "none" && m.bits > 0 {
 		fmt.Fprintf(&text, "bits = %d\n", m.bits)

@@ -88,11 +88,9 @@ func (m benchModel) point(ctx context.Context, steps int) (bench.Point, error) {
 	if err != nil {
 		return bench.Point{}, err
 	}
-	args := []string{"bench", "step", "--alone", "--steps", strconv.Itoa(steps), "--quantizer", m.quantizer, "--optimizer", m.optimizer}
-	for _, size := range []struct {
-		flag  string
-		value int
-	}{{"layers", m.layers}, {"width", m.width}, {"heads", m.heads}, {"context", m.context}, {"batch", m.batch}, {"vocab", m.vocab}, {"bits", m.bits}} {
+	args := []string{"bench", "step", "--alone", "--steps", strconv.Itoa(steps), "--quantizer", m.quantizer, "--optimizer", m.optimizer,
+		"--device", m.device, "--precision", m.precision}
+	for _, size := range append(m.sizes(), benchSize{"batch", m.batch}, benchSize{"bits", m.bits}) {
 		args = append(args, "--"+size.flag, strconv.Itoa(size.value))
 	}
 	child := exec.CommandContext(ctx, self, args...)

@@ -116,5 +116,6 @@ func portion(fraction float64, steps int) int {
 type Device struct {
 	Kind      string // "cpu" or "cuda"
 	Precision string // "float32" or "bfloat16"
+	TF32      string // "off" or "on"
 	Threads   int    // 0: all cores
 }

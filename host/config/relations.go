@@ -21,9 +21,11 @@ func (d *decoder) relations(preset Preset) {
 			m.Hidden = SwiGLUHidden(m.Width)
 		}
 	}
-	if d.good("device.kind", "device.precision") && dev.Precision == "bfloat16" && dev.Kind != "cuda" {
-		d.report("device.precision", `found the string "bfloat16" with device.kind = "`+dev.Kind+`"`,
-			`want "float32", or device.kind = "cuda"`)
+	for _, key := range []struct{ name, value, cpu string }{{"precision", dev.Precision, "float32"}, {"tf32", dev.TF32, "off"}} {
+		if d.good("device.kind", "device."+key.name) && key.value != key.cpu && dev.Kind != "cuda" {
+			d.report("device."+key.name, fmt.Sprintf("found the string %q with device.kind = %q", key.value, dev.Kind),
+				fmt.Sprintf(`want %q, or device.kind = "cuda"`, key.cpu))
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // TestPlugins runs the kit on the executable of every plugin of this repository, with
 // its golden file where it has one, on the oracle and the CPU.
 func TestPlugins(t *testing.T) {
-	device := conformance.NewDevice(testrun.CPU(t))
+	device := conformance.NewDevice(testrun.Device(t))
 	defer device.Close()
 	executables := maps.Clone(testrun.Executables(t))
 	for _, c := range []struct {
@@ -117,7 +117,7 @@ func TestRefusals(t *testing.T) {
 // TestDevice runs one program with every element type twice, and more programs than
 // are kept.
 func TestDevice(t *testing.T) {
-	device := conformance.NewDevice(testrun.CPU(t))
+	device := conformance.NewDevice(testrun.Device(t))
 	defer device.Close()
 	if device.Name() != engine.CPU {
 		t.Errorf("the device is %q", device.Name())
@@ -174,7 +174,7 @@ func TestDevice(t *testing.T) {
 
 // TestFactorizations: no device has them, and the kit does not ask.
 func TestFactorizations(t *testing.T) {
-	device := conformance.NewDevice(testrun.CPU(t))
+	device := conformance.NewDevice(testrun.Device(t))
 	defer device.Close()
 	b := program.NewBuilder("qr")
 	b.Output("q", b.Input("x", program.FloatType(2, 2)).QR())

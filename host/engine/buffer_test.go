@@ -28,7 +28,7 @@ func roundTrip[T engine.Element](data []T, dims ...int) func(*testing.T, *engine
 }
 
 func TestUploadDownload(t *testing.T) {
-	d := openCPU(t)
+	d := open(t)
 	for name, check := range map[string]func(*testing.T, *engine.Device){
 		"float32": roundTrip([]float32{1, -2.5, float32(math.Inf(1)), 0, 4, 5}, 2, 3),
 		"float64": roundTrip([]float64{math.Pi}, 1),
@@ -44,7 +44,7 @@ func TestUploadDownload(t *testing.T) {
 }
 
 func TestUploadCopies(t *testing.T) {
-	d := openCPU(t)
+	d := open(t)
 	data := []float32{1, 2}
 	b := upload(t, d, data, 2)
 	data[0] = 9
@@ -54,7 +54,7 @@ func TestUploadCopies(t *testing.T) {
 }
 
 func TestUploadRefusesBadDimensions(t *testing.T) {
-	d := openCPU(t)
+	d := open(t)
 	for _, dims := range [][]int{{2}, {2, 2}, {-3}, {}} {
 		if _, err := engine.Upload(d, []float32{1, 2, 3}, dims...); err == nil {
 			t.Errorf("3 elements were accepted for dimensions %v", dims)
@@ -63,7 +63,7 @@ func TestUploadRefusesBadDimensions(t *testing.T) {
 }
 
 func TestDownloadRefusesWrongSlice(t *testing.T) {
-	b := upload(t, openCPU(t), []float32{1, 2, 3}, 3)
+	b := upload(t, open(t), []float32{1, 2, 3}, 3)
 	if _, err := engine.Download[float64](b); err == nil {
 		t.Error("float32 elements were downloaded as float64")
 	}
@@ -76,7 +76,7 @@ func TestDownloadRefusesWrongSlice(t *testing.T) {
 }
 
 func TestFinalize(t *testing.T) {
-	b := upload(t, openCPU(t), []float32{1}, 1)
+	b := upload(t, open(t), []float32{1}, 1)
 	if b.Gone() {
 		t.Error("a new buffer is gone")
 	}

@@ -16,11 +16,19 @@ type BuildInfo struct {
 	SIMD    string `json:"simd"`    // vector instructions that the CPU device uses: "avx512", "avx2" or "none"
 	GoMLX   string `json:"gomlx"`   // version of github.com/gomlx/gomlx
 	Backend string `json:"backend"` // module and version of the backend
+
+	// Products says what matrix products round their operands to, where that is not float32: "bfloat16" those that ask
+	// for the device's precision, "tf32" the others.
+	Products string `json:"products,omitempty"`
 }
 
 // String returns the fields on one line.
 func (b BuildInfo) String() string {
-	return fmt.Sprintf("device=%s go=%s target=%s simd=%s gomlx=%s backend=%s", b.Device, b.Go, b.Target, b.SIMD, b.GoMLX, b.Backend)
+	line := fmt.Sprintf("device=%s go=%s target=%s simd=%s gomlx=%s backend=%s", b.Device, b.Go, b.Target, b.SIMD, b.GoMLX, b.Backend)
+	if b.Products != "" {
+		line += " products=" + b.Products
+	}
+	return line
 }
 
 // BuildInfo describes the arithmetic of the device.
@@ -37,7 +45,21 @@ func (d *Device) BuildInfo() BuildInfo {
 		SIMD:    vectorInstructions(),
 		GoMLX:   versions["github.com/gomlx/gomlx"],
 		Backend: strings.TrimPrefix(backend, "github.com/gomlx/") + "@" + versions[backend],
+
+		Products: d.products(),
 	}
+}
+
+// products is what BuildInfo says of them.
+func (d *Device) products() string {
+	var list []string
+	if d.options.Precision == BFloat16 {
+		list = append(list, string(BFloat16))
+	}
+	if d.kind == CUDA && d.options.TF32 {
+		list = append(list, "tf32")
+	}
+	return strings.Join(list, "+")
 }
 
 // moduleVersions returns the versions of the modules linked into the program, "unknown" for a missing one.

@@ -12,7 +12,7 @@ const builtCUDA = false
 
 // openCUDA explains how to get a build that can.
 func openCUDA(Options) (compute.Backend, error) {
-	return nil, errors.New("this build has no CUDA support: it needs cgo and a C compiler, and is built with " +
-		"`go build -tags cuda ./cmd/cage`; at run time it needs an NVIDIA driver and the PJRT plugin that " +
-		"`pip install \"jax[cuda13]\"` brings")
+	return nil, errors.New("this build has no CUDA support: that takes a C compiler and " +
+		"`CGO_ENABLED=1 GOEXPERIMENT=simd go build -tags cuda -o bin/cage ./cmd/cage`; at run time it needs an NVIDIA driver " +
+		"and a PJRT plugin for CUDA: " + getCUDA)
 }

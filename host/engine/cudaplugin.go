@@ -1,35 +1,51 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // PluginPathVariable is the environment variable that says where PJRT plugins are: a list of directories or of plugin
 // files, separated like PATH.
 const PluginPathVariable = "PJRT_PLUGIN_LIBRARY_PATH"
 
+// getCUDA says how to get what the CUDA device needs.
+const getCUDA = "`pip install \"jax[cuda13]\"` (CUDA 12: \"jax[cuda12]\") installs one"
+
 // pluginNames are the file names that PJRT plugins for CUDA are distributed under.
 var pluginNames = []string{"xla_cuda_plugin.so", "pjrt_c_api_cuda*_plugin.so", "pjrt?plugin?cuda*.so"}
 
+// jaxPlugins is where JAX's plugins are below a directory of Python packages.
+const jaxPlugins = "jax_plugins/xla_cuda*"
+
 // FindCUDAPlugin searches for a PJRT plugin for CUDA and returns its path: in the directories of
 // PJRT_PLUGIN_LIBRARY_PATH (a plugin file itself may be listed too); in the site-packages of the active virtual or Conda
-// environment; in those of the user; in those of the system; in the directories that go-xla installs to. The plugin
-// of a newer CUDA release is preferred.
+// environment; where the python3 of the PATH finds packages; in the site-packages of the user; in those of the system;
+// in the directories that go-xla installs to. The plugin of a newer CUDA release is preferred.
 func FindCUDAPlugin() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "" // Then there are no places of the user.
 	}
-	return findCUDAPlugin(os.Getenv, home, "/")
+	return pluginSearch{os.Getenv, home, "/", pythonPath}.find()
 }
 
-// findCUDAPlugin searches the file system below root, with the given environment and home directory.
-func findCUDAPlugin(getenv func(string) string, home, root string) (string, error) {
+// pluginSearch is where to search: the environment, the home directory, the root of the file system, and the directories
+// in which Python finds packages.
+type pluginSearch struct {
+	getenv     func(string) string
+	home, root string
+	python     func() []string
+}
+
+func (s pluginSearch) find() (string, error) {
 	var searched []string
-	for _, place := range filepath.SplitList(getenv(PluginPathVariable)) {
+	for _, place := range filepath.SplitList(s.getenv(PluginPathVariable)) {
 		if place == "" {
 			continue
 		}
@@ -41,40 +57,73 @@ func findCUDAPlugin(getenv func(string) string, home, root string) (string, erro
 			return filepath.Abs(path)
 		}
 	}
-	for _, pattern := range pluginPlaces(getenv, home, root) {
-		searched = append(searched, pattern)
-		directories, err := filepath.Glob(pattern)
-		if err != nil {
-			return "", fmt.Errorf("searching %s: %w", pattern, err)
-		}
-		for i := len(directories) - 1; i >= 0; i-- { // Sorted names: the last has the newest CUDA and Python.
-			if path := pluginIn(directories[i]); path != "" {
-				return filepath.Abs(path)
+	for _, places := range []func() []string{s.environments, s.packages, s.usual} {
+		for _, pattern := range places() {
+			searched = append(searched, pattern)
+			directories, err := filepath.Glob(pattern)
+			if err != nil {
+				return "", fmt.Errorf("searching %s: %w", pattern, err)
+			}
+			for i := len(directories) - 1; i >= 0; i-- { // Sorted names: the last has the newest CUDA and Python.
+				if path := pluginIn(directories[i]); path != "" {
+					return filepath.Abs(path)
+				}
 			}
 		}
 	}
-	return "", fmt.Errorf("no PJRT plugin for CUDA found: install it with `pip install \"jax[cuda13]\"`, or set %s to "+
-		"the file or its directory; searched %s", PluginPathVariable, strings.Join(searched, ", "))
+	return "", fmt.Errorf("no PJRT plugin for CUDA found: %s, or set %s to the file or its directory; searched %s",
+		getCUDA, PluginPathVariable, strings.Join(searched, ", "))
 }
 
-// pluginPlaces lists patterns of directories that may hold a plugin, the preferred first.
-func pluginPlaces(getenv func(string) string, home, root string) []string {
-	const packages = "lib/python3*/site-packages/jax_plugins/xla_cuda*"
+const sitePackages = "lib/python3*/site-packages/" + jaxPlugins
+
+// environments are patterns of directories in the active environments of Python.
+func (s pluginSearch) environments() []string {
 	var places []string
 	for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		if prefix := getenv(variable); prefix != "" {
-			places = append(places, filepath.Join(prefix, packages))
+		if prefix := s.getenv(variable); prefix != "" {
+			places = append(places, filepath.Join(prefix, sitePackages))
 		}
 	}
-	if home != "" {
-		places = append(places, filepath.Join(home, ".local", packages), filepath.Join(home, ".local/lib/go-xla"))
+	return places
+}
+
+// packages are patterns of directories where Python finds packages.
+func (s pluginSearch) packages() []string {
+	var places []string
+	for _, directory := range s.python() {
+		if directory != "" {
+			places = append(places, filepath.Join(directory, jaxPlugins))
+		}
+	}
+	return places
+}
+
+// usual are patterns of directories where plugins and packages commonly are, the preferred first.
+func (s pluginSearch) usual() []string {
+	var places []string
+	if s.home != "" {
+		places = append(places, filepath.Join(s.home, ".local", sitePackages), filepath.Join(s.home, ".local/lib/go-xla"))
 	}
 	return append(places,
-		filepath.Join(root, "usr/local", packages),
-		filepath.Join(root, "usr/local/lib/python3*/dist-packages/jax_plugins/xla_cuda*"),
-		filepath.Join(root, "usr", packages),
-		filepath.Join(root, "usr/lib/python3*/dist-packages/jax_plugins/xla_cuda*"),
-		filepath.Join(root, "usr/local/lib/go-xla"))
+		filepath.Join(s.root, "usr/local", sitePackages),
+		filepath.Join(s.root, "usr/local/lib/python3*/dist-packages", jaxPlugins),
+		filepath.Join(s.root, "usr", sitePackages),
+		filepath.Join(s.root, "usr/lib/python3*/dist-packages", jaxPlugins),
+		filepath.Join(s.root, "usr/local/lib/go-xla"))
+}
+
+// pythonPath asks the python3 of the PATH where it finds packages: an environment can be in use without any variable
+// that names it. It returns nothing if there is no python3, or none that answers.
+func pythonPath() []string {
+	const limit = 10 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, "python3", "-c", `import sys; print("\n".join(sys.path))`).Output()
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
 // pluginIn returns the path of a plugin in a directory, or "".
@@ -86,4 +135,43 @@ func pluginIn(directory string) string {
 		}
 	}
 	return ""
+}
+
+// checkPluginPath refuses paths that go-xla would misread: it takes the options after a comma, and a plugin for one of
+// CUDA by its path.
+func checkPluginPath(path string) error {
+	upper := strings.ToUpper(path)
+	switch {
+	case strings.Contains(path, ","):
+		return fmt.Errorf("PJRT plugin %s: its path must not have a comma: give it one without, by a symbolic link", path)
+	case !strings.Contains(upper, "CUDA") && !strings.Contains(upper, "NVIDIA"):
+		return fmt.Errorf("PJRT plugin %s: its path must contain \"cuda\", or it is not taken for a plugin of CUDA: give it one that does, by a symbolic link", path)
+	}
+	return nil
+}
+
+// toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside JAX's plugin, or "".
+// XLA takes the assembler and the library of mathematical functions from there.
+func toolkitIn(plugin string) string {
+	site := filepath.Dir(filepath.Dir(filepath.Dir(plugin)))
+	for _, pattern := range []string{"nvidia/cu1[0-9]", "nvidia/cuda_nvcc"} {
+		directories, _ := filepath.Glob(filepath.Join(site, pattern)) // The pattern is well-formed.
+		for i := len(directories) - 1; i >= 0; i-- {
+			for _, part := range []string{"bin/ptxas", "nvvm/libdevice"} {
+				if _, err := os.Stat(filepath.Join(directories[i], part)); err == nil {
+					return directories[i]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// xlaFlags adds the directory of the toolkit to the flags of XLA, unless they name one already.
+func xlaFlags(flags, toolkit string) string {
+	const flag = "--xla_gpu_cuda_data_dir="
+	if toolkit == "" || strings.Contains(flags, flag) || strings.ContainsAny(toolkit, " \t\"'") {
+		return flags
+	}
+	return strings.TrimSpace(flags + " " + flag + toolkit)
 }

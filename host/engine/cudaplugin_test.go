@@ -29,17 +29,19 @@ func TestFindCUDAPlugin(t *testing.T) {
 	touch(t, root, "usr/local/lib/python3.9/site-packages/jax_plugins/xla_cuda12/README")
 	user := touch(t, root, "home/.local/lib/go-xla/pjrt_c_api_cuda13_plugin.so")
 	venv := touch(t, root, "venv/"+site+"xla_cuda13/xla_cuda_plugin.so")
+	python := touch(t, root, "opt/torch/site/jax_plugins/xla_cuda13/xla_cuda_plugin.so")
 	own := touch(t, root, "own/pjrt-plugin-cuda.so")
 	file := touch(t, root, "own/any-name.so")
 	for _, tc := range []struct {
-		name, home, venv, variable, want string
+		name, home, venv, python, variable, want string
 	}{
-		{"system", "", "", "", system},
-		{"user", "home", "", "", user},
-		{"environment", "home", "venv", "", venv},
-		{"directory", "home", "venv", "missing:own", own},
-		{"file", "home", "venv", "own/any-name.so:own", file},
-		{"variable without a plugin", "home", "venv", "missing", venv},
+		{"system", "", "", "", "", system},
+		{"user", "home", "", "", "", user},
+		{"python", "home", "", "opt/torch/site", "", python},
+		{"environment", "home", "venv", "opt/torch/site", "", venv},
+		{"directory", "home", "venv", "", "missing:own", own},
+		{"file", "home", "venv", "", "own/any-name.so:own", file},
+		{"variable without a plugin", "home", "venv", "", "missing", venv},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			below := func(path string) string {
@@ -56,7 +58,10 @@ func TestFindCUDAPlugin(t *testing.T) {
 				PluginPathVariable: strings.Join(listed, string(filepath.ListSeparator)),
 				"VIRTUAL_ENV":      below(tc.venv),
 			}
-			got, err := findCUDAPlugin(func(name string) string { return env[name] }, below(tc.home), root)
+			search := pluginSearch{func(name string) string { return env[name] }, below(tc.home), root, func() []string {
+				return []string{"", below(tc.python)}
+			}}
+			got, err := search.find()
 			if err != nil || got != tc.want {
 				t.Errorf("found %q, error %v; want %q", got, err, tc.want)
 			}
@@ -65,13 +70,53 @@ func TestFindCUDAPlugin(t *testing.T) {
 }
 
 func TestFindCUDAPluginSaysWhatIsMissing(t *testing.T) {
-	_, err := findCUDAPlugin(func(string) string { return "" }, "", t.TempDir())
+	_, err := pluginSearch{func(string) string { return "" }, "", t.TempDir(), func() []string { return nil }}.find()
 	if err == nil {
 		t.Fatal("found a plugin in an empty directory")
 	}
 	for _, want := range []string{"pip install", PluginPathVariable, "searched"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not mention %q", err, want)
+		}
+	}
+}
+
+func TestCheckPluginPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/lib/xla_cuda_plugin.so": "",
+		"/nvidia/plugin.so":       "",
+		"/a,b/cuda.so":            "comma",
+		"/lib/plugin.so":          `"cuda"`,
+	} {
+		err := checkPluginPath(path)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got error %v, want %q in it", path, err, want)
+		}
+	}
+}
+
+func TestToolkit(t *testing.T) {
+	root := t.TempDir()
+	plugin := touch(t, root, "site/jax_plugins/xla_cuda13/xla_cuda_plugin.so")
+	touch(t, root, "site/nvidia/cu12/include/cuda.h")
+	if got := toolkitIn(plugin); got != "" {
+		t.Errorf("found a toolkit without tools: %s", got)
+	}
+	touch(t, root, "site/nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc")
+	if got, want := toolkitIn(plugin), filepath.Join(root, "site/nvidia/cuda_nvcc"); got != want {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	touch(t, root, "site/nvidia/cu13/bin/ptxas")
+	toolkit := filepath.Join(root, "site/nvidia/cu13")
+	if got := toolkitIn(plugin); got != toolkit {
+		t.Errorf("found %q, want %q", got, toolkit)
+	}
+	for _, tc := range [][3]string{
+		{"", "", ""}, {"--a=1", "", "--a=1"}, {"", "/x", "--xla_gpu_cuda_data_dir=/x"}, {"--a=1", "/x", "--a=1 --xla_gpu_cuda_data_dir=/x"},
+		{"--xla_gpu_cuda_data_dir=/y", "/x", "--xla_gpu_cuda_data_dir=/y"}, {"--a", "/my cuda", "--a"},
+	} {
+		if got := xlaFlags(tc[0], tc[1]); got != tc[2] {
+			t.Errorf("flags %q with %q become %q, want %q", tc[0], tc[1], got, tc[2])
 		}
 	}
 }

@@ -30,12 +30,26 @@ type Options struct {
 	// TF32 lets the CUDA device round the operands of float32 products to 10 bits of mantissa, which is faster. The
 	// default is exact float32. Other kinds ignore it.
 	TF32 bool
+
+	// Precision is the type in which steps multiply matrices where they ask for it with [DotGeneral], [Float32] if
+	// empty. [BFloat16] on the CPU device computes the same as on others, but is no faster than float32.
+	Precision Precision
 }
+
+// Precision is an element type of the operands of matrix products.
+type Precision string
+
+// The precisions.
+const (
+	Float32  Precision = "float32"
+	BFloat16 Precision = "bfloat16"
+)
 
 // A Device compiles and runs steps, and owns the buffers it uploads and computes. Its methods may be called from
 // several goroutines, except Close.
 type Device struct {
 	kind    string
+	options Options
 	backend compute.Backend
 }
 
@@ -72,6 +86,12 @@ func Open(kind string, opts Options) (*Device, error) {
 	if opts.Threads < 0 {
 		return nil, fmt.Errorf("device %q: %d threads: want a positive number, or 0 for no limit", kind, opts.Threads)
 	}
+	if opts.Precision == "" {
+		opts.Precision = Float32
+	}
+	if opts.Precision != Float32 && opts.Precision != BFloat16 {
+		return nil, fmt.Errorf("device %q: precision %q: want %q or %q", kind, opts.Precision, Float32, BFloat16)
+	}
 	var backend compute.Backend
 	err := catch(func() (err error) {
 		backend, err = open(opts)
@@ -80,7 +100,7 @@ func Open(kind string, opts Options) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening device %q: %w", kind, err)
 	}
-	return &Device{kind: kind, backend: backend}, nil
+	return &Device{kind: kind, options: opts, backend: backend}, nil
 }
 
 // Kind returns the kind of the device as it was given to [Open].

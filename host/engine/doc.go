@@ -16,6 +16,11 @@
 // before it starts the step (a wrong number of inputs, a wrong shape, a buffer that is already gone) leave all buffers
 // alone. Whoever must survive a failed step therefore keeps a copy, or a checkpoint, of what it donates.
 //
+// # Precision
+//
+// Buffers are float32. A device opened with [BFloat16] rounds the operands of those products to bfloat16 that are built
+// with [DotGeneral], and of no others: whoever builds a graph says so which of its products may be rounded.
+//
 // # Reproducibility
 //
 // On the CPU device the same executable with the same inputs gives the same bits, whatever the number of threads.

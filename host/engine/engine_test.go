@@ -10,20 +10,12 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
-func openCPU(t *testing.T) *engine.Device {
+func open(t *testing.T) *engine.Device {
 	t.Helper()
-	d, err := engine.Open(engine.CPU, engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return d
+	return testdevice.Open(t, engine.Options{})
 }
 
 func upload[T engine.Element](t *testing.T, d *engine.Device, data []T, dims ...int) *engine.Buffer {
@@ -70,7 +62,7 @@ func run(t *testing.T, e *engine.Executable, inputs ...*engine.Buffer) []*engine
 func f32(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
 
 func TestRun(t *testing.T) {
-	d := openCPU(t)
+	d := open(t)
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 2)}, {Name: "y", Shape: f32(2, 2)}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			table := engine.Constant(g, []float32{10, 20, 30, 40}, 2, 2)
@@ -93,7 +85,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestCompileReportsPanics(t *testing.T) {
-	d := openCPU(t)
+	d := open(t)
 	x := []engine.Spec{{Name: "x", Shape: f32(2, 3)}}
 	var nilNode *graph.Node
 	for _, tc := range []struct {
@@ -134,7 +126,7 @@ func TestCompileReportsPanics(t *testing.T) {
 }
 
 func TestRunRefusesBadInputs(t *testing.T) {
-	d, other := openCPU(t), openCPU(t)
+	d, other := open(t), open(t)
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2)}, {Name: "y", Shape: f32(2)}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node { return []*graph.Node{graph.Add(in[0], in[1])} })
 	x, y := upload(t, d, []float32{1, 2}, 2), upload(t, d, []float32{3, 4}, 2)
@@ -172,7 +164,7 @@ func TestRunRefusesBadInputs(t *testing.T) {
 }
 
 func TestDonation(t *testing.T) {
-	d := openCPU(t)
+	d := open(t)
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(3)}, {Name: "y", Shape: f32(3)}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.Add(in[0], in[1]), graph.Mul(in[0], in[1])}
@@ -200,7 +192,7 @@ func TestDonation(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	d := openCPU(t)
+	d := open(t)
 	x := upload(t, d, []float32{1}, 1)
 	build := func(g *graph.Graph, in []*graph.Node) []*graph.Node { return []*graph.Node{graph.Neg(in[0])} }
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(1)}}, build)

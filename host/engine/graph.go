@@ -17,6 +17,23 @@ func Constant[T Element](g *graph.Graph, data []T, dims ...int) *graph.Node {
 	return graph.ConstTensor(g, tensors.FromFlatDataAndDimensions(data, dims...))
 }
 
+// precisionKey is the key under which a graph keeps the precision of its device.
+type precisionKey struct{}
+
+// InBFloat16 reports whether the graph's device was opened with [BFloat16].
+func InBFloat16(g *graph.Graph) bool { return g.State(precisionKey{}) == BFloat16 }
+
+// DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was opened with: the
+// operands are rounded to it, and the sums, as the result, are float32. Products that must not be rounded use GoMLX's.
+func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
+	if !InBFloat16(a.Graph()) {
+		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+	}
+	a, b = graph.ConvertDType(a, dtypes.BFloat16), graph.ConvertDType(b, dtypes.BFloat16)
+	dot := graph.Dot(a, b).WithAccumulatorDType(dtypes.Float32).WithOutputDType(dtypes.Float32)
+	return dot.General(aContracted, aBatch, bContracted, bBatch)
+}
+
 // OnCPU reports whether the graph is built for the CPU device, for code that gets the same numbers faster in another
 // way there.
 func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.BackendName }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -16,12 +17,12 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-var openCPU = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(engine.CPU, engine.Options{}) })
+var openDevice = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(testdevice.Kind(), engine.Options{}) })
 
-// device opens the CPU once for all tests.
+// device opens the device once for all tests.
 func device(t testing.TB) *engine.Device {
 	t.Helper()
-	d, err := openCPU()
+	d, err := openDevice()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func attention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
 		dProjections := graph.Concatenate([]*graph.Node{r.flat(dQuery.first), r.flat(dQuery.second), r.flat(dKey.first),
 			r.flat(dKey.second), r.flat(r.joinFeatures(dValues))}, 0) // [rows of w, tokens]
-		dx := transposed(times(transposed(graph.Concatenate(parts[:], 0)), dProjections))
+		dx := transposed(transposedTimes(graph.Concatenate(parts[:], 0), dProjections))
 		return append([]*graph.Node{dx, r.joinWeight(times(dProjections, x))}, dGains...)
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/engine/autodiff"
 )
 
@@ -18,25 +19,37 @@ func linear(x, w *graph.Node) *graph.Node {
 // weightGradient returns dyᵀ·x, [out, in], for dy [tokens, out] and x [tokens, in]. One of the two has to be
 // transposed, in memory on the CPU; the smaller one is, which for x costs a transposition of the result too.
 func weightGradient(dy, x *graph.Node) *graph.Node {
+	if !engine.OnCPU(dy.Graph()) {
+		return transposedTimes(dy, x)
+	}
 	tokens, out, in := dy.Shape().Dim(0), dy.Shape().Dim(1), x.Shape().Dim(1)
 	if tokens*out <= tokens*in+in*out {
-		return times(transposed(dy), x)
+		return transposedTimes(dy, x)
 	}
-	return transposed(times(transposed(x), dy))
+	return transposed(transposedTimes(x, dy))
 }
 
-// times returns a·b over the last two axes of both; leading axes, if any, are batch axes.
+// transposedTimes returns aᵀ·b for two matrices. Only the CPU has to transpose for it.
+func transposedTimes(a, b *graph.Node) *graph.Node {
+	if engine.OnCPU(a.Graph()) {
+		return times(transposed(a), b)
+	}
+	return engine.DotGeneral(a, []int{0}, nil, b, []int{0}, nil)
+}
+
+// times returns a·b over the last two axes of both; leading axes, if any, are batch axes. As all products of the models
+// it is in the precision of the device.
 func times(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
 	batch := leadingAxes(rank - 2)
-	return graph.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 2}, batch)
+	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 2}, batch)
 }
 
 // timesTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes.
 func timesTransposed(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
 	batch := leadingAxes(rank - 2)
-	return graph.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 1}, batch)
+	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 1}, batch)
 }
 
 func leadingAxes(n int) []int {

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/engine/autodiff"
 )
 
@@ -17,10 +18,38 @@ func embed(table, ids *graph.Node) *graph.Node {
 
 // crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head [vocabulary, width]
 // and targets [tokens].
-//
-// Neither a one-hot matrix nor log-probabilities are stored: the target's part of a gradient is a row of the head, or is
-// added to one, and the rest comes from the exponentials of the forward pass.
 func crossEntropy(h, head, targets *graph.Node) *graph.Node {
+	if engine.OnCPU(h.Graph()) && !engine.InBFloat16(h.Graph()) {
+		return crossEntropyByRows(h, head, targets)
+	}
+	return crossEntropyByMask(h, head, targets)
+}
+
+// crossEntropyByMask picks the target's logit by comparing its column with all columns, which costs nothing where
+// elementwise operations are fused. The logit that is picked is the one in the sum, to the last bit, as it must be when
+// products round, and the gradient of a logit is rounded as a whole: it vanishes where the prediction is certain.
+func crossEntropyByMask(h, head, targets *graph.Node) *graph.Node {
+	g := h.Graph()
+	logits := timesTransposed(h, head)
+	columns := graph.Iota(g, shapes.Make(targets.DType(), logits.Shape().Dimensions...), 1)
+	isTarget := graph.Equal(columns, graph.BroadcastToDims(graph.InsertAxes(targets, -1), logits.Shape().Dimensions...))
+	zero := graph.ScalarZero(g, logits.DType())
+	highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
+	exponentials := graph.Exp(graph.Sub(logits, highest))
+	total := graph.ReduceAndKeep(exponentials, graph.ReduceSum, -1)
+	chosen := graph.ReduceAndKeep(graph.Where(isTarget, logits, zero), graph.ReduceSum, -1)
+	losses := graph.Squeeze(graph.Sub(graph.Add(graph.Log(total), highest), chosen), -1)
+	return autodiff.Custom(losses, []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
+		dLosses = graph.InsertAxes(dLosses, -1)
+		probabilities := graph.Div(exponentials, total)
+		dLogits := graph.Mul(graph.Where(isTarget, graph.AddScalar(probabilities, -1), probabilities), dLosses)
+		return []*graph.Node{times(dLogits, head), weightGradient(dLogits, h)}
+	})
+}
+
+// crossEntropyByRows stores neither a one-hot matrix nor log-probabilities: the target's part of a gradient is a row of
+// the head, or is added to one, and the rest comes from the exponentials of the forward pass.
+func crossEntropyByRows(h, head, targets *graph.Node) *graph.Node {
 	logits := timesTransposed(h, head)
 	highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
 	exponentials := graph.Exp(graph.Sub(logits, highest))

@@ -157,7 +157,7 @@ func TestMistakes(t *testing.T) {
 	for want, spoil := range bad {
 		plan := planOf(t, cfg, grid{}, descent{})
 		spoil(&plan)
-		if _, err := step.Compile(testrun.CPU(t), plan); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := step.Compile(testrun.Device(t), plan); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error that says %q", err, want)
 		}
 	}

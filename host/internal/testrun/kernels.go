@@ -8,17 +8,18 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 )
 
 // cpu is opened by the first test that needs it and shared by the process.
-var cpu = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(engine.CPU, engine.Options{}) })
+var device = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(testdevice.Kind(), engine.Options{}) })
 
-// CPU is the CPU device.
-func CPU(t testing.TB) *engine.Device {
+// Device is the device of the tests: the CPU, unless testdevice says another.
+func Device(t testing.TB) *engine.Device {
 	t.Helper()
-	d, err := cpu()
+	d, err := device()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +45,10 @@ func Plan(t testing.TB, cfg *config.Config) step.Plan {
 	return plan
 }
 
-// Compile compiles a plan for the CPU; the kernels are closed when the test ends.
+// Compile compiles a plan for the device; the kernels are closed when the test ends.
 func Compile(t testing.TB, plan step.Plan) *step.Kernels {
 	t.Helper()
-	k, err := step.Compile(CPU(t), plan)
+	k, err := step.Compile(Device(t), plan)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,10 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 )
 
+// pluginsVariable is the environment variable that names a directory with the plugins, built, for tests that run where
+// there is no Go.
+const pluginsVariable = "CAGE_TEST_PLUGINS"
+
 // built are the plugins of this repository as executables, by name, built once in a
 // process into the user's cache.
 var (
@@ -53,7 +57,13 @@ func buildPlugins(dir string) {
 // Executables returns the paths of the plugins of this repository by name.
 func Executables(t testing.TB) map[string]string {
 	t.Helper()
-	builtOnce.Do(func() { buildPlugins(filepath.Join(root(t), "plugins")) })
+	builtOnce.Do(func() {
+		dir := os.Getenv(pluginsVariable)
+		if dir == "" {
+			dir = filepath.Join(root(t), "plugins")
+		}
+		buildPlugins(dir)
+	})
 	if builtErr != nil {
 		t.Fatal(builtErr)
 	}

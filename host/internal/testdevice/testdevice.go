@@ -1,0 +1,35 @@
+// Package testdevice opens the device that tests run on: the CPU, or the one that the environment variable
+// CAGE_TEST_DEVICE names, so that the same tests check a GPU where there is one.
+//
+// Only tests whose assertions hold on every device use it. Those of exact bits, of rounding and of what the CPU device
+// alone promises open that device themselves.
+package testdevice
+
+import (
+	"cmp"
+	"os"
+	"testing"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// Variable is the environment variable that names the kind of device, "cpu" if it is empty.
+const Variable = "CAGE_TEST_DEVICE"
+
+// Kind is the kind of device that tests run on.
+func Kind() string { return cmp.Or(os.Getenv(Variable), engine.CPU) }
+
+// Open opens the device. It is closed when the test ends.
+func Open(t testing.TB, opts engine.Options) *engine.Device {
+	t.Helper()
+	d, err := engine.Open(Kind(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}

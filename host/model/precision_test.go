@@ -1,0 +1,125 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+)
+
+// TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by up to 2⁻⁹, and what
+// is compared has passed some ten products, and twice as many with their errors in the gradient. The gradient of a gain
+// is a sum over all tokens in which most cancels. Unquantized, because a difference as small as that moves values from
+// one point of a grid to the next.
+func TestBFloat16(t *testing.T) { eachLanguage(t, testBFloat16) }
+
+func testBFloat16(t *testing.T, m Language) {
+	const batch, context = 4, 16
+	tokens := hashedTokens(0, batch*(context+1), tiny.Vocabulary)
+	build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		losses := m.Losses(params, ids, nil)
+		return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+	}
+	exact := evaluateIn(t, engine.Float32, m, hashedWeights(m.Params()), tokens, batch, build)
+	rounded := evaluateIn(t, engine.BFloat16, m, hashedWeights(m.Params()), tokens, batch, build)
+	for i := range exact {
+		what, limit := "losses", 0.01
+		if i > 0 {
+			what, limit = "gradient of "+m.Params()[i-1].Name, 0.03
+			if m.Params()[i-1].Role == RoleNorm {
+				limit = 0.06
+			}
+		}
+		got := relativeDistance(rounded[i], exact[i])
+		if !(got < limit) {
+			t.Errorf("%s: the relative difference is %.2g, want less than %g", what, got, limit)
+		}
+		if got < 1e-5 {
+			t.Errorf("%s: the relative difference is %.2g: the products were not rounded", what, got)
+		}
+	}
+}
+
+// relativeDistance is ‖a − b‖/‖b‖.
+func relativeDistance(a, b []float32) float64 {
+	difference, norm := 0.0, 0.0
+	for i := range b {
+		d := float64(a[i]) - float64(b[i])
+		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
+	}
+	return math.Sqrt(difference / norm)
+}
+
+// TestCrossEntropies: both ways to compute it agree, the gradients included, and with bfloat16 the loss of a certain
+// prediction is 0, as is its gradient.
+func TestCrossEntropies(t *testing.T) {
+	const tokens, width, vocabulary = 24, 16, 11
+	rng := rand.New(rand.NewPCG(3, 4))
+	random := func(n int, factor float64) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(factor * rng.NormFloat64())
+		}
+		return values
+	}
+	h, head := random(tokens*width, 1), random(vocabulary*width, 1)
+	targets := make([]int32, tokens)
+	for i := range targets {
+		targets[i] = int32(rng.IntN(vocabulary))
+	}
+	type variant func(h, head, targets *graph.Node) *graph.Node
+	evaluate := func(f variant, precision engine.Precision, h []float32) [3][]float32 {
+		d := testdevice.Open(t, engine.Options{Precision: precision})
+		buffers := []*engine.Buffer{uploaded(t, d, h, tokens, width), uploaded(t, d, head, vocabulary, width), uploaded(t, d, targets, tokens)}
+		specs := []engine.Spec{{Name: "h", Shape: buffers[0].Shape()}, {Name: "head", Shape: buffers[1].Shape()}, {Name: "targets", Shape: buffers[2].Shape()}}
+		e, err := d.Compile("cross-entropy", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			losses := f(in[0], in[1], in[2])
+			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllSum(losses), in[:2]...)...)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := e.Run(buffers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var results [3][]float32
+		for i := range results {
+			if results[i], err = engine.Download[float32](out[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return results
+	}
+	rows, mask := evaluate(crossEntropyByRows, engine.Float32, h), evaluate(crossEntropyByMask, engine.Float32, h)
+	for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
+		if d := relativeDistance(mask[i], rows[i]); !(d < 1e-6) {
+			t.Errorf("%s: the relative difference is %.2g", what, d)
+		}
+	}
+	for i, target := range targets { // as sure as can be
+		for j := range width {
+			h[i*width+j] = 100 * head[int(target)*width+j]
+		}
+	}
+	for i, values := range evaluate(crossEntropy, engine.BFloat16, h) {
+		for j, v := range values {
+			if v != 0 {
+				t.Fatalf("output %d of certain predictions: element %d is %g, want 0", i, j, v)
+			}
+		}
+	}
+}
+
+func uploaded[T engine.Element](t *testing.T, d *engine.Device, data []T, dims ...int) *engine.Buffer {
+	t.Helper()
+	b, err := engine.Upload(d, data, dims...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

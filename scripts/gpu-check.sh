@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# Checks and measures the CUDA device in one call of at most ten minutes:
+#
+#   scripts/gpu-check.sh build   makes bin/gpu-check.tar.xz; needs Go, a C compiler and xz
+#   scripts/gpu-check.sh         unpacks and uses it, on a machine with a GPU; needs python3
+#                                and JAX's CUDA plugin, neither Go nor a network
+#
+# It runs the tests that hold on every device, trains a short demo on GPU and CPU and
+# compares the losses, and times training steps. What it finds is in report.md and
+# report.json, all output in log.txt. Settings, by environment variables:
+#
+#   OUT      where the report goes (gpu-report)
+#   DEVICE   device to check (cuda); with cpu the script itself can be tried anywhere
+#   PHASES   what to do (tests demo bench)
+#   LIMIT    seconds for all of it (570)
+#   SIZES    presets to time, each with its batch (30M:64 100M:64 430M:32)
+#   CONTEXT  tokens per sequence (512)
+#   STEPS    steps to count (20)
+#   STEP     more flags of cage bench step (none)
+#   PEER     command of another program to time beside it (none). It is given --layers,
+#            --width, --heads, --context, --batch, --vocab and --steps, and prints last a
+#            JSON object with the "seconds" of a step
+#
+# Exit codes: 0 all well, 1 something failed, 3 there is no CUDA plugin or no GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+pack=bin/gpu-check.tar.xz
+
+build() {
+	export GOTOOLCHAIN=go1.27.2 GOEXPERIMENT=simd
+	local dir=bin/gpu-check flags=(-trimpath -ldflags '-s -w')
+	rm -rf "$dir" "$pack"
+	mkdir -p "$dir/plugins"
+	CGO_ENABLED=0 go build "${flags[@]}" -buildvcs=false -o "$dir/plugins/" ./plugins/*
+	CGO_ENABLED=1 go build "${flags[@]}" -tags cuda -o "$dir/cage" ./cmd/cage
+	for name in engine lower model step; do
+		mkdir -p "$dir/tests/$name"
+		CGO_ENABLED=1 go test -c "${flags[@]}" -tags cuda -o "$dir/tests/$name/test" "./host/$name"
+		if [ -d "host/$name/testdata" ]; then
+			cp -r "host/$name/testdata" "$dir/tests/$name/"
+		fi
+	done
+	cp examples/demo.toml scripts/gpu-report.py "$dir/"
+	"$dir/cage" data prepare "$(go env GOROOT)/src/net" --include '*.go' --validation 0.02 --out "$dir/data"
+	# The executables have much in common: a dictionary that spans them halves the archive.
+	tar -C "$dir" -cf - . | xz -T1 --lzma2=preset=2,dict=256MiB >"$pack.new"
+	mv "$pack.new" "$pack"
+	rm -rf "$dir"
+	ls -l "$pack"
+}
+
+# unpack extracts the archive, where tar cannot by Python.
+unpack() {
+	if command -v xz >/dev/null; then
+		tar -C "$work" -xJf "$pack"
+	else
+		python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1], "r:xz").extractall(sys.argv[2], filter="data")' "$pack" "$work"
+	fi
+}
+
+remaining() { echo $((${LIMIT:-570} - SECONDS)); }
+
+# stage NAME SECONDS COMMAND... runs a command with a limit on its time, and notes how it
+# went. A stage for which no time is left is skipped.
+stage() {
+	local name=$1 limit=$2 began=$SECONDS code=0
+	shift 2
+	limit=$(($(remaining) < limit ? $(remaining) : limit))
+	if [ "$limit" -lt 10 ]; then
+		printf '%s\tskipped\t0\n' "$name" >>"$work/stages"
+		return
+	fi
+	timeout -k 5 "$limit" "$@" >"$work/$name.out" 2>"$work/$name.err" </dev/null || code=$?
+	printf '%s\t%s\t%s\n' "$name" "$code" $((SECONDS - began)) >>"$work/stages"
+	echo "$name: exit code $code after $((SECONDS - began)) s"
+}
+
+# Tests of exact bits and roundings, of the CPU device, and of memory and time.
+never='Example|SameBits|DecayAndStep|TenThousandSteps|TestMemory|OpenRefuses|ManyBranches|ThreadsReachBackend'
+
+# package NAME PART RUN SKIP runs a part of a package's tests.
+package() {
+	export CAGE_TEST_DEVICE=$device CAGE_TEST_PLUGINS="$work/plugins"
+	cd "$work/tests/$1"
+	stage "test-$1$2" 140 ./test -test.v -test.timeout 130s -test.run "$3" -test.skip "$never$4"
+}
+
+# tests runs the tests that hold on every device, and the conformance kit on each plugin.
+# Those of package lower compile one program for each case, and so are divided.
+tests() {
+	local name claims
+	for name in engine model step; do
+		(package "$name" '' '' '') &
+	done
+	(package lower -unary TestUnary '') &
+	(package lower -binary TestBinary '') &
+	(package lower -random TestRandomPrograms '') &
+	(package lower -rest '' '|TestUnary|TestBinary|TestRandomPrograms') &
+	for name in "$work"/plugins/*; do
+		name=$(basename "$name")
+		claims=()
+		if [ "$name" = grid ]; then
+			claims=(--any-rounding) # it has floor among its roundings
+		fi
+		stage "conformance-$name" 140 "$work/cage" plugins test "$name" --device "$device" "${claims[@]}" &
+	done
+	wait
+}
+
+# train NAME KEY=VALUE... trains the shortened demo.
+train() {
+	local name=$1 sets=() set
+	shift
+	for set in train.steps=100 train.eval_every=0 train.log_every=1 train.checkpoint_every=0 train.final_eval_batches=40 \
+		"data.train=\"$work/data/train.tokens\"" "data.validation=\"$work/data/val.tokens\"" "train.out=\"$work/runs/$name\"" "$@"; do
+		sets+=(--set "$set")
+	done
+	stage "demo-$name" 110 "$work/cage" train "$work/demo.toml" "${sets[@]}"
+}
+
+demo() {
+	train cpu &
+	if [ "$device" = cuda ]; then
+		train cuda 'device.kind="cuda"' &
+		train bfloat16 'device.kind="cuda"' 'device.precision="bfloat16"' &
+	fi
+	wait
+}
+
+# bench times steps, on a GPU in bfloat16, one process after the other.
+bench() {
+	local size preset batch watch sizes precision=float32
+	if [ "$device" = cuda ]; then
+		precision=bfloat16
+	fi
+	for size in ${SIZES:-30M:64 100M:64 430M:32}; do
+		preset=${size%:*} batch=${size#*:}
+		nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 500 >"$work/memory-$preset" 2>/dev/null & # until killed
+		watch=$!
+		# shellcheck disable=SC2086 # STEP holds words
+		stage "bench-$preset" 150 "$work/cage" bench step --alone --device "$device" --precision "$precision" --preset "$preset" \
+			--batch "$batch" --context "${CONTEXT:-512}" --steps "${STEPS:-20}" ${STEP:-}
+		kill "$watch" 2>/dev/null || true
+		wait "$watch" 2>/dev/null || true
+		if [ -n "${PEER:-}" ]; then
+			sizes=$(python3 "$work/gpu-report.py" sizes "$preset")
+			stage "peer-$preset" 150 sh -c "$PEER $sizes --context ${CONTEXT:-512} --batch $batch --steps ${STEPS:-20}"
+		fi
+	done
+}
+
+run() {
+	out=${OUT:-gpu-report} device=${DEVICE:-cuda}
+	work=$(mktemp -d)
+	trap 'rm -rf "$work"' EXIT
+	if [ ! -f "$pack" ]; then
+		echo "$pack is missing: make it with \`scripts/gpu-check.sh build\` on a machine with Go" >&2
+		return 1
+	fi
+	unpack
+	export CAGE_PLUGIN_PATH="$work/plugins"
+	nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$work/gpu" 2>/dev/null || true
+	stage device 60 "$work/cage" version --device "$device" --json
+	if ! grep -q '^device	0	' "$work/stages"; then
+		cat "$work/device.err" >&2
+		echo "there is no device \"$device\" to check" >&2
+		return 3
+	fi
+	mkdir -p "$out" "$work/runs"
+	local phase
+	for phase in ${PHASES:-tests demo bench}; do
+		case $phase in
+		tests | demo | bench) $phase ;;
+		*)
+			echo "PHASES: unknown phase $phase: known are tests, demo, bench" >&2
+			return 1
+			;;
+		esac
+	done
+	(cd "$work" && for f in *.out *.err; do [ -s "$f" ] && printf '\n== %s\n' "$f" && tail -n 2000 "$f"; done) >"$out/log.txt" || true
+	python3 "$work/gpu-report.py" report "$work" "$out"
+}
+
+case ${1-} in
+build) build ;;
+'') run ;;
+*)
+	echo "usage: scripts/gpu-check.sh [build]" >&2
+	exit 2
+	;;
+esac
