@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,6 +34,23 @@ func compareStep(cmd *cobra.Command, peer string, rounds int, asJSON bool) error
 		return printJSON(cmd, c)
 	}
 	return printComparison(cmd.OutOrStdout(), c)
+}
+
+// ownOutput runs this command with other arguments, for a benchmark that wants a process
+// of its own, and returns what it wrote.
+func ownOutput(ctx context.Context, args []string) ([]byte, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	child := exec.CommandContext(ctx, self, args...)
+	var stderr bytes.Buffer
+	child.Stderr = &stderr
+	text, err := child.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return text, nil
 }
 
 // withoutFlags leaves out flags, with their values where these are separate words.

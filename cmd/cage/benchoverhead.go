@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 
@@ -83,18 +81,11 @@ func (m benchModel) variant(v bench.Variant) (*config.Config, error) {
 
 // addMemory runs a few steps of each variant in a process of its own.
 func addMemory(ctx context.Context, report *bench.OverheadReport) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	for i, v := range bench.Variants() {
 		args := append(slices.Clone(os.Args[1:]), "--alone", strconv.Itoa(i), "--json", "--steps", "4")
-		child := exec.CommandContext(ctx, self, args...)
-		var stderr bytes.Buffer
-		child.Stderr = &stderr
-		text, err := child.Output()
+		text, err := ownOutput(ctx, args)
 		if err != nil {
-			return fmt.Errorf("memory of %s: %w: %s", v, err, bytes.TrimSpace(stderr.Bytes()))
+			return fmt.Errorf("memory of %s: %w", v, err)
 		}
 		var one bench.OverheadReport
 		if err := json.Unmarshal(text, &one); err != nil {

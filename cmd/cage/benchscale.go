@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 
@@ -84,21 +81,14 @@ and --batches only those given are measured; without any, all of them.`,
 
 // point measures the step in a process of its own.
 func (m benchModel) point(ctx context.Context, steps int) (bench.Point, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return bench.Point{}, err
-	}
 	args := []string{"bench", "step", "--alone", "--steps", strconv.Itoa(steps), "--quantizer", m.quantizer, "--optimizer", m.optimizer,
 		"--device", m.device, "--precision", m.precision}
 	for _, size := range append(m.sizes(), benchSize{"batch", m.batch}, benchSize{"bits", m.bits}) {
 		args = append(args, "--"+size.flag, strconv.Itoa(size.value))
 	}
-	child := exec.CommandContext(ctx, self, args...)
-	var stderr bytes.Buffer
-	child.Stderr = &stderr
-	text, err := child.Output()
+	text, err := ownOutput(ctx, args)
 	if err != nil {
-		return bench.Point{}, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+		return bench.Point{}, err
 	}
 	var said struct {
 		Seconds float64 `json:"seconds"`

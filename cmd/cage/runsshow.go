@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/runs"
-	"github.com/cage-qat/cage/host/train"
 )
 
 func newRunsShow() *cobra.Command {
@@ -34,11 +33,11 @@ its configuration.`,
 		if err != nil {
 			return err
 		}
-		checkpoints, err := checkpoint.List(train.CheckpointDir(r.Dir))
+		checkpoints, err := checkpoint.List(rundir.Checkpoints(r.Dir))
 		if err != nil {
 			return err
 		}
-		provenance, err := os.ReadFile(filepath.Join(r.Dir, "provenance.json"))
+		provenance, err := os.ReadFile(rundir.Provenance(r.Dir))
 		if errors.Is(err, fs.ErrNotExist) {
 			provenance, err = []byte("{}"), nil
 		}
@@ -79,7 +78,7 @@ func showRun(w io.Writer, r *runs.Run, checkpoints []int, provenance []byte) err
 	if err := table(w, append(rows, made...)); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(train.ConfigPath(r.Dir))
+	text, err := os.ReadFile(rundir.Config(r.Dir))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -127,14 +128,6 @@ func parts(full, bare []opprofile.Row, cfg *config.Config) []opprofile.Row {
 			break
 		}
 	}
-	slices.SortStableFunc(list, func(a, b opprofile.Row) int {
-		switch {
-		case a.Seconds > b.Seconds:
-			return -1
-		case a.Seconds < b.Seconds:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(list, func(a, b opprofile.Row) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	return list
 }

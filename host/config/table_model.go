@@ -43,22 +43,12 @@ var modelTable = table{
 			preset: func(p Preset) any { return int64(p.Context) },
 			doc:    "tokens per sequence"},
 		{key: "rope_theta", models: languages, kind: number, is: between(1, 1e12),
-			derive: func(d *decoder) any {
-				if d.cfg.Model.Kind == KindOLMo2 {
-					return 500000.0
-				}
-				return 10000.0
-			},
+			derive:  byKind(KindOLMo2, 500000.0, 10000.0),
 			derived: "`10000`; olmo2: `500000`",
 			at:      func(c *Config) any { return &c.Model.RopeTheta },
 			doc:     "base of the rotary position embedding"},
 		{key: "rope_pairs", models: languages, kind: text, is: oneOf("interleaved", "half"),
-			derive: func(d *decoder) any {
-				if d.cfg.Model.Kind == KindOLMo2 {
-					return "half"
-				}
-				return "interleaved"
-			},
+			derive:  byKind(KindOLMo2, "half", "interleaved"),
 			derived: `"interleaved"; olmo2: "half"`,
 			at:      func(c *Config) any { return &c.Model.RopePairs },
 			doc:     "which features of a head the rotary position embedding turns together: neighbours, or those of its two halves"},
@@ -75,12 +65,7 @@ var modelTable = table{
 			at:  func(c *Config) any { return &c.Model.RopeOriginal },
 			doc: "rope_factor: tokens of the sequences that the wavelengths were made for"},
 		{key: "norm_eps", models: languages, kind: number, is: above(0, 1),
-			derive: func(d *decoder) any {
-				if d.cfg.Model.Kind == KindOLMo2 {
-					return 1e-6
-				}
-				return 1e-5
-			},
+			derive:  byKind(KindOLMo2, 1e-6, 1e-5),
 			derived: "`0.00001`; olmo2: `0.000001`",
 			at:      func(c *Config) any { return &c.Model.NormEps },
 			doc:     "epsilon of RMSNorm"},
@@ -112,14 +97,19 @@ var modelTable = table{
 			at:  func(c *Config) any { return &c.Model.StartStd },
 			doc: "standard deviation of x at the start; without effect beside start"},
 		{key: "noise", models: problems, kind: number, is: between(0, 1e12),
-			derive: func(d *decoder) any {
-				if d.cfg.Model.Kind == KindToy {
-					return 0.0
-				}
-				return 0.01
-			},
+			derive:  byKind(KindToy, 0.0, 0.01),
 			derived: "`0.01`; toy: `0`",
 			at:      func(c *Config) any { return &c.Model.Noise },
 			doc:     "standard deviation of the noise on each element of the gradient, drawn anew in each micro-batch by seed"},
 	},
+}
+
+// byKind is a default that one kind of model has for itself.
+func byKind(kind string, its, others any) func(*decoder) any {
+	return func(d *decoder) any {
+		if d.cfg.Model.Kind == kind {
+			return its
+		}
+		return others
+	}
 }

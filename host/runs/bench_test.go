@@ -3,9 +3,10 @@ package runs
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // BenchmarkList lists 5,000 runs of a study by their index.
@@ -41,8 +42,8 @@ func many(b *testing.B, n int) {
 	summary := content(b, "one/summary.json")
 	for i := range n {
 		dir := fmt.Sprintf("studies/s%d/cells/c%d", i%5, i)
-		write(b, filepath.Join(dir, configFile), strings.Replace(text, "seed = 0", fmt.Sprintf("seed = %d", i), 1))
-		write(b, filepath.Join(dir, summaryFile), strings.Replace(summary, `"val_loss": 2`, fmt.Sprintf(`"val_loss": %d`, i), 1))
-		write(b, filepath.Join(dir, metricsFile), "")
+		write(b, rundir.Config(dir), strings.Replace(text, "seed = 0", fmt.Sprintf("seed = %d", i), 1))
+		write(b, rundir.Summary(dir), strings.Replace(summary, `"val_loss": 2`, fmt.Sprintf(`"val_loss": %d`, i), 1))
+		write(b, rundir.Metrics(dir), "")
 	}
 }

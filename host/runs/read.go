@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,13 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
-)
-
-// Names inside a run directory, as host/train writes them.
-const (
-	configFile  = "run.toml"
-	summaryFile = "summary.json"
-	metricsFile = "metrics.jsonl"
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // stamp tells whether a file has changed.
@@ -46,13 +39,13 @@ func (s stamps) modified() time.Time {
 
 // stampsOf is false for a directory that is not a run's. known is what the index says.
 func stampsOf(dir string, known entry) (s stamps, ok bool) {
-	s.Config = stampOf(filepath.Join(dir, configFile))
+	s.Config = stampOf(rundir.Config(dir))
 	if s.Config.Time == 0 {
 		return s, false
 	}
-	s.Summary = stampOf(filepath.Join(dir, summaryFile))
+	s.Summary = stampOf(rundir.Summary(dir))
 	if known.run == nil || known.run.State != Done || known.stamps != s {
-		s.Metrics = stampOf(filepath.Join(dir, metricsFile))
+		s.Metrics = stampOf(rundir.Metrics(dir))
 	}
 	return s, true
 }
@@ -71,7 +64,7 @@ func read(dir string, s stamps) entry {
 }
 
 func (r *Run) read() error {
-	path := filepath.Join(r.Dir, configFile)
+	path := rundir.Config(r.Dir)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -83,13 +76,13 @@ func (r *Run) read() error {
 	splitQuantizer(values)
 	r.config = flatten("", values, nil)
 	slices.SortFunc(r.config, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
-	numbers, completed, err := metrics.ReadNumbers(filepath.Join(r.Dir, summaryFile))
+	numbers, completed, err := metrics.ReadNumbers(rundir.Summary(r.Dir))
 	if err != nil {
 		return err
 	}
 	if completed {
 		r.State = Done
-	} else if numbers, err = lastNumbers(filepath.Join(r.Dir, metricsFile)); err != nil {
+	} else if numbers, err = lastNumbers(rundir.Metrics(r.Dir)); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 const base = `
@@ -34,13 +35,13 @@ func fake(t testing.TB, dir string, loss float64, steps int, sets ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, configFile), string(text))
+	write(t, rundir.Config(dir), string(text))
 	if steps > 0 {
-		write(t, filepath.Join(dir, metricsFile), fmt.Sprintf("{\"step\":%d,\"loss\":%g}\n", steps, loss))
+		write(t, rundir.Metrics(dir), fmt.Sprintf("{\"step\":%d,\"loss\":%g}\n", steps, loss))
 		return
 	}
 	s := metrics.Summary{Name: filepath.Base(dir), Completed: true, Steps: 20, ValLoss: metrics.Some(loss)}
-	if err := metrics.WriteSummary(filepath.Join(dir, summaryFile), s); err != nil {
+	if err := metrics.WriteSummary(rundir.Summary(dir), s); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,13 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
-)
-
-// Names inside a run directory; see host/train.
-const (
-	configFile     = "run.toml"
-	provenanceFile = "provenance.json"
-	summaryFile    = "summary.json"
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // Labels says how runs are named and counted.
@@ -53,7 +47,7 @@ func ReadRuns(dir string, l Labels) ([]Point, []Unfinished, error) {
 			return err
 		}
 		path = filepath.Clean(path)
-		if !d.IsDir() || !exists(filepath.Join(path, configFile)) {
+		if !d.IsDir() || !exists(rundir.Config(path)) {
 			return nil
 		}
 		found = true
@@ -74,7 +68,7 @@ func ReadRuns(dir string, l Labels) ([]Point, []Unfinished, error) {
 	case err != nil:
 		return nil, nil, err
 	case !found:
-		return nil, nil, &Problem{File: dir, Msg: "no run directories in it: none has a " + configFile}
+		return nil, nil, &Problem{File: dir, Msg: "no run directories in it: none has a " + rundir.ConfigFile}
 	}
 	return points, unfinished, nil
 }
@@ -86,7 +80,7 @@ func exists(path string) bool {
 
 // readRun reads the point of one run; why says why there is none yet.
 func readRun(dir string, l Labels) (p Point, why string, err error) {
-	s, err := metrics.ReadSummary(filepath.Join(dir, summaryFile))
+	s, err := metrics.ReadSummary(rundir.Summary(dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return p, "its training has not ended yet", nil
@@ -97,7 +91,7 @@ func readRun(dir string, l Labels) (p Point, why string, err error) {
 	case s.ValLoss == nil:
 		return p, "it has no validation loss", nil
 	}
-	cfg, err := config.Load(filepath.Join(dir, configFile), nil)
+	cfg, err := config.Load(rundir.Config(dir), nil)
 	if err != nil {
 		return p, "", err
 	}
@@ -113,14 +107,14 @@ func readRun(dir string, l Labels) (p Point, why string, err error) {
 		return p, "", err
 	}
 	if wrong := p.check(); wrong != "" {
-		return p, "", &Problem{File: filepath.Join(dir, summaryFile), Msg: "no point of a scaling law: " + wrong}
+		return p, "", &Problem{File: rundir.Summary(dir), Msg: "no point of a scaling law: " + wrong}
 	}
 	return p, "", nil
 }
 
 // quantizerValues are the parameters of the weights' quantizer with their defaults.
 func quantizerValues(dir string) (map[string]any, error) {
-	path := filepath.Join(dir, provenanceFile)
+	path := rundir.Provenance(dir)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -191,7 +185,7 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 
 // chosen joins the values of the keys.
 func (l Labels) chosen(dir string, values map[string]any) (string, error) {
-	doc, _, err := config.ReadDocument(filepath.Join(dir, configFile), "a run")
+	doc, _, err := config.ReadDocument(rundir.Config(dir), "a run")
 	if err != nil {
 		return "", err
 	}
@@ -212,7 +206,7 @@ func (l Labels) chosen(dir string, values map[string]any) (string, error) {
 		parts = append(parts, text)
 	}
 	if !slices.ContainsFunc(parts, func(s string) bool { return s != "–" }) {
-		return "", &Problem{File: filepath.Join(dir, configFile), Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
+		return "", &Problem{File: rundir.Config(dir), Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
 	}
 	return strings.Join(parts, ", "), nil
 }

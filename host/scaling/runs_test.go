@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // writeRun makes a run directory as training leaves it behind, as far as it matters here.
@@ -26,7 +28,7 @@ schedule = {rate = 1e-2}
 	if parameters != "" {
 		plugins = `[{"table": "optimizer", "parameters": {"bits": 3}}, {"table": "quantizer.weights", "parameters": ` + parameters + `}]`
 	}
-	for name, text := range map[string]string{configFile: base + config, provenanceFile: `{"plugins": ` + plugins + `}`, summaryFile: summary} {
+	for name, text := range map[string]string{rundir.ConfigFile: base + config, rundir.ProvenanceFile: `{"plugins": ` + plugins + `}`, rundir.SummaryFile: summary} {
 		if text == "" {
 			continue
 		}
@@ -117,7 +119,7 @@ func TestReadRunsSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	writeRun(t, dir, "", "", "{")
-	if _, _, err := ReadRuns(dir, Labels{}); err == nil || !strings.Contains(err.Error(), summaryFile) {
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil || !strings.Contains(err.Error(), rundir.SummaryFile) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
@@ -48,7 +48,7 @@ func attempt(ctx context.Context, c Cell, command []string, threads int) (State,
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = ownGroup()
 	ended := supervise(ctx, cmd)
-	_, completed, err := metrics.ReadNumbers(train.SummaryPath(c.Dir))
+	_, completed, err := metrics.ReadNumbers(rundir.Summary(c.Dir))
 	switch {
 	case err != nil:
 		return Interrupted, nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
@@ -82,7 +83,7 @@ func (s *Study) running() (map[string]bool, error) {
 // awaitFree waits until no process trains in a run directory: one that lost its parent
 // may still be saving its last checkpoint.
 func awaitFree(ctx context.Context, dir string) error {
-	l := flock.New(filepath.Join(dir, lockFile))
+	l := flock.New(rundir.Lock(dir))
 	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
 		return err
 	}

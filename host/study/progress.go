@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // Progress is a study under way, for the person who watches it. Cells that share a run
@@ -107,7 +107,7 @@ func (r *runner) left() time.Duration {
 
 // look reads the newest record of the cell.
 func (a *active) look() {
-	r, ok, err := metrics.Last(train.MetricsPath(a.cell.Dir))
+	r, ok, err := metrics.Last(rundir.Metrics(a.cell.Dir))
 	if err != nil || !ok { // a record that is shown to nobody is no loss
 		return
 	}

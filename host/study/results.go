@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // State is how far a cell has come.
@@ -58,7 +58,7 @@ func (s *Study) Results() ([]Result, error) {
 // --retry brings to its end again from its last checkpoint, and leaves the others alone.
 func readCellResult(c Cell, running bool) Result {
 	r := Result{Cell: c, State: Missing}
-	summary, completed, err := metrics.ReadNumbers(train.SummaryPath(c.Dir))
+	summary, completed, err := metrics.ReadNumbers(rundir.Summary(c.Dir))
 	if err != nil && !running {
 		r.State, r.Err = Failed, err.Error()
 		return r

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/train"
 )
 
 // cage is the command, built once for all tests.
@@ -245,7 +245,7 @@ func TestInterruptedAndLocked(t *testing.T) {
 		}
 	}
 	for _, c := range s.Cells[:2] {
-		if list, err := filepath.Glob(filepath.Join(train.CheckpointDir(c.Dir), "*")); err != nil || len(list) == 0 {
+		if list, err := filepath.Glob(filepath.Join(rundir.Checkpoints(c.Dir), "*")); err != nil || len(list) == 0 {
 			t.Errorf("%s has no checkpoint: %v", c.ID, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -67,7 +68,7 @@ func interrupt(t *testing.T, cage string, cfg *config.Config, finder *plugin.Fin
 	}
 	go func() { h.ended <- h.cmd.Wait() }()
 	h.await(t, "a few steps", func() bool {
-		data, _ := os.ReadFile(train.MetricsPath(cfg.Train.Out))
+		data, _ := os.ReadFile(rundir.Metrics(cfg.Train.Out))
 		return bytes.Count(data, []byte{'\n'}) > 3
 	})
 	if err := h.cmd.Process.Signal(signal); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -65,7 +66,7 @@ func killAndCompare(t *testing.T, whole, killed *config.Config) {
 // newest is the step of the newest checkpoint of a run, 0 for none.
 func newest(t *testing.T, cfg *config.Config) int {
 	t.Helper()
-	entries, err := checkpoint.List(train.CheckpointDir(cfg.Train.Out))
+	entries, err := checkpoint.List(rundir.Checkpoints(cfg.Train.Out))
 	if err != nil {
 		t.Fatal(err)
 	}

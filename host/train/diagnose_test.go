@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/sdk"
@@ -242,7 +243,7 @@ func TestMovementBeginsAnew(t *testing.T) {
 func TestMovementOfDamagedState(t *testing.T) {
 	cfg := testrun.Config(t, sampling...)
 	runParts(t, cfg, 10)
-	dir := train.CheckpointDir(cfg.Train.Out)
+	dir := rundir.Checkpoints(cfg.Train.Out)
 	s, err := checkpoint.Latest(dir, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
 )
@@ -36,7 +37,7 @@ func (r *run) open() error {
 	if err := r.lockDirectory(); err != nil {
 		return err
 	}
-	previous, err := config.Load(r.path(configFile), nil)
+	previous, err := config.Load(rundir.Config(r.cfg.Train.Out), nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return r.begin()
@@ -68,9 +69,9 @@ func (r *run) sameRun(previous *config.Config) error {
 		}
 	}
 	if len(list) > 0 {
-		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", r.path(configFile), strings.Join(list, "\n"))
+		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", rundir.Config(r.cfg.Train.Out), strings.Join(list, "\n"))
 	}
-	changed, err := changedPrograms(r.path(provenanceFile), programHashes(r.programs))
+	changed, err := changedPrograms(rundir.Provenance(r.cfg.Train.Out), programHashes(r.programs))
 	if err != nil {
 		return fmt.Errorf("what the run was made of cannot be read: %w", err)
 	}
@@ -84,7 +85,7 @@ func (r *run) sameRun(previous *config.Config) error {
 // lockDirectory makes sure that no other process trains in the run directory. The
 // lock goes with the process, however that ends.
 func (r *run) lockDirectory() error {
-	r.lock = flock.New(r.path(lockFile))
+	r.lock = flock.New(rundir.Lock(r.cfg.Train.Out))
 	held, err := r.lock.TryLock()
 	if err != nil {
 		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
@@ -124,7 +125,7 @@ func (r *run) begin() error {
 	if err := r.describe(); err != nil {
 		return err
 	}
-	if r.records, err = metrics.Create(r.path(metricsFile)); err != nil {
+	if r.records, err = metrics.Create(rundir.Metrics(r.cfg.Train.Out)); err != nil {
 		return err
 	}
 	return r.openTrajectory()
@@ -134,7 +135,7 @@ func (r *run) begin() error {
 // that was stopped before its first checkpoint begins again.
 func (r *run) resume() error {
 	r.saved = -1
-	state, err := checkpoint.Latest(r.path(checkpointDir), func(path string, err error) {
+	state, err := checkpoint.Latest(rundir.Checkpoints(r.cfg.Train.Out), func(path string, err error) {
 		r.log.Warn("passing over a damaged checkpoint", "path", path, "error", err)
 	})
 	switch {
@@ -153,7 +154,7 @@ func (r *run) resume() error {
 	if err := r.describe(); err != nil {
 		return err
 	}
-	if r.records, err = metrics.Resume(r.path(metricsFile), r.done.Step); err != nil {
+	if r.records, err = metrics.Resume(rundir.Metrics(r.cfg.Train.Out), r.done.Step); err != nil {
 		return err
 	}
 	if err := r.openTrajectory(); err != nil {
@@ -164,7 +165,7 @@ func (r *run) resume() error {
 
 // remember takes from the records what the summary of a resumed run needs.
 func (r *run) remember() error {
-	records, err := metrics.Read(r.path(metricsFile))
+	records, err := metrics.Read(rundir.Metrics(r.cfg.Train.Out))
 	if err != nil {
 		return err
 	}
@@ -253,9 +254,9 @@ func (r *run) save() error {
 	if err != nil {
 		return err
 	}
-	if _, err := checkpoint.Save(context.Background(), r.path(checkpointDir), state); err != nil {
+	if _, err := checkpoint.Save(context.Background(), rundir.Checkpoints(r.cfg.Train.Out), state); err != nil {
 		return err
 	}
 	r.saved = r.done.Step
-	return checkpoint.Prune(r.path(checkpointDir), r.cfg.Train.Keep)
+	return checkpoint.Prune(rundir.Checkpoints(r.cfg.Train.Out), r.cfg.Train.Keep)
 }

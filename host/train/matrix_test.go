@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -62,7 +63,7 @@ func TestEveryPair(t *testing.T) {
 // fell fails unless the mean loss of a run's last steps is below that of its first.
 func fell(t *testing.T, dir string) {
 	t.Helper()
-	records, err := metrics.Read(train.MetricsPath(dir))
+	records, err := metrics.Read(rundir.Metrics(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

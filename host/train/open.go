@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
 )
@@ -47,9 +47,9 @@ type Trained struct {
 // Open loads a checkpoint of the run in dir. A quantizer that now gives other
 // programs than in training is reported as a warning.
 func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
-	cfg, err := config.Load(ConfigPath(dir), nil)
+	cfg, err := config.Load(rundir.Config(dir), nil)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not a run directory: it has no %s", dir, configFile)
+		return nil, fmt.Errorf("%s is not a run directory: it has no %s", dir, rundir.ConfigFile)
 	}
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 
 func loadCheckpoint(dir string, o OpenOptions) (checkpoint.State, error) {
 	if o.Step > 0 {
-		entries, err := checkpoint.List(CheckpointDir(dir))
+		entries, err := checkpoint.List(rundir.Checkpoints(dir))
 		if err != nil {
 			return checkpoint.State{}, err
 		}
@@ -81,7 +81,7 @@ func loadCheckpoint(dir string, o OpenOptions) (checkpoint.State, error) {
 		}
 		return checkpoint.State{}, fmt.Errorf("%s has no checkpoint of step %d: there are %v", dir, o.Step, steps)
 	}
-	s, err := checkpoint.Latest(CheckpointDir(dir), nil)
+	s, err := checkpoint.Latest(rundir.Checkpoints(dir), nil)
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -164,7 +164,7 @@ func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) er
 	if o.Batch > 0 {
 		same.Activations = nil
 	}
-	changed, err := changedPrograms(filepath.Join(t.dir, provenanceFile), programHashes(&same))
+	changed, err := changedPrograms(rundir.Provenance(t.dir), programHashes(&same))
 	if err != nil {
 		return fmt.Errorf("what the run was made of cannot be read: %w", err)
 	}

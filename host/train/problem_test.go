@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/golden"
 )
@@ -69,7 +70,7 @@ func problem(t testing.TB, text string, overrides ...string) *config.Config {
 // iterates are the points that a run has recorded.
 func iterates(t *testing.T, dir string) []metrics.Point {
 	t.Helper()
-	points, err := metrics.ReadTrajectory(train.TrajectoryPath(dir))
+	points, err := metrics.ReadTrajectory(rundir.Trajectory(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestProblemOutputs(t *testing.T) {
 	if d := float64(*s.Distance); math.Abs(float64(*s.ValLoss)-d*d/2) > 1e-6*d {
 		t.Errorf("without a quantizer the loss is %v, the distance %v", *s.ValLoss, d)
 	}
-	if _, err := os.Stat(train.TrajectoryPath(none.Train.Out)); !os.IsNotExist(err) {
+	if _, err := os.Stat(rundir.Trajectory(none.Train.Out)); !os.IsNotExist(err) {
 		t.Errorf("there is a trajectory that was not asked for (%v)", err)
 	}
 }
@@ -211,7 +212,7 @@ func TestProblemResumes(t *testing.T) {
 func sameTrajectory(t *testing.T, a, b *config.Config) {
 	t.Helper()
 	read := func(cfg *config.Config) string {
-		text, err := os.ReadFile(train.TrajectoryPath(cfg.Train.Out))
+		text, err := os.ReadFile(rundir.Trajectory(cfg.Train.Out))
 		if err != nil {
 			t.Fatal(err)
 		}

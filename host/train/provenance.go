@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -57,8 +58,8 @@ func (r *run) describe() error {
 		return err
 	}
 	return errors.Join(
-		atomicfile.WriteBytes(r.path(configFile), text),
-		atomicfile.WriteBytes(r.path(provenanceFile), append(about, '\n')),
+		atomicfile.WriteBytes(rundir.Config(r.cfg.Train.Out), text),
+		atomicfile.WriteBytes(rundir.Provenance(r.cfg.Train.Out), append(about, '\n')),
 	)
 }
 

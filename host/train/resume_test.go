@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -76,7 +77,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	testrun.Train(t, whole, train.Options{})
 	runParts(t, damaged, 12)
 	damage := func(step int) {
-		path := filepath.Join(train.CheckpointDir(damaged.Train.Out), checkpoint.FileName(step))
+		path := filepath.Join(rundir.Checkpoints(damaged.Train.Out), checkpoint.FileName(step))
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +104,7 @@ func TestFinishedRun(t *testing.T) {
 	cfg := testrun.Config(t)
 	first := testrun.Train(t, cfg, train.Options{})
 	before := testrun.Records(t, cfg.Train.Out)
-	if err := os.Remove(train.SummaryPath(cfg.Train.Out)); err != nil {
+	if err := os.Remove(rundir.Summary(cfg.Train.Out)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -115,7 +116,7 @@ func TestFinishedRun(t *testing.T) {
 			t.Errorf("the summary changed:\n%s", diff)
 		}
 	}
-	if _, err := os.Stat(train.SummaryPath(cfg.Train.Out)); err != nil {
+	if _, err := os.Stat(rundir.Summary(cfg.Train.Out)); err != nil {
 		t.Error(err)
 	}
 }
@@ -189,7 +190,7 @@ func TestInterruptedBeforeItBegan(t *testing.T) {
 func TestResumeWithOtherPrograms(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
-	path := filepath.Join(cfg.Train.Out, "provenance.json")
+	path := rundir.Provenance(cfg.Train.Out)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

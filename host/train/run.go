@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -217,36 +216,6 @@ func (r *run) close() {
 		r.lock.Unlock()
 	}
 }
-
-func (r *run) path(name ...string) string {
-	return filepath.Join(append([]string{r.cfg.Train.Out}, name...)...)
-}
-
-// Names inside a run directory.
-const (
-	configFile     = "run.toml"
-	provenanceFile = "provenance.json"
-	metricsFile    = "metrics.jsonl"
-	summaryFile    = "summary.json"
-	trajectoryFile = "trajectory.jsonl"
-	checkpointDir  = "checkpoints"
-	lockFile       = ".lock"
-)
-
-// ConfigPath, MetricsPath and CheckpointDir name the parts of a run directory.
-func ConfigPath(dir string) string { return filepath.Join(dir, configFile) }
-
-// MetricsPath is the file of records.
-func MetricsPath(dir string) string { return filepath.Join(dir, metricsFile) }
-
-// SummaryPath is the file of the summary.
-func SummaryPath(dir string) string { return filepath.Join(dir, summaryFile) }
-
-// TrajectoryPath is the file of the points that a problem without data went through.
-func TrajectoryPath(dir string) string { return filepath.Join(dir, trajectoryFile) }
-
-// CheckpointDir is the directory of checkpoints.
-func CheckpointDir(dir string) string { return filepath.Join(dir, checkpointDir) }
 
 // tokensPerStep is the number of targets of one optimizer step; a problem has none.
 func (r *run) tokensPerStep() int64 {

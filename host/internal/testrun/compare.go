@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
-	"github.com/cage-qat/cage/host/train"
 )
 
 // Checkpoint loads the checkpoint of a step from a run directory.
 func Checkpoint(t testing.TB, dir string, step int) checkpoint.State {
 	t.Helper()
-	s, err := checkpoint.Load(filepath.Join(train.CheckpointDir(dir), checkpoint.FileName(step)))
+	s, err := checkpoint.Load(filepath.Join(rundir.Checkpoints(dir), checkpoint.FileName(step)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
 // text each, in which numbers keep all digits.
 func Records(t testing.TB, dir string) []string {
 	t.Helper()
-	data, err := os.ReadFile(train.MetricsPath(dir))
+	data, err := os.ReadFile(rundir.Metrics(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func Records(t testing.TB, dir string) []string {
 func SameRun(t testing.TB, what, a, b string) {
 	t.Helper()
 	last := func(dir string) checkpoint.State {
-		s, err := checkpoint.Latest(train.CheckpointDir(dir), nil)
+		s, err := checkpoint.Latest(rundir.Checkpoints(dir), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
-	"github.com/cage-qat/cage/host/train"
 )
 
 // curves has a metric of the records over the steps, for each series the mean over its
@@ -28,7 +28,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			if r.result.State != study.Done {
 				continue
 			}
-			c, err := readCurve(train.MetricsPath(r.result.Cell.Dir), f.Metric)
+			c, err := readCurve(rundir.Metrics(r.result.Cell.Dir), f.Metric)
 			if err != nil {
 				return picture{}, err
 			}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
 )
 
@@ -40,7 +40,7 @@ func newRun(s *study.Study, r study.Result) (*Run, error) {
 	}
 	out.Config = placeless(withoutKey(string(text), "train", "out"))
 	if r.State == study.Done {
-		out.Provenance, err = readProvenance(filepath.Join(r.Cell.Dir, "provenance.json"))
+		out.Provenance, err = readProvenance(rundir.Provenance(r.Cell.Dir))
 	}
 	return out, err
 }

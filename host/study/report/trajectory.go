@@ -5,18 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"path/filepath"
 
 	"gonum.org/v1/gonum/mat"
 	gonum "gonum.org/v1/gonum/stat"
 
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
 )
-
-// trajectoryFile is written by models whose parameters are few.
-const trajectoryFile = "trajectory.jsonl"
 
 // mostSteps bounds the points of one path, which are evenly thinned to it: beyond, no
 // picture shows more, and the decomposition takes long.
@@ -44,7 +41,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (pictu
 				if r.result.State != study.Done {
 					continue
 				}
-				points, err := readTrajectory(filepath.Join(r.result.Cell.Dir, trajectoryFile))
+				points, err := readTrajectory(rundir.Trajectory(r.result.Cell.Dir))
 				if err != nil {
 					return picture{}, err
 				}
