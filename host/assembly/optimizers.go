@@ -55,7 +55,8 @@ func (c *collector) optimizer(ctx context.Context, t *Tensor) error {
 	o := &c.Config.Optimizer
 	p := &o.Plugin
 	own := false // whether the group names the optimizer
-	if g := o.Group(string(t.Role), t.Name); g != nil {
+	g := o.Group(string(t.Role), t.Name)
+	if g != nil {
 		c.matched[g.Table] = true
 		t.RateFactor = g.Rate
 		if g.WeightDecay != nil {
@@ -66,8 +67,11 @@ func (c *collector) optimizer(ctx context.Context, t *Tensor) error {
 		}
 	}
 	accepted, err := c.askOptimizer(ctx, p, t)
-	if err != nil || accepted {
+	if err != nil {
 		return err
+	}
+	if accepted {
+		return c.delay(t, g, p)
 	}
 	if !own && o.Rest != nil {
 		p = o.Rest
@@ -76,13 +80,31 @@ func (c *collector) optimizer(ctx context.Context, t *Tensor) error {
 				return err
 			}
 		}
-		if accepted, err = c.askOptimizer(ctx, p, t); err != nil || accepted {
+		if accepted, err = c.askOptimizer(ctx, p, t); err != nil {
 			return err
+		}
+		if accepted {
+			return c.delay(t, g, p)
 		}
 	}
 	e := c.Config.ErrorAt(p.Path("plugin"), "%s is not meant for %s (%s, %v)", p.Name, t.Name, t.Role, t.Shape)
 	e.Hint = "give it another optimizer with [[optimizer.groups]]"
 	return e
+}
+
+// delay sets by how many updates the refreshes of a tensor take effect late.
+func (c *collector) delay(t *Tensor, g *config.Group, p *config.Plugin) error {
+	updates, key := c.Config.Optimizer.Delay(g, p)
+	if err := step.CheckDelay(t.Optimizer, updates); err != nil {
+		e := c.Config.ErrorAt(key, "%s for %s: %w", p.Name, t.Name, err)
+		e.Hint = fmt.Sprintf("want 0 to %d", max(0, t.Optimizer.Due.Every-1))
+		if updates < t.Optimizer.Due.Every {
+			e.Hint = "want 0 for this optimizer"
+		}
+		return e
+	}
+	t.RefreshDelay = updates
+	return nil
 }
 
 // askOptimizer reports whether the plugin accepts the tensor, and takes its programs.

@@ -34,6 +34,8 @@ type Tensor struct {
 	Table     string               // of the optimizer's configuration
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
+	// RefreshDelay is by how many updates refreshes take effect late.
+	RefreshDelay int
 }
 
 // Used is a plugin that took part in a run.

@@ -25,11 +25,13 @@ plugin = "none"
 [optimizer]
 plugin = "muon"
 sha256 = ""
+refresh_delay = 0
 
 [optimizer.rest]
 plugin = "adamw"
 sha256 = ""
 beta1 = 0.8
+refresh_delay = 0
 
 [[optimizer.groups]]
 match = ["*"]
@@ -43,6 +45,7 @@ sha256 = ""
 match = ["head"]
 roles = ["matrix", "vector", "embedding", "head"]
 rate = 1.0
+refresh_delay = 2
 `
 	c := parse(t, small+text)
 	got, err := c.Encode()

@@ -106,16 +106,18 @@ func (c *Config) settings(shared bool) ([]setting, error) {
 			w.plugin(t.name, c.Quantizer.Activations)
 		case t.name == overridesTable.name:
 			for i, o := range c.Quantizer.Overrides {
-				w.element(t, i, &o)
+				w.element(t, indexed(t.name, i), &o)
 				w.plugin(indexed(t.name, i), o.Plugin)
 			}
 		case t.name == optimizerTable.name:
 			w.plugin(t.name, &c.Optimizer.Plugin)
+			w.element(t, t.name, &c.Optimizer)
 		case t.name == restTable.name && c.Optimizer.Rest != nil:
 			w.plugin(t.name, c.Optimizer.Rest)
+			w.element(t, t.name, &c.Optimizer)
 		case t.name == groupsTable.name:
 			for i, g := range c.Optimizer.Groups {
-				w.element(t, i, &g)
+				w.element(t, indexed(t.name, i), &g)
 				if g.Plugin != nil {
 					w.plugin(indexed(t.name, i), g.Plugin)
 				}
@@ -153,14 +155,15 @@ func (w *settingsWriter) field(table string, f field, value any) {
 	w.settings[len(w.settings)-1].def = f.def != nil && reflect.DeepEqual(f.def, value)
 }
 
-// element writes the keys of ours in an element of a list of tables.
-func (w *settingsWriter) element(t table, i int, element any) {
+// element writes the keys of ours in a table of optimizers or in an element of a list
+// of tables, which has a name of its own.
+func (w *settingsWriter) element(t table, name string, element any) {
 	for _, f := range t.fields {
 		if f.in == nil {
 			continue
 		}
 		if v := deref(f.in(element)); v != nil {
-			w.field(indexed(t.name, i), f, v)
+			w.field(name, f, v)
 		}
 	}
 }
@@ -197,6 +200,11 @@ func deref(pointer any) any {
 			return nil
 		}
 		return *p
+	case **int:
+		if *p == nil {
+			return nil
+		}
+		return int64(**p)
 	case **float64:
 		if *p == nil {
 			return nil

@@ -9,6 +9,9 @@ type Optimizer struct {
 	Plugin
 	Rest   *Plugin // for the tensors that the main optimizer does not accept; never nil
 	Groups []Group // the first that matches wins
+	// RefreshDelay and RestRefreshDelay are the updates by which refreshes of the
+	// main optimizer and of Rest take effect late; see [Optimizer.Delay].
+	RefreshDelay, RestRefreshDelay int
 }
 
 // Group is a part of the parameters with settings of its own. A tensor belongs to
@@ -23,6 +26,8 @@ type Group struct {
 	// WeightDecay is that of all tensors of the group; nil: train.weight_decay for
 	// those that the model decays.
 	WeightDecay *float64
+	// RefreshDelay is that of all tensors of the group; nil: see [Optimizer.Delay].
+	RefreshDelay *int
 }
 
 // Matches reports whether a tensor of that role and name belongs to the group.
@@ -39,6 +44,22 @@ func (o *Optimizer) Group(role, name string) *Group {
 		}
 	}
 	return nil
+}
+
+// Delay returns the updates by which refreshes of a tensor take effect late, and the
+// full dotted key that says so. The tensor is in group g, nil for none, and its
+// optimizer is p, one of Plugins.
+func (o *Optimizer) Delay(g *Group, p *Plugin) (updates int, key string) {
+	table := p.Table
+	switch {
+	case g != nil && g.RefreshDelay != nil:
+		table, updates = g.Table, *g.RefreshDelay
+	case p == &o.Plugin:
+		updates = o.RefreshDelay
+	case p == o.Rest:
+		updates = o.RestRefreshDelay
+	}
+	return updates, joinKey(table, "refresh_delay")
 }
 
 // Plugins lists the plugins of all tables: the main one, Rest, those of groups.

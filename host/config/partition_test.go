@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,9 +90,9 @@ rate = 2
 		Rest:   &Plugin{Table: "optimizer.rest", Name: "adamw", Params: []Param{{"beta1", 0.8, 0}}},
 		Groups: []Group{
 			{"optimizer.groups[0]", []string{"embedding", "head"}, tensorRoles,
-				&Plugin{Table: "optimizer.groups[0]", Name: "sgd", Params: []Param{{"momentum", 0.9, 21}}}, 0.5, &zero},
-			{"optimizer.groups[1]", []string{"*norm*"}, []string{"head", "vector"}, nil, 2, nil},
-			{"optimizer.groups[2]", []string{"*"}, []string{"matrix"}, nil, 1, &some},
+				&Plugin{Table: "optimizer.groups[0]", Name: "sgd", Params: []Param{{"momentum", 0.9, 21}}}, 0.5, &zero, nil},
+			{"optimizer.groups[1]", []string{"*norm*"}, []string{"head", "vector"}, nil, 2, nil, nil},
+			{"optimizer.groups[2]", []string{"*"}, []string{"matrix"}, nil, 1, &some, nil},
 		},
 	}
 	if diff := cmp.Diff(want, c.Optimizer); diff != "" {
@@ -115,6 +116,70 @@ rate = 2
 	}
 	if got := len(o.Plugins()); got != 3 {
 		t.Errorf("%d plugins, want 3", got)
+	}
+}
+
+// TestRefreshDelay: each table of optimizers has a delay, and a group may have its own.
+// It is no parameter of the plugin, and a default leaves the fingerprint as it is.
+func TestRefreshDelay(t *testing.T) {
+	c := parse(t, small+`[optimizer]
+plugin = "soap"
+refresh_delay = 3
+[optimizer.rest]
+refresh_delay = 1
+[[optimizer.groups]]
+match = "head"
+plugin = "shampoo"
+[[optimizer.groups]]
+match = "embedding"
+plugin = "shampoo"
+refresh_delay = 7
+[[optimizer.groups]]
+roles = "vector"
+refresh_delay = 0
+[[optimizer.groups]]
+match = "*.out"
+rate = 2
+`)
+	roundTrip(t, c)
+	o := &c.Optimizer
+	for _, want := range []struct {
+		group *Group
+		p     *Plugin
+		delay int
+		key   string
+	}{
+		{nil, &o.Plugin, 3, "optimizer.refresh_delay"},
+		{nil, o.Rest, 1, "optimizer.rest.refresh_delay"},
+		{&o.Groups[0], o.Groups[0].Plugin, 0, "optimizer.groups[0].refresh_delay"},
+		{&o.Groups[1], o.Groups[1].Plugin, 7, "optimizer.groups[1].refresh_delay"},
+		{&o.Groups[2], &o.Plugin, 0, "optimizer.groups[2].refresh_delay"},
+		{&o.Groups[3], &o.Plugin, 3, "optimizer.refresh_delay"},
+		{&o.Groups[3], o.Rest, 1, "optimizer.rest.refresh_delay"},
+	} {
+		if delay, key := o.Delay(want.group, want.p); delay != want.delay || key != want.key {
+			t.Errorf("%+v, %s: %d by %s, want %d by %s", want.group, want.p.Name, delay, key, want.delay, want.key)
+		}
+	}
+	for _, p := range o.Plugins() {
+		if len(p.Params) > 0 {
+			t.Errorf("%s: the plugin is given %v", p.Table, p.Params)
+		}
+	}
+	if _, err := Parse("dir/demo.toml", []byte(small+"[optimizer]\nrefresh_delay = -1\n"), nil); err == nil ||
+		!strings.Contains(err.Error(), "optimizer.refresh_delay: found the integer -1; want an integer from 0 to 1000000") {
+		t.Errorf("a delay of -1: %v", err)
+	}
+	prints := map[string]bool{}
+	for _, text := range []string{"", "[optimizer]\nrefresh_delay = 0\n", "[optimizer.rest]\nrefresh_delay = 0\n"} {
+		f, err := parse(t, small+text).Fingerprint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		prints[f] = true
+	}
+	if len(prints) != 1 {
+		t.Error("the default, written out, changes the fingerprint")
 	}
 }
 

@@ -11,13 +11,14 @@ import (
 
 // plugins reads the tables of plugins and gives each role its own.
 func (d *decoder) plugins() {
-	read := func(t table) (*Plugin, bool) {
+	readInto := func(t table, element any) (*Plugin, bool) {
 		values, ok := d.table(t)
 		if !ok {
 			return nil, false
 		}
-		return d.plugin(t, values, nil), true
+		return d.plugin(t, values, element), true
 	}
+	read := func(t table) (*Plugin, bool) { return readInto(t, nil) }
 	both, _ := read(quantizerTable)
 	role := func(t table) *Plugin {
 		if p, own := read(t); own || both == nil {
@@ -34,12 +35,12 @@ func (d *decoder) plugins() {
 		return o
 	})
 	optimizer := func(t table) *Plugin {
-		if p, given := read(t); given && p != nil {
+		if p, given := readInto(t, &d.cfg.Optimizer); given && p != nil {
 			return p
 		}
 		return &Plugin{Table: t.name, Name: t.field("plugin").def.(string)}
 	}
-	d.cfg.Optimizer = Optimizer{Plugin: *optimizer(optimizerTable), Rest: optimizer(restTable)}
+	d.cfg.Optimizer.Plugin, d.cfg.Optimizer.Rest = *optimizer(optimizerTable), optimizer(restTable)
 	d.cfg.Optimizer.Groups = readList(d, groupsTable, func(t table, values map[string]any) (g Group) {
 		g.Table, g.Plugin = t.name, d.plugin(t, values, &g)
 		return g
@@ -67,8 +68,8 @@ func readList[T any](d *decoder, t table, one func(table, map[string]any) T) []T
 }
 
 // plugin reads a plugin's table. nil when it has no plugin or "none"; the
-// problems are recorded. The keys of ours in an element of a list of tables, which
-// is nil for other tables, go into it.
+// problems are recorded. The keys of ours in a table of optimizers or in an element of
+// a list of tables, which is nil for other tables, go into element.
 func (d *decoder) plugin(t table, values map[string]any, element any) *Plugin {
 	p := &Plugin{Table: t.name}
 	if def, ok := t.field("plugin").def.(string); ok {
@@ -104,8 +105,7 @@ func (d *decoder) plugin(t table, values map[string]any, element any) *Plugin {
 	return p
 }
 
-// elementDefaults fills in what is not given in an element of a list of tables, and
-// reports what is missing.
+// elementDefaults fills in what is not given of the keys of an element, and reports what is missing.
 func (d *decoder) elementDefaults(t table, params []string, element any) {
 	given := func(key string) bool { return d.given[joinKey(t.name, key)] }
 	for _, f := range t.fields {

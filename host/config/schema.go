@@ -33,7 +33,8 @@ type field struct {
 	// nil for the keys of plugin tables, which are read by decoder.plugin.
 	at func(*Config) any
 	// in points to the value in an element of a list of tables, an *Override or a
-	// *Group: also *[]string or **float64. nil for the keys of its plugin.
+	// *Group, or in the *Optimizer: also *[]string, **int or **float64. nil for the
+	// keys of its plugin.
 	in func(element any) any
 
 	of     []string // names of the methods whose key it is; nil: of all
@@ -210,6 +211,9 @@ func assign(to, v any) {
 		*p = slices.Clone(v.([]string))
 	case *[]float64:
 		*p = slices.Clone(v.([]float64))
+	case **int:
+		x := int(v.(int64))
+		*p = &x
 	case **float64:
 		x := v.(float64)
 		*p = &x

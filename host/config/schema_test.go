@@ -9,7 +9,7 @@ import (
 // keys share a name or a place in the Config.
 func TestSchema(t *testing.T) {
 	cfg := &Config{}
-	elements := map[string]any{overridesTable.name: &Override{}, groupsTable.name: &Group{}}
+	elements := map[string]any{overridesTable.name: &Override{}, groupsTable.name: &Group{}, optimizerTable.name: &cfg.Optimizer, restTable.name: &cfg.Optimizer}
 	keys, places := map[string]bool{}, map[any]string{}
 	for _, table := range schema() {
 		for _, f := range table.fields {

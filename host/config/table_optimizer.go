@@ -9,15 +9,26 @@ var optimizerTable = table{
 	name: "optimizer", plugin: true, example: `"adamw"`,
 	doc:    "The optimizer. " + aboutParams,
 	absent: "AdamW with its defaults",
-	fields: pluginFields(field{def: defaultOptimizer}),
+	fields: append(pluginFields(field{def: defaultOptimizer}), refreshDelay(func(e any) any { return &e.(*Optimizer).RefreshDelay })),
 }
+
+// refreshDelay is the key of the main optimizer and of the one for the rest.
+func refreshDelay(in func(element any) any) field {
+	return field{key: "refresh_delay", kind: integer, is: from(0, maxRefreshDelay), def: int64(0), in: in, doc: aboutRefreshDelay}
+}
+
+const (
+	maxRefreshDelay   = 1_000_000
+	aboutRefreshDelay = "updates by which new preconditioners (SOAP, Shampoo) take effect late: they are computed beside these steps, " +
+		"which then need not wait for them; less than from one refresh to the next"
+)
 
 var restTable = table{
 	name: "optimizer.rest", plugin: true, short: true, example: `"adamw"`,
 	doc: "The optimizer of the tensors that [optimizer] is not meant for, such as embedding, head and vectors with\n" +
 		"Muon. `rest = \"sgd\"` in [optimizer] is short for a table with that plugin. " + aboutParams,
 	absent: "AdamW with its defaults",
-	fields: pluginFields(field{def: defaultOptimizer}),
+	fields: append(pluginFields(field{def: defaultOptimizer}), refreshDelay(func(e any) any { return &e.(*Optimizer).RestRefreshDelay })),
 }
 
 var groupsTable = table{
@@ -52,5 +63,8 @@ weight_decay = 0.0
 		{key: "weight_decay", kind: number, is: between(0, 1000), optional: "train.weight_decay for those that the model decays",
 			in:  func(e any) any { return &e.(*Group).WeightDecay },
 			doc: "decoupled weight decay of all tensors of the group"},
+		{key: "refresh_delay", kind: integer, is: from(0, maxRefreshDelay), optional: "0 with a plugin of its own, else as without the group",
+			in:  func(e any) any { return &e.(*Group).RefreshDelay },
+			doc: aboutRefreshDelay},
 	}, pluginFields(field{optional: "as without the group"})...),
 }

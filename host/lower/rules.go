@@ -68,6 +68,8 @@ var rules = map[program.Op]rule{
 	program.OpHadamard: lowerHadamard,
 
 	program.OpStopGradient: unary(graph.StopGradient),
+
+	program.OpSortColumns: lowerSortColumns,
 }
 
 func unary(f func(x *graph.Node) *graph.Node) rule {

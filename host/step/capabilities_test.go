@@ -85,12 +85,17 @@ func throughCheckpoint(t *testing.T, k *step.Kernels, s *step.State) *step.State
 	for _, tensor := range tensors {
 		byName[tensor.Name] = tensor
 	}
+	pending := k.PendingRefreshes(s)
 	s.Close()
-	loaded, err := k.Upload(func(name string) (step.Tensor, error) { return byName[name], nil })
+	load := func(name string) (step.Tensor, error) { return byName[name], nil }
+	loaded, err := k.Upload(load)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(loaded.Close)
+	if err := k.RestoreRefreshes(loaded, pending, load); err != nil {
+		t.Fatal(err)
+	}
 	return loaded
 }
 

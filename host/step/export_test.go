@@ -3,6 +3,7 @@ package step
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -10,6 +11,15 @@ import (
 // SetExecutor replaces what runs refresh programs.
 func (k *Kernels) SetExecutor(f func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)) {
 	k.execute = f
+}
+
+// SplitRefresh returns the two parts of a refresh program.
+func SplitRefresh(o sdk.OptimizerProgram) (background, apply *program.Program, err error) {
+	s, err := splitRefresh(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.background, s.apply, nil
 }
 
 // Products counts the products in the graph of the update without correction.

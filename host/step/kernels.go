@@ -25,11 +25,14 @@ type Kernels struct {
 	// observations by the form of the correction; exec is nil where no optimizer
 	// observes
 	observations map[cage.Form]*update
-	failures     map[int]int // refreshes in a row that failed, by rule
-	// execute runs refresh programs
-	execute func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
-	others  map[string]*engine.Executable // by name: finish, losses, logits, pareto
+	failures     map[int]int    // refreshes in a row that failed, by rule
+	splits       map[int]*split // refreshes that take effect late, by rule
+	execute      executor
+	others       map[string]*engine.Executable // by name: finish, losses, logits, pareto
 }
+
+// executor runs refresh programs, several at once.
+type executor func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
 
 // gradientKey tells the executables of the forward and backward pass apart: whether
 // running sums come in, and whether activations are in full precision.
@@ -50,7 +53,10 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	}
 	k := &Kernels{
 		ownTrained: len(plan.trainedWeights()), siteTrained: len(plan.trainedActivations()),
-		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, execute: reference.RunFast, others: map[string]*engine.Executable{},
+		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, splits: map[int]*split{}, execute: reference.RunFast, others: map[string]*engine.Executable{},
+	}
+	if err := k.splitRefreshes(); err != nil {
+		return nil, err
 	}
 	if len(plan.quantized()) == 0 {
 		return k, nil
@@ -78,6 +84,14 @@ func (k *Kernels) Prepare() error {
 	}
 	if _, err := k.finish(); err != nil {
 		return err
+	}
+	for _, parts := range k.splits {
+		if parts.apply == nil {
+			continue
+		}
+		if _, err := k.applier(parts.apply); err != nil {
+			return err
+		}
 	}
 	forms := []cage.Form{cage.Off}
 	if len(k.plan.quantized()) > 0 && k.plan.Form != "" && k.plan.Form != cage.Off {

@@ -38,6 +38,11 @@ type Plan struct {
 	Clip float64
 	// Update builds the graph of one rule; nil lowers the rules' programs.
 	Update UpdateFunc
+	// RefreshDelay says by the name of a rule how many updates after the one at which
+	// they are due refreshes take effect; see [CheckDelay]. They are computed beside
+	// the updates between. The first of a rule is never late, nor is that of a
+	// name that is missing.
+	RefreshDelay map[string]int
 	// Stacking says how those that are the same are lowered.
 	Stacking Stacking
 }

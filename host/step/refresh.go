@@ -21,11 +21,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// refresh renews the preconditioners that are due at this update: all optimizers
-// observe the gradient, and the due ones' refresh programs run on the executor,
-// side by side. It reports whether it did, as the update must not observe
-// again then.
+// refresh renews the preconditioners that are due at this update. First the results
+// that are due of refreshes beside the steps are put in place. Then all optimizers
+// observe the gradient, and the due refresh programs run on the executor, side by
+// side: at once, or beside the steps that follow where the plan says so. It reports
+// whether it observed, as the update must not observe again then.
 func (k *Kernels) refresh(s *State, q *quantizedWeights, grads []*engine.Buffer, set Settings, res *Result) (bool, error) {
+	if err := k.install(s, set.Step, res); err != nil {
+		return false, err
+	}
 	due := k.due(set.Step)
 	if len(due) == 0 {
 		return false, nil
@@ -33,33 +37,53 @@ func (k *Kernels) refresh(s *State, q *quantizedWeights, grads []*engine.Buffer,
 	if err := k.observe(s, q, grads, set, res); err != nil {
 		return false, err
 	}
+	var now, later []int
+	for _, i := range k.longestFirst(due) {
+		// A first refresh is never late: there is nothing in its place.
+		if k.splits[i] != nil && due[i] == k.plan.Rules[i].Optimizer.Refresh {
+			later = append(later, i)
+		} else {
+			now = append(now, i)
+		}
+	}
+	if err := k.begin(s, later, set.Step); err != nil {
+		return true, err
+	}
+	return true, k.runRefreshes(s, now, due, set.Step, res)
+}
+
+// runRefreshes executes refresh programs of these rules, in that order, and waits for
+// them.
+func (k *Kernels) runRefreshes(s *State, rules []int, due map[int]*program.Program, t int, res *Result) error {
 	work := errgroup.Group{}
 	work.SetLimit(runtime.GOMAXPROCS(0))
-	failed := make([]error, len(k.plan.Rules))
-	for _, i := range k.longestFirst(due) {
+	outcomes := make([]error, len(rules))
+	for n, i := range rules {
 		work.Go(func() (err error) {
-			failed[i], err = k.runRefresh(s, i, due[i], set.Step)
+			outcomes[n], err = k.runRefresh(s, i, due[i], t)
 			return err
 		})
 	}
 	if err := work.Wait(); err != nil {
-		return true, err
+		return err
 	}
-	return true, k.countFailures(due, failed, res)
+	failed := map[int]error{}
+	for n, i := range rules {
+		failed[i] = outcomes[n]
+	}
+	return k.countFailures(failed, res)
 }
 
 // toleratedFailures is the number of refreshes in a row of one tensor that may fail,
 // as in distributed Shampoo.
 const toleratedFailures = 3
 
-// countFailures notes which refreshes failed: their tensors keep the preconditioners
-// they have. Too many in a row end the training.
-func (k *Kernels) countFailures(due map[int]*program.Program, failed []error, res *Result) error {
-	for i, err := range failed {
-		switch {
-		case due[i] == nil:
-			continue
-		case err == nil:
+// countFailures notes which refreshes failed, by rule; nil for one that did not. The
+// tensors keep the preconditioners that they have. Too many in a row end the training.
+func (k *Kernels) countFailures(failed map[int]error, res *Result) error {
+	for _, i := range slices.Sorted(maps.Keys(failed)) {
+		err := failed[i]
+		if err == nil {
 			delete(k.failures, i)
 			continue
 		}
@@ -190,11 +214,11 @@ func (k *Kernels) runRefresh(s *State, i int, p *program.Program, t int) (failed
 	memory.reserve(rule.Optimizer.State)
 	in := map[string]reference.Tensor{sdk.InputStep: reference.Float(float64(t))}
 	for j, st := range rule.Optimizer.State {
-		data, err := memory.widen(s.Optimizer[i][j], int(program.FloatType(st.Shape...).Size()))
-		if err != nil {
+		single := memory.single[:program.FloatType(st.Shape...).Size()]
+		if err := engine.DownloadInto(s.Optimizer[i][j], single); err != nil {
 			return nil, fmt.Errorf("refresh of %s: %w", rule.Name, err)
 		}
-		in[sdk.StatePrefix+st.Name] = reference.Floats(data, st.Shape...)
+		in[sdk.StatePrefix+st.Name] = reference.Floats(memory.widen(single), st.Shape...)
 	}
 	out, failed := k.execute(p, in)
 	if failed != nil {
@@ -243,19 +267,15 @@ func (b *scratch) reserve(state []sdk.StateTensor) {
 	b.double = b.double[:0]
 }
 
-// widen downloads a buffer of n elements.
-func (b *scratch) widen(from *engine.Buffer, n int) ([]float64, error) {
-	single := b.single[:n]
-	if err := engine.DownloadInto(from, single); err != nil {
-		return nil, err
-	}
+// widen copies to binary64.
+func (b *scratch) widen(single []float32) []float64 {
 	at := len(b.double)
-	b.double = b.double[:at+n]
+	b.double = b.double[:at+len(single)]
 	out := b.double[at:]
 	for i, x := range single {
 		out[i] = float64(x)
 	}
-	return out, nil
+	return out
 }
 
 // narrow rounds to binary32. Its result holds until the next call.

@@ -13,10 +13,12 @@ import (
 
 // State is what training carries from step to step, on the device: everything that
 // is trained, the model's parameters first and then the quantizers', and the
-// optimizer's state of each, in the order of its names.
+// optimizer's state of each, in the order of its names. What is computed of it beside
+// the steps is in host memory.
 type State struct {
 	Params    []*engine.Buffer
 	Optimizer [][]*engine.Buffer
+	beside    beside
 }
 
 // NewState draws the parameters from the seed, initialises the quantizers' trained
@@ -151,7 +153,8 @@ func (k *Kernels) tensors(s *State, visit func(name string, dims []int, at **eng
 	return nil
 }
 
-// Download copies a state to host memory, for a checkpoint.
+// Download copies a state to host memory, for a checkpoint, with the results of
+// refreshes that are not in place yet, for which it waits ([Kernels.PendingRefreshes]).
 func (k *Kernels) Download(s *State) ([]Tensor, error) {
 	var out []Tensor
 	err := k.tensors(s, func(name string, dims []int, at **engine.Buffer) error {
@@ -162,7 +165,10 @@ func (k *Kernels) Download(s *State) ([]Tensor, error) {
 		out = append(out, Tensor{name, dims, data})
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return append(out, k.pendingTensors(s)...), nil
 }
 
 // Upload makes a state from the tensors of a checkpoint. A tensor that is missing,
@@ -213,8 +219,9 @@ func (k *Kernels) UploadParams(load func(name string) (Tensor, error)) (*State, 
 	return s, nil
 }
 
-// Close frees all buffers.
+// Close frees all buffers and ends what is computed beside the steps.
 func (s *State) Close() {
+	s.beside.close()
 	engine.FinalizeAll(s.Params...)
 	for _, list := range s.Optimizer {
 		engine.FinalizeAll(list...)

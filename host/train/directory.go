@@ -203,11 +203,37 @@ func (r *run) restore(state checkpoint.State) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
 	}
+	if err := r.restoreRefreshes(state, tensors); err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
+	}
 	if err := r.restoreMovement(state, tensors); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
 	}
 	r.saved = state.Step
 	return r.batches.Restore(int64(r.done.Step) * int64(r.cfg.Train.Accumulate))
+}
+
+// refreshesKey is the entry of a checkpoint's metadata about refreshes whose results
+// are not in place yet. There is none where there are no such refreshes.
+const refreshesKey = "refreshes"
+
+func (r *run) saveRefreshes(state *checkpoint.State) error {
+	pending := r.kernels.PendingRefreshes(r.state)
+	if len(pending) == 0 {
+		return nil
+	}
+	return state.Meta.Set(refreshesKey, pending)
+}
+
+func (r *run) restoreRefreshes(state checkpoint.State, tensors map[string]safetensors.Tensor) error {
+	if _, some := state.Meta[refreshesKey]; !some {
+		return nil
+	}
+	var pending []step.PendingRefresh
+	if err := state.Meta.Get(refreshesKey, &pending); err != nil {
+		return err
+	}
+	return r.kernels.RestoreRefreshes(r.state, pending, loader(tensors))
 }
 
 // loader finds the tensors of a checkpoint by name.
@@ -249,6 +275,7 @@ func (r *run) save() error {
 		state.Meta.Set("total_steps", r.cfg.Train.Steps),
 		state.Meta.Set("seed", r.cfg.Seed),
 		state.Meta.Set("build", r.device.BuildInfo()),
+		r.saveRefreshes(&state),
 		r.movement.save(&state),
 	)
 	if err != nil {

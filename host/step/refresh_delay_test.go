@@ -1,0 +1,265 @@
+package step_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// delayed is a plan whose refreshes all take effect late.
+func delayed(t testing.TB, o sdk.Optimizer, delay int) step.Plan {
+	t.Helper()
+	plan := planOf(t, sgdConfig(t), nil, o)
+	plan.RefreshDelay = map[string]int{}
+	for _, r := range plan.Rules {
+		plan.RefreshDelay[r.Name] = delay
+	}
+	return plan
+}
+
+// counted is the update whose state a refresh of a [clock] reads.
+func counted(in map[string]reference.Tensor) float64 { return in[sdk.StatePrefix+"count"].Scalar() }
+
+// carried is the state of a [carrier] and its sum of directions.
+type carried struct{ a, m, n, moved float32 }
+
+// carrierAfter computes by hand what so many updates make of a carrier.
+func carrierAfter(updates, delay int) carried {
+	s := carried{a: 1}
+	var due int            // 0: nothing is pending
+	var step, then float32 // of the pending refresh: its update, and n at that
+	for t := 1; t <= updates; t++ {
+		renew := func() { s.a, s.m = s.a+then, 2*s.m+s.a*then+step }
+		if due > 0 && due == t {
+			renew()
+			due = 0
+		}
+		s.n++
+		if t == 2 || t >= 4 && (t-4)%3 == 0 {
+			step, then = float32(t), s.n
+			if t == 2 || delay == 0 { // the first is never late
+				renew()
+			} else {
+				due = t + delay
+			}
+		}
+		s.moved += s.a
+		s.m++
+	}
+	return s
+}
+
+// TestRefreshDelay: a refresh reads the state of the update at which it is due and
+// takes effect late, on what updates have made of the rest; in one go and through a
+// checkpoint before every update.
+func TestRefreshDelay(t *testing.T) {
+	for delay := range 3 {
+		k := testrun.Compile(t, delayed(t, carrier{}, delay))
+		if err := k.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+		whole, parts := newState(t, k), newState(t, k)
+		b := batches(sgdConfig(t), 1, 1)
+		start := testrun.Download(t, k, whole)
+		for i := 1; i <= 14; i++ {
+			set := step.Settings{Step: i, Rate: 0.5}
+			run(t, k, whole, b, set)
+			parts = throughCheckpoint(t, k, parts)
+			run(t, k, parts, b, set)
+			got := testrun.Download(t, k, whole)
+			sameBits(t, fmt.Sprintf("delay %d, update %d: without and with checkpoints", delay, i), got, testrun.Download(t, k, parts))
+			want := carrierAfter(i, delay)
+			for _, p := range k.Plan().Model.Params() {
+				state := func(name string) float32 { return got["state/"+p.Name+"/"+name][0] }
+				now := carried{state("a"), state("m"), state("n"), want.moved}
+				if now != want {
+					t.Fatalf("delay %d, update %d, %s: %+v, want %+v", delay, i, p.Name, now, want)
+				}
+				// Sums of up to 14 directions, of which the largest is 59.
+				near(t, "direction", float64(start["param/"+p.Name][0]-got["param/"+p.Name][0]), float64(want.moved)*0.5, 1e-5)
+			}
+		}
+	}
+}
+
+// TestRefreshDoesNotWait: while a refresh is computed the steps go on, until the one
+// before which it takes effect; that waits.
+func TestRefreshDoesNotWait(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	k := testrun.Compile(t, delayed(t, clock{}, 2))
+	release, calls := make(chan struct{}), atomic.Int64{}
+	k.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+		if counted(in) == 4 {
+			calls.Add(1)
+			<-release
+		}
+		return reference.Run(p, in)
+	})
+	s, err := k.NewState(3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b := batches(sgdConfig(t), 1, 1)
+	note := func() float32 {
+		n := "state/" + k.Plan().Model.Params()[0].Name + "/note"
+		return testrun.Download(t, k, s)[n][0]
+	}
+	for i := 1; i <= 5; i++ { // would never end if updates 4 or 5 waited
+		run(t, k, s, b, step.Settings{Step: i, Rate: 0.1})
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := k.Step(s, b, step.Settings{Step: 6, Rate: 0.1})
+		ended <- err
+	}()
+	select {
+	case <-ended:
+		t.Fatal("update 6 has not waited for the refresh")
+	case release <- struct{}{}: // it is under way
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if got := note(); got != 40 {
+		t.Errorf("the note is %v, want 40, of the update at which the refresh was due", got)
+	}
+	if got, want := int(calls.Load()), len(k.Plan().Rules); got != want {
+		t.Errorf("%d refreshes, want %d", got, want)
+	}
+}
+
+// TestCloseEndsRefreshes: closing a state waits for refreshes under way, begins no
+// other, and leaves no goroutine behind.
+func TestCloseEndsRefreshes(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	k := testrun.Compile(t, delayed(t, clock{}, 2))
+	begun, release := make(chan struct{}, 100), make(chan struct{})
+	k.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+		if counted(in) == 4 {
+			begun <- struct{}{}
+			<-release
+		}
+		return reference.Run(p, in)
+	})
+	s, err := k.NewState(3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 4; i++ {
+		run(t, k, s, batches(sgdConfig(t), 1, 1), step.Settings{Step: i, Rate: 0.1})
+	}
+	<-begun
+	closed := make(chan struct{})
+	go func() { s.Close(); close(closed) }()
+	select {
+	case <-closed:
+		t.Error("Close did not wait")
+	case release <- struct{}{}:
+	}
+	close(release)
+	<-closed
+}
+
+// TestSkippedStepDelay: a step that is not finite neither begins a refresh nor puts one
+// in place; the next update, which has the same number, does.
+func TestSkippedStepDelay(t *testing.T) {
+	k := testrun.Compile(t, delayed(t, clock{}, 1))
+	whole, skipping := newState(t, k), newState(t, k)
+	good, bad := batches(sgdConfig(t), 1, 1), batches(sgdConfig(t), 2, 1)
+	bad[0][3] = vocab
+	for i := 1; i <= 9; i++ {
+		set := step.Settings{Step: i, Rate: 0.1}
+		run(t, k, whole, good, set)
+		before := testrun.Download(t, k, skipping)
+		if res := run(t, k, skipping, bad, set); !res.Skipped {
+			t.Fatal("the step was not skipped")
+		}
+		sameBits(t, fmt.Sprintf("before and after the skipped update %d", i), before, testrun.Download(t, k, skipping))
+		run(t, k, skipping, good, set)
+		sameBits(t, fmt.Sprintf("with and without skipped steps, update %d", i), testrun.Download(t, k, whole), testrun.Download(t, k, skipping))
+	}
+}
+
+// TestFailedRefreshDelay: a refresh that fails is reported when it would have taken
+// effect, also by a run that was resumed meanwhile. The fourth in a row ends the run.
+func TestFailedRefreshDelay(t *testing.T) {
+	k := testrun.Compile(t, delayed(t, clock{}, 1))
+	k.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+		if at := counted(in); at != 2 && at != 7 {
+			return nil, errors.New("no convergence")
+		}
+		return reference.Run(p, in)
+	})
+	s := newState(t, k)
+	note := "state/" + k.Plan().Model.Params()[0].Name + "/note"
+	for i := 1; ; i++ { // refreshes are due at 2, 4, 7, 10, 13, 16, 19 and late from the second on
+		res, err := k.Step(s, batches(sgdConfig(t), 1, 1), step.Settings{Step: i, Rate: 0.1})
+		if i == 20 {
+			if err == nil || !strings.Contains(err.Error(), "failed 4 times in a row: no convergence") {
+				t.Errorf("the fourth failure in a row: %v", err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatalf("update %d: %v", i, err)
+		}
+		want := 0
+		if i == 5 || i == 11 || i == 14 || i == 17 {
+			want = len(k.Plan().Rules)
+		}
+		if got := len(res.FailedRefreshes); got != want {
+			t.Errorf("update %d: %d refreshes failed, want %d", i, got, want)
+		}
+		if i == 10 {
+			if pending := k.PendingRefreshes(s); len(pending) == 0 || pending[0].Failed != "no convergence" || pending[0].Step != 10 || pending[0].Due != 11 {
+				t.Errorf("after update %d there are pending %+v", i, pending)
+			}
+		}
+		s = throughCheckpoint(t, k, s)
+		if want := map[bool]float32{false: 21, true: 70}[i >= 8]; i >= 2 && testrun.Download(t, k, s)[note][0] != want {
+			t.Errorf("after update %d the note is %v, want %v", i, testrun.Download(t, k, s)[note][0], want)
+		}
+	}
+}
+
+// TestRestoreRefreshesOfAnother: what a checkpoint says of refreshes must fit the plan.
+func TestRestoreRefreshesOfAnother(t *testing.T) {
+	k := testrun.Compile(t, delayed(t, clock{}, 1))
+	s := newState(t, k)
+	name := k.Plan().Rules[0].Name
+	none := func(name string) (step.Tensor, error) {
+		return step.Tensor{}, fmt.Errorf("there is no tensor %s", name)
+	}
+	for want, p := range map[string]step.PendingRefresh{
+		"is none of this run":                            {Tensor: "another", Step: 4, Due: 5},
+		"from update 5 to 5, is none":                    {Tensor: name, Step: 5, Due: 5},
+		"no tensor refresh/" + name + "/" + "state.note": {Tensor: name, Step: 4, Due: 5},
+	} {
+		if err := k.RestoreRefreshes(s, []step.PendingRefresh{p}, none); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want it to say %q", p, err, want)
+		}
+	}
+	other := func(name string) (step.Tensor, error) {
+		return step.Tensor{Name: name, Dims: []int{2}, Data: []float32{1, 2}}, nil
+	}
+	err := k.RestoreRefreshes(s, []step.PendingRefresh{{Tensor: name, Step: 4, Due: 5}}, other)
+	if err == nil || !strings.Contains(err.Error(), "has shape [2], the run needs []") {
+		t.Errorf("a tensor of another shape: %v", err)
+	}
+	plan := delayed(t, clock{}, 3)
+	if _, err := step.Compile(testrun.Device(t), plan); err == nil || !strings.Contains(err.Error(), "refreshes are due every 3") {
+		t.Errorf("a delay as long as the interval: %v", err)
+	}
+}
