@@ -13,6 +13,9 @@ func (k *Kernels) SetExecutor(f func(*program.Program, map[string]reference.Tens
 	k.execute = f
 }
 
+// Install puts the results of refreshes in place that are due before update t.
+func (k *Kernels) Install(s *State, t int) error { return k.install(s, t, &Result{}) }
+
 // SplitRefresh returns the two parts of a refresh program.
 func SplitRefresh(o sdk.OptimizerProgram) (background, apply *program.Program, err error) {
 	s, err := splitRefresh(o)

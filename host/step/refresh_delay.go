@@ -160,7 +160,11 @@ func (r *pendingRefresh) compute(execute executor, state []sdk.StateTensor) {
 	}
 	r.out = map[string][]float32{}
 	for name, value := range out {
-		r.out[name] = slices.Clone(memory.narrow(value.Floats))
+		single := make([]float32, len(value.Floats))
+		for i, x := range value.Floats {
+			single[i] = float32(x)
+		}
+		r.out[name] = single
 	}
 }
 
@@ -222,11 +226,13 @@ func (k *Kernels) apply(s *State, r *pendingRefresh) error {
 	in, donate := make([]*engine.Buffer, len(p.Inputs)), make([]bool, len(p.Inputs))
 	var uploaded []*engine.Buffer
 	for n, input := range p.Inputs {
-		values, handed := r.out[input.Name]
-		if input.Name == sdk.InputStep {
-			values, handed = []float32{float32(r.step)}, true
-		}
-		if !handed {
+		var values []float32
+		switch {
+		case strings.HasPrefix(input.Name, handedPrefix):
+			values = r.out[input.Name]
+		case input.Name == sdk.InputStep:
+			values = []float32{float32(r.step)}
+		default: // as it is, also where r.out has what will replace it
 			in[n] = s.Optimizer[r.rule][stateIndex(rule, input.Name)]
 			_, donate[n] = p.Output(input.Name)
 			continue

@@ -3,6 +3,7 @@ package step_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,7 @@ func carrierAfter(updates, delay int) carried {
 	var due int            // 0: nothing is pending
 	var step, then float32 // of the pending refresh: its update, and n at that
 	for t := 1; t <= updates; t++ {
-		renew := func() { s.a, s.m = s.a+then, 2*s.m+s.a*then+step }
+		renew := func() { s.a, s.m = s.a+then, 2*s.m-s.a+s.a*then+step }
 		if due > 0 && due == t {
 			renew()
 			due = 0
@@ -90,6 +91,61 @@ func TestRefreshDelay(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSOAPDelay: what takes effect late is what the whole refresh program makes of the
+// factors and bases as they were and of the moments as they have become.
+func TestSOAPDelay(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32", `optimizer={plugin="soap", refresh_delay=2}`)
+	k := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, k)
+	var then map[string][]float32
+	for i := 1; i <= 13; i++ { // refreshes are due at 2 and 12
+		if i == 12 {
+			then = testrun.Download(t, k, s)
+		}
+		run(t, k, s, batches(cfg, uint64(i), 1), step.Settings{Step: i, Rate: 1e-3})
+	}
+	now := testrun.Download(t, k, s)
+	if err := k.Install(s, 14); err != nil {
+		t.Fatal(err)
+	}
+	got := testrun.Download(t, k, s)
+	for _, r := range k.Plan().Rules {
+		if r.Optimizer.Refresh == nil {
+			continue
+		}
+		in := map[string]reference.Tensor{sdk.InputStep: reference.Float(12)}
+		for _, st := range r.Optimizer.State {
+			from := then
+			if st.Name == "m" || st.Name == "v" {
+				from = now
+			}
+			in[sdk.StatePrefix+st.Name] = reference.Floats(wide(from["state/"+r.Name+"/"+st.Name]), st.Shape...)
+		}
+		want, err := reference.RunFast(r.Optimizer.Refresh, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range want {
+			largest, most := 0.0, 0.0
+			for i, x := range wide(got["state/"+r.Name+"/"+strings.TrimPrefix(name, sdk.StatePrefix)]) {
+				largest, most = max(largest, math.Abs(v.Floats[i])), max(most, math.Abs(x-v.Floats[i]))
+			}
+			// Products of at most 96 terms in binary32.
+			if most > 96*0x1p-24*largest {
+				t.Errorf("%s, %s: differs by %.2g, its largest element is %.2g", r.Name, name, most, largest)
+			}
+		}
+	}
+}
+
+func wide(v []float32) []float64 {
+	w := make([]float64, len(v))
+	for i, x := range v {
+		w[i] = float64(x)
+	}
+	return w
 }
 
 // TestRefreshDoesNotWait: while a refresh is computed the steps go on, until the one

@@ -29,11 +29,11 @@ func (carrier) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sd
 	return sdk.State{"n": in.State["n"].Shift(1)}, nil
 }
 
-// Refresh is a' = a + n, m' = 2m + a·n + t, if n > 0.
+// Refresh is a' = a + n, m' = 2m − a + a·n + t, if n > 0.
 func (carrier) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor) (sdk.State, error) {
 	a, m, n := in.State["a"], in.State["m"], in.State["n"]
 	ok := n.Gt(b.Const(0))
-	return sdk.State{"a": a.Add(n), "m": ok.Select(m.Scale(2).Add(a.Mul(n)).Add(in.Step), m)}, nil
+	return sdk.State{"a": a.Add(n), "m": ok.Select(m.Scale(2).Sub(a).Add(a.Mul(n)).Add(in.Step), m)}, nil
 }
 
 func (carrier) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 2, Next: 4, Every: 3} }

@@ -33,6 +33,20 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	})
 }
 
+// TestKilledBesideRefreshes: the same where refreshes are computed beside the steps,
+// and most checkpoints are taken while some are.
+func TestKilledBesideRefreshes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts and kills processes")
+	}
+	for name, overrides := range lateRefreshes {
+		t.Run(name, func(t *testing.T) {
+			whole := testrun.Config(t, append(overrides, "train.checkpoint_every=2", "train.keep=1")...)
+			killAndCompare(t, whole, testrun.Elsewhere(t, whole))
+		})
+	}
+}
+
 // killAndCompare runs the one undisturbed and the other with kills.
 func killAndCompare(t *testing.T, whole, killed *config.Config) {
 	t.Helper()
