@@ -19,8 +19,8 @@ func refreshDelay(in func(element any) any) field {
 
 const (
 	maxRefreshDelay   = 1_000_000
-	aboutRefreshDelay = "updates by which new preconditioners (SOAP, Shampoo) take effect late: they are computed beside these steps, " +
-		"which then need not wait for them; less than from one refresh to the next"
+	aboutRefreshDelay = "updates by which new preconditioners (SOAP, Shampoo) take effect late, except the first: they are computed on the host's " +
+		"processors beside these steps, for a GPU that should not wait; below the updates between refreshes; 0: refreshes are waited for"
 )
 
 var restTable = table{

@@ -14,6 +14,10 @@
 // of micro-batches and sites that read them, and the error e = x − Q(x) that the
 // method needs is at hand.
 //
+// Refreshes of preconditioners run between finish and update, on the host. Where the
+// plan says so they run beside the steps instead, from copies of the states that they
+// read, and take effect a fixed number of updates later, whatever the timing.
+//
 // The room knows models, quantizers and optimizers only as graphs and programs;
 // files, schedules, plugins' processes and the loop live elsewhere.
 package step
