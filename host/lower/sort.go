@@ -1,10 +1,11 @@
 package lower
 
 import (
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // lowerSortColumns finds where each column goes by comparing all keys with all others:
