@@ -98,19 +98,6 @@ func (s *Study) readBase(top *table) *config.Document {
 	return nil
 }
 
-// problemsOf are the problems of an error of host/config.
-func problemsOf(err error) config.Errors {
-	var all config.Errors
-	if errors.As(err, &all) {
-		return all
-	}
-	var one *config.Error
-	if errors.As(err, &one) {
-		return config.Errors{one}
-	}
-	return config.Errors{{Msg: err.Error()}}
-}
-
 // readNames reads the keys of [study] that are no tables.
 func (s *Study) readNames(t *table) {
 	file := filepath.Base(s.File)
