@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/internal/transliterate"
 )
 
 // mostParallel bounds study.parallel.
@@ -153,9 +154,10 @@ const longestSlug = 80
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// slug makes text fit for a file name.
+// slug makes text fit for a file name. Names that it makes alike are told apart by the
+// hash behind them.
 func slug(text string) string {
-	s := strings.Trim(unfit.ReplaceAllString(text, "-"), "-.")
+	s := strings.Trim(unfit.ReplaceAllString(transliterate.ASCII(text), "-"), "-.")
 	if len(s) > longestSlug {
 		s = strings.Trim(s[:longestSlug], "-.")
 	}
