@@ -80,18 +80,20 @@ func newPlot(yLabel string) *plot.Plot {
 func bare(yLabel string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
-	p.Title.TextStyle.Font = sans(titleSize)
+	handler := newTypesetter()
+	p.TextHandler = handler
+	p.Title.TextStyle.Font, p.Title.TextStyle.Handler = sans(titleSize), handler
 	p.Title.Padding = vg.Points(6)
-	p.Legend.TextStyle.Font = sans(textSize)
+	p.Legend.TextStyle.Font, p.Legend.TextStyle.Handler = sans(textSize), handler
 	p.Legend.Padding = vg.Points(2)
 	p.Legend.ThumbnailWidth = vg.Points(22)
 	p.Legend.Top = true
 	p.Legend.YOffs = -legendInset
 	p.Y.Label.Text = yLabel
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Label.TextStyle.Font = sans(textSize)
+		axis.Label.TextStyle.Font, axis.Label.TextStyle.Handler = sans(textSize), handler
 		axis.Label.Padding = vg.Points(4)
-		axis.Tick.Label.Font = sans(tickSize)
+		axis.Tick.Label.Font, axis.Tick.Label.Handler = sans(tickSize), handler
 		axis.Tick.Length = vg.Points(3)
 		axis.LineStyle = lineStyle(axisColor, axisWidth, nil)
 		axis.Tick.LineStyle = lineStyle(axisColor, axisWidth, nil)
