@@ -36,17 +36,15 @@ func newPool(finder *plugin.Finder, options plugin.Options) *pool {
 // each is in known. One that has ended since it was started is started again, so that
 // a crash concerns only the request that caused it.
 func (p *pool) start(ctx context.Context, list []wanted) {
-	var all sync.WaitGroup
+	missing := map[wanted]*started{} // each once, however often the list has it
 	for _, w := range list {
-		s := p.known[w]
-		if s == nil {
-			s = &started{}
-			p.known[w] = s
-		} else if !s.ended() {
-			continue
+		if old := p.known[w]; missing[w] == nil && (old == nil || old.ended()) {
+			missing[w] = &started{}
 		}
-		// Known before it is started: a second request for it does not start it again.
-		*s = started{}
+	}
+	var all sync.WaitGroup
+	for w, s := range missing {
+		p.known[w] = s
 		all.Go(func() {
 			o := p.options
 			o.SHA256 = w.sha256
