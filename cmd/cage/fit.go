@@ -79,7 +79,7 @@ func (f *fitFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	points, err := readPoints(cmd.ErrOrStderr(), args, labels)
+	points, damaged, err := readPoints(cmd.ErrOrStderr(), args, labels)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,11 @@ func (f *fitFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	return fit.Write(cmd.OutOrStdout(), scaling.Format(f.format))
+	err = fit.Write(cmd.OutOrStdout(), scaling.Format(f.format))
+	if err == nil && damaged > 0 {
+		err = fmt.Errorf("%d of the runs cannot be read; the fit is without them", damaged)
+	}
+	return err
 }
 
 // check turns the flags into options.
@@ -133,32 +137,35 @@ func assignments(flag string, texts map[string]string) (map[string]float64, erro
 	return values, nil
 }
 
-// readPoints reads all sources; runs that have not ended are mentioned on w.
-func readPoints(w io.Writer, sources []string, labels scaling.Labels) ([]scaling.Point, error) {
-	var points []scaling.Point
+// readPoints reads all sources; runs that have not ended, or are damaged, are mentioned
+// on w.
+func readPoints(w io.Writer, sources []string, labels scaling.Labels) (points []scaling.Point, damaged int, err error) {
 	for _, source := range sources {
 		info, err := os.Stat(source)
 		if err != nil || !info.IsDir() {
 			more, err := scaling.ReadFile(source)
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			points = append(points, more...)
 			continue
 		}
-		more, unfinished, err := scaling.ReadRuns(source, labels)
+		more, left, err := scaling.ReadRuns(source, labels)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		for _, u := range unfinished {
-			fmt.Fprintf(w, "%s: left out: %s\n", u.Dir, u.Why)
+		for _, l := range left {
+			fmt.Fprintf(w, "%s: left out: %s\n", l.Dir, l.Why)
+			if l.Damaged {
+				damaged++
+			}
 		}
 		points = append(points, more...)
 	}
 	if len(points) == 0 {
-		return nil, fmt.Errorf("no finished runs in %s", strings.Join(sources, ", "))
+		return nil, 0, fmt.Errorf("no finished runs in %s", strings.Join(sources, ", "))
 	}
-	return points, nil
+	return points, damaged, nil
 }
 
 // writeFit writes the result in all its forms, and its figures.

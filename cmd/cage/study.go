@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/overview"
 )
@@ -67,6 +70,9 @@ has failed.`,
 		if dry {
 			return printPlan(cmd, s, opts, *asJSON)
 		}
+		if opts.Check, err = pluginCheck(cmd); err != nil {
+			return err
+		}
 		display := overview.New(cmd.ErrOrStderr())
 		opts.Watch = display.Watch
 		out, err := study.Run(cmd.Context(), s, opts)
@@ -77,6 +83,21 @@ has failed.`,
 		return errors.Join(printOutcome(cmd, s, out, *asJSON), err, failures(s, out))
 	}
 	return cmd
+}
+
+// pluginCheck starts the plugins of cells before any is trained.
+func pluginCheck(cmd *cobra.Command) (func(context.Context, []*config.Config) []error, error) {
+	finder, err := plugin.NewFinder()
+	if err != nil {
+		return nil, err
+	}
+	logger, err := newLogger(cmd, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, list []*config.Config) []error {
+		return assembly.Check(ctx, list, finder, plugin.Options{Logger: logger})
+	}, nil
 }
 
 // labelsOf reads the values of --only.

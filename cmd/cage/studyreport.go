@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +26,7 @@ baseline with their 95 % confidence interval, in Markdown, CSV and LaTeX; figure
 SVG and PNG; and index.html, one page with all of it that needs no network.
 
 The same results make the same bytes: there is no time, speed or path in a report.
+A run with a damaged file is left out and named; the exit code is 1 then.
 
 --contents also writes one page with the tables of all studies named, which leads to
 the page of each.`,
@@ -57,15 +60,30 @@ the page of each.`,
 				fmt.Fprintln(cmd.OutOrStdout(), contents)
 			}
 		}
+		var err error
 		switch {
 		case *asJSON && len(done) == 1:
-			return printJSON(cmd, done[0])
+			err = printJSON(cmd, done[0])
 		case *asJSON:
-			return printJSON(cmd, done)
+			err = printJSON(cmd, done)
 		}
-		return nil
+		return errors.Join(err, leftOut(done))
 	}
 	return cmd
+}
+
+// leftOut is the error of reports without some of the runs that were trained.
+func leftOut(done []written) error {
+	var lines []string
+	for _, w := range done {
+		for _, d := range w.Damages {
+			lines = append(lines, fmt.Sprintf("%s: %s", d.Run, d.Err))
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return fmt.Errorf("left out of the report, and trained again by 'cage study run' when the directory is deleted:\n  %s", strings.Join(lines, "\n  "))
 }
 
 // written is a report that has been written.

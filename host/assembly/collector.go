@@ -13,11 +13,18 @@ import (
 // collector holds the running plugins while their programs are collected.
 type collector struct {
 	Request
+	pool    *pool
 	clients map[*config.Plugin]*plugin.Client
 	values  map[*config.Plugin]sdk.Values
-	running []*plugin.Client
 	matched map[string]bool // tables of overrides and groups that had an effect
 	out     *Programs
+}
+
+func newCollector(req Request, running *pool) *collector {
+	return &collector{
+		Request: req, pool: running, clients: map[*config.Plugin]*plugin.Client{}, values: map[*config.Plugin]sdk.Values{},
+		matched: map[string]bool{}, out: &Programs{},
+	}
 }
 
 // tables lists the tables of the configuration that name a plugin of this request.
@@ -36,89 +43,79 @@ func (c *collector) tables() []*config.Plugin {
 }
 
 // start starts the plugins of the given tables, each once, however many tables name
-// it, and checks the parameters of all.
+// it, and checks the parameters of all. The problems of all tables are reported
+// together.
 func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
-	type key struct {
-		name, sha string
-		kind      sdk.Kind
-	}
-	var requests []plugin.Request
-	var tables []*config.Plugin
-	index := map[key]int{}
-	position := map[*config.Plugin]int{}
-	for _, p := range list {
-		kind := sdk.KindQuantizer
+	names := make([]wanted, len(list))
+	for i, p := range list {
+		names[i] = wanted{p.Name, p.SHA256, sdk.KindQuantizer}
 		if slices.Contains(c.Config.Optimizer.Plugins(), p) {
-			kind = sdk.KindOptimizer
+			names[i].kind = sdk.KindOptimizer
 		}
-		k := key{p.Name, p.SHA256, kind}
-		if _, ok := index[k]; !ok {
-			o := c.Options
-			o.SHA256 = p.SHA256
-			index[k] = len(requests)
-			requests = append(requests, plugin.Request{Name: p.Name, Kind: kind, Options: o})
-			tables = append(tables, p)
+	}
+	c.pool.start(ctx, names)
+	var problems config.Errors
+	for i, p := range list {
+		s := c.pool.known[names[i]]
+		if s.err == nil {
+			c.clients[p] = s.client
+			problems = append(problems, c.resolve(p)...)
+			continue
 		}
-		position[p] = index[k]
+		e := c.startError(p, s.err)
+		if e == nil {
+			return s.err
+		}
+		if slices.Index(names, names[i]) == i {
+			problems = append(problems, e)
+		}
 	}
-	running, err := c.Finder.StartAll(ctx, requests...)
-	if err != nil {
-		return c.startError(err, tables)
+	if len(problems) > 0 {
+		return distinct(problems)
 	}
-	c.running = append(c.running, running...)
-	for p, i := range position {
-		c.clients[p] = running[i]
-		p.SHA256 = running[i].SHA256()
-	}
-	return c.resolve(list)
+	return nil
 }
 
-// startError places an error at the table of the plugin it is about.
-func (c *collector) startError(err error, tables []*config.Plugin) error {
+// distinct leaves out problems that were reported before: one table may serve both
+// roles of the quantizer.
+func distinct(problems config.Errors) config.Errors {
+	var out config.Errors
+	for _, e := range problems {
+		if !slices.ContainsFunc(out, func(o *config.Error) bool { return o.Error() == e.Error() }) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// startError places an error at the table of the plugin it is about; nil when it is not
+// about a plugin.
+func (c *collector) startError(p *config.Plugin, err error) *config.Error {
 	var pe *plugin.Error
 	if !errors.As(err, &pe) {
-		return err
+		return nil
 	}
 	key := "plugin"
 	if errors.Is(err, plugin.ErrChecksum) {
 		key = "sha256"
 	}
-	return c.Config.ErrorAt(tables[pe.Request].Path(key), "%w", err)
+	return c.Config.ErrorAt(p.Path(key), "%w", err)
 }
 
-func (c *collector) close() {
-	for _, client := range c.running {
-		client.Close()
+// resolve checks the parameters of a plugin's table against its declaration.
+func (c *collector) resolve(p *config.Plugin) config.Errors {
+	client := c.clients[p]
+	given := map[string]any{}
+	for _, param := range p.Params {
+		given[param.Key] = param.Value
 	}
-}
-
-// resolve checks the parameters of every plugin's table against its declaration.
-// The problems of all tables are reported together.
-func (c *collector) resolve(list []*config.Plugin) error {
-	var problems config.Errors
-	for _, p := range list {
-		client := c.clients[p]
-		given := map[string]any{}
-		for _, param := range p.Params {
-			given[param.Key] = param.Value
-		}
-		d := client.Description()
-		values, err := client.Resolve(given)
-		if err != nil {
-			for _, e := range c.parameterErrors(p, d, err) {
-				// One table may serve both roles of the quantizer.
-				if !slices.ContainsFunc(problems, func(o *config.Error) bool { return o.Error() == e.Error() }) {
-					problems = append(problems, e)
-				}
-			}
-			continue
-		}
-		c.values[p] = values
-		c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
+	d := client.Description()
+	values, err := client.Resolve(given)
+	if err != nil {
+		return c.parameterErrors(p, d, err)
 	}
-	if len(problems) > 0 {
-		return problems
-	}
+	c.values[p] = values
+	c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
 	return nil
 }
 

@@ -42,6 +42,7 @@ func language(m config.Model) model.LlamaConfig {
 	c := model.LlamaConfig{
 		Layers: m.Layers, Heads: m.Heads, KeyHeads: m.KVHeads, Width: m.Width, Hidden: m.Hidden, Vocabulary: m.Vocab,
 		NormEpsilon: m.NormEps, RopeTheta: m.RopeTheta, RopePairs: model.Pairing(m.RopePairs), InitStd: m.InitStd,
+		TiedHead: m.Head == "tied",
 	}
 	if m.RopeFactor != 1 {
 		c.RopeScaling = &model.RopeScaling{Factor: m.RopeFactor, Low: m.RopeLow, High: m.RopeHigh, Original: m.RopeOriginal}

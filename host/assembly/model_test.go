@@ -35,9 +35,9 @@ func TestPresetsAgree(t *testing.T) {
 // TestModelTakesEveryKey: no key of the table [model] is lost on the way.
 func TestModelTakesEveryKey(t *testing.T) {
 	cfg := config.Model{Layers: 1, Width: 8, Heads: 2, KVHeads: 1, Hidden: 16, Vocab: 11, Context: 4, RopeTheta: 500, RopePairs: "half",
-		RopeFactor: 8, RopeLow: 2, RopeHigh: 3, RopeOriginal: 64, NormEps: 1e-6, InitStd: 0.5}
+		RopeFactor: 8, RopeLow: 2, RopeHigh: 3, RopeOriginal: 64, NormEps: 1e-6, InitStd: 0.5, Head: "tied"}
 	want := model.LlamaConfig{Layers: 1, Width: 8, Heads: 2, KeyHeads: 1, Hidden: 16, Vocabulary: 11, RopeTheta: 500, RopePairs: model.HalfSplit,
-		RopeScaling: &model.RopeScaling{Factor: 8, Low: 2, High: 3, Original: 64}, NormEpsilon: 1e-6, InitStd: 0.5}
+		RopeScaling: &model.RopeScaling{Factor: 8, Low: 2, High: 3, Original: 64}, NormEpsilon: 1e-6, InitStd: 0.5, TiedHead: true}
 	for _, kind := range []string{config.KindLlama, config.KindOLMo2} {
 		cfg.Kind = kind
 		m, err := Model(&config.Config{Model: cfg})

@@ -65,11 +65,18 @@ type Request struct {
 // stops them: no later step needs a plugin. The hashes of what ran are written into
 // the configuration.
 func Collect(ctx context.Context, req Request) (*Programs, error) {
-	c := &collector{
-		Request: req, clients: map[*config.Plugin]*plugin.Client{}, values: map[*config.Plugin]sdk.Values{},
-		matched: map[string]bool{}, out: &Programs{},
+	running := newPool(req.Finder, req.Options)
+	defer running.close()
+	c := newCollector(req, running)
+	programs, err := c.collect(ctx)
+	for p, client := range c.clients {
+		p.SHA256 = client.SHA256()
 	}
-	defer c.close()
+	return programs, err
+}
+
+// collect asks the plugins of the pool for everything.
+func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	began := time.Now()
 	if err := c.start(ctx, c.tables()); err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/step"
 )
@@ -80,11 +79,7 @@ func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*
 	if err != nil {
 		return nil, err
 	}
-	p, err := prepare(ctx, cfg, o)
-	if err != nil {
-		return nil, err
-	}
-	dev, err := assembly.Device(cfg)
+	p, dev, err := open(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,16 @@ func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, err
 	return p, err
 }
 
+// open prepares the configured step and opens its device, which the caller closes.
+func open(ctx context.Context, cfg *config.Config, o Options) (*prepared, *engine.Device, error) {
+	p, err := prepare(ctx, cfg, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	dev, err := assembly.Device(cfg)
+	return p, dev, err
+}
+
 // Workload is what was measured, and on what.
 type Workload struct {
 	Build      engine.BuildInfo `json:"build"`

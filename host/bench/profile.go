@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/bench/opprofile"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
@@ -29,11 +28,7 @@ type Profile struct {
 // activations' quantizers: those are compiled into the forward and backward pass, and
 // their part is what leaving them out saves.
 func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, error) {
-	ready, err := prepare(ctx, cfg, o)
-	if err != nil {
-		return nil, err
-	}
-	dev, err := assembly.Device(cfg)
+	ready, dev, err := open(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}

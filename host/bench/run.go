@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/bench/direct"
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
@@ -57,11 +56,7 @@ type Options struct {
 // Run measures the configured step without and with the correction, and on request
 // the same mathematics written directly in the host.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
-	p, err := prepare(ctx, cfg, o)
-	if err != nil {
-		return nil, err
-	}
-	dev, err := assembly.Device(cfg)
+	p, dev, err := open(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}

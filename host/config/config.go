@@ -43,6 +43,7 @@ type Model struct {
 
 	NormEps float64
 	InitStd float64
+	Head    string // "own" or "tied"
 
 	// Problems: nil lists are drawn.
 	Dimension, Rows int

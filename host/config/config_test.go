@@ -45,7 +45,7 @@ func parse(t testing.TB, text string, overrides ...string) *Config {
 func TestDefaults(t *testing.T) {
 	want := &Config{
 		Model: Model{Kind: "llama", Layers: 2, Width: 64, Heads: 2, Hidden: 256, Context: 32,
-			KVHeads: 2, RopeTheta: 10000, RopePairs: "interleaved", RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, NormEps: 1e-5, InitStd: 0.02},
+			KVHeads: 2, RopeTheta: 10000, RopePairs: "interleaved", RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, NormEps: 1e-5, InitStd: 0.02, Head: "own"},
 		Data: Data{Train: "a.tok", Validation: "b.tok", Seed: 1337},
 		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, Clip: 1, WeightDecay: 0.1,
 			EvalEvery: 200, EvalBatches: 32, LogEvery: 10, Keep: 2,

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/internal/badfiles"
 )
 
 // FuzzParse holds the promises of Parse for any file and override: no panic;
@@ -17,8 +19,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small+"[quantizer]\noverrides=[{match='a',plugin='b',c=1},{match=['d'],plugin='none'}]"), "optimizer.rest.x=1")
 	f.Add([]byte(small+"[quantizer.weights]\nplugin='a'\n[method]\nname='lotion'\ncoeff=3"), "method.name='off'")
 	f.Add([]byte(problem), "model.start=[1, 2.5]")
-	for _, c := range readBadCases(f) {
-		f.Add(c.toml, strings.Join(c.overrides, ""))
+	for _, c := range badfiles.Read(f, leastBad) {
+		f.Add(c.File("run.toml"), strings.Join(overridesOf(c), ""))
 	}
 	f.Fuzz(func(t *testing.T, text []byte, override string) {
 		var overrides []string

@@ -97,7 +97,7 @@ func (s BarSeries) place(i int) int {
 
 func (s BarSeries) thumbnail(i int, dots bool) plot.Thumbnailer {
 	if !dots {
-		return tile{runColor(s.place(i))}
+		return tile{s.place(i)}
 	}
 	mark := markOf(s.place(i))
 	return swatch{mark: &mark}
@@ -141,12 +141,12 @@ func (b *Bars) present(group int) []int {
 
 // value draws one bar or point, whose place begins at left.
 func (b *Bars) value(c draw.Canvas, place int, bar Bar, left, width vg.Length, at func(float64) vg.Length, dots bool) {
-	center, fill, ink := left+width/2, runColor(place), color.Color(axisColor)
+	center, ink := left+width/2, color.Color(axisColor)
 	if dots {
-		ink = fill
+		ink = runColor(place)
 		c.DrawGlyphNoClip(markOf(place), vg.Point{X: center, Y: at(bar.Y)})
 	} else {
-		b.bar(c, fill, left+width*0.06, left+width*0.94, at(0), at(bar.Y))
+		drawBar(c, place, left+width*0.06, left+width*0.94, at(0), at(bar.Y))
 	}
 	low, high := at(bar.Y-reach(bar.Minus)), at(bar.Y+reach(bar.Plus))
 	if bar.Minus != 0 || bar.Plus != 0 {
@@ -155,10 +155,25 @@ func (b *Bars) value(c draw.Canvas, place int, bar Bar, left, width vg.Length, a
 	b.number(c, bar.Y, vg.Point{X: center, Y: max(low, high, at(bar.Y))}, width)
 }
 
-// bar draws one bar with an outline, by which neighbours are told apart in print.
-func (b *Bars) bar(c draw.Canvas, fill color.Color, left, right, from, to vg.Length) {
+// drawBar draws one bar with an outline, by which neighbours are told apart in print. When
+// the colours come again, bars have stripes: across, then along.
+func drawBar(c draw.Canvas, place int, left, right, from, to vg.Length) {
 	corners := []vg.Point{{X: left, Y: from}, {X: left, Y: to}, {X: right, Y: to}, {X: right, Y: from}}
-	c.FillPolygon(fill, corners)
+	c.FillPolygon(runColor(place), corners)
+	const stripe, gap = 1, 3 // points
+	style := lineStyle(background, stripe, nil)
+	low, high := min(from, to), max(from, to)
+	switch place / Colors % 3 {
+	case 1:
+		for y := low + gap; y < high; y += gap + stripe {
+			c.StrokeLine2(style, left, y, right, y)
+		}
+	case 2:
+		for n, x := max(1, int((right-left)/(gap+stripe))), 0; x < n; x++ {
+			at := left + (right-left)*(vg.Length(x)+0.5)/vg.Length(n)
+			c.StrokeLine2(style, at, low, at, high)
+		}
+	}
 	c.StrokeLines(lineStyle(axisColor, 0.4, nil), append(corners, corners[0]))
 }
 
@@ -175,11 +190,8 @@ func (b *Bars) number(c draw.Canvas, v float64, at vg.Point, width vg.Length) {
 	}
 }
 
-// tile is the picture of a bar in a legend.
-type tile struct{ fill color.Color }
+// tile is the picture of the bars of a place in a legend.
+type tile struct{ place int }
 
 // Thumbnail draws the tile.
-func (t tile) Thumbnail(c *draw.Canvas) {
-	left, right := c.Min.X+4, c.Max.X-4
-	c.FillPolygon(t.fill, []vg.Point{{X: left, Y: c.Min.Y}, {X: left, Y: c.Max.Y}, {X: right, Y: c.Max.Y}, {X: right, Y: c.Min.Y}})
-}
+func (t tile) Thumbnail(c *draw.Canvas) { drawBar(*c, t.place, c.Min.X+4, c.Max.X-4, c.Min.Y, c.Max.Y) }

@@ -35,6 +35,7 @@ type Series struct {
 	Band   bool // draw the intervals of the points as a shaded band instead of error bars
 	Ends   bool // mark where the line begins (a ring) and ends (a disc)
 	Color  int  // 1, 2, …: the n-th colour of all figures; 0: that of its place among the series
+	Key    Line // in the legend beside the marks, of a series without a line: that of the curve drawn through it
 }
 
 // Point is a point, with an interval around Y if it has one.
@@ -139,6 +140,9 @@ func (s Series) style(place int) *draw.LineStyle {
 // thumbnail is the picture of a series in the legend.
 func (s Series) thumbnail(place int) plot.Thumbnailer {
 	out := swatch{}
+	if s.Line == NoLine {
+		s.Line = s.Key
+	}
 	if style := s.style(place); style != nil {
 		out.line = *style
 		if !s.Marks {

@@ -132,7 +132,7 @@ const (
 )
 
 // shapes tell series apart where colours are not printed.
-var shapes = []draw.GlyphDrawer{
+var shapes = [Colors]draw.GlyphDrawer{
 	draw.CircleGlyph{}, polygon{4, 0.125}, polygon{3, 0.25}, polygon{4, 0}, polygon{3, 0.75}, polygon{5, 0.25}, polygon{6, 0},
 }
 
@@ -154,7 +154,25 @@ func (g polygon) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.FillPolygon(style.Color, corners)
 }
 
-// markOf is the mark of the i-th colour.
+// open is a mark of which only the rim is drawn.
+type open struct{ draw.GlyphDrawer }
+
+// DrawGlyph draws the mark, and what is within its rim as background.
+func (o open) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	style.Shape, style.Radius = o.GlyphDrawer, style.Radius+ringWidth/2
+	c.DrawGlyphNoClip(style, at)
+	style.Color, style.Radius = background, style.Radius-ringWidth
+	c.DrawGlyphNoClip(style, at)
+}
+
+// markOf is the mark of the i-th place. When the colours come for the second time their
+// marks are open, for the third time they have other shapes, and so on.
 func markOf(i int) draw.GlyphStyle {
-	return draw.GlyphStyle{Color: runColor(i), Radius: markRadius, Shape: shapes[i%len(shapes)]}
+	const step = 3 // to another shape; with Colors shapes every one comes once
+	round := i / Colors
+	shape := shapes[(i+round/2*step)%Colors]
+	if round%2 == 1 {
+		shape = open{shape}
+	}
+	return draw.GlyphStyle{Color: runColor(i), Radius: markRadius, Shape: shape}
 }

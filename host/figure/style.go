@@ -12,9 +12,13 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
+// Colors is how many colours figures have. Series beyond them are told apart by their
+// marks and dashes, and bars by stripes.
+const Colors = 7
+
 // palette is that of Okabe and Ito ("Color Universal Design", 2008), which people
 // with any kind of colour vision can tell apart, the darker colours first.
-var palette = []color.NRGBA{
+var palette = [Colors]color.NRGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, // blue
 	{0xD5, 0x5E, 0x00, 0xFF}, // vermillion
 	{0x00, 0x9E, 0x73, 0xFF}, // bluish green
@@ -45,12 +49,13 @@ const (
 	legendInset = 6 // points between a legend and the edge of its panel
 )
 
-// dashes tells runs apart once every colour has been used.
-var dashes = [][]vg.Length{nil, {6, 2}, {1.5, 1.5}}
+// dashes tells solid lines apart once every colour has been used. None looks like a line
+// that is dashed or dotted because of what it means.
+var dashes = [][]vg.Length{nil, {5, 1.6, 1.2, 1.6}, {5, 1.6, 1.2, 1.6, 1.2, 1.6}}
 
 // runColor and runDashes are the style of the i-th run.
-func runColor(i int) color.NRGBA    { return palette[i%len(palette)] }
-func runDashes(i int) []vg.Length   { return dashes[i/len(palette)%len(dashes)] }
+func runColor(i int) color.NRGBA    { return palette[i%Colors] }
+func runDashes(i int) []vg.Length   { return dashes[i/Colors%len(dashes)] }
 func validationDashes() []vg.Length { return []vg.Length{4, 2} }
 
 func faint(c color.NRGBA) color.NRGBA {
@@ -80,18 +85,20 @@ func newPlot(yLabel string) *plot.Plot {
 func bare(yLabel string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
-	p.Title.TextStyle.Font = sans(titleSize)
+	handler := newTypesetter()
+	p.TextHandler = handler
+	p.Title.TextStyle.Font, p.Title.TextStyle.Handler = sans(titleSize), handler
 	p.Title.Padding = vg.Points(6)
-	p.Legend.TextStyle.Font = sans(textSize)
+	p.Legend.TextStyle.Font, p.Legend.TextStyle.Handler = sans(textSize), handler
 	p.Legend.Padding = vg.Points(2)
 	p.Legend.ThumbnailWidth = vg.Points(22)
 	p.Legend.Top = true
 	p.Legend.YOffs = -legendInset
 	p.Y.Label.Text = yLabel
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Label.TextStyle.Font = sans(textSize)
+		axis.Label.TextStyle.Font, axis.Label.TextStyle.Handler = sans(textSize), handler
 		axis.Label.Padding = vg.Points(4)
-		axis.Tick.Label.Font = sans(tickSize)
+		axis.Tick.Label.Font, axis.Tick.Label.Handler = sans(tickSize), handler
 		axis.Tick.Length = vg.Points(3)
 		axis.LineStyle = lineStyle(axisColor, axisWidth, nil)
 		axis.Tick.LineStyle = lineStyle(axisColor, axisWidth, nil)

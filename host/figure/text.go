@@ -23,7 +23,7 @@ func clean(s string) string {
 }
 
 func textStyle(size vg.Length) draw.TextStyle {
-	return draw.TextStyle{Color: axisColor, Font: sans(size), Handler: plot.DefaultTextHandler}
+	return draw.TextStyle{Color: axisColor, Font: sans(size), Handler: newTypesetter()}
 }
 
 // fit shortens a line until it is no wider than width.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 type modelGolden struct {
@@ -233,6 +235,29 @@ func TestStepFLOPs(t *testing.T) {
 	want := 6.0*(48+16+72+20+12)*tokens + 12*1*4*7*tokens
 	if got := m.StepFLOPs(2, 7); got != want {
 		t.Errorf("a step has %v operations, want %v", got, want)
+	}
+}
+
+// TestTiedHead: there is one parameter fewer, a table of the embedding's role that starts as the embedding does; the
+// others, the count without embeddings and the work of a step, in which the table is multiplied with too, are the same.
+func TestTiedHead(t *testing.T) {
+	for _, tc := range []struct{ own, tied Language }{
+		{newLlama(t, tiny), newLlama(t, tiedHead(tiny))},
+		{newOLMo2(t, OLMo2Config(tiny)), newOLMo2(t, OLMo2Config(tiedHead(tiny)))},
+	} {
+		own, tied := tc.own.Params(), tc.tied.Params()
+		if diff := cmp.Diff(own[:len(own)-1], tied); diff != "" {
+			t.Errorf("%T (-own +tied):\n%s", tc.own, diff)
+		}
+		if table := tied[0]; table.Role != RoleEmbedding || table.Quantized || table.Decay {
+			t.Errorf("%T: the shared table is %+v", tc.own, table)
+		}
+		if own, tied := NonEmbedding(own), NonEmbedding(tied); own != tied {
+			t.Errorf("%T: %d parameters without embeddings, want %d", tc.own, tied, own)
+		}
+		if own, tied := tc.own.StepFLOPs(2, 7), tc.tied.StepFLOPs(2, 7); own != tied {
+			t.Errorf("%T: a step has %v operations, want %v", tc.own, tied, own)
+		}
 	}
 }
 

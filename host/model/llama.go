@@ -9,12 +9,12 @@ import (
 
 // Llama is the network of the QuEST and CAGE pre-training runs (QuEST, Panferov et al. 2025; CAGE, Tabesh et al. 2025):
 // pre-norm blocks of causal multi-head attention with rotary positions in interleaved pairs, and of SwiGLU; RMSNorm; no
-// biases, no dropout; an output head of its own. The weights of all linear layers in the blocks are quantized. With
+// biases, no dropout; an output head of its own, unless it is tied to the embedding. The weights of all linear layers in the blocks are quantized. With
 // fewer heads of keys and values, positions in half-split pairs and stretched wavelengths, it is Llama 3 (Grattafiori et
 // al., 2024).
 //
 // The order of its parameters is: embedding; for each block attn_norm, attn.qkv, attn.out, mlp_norm, mlp.w1, mlp.w2,
-// mlp.down; norm; head. The rows of attn.qkv are those of the queries, the keys and the values, each head by head.
+// mlp.down; norm; head, unless it is tied. The rows of attn.qkv are those of the queries, the keys and the values, each head by head.
 type Llama struct {
 	transformer
 	config LlamaConfig

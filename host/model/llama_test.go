@@ -55,6 +55,12 @@ func initial(m Model, seed uint64) [][]float32 {
 
 var tiny = LlamaConfig{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocabulary: 13}
 
+// tiedHead is the shape with the embedding as its head.
+func tiedHead(c LlamaConfig) LlamaConfig {
+	c.TiedHead = true
+	return c
+}
+
 // eachLanguage runs a test with a small model of every architecture, each of the sizes of tiny.
 func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	llama3 := tiny
@@ -62,6 +68,7 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	llama3.RopeScaling = &RopeScaling{Factor: 8, Low: 1, High: 4, Original: 64}
 	for name, m := range map[string]Language{
 		"llama": newLlama(t, tiny), "llama3": newLlama(t, llama3), "olmo2": newOLMo2(t, OLMo2Config(tiny)),
+		"tied llama3": newLlama(t, tiedHead(llama3)), "tied olmo2": newOLMo2(t, OLMo2Config(tiedHead(tiny))),
 	} {
 		t.Run(name, func(t *testing.T) { test(t, m) })
 	}

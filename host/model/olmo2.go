@@ -12,7 +12,7 @@ import (
 // normal distribution.
 //
 // The order of its parameters is: embedding; for each block attn.qkv, attn.q_norm, attn.k_norm, attn.out, attn_norm,
-// mlp.w1, mlp.w2, mlp.down, mlp_norm; norm; head. The rows of attn.qkv are those of the queries, the keys and the
+// mlp.w1, mlp.w2, mlp.down, mlp_norm; norm; head, unless it is tied. The rows of attn.qkv are those of the queries, the keys and the
 // values, each head by head.
 type OLMo2 struct {
 	transformer

@@ -13,7 +13,7 @@ type Role string
 // The roles of parameters.
 const (
 	RoleMatrix    Role = "matrix"    // weight of a linear layer inside a block
-	RoleEmbedding Role = "embedding" // one row per token id
+	RoleEmbedding Role = "embedding" // one row per token id; with a tied head its output projection too
 	RoleHead      Role = "head"      // output projection, one row per token id
 	RoleNorm      Role = "norm"      // gain of a normalization
 )

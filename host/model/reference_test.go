@@ -57,6 +57,7 @@ type torchGradients struct {
 		KeyHeads int `json:"key_heads"`
 		Theta    float64
 		Scaling  *RopeScaling
+		Tied     bool
 	}
 	Variants []struct {
 		Quantized  bool
@@ -107,11 +108,14 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 		file  string
 		olmo2 bool
 		pairs Pairing
-	}{{"torch_gradients.json", false, Interleaved}, {"torch_olmo2.json", true, HalfSplit}, {"torch_llama3.json", false, HalfSplit}} {
+	}{
+		{"torch_gradients.json", false, Interleaved}, {"torch_olmo2.json", true, HalfSplit}, {"torch_llama3.json", false, HalfSplit},
+		{"torch_tied_olmo2.json", true, HalfSplit}, {"torch_tied_llama3.json", false, HalfSplit},
+	} {
 		reference := readTorchGradients(t, tc.file)
 		shape := reference.Model
 		config := LlamaConfig{Layers: shape.Layers, Heads: shape.Heads, KeyHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
-			Vocabulary: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs, RopeScaling: shape.Scaling}
+			Vocabulary: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs, RopeScaling: shape.Scaling, TiedHead: shape.Tied}
 		var m Model
 		if tc.olmo2 {
 			m = newOLMo2(t, OLMo2Config(config))

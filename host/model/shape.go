@@ -31,6 +31,7 @@ type shape struct {
 	epsilon, theta, initStd float64
 	pairing                 Pairing
 	scaling                 *RopeScaling // nil: none
+	tied                    bool         // the embedding is the head
 }
 
 // size is the number of features of a head.

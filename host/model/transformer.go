@@ -8,8 +8,8 @@ import (
 )
 
 // transformer is what the language models here have in common: an embedding, blocks of causal attention and a
-// feed-forward layer with SwiGLU on a residual stream, RMSNorm, an output head of its own, and no biases. What a block
-// is, its architecture says.
+// feed-forward layer with SwiGLU on a residual stream, RMSNorm, an output head, and no biases. What a block is, its
+// architecture says.
 type transformer struct {
 	shape  shape
 	params []Param
@@ -22,11 +22,11 @@ type architecture interface {
 	// blockParams lists the parameters of a block, and block computes one from the residual stream x and their values.
 	blockParams(s shape, prefix string) []Param
 	block(s shape, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node
-	// outer draws the embedding and the head.
+	// outer draws the embedding, and the head where it is a matrix of its own.
 	outer(s shape, p Param) Param
 }
 
-// newTransformer lists the parameters: embedding, those of each block, norm, head.
+// newTransformer lists the parameters: embedding, those of each block, norm, and the head if it is not the embedding.
 func newTransformer(s shape, kind architecture) transformer {
 	m := transformer{shape: s, kind: kind}
 	vocabulary := func(name string, role Role) Param {
@@ -36,7 +36,10 @@ func newTransformer(s shape, kind architecture) transformer {
 	for layer := range s.layers {
 		m.params = append(m.params, kind.blockParams(s, layerPrefix(layer))...)
 	}
-	m.params = append(m.params, normParam("norm", s.width), vocabulary("head", RoleHead))
+	m.params = append(m.params, normParam("norm", s.width))
+	if !s.tied {
+		m.params = append(m.params, vocabulary("head", RoleHead))
+	}
 	return m
 }
 
@@ -118,8 +121,13 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node, q Activat
 	return graph.Reshape(logits, dims[0], dims[1], m.shape.vocabulary)
 }
 
-// head returns the output projection.
-func (m *transformer) head(params []*graph.Node) *graph.Node { return params[len(params)-1] }
+// head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum over both its uses.
+func (m *transformer) head(params []*graph.Node) *graph.Node {
+	if m.shape.tied {
+		return params[0]
+	}
+	return params[len(params)-1]
+}
 
 // hidden computes the normalized residual stream after the last block, [tokens, width].
 func (m *transformer) hidden(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node {
@@ -127,12 +135,16 @@ func (m *transformer) hidden(params []*graph.Node, tokens *graph.Node, q Activat
 	batch, context := tokens.Shape().Dim(0), tokens.Shape().Dim(1)
 	x := embed(params[0], graph.Reshape(clampIDs(tokens, m.shape.vocabulary), batch*context))
 	rope := newRope(x.Graph(), m.shape, batch, context)
-	blocks := params[1 : len(params)-2]
+	norm := len(params) - 1
+	if !m.shape.tied {
+		norm-- // the head is behind it
+	}
+	blocks := params[1:norm]
 	size := len(blocks) / m.shape.layers
 	for layer := range m.shape.layers {
 		x = m.kind.block(m.shape, x, blocks[layer*size:(layer+1)*size], m.blockSites(layer, batch*context), rope, q)
 	}
-	return rmsNorm(x, params[len(params)-2], m.shape.epsilon)
+	return rmsNorm(x, params[norm], m.shape.epsilon)
 }
 
 func (m *transformer) checkParams(params []*graph.Node) {
@@ -153,10 +165,10 @@ func feedForward(x *graph.Node, w []*graph.Node, sites [4]ActivationSite, q Acti
 	return linear(gated, w[2])
 }
 
-// StepFLOPs returns 6·N·tokens for the products with weights, N counting all parameters but the embedding, plus
-// 12·layers·width·context·tokens for attention without regard to causality: forward and backward.
+// StepFLOPs returns 6·N·tokens for the products with weights, N counting all parameters but the embedding, which is
+// looked up, unless it is the head too; plus 12·layers·width·context·tokens for attention without regard to causality: forward and backward.
 func (m *transformer) StepFLOPs(batch, context int) float64 {
 	tokens := float64(batch) * float64(context)
-	weights := CountParams(m.params, func(p Param) bool { return p.Role != RoleEmbedding })
+	weights := CountParams(m.params, func(p Param) bool { return p.Role != RoleEmbedding || m.shape.tied })
 	return 6*float64(weights)*tokens + 12*float64(m.shape.layers)*float64(m.shape.width)*float64(context)*tokens
 }

@@ -79,13 +79,18 @@ func (fit *Fit) tracksText() string {
 }
 
 // addCurves adds the law for each group along the tracks, over the sizes that the group has
-// there; tracks beyond the third have no line.
+// there; tracks beyond the third have no line. Groups that share a colour have dashes of
+// their own, unless these tell the tracks apart: then the marks do.
 func (fit *Fit) addCurves(chart *figure.Chart, x func(n, bits float64) float64) *figure.Chart {
+	tracks := fit.tracks()
 	for i, g := range fit.groups() {
-		for k, t := range fit.tracks() {
+		for k, t := range tracks {
 			if k < len(lines) {
 				s := fit.curve(g, t, x)
 				s.Line, s.Color = lines[k], i+1
+				if len(tracks) > 1 {
+					s.Color = i%figure.Colors + 1
+				}
 				chart.Series = append(chart.Series, s)
 			}
 		}

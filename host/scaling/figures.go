@@ -46,7 +46,7 @@ func (fit *Fit) groups() []Group {
 func (fit *Fit) overSize() *figure.Chart {
 	chart := &figure.Chart{X: figure.Axis{Label: "parameters outside the embeddings", Log: true}, Y: figure.Axis{Label: lossLabel}}
 	for i, g := range fit.groups() {
-		chart.Series = append(chart.Series, fit.points(g, i+1, func(n, _ float64) float64 { return n }))
+		chart.Series = append(chart.Series, fit.points(g, i, func(n, _ float64) float64 { return n }))
 	}
 	return fit.addCurves(chart, func(n, _ float64) float64 { return n })
 }
@@ -57,10 +57,10 @@ const lossLabel = "validation loss (nats per token)"
 func (fit *Fit) overBytes() *figure.Chart {
 	chart := &figure.Chart{X: figure.Axis{Label: "bytes of the weights outside the embeddings", Log: true}, Y: figure.Axis{Label: lossLabel}}
 	for i, g := range fit.groups() {
-		chart.Series = append(chart.Series, fit.points(g, i+1, Bytes))
+		chart.Series = append(chart.Series, fit.points(g, i, Bytes))
 	}
 	fit.addCurves(chart, Bytes)
-	front := figure.Series{Name: "Pareto front", Line: figure.Dashed, Color: black}
+	front := figure.Series{Name: "Pareto front", Line: figure.Dashed, Color: figure.Colors} // black
 	for _, p := range Pareto(fit.Points) {
 		front.Points = append(front.Points, figure.Point{X: Bytes(p.N, p.Bits), Y: p.Loss})
 	}
@@ -68,12 +68,12 @@ func (fit *Fit) overBytes() *figure.Chart {
 	return chart
 }
 
-// black is the number of that colour in the palette of all figures.
-const black = 7
-
-// points are the measured losses of a group.
-func (fit *Fit) points(g Group, color int, x func(n, bits float64) float64) figure.Series {
-	s := figure.Series{Name: g.String(), Marks: true, Color: color}
+// points are the measured losses of the i-th group.
+func (fit *Fit) points(g Group, i int, x func(n, bits float64) float64) figure.Series {
+	s := figure.Series{Name: g.String(), Marks: true, Color: i + 1}
+	if tracks := fit.tracks(); len(tracks) == 1 && len(fit.curve(g, tracks[0], x).Points) > 0 {
+		s.Key = lines[0]
+	}
 	for _, p := range fit.Points {
 		if p.Group == g {
 			s.Points = append(s.Points, figure.Point{X: x(p.N, p.Bits), Y: p.Loss})

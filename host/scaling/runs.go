@@ -27,19 +27,22 @@ type Labels struct {
 	Bits map[string]float64
 }
 
-// Unfinished is a run that gives no point.
-type Unfinished struct {
+// LeftOut is a run that gives no point.
+type LeftOut struct {
 	Dir string
 	Why string
+	// Damaged tells that a file of it cannot be read; else it has only not ended.
+	Damaged bool
 }
 
 // ReadRuns reads a point from every run directory in dir and below it, such as those of a
 // study: N, D and the final validation loss from its summary, the method and its bits from
-// its configuration. Runs that have not ended are returned beside the points. A run without
+// its configuration. Runs that have not ended, and those of which a file is damaged, are
+// returned beside the points. A run without
 // quantizer is "full precision", of 16 bits whatever it computed in.
-func ReadRuns(dir string, l Labels) ([]Point, []Unfinished, error) {
+func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 	var points []Point
-	var unfinished []Unfinished
+	var left []LeftOut
 	found := false
 	root := dir + string(filepath.Separator) // or else a link is not followed
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -52,11 +55,14 @@ func ReadRuns(dir string, l Labels) ([]Point, []Unfinished, error) {
 		}
 		found = true
 		point, why, err := readRun(path, l)
+		var damage *damageError
 		switch {
+		case errors.As(err, &damage):
+			left = append(left, LeftOut{path, "it cannot be read: " + err.Error(), true})
 		case err != nil:
 			return err
 		case why != "":
-			unfinished = append(unfinished, Unfinished{path, why})
+			left = append(left, LeftOut{path, why, false})
 		default:
 			points = append(points, point)
 		}
@@ -70,13 +76,19 @@ func ReadRuns(dir string, l Labels) ([]Point, []Unfinished, error) {
 	case !found:
 		return nil, nil, &Problem{File: dir, Msg: "no run directories in it: none has a " + rundir.ConfigFile}
 	}
-	return points, unfinished, nil
+	return points, left, nil
 }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+// damageError is that of a run's file.
+type damageError struct{ err error }
+
+func (d *damageError) Error() string { return d.err.Error() }
+func (d *damageError) Unwrap() error { return d.err }
 
 // readRun reads the point of one run; why says why there is none yet.
 func readRun(dir string, l Labels) (p Point, why string, err error) {
@@ -85,7 +97,7 @@ func readRun(dir string, l Labels) (p Point, why string, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return p, "its training has not ended yet", nil
 	case err != nil:
-		return p, "", err
+		return p, "", &damageError{err}
 	case !s.Completed:
 		return p, "its training was stopped", nil
 	case s.ValLoss == nil:
@@ -93,11 +105,11 @@ func readRun(dir string, l Labels) (p Point, why string, err error) {
 	}
 	cfg, err := config.Load(rundir.Config(dir), nil)
 	if err != nil {
-		return p, "", err
+		return p, "", &damageError{err}
 	}
 	values, err := quantizerValues(dir)
 	if err != nil {
-		return p, "", err
+		return p, "", &damageError{err}
 	}
 	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
 	if p.Bits, err = l.bits(cfg, values); err != nil {

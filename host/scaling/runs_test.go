@@ -77,7 +77,7 @@ func TestReadRuns(t *testing.T) {
 	if diff := cmp.Diff(want, points); diff != "" {
 		t.Error(diff)
 	}
-	left := []Unfinished{{run("f"), "its training has not ended yet"}, {run("g"), "its training was stopped"}, {run("h"), "it has no validation loss"}}
+	left := []LeftOut{{run("f"), "its training has not ended yet", false}, {run("g"), "its training was stopped", false}, {run("h"), "it has no validation loss", false}}
 	if diff := cmp.Diff(left, unfinished); diff != "" {
 		t.Error(diff)
 	}
@@ -114,12 +114,22 @@ func TestReadRunsSaysWhatIsWrong(t *testing.T) {
 	if _, _, err := ReadRuns(dir, Labels{}); err == nil || !strings.Contains(err.Error(), "no point of a scaling law: d is 0") {
 		t.Errorf("error %v", err)
 	}
-	writeRun(t, dir, "surprise = 1\n", "", summaryText(10, 1))
-	if _, _, err := ReadRuns(dir, Labels{}); err == nil || !strings.Contains(err.Error(), "surprise") {
-		t.Errorf("error %v", err)
+}
+
+// A damaged run does not keep the others from being read.
+func TestReadRunsLeavesOutWhatIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	writeRun(t, filepath.Join(dir, "a"), "", "", summaryText(10, 1))
+	writeRun(t, filepath.Join(dir, "b"), "surprise = 1\n", "", summaryText(10, 1))
+	writeRun(t, filepath.Join(dir, "c"), "", "", "{")
+	writeRun(t, filepath.Join(dir, "d"), "", "{", summaryText(10, 1))
+	points, left, err := ReadRuns(dir, Labels{})
+	if err != nil || len(points) != 1 || len(left) != 3 {
+		t.Fatalf("%+v, %+v, %v", points, left, err)
 	}
-	writeRun(t, dir, "", "", "{")
-	if _, _, err := ReadRuns(dir, Labels{}); err == nil || !strings.Contains(err.Error(), rundir.SummaryFile) {
-		t.Errorf("error %v", err)
+	for i, word := range []string{"surprise", rundir.SummaryFile, rundir.ProvenanceFile} {
+		if l := left[i]; !l.Damaged || !strings.Contains(l.Why, word) {
+			t.Errorf("%+v, want %s named", l, word)
+		}
 	}
 }

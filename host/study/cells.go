@@ -135,12 +135,7 @@ func readCell(t *table, axes []axis) []plan {
 
 // resolve makes the cells, and reports each problem of their configurations once.
 func (r *reader) resolve(base *config.Document, plans []plan, axes []axis) []Cell {
-	type problem struct {
-		err   *config.Error
-		cells []string
-	}
-	problems := map[string]*problem{}
-	var order []*problem
+	var found problems
 	var cells []Cell
 	for _, p := range plans {
 		cell := Cell{Labels: p.labels}
@@ -152,25 +147,8 @@ func (r *reader) resolve(base *config.Document, plans []plan, axes []axis) []Cel
 			cells = append(cells, cell)
 			continue
 		}
-		for _, e := range problemsOf(err) {
-			text := e.Error()
-			if problems[text] == nil {
-				problems[text] = &problem{err: e}
-				order = append(order, problems[text])
-			}
-			problems[text].cells = append(problems[text].cells, p.name(axes))
-		}
+		found.add(err, p.name(axes))
 	}
-	for _, p := range order {
-		// What is wrong with some cells only is wrong with their combination of settings.
-		switch others := len(p.cells) - 1; {
-		case len(p.cells) == len(plans):
-		case others == 0:
-			p.err.Msg += " (cell " + p.cells[0] + ")"
-		default:
-			p.err.Msg += fmt.Sprintf(" (cell %s and %d more)", p.cells[0], others)
-		}
-		r.errs = append(r.errs, p.err)
-	}
+	r.errs = append(r.errs, found.list(len(plans))...)
 	return cells
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/badfiles"
 )
 
 // FuzzParse holds the promises of Parse for any file: no panic, and every problem is an
@@ -14,8 +15,8 @@ import (
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(strings.Replace(small, `base = "base.toml"`, `base = {model.kind = "toy", train.steps = 3, schedule.rate = 1}`, 1)))
-	for _, c := range badCases(f) {
-		f.Add(c.file("study.toml"))
+	for _, c := range badfiles.Read(f, leastBad) {
+		f.Add(c.File("study.toml"))
 	}
 	dir := f.TempDir()
 	write(f, filepath.Join(dir, "base.toml"), base)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/internal/transliterate"
 )
 
 // mostParallel bounds study.parallel.
@@ -98,19 +99,6 @@ func (s *Study) readBase(top *table) *config.Document {
 	return nil
 }
 
-// problemsOf are the problems of an error of host/config.
-func problemsOf(err error) config.Errors {
-	var all config.Errors
-	if errors.As(err, &all) {
-		return all
-	}
-	var one *config.Error
-	if errors.As(err, &one) {
-		return config.Errors{one}
-	}
-	return config.Errors{{Msg: err.Error()}}
-}
-
 // readNames reads the keys of [study] that are no tables.
 func (s *Study) readNames(t *table) {
 	file := filepath.Base(s.File)
@@ -166,9 +154,10 @@ const longestSlug = 80
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// slug makes text fit for a file name.
+// slug makes text fit for a file name. Names that it makes alike are told apart by the
+// hash behind them.
 func slug(text string) string {
-	s := strings.Trim(unfit.ReplaceAllString(text, "-"), "-.")
+	s := strings.Trim(unfit.ReplaceAllString(transliterate.ASCII(text), "-"), "-.")
 	if len(s) > longestSlug {
 		s = strings.Trim(s[:longestSlug], "-.")
 	}

@@ -233,10 +233,39 @@ set = {method.form = "off", train.checkpoint_every = 3, train.keep = 7, device.t
 	}
 }
 
+// Cells whose labels differ in letters beyond ASCII only have names that say so, and
+// directories of their own also where the names are cut to the same.
+func TestNamesOfCellsDoNotCollide(t *testing.T) {
+	long := strings.Repeat("very ", 20)
+	s := loaded(t, `base = "base.toml"
+[study]
+[[study.axes]]
+name = "label"
+values = [
+  {label = "λ", set = {seed = 1}}, {label = "μ", set = {seed = 2}}, {label = "日本", set = {seed = 3}}, {label = "中国", set = {seed = 4}},
+  {label = "café", set = {seed = 5}}, {label = "cafe", set = {seed = 6}}, {label = "`+long+`long", set = {seed = 7}}, {label = "`+long+`short", set = {seed = 8}},
+]
+`)
+	want := []string{"lambda", "mu", "u65e5u672c", "u4e2du56fd", "cafe", "cafe"}
+	dirs := map[string]string{}
+	for i, c := range s.Cells {
+		if other, ok := dirs[c.Dir]; ok {
+			t.Errorf("%s and %s have the directory %s", other, s.Label(c), c.Dir)
+		}
+		dirs[c.Dir] = s.Label(c)
+		if i < len(want) && !strings.HasPrefix(c.ID, want[i]+"-") {
+			t.Errorf("%s has the name %s, want %s-…", s.Label(c), c.ID, want[i])
+		}
+	}
+	if len(dirs) != 8 {
+		t.Errorf("%d directories, want 8", len(dirs))
+	}
+}
+
 func TestSlug(t *testing.T) {
 	for text, want := range map[string]string{
 		"CAGE · 4 · 0":              "CAGE-4-0",
-		"full precision (λ = 2)":    "full-precision-2",
+		"full precision (λ = 2)":    "full-precision-lambda-2",
 		"../..":                     "cell",
 		"·":                         "cell",
 		"3e-3":                      "3e-3",

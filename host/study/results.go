@@ -28,7 +28,9 @@ const (
 type Result struct {
 	Cell  Cell
 	State State
-	Err   string // of a failed cell: what its training said in the end
+	Err   string // of a failed cell: what its training said in the end, or what cannot be read
+	// Unreadable tells that the cell counts as failed because a file of its run is damaged.
+	Unreadable bool
 	// Summary holds every number of summary.json by its name there; nil unless Done.
 	Summary map[string]float64
 }
@@ -60,7 +62,7 @@ func readCellResult(c Cell, running bool) Result {
 	r := Result{Cell: c, State: Missing}
 	summary, completed, err := metrics.ReadNumbers(rundir.Summary(c.Dir))
 	if err != nil && !running {
-		r.State, r.Err = Failed, err.Error()
+		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
 		return r
 	}
 	if completed {
@@ -77,7 +79,7 @@ func readCellResult(c Cell, running bool) Result {
 		r.State, r.Err = Failed, failure.Error
 		return r
 	case !errors.Is(err, fs.ErrNotExist):
-		r.State, r.Err = Failed, err.Error()
+		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
 		return r
 	}
 	if _, err := os.Stat(CellConfigPath(c.Dir)); err == nil {
@@ -85,6 +87,9 @@ func readCellResult(c Cell, running bool) Result {
 	}
 	return r
 }
+
+// CannotRead is the text of [Result.Err] for a damaged file.
+func CannotRead(err error) string { return "cannot be read: " + err.Error() }
 
 // Failure is why a cell failed, as in failed.json.
 type Failure struct {

@@ -28,6 +28,11 @@ type RunOptions struct {
 	// Command is the program that trains with its first arguments. It is given the path of
 	// a configuration, --resume, --quiet and --lifeline. Nil: this executable with "train".
 	Command []string
+	// Check looks, before any cell is trained, for what is wrong with the configurations of
+	// those that are to be and that loading the study cannot tell, such as the parameters
+	// of plugins. It returns an error, of host/config where it has a place, or nil for each.
+	// Nil: it shows when a cell is trained.
+	Check func(ctx context.Context, list []*config.Config) []error
 	// Watch is called when something has changed, and twice a second, never by two
 	// goroutines at once. Nil: nobody watches.
 	Watch func(Progress)
@@ -110,7 +115,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := checkFiles(plan.Run); err != nil {
+	if err := s.check(ctx, plan.Run, o.Check); err != nil {
 		return Outcome{}, err
 	}
 	if err := atomicfile.WriteBytes(filepath.Join(s.Out, studyFile), s.text); err != nil {
@@ -125,24 +130,35 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	return out, err
 }
 
-// checkFiles looks for the files that cells need before any is trained.
-func checkFiles(cells []Cell) error {
-	var errs config.Errors
+// check looks for the files that cells need, and for what further finds, before any is
+// trained. All problems are reported together.
+func (s *Study) check(ctx context.Context, cells []Cell, further func(context.Context, []*config.Config) []error) error {
+	var found problems
+	var list []*config.Config
+	var names []string
 	for _, c := range cells {
-		err := c.Config.CheckFiles()
-		if err == nil {
+		if err := c.Config.CheckFiles(); err != nil {
+			found.add(err, s.Label(c))
 			continue
 		}
-		for _, e := range problemsOf(err) {
-			if !slices.ContainsFunc(errs, func(o *config.Error) bool { return o.Error() == e.Error() }) {
-				errs = append(errs, e)
+		list, names = append(list, c.Config), append(names, s.Label(c))
+	}
+	if further != nil && len(list) > 0 {
+		for i, err := range further(ctx, list) {
+			if err != nil {
+				found.add(err, names[i])
 			}
 		}
 	}
-	if len(errs) > 0 {
-		return errs
+	if ctx.Err() != nil {
+		return ErrInterrupted
 	}
-	return nil
+	errs := found.list(len(cells))
+	if len(errs) == 0 {
+		return nil
+	}
+	errs.Sort()
+	return errs
 }
 
 // runner is a study under way.

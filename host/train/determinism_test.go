@@ -81,6 +81,7 @@ func TestResumeContinues(t *testing.T) {
 		"coupled, sgd":     {`optimizer.plugin="sgd"`, "optimizer.momentum=0.9", `method.form="coupled"`, "method.silence=0.2"},
 		"official variant": {`method.variant="official"`, "method.silence=0.2"},
 		"unquantized":      {`quantizer.plugin="none"`},
+		"tied head, muon":  {`model.head="tied"`, `optimizer.plugin="muon"`},
 	}
 	for name, overrides := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
-"""Losses and gradients of a small OLMo2 and a small Llama 3 in PyTorch, against which the Go models are tested.
+"""Losses and gradients of small OLMo2 and Llama 3 models in PyTorch, against which the Go models are tested.
 
-    python3 torch_transformers.py                writes torch_olmo2.json and torch_llama3.json beside this file
+    python3 torch_transformers.py                writes torch_olmo2.json, torch_llama3.json, torch_tied_olmo2.json and
+                                                 torch_tied_llama3.json beside this file
 
 Any PyTorch from 1.13 on will do (Debian: python3-torch). Weights and tokens come from the integer hash that
 host/train/testdata/torch_reference.py describes, weights with the mean and standard deviation of their kind: 1 and 0.1
@@ -8,7 +9,8 @@ for gains, 0 and 1 for the embedding, 0 and 1/√columns for matrices and the he
 
 The models are written in the layout of the hub's checkpoints: features of a head are rotated in halves, and keys and
 values are repeated for the queries that share them. The quantized variants fake-quantize the matrices of the blocks and
-what enters them with QuEST in 4 bits and its masked gradient, and keep the gradients of the first block only.
+what enters them with QuEST in 4 bits and its masked gradient, and keep the gradients of the first block only, and of
+the embedding where the head is tied to it.
 """
 import json
 import math
@@ -65,7 +67,7 @@ def parameters(m):
         else:
             result += [gain(p + "attn_norm", d), matrix(p + "attn.qkv", rows, d), matrix(p + "attn.out", d, d),
                        gain(p + "mlp_norm", d)] + mlp
-    return result + [gain("norm", d), matrix("head", m["vocabulary"], d)]
+    return result + [gain("norm", d)] + ([] if m.get("tied") else [matrix("head", m["vocabulary"], d)])
 
 
 def weights(m):
@@ -140,7 +142,7 @@ def token_losses(m, w, tokens, quantize):
         else:
             x = x + attention(m, quantize(norm(x, w[p + "attn_norm"], eps)), w, p, quantize)
             x = x + feed_forward(norm(x, w[p + "mlp_norm"], eps), w, p, quantize)
-    logits = norm(x, w["norm"], m["epsilon"]) @ w["head"].t()
+    logits = norm(x, w["norm"], m["epsilon"]) @ w["embedding" if m.get("tied") else "head"].t()
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
 
 
@@ -156,7 +158,7 @@ def variant(m, quantized):
     if quantized:
         result["margin"] = Quest.margin
     result["parameters"] = [{"name": name, "gradient": digits(w[name].grad)} for name, *_ in parameters(m)
-                            if not quantized or name.startswith("layers.0.")]
+                            if not quantized or name.startswith("layers.0.") or m.get("tied") and name == "embedding"]
     return result
 
 
@@ -174,3 +176,6 @@ LLAMA3 = dict(kind="llama", layers=1, heads=4, key_heads=2, width=24, hidden=32,
 if __name__ == "__main__":
     write("torch_olmo2.json", OLMO2, [False, True])
     write("torch_llama3.json", LLAMA3, [False])
+    tied = dict(layers=1, width=16, hidden=16, context=5, batch=2, tied=True)
+    write("torch_tied_olmo2.json", dict(OLMO2, **tied), [False, True])
+    write("torch_tied_llama3.json", dict(LLAMA3, **tied), [False, True])

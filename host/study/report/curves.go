@@ -30,7 +30,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			}
 			c, err := readCurve(rundir.Metrics(r.result.Cell.Dir), f.Metric)
 			if err != nil {
-				return picture{}, err
+				return picture{}, &damaged{r.result.Cell.ID, err}
 			}
 			if len(c.steps) > 0 {
 				runs = append(runs, c)

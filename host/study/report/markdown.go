@@ -49,6 +49,9 @@ func (r *Report) Progress() string {
 			s += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
+	if n := len(r.Damages); n > 0 {
+		s += fmt.Sprintf("; %d cannot be read and %s left out", n, map[bool]string{true: "is", false: "are"}[n == 1])
+	}
 	return s + "."
 }
 

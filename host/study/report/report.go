@@ -23,20 +23,26 @@ type Report struct {
 	Tables  []Table
 	Figures []Figure
 	Runs    []Run
+	Damages []Damage // runs that are left out
 }
 
 // Build computes the report of what is done by now; cells that are not done are
-// missing from tables and figures.
+// missing from tables and figures, and so are those of which a file is damaged.
 func Build(s *study.Study) (*Report, error) {
 	results, err := s.Results()
 	if err != nil {
 		return nil, err
 	}
-	return build(s, results)
+	for {
+		r, err := build(s, results)
+		if err == nil || !leaveOut(results, err) {
+			return r, err
+		}
+	}
 }
 
 func build(s *study.Study, results []study.Result) (*Report, error) {
-	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}}
+	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}, Damages: damages(results)}
 	for _, result := range results {
 		r.States[string(result.State)]++
 	}

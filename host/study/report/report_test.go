@@ -233,7 +233,7 @@ func TestHeatmapsOfSeries(t *testing.T) {
 	for _, f := range r.Figures {
 		titles = append(titles, f.Title+" as "+f.Name)
 	}
-	want := []string{"Losses: QuEST as 01-losses-quest", "Losses: CAGE as 02-losses-cage", "Losses: " + hostile + " as 03-losses-b-script-script-alert-1-script", "Losses: full precision as 04-losses-full-precision"}
+	want := []string{"Losses: QuEST as 01-losses-quest", "Losses: CAGE as 02-losses-cage", "Losses: " + hostile + " as 03-losses-b-lambda-script-script-alert-1-sc", "Losses: full precision as 04-losses-full-precision"}
 	if diff := cmp.Diff(want, titles); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

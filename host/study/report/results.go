@@ -13,6 +13,8 @@ type Results struct {
 	Cells  int            `json:"cells"`
 	States map[string]int `json:"states"` // cells in each state
 	Tables []TableResults `json:"tables"`
+	// Damages are the runs that are left out because a file of theirs cannot be read.
+	Damages []Damage `json:"unreadable,omitempty"`
 }
 
 // TableResults are the numbers of a table.
@@ -48,7 +50,7 @@ type DifferenceResults struct {
 
 // Results collects the numbers of all tables.
 func (r *Report) Results() Results {
-	out := Results{Study: r.Name, Cells: r.Cells, States: r.States, Tables: []TableResults{}}
+	out := Results{Study: r.Name, Cells: r.Cells, States: r.States, Tables: []TableResults{}, Damages: r.Damages}
 	for i := range r.Tables {
 		out.Tables = append(out.Tables, r.Tables[i].results())
 	}

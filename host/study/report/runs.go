@@ -40,9 +40,11 @@ func newRun(s *study.Study, r study.Result) (*Run, error) {
 	}
 	out.Config = placeless(withoutKey(string(text), "train", "out"))
 	if r.State == study.Done {
-		out.Provenance, err = readProvenance(rundir.Provenance(r.Cell.Dir))
+		if out.Provenance, err = readProvenance(rundir.Provenance(r.Cell.Dir)); err != nil {
+			return nil, &damaged{r.Cell.ID, err}
+		}
 	}
-	return out, err
+	return out, nil
 }
 
 // withoutKey removes a key of a table from encoded TOML.

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/cage-qat/cage/internal/transliterate"
 )
 
 // line makes any text one line of printable characters.
@@ -31,7 +33,7 @@ func firstLine(s string) string {
 // slug makes a name of a file from any text.
 func slug(s string) string {
 	var b strings.Builder
-	for _, r := range strings.ToLower(line(s)) {
+	for _, r := range strings.ToLower(transliterate.ASCII(line(s))) {
 		switch {
 		case r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)):
 			b.WriteRune(r)

@@ -42,8 +42,11 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (pictu
 					continue
 				}
 				points, err := readTrajectory(rundir.Trajectory(r.result.Cell.Dir))
+				if errors.Is(err, fs.ErrNotExist) {
+					return picture{}, err // the runs of this study record none
+				}
 				if err != nil {
-					return picture{}, err
+					return picture{}, &damaged{r.result.Cell.ID, err}
 				}
 				t := trail{color: i + 1, points: points}
 				if !named {

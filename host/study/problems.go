@@ -1,0 +1,70 @@
+package study
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// problems are those of the configurations of cells, each once however many cells have
+// it.
+type problems struct {
+	found map[string]*problem // by text
+	order []*problem
+}
+
+type problem struct {
+	err   *config.Error
+	cells []string
+}
+
+// add notes what is wrong with the configuration of a cell.
+func (p *problems) add(err error, cell string) {
+	if p.found == nil {
+		p.found = map[string]*problem{}
+	}
+	for _, e := range problemsOf(err) {
+		text := e.Error()
+		if p.found[text] == nil {
+			p.found[text] = &problem{err: e}
+			p.order = append(p.order, p.found[text])
+		}
+		p.found[text].cells = append(p.found[text].cells, cell)
+	}
+}
+
+// list returns the problems of so many cells. What is wrong with some of them only is
+// wrong with their combination of settings, and names the first.
+func (p *problems) list(cells int) config.Errors {
+	var errs config.Errors
+	for _, one := range p.order {
+		gap := " "
+		if strings.Contains(one.err.Msg, "\n") {
+			gap = "\n  "
+		}
+		switch others := len(one.cells) - 1; {
+		case len(one.cells) == cells:
+		case others == 0:
+			one.err.Msg += gap + "(cell " + one.cells[0] + ")"
+		default:
+			one.err.Msg += gap + fmt.Sprintf("(cell %s and %d more)", one.cells[0], others)
+		}
+		errs = append(errs, one.err)
+	}
+	return errs
+}
+
+// problemsOf are the problems of an error of host/config.
+func problemsOf(err error) config.Errors {
+	var all config.Errors
+	if errors.As(err, &all) {
+		return all
+	}
+	var one *config.Error
+	if errors.As(err, &one) {
+		return config.Errors{one}
+	}
+	return config.Errors{{Msg: err.Error()}}
+}

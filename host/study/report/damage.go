@@ -1,0 +1,50 @@
+package report
+
+import (
+	"errors"
+
+	"github.com/cage-qat/cage/host/study"
+)
+
+// Damage is a run that is left out of a report because a file of it cannot be read.
+type Damage struct {
+	Run string `json:"run"` // its directory
+	Err string `json:"error"`
+}
+
+// damaged is the error of a file of one cell.
+type damaged struct {
+	id  string
+	err error
+}
+
+func (d *damaged) Error() string { return d.err.Error() }
+func (d *damaged) Unwrap() error { return d.err }
+
+// leaveOut turns the results of the run that err is about into those of a failed one. It
+// is false when err is not about the files of one run.
+func leaveOut(results []study.Result, err error) bool {
+	d, ok := errors.AsType[*damaged](err)
+	if !ok {
+		return false
+	}
+	for i := range results {
+		if r := &results[i]; r.Cell.ID == d.id {
+			*r = study.Result{Cell: r.Cell, State: study.Failed, Err: study.CannotRead(d.err), Unreadable: true}
+		}
+	}
+	return true
+}
+
+// damages lists the runs that are left out, each once however many cells share it.
+func damages(results []study.Result) []Damage {
+	var list []Damage
+	known := map[string]bool{}
+	for _, r := range results {
+		if r.Unreadable && !known[r.Cell.ID] {
+			known[r.Cell.ID] = true
+			list = append(list, Damage{r.Cell.Dir, r.Err})
+		}
+	}
+	return list
+}

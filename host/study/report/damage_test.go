@@ -1,0 +1,73 @@
+package report_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/report"
+)
+
+// A run with a damaged file is left out of tables and figures, and named; the report of
+// the others is the one that they would have without it.
+func TestDamagedRunsAreLeftOut(t *testing.T) {
+	for _, tc := range []struct{ method, bits, seed, file, content string }{
+		{"QuEST", "2", "0", "summary.json", `{"val_loss": 1`},
+		{"CAGE", "4", "0", "metrics.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"step\":\n"},
+		{"CAGE", "2", "1", "trajectory.jsonl", "{\"step\":1,\"x\":[1,2,3]}\n{\"step\":2,\"x\":[1,2]}\n"},
+		{"full precision", "16", "0", "provenance.json", "\x00\x00"},
+	} {
+		s := parse(t, grid, filepath.Join(t.TempDir(), "studies", "bits"))
+		results(t, s)
+		intact, err := report.Build(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cell study.Cell
+		for _, c := range s.Cells {
+			if c.Labels["method"] == tc.method && c.Labels["bits"] == tc.bits && c.Labels["seed"] == tc.seed {
+				cell = c
+			}
+		}
+		write(t, cell.Dir, tc.file, tc.content)
+		r, err := report.Build(s)
+		if err != nil {
+			t.Errorf("a damaged %s stops the report: %v", tc.file, err)
+			continue
+		}
+		if len(r.Damages) != 1 || r.Damages[0].Run != cell.Dir || !strings.Contains(r.Damages[0].Err, tc.file) {
+			t.Errorf("a damaged %s: left out are %+v", tc.file, r.Damages)
+		}
+		if got, want := r.States["done"], intact.States["done"]-1; got != want || r.States["failed"] != intact.States["failed"]+1 {
+			t.Errorf("a damaged %s: the cells are %v, before %v", tc.file, r.States, intact.States)
+		}
+		before, after := entries(intact), entries(r)
+		if after != before-1 {
+			t.Errorf("a damaged %s: %d values in tables, before %d", tc.file, after, before)
+		}
+		page, err := r.HTML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string][]byte{"page": page, "Markdown": r.Markdown()} {
+			if !bytes.Contains(text, []byte("1 cannot be read and is left out")) || !bytes.Contains(text, []byte("cannot be read: ")) {
+				t.Errorf("a damaged %s: the %s does not say so", tc.file, name)
+			}
+		}
+	}
+}
+
+// entries counts the values that are in tables.
+func entries(r *report.Report) int {
+	n := 0
+	for _, t := range r.Tables {
+		for _, row := range t.Entries {
+			for _, e := range row {
+				n += e.N
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,49 @@
+// Package transliterate writes text in ASCII, for names of files that people read and
+// every system takes.
+//
+// It knows letters and digits only: which punctuation may stand in a name, and how long
+// it may be, is the business of who makes the name.
+package transliterate
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// greek are the names of the letters from α to ω; those of Α to Ω lie beside them in
+// Unicode in the same order.
+var greek = strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho " +
+	"sigma sigma tau upsilon phi chi psi omega")
+
+// ASCII returns text with every letter and digit beyond ASCII replaced: by what is left
+// of it without accents and typographic form (é, ﬁ, ², ½ become e, fi, 2, 1/2), by its
+// name if it is Greek, and else by u and its number in Unicode, as in u65e5. All other
+// characters stay as they are, but for those that a typographic form stands for. Text in
+// ASCII is returned as it is.
+func ASCII(text string) string {
+	var b strings.Builder
+	for _, r := range norm.NFKD.String(strings.ToValidUTF8(text, "\uFFFD")) {
+		switch {
+		case r <= unicode.MaxASCII:
+			b.WriteRune(r)
+		case unicode.Is(unicode.Mn, r): // an accent
+		case r == '⁄': // of fractions
+			b.WriteByte('/')
+		case r == '−': // of numbers and exponents
+			b.WriteByte('-')
+		case r >= 'α' && r <= 'ω':
+			b.WriteString(greek[r-'α'])
+		case r >= 'Α' && r <= 'Ω':
+			name := greek[r-'Α']
+			b.WriteString(strings.ToUpper(name[:1]) + name[1:])
+		case unicode.IsLetter(r) || unicode.IsNumber(r):
+			fmt.Fprintf(&b, "u%x", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
