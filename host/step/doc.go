@@ -12,7 +12,8 @@
 // The host looks at loss and norm before the update, so that a step that is not
 // finite leaves no trace. Weights are quantized once per step, whatever the number
 // of micro-batches and sites that read them, and the error e = x − Q(x) that the
-// method needs is at hand.
+// method needs is at hand. Operands of products that are rotated alike stay rotated,
+// with their gradients; what needs Q(x) itself rotates back.
 //
 // The room knows models, quantizers and optimizers only as graphs and programs;
 // files, schedules, plugins' processes and the loop live elsewhere.
