@@ -68,57 +68,64 @@ func operands(sites []model.ActivationSite) []operandGroup {
 // through the quantizers take fewer rotations then. Restoring Q(x) for a correction or a
 // measure does not count: with λ = 0 the same has to be computed as without a method.
 func (p *Plan) leaveGroupRotated(g operandGroup) error {
-	weights, activations := map[string]*lower.Unrotated{}, map[string]*lower.Unrotated{}
-	saved, block := 0.0, 0
-	join := func(into map[string]*lower.Unrotated, name string, q lower.Quantizer, size int) (bool, error) {
-		r, ok := q.(lower.Rotating)
-		if !ok {
-			return false, nil
-		}
-		u, err := r.Unrotated()
-		switch {
-		case err != nil:
-			return false, fmt.Errorf("step: the quantizer of %s: %w", name, err)
-		case u == nil || block != 0 && u.Block != block:
-			return false, nil
-		}
-		into[name], block = u, u.Block
-		saved += u.Saved * float64(size)
-		return true, nil
-	}
-	for _, s := range g.sites {
-		if ok, err := join(activations, s.Name, p.Activations[s.Name], s.Tokens*s.Width); !ok {
+	members := p.members(g)
+	halves := make([]*lower.Unrotated, len(members))
+	saved := 0.0
+	for i, m := range members {
+		u, err := m.unrotated()
+		if err != nil {
 			return err
 		}
-	}
-	for _, w := range g.weights {
-		if ok, err := join(weights, w, p.Weights[w], p.elements(w)); !ok {
-			return err
+		if u == nil || i > 0 && u.Block != halves[0].Block {
+			return nil
 		}
+		halves[i] = u
+		saved += u.Saved * float64(m.size)
 	}
 	if saved <= 0 {
 		return nil
 	}
-	for name, u := range activations {
-		p.Activations[name] = u.Quantizer
-	}
-	for name, u := range weights {
-		p.Weights[name] = u.Quantizer
+	for i, m := range members {
+		m.quantizers[m.name] = halves[i].Quantizer
 	}
 	for i, r := range p.Rules {
-		if u, ok := weights[r.Name]; ok {
-			p.Rules[i].Rotation = u.Block
+		if slices.Contains(g.weights, r.Name) {
+			p.Rules[i].Rotation = halves[0].Block
 		}
 	}
 	return nil
 }
 
-// elements is the size of a parameter, 0 when there is none of that name.
-func (p *Plan) elements(name string) int {
+// operand is a weight or an activation, with the list of the plan that holds its
+// quantizer.
+type operand struct {
+	name       string
+	size       int // elements
+	quantizers map[string]lower.Quantizer
+}
+
+func (p *Plan) members(g operandGroup) []operand {
+	var list []operand
+	for _, s := range g.sites {
+		list = append(list, operand{s.Name, s.Tokens * s.Width, p.Activations})
+	}
 	for _, param := range p.Model.Params() {
-		if param.Name == name {
-			return param.Size()
+		if slices.Contains(g.weights, param.Name) {
+			list = append(list, operand{param.Name, param.Size(), p.Weights})
 		}
 	}
-	return 0
+	return list
+}
+
+// unrotated is nil where the operand is not quantized or not rotated.
+func (o operand) unrotated() (*lower.Unrotated, error) {
+	q, ok := o.quantizers[o.name].(lower.Rotating)
+	if !ok {
+		return nil, nil
+	}
+	u, err := q.Unrotated()
+	if err != nil {
+		return nil, fmt.Errorf("step: the quantizer of %s: %w", o.name, err)
+	}
+	return u, nil
 }
