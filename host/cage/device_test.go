@@ -51,7 +51,7 @@ func TestStepsGoldenOnTheDevice(t *testing.T) {
 func TestParetoMetricOnTheDevice(t *testing.T) {
 	f := golden.Load(t, "testdata/cage.json")
 	o := f.Top(t).Object("pareto_metric")
-	p, err := ParetoNorm2("x", 2)
+	p, err := ParetoNorm2(Rule{Name: "x", Shape: []int{2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestParetoMetricOnTheDevice(t *testing.T) {
 // (As one running sum it is off by some 1e-4, and by percents in the largest layers.)
 func TestSumsOverLargeTensors(t *testing.T) {
 	const rows, columns = 4096, 1024
-	p, err := ParetoNorm2("x", rows, columns)
+	p, err := ParetoNorm2(Rule{Name: "x", Shape: []int{rows, columns}})
 	if err != nil {
 		t.Fatal(err)
 	}

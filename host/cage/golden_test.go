@@ -169,7 +169,7 @@ func iterateToy(t *testing.T, form Form, lambda, x float64) float64 {
 func TestParetoMetricGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/cage.json")
 	o := f.Top(t).Object("pareto_metric")
-	p, err := ParetoNorm2("x", 2)
+	p, err := ParetoNorm2(Rule{Name: "x", Shape: []int{2}})
 	if err != nil {
 		t.Fatal(err)
 	}

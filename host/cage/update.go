@@ -16,7 +16,7 @@ import (
 const (
 	InputX         = "x"         // the parameter x_t, float of the tensor's shape
 	InputGradient  = "gradient"  // g_t at x_t, before clipping
-	InputQuantized = "quantized" // Q(x_t), as the forward pass used it
+	InputQuantized = "quantized" // Q(x_t), as the forward pass used it; see Rule.Rotation
 	InputClip      = "clip"      // factor of the gradient: min(1, c/‖g‖)
 	InputRate      = "rate"      // α_t of the schedule
 	InputNextRate  = "next_rate" // α_{t+1}, for the official variant
@@ -40,6 +40,10 @@ type Rule struct {
 	// Quantizer is the tensor's own forward weight quantizer; nil for a tensor
 	// that is not quantized, which is never corrected.
 	Quantizer *sdk.QuantizerProgram
+	// Rotation is the block of the rotation H that the input quantized has been left
+	// in: it is H·Q(x_t), which the program rotates back where it needs Q(x_t). 0 or 1
+	// means none. It does not concern the quantizer's program.
+	Rotation int
 	// Clip says whether the input clip counts; without, a pass over memory is saved.
 	Clip bool
 	// Decay is the weight decay ω, 0 for none.
@@ -124,6 +128,7 @@ type writing struct {
 	in    map[string]program.Value
 	x, g  program.Value // x̄ and the gradient that the optimizer sees
 	rate  program.Value // α_t of this tensor
+	e     program.Value // the error of the forward pass, once it is written
 	state map[string]program.Value
 }
 
@@ -169,7 +174,20 @@ func (u *writing) keep() program.Value {
 }
 
 // error is e = x_t − Q(x_t) of the forward pass.
-func (u *writing) error() program.Value { return u.in[InputX].Sub(u.in[InputQuantized]) }
+func (u *writing) error() program.Value {
+	if !u.e.Valid() {
+		u.e = u.in[InputX].Sub(u.rule.restore(u.in[InputQuantized]))
+	}
+	return u.e
+}
+
+// restore is Q(x) from the input quantized.
+func (r Rule) restore(quantized program.Value) program.Value {
+	if r.Rotation > 1 {
+		return quantized.Hadamard(r.Rotation)
+	}
+	return quantized
+}
 
 // apply inlines one of the optimizer's programs and takes over the state that it
 // returns.

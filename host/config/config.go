@@ -73,9 +73,10 @@ type Train struct {
 	Accumulate       int // micro-batches per step
 	Clip             float64
 	WeightDecay      float64
-	EvalEvery        int // steps; 0: only at the end
-	EvalBatches      int // 0: the whole validation set
-	FinalEvalBatches int // 0: the whole validation set
+	Rotations        string // "half" or "full"; "" for problems
+	EvalEvery        int    // steps; 0: only at the end
+	EvalBatches      int    // 0: the whole validation set
+	FinalEvalBatches int    // 0: the whole validation set
 	LogEvery         int
 	TrajectoryEvery  int // problems: steps between records of x; 0: none
 	CheckpointEvery  int // steps; 0: only at the end and on signals

@@ -29,6 +29,10 @@ var trainTable = table{
 		{key: "weight_decay", models: languages, kind: number, is: between(0, 1000), def: 0.1,
 			at:  func(c *Config) any { return &c.Train.WeightDecay },
 			doc: "decoupled weight decay of the linear layers' matrices; 0: none"},
+		{key: "rotations", models: languages, kind: text, is: oneOf("half", "full"), def: "half",
+			at: func(c *Config) any { return &c.Train.Rotations },
+			doc: "products of activations and weights that their quantizers rotate alike: half leaves both rotated, where fewer rotations are computed that way; " +
+				"full rotates both back. Equal but for rounding"},
 		{key: "eval_every", is: from(0, most), def: int64(200),
 			at:  func(c *Config) any { return &c.Train.EvalEvery },
 			doc: "steps between evaluations; 0: only at the end"},

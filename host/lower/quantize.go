@@ -37,16 +37,23 @@ type Point struct {
 // the forward part returns the value, the backward part differentiates the
 // surrogate with respect to x and the trained parameters.
 func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
-	wrt := []string{sdk.InputX}
-	for _, t := range q.Trained {
-		wrt = append(wrt, sdk.TrainedPrefix+t.Name)
-	}
-	parts, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+	parts, err := split(q)
 	if err != nil {
 		return nil, fmt.Errorf("gradient of the surrogate: %w", err)
 	}
 	return programQuantizer{q, parts}, nil
 }
+
+// split divides the program into value and gradients.
+func split(q sdk.QuantizerProgram) (*autodiff.Partition, error) {
+	wrt := []string{sdk.InputX}
+	for _, t := range q.Trained {
+		wrt = append(wrt, sdk.TrainedPrefix+t.Name)
+	}
+	return autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+}
+
+var _ Rotating = programQuantizer{}
 
 // programQuantizer inlines a program divided into its forward and backward parts.
 type programQuantizer struct {

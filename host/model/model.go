@@ -43,7 +43,8 @@ func Loss(m Model, params []*graph.Node, batch *graph.Node, q ActivationQuantize
 	return graph.ReduceAllMean(m.Losses(params, batch, q))
 }
 
-// An ActivationSite is a place in a model where one tensor enters one or more linear layers with quantized weights.
+// An ActivationSite is a place in a model where one tensor enters one or more linear layers with quantized weights, and
+// nothing else: activation and weights may be multiplied by one orthogonal matrix along their last axes.
 type ActivationSite struct {
 	Name   string   // unique in the model, as in "layers.3.mlp.input"
 	Feeds  []string // names of the weights that the activation is multiplied with

@@ -17,7 +17,8 @@ import (
 )
 
 // quantizeGraph maps the quantized parameters, followed by the trained parameters of
-// their quantizers, to their values Q(x) and residuals. layout receives the number of
+// their quantizers, to their values Q(x), rotated where the plan leaves them so, and
+// residuals. layout receives the number of
 // residuals of each.
 func (p *Plan) quantizeGraph(layout *[]int) ([]engine.Spec, engine.BuildFunc) {
 	all, at := p.paramSpecs(), p.quantized()
@@ -291,7 +292,7 @@ func (p *Plan) paretoGraph() ([]engine.Spec, engine.BuildFunc) {
 	return specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		shares := make([]*graph.Node, n)
 		for k, i := range at {
-			prog, err := cage.ParetoNorm2(params[i].Name, params[i].Shape.Dimensions...)
+			prog, err := cage.ParetoNorm2(p.Rules[i])
 			if err != nil {
 				panic(err)
 			}

@@ -51,6 +51,9 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
+	if err := plan.leaveRotated(); err != nil {
+		return nil, err
+	}
 	k := &Kernels{
 		ownTrained: len(plan.trainedWeights()), siteTrained: len(plan.trainedActivations()),
 		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, splits: map[int]*split{}, execute: reference.RunFast, others: map[string]*engine.Executable{},
@@ -114,7 +117,8 @@ func (k *Kernels) Prepare() error {
 	return nil
 }
 
-// Plan returns the plan that was compiled.
+// Plan returns the plan that was compiled. The quantizers of what products leave
+// rotated return rotated values in it.
 func (k *Kernels) Plan() *Plan { return &k.plan }
 
 // Close frees all executables.

@@ -45,6 +45,8 @@ type Plan struct {
 	RefreshDelay map[string]int
 	// Stacking says how those that are the same are lowered.
 	Stacking Stacking
+	// Rotations says what products do with operands that are rotated alike.
+	Rotations Rotations
 }
 
 // UpdateFunc builds the update of one tensor: from the rule's inputs by name to
@@ -81,6 +83,11 @@ func (p *Plan) check() error {
 	case ByDevice, SideBySide, Together:
 	default:
 		return fmt.Errorf("step: stacking %q: use %s, %s or nothing", p.Stacking, SideBySide, Together)
+	}
+	switch p.Rotations {
+	case "", HalfRotations, FullRotations:
+	default:
+		return fmt.Errorf("step: rotations %q: use %s, %s or nothing", p.Rotations, HalfRotations, FullRotations)
 	}
 	if p.Batch < 1 || p.Context < 1 || p.Accumulate < 1 {
 		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)

@@ -94,7 +94,8 @@ func (k *Kernels) needsQuantized(q *quantizedWeights, set Settings) bool {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// quantizedWeights are the outputs of the quantize executable.
+// quantizedWeights are the outputs of the quantize executable: values as products use
+// them, rotated where the rule's Rotation says so.
 type quantizedWeights struct {
 	at                []int // positions of the quantized parameters
 	values, residuals []*engine.Buffer

@@ -21,6 +21,17 @@ type Quest struct {
 	Bits  int
 	Block int     // of the Hadamard rotation; 1 for none
 	K     float64 // clipping factor k_b
+	Half  bool    // returns H·Q(x) and takes gradients on it
+}
+
+// Unrotated is the half variant, which saves a rotation in each direction.
+func (q Quest) Unrotated() (*lower.Unrotated, error) {
+	if q.Half || q.Block <= 1 {
+		return nil, nil
+	}
+	half := q
+	half.Half = true
+	return &lower.Unrotated{Quantizer: half, Block: q.Block, Saved: 2}, nil
 }
 
 // Trained says that there are no trained parameters.
@@ -42,21 +53,29 @@ func (q Quest) Forward(x *graph.Node, _ []*graph.Node) (*graph.Node, []*graph.No
 	r := graph.Div(z, graph.Where(graph.Equal(sigma, scalar(0)), scalar(1), s))
 	inside := graph.MinScalar(graph.MaxScalar(r, -top-1), top)
 	mask := graph.LessOrEqual(graph.Abs(graph.Sub(r, inside)), scalar(0.5))
-	return q.rotate(graph.Mul(round(inside), s)), []*graph.Node{mask}
+	value := graph.Mul(round(inside), s)
+	if !q.Half {
+		value = q.rotate(value)
+	}
+	return value, []*graph.Node{mask}
 }
 
-// Backward is dx = Hᵀ(M ⊙ H·dy).
+// Backward is dx = Hᵀ(M ⊙ H·dy), in the half variant Hᵀ(M ⊙ dy).
 func (q Quest) Backward(_ lower.Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
-	dz := q.rotate(dy)
-	return q.rotate(graph.Where(residuals[0], dz, graph.ScalarZero(dz.Graph(), dz.DType()))), nil
+	if !q.Half {
+		dy = q.rotate(dy)
+	}
+	return q.rotate(graph.Where(residuals[0], dy, graph.ScalarZero(dy.Graph(), dy.DType()))), nil
 }
 
-func (q Quest) rotate(x *graph.Node) *graph.Node {
-	if q.Block <= 1 {
+func (q Quest) rotate(x *graph.Node) *graph.Node { return rotate(x, q.Block) }
+
+func rotate(x *graph.Node, block int) *graph.Node {
+	if block <= 1 {
 		return x
 	}
 	b := program.NewBuilder("rotation")
-	b.Output("z", b.Input("x", program.FloatType(x.Shape().Dimensions...)).Hadamard(q.Block))
+	b.Output("z", b.Input("x", program.FloatType(x.Shape().Dimensions...)).Hadamard(block))
 	p, err := b.Build()
 	if err != nil {
 		panic(err)
@@ -93,7 +112,7 @@ func AdamW(beta1, beta2, eps float64) func(cage.Rule, map[string]*graph.Node) ma
 		}
 		y := graph.Sub(decayed, graph.Mul(u, rate))
 		if rule.Form == cage.Decoupled && rule.Quantizer != nil {
-			e := graph.Sub(x, in[cage.InputQuantized])
+			e := graph.Sub(x, rotate(in[cage.InputQuantized], rule.Rotation))
 			ok := graph.IsFinite(graph.ReduceAllSum(graph.Mul(e, e)))
 			factor := graph.Mul(graph.Mul(rate, in[cage.InputLambda]), keep)
 			y = graph.Sub(y, graph.Mul(graph.Where(ok, e, graph.ZerosLike(e)), factor))

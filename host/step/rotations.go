@@ -1,0 +1,131 @@
+package step
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// Rotations says what becomes of rotations in products whose operands, activations and
+// weights, are all rotated alike by their quantizers.
+type Rotations string
+
+// The ways to multiply rotated operands.
+const (
+	// HalfRotations leaves operands rotated where fewer rotations are computed that way.
+	// In exact arithmetic products and gradients are the same. It is the default.
+	HalfRotations Rotations = "half"
+	// FullRotations rotates every operand back.
+	FullRotations Rotations = "full"
+)
+
+// leaveRotated replaces the quantizers of operands that may stay rotated, and notes the
+// rotation in the rules of weights, whose updates need Q(x) itself. The maps and lists
+// of the caller's plan stay as they are.
+func (p *Plan) leaveRotated() error {
+	if p.Rotations == FullRotations || len(p.Activations) == 0 || len(p.Weights) == 0 {
+		return nil
+	}
+	p.Weights, p.Activations, p.Rules = maps.Clone(p.Weights), maps.Clone(p.Activations), slices.Clone(p.Rules)
+	for _, g := range operands(p.Model.ActivationSites(p.Batch, p.Context)) {
+		if err := p.leaveGroupRotated(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// operandGroup are activation sites and weights that are multiplied with each other and
+// with no others: either all of them stay rotated or none.
+type operandGroup struct {
+	sites   []model.ActivationSite
+	weights []string
+}
+
+// operands divides the operands of all products into groups.
+func operands(sites []model.ActivationSite) []operandGroup {
+	var groups []operandGroup
+	for _, s := range sites {
+		joined := operandGroup{[]model.ActivationSite{s}, slices.Clone(s.Feeds)}
+		groups = slices.DeleteFunc(groups, func(g operandGroup) bool {
+			shares := slices.ContainsFunc(g.weights, func(w string) bool { return slices.Contains(s.Feeds, w) })
+			if shares {
+				joined.sites, joined.weights = append(joined.sites, g.sites...), append(joined.weights, g.weights...)
+			}
+			return shares
+		})
+		slices.Sort(joined.weights)
+		joined.weights = slices.Compact(joined.weights)
+		groups = append(groups, joined)
+	}
+	return groups
+}
+
+// leaveGroupRotated leaves a group rotated if all of it is rotated alike and the passes
+// through the quantizers take fewer rotations then. Restoring Q(x) for a correction or a
+// measure does not count: with λ = 0 the same has to be computed as without a method.
+func (p *Plan) leaveGroupRotated(g operandGroup) error {
+	members := p.members(g)
+	halves := make([]*lower.Unrotated, len(members))
+	saved := 0.0
+	for i, m := range members {
+		u, err := m.unrotated()
+		if err != nil {
+			return err
+		}
+		if u == nil || i > 0 && u.Block != halves[0].Block {
+			return nil
+		}
+		halves[i] = u
+		saved += u.Saved * float64(m.size)
+	}
+	if saved <= 0 {
+		return nil
+	}
+	for i, m := range members {
+		m.quantizers[m.name] = halves[i].Quantizer
+	}
+	for i, r := range p.Rules {
+		if slices.Contains(g.weights, r.Name) {
+			p.Rules[i].Rotation = halves[0].Block
+		}
+	}
+	return nil
+}
+
+// operand is a weight or an activation, with the list of the plan that holds its
+// quantizer.
+type operand struct {
+	name       string
+	size       int // elements
+	quantizers map[string]lower.Quantizer
+}
+
+func (p *Plan) members(g operandGroup) []operand {
+	var list []operand
+	for _, s := range g.sites {
+		list = append(list, operand{s.Name, s.Tokens * s.Width, p.Activations})
+	}
+	for _, param := range p.Model.Params() {
+		if slices.Contains(g.weights, param.Name) {
+			list = append(list, operand{param.Name, param.Size(), p.Weights})
+		}
+	}
+	return list
+}
+
+// unrotated is nil where the operand is not quantized or not rotated.
+func (o operand) unrotated() (*lower.Unrotated, error) {
+	q, ok := o.quantizers[o.name].(lower.Rotating)
+	if !ok {
+		return nil, nil
+	}
+	u, err := q.Unrotated()
+	if err != nil {
+		return nil, fmt.Errorf("step: the quantizer of %s: %w", o.name, err)
+	}
+	return u, nil
+}
