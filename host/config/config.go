@@ -65,11 +65,16 @@ type Data struct {
 	ValidationSHA256 string // the same for Validation
 }
 
+// RecomputeBlocks is the value of train.recompute with which the backward pass computes
+// each block of a language model again.
+const RecomputeBlocks = "blocks"
+
 // Train is the loop: its length, batches, evaluation, checkpoints.
 type Train struct {
-	Steps            int // optimizer steps
-	Batch            int // sequences per micro-batch; 1 for problems
-	Accumulate       int // micro-batches per step
+	Steps            int    // optimizer steps
+	Batch            int    // sequences per micro-batch; 1 for problems
+	Accumulate       int    // micro-batches per step
+	Recompute        string // "none" or RecomputeBlocks
 	Clip             float64
 	WeightDecay      float64
 	EvalEvery        int // steps; 0: only at the end

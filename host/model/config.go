@@ -23,6 +23,7 @@ type LlamaConfig struct {
 	RopePairs   Pairing      // of the rotary position embedding; "": Interleaved
 	RopeScaling *RopeScaling // of its wavelengths; nil: none
 	InitStd     float64      // standard deviation of weights at the start; 0: 0.02
+	Recompute   bool         // compute each block anew in the backward pass instead of keeping what it computed
 }
 
 // llamaPresets are the sizes of the QuEST and CAGE papers' pre-training runs, by their nominal number of parameters
@@ -61,6 +62,7 @@ func (c LlamaConfig) shape() shape {
 	return shape{
 		layers: c.Layers, heads: c.Heads, keyHeads: c.KeyHeads, width: c.Width, hidden: c.Hidden, vocabulary: c.Vocabulary,
 		epsilon: c.NormEpsilon, theta: c.RopeTheta, initStd: c.InitStd, pairing: c.RopePairs, scaling: c.RopeScaling,
+		recompute: c.Recompute,
 	}
 }
 
@@ -84,6 +86,7 @@ type OLMo2Config struct {
 	RopePairs   Pairing // "": HalfSplit
 	RopeScaling *RopeScaling
 	InitStd     float64 // before the distribution is truncated at three times it; 0: 0.02
+	Recompute   bool
 }
 
 // olmo2Presets are sizes of OLMo-core, whose names count the embedding too, and the one of the CAGE paper's comparison

@@ -31,6 +31,7 @@ type shape struct {
 	epsilon, theta, initStd float64
 	pairing                 Pairing
 	scaling                 *RopeScaling // nil: none
+	recompute               bool         // blocks are computed anew in the backward pass
 }
 
 // size is the number of features of a head.
