@@ -84,7 +84,7 @@ func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*
 	if err != nil {
 		return nil, err
 	}
-	dev, err := assembly.Device(cfg)
+	dev, err := assembly.Device(cfg, o.warn())
 	if err != nil {
 		return nil, err
 	}

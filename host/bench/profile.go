@@ -33,7 +33,7 @@ func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, 
 	if err != nil {
 		return nil, err
 	}
-	dev, err := assembly.Device(cfg)
+	dev, err := assembly.Device(cfg, o.warn())
 	if err != nil {
 		return nil, err
 	}

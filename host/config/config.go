@@ -122,5 +122,6 @@ type Device struct {
 	Kind      string // "cpu" or "cuda"
 	Precision string // "float32" or "bfloat16"
 	TF32      string // "off" or "on"
+	Attention string // "auto", "fused" or "plain"
 	Threads   int    // 0: all cores
 }

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -42,16 +41,6 @@ func testBFloat16(t *testing.T, m Language) {
 			t.Errorf("%s: the relative difference is %.2g: the products were not rounded", what, got)
 		}
 	}
-}
-
-// relativeDistance is ‖a − b‖/‖b‖.
-func relativeDistance(a, b []float32) float64 {
-	difference, norm := 0.0, 0.0
-	for i := range b {
-		d := float64(a[i]) - float64(b[i])
-		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
-	}
-	return math.Sqrt(difference / norm)
 }
 
 // TestCrossEntropies: both ways to compute it agree, the gradients included, and with bfloat16 the loss of a certain

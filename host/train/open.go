@@ -118,7 +118,7 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	if err := t.comparePrograms(o, programs); err != nil {
 		return err
 	}
-	if t.device, err = assembly.Device(t.cfg); err != nil {
+	if t.device, err = assembly.Device(t.cfg, o.Logger.Warn); err != nil {
 		return err
 	}
 	plan, err := assembly.Plan(t.cfg, m, programs)
