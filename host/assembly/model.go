@@ -21,9 +21,9 @@ func newModel(cfg *config.Config) (model.Model, error) {
 	m := cfg.Model
 	switch m.Kind {
 	case config.KindLlama:
-		return model.NewLlama(language(m))
+		return model.NewLlama(language(m, cfg.Train))
 	case config.KindOLMo2:
-		return model.NewOLMo2(model.OLMo2Config(language(m)))
+		return model.NewOLMo2(model.OLMo2Config(language(m, cfg.Train)))
 	case config.KindQuadratic:
 		return model.NewQuadratic(model.QuadraticConfig{
 			Rows: m.Rows, Dimension: m.Dimension, Condition: m.Condition, Spectrum: m.Spectrum, Optimum: m.Optimum,
@@ -37,12 +37,13 @@ func newModel(cfg *config.Config) (model.Model, error) {
 	return nil, fmt.Errorf("there is no model of kind %q", m.Kind)
 }
 
-// language is the shape of a language model.
-func language(m config.Model) model.LlamaConfig {
+// language is the shape of a language model, and how training computes it.
+func language(m config.Model, t config.Train) model.LlamaConfig {
 	c := model.LlamaConfig{
 		Layers: m.Layers, Heads: m.Heads, KeyHeads: m.KVHeads, Width: m.Width, Hidden: m.Hidden, Vocabulary: m.Vocab,
 		NormEpsilon: m.NormEps, RopeTheta: m.RopeTheta, RopePairs: model.Pairing(m.RopePairs), InitStd: m.InitStd,
-		TiedHead: m.Head == "tied",
+		TiedHead:  m.Head == "tied",
+		Recompute: t.Recompute == config.RecomputeBlocks,
 	}
 	if m.RopeFactor != 1 {
 		c.RopeScaling = &model.RopeScaling{Factor: m.RopeFactor, Low: m.RopeLow, High: m.RopeHigh, Original: m.RopeOriginal}

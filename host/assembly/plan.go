@@ -27,7 +27,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Model: m, Batch: cfg.Train.Batch, Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
 		Form: cage.Form(cfg.Method.Form), Variant: cage.Variant(cfg.Method.Variant), Clip: cfg.Train.Clip,
 		RefreshDelay: map[string]int{},
-		Rotations: step.Rotations(cfg.Train.Rotations),
+		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}
 	var err error
 	if cfg.Method.Gradient == "full" && cfg.Method.Name != config.MethodLOTION {

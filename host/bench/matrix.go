@@ -63,7 +63,7 @@ func (r *MatrixReport) measure(ctx context.Context, configure func(Pair) (*confi
 			return nil, fmt.Errorf("%s with %s: %w", pair.Quantizer, pair.Optimizer, err)
 		}
 		if dev == nil {
-			if dev, err = assembly.Device(cfg); err != nil {
+			if dev, err = assembly.Device(cfg, o.warn()); err != nil {
 				return nil, err
 			}
 			defer dev.Close()

@@ -46,7 +46,7 @@ func open(ctx context.Context, cfg *config.Config, o Options) (*prepared, *engin
 	if err != nil {
 		return nil, nil, err
 	}
-	dev, err := assembly.Device(cfg)
+	dev, err := assembly.Device(cfg, o.warn())
 	return p, dev, err
 }
 

@@ -53,6 +53,14 @@ type Options struct {
 	Plugins  plugin.Options
 }
 
+// warn is where devices send their warnings.
+func (o Options) warn() func(message string, details ...any) {
+	if o.Plugins.Logger == nil {
+		return nil
+	}
+	return o.Plugins.Logger.Warn
+}
+
 // Run measures the configured step without and with the correction, and on request
 // the same mathematics written directly in the host.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {

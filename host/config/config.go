@@ -66,11 +66,16 @@ type Data struct {
 	ValidationSHA256 string // the same for Validation
 }
 
+// RecomputeBlocks is the value of train.recompute with which the backward pass computes
+// each block of a language model again.
+const RecomputeBlocks = "blocks"
+
 // Train is the loop: its length, batches, evaluation, checkpoints.
 type Train struct {
-	Steps            int // optimizer steps
-	Batch            int // sequences per micro-batch; 1 for problems
-	Accumulate       int // micro-batches per step
+	Steps            int    // optimizer steps
+	Batch            int    // sequences per micro-batch; 1 for problems
+	Accumulate       int    // micro-batches per step
+	Recompute        string // "none" or RecomputeBlocks
 	Clip             float64
 	WeightDecay      float64
 	Rotations        string // "half" or "full"; "" for problems
@@ -119,5 +124,6 @@ type Device struct {
 	Kind      string // "cpu" or "cuda"
 	Precision string // "float32" or "bfloat16"
 	TF32      string // "off" or "on"
+	Attention string // "auto", "fused" or "plain"
 	Threads   int    // 0: all cores
 }

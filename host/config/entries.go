@@ -25,10 +25,11 @@ func (c *Config) Entries() ([]Entry, error) {
 }
 
 // incidental are the keys that change nothing of what a run computes and records.
-var incidental = []string{"train.out", "train.checkpoint_every", "train.keep", "device.threads"}
+var incidental = []string{"train.out", "train.checkpoint_every", "train.keep", "train.recompute", "device.threads"}
 
 // Fingerprint is a hash of all that decides what a run computes and records: the same for
-// configurations that differ in the run directory, in checkpoints and in threads only.
+// configurations that differ in the run directory, in checkpoints, in what is computed
+// twice and in threads only.
 // Keys that have their defaults do not count, so that it stays what it is when a key is
 // added to the schema.
 func (c *Config) Fingerprint() (string, error) {

@@ -27,6 +27,10 @@ func (d *decoder) relations(preset Preset) {
 				fmt.Sprintf(`want %q, or device.kind = "cuda"`, key.cpu))
 		}
 	}
+	if d.good("device.kind", "device.precision", "device.attention") && dev.Attention == "fused" && (dev.Kind != "cuda" || dev.Precision != "bfloat16") {
+		d.report("device.attention", fmt.Sprintf("found the string %q with device.kind = %q and device.precision = %q", dev.Attention, dev.Kind, dev.Precision),
+			`want "auto", or device.kind = "cuda" and device.precision = "bfloat16"`)
+	}
 }
 
 func (d *decoder) good(keys ...string) bool {

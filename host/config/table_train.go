@@ -16,6 +16,9 @@ var trainTable = table{
 			at:     func(c *Config) any { return &c.Train.Accumulate },
 			preset: func(p Preset) any { return int64(p.Accumulate) },
 			doc:    "micro-batches whose gradients make one step"},
+		{key: "recompute", models: languages, kind: text, is: oneOf("none", RecomputeBlocks), def: "none",
+			at:  func(c *Config) any { return &c.Train.Recompute },
+			doc: "what the backward pass computes again instead of keeping it from the forward pass; blocks: what is inside each transformer block (gradient checkpointing). Less memory and more time, for the same bits on the CPU"},
 		{key: "clip", kind: number, is: between(0, 1e9),
 			derive: func(d *decoder) any {
 				if d.cfg.Model.Language() {

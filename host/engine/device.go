@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gomlx/compute"
 )
@@ -34,7 +35,25 @@ type Options struct {
 	// Precision is the type in which steps multiply matrices where they ask for it with [DotGeneral], [Float32] if
 	// empty. [BFloat16] on the CPU device computes the same as on others, but is no faster than float32.
 	Precision Precision
+
+	// Attention says how models compute attention on the CUDA device in bfloat16, [AutoAttention] if empty. Other
+	// kinds and precisions ignore it.
+	Attention Attention
+
+	// Warn is told what whoever opened the device should know, with details as pairs of a key and a value. Nil discards
+	// it.
+	Warn func(message string, details ...any)
 }
+
+// Attention is a way to compute attention.
+type Attention string
+
+// The ways.
+const (
+	AutoAttention  Attention = "auto"  // FusedAttention where a trial shows that it is right, else PlainAttention
+	FusedAttention Attention = "fused" // one operation of the device; an error where it has none
+	PlainAttention Attention = "plain" // products and a softmax
+)
 
 // Precision is an element type of the operands of matrix products.
 type Precision string
@@ -51,6 +70,7 @@ type Device struct {
 	kind    string
 	options Options
 	backend compute.Backend
+	found   sync.Map // by key, func() any: see Once
 }
 
 // openers maps each kind of device to the function that makes its backend.
@@ -92,6 +112,12 @@ func Open(kind string, opts Options) (*Device, error) {
 	if opts.Precision != Float32 && opts.Precision != BFloat16 {
 		return nil, fmt.Errorf("device %q: precision %q: want %q or %q", kind, opts.Precision, Float32, BFloat16)
 	}
+	if opts.Attention == "" {
+		opts.Attention = AutoAttention
+	}
+	if ways := []Attention{AutoAttention, FusedAttention, PlainAttention}; !slices.Contains(ways, opts.Attention) {
+		return nil, fmt.Errorf("device %q: attention %q: want one of %q", kind, opts.Attention, ways)
+	}
 	var backend compute.Backend
 	err := catch(func() (err error) {
 		backend, err = open(opts)
@@ -111,6 +137,23 @@ func (d *Device) Description() string { return d.backend.Description() }
 
 // Backend returns the GoMLX backend below the device, for code that asks for its capabilities.
 func (d *Device) Backend() compute.Backend { return d.backend }
+
+// Attention returns how models are to compute attention.
+func (d *Device) Attention() Attention { return d.options.Attention }
+
+// Warn passes a message to the function that [Options] name.
+func (d *Device) Warn(message string, details ...any) {
+	if d.options.Warn != nil {
+		d.options.Warn(message, details...)
+	}
+}
+
+// Once returns what find returned when Once was first called with the key on this device: for what has to be found out
+// about a device. find may compile and run steps. Keys are of types that only their owner uses.
+func (d *Device) Once(key any, find func() any) any {
+	f, _ := d.found.LoadOrStore(key, sync.OnceValue(find))
+	return f.(func() any)()
+}
 
 // Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does nothing.
 func (d *Device) Close() error {

@@ -43,7 +43,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		return nil, stepError(name, Building, err)
 	}
 	g := graph.NewGraph(d.backend, name)
-	g.AttachState(precisionKey{}, d.options.Precision)
+	g.AttachState(deviceKey{}, d)
 	var outputs []*graph.Node
 	err := catch(func() error {
 		nodes := make([]*graph.Node, len(inputs))

@@ -17,11 +17,20 @@ func Constant[T Element](g *graph.Graph, data []T, dims ...int) *graph.Node {
 	return graph.ConstTensor(g, tensors.FromFlatDataAndDimensions(data, dims...))
 }
 
-// precisionKey is the key under which a graph keeps the precision of its device.
-type precisionKey struct{}
+// deviceKey is the key under which a graph keeps its device.
+type deviceKey struct{}
+
+// DeviceOf returns the device that the graph is built for, nil if [Device.Compile] does not build it.
+func DeviceOf(g *graph.Graph) *Device {
+	d, _ := g.State(deviceKey{}).(*Device)
+	return d
+}
 
 // InBFloat16 reports whether the graph's device was opened with [BFloat16].
-func InBFloat16(g *graph.Graph) bool { return g.State(precisionKey{}) == BFloat16 }
+func InBFloat16(g *graph.Graph) bool {
+	d := DeviceOf(g)
+	return d != nil && d.options.Precision == BFloat16
+}
 
 // DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was opened with: the
 // operands are rounded to it, and the sums, as the result, are float32. Products that must not be rounded use GoMLX's.

@@ -6,8 +6,9 @@ import (
 	"github.com/cage-qat/cage/host/engine/autodiff"
 )
 
-// Attention works on tensors in which features come before positions, [features, tokens]: the adjoint of a weight, and
-// those of keys and values, are then products without transpositions. Queries and the output are needed both ways.
+// Attention works here on tensors in which features come before positions, [features, tokens]: the adjoint of a weight, and
+// those of keys and values, are then products without transpositions. Queries and the output are needed both ways. On
+// GPUs in bfloat16 positions come first: see [attentionByPosition].
 //
 // Each head of keys and values serves a group of heads of queries, which often is just one. The scores of a group are
 // one product, in which its queries follow each other.
@@ -15,6 +16,14 @@ import (
 // attention returns the values that each position mixes from those before it and itself, [tokens, width], for x [tokens,
 // width] and the fused weight w of queries, keys and values. norms, if any, normalizes queries and keys.
 func attention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
+	if r.core != nil {
+		return attentionByPosition(x, w, norms, r, r.core)
+	}
+	return attentionByFeature(x, w, norms, r)
+}
+
+// attentionByFeature is [attention] as the CPU and float32 have it.
+func attentionByFeature(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	parts := r.splitWeight(w)
 	query := points{r.project(parts[0], x, r.heads), r.project(parts[1], x, r.heads)}
 	key := points{r.project(parts[2], x, r.keyHeads), r.project(parts[3], x, r.keyHeads)}

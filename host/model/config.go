@@ -24,6 +24,7 @@ type LlamaConfig struct {
 	RopeScaling *RopeScaling // of its wavelengths; nil: none
 	InitStd     float64      // standard deviation of weights at the start; 0: 0.02
 	TiedHead    bool         // whether the embedding is the output head too (Press and Wolf, 2017), as in the small models of Llama 3
+	Recompute   bool         // compute each block anew in the backward pass instead of keeping what it computed
 }
 
 // llamaPresets are the sizes of the QuEST and CAGE papers' pre-training runs, by their nominal number of parameters
@@ -61,7 +62,8 @@ func (c LlamaConfig) Validate() error { return c.WithDefaults().shape().validate
 func (c LlamaConfig) shape() shape {
 	return shape{
 		layers: c.Layers, heads: c.Heads, keyHeads: c.KeyHeads, width: c.Width, hidden: c.Hidden, vocabulary: c.Vocabulary,
-		epsilon: c.NormEpsilon, theta: c.RopeTheta, initStd: c.InitStd, pairing: c.RopePairs, scaling: c.RopeScaling, tied: c.TiedHead,
+		epsilon: c.NormEpsilon, theta: c.RopeTheta, initStd: c.InitStd, pairing: c.RopePairs, scaling: c.RopeScaling,
+		tied: c.TiedHead, recompute: c.Recompute,
 	}
 }
 
@@ -86,6 +88,7 @@ type OLMo2Config struct {
 	RopeScaling *RopeScaling
 	InitStd     float64 // before the distribution is truncated at three times it; 0: 0.02
 	TiedHead    bool
+	Recompute   bool
 }
 
 // olmo2Presets are sizes of OLMo-core, whose names count the embedding too, and the one of the CAGE paper's comparison

@@ -269,7 +269,13 @@ func evaluate(t *testing.T, m Model, weights [][]float32, tokens []int32, batch 
 func evaluateIn(t *testing.T, precision engine.Precision, m Model, weights [][]float32, tokens []int32, batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
 	t.Helper()
-	d := testdevice.Open(t, engine.Options{Precision: precision})
+	return evaluateOn(t, testdevice.Open(t, engine.Options{Precision: precision}), m, weights, tokens, batch, build)
+}
+
+// evaluateOn is evaluate on a device.
+func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, tokens []int32, batch int,
+	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
+	t.Helper()
 	var specs []engine.Spec
 	var buffers []*engine.Buffer
 	add := func(name string, b *engine.Buffer, err error) {

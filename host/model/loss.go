@@ -28,6 +28,9 @@ func crossEntropy(h, head, targets *graph.Node) *graph.Node {
 // crossEntropyByMask picks the target's logit by comparing its column with all columns, which costs nothing where
 // elementwise operations are fused. The logit that is picked is the one in the sum, to the last bit, as it must be when
 // products round, and the gradient of a logit is rounded as a whole: it vanishes where the prediction is certain.
+//
+// Of the values for all columns only the logits are stored. The backward pass computes probabilities from them and not
+// from the exponentials in the sum, which would then be stored too.
 func crossEntropyByMask(h, head, targets *graph.Node) *graph.Node {
 	g := h.Graph()
 	logits := timesTransposed(h, head)
@@ -38,10 +41,11 @@ func crossEntropyByMask(h, head, targets *graph.Node) *graph.Node {
 	exponentials := graph.Exp(graph.Sub(logits, highest))
 	total := graph.ReduceAndKeep(exponentials, graph.ReduceSum, -1)
 	chosen := graph.ReduceAndKeep(graph.Where(isTarget, logits, zero), graph.ReduceSum, -1)
-	losses := graph.Squeeze(graph.Sub(graph.Add(graph.Log(total), highest), chosen), -1)
+	logTotal := graph.Add(graph.Log(total), highest)
+	losses := graph.Squeeze(graph.Sub(logTotal, chosen), -1)
 	return autodiff.Custom(losses, []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLosses = graph.InsertAxes(dLosses, -1)
-		probabilities := graph.Div(exponentials, total)
+		probabilities := graph.Exp(graph.Sub(logits, logTotal))
 		dLogits := graph.Mul(graph.Where(isTarget, graph.AddScalar(probabilities, -1), probabilities), dLosses)
 		return []*graph.Node{times(dLogits, head), weightGradient(dLogits, h)}
 	})

@@ -53,7 +53,8 @@ type ActivationSite struct {
 }
 
 // An ActivationQuantizer returns the quantized form of the activation x, [site.Tokens, site.Width], with whatever
-// gradient it defines. It is called once per site.
+// gradient it defines. It is called once per site, and a second time for the backward pass through a block that is
+// computed anew there: see Recompute in [LlamaConfig].
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
 // apply calls the quantizer, if there is one.

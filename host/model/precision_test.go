@@ -52,16 +52,6 @@ func testBFloat16(t *testing.T, m Language) {
 	}
 }
 
-// relativeDistance is ‖a − b‖/‖b‖.
-func relativeDistance(a, b []float32) float64 {
-	difference, norm := 0.0, 0.0
-	for i := range b {
-		d := float64(a[i]) - float64(b[i])
-		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
-	}
-	return math.Sqrt(difference / norm)
-}
-
 // TestCrossEntropies: both ways to compute it agree, the gradients included, and with bfloat16 the loss of a certain
 // prediction is 0, as is its gradient.
 func TestCrossEntropies(t *testing.T) {

@@ -18,12 +18,38 @@ type rope struct {
 	batch, context, heads, keyHeads, size int // size: features of a head
 	pairing                               Pairing
 
-	// Tables of shape [1, size/2, batch·context]. Those for queries include the factor 1/√size of the scores.
-	turn, turnScaled rotation
+	// Tables of shape [1, size/2, batch·context], and [1, context, 1, size/2] where there is a core.
+	turn, turnScaled rotation    // that for queries with the factor 1/√size of the scores
 	mask             *graph.Node // [1, 1, context, context]: 0 where a query sees a key, −∞ where not
+
+	core attentionCore // of attention by position; nil: by feature
 }
 
+// newRope makes what attention needs in the way that is best for the graph's device.
 func newRope(g *graph.Graph, s shape, batch, context int) *rope {
+	if core := chooseCore(g, s, context); core != nil {
+		return newRopeByPosition(g, s, batch, context, core)
+	}
+	return newRopeByFeature(g, s, batch, context)
+}
+
+func newRopeByPosition(g *graph.Graph, s shape, batch, context int, core attentionCore) *rope {
+	r := &rope{batch: batch, context: context, heads: s.heads, keyHeads: s.keyHeads, size: s.size(), pairing: s.pairing, core: core}
+	frequencies := s.scaling.stretch(ropeFrequencies(r.size, s.theta))
+	table := func(f func(float64) float64) *graph.Node {
+		values := make([]float32, 0, context*r.size/2)
+		for position := range context {
+			for _, frequency := range frequencies {
+				values = append(values, float32(f(float64(position)*frequency)))
+			}
+		}
+		return engine.Constant(g, values, 1, context, 1, r.size/2)
+	}
+	r.turn = rotation{table(math.Cos), table(math.Sin)}
+	return r
+}
+
+func newRopeByFeature(g *graph.Graph, s shape, batch, context int) *rope {
 	size := s.size()
 	r := &rope{batch: batch, context: context, heads: s.heads, keyHeads: s.keyHeads, size: size, pairing: s.pairing}
 	frequencies := s.scaling.stretch(ropeFrequencies(size, s.theta))

@@ -32,6 +32,7 @@ type shape struct {
 	pairing                 Pairing
 	scaling                 *RopeScaling // nil: none
 	tied                    bool         // the embedding is the head
+	recompute               bool         // blocks are computed anew in the backward pass
 }
 
 // size is the number of features of a head.

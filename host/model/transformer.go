@@ -5,6 +5,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
+
+	"github.com/cage-qat/cage/host/engine/autodiff"
 )
 
 // transformer is what the language models here have in common: an embedding, blocks of causal attention and a
@@ -142,9 +144,20 @@ func (m *transformer) hidden(params []*graph.Node, tokens *graph.Node, q Activat
 	blocks := params[1:norm]
 	size := len(blocks) / m.shape.layers
 	for layer := range m.shape.layers {
-		x = m.kind.block(m.shape, x, blocks[layer*size:(layer+1)*size], m.blockSites(layer, batch*context), rope, q)
+		sites := m.blockSites(layer, batch*context)
+		x = m.computed(func(in []*graph.Node) *graph.Node {
+			return m.kind.block(m.shape, in[0], in[1:], sites, rope, q)
+		}, append([]*graph.Node{x}, blocks[layer*size:(layer+1)*size]...))
 	}
 	return rmsNorm(x, params[norm], m.shape.epsilon)
+}
+
+// computed returns block(in), whose intermediate values are kept for the backward pass or not.
+func (m *transformer) computed(block func(in []*graph.Node) *graph.Node, in []*graph.Node) *graph.Node {
+	if m.shape.recompute {
+		return autodiff.Checkpoint(block, in...)
+	}
+	return block(in)
 }
 
 func (m *transformer) checkParams(params []*graph.Node) {

@@ -90,6 +90,9 @@ func loadCheckpoint(dir string, o OpenOptions) (checkpoint.State, error) {
 
 func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.State) error {
 	var err error
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
 	if o.Finder == nil {
 		if o.Finder, err = plugin.NewFinder(); err != nil {
 			return err
@@ -118,7 +121,7 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	if err := t.comparePrograms(o, programs); err != nil {
 		return err
 	}
-	if t.device, err = assembly.Device(t.cfg); err != nil {
+	if t.device, err = assembly.Device(t.cfg, o.Logger.Warn); err != nil {
 		return err
 	}
 	plan, err := assembly.Plan(t.cfg, m, programs)
@@ -168,7 +171,7 @@ func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) er
 	if err != nil {
 		return fmt.Errorf("what the run was made of cannot be read: %w", err)
 	}
-	if len(changed) > 0 && o.Logger != nil {
+	if len(changed) > 0 {
 		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained", "programs", len(changed), "first", changed[0])
 	}
 	return nil

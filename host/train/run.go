@@ -160,7 +160,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.device, err = assembly.Device(r.cfg); err != nil {
+	if r.device, err = assembly.Device(r.cfg, r.log.Warn); err != nil {
 		return err
 	}
 	plan, err := assembly.Plan(r.cfg, r.model, r.programs)

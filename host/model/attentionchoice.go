@@ -1,0 +1,140 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
+// better: on the CPU, and in float32.
+func chooseCore(g *graph.Graph, s shape, context int) attentionCore {
+	if engine.OnCPU(g) || !engine.InBFloat16(g) {
+		return nil
+	}
+	core, _ := trial{group: s.heads / s.keyHeads, size: s.size(), context: trialContext(context)}.choose(engine.DeviceOf(g))
+	return core
+}
+
+// A trial of the fused core is what its outcome may depend on.
+type trial struct{ group, size, context int }
+
+// trialContext is a short context that leaves the same remainder as the given one when it is divided by the sizes of
+// tiles.
+func trialContext(context int) int {
+	const long, tile = 256, 128
+	if context <= long {
+		return context
+	}
+	return long + context%tile
+}
+
+// errNoFusedAttention is that the device has no fused attention for such a trial.
+var errNoFusedAttention = errors.New("the device has no fused attention of this kind")
+
+// choose returns the core that the device is to use, and why it is not the fused one although that would be used. The
+// trial runs once on each device.
+func (c trial) choose(d *engine.Device) (attentionCore, error) {
+	switch d.Attention() {
+	case engine.PlainAttention:
+		return plainCore, nil
+	case engine.FusedAttention:
+		return fusedCore, nil
+	}
+	err, _ := d.Once(c, func() any {
+		err := c.run(d)
+		if err != nil {
+			d.Warn("attention is computed without the device's fused operation, which takes more time and memory", "reason", err)
+		}
+		return err
+	}).(error)
+	if err != nil {
+		return plainCore, err
+	}
+	return fusedCore, nil
+}
+
+// run compares the fused core and its gradient with the plain one on random numbers. The error says that the device does
+// not have it, with [errNoFusedAttention], or how far the two are apart.
+func (c trial) run(d *engine.Device) error {
+	const batch, keyHeads = 2, 2
+	heads := keyHeads * c.group
+	rng := rand.New(rand.NewPCG(1, 2))
+	var specs []engine.Spec
+	var in []*engine.Buffer
+	defer func() { _ = engine.FinalizeAll(in...) }()
+	for _, input := range []struct {
+		name  string
+		heads int
+	}{{"query", heads}, {"key", keyHeads}, {"value", keyHeads}, {"adjoint", heads}} {
+		dims := []int{batch, c.context, input.heads, c.size}
+		values := make([]float32, batch*c.context*input.heads*c.size)
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+		}
+		b, err := engine.Upload(d, values, dims...)
+		if err != nil {
+			return err
+		}
+		in = append(in, b)
+		specs = append(specs, engine.Spec{Name: input.name, Shape: shapes.Make(dtypes.Float32, dims...)})
+	}
+	fused, err := runCore(d, "fused attention", fusedCore, specs, in)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoFusedAttention, err)
+	}
+	plain, err := runCore(d, "plain attention", plainCore, specs, in)
+	if err != nil {
+		return err
+	}
+	for i, what := range []string{"values", "gradient of queries", "gradient of keys", "gradient of values"} {
+		// The operands of both are rounded to 8 bits, at different places.
+		const most = 0.02
+		if apart := relativeDistance(fused[i], plain[i]); !(apart < most) {
+			return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, relative to their norm: want less than %g", what, apart, most)
+		}
+	}
+	return nil
+}
+
+// runCore returns the outputs of a core and the adjoints of its inputs.
+func runCore(d *engine.Device, name string, core attentionCore, specs []engine.Spec, in []*engine.Buffer) ([][]float32, error) {
+	e, err := d.Compile(name, specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		mixed, back := core(in[0], in[1], in[2])
+		dQuery, dKey, dValue := back(in[3])
+		return []*graph.Node{mixed, dQuery, dKey, dValue}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	out, err := e.Run(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.FinalizeAll(out...)
+	values := make([][]float32, len(out))
+	for i, b := range out {
+		if values[i], err = engine.Download[float32](b); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// relativeDistance is ‖a − b‖/‖b‖.
+func relativeDistance(a, b []float32) float64 {
+	difference, norm := 0.0, 0.0
+	for i := range b {
+		d := float64(a[i]) - float64(b[i])
+		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
+	}
+	return math.Sqrt(difference / norm)
+}

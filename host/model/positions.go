@@ -1,0 +1,89 @@
+package model
+
+import (
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine/autodiff"
+)
+
+// attentionByPosition is [attention] on tensors in which positions come before features, [batch, context, heads, size],
+// the order in which the products of a linear layer leave them and in which GPUs compute attention as one operation:
+// nothing large is transposed. core mixes the values.
+//
+// The features of each head of queries and keys are in the order of their coordinates, all first ones before all second
+// ones, to which rows of the weight are brought beforehand.
+func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
+	rows := r.byCoordinate(w)
+	queries, keys := r.heads*r.size, r.keyHeads*r.size
+	projected := timesTransposed(x, rows) // [tokens, queries, keys and values]
+	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
+	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
+	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
+	query, key, normBack := norms.applyByPosition(query, key, r)
+	mixed, coreBack := core(r.rotated(r.byHead(query), r.turn.apply), r.rotated(r.byHead(key), r.turn.apply), value)
+
+	inputs := append([]*graph.Node{x, w}, norms.gains()...)
+	return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
+		dQuery, dKey, dValue := coreBack(r.byHead(dy))
+		dQuery, dKey = r.joinHeads(r.rotated(dQuery, r.turn.back)), r.joinHeads(r.rotated(dKey, r.turn.back))
+		dQuery, dKey, dGains := normBack(dQuery, dKey)
+		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
+		dw := r.inFeatureOrder(transposedTimes(dProjected, x))
+		return append([]*graph.Node{times(dProjected, rows), dw}, dGains...)
+	})
+}
+
+// byHead turns [tokens, heads·size] into [batch, context, heads, size].
+func (r *rope) byHead(x *graph.Node) *graph.Node {
+	return graph.Reshape(x, r.batch, r.context, x.Shape().Dim(1)/r.size, r.size)
+}
+
+// joinHeads is the inverse of byHead.
+func (r *rope) joinHeads(x *graph.Node) *graph.Node {
+	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
+}
+
+// rotated turns the points of x [batch, context, heads, size], whose coordinates are the halves of the last axis.
+func (r *rope) rotated(x *graph.Node, turn func(points) points) *graph.Node {
+	y := turn(points{graph.SliceAxis(x, 3, graph.AxisRange(0, r.size/2)), graph.SliceAxis(x, 3, graph.AxisRange(r.size/2))})
+	return graph.Concatenate([]*graph.Node{y.first, y.second}, 3)
+}
+
+// byCoordinate brings the rows of queries and keys of the fused weight, or those of one of the two, [heads·size, n] at
+// least, into the order of coordinates within each head.
+func (r *rope) byCoordinate(w *graph.Node) *graph.Node { return r.reorder(w, r.size/2, 2) }
+
+// inFeatureOrder is the inverse of byCoordinate.
+func (r *rope) inFeatureOrder(w *graph.Node) *graph.Node { return r.reorder(w, 2, r.size/2) }
+
+// reorder transposes the rows of each head of queries and keys, seen as a matrix of the given size.
+func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
+	if r.pairing != Interleaved { // halves already
+		return w
+	}
+	all, n := w.Shape().Dim(0), w.Shape().Dim(1)
+	turned := min(all, (r.heads+r.keyHeads)*r.size)
+	heads := graph.Reshape(graph.Slice(w, graph.AxisRange(0, turned)), turned/r.size, rows, columns, n)
+	out := graph.Reshape(graph.TransposeAllAxes(heads, 0, 2, 1, 3), turned, n)
+	if turned == all {
+		return out
+	}
+	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(turned))}, 0)
+}
+
+// applyByPosition is [queryKeyNorm.apply] for queries and keys [tokens, heads·size] in the order of coordinates.
+func (n *queryKeyNorm) applyByPosition(query, key *graph.Node, r *rope) (q, k *graph.Node, back func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node)) {
+	if n == nil {
+		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) { return dq, dk, nil }
+	}
+	column := func(gain *graph.Node) *graph.Node { return graph.Reshape(gain, -1, 1) }
+	reordered := func(gain *graph.Node) *graph.Node { return graph.Reshape(r.byCoordinate(column(gain)), -1) }
+	restored := func(dGain *graph.Node) *graph.Node { return graph.Reshape(r.inFeatureOrder(column(dGain)), -1) }
+	q, queryBack := normalizeRows(query, reordered(n.query), n.epsilon)
+	k, keyBack := normalizeRows(key, reordered(n.key), n.epsilon)
+	return q, k, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) {
+		dQuery, dQueryGain := queryBack(dq)
+		dKey, dKeyGain := keyBack(dk)
+		return dQuery, dKey, []*graph.Node{restored(dQueryGain), restored(dKeyGain)}
+	}
+}

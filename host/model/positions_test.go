@@ -1,0 +1,169 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+)
+
+// attentionVariant computes attention in one of its two orders.
+type attentionVariant func(s shape, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
+
+// attentionOutputs evaluates a layer of attention on a device and returns its value and the adjoints of x, of the weight
+// and, with normed, of the gains.
+func attentionOutputs(t *testing.T, d *engine.Device, s shape, batch, context int, normed bool, attention attentionVariant) [][]float32 {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 6))
+	var specs []engine.Spec
+	var in []*engine.Buffer
+	add := func(name string, mean, factor float64, dims ...int) {
+		n := 1
+		for _, dim := range dims {
+			n *= dim
+		}
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(mean + factor*rng.NormFloat64())
+		}
+		b := uploaded(t, d, values, dims...)
+		specs, in = append(specs, engine.Spec{Name: name, Shape: b.Shape()}), append(in, b)
+	}
+	add("adjoint", 0, 1, batch*context, s.width)
+	add("x", 0, 1, batch*context, s.width)
+	add("w", 0, 0.3, s.projected(), s.width)
+	if normed {
+		add("query gain", 1, 0.2, s.heads*s.size())
+		add("key gain", 1, 0.2, s.keyHeads*s.size())
+	}
+	e, err := d.Compile("attention", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		var norms *queryKeyNorm
+		if normed {
+			norms = &queryKeyNorm{query: in[3], key: in[4], epsilon: 1e-6}
+		}
+		y := attention(s, in[1], in[2], norms)
+		return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[0])), in[1:]...), y)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.Run(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([][]float32, len(out))
+	for i, b := range out {
+		if values[i], err = engine.Download[float32](b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return values
+}
+
+// TestAttentionByPosition: attention is the same whichever of positions and features come first, with each pairing, with
+// shared keys and with norms, up to rounding.
+func TestAttentionByPosition(t *testing.T) {
+	const batch, context = 3, 10
+	d := testdevice.Open(t, engine.Options{})
+	byFeature := func(s shape, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+		return attentionByFeature(x, w, norms, newRopeByFeature(x.Graph(), s, batch, context))
+	}
+	byPosition := func(s shape, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore)
+		return attentionByPosition(x, w, norms, r, plainCore)
+	}
+	for _, c := range []struct {
+		pairing  Pairing
+		keyHeads int
+		normed   bool
+	}{{Interleaved, 4, false}, {Interleaved, 2, true}, {HalfSplit, 1, false}, {HalfSplit, 4, true}} {
+		t.Run(fmt.Sprintf("%s/%d/normed=%t", c.pairing, c.keyHeads, c.normed), func(t *testing.T) {
+			s := LlamaConfig{Layers: 1, Heads: 4, KeyHeads: c.keyHeads, Width: 32, RopePairs: c.pairing}.WithDefaults().shape()
+			want := attentionOutputs(t, d, s, batch, context, c.normed, byFeature)
+			got := attentionOutputs(t, d, s, batch, context, c.normed, byPosition)
+			for i := range want {
+				if apart := relativeDistance(got[i], want[i]); !(apart < 1e-6) {
+					t.Errorf("output %d: the relative difference is %.2g", i, apart)
+				}
+			}
+		})
+	}
+}
+
+// TestFusedAttention compares the device's fused attention with products and a softmax, where the device has one.
+func TestFusedAttention(t *testing.T) {
+	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16})
+	for _, c := range []trial{{1, 64, 128}, {1, 128, 512}, {3, 64, 192}, {2, 32, 129}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			err := c.run(d)
+			if errors.Is(err, errNoFusedAttention) {
+				t.Skip("fused attention was not tested:", err)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestFusedModel trains nothing: it compares losses and gradients of whole models with fused and with plain attention.
+func TestFusedModel(t *testing.T) {
+	const batch, context = 2, 128
+	for name, c := range map[string]LlamaConfig{
+		"llama":  {Layers: 2, Heads: 2, KeyHeads: 2, Width: 128, Hidden: 128, Vocabulary: 13},
+		"shared": {Layers: 2, Heads: 4, KeyHeads: 2, Width: 128, Hidden: 128, Vocabulary: 13, Recompute: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c.WithDefaults()
+			used := trial{group: c.Heads / c.KeyHeads, size: c.Width / c.Heads, context: context}
+			err := used.run(testdevice.Open(t, engine.Options{Precision: engine.BFloat16}))
+			if errors.Is(err, errNoFusedAttention) {
+				t.Skip("fused attention was not tested:", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := newLlama(t, c)
+			tokens := hashedTokens(0, batch*(context+1), c.Vocabulary)
+			build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				losses := m.Losses(params, ids, nil)
+				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+			}
+			plain := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Attention: engine.PlainAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
+			fused := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
+			for i := range plain {
+				if apart := relativeDistance(fused[i], plain[i]); !(apart < 0.03) {
+					t.Errorf("output %d: the relative difference is %.2g", i, apart)
+				}
+			}
+		})
+	}
+}
+
+// TestAttentionChoice: a device without fused attention is found out once, computes it plainly and says so; it is an
+// error only where nothing else is allowed.
+func TestAttentionChoice(t *testing.T) {
+	var warnings []string
+	d, err := engine.Open(engine.CPU, engine.Options{Precision: engine.BFloat16, Warn: func(message string, details ...any) {
+		warnings = append(warnings, message+": "+fmt.Sprint(details...))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	c := trial{group: 1, size: 16, context: 32}
+	for range 2 {
+		if core, err := c.choose(d); core == nil || !errors.Is(err, errNoFusedAttention) {
+			t.Errorf("the CPU has fused attention? %v", err)
+		}
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "no fused attention") {
+		t.Errorf("warnings are %q, want one", warnings)
+	}
+}
