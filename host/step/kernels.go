@@ -2,9 +2,11 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -25,6 +27,7 @@ type Kernels struct {
 	// observations by the form of the correction; exec is nil where no optimizer
 	// observes
 	observations map[cage.Form]*update
+	wholes       map[cage.Form]*whole
 	failures     map[int]int // refreshes in a row that failed, by rule
 	// execute runs refresh programs
 	execute func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
@@ -33,7 +36,8 @@ type Kernels struct {
 
 // gradientKey tells the executables of the forward and backward pass apart: whether
 // running sums come in, and whether activations are in full precision.
-type gradientKey struct{ sum, full bool }
+// Local leaves out the sum over the device's replicas.
+type gradientKey struct{ sum, full, local bool }
 
 // updateKey tells the variants of the update apart.
 type updateKey struct {
@@ -48,9 +52,12 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
+	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
+		return nil, fmt.Errorf("step: a model that reads no sequences has none to share among %d replicas", dev.Count())
+	}
 	k := &Kernels{
 		ownTrained: len(plan.trainedWeights()), siteTrained: len(plan.trainedActivations()),
-		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, execute: reference.RunFast, others: map[string]*engine.Executable{},
+		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, wholes: map[cage.Form]*whole{}, failures: map[int]int{}, execute: reference.RunFast, others: map[string]*engine.Executable{},
 	}
 	if len(plan.quantized()) == 0 {
 		return k, nil
@@ -68,6 +75,15 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 // included, so that a plan that cannot be compiled fails before the first step and
 // not when λ_t begins to grow.
 func (k *Kernels) Prepare() error {
+	forms := []cage.Form{cage.Off}
+	if len(k.plan.quantized()) > 0 && k.plan.Form != "" && k.plan.Form != cage.Off {
+		forms = append(forms, k.plan.Form)
+	}
+	if k.isWhole() {
+		if err := k.prepareWhole(forms); err != nil || !k.plan.refreshes() {
+			return err
+		}
+	}
 	for _, sum := range []bool{false, true} {
 		if sum && k.plan.Accumulate == 1 {
 			continue
@@ -79,13 +95,11 @@ func (k *Kernels) Prepare() error {
 	if _, err := k.finish(); err != nil {
 		return err
 	}
-	forms := []cage.Form{cage.Off}
-	if len(k.plan.quantized()) > 0 && k.plan.Form != "" && k.plan.Form != cage.Off {
-		forms = append(forms, k.plan.Form)
-	}
 	for _, form := range forms {
-		if _, err := k.update(updateKey{form: form}); err != nil {
-			return err
+		if !k.isWhole() {
+			if _, err := k.update(updateKey{form: form}); err != nil {
+				return err
+			}
 		}
 		if !k.plan.refreshes() {
 			continue
@@ -103,6 +117,9 @@ func (k *Kernels) Prepare() error {
 // Plan returns the plan that was compiled.
 func (k *Kernels) Plan() *Plan { return &k.plan }
 
+// Batch is the number of sequences in a micro-batch, of all replicas together.
+func (k *Kernels) Batch() int { return k.plan.Batch * k.dev.Count() }
+
 // Close frees all executables.
 func (k *Kernels) Close() {
 	list := []*engine.Executable{k.quantize}
@@ -117,6 +134,9 @@ func (k *Kernels) Close() {
 	}
 	for _, u := range k.observations {
 		list = append(list, u.exec)
+	}
+	for _, w := range k.wholes {
+		list = append(list, w.exec)
 	}
 	for _, e := range list {
 		if e != nil {
@@ -145,14 +165,7 @@ func (k *Kernels) update(key updateKey) (*update, error) {
 	if u, ok := k.updates[key]; ok {
 		return u, nil
 	}
-	rules := append([]cage.Rule(nil), k.plan.Rules...)
-	for i := range rules {
-		rules[i].Observed = key.observed
-		if rules[i].Quantizer == nil {
-			continue
-		}
-		rules[i].Form, rules[i].Variant, rules[i].Statistics = key.form, k.plan.Variant, key.statistics
-	}
+	rules := k.plan.rules(key)
 	specs, build := k.plan.updateGraph(rules)
 	e, err := k.dev.Compile(fmt.Sprintf("update (%s)", key.form), specs, build)
 	if err != nil {
@@ -162,6 +175,19 @@ func (k *Kernels) update(key updateKey) (*update, error) {
 	u.exec = e
 	k.updates[key] = u
 	return u, nil
+}
+
+// rules are the plan's in one variant of the update.
+func (p *Plan) rules(key updateKey) []cage.Rule {
+	rules := slices.Clone(p.Rules)
+	for i := range rules {
+		rules[i].Observed = key.observed
+		if rules[i].Quantizer == nil {
+			continue
+		}
+		rules[i].Form, rules[i].Variant, rules[i].Statistics = key.form, p.Variant, key.statistics
+	}
+	return rules
 }
 
 // once compiles the named executable at its first use.
