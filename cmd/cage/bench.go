@@ -98,6 +98,7 @@ run by the shell and prints, last, a JSON object with the "seconds" of one step.
 	f.kindFlags(flags)
 	f.presetFlag(flags)
 	flags.StringArrayVar(&f.sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
+	flags.StringVar((*string)(&f.Dispatch), "dispatch", "", "the step in several executables or in one: chain or whole; empty: as the device needs it")
 	flags.IntVar(&f.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
 	flags.BoolVar(&f.byKind, "profile", false, "name the processor time by kind of operation and by plugin")

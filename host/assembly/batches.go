@@ -7,18 +7,15 @@ import (
 )
 
 // Batches is an endless sequence of micro-batches: windows of tokens, or the noise of
-// a problem without data. Batch i is the same however it is reached.
+// a problem without data. It is used by one goroutine at a time.
 type Batches interface {
 	// BatchLen is the number of elements of a batch.
 	BatchLen() int
-	// Next fills dst with the next batch, and At with batch index without moving on.
-	Next(dst []int32) error
+	// At fills dst with batch index, from 0.
 	At(index int64, dst []int32) error
-	// Restore makes Next go on after the given number of batches.
-	Restore(position int64) error
 }
 
-// OpenBatches returns the batches that a model is trained on, at the first one. d are
+// OpenBatches returns the batches that a model is trained on. d are
 // the token files of a language model, nil for other models.
 func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {

@@ -43,7 +43,7 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []Tensor {
 	for _, param := range m.Params() {
 		trained(param.Name, p.Weights[param.Name])
 	}
-	for _, s := range m.ActivationSites(cfg.Train.Batch, cfg.Model.Context) {
+	for _, s := range m.ActivationSites(ReplicaBatch(cfg), cfg.Model.Context) {
 		trained(s.Name, p.Activations[s.Name])
 	}
 	return list

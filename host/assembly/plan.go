@@ -24,7 +24,7 @@ func Method(cfg *config.Config) cage.Method {
 // that of an evaluation, which must not train.
 func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
 	plan := step.Plan{
-		Model: m, Batch: cfg.Train.Batch, Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
+		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
 		Form: cage.Form(cfg.Method.Form), Variant: cage.Variant(cfg.Method.Variant), Clip: cfg.Train.Clip,
 		RefreshDelay: map[string]int{},
 		Rotations:    step.Rotations(cfg.Train.Rotations),

@@ -74,7 +74,7 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 	}()
 	for i, s := range subjects {
 		var err error
-		if states[i], err = s.Kernels.NewState(0, tokens(s.Kernels.Plan(), vocab)); err != nil {
+		if states[i], err = s.Kernels.NewState(0, tokens(s.Kernels, vocab)); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
 		timings[i].Name = s.Name
@@ -106,9 +106,9 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 }
 
 // tokens are a batch of random ids, the same at each call.
-func tokens(p *step.Plan, vocab int) []int32 {
+func tokens(k *step.Kernels, vocab int) []int32 {
 	rng := rand.New(rand.NewPCG(0, 0))
-	ids := make([]int32, p.Batch*(p.Context+1))
+	ids := make([]int32, k.Batch()*(k.Plan().Context+1))
 	for i := range ids {
 		ids[i] = int32(rng.IntN(vocab))
 	}
@@ -124,7 +124,7 @@ func one(s Subject, state *step.State, vocab, round int) (measured, error) {
 	p := s.Kernels.Plan()
 	batches := make([][]int32, p.Accumulate)
 	for i := range batches {
-		batches[i] = tokens(p, vocab)
+		batches[i] = tokens(s.Kernels, vocab)
 	}
 	runtime.GC()
 	began, used := time.Now(), processorTime()

@@ -32,7 +32,7 @@ func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, err
 	if p.model, err = assembly.Model(cfg); err != nil {
 		return nil, err
 	}
-	p.programs, err = assembly.Collect(ctx, assembly.Request{Config: cfg, Model: p.model, Batch: cfg.Train.Batch, Finder: o.Finder, Options: o.Plugins})
+	p.programs, err = assembly.Collect(ctx, assembly.Request{Config: cfg, Model: p.model, Batch: assembly.ReplicaBatch(cfg), Finder: o.Finder, Options: o.Plugins})
 	if err != nil {
 		return nil, err
 	}

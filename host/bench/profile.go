@@ -62,7 +62,7 @@ func profilePlan(ctx context.Context, dev *engine.Device, plan step.Plan, cfg *c
 	if len(plan.Weights) > 0 {
 		subject.Lambda = cfg.Method.Lambda
 	}
-	state, err := k.NewState(0, tokens(k.Plan(), cfg.Model.Vocab))
+	state, err := k.NewState(0, tokens(k, cfg.Model.Vocab))
 	if err != nil {
 		return nil, err
 	}

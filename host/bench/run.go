@@ -25,8 +25,8 @@ type Report struct {
 	PluginHandover float64  `json:"plugin_handover_seconds"`
 	Steps          []Timing `json:"steps"`
 	PeakMemory     int64    `json:"peak_memory_bytes"`
-	// PeakFLOPS is the speed of a large matrix product on this device, in floating-point
-	// operations a second: what no step can exceed.
+	// PeakFLOPS is the speed of a large matrix product on this device, one on each of its
+	// replicas, in floating-point operations a second: what no step can exceed.
 	PeakFLOPS float64 `json:"peak_flops"`
 	// FirstStep is the time at which the first step of the first subject was done.
 	FirstStep time.Time `json:"first_step"`
@@ -49,6 +49,8 @@ type Options struct {
 	Only string
 	// Stacking is that of the plans of [Matrix]; empty leaves it to the device.
 	Stacking step.Stacking
+	// Dispatch is that of the plans of [Run]; empty leaves it to the device.
+	Dispatch step.Dispatch
 	Finder   *plugin.Finder
 	Plugins  plugin.Options
 }
@@ -83,7 +85,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		return nil, err
 	}
 	return &Report{
-		FirstStep: timings[0].firstDone, PeakFLOPS: peak,
+		FirstStep: timings[0].firstDone, PeakFLOPS: peak * float64(dev.Count()),
 		Workload: p.workload(dev), Steps: timings,
 		FLOPs:       p.model.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
 		PluginStart: p.programs.Start.Seconds(), PluginHandover: p.programs.Handover.Seconds(), PeakMemory: peakMemory(),
@@ -92,6 +94,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 
 func compile(dev *engine.Device, ready *prepared, o Options) ([]Subject, error) {
 	cfg, plan := ready.config, ready.plan
+	plan.Dispatch = o.Dispatch
 	if plan.Form == cage.Off {
 		plan.Form = cage.Decoupled
 	}

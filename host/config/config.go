@@ -122,6 +122,7 @@ func portion(fraction float64, steps int) int {
 // Device is where the run computes.
 type Device struct {
 	Kind      string // "cpu" or "cuda"
+	Count     int    // replicas; 0, as 1, where a model has no batches to share
 	Precision string // "float32" or "bfloat16"
 	TF32      string // "off" or "on"
 	Attention string // "auto", "fused" or "plain"

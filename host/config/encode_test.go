@@ -96,7 +96,7 @@ func randomTexts(r *rand.Rand, choices []string) string {
 // randomValue is "" for a key to leave out.
 func randomValue(r *rand.Rand, t table, f field) string {
 	switch key := joinKey(t.name, f.key); {
-	case key == "model.kind", key == "model.preset", key == "device.precision", key == "device.tf32", key == "device.attention":
+	case key == "model.kind", key == "model.preset", key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention":
 		return "" // tied to other keys; TestRoundTripPresets has them
 	case key == "model.width":
 		return "768"
@@ -212,7 +212,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestRoundTripPresets(t *testing.T) {
 	for _, p := range Presets() {
-		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\n",
+		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\ncount = 2\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\n",
 			`model.kind="`+p.Kind+`"`, `model.preset="`+p.Name+`"`))
 	}
 }

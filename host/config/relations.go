@@ -14,13 +14,19 @@ func (d *decoder) relations(preset Preset) {
 	d.presetSizes(preset)
 	d.heads()
 	d.phases()
-	m, dev := &d.cfg.Model, d.cfg.Device
+	d.device()
+	m := &d.cfg.Model
 	if m.Language() {
 		d.rope()
 		if m.Hidden == 0 {
 			m.Hidden = SwiGLUHidden(m.Width)
 		}
 	}
+}
+
+// device refuses what the CPU has not, and micro-batches that the replicas cannot share.
+func (d *decoder) device() {
+	dev, batch := d.cfg.Device, d.cfg.Train.Batch
 	for _, key := range []struct{ name, value, cpu string }{{"precision", dev.Precision, "float32"}, {"tf32", dev.TF32, "off"}} {
 		if d.good("device.kind", "device."+key.name) && key.value != key.cpu && dev.Kind != "cuda" {
 			d.report("device."+key.name, fmt.Sprintf("found the string %q with device.kind = %q", key.value, dev.Kind),
@@ -30,6 +36,15 @@ func (d *decoder) relations(preset Preset) {
 	if d.good("device.kind", "device.precision", "device.attention") && dev.Attention == "fused" && (dev.Kind != "cuda" || dev.Precision != "bfloat16") {
 		d.report("device.attention", fmt.Sprintf("found the string %q with device.kind = %q and device.precision = %q", dev.Attention, dev.Kind, dev.Precision),
 			`want "auto", or device.kind = "cuda" and device.precision = "bfloat16"`)
+	}
+	if dev.Count <= 1 || !d.good("device.kind", "device.count") {
+		return
+	}
+	found := fmt.Sprintf("found the integer %d with ", dev.Count)
+	if dev.Kind != "cuda" {
+		d.report("device.count", found+fmt.Sprintf("device.kind = %q", dev.Kind), `want 1, or device.kind = "cuda"`)
+	} else if batch%dev.Count != 0 && d.good("train.batch") {
+		d.report("device.count", found+fmt.Sprintf("train.batch = %d", batch), "want a divisor of train.batch")
 	}
 }
 

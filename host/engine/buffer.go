@@ -15,22 +15,29 @@ import (
 // complex128 and the 16-bit float types of GoMLX.
 type Element = gotype.Supported
 
-// A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. It is used by one goroutine
-// at a time, except that several steps may read it at once.
+// A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. A device of several replicas
+// keeps it on each of them, whole or, if it is sharded, a part. It is used by one goroutine at a time, except that
+// several steps may read it at once.
 type Buffer struct {
-	device *Device
-	shape  shapes.Shape
-	data   atomic.Pointer[compute.Buffer] // nil once the buffer is gone
+	device  *Device
+	shape   shapes.Shape // of the whole
+	sharded bool
+	data    atomic.Pointer[[]compute.Buffer] // one for each replica; nil once the buffer is gone
 }
 
-func newBuffer(d *Device, data compute.Buffer, shape shapes.Shape) *Buffer {
-	b := &Buffer{device: d, shape: shape}
+func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded bool) *Buffer {
+	b := &Buffer{device: d, shape: shape, sharded: sharded}
 	b.data.Store(&data)
 	return b
 }
 
-// Shape returns the element type and the dimensions of the buffer. It may be asked also after the buffer is gone.
+// Shape returns the element type and the dimensions of the buffer, those of the whole if it is sharded. It may be asked
+// also after the buffer is gone.
 func (b *Buffer) Shape() shapes.Shape { return b.shape }
+
+// Sharded reports whether each replica has a part of the buffer, of equal size, along its first axis. With one replica
+// nothing is sharded.
+func (b *Buffer) Sharded() bool { return b.sharded }
 
 // Gone reports whether the buffer was finalized or donated.
 func (b *Buffer) Gone() bool { return b.data.Load() == nil }
@@ -44,10 +51,19 @@ func (b *Buffer) Finalize() error {
 	if data == nil || b.device.backend.IsFinalized() {
 		return nil
 	}
-	if err := catch((*data).Finalize); err != nil {
+	if err := finalize(*data); err != nil {
 		return fmt.Errorf("freeing a buffer of shape %s: %w", b.shape, err)
 	}
 	return nil
+}
+
+// finalize frees the buffers of the replicas.
+func finalize(data []compute.Buffer) error {
+	var errs []error
+	for _, part := range data {
+		errs = append(errs, catch(part.Finalize))
+	}
+	return errors.Join(errs...)
 }
 
 // FinalizeAll frees all buffers, skips nil ones, and returns the errors joined.
@@ -59,9 +75,19 @@ func FinalizeAll(buffers ...*Buffer) error {
 	return errors.Join(errs...)
 }
 
-// Upload copies data to the device as a tensor of the given dimensions, in row-major order; no dimensions make a
-// scalar. The slice is free for reuse when Upload returns.
+// Upload copies data to the device, to each of its replicas, as a tensor of the given dimensions, in row-major order; no
+// dimensions make a scalar. The slice is free for reuse when Upload returns.
 func Upload[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
+	return upload(d, data, dims, false)
+}
+
+// UploadSharded copies to each replica its part of a tensor: the first axis is cut into as many runs of equal length.
+// The dimensions are those of the whole. With one replica it is [Upload].
+func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
+	return upload(d, data, dims, d.Count() > 1)
+}
+
+func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, error) {
 	shape, err := makeShape(dtypes.FromGenericsType[T](), len(data), dims)
 	if err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
@@ -69,15 +95,31 @@ func Upload[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
 	if err := d.checkOpen(); err != nil {
 		return nil, fmt.Errorf("upload of shape %s: %w", shape, err)
 	}
-	var buffer compute.Buffer
-	err = catch(func() (err error) {
-		buffer, err = d.backend.BufferFromFlatData(0, data, shape)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("upload of shape %s: %w", shape, err)
+	part := shape.Clone()
+	if sharded {
+		if shape.Rank() == 0 || dims[0]%d.Count() != 0 {
+			return nil, fmt.Errorf("upload of shape %s: its first axis does not divide into %d shards", shape, d.Count())
+		}
+		part.Dimensions[0] /= d.Count()
 	}
-	return newBuffer(d, buffer, shape), nil
+	parts := make([]compute.Buffer, 0, d.Count())
+	for i := range d.Count() {
+		local := data
+		if sharded {
+			local = data[i*part.Size() : (i+1)*part.Size()]
+		}
+		err := catch(func() error {
+			buffer, err := d.backend.BufferFromFlatData(compute.DeviceNum(i), local, part)
+			if err == nil {
+				parts = append(parts, buffer)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("upload of shape %s: %w", shape, err), finalize(parts))
+		}
+	}
+	return newBuffer(d, parts, shape, sharded), nil
 }
 
 // makeShape checks that n elements fill the dimensions.
@@ -95,7 +137,8 @@ func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
 	return shapes.Make(dtype, dims...), nil
 }
 
-// Download returns a copy of the buffer's elements in row-major order. T must be the buffer's element type.
+// Download returns a copy of the buffer's elements in row-major order, those of the first replica if the buffer is not
+// sharded. T must be the buffer's element type.
 func Download[T Element](b *Buffer) ([]T, error) {
 	data := make([]T, b.shape.Size())
 	if err := DownloadInto(b, data); err != nil {
@@ -116,8 +159,15 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	if len(dst) != b.shape.Size() {
 		return fmt.Errorf("download of shape %s: %d elements into a slice of %d", b.shape, b.shape.Size(), len(dst))
 	}
-	if err := catch(func() error { return (*b.data.Load()).ToFlatData(dst) }); err != nil {
-		return fmt.Errorf("download of shape %s: %w", b.shape, err)
+	parts := *b.data.Load()
+	if !b.sharded {
+		parts = parts[:1]
+	}
+	n := len(dst) / len(parts)
+	for i, part := range parts {
+		if err := catch(func() error { return part.ToFlatData(dst[i*n : (i+1)*n]) }); err != nil {
+			return fmt.Errorf("download of shape %s: %w", b.shape, err)
+		}
 	}
 	return nil
 }

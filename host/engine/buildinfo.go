@@ -20,6 +20,9 @@ type BuildInfo struct {
 	// Products says what matrix products round their operands to, where that is not float32: "bfloat16" those that ask
 	// for the device's precision, "tf32" the others.
 	Products string `json:"products,omitempty"`
+
+	// Replicas is their number where there are several: their sums are rounded in another order.
+	Replicas int `json:"replicas,omitempty"`
 }
 
 // String returns the fields on one line.
@@ -27,6 +30,9 @@ func (b BuildInfo) String() string {
 	line := fmt.Sprintf("device=%s go=%s target=%s simd=%s gomlx=%s backend=%s", b.Device, b.Go, b.Target, b.SIMD, b.GoMLX, b.Backend)
 	if b.Products != "" {
 		line += " products=" + b.Products
+	}
+	if b.Replicas != 0 {
+		line += fmt.Sprintf(" replicas=%d", b.Replicas)
 	}
 	return line
 }
@@ -38,7 +44,7 @@ func (d *Device) BuildInfo() BuildInfo {
 	if d.kind == CUDA {
 		backend = "github.com/gomlx/go-xla"
 	}
-	return BuildInfo{
+	info := BuildInfo{
 		Device:  d.kind,
 		Go:      runtime.Version(),
 		Target:  runtime.GOOS + "/" + runtime.GOARCH,
@@ -48,6 +54,10 @@ func (d *Device) BuildInfo() BuildInfo {
 
 		Products: d.products(),
 	}
+	if d.Count() > 1 {
+		info.Replicas = d.Count()
+	}
+	return info
 }
 
 // products is what BuildInfo says of them.

@@ -32,6 +32,10 @@ type Options struct {
 	// default is exact float32. Other kinds ignore it.
 	TF32 bool
 
+	// Count is the number of replicas, each on a GPU of its own, that every step runs on at once; 0 and 1 mean one. See
+	// the package documentation.
+	Count int
+
 	// Precision is the type in which steps multiply matrices where they ask for it with [DotGeneral], [Float32] if
 	// empty. [BFloat16] on the CPU device computes the same as on others, but is no faster than float32.
 	Precision Precision
@@ -106,6 +110,10 @@ func Open(kind string, opts Options) (*Device, error) {
 	if opts.Threads < 0 {
 		return nil, fmt.Errorf("device %q: %d threads: want a positive number, or 0 for no limit", kind, opts.Threads)
 	}
+	if opts.Count < 0 {
+		return nil, fmt.Errorf("device %q: %d replicas: want a positive number, or 0 for one", kind, opts.Count)
+	}
+	opts.Count = max(1, opts.Count)
 	if opts.Precision == "" {
 		opts.Precision = Float32
 	}
@@ -126,11 +134,18 @@ func Open(kind string, opts Options) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening device %q: %w", kind, err)
 	}
-	return &Device{kind: kind, options: opts, backend: backend}, nil
+	d := &Device{kind: kind, options: opts, backend: backend}
+	if have := backend.NumDevices(); have < opts.Count {
+		return nil, errors.Join(&CountError{kind, opts.Count, have}, d.Close())
+	}
+	return d, nil
 }
 
 // Kind returns the kind of the device as it was given to [Open].
 func (d *Device) Kind() string { return d.kind }
+
+// Count returns the number of replicas, at least one.
+func (d *Device) Count() int { return d.options.Count }
 
 // Description says in words what the device is.
 func (d *Device) Description() string { return d.backend.Description() }

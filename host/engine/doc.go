@@ -16,6 +16,17 @@
 // before it starts the step (a wrong number of inputs, a wrong shape, a buffer that is already gone) leave all buffers
 // alone. Whoever must survive a failed step therefore keeps a copy, or a checkpoint, of what it donates.
 //
+// The CPU device reuses the memory of a donated buffer while the step runs. XLA does so only for inputs that were
+// declared when the step was compiled, see [Spec]; the memory of others is free after the step.
+//
+// # Replicas
+//
+// A device opened with a Count above one is that many replicas, each on a GPU of its own, and every step runs on all of
+// them: one program, compiled once, each replica on its own copy of every buffer. [Upload] makes equal copies;
+// [UploadSharded] gives each replica its part. A graph sees what one replica has, and [SumAcross] is the only way to the
+// others. What a step returns must be equal on all replicas, which is up to whoever builds it: all that depends on a
+// sharded input passes through SumAcross. The device with one replica runs the same graphs, without any sums.
+//
 // # Precision
 //
 // Buffers are float32. A device opened with [BFloat16] rounds the operands of those products to bfloat16 that are built

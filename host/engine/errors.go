@@ -9,6 +9,20 @@ import (
 // ErrBufferGone reports the use of a buffer that was finalized, or donated to a step.
 var ErrBufferGone = errors.New("the buffer is gone: it was finalized or donated to a step")
 
+// A CountError reports that a device was asked for more replicas than it has places for.
+type CountError struct {
+	Kind       string // of the device
+	Want, Have int    // replicas
+}
+
+// Error implements error.
+func (e *CountError) Error() string {
+	if e.Kind == CPU {
+		return fmt.Sprintf("device %q: %d replicas: it computes on one; several need device %q", e.Kind, e.Want, CUDA)
+	}
+	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them", e.Kind, e.Want, e.Have)
+}
+
 // Phase says when a step failed.
 type Phase string
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/pprof"
+	"slices"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/distributed"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 )
@@ -16,8 +18,28 @@ const ProfileLabel = "executable"
 
 // A Spec names one input of a step and says its element type and dimensions.
 type Spec struct {
-	Name  string // unique among the inputs of a step
-	Shape shapes.Shape
+	Name  string       // unique among the inputs of a step
+	Shape shapes.Shape // what one replica sees
+
+	// Sharded inputs are uploaded with [UploadSharded]: the first axis of the whole is that of Shape times the number of
+	// replicas. It says nothing where there is one.
+	Sharded bool
+
+	// Donated inputs lend their memory to an output: the first of the same shape that no input before has taken, so
+	// that parameters and states in the order of their successors are updated in place. It changes no values. Run still
+	// wants to be told what is donated in each call; if an input is not, the step works on a copy of it. The CPU device
+	// reuses memory without being told.
+	Donated bool
+}
+
+// whole is the shape of the buffer that Run wants for the input.
+func (s Spec) whole(replicas int) shapes.Shape {
+	if !s.Sharded || replicas == 1 {
+		return s.Shape
+	}
+	shape := s.Shape.Clone()
+	shape.Dimensions[0] *= replicas
+	return shape
 }
 
 // A BuildFunc builds the graph of a step: it receives one node per input, in order, and returns the outputs, at least
@@ -30,6 +52,7 @@ type Executable struct {
 	name    string
 	inputs  []Spec
 	outputs []shapes.Shape
+	aliased int
 	graph   *graph.Graph
 }
 
@@ -42,10 +65,34 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	if err := checkSpecs(inputs); err != nil {
 		return nil, stepError(name, Building, err)
 	}
-	g := graph.NewGraph(d.backend, name)
+	backend := &recording{Backend: d.backend}
+	g := graph.NewGraph(backend, name)
 	g.AttachState(deviceKey{}, d)
-	var outputs []*graph.Node
-	err := catch(func() error {
+	outputs, err := d.build(g, inputs, build)
+	if err != nil {
+		g.Finalize()
+		return nil, stepError(name, Building, err)
+	}
+	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
+	for _, output := range outputs {
+		e.outputs = append(e.outputs, output.Shape())
+	}
+	if err := catch(func() error {
+		e.aliased = lendMemory(backend.builder, pairDonated(inputs, e.outputs))
+		return g.Compile(outputs...)
+	}); err != nil {
+		g.Finalize()
+		return nil, stepError(name, Compiling, err)
+	}
+	return e, nil
+}
+
+// build makes the nodes of the inputs and calls the function that builds the rest.
+func (d *Device) build(g *graph.Graph, inputs []Spec, build BuildFunc) (outputs []*graph.Node, err error) {
+	err = catch(func() error {
+		if err := d.replicate(g); err != nil {
+			return err
+		}
 		nodes := make([]*graph.Node, len(inputs))
 		for i, spec := range inputs {
 			nodes[i] = graph.Parameter(g, spec.Name, spec.Shape)
@@ -53,19 +100,19 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		outputs = build(g, nodes)
 		return checkOutputs(g, outputs)
 	})
+	return outputs, err
+}
+
+// replicate makes the graph one of several replicas, if the device has them.
+func (d *Device) replicate(g *graph.Graph) error {
+	if d.Count() == 1 {
+		return nil
+	}
+	mesh, err := distributed.NewDeviceMesh([]int{d.Count()}, []string{"replica"})
 	if err != nil {
-		g.Finalize()
-		return nil, stepError(name, Building, err)
+		return err
 	}
-	if err := catch(func() error { return g.Compile(outputs...) }); err != nil {
-		g.Finalize()
-		return nil, stepError(name, Compiling, err)
-	}
-	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
-	for _, output := range outputs {
-		e.outputs = append(e.outputs, output.Shape())
-	}
-	return e, nil
+	return g.SetSPMD(mesh)
 }
 
 func checkSpecs(inputs []Spec) error {
@@ -78,6 +125,8 @@ func checkSpecs(inputs []Spec) error {
 			return fmt.Errorf("two inputs are named %q", spec.Name)
 		case !spec.Shape.Ok():
 			return fmt.Errorf("input %q has no shape", spec.Name)
+		case spec.Sharded && spec.Shape.Rank() == 0:
+			return fmt.Errorf("input %q is a scalar, which cannot be sharded", spec.Name)
 		}
 		seen[spec.Name] = true
 	}
@@ -108,8 +157,13 @@ func (e *Executable) Inputs() []Spec { return e.inputs }
 // Outputs returns the shapes of what Run returns, in order.
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
-// Run executes the step and returns its outputs, which the caller finalizes. Input i is donated if donate[i] is set; a
-// nil donate donates nothing. The package documentation says what donation means. A step cannot be interrupted.
+// Aliased returns how many inputs the compiled step updates in place, see [Spec]: none on the CPU device, which decides
+// that when it runs.
+func (e *Executable) Aliased() int { return e.aliased }
+
+// Run executes the step, on all replicas, and returns its outputs, which the caller finalizes. Input i is donated if
+// donate[i] is set; a nil donate donates nothing. The package documentation says what donation means. A step cannot be
+// interrupted.
 func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	buffers, err := e.checkInputs(inputs, donate)
 	if err != nil {
@@ -125,21 +179,26 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	// The device's goroutines inherit the label, so that a profile tells steps apart.
 	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
 		err = catch(func() (err error) {
-			results, err = e.graph.Executable().Execute(buffers, donate, 0)
+			results, err = e.graph.Executable().Execute(buffers, slices.Repeat(donate, e.device.Count()), 0)
 			return err
 		})
 	})
 	if err != nil {
 		return nil, stepError(e.name, Running, err)
 	}
-	outputs := make([]*Buffer, len(results))
-	for i, result := range results {
-		outputs[i] = newBuffer(e.device, result, e.outputs[i])
+	outputs := make([]*Buffer, len(e.outputs))
+	for i, shape := range e.outputs {
+		parts := make([]compute.Buffer, e.device.Count())
+		for j := range parts {
+			parts[j] = results[j*len(outputs)+i]
+		}
+		outputs[i] = newBuffer(e.device, parts, shape, false)
 	}
 	return outputs, nil
 }
 
-// checkInputs checks everything that can be checked before the step starts and returns the backend's buffers.
+// checkInputs checks everything that can be checked before the step starts and returns the backend's buffers: all of the
+// first replica, then all of the next.
 func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buffer, error) {
 	if !e.graph.IsCompiled() {
 		return nil, errors.New("the step was closed")
@@ -153,22 +212,28 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 	if donate != nil && len(donate) != len(inputs) {
 		return nil, fmt.Errorf("got %d donate flags for %d inputs", len(donate), len(inputs))
 	}
-	buffers := make([]compute.Buffer, len(inputs))
+	count := e.device.Count()
+	buffers := make([]compute.Buffer, count*len(inputs))
 	for i, input := range inputs {
 		spec := e.inputs[i]
 		if input == nil {
 			return nil, fmt.Errorf("input %q is nil", spec.Name)
 		}
 		data := input.data.Load()
+		want := spec.whole(count)
 		switch {
 		case data == nil:
 			return nil, fmt.Errorf("input %q: %w", spec.Name, ErrBufferGone)
 		case input.device != e.device:
 			return nil, fmt.Errorf("input %q is on another device", spec.Name)
-		case !input.shape.Equal(spec.Shape):
-			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, spec.Shape)
+		case !input.shape.Equal(want):
+			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)
+		case input.sharded != (spec.Sharded && count > 1):
+			return nil, fmt.Errorf("input %q: is its buffer sharded? %t, want %t", spec.Name, input.sharded, spec.Sharded)
 		}
-		buffers[i] = *data
+		for j, part := range *data {
+			buffers[j*len(inputs)+i] = part
+		}
 	}
 	return buffers, checkDonation(e.inputs, inputs, donate)
 }

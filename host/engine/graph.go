@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/gomlx/core/graph"
@@ -46,3 +47,20 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 // OnCPU reports whether the graph is built for the CPU device, for code that gets the same numbers faster in another
 // way there.
 func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.BackendName }
+
+// Replicas is the number of replicas that will run the graph, each on its own shard of the sharded inputs.
+func Replicas(g *graph.Graph) int { return g.NumDevices() }
+
+// SumAcross returns for each node the sum of its values on all replicas, equal on all of them; the nodes themselves where
+// there is one. Gradients do not pass through it: it is for what has been differentiated already.
+func SumAcross(nodes ...*graph.Node) []*graph.Node {
+	sums := make([]*graph.Node, len(nodes))
+	for i, node := range nodes {
+		sums[i] = node
+		if g := node.Graph(); Replicas(g) > 1 {
+			// One by one: XLA joins them as it likes, and can start the first before the last is computed.
+			sums[i] = g.Distributed().AllReduceOne(node, compute.ReduceOpSum)
+		}
+	}
+	return sums
+}

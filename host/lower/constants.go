@@ -45,16 +45,18 @@ func stored[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node
 	return shared(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
 }
 
-// sharedNodes is the key of a graph's state under which shared keeps its nodes.
-type sharedNodes struct{}
+// sharedNodes is the key of a graph's state under which shared keeps the nodes of one of
+// its functions: the body of a loop cannot use those of another.
+type sharedNodes struct{ of *graph.Function }
 
-// shared returns the node that was made in this graph under the key, and makes it
-// the first time.
+// shared returns the node that was made in this function of the graph under the key,
+// and makes it the first time.
 func shared(g *graph.Graph, key string, create func() *graph.Node) *graph.Node {
-	nodes, ok := g.State(sharedNodes{}).(map[string]*graph.Node)
+	place := sharedNodes{g.CurrentFunc()}
+	nodes, ok := g.State(place).(map[string]*graph.Node)
 	if !ok {
 		nodes = map[string]*graph.Node{}
-		g.AttachState(sharedNodes{}, nodes)
+		g.AttachState(place, nodes)
 	}
 	node, ok := nodes[key]
 	if !ok {

@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -42,21 +44,48 @@ func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 // matrix, of whose two equal axes it contracts the given one.
 func (l *lowering) rotateRows(x *graph.Node, size, axis int) *graph.Node {
 	x = graph.Reshape(x, x.Shape().Size()/size, size)
+	if !l.gobackend && l.float == single && engine.InBFloat16(l.g) {
+		return l.rotateSplit(x, size)
+	}
 	return graph.DotGeneral(x, []int{1}, nil, l.hadamard(size), []int{axis}, nil)
+}
+
+// rotateSplit is rotateRows with products of bfloat16 numbers, which are fifteen times
+// as fast as those of float32 on a GPU: each element is the sum of two, and the signs
+// of the matrix are exact. An element loses at most 2⁻¹⁷ of itself.
+func (l *lowering) rotateSplit(x *graph.Node, size int) *graph.Node {
+	// The upper half is rounded by its bits: XLA may leave out a conversion to bfloat16
+	// and back, and nothing would remain for the lower half.
+	const half, mask = 1 << 15, 0xffff_0000
+	number := func(v uint32) *graph.Node { return graph.Const(l.g, v) }
+	rounded := graph.Add(graph.Bitcast(x, dtypes.Uint32), number(half))
+	high := graph.Bitcast(graph.BitwiseAnd(rounded, number(mask)), x.DType())
+	low := graph.Sub(x, high)
+	halves := graph.ConvertDType(graph.Concatenate([]*graph.Node{high, low}, 1), dtypes.BFloat16)
+	matrix := shared(l.g, fmt.Sprint("hadamard signs twice ", size), func() *graph.Node {
+		signs := graph.ConvertDType(l.table(walsh(size, 1), size, size), dtypes.BFloat16)
+		return graph.Concatenate([]*graph.Node{signs, signs}, 0)
+	})
+	sums := graph.Dot(halves, matrix).WithAccumulatorDType(x.DType()).WithOutputDType(x.DType()).General([]int{1}, nil, []int{0}, nil)
+	return graph.MulScalar(sums, 1/math.Sqrt(float64(size)))
 }
 
 // hadamard is the normalized Walsh–Hadamard matrix of natural order, stored once
 // in each graph.
 func (l *lowering) hadamard(size int) *graph.Node {
 	return shared(l.g, fmt.Sprint("hadamard ", l.float.dtype, size), func() *graph.Node {
-		data := make([]float64, size*size)
-		norm := 1 / math.Sqrt(float64(size))
-		for i := range data {
-			data[i] = norm
-			if bits.OnesCount(uint(i/size&(i%size)))%2 == 1 {
-				data[i] = -norm
-			}
-		}
-		return l.table(data, size, size)
+		return l.table(walsh(size, 1/math.Sqrt(float64(size))), size, size)
 	})
+}
+
+// walsh has the elements of the Walsh–Hadamard matrix of natural order, times norm.
+func walsh(size int, norm float64) []float64 {
+	data := make([]float64, size*size)
+	for i := range data {
+		data[i] = norm
+		if bits.OnesCount(uint(i/size&(i%size)))%2 == 1 {
+			data[i] = -norm
+		}
+	}
+	return data
 }

@@ -1,6 +1,8 @@
 package step
 
 import (
+	"slices"
+
 	"github.com/cage-qat/cage/host/engine"
 )
 
@@ -24,32 +26,45 @@ func (k *Kernels) Evaluator(s *State) (*Evaluator, error) {
 // Close frees the quantized weights.
 func (e *Evaluator) Close() { e.q.close() }
 
-// Losses returns the losses of a batch: of a language model that of every token of
-// [batch, context+1], row by row, in nats.
+// Losses returns the losses of a batch of all replicas together: of a language model
+// that of every token of [batch, context+1], row by row, in nats.
 func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
-	p := &e.k.plan
-	return e.run("losses", p.lossGraph, tokens, p.batchDims()...)
-}
-
-// Logits returns the logits of the token that follows each position of a batch
-// [batch, context], flat [batch, context, vocabulary]. The model must be a language
-// model.
-func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
-	p := &e.k.plan
-	return e.run("logits", p.logitsGraph, tokens, p.Batch, p.Context)
-}
-
-func (e *Evaluator) run(name string, graph func() ([]engine.Spec, engine.BuildFunc), tokens []int32, dims ...int) ([]float32, error) {
-	exec, err := e.k.once(name, graph)
-	if err != nil {
-		return nil, err
-	}
-	t, err := engine.Upload(e.k.dev, tokens, dims...)
+	t, err := e.k.uploadBatch(tokens)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Finalize()
-	out, err := exec.Run(append(append([]*engine.Buffer(nil), e.w...), t), nil)
+	numbers := make([]int32, e.k.dev.Count())
+	for i := range numbers {
+		numbers[i] = int32(i)
+	}
+	n, err := engine.UploadSharded(e.k.dev, numbers, len(numbers))
+	if err != nil {
+		return nil, err
+	}
+	defer n.Finalize()
+	return e.run("losses", e.k.plan.lossGraph, t, n)
+}
+
+// Logits returns the logits of the token that follows each position of a batch
+// [batch, context], flat [batch, context, vocabulary], which all replicas compute alike.
+// The model must be a language model.
+func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
+	p := &e.k.plan
+	t, err := engine.Upload(e.k.dev, tokens, p.Batch, p.Context)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Finalize()
+	return e.run("logits", p.logitsGraph, t)
+}
+
+func (e *Evaluator) run(name string, graph func() ([]engine.Spec, engine.BuildFunc), batch ...*engine.Buffer) ([]float32, error) {
+	exec, err := e.k.once(name, graph)
+	if err != nil {
+		return nil, err
+	}
+	out, err := exec.Run(slices.Concat(e.w, batch), nil)
 	if err != nil {
 		return nil, err
 	}

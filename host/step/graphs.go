@@ -84,7 +84,7 @@ func (p *Plan) gradientGraph(key gradientKey) ([]engine.Spec, engine.BuildFunc) 
 	specs := append(append([]engine.Spec(nil), inputs...), p.tokenSpec())
 	if key.sum {
 		for _, w := range inputs {
-			specs = append(specs, engine.Spec{Name: "sum." + w.Name, Shape: w.Shape})
+			specs = append(specs, engine.Spec{Name: "sum." + w.Name, Shape: w.Shape, Donated: true})
 		}
 	}
 	m, n := len(weights), len(inputs)
@@ -95,6 +95,9 @@ func (p *Plan) gradientGraph(key gradientKey) ([]engine.Spec, engine.BuildFunc) 
 		}
 		loss := model.Loss(p.Model, in[:m], in[n], q)
 		grads := graph.Gradient(loss, in[:n]...)
+		if !key.local {
+			loss, grads = meanLoss(loss, grads)
+		}
 		if key.sum {
 			for i, g := range grads {
 				grads[i] = graph.Add(in[n+1+i], g)
@@ -147,13 +150,13 @@ func (p *Plan) finishGraph(quantize *engine.Executable, layout []int) ([]engine.
 	}
 }
 
-// meanAndNorms divides summed gradients by the number of micro-batches and appends
-// the vector of their squared norms.
+// meanAndNorms divides gradients that were summed over micro-batches and replicas by
+// their number and appends the vector of their squared norms.
 func (p *Plan) meanAndNorms(grads []*graph.Node) []*graph.Node {
 	norms := make([]*graph.Node, len(grads))
 	for i, g := range grads {
-		if p.Accumulate > 1 {
-			g = graph.MulScalar(g, 1/float64(p.Accumulate))
+		if n := p.Accumulate * engine.Replicas(g.Graph()); n > 1 {
+			g = graph.MulScalar(g, 1/float64(n))
 			grads[i] = g
 		}
 		norms[i] = graph.Reshape(sumOfSquares(g), 1)
@@ -253,12 +256,13 @@ func (p *Plan) forwardSpecs() (specs []engine.Spec, weights int) {
 	return append(params, trainedSpecs(p.trainedActivations())...), len(params)
 }
 
-// lossGraph maps weights, trained parameters and tokens to the loss of every token.
+// lossGraph maps weights, trained parameters, tokens and the number of each replica to
+// the loss of every token of all replicas.
 func (p *Plan) lossGraph() ([]engine.Spec, engine.BuildFunc) {
 	specs, m := p.forwardSpecs()
 	n := len(specs)
-	return append(specs, p.tokenSpec()), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{p.Model.Losses(in[:m], in[n], p.hook(in[m:n]))}
+	return append(specs, p.tokenSpec(), replicaSpec), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{gathered(p.Model.Losses(in[:m], in[n], p.hook(in[m:n])), in[n+1])}
 	}
 }
 

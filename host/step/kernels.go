@@ -2,9 +2,11 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -25,6 +27,7 @@ type Kernels struct {
 	// observations by the form of the correction; exec is nil where no optimizer
 	// observes
 	observations map[cage.Form]*update
+	wholes       map[cage.Form]*whole
 	failures     map[int]int    // refreshes in a row that failed, by rule
 	splits       map[int]*split // refreshes that take effect late, by rule
 	execute      executor
@@ -36,7 +39,8 @@ type executor func(*program.Program, map[string]reference.Tensor) (map[string]re
 
 // gradientKey tells the executables of the forward and backward pass apart: whether
 // running sums come in, and whether activations are in full precision.
-type gradientKey struct{ sum, full bool }
+// Local leaves out the sum over the device's replicas.
+type gradientKey struct{ sum, full, local bool }
 
 // updateKey tells the variants of the update apart.
 type updateKey struct {
@@ -51,12 +55,18 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
+	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
+		return nil, fmt.Errorf("step: a model that reads no sequences has none to share among %d replicas", dev.Count())
+	}
 	if err := plan.leaveRotated(); err != nil {
 		return nil, err
 	}
 	k := &Kernels{
 		ownTrained: len(plan.trainedWeights()), siteTrained: len(plan.trainedActivations()),
-		dev: dev, plan: plan, gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{}, observations: map[cage.Form]*update{}, failures: map[int]int{}, splits: map[int]*split{}, execute: reference.RunFast, others: map[string]*engine.Executable{},
+		dev: dev, plan: plan, execute: reference.RunFast,
+		gradients: map[gradientKey]*engine.Executable{}, updates: map[updateKey]*update{},
+		observations: map[cage.Form]*update{}, wholes: map[cage.Form]*whole{}, failures: map[int]int{},
+		splits: map[int]*split{}, others: map[string]*engine.Executable{},
 	}
 	if err := k.splitRefreshes(); err != nil {
 		return nil, err
@@ -77,6 +87,15 @@ func Compile(dev *engine.Device, plan Plan) (*Kernels, error) {
 // included, so that a plan that cannot be compiled fails before the first step and
 // not when λ_t begins to grow.
 func (k *Kernels) Prepare() error {
+	forms := []cage.Form{cage.Off}
+	if len(k.plan.quantized()) > 0 && k.plan.Form != "" && k.plan.Form != cage.Off {
+		forms = append(forms, k.plan.Form)
+	}
+	if k.isWhole() {
+		if err := k.prepareWhole(forms); err != nil || !k.plan.refreshes() {
+			return err
+		}
+	}
 	for _, sum := range []bool{false, true} {
 		if sum && k.plan.Accumulate == 1 {
 			continue
@@ -96,13 +115,11 @@ func (k *Kernels) Prepare() error {
 			return err
 		}
 	}
-	forms := []cage.Form{cage.Off}
-	if len(k.plan.quantized()) > 0 && k.plan.Form != "" && k.plan.Form != cage.Off {
-		forms = append(forms, k.plan.Form)
-	}
 	for _, form := range forms {
-		if _, err := k.update(updateKey{form: form}); err != nil {
-			return err
+		if !k.isWhole() {
+			if _, err := k.update(updateKey{form: form}); err != nil {
+				return err
+			}
 		}
 		if !k.plan.refreshes() {
 			continue
@@ -121,6 +138,9 @@ func (k *Kernels) Prepare() error {
 // rotated return rotated values in it.
 func (k *Kernels) Plan() *Plan { return &k.plan }
 
+// Batch is the number of sequences in a micro-batch, of all replicas together.
+func (k *Kernels) Batch() int { return k.plan.Batch * k.dev.Count() }
+
 // Close frees all executables.
 func (k *Kernels) Close() {
 	list := []*engine.Executable{k.quantize}
@@ -135,6 +155,9 @@ func (k *Kernels) Close() {
 	}
 	for _, u := range k.observations {
 		list = append(list, u.exec)
+	}
+	for _, w := range k.wholes {
+		list = append(list, w.exec)
 	}
 	for _, e := range list {
 		if e != nil {
@@ -163,14 +186,7 @@ func (k *Kernels) update(key updateKey) (*update, error) {
 	if u, ok := k.updates[key]; ok {
 		return u, nil
 	}
-	rules := append([]cage.Rule(nil), k.plan.Rules...)
-	for i := range rules {
-		rules[i].Observed = key.observed
-		if rules[i].Quantizer == nil {
-			continue
-		}
-		rules[i].Form, rules[i].Variant, rules[i].Statistics = key.form, k.plan.Variant, key.statistics
-	}
+	rules := k.plan.rules(key)
 	specs, build := k.plan.updateGraph(rules)
 	e, err := k.dev.Compile(fmt.Sprintf("update (%s)", key.form), specs, build)
 	if err != nil {
@@ -180,6 +196,19 @@ func (k *Kernels) update(key updateKey) (*update, error) {
 	u.exec = e
 	k.updates[key] = u
 	return u, nil
+}
+
+// rules are the plan's in one variant of the update.
+func (p *Plan) rules(key updateKey) []cage.Rule {
+	rules := slices.Clone(p.Rules)
+	for i := range rules {
+		rules[i].Observed = key.observed
+		if rules[i].Quantizer == nil {
+			continue
+		}
+		rules[i].Form, rules[i].Variant, rules[i].Statistics = key.form, p.Variant, key.statistics
+	}
+	return rules
 }
 
 // once compiles the named executable at its first use.

@@ -15,10 +15,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Plan says what a step computes. Shapes are static: batch sequences of context
-// tokens in each micro-batch, or whatever else the model reads.
+// Plan says what a step computes. Shapes are static: on each replica of the device
+// batch sequences of context tokens in each micro-batch, or whatever else the model
+// reads.
 type Plan struct {
-	Model                      model.Model
+	Model model.Model
+	// Batch is the part of a micro-batch that one of the device's replicas computes.
 	Batch, Context, Accumulate int
 	// Weights and Activations hold the quantizers by the name of the parameter
 	// and of the site; a name that is missing is not quantized.
@@ -47,6 +49,8 @@ type Plan struct {
 	Stacking Stacking
 	// Rotations says what products do with operands that are rotated alike.
 	Rotations Rotations
+	// Dispatch says into how many executables the step is compiled.
+	Dispatch Dispatch
 }
 
 // UpdateFunc builds the update of one tensor: from the rule's inputs by name to
@@ -88,6 +92,11 @@ func (p *Plan) check() error {
 	case "", HalfRotations, FullRotations:
 	default:
 		return fmt.Errorf("step: rotations %q: use %s, %s or nothing", p.Rotations, HalfRotations, FullRotations)
+	}
+	switch p.Dispatch {
+	case DispatchByDevice, Chain, Whole:
+	default:
+		return fmt.Errorf("step: dispatch %q: use %s, %s or nothing", p.Dispatch, Chain, Whole)
 	}
 	if p.Batch < 1 || p.Context < 1 || p.Accumulate < 1 {
 		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)
@@ -181,9 +190,9 @@ func (p *Plan) tensorSpecs() []engine.Spec {
 	return append(p.paramSpecs(), trainedSpecs(p.Trained())...)
 }
 
-// batchDims are the dimensions of a micro-batch.
+// batchDims are the dimensions of a micro-batch on one replica.
 func (p *Plan) batchDims() []int { return p.Model.BatchDims(p.Batch, p.Context) }
 
 func (p *Plan) tokenSpec() engine.Spec {
-	return engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.batchDims()...)}
+	return engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.batchDims()...), Sharded: true}
 }

@@ -37,14 +37,14 @@ func (p *Plan) hook(nodes []*graph.Node) model.ActivationQuantizer {
 
 // calibrating is a hook that initialises the trained parameters of each site from
 // the first activations that arrive there, quantized upstream already, and passes
-// them to found in the order of the plan's list.
+// them to found in the order of the plan's list. Of several replicas it takes the mean.
 func (p *Plan) calibrating(found *[]*graph.Node) model.ActivationQuantizer {
 	return func(site model.ActivationSite, x *graph.Node) *graph.Node {
 		q, ok := p.Activations[site.Name]
 		if !ok {
 			return x
 		}
-		trained := q.Init(x)
+		trained := meanAcross(q.Init(x))
 		*found = append(*found, trained...)
 		value, _ := q.Forward(x, trained)
 		return value

@@ -57,6 +57,16 @@ func (b *beside) add(r *pendingRefresh) {
 	b.pending[r.rule] = r
 }
 
+// arrives tells whether results are to be put in place before update t.
+func (b *beside) arrives(t int) bool {
+	for _, r := range b.pending {
+		if r.due <= t {
+			return true
+		}
+	}
+	return false
+}
+
 // splitRefreshes cuts the refresh programs whose results are put in place late.
 func (k *Kernels) splitRefreshes() error {
 	for i, rule := range k.plan.Rules {

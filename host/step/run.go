@@ -1,8 +1,8 @@
 package step
 
 import (
-	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
@@ -46,16 +46,30 @@ type Result struct {
 
 // Step runs one optimizer step on accumulate micro-batches, each the flat
 // [batch, context+1] token ids. Parameters and states are replaced in s. When the
-// loss or the gradient's norm is not finite, s keeps its values and the result says
-// Skipped. An error of the device during the update leaves s unusable: its buffers
-// were given away.
+// loss or the gradient's norm is not finite, s keeps its values, be it in new buffers,
+// and the result says Skipped. An error of the device during the update leaves s
+// unusable: its buffers were given away.
 func (k *Kernels) Step(s *State, batches [][]int32, set Settings) (Result, error) {
-	var res Result
-	if len(batches) != k.plan.Accumulate {
-		return res, fmt.Errorf("step: %d micro-batches, the plan has %d", len(batches), k.plan.Accumulate)
+	b, err := k.Load(batches)
+	if err != nil {
+		return Result{}, err
 	}
+	return k.Run(s, b, set)
+}
+
+// Run is [Kernels.Step] with micro-batches that were loaded before, and that are gone
+// when it returns.
+func (k *Kernels) Run(s *State, b *Batches, set Settings) (Result, error) {
+	defer b.Close()
+	if k.runsWhole(s, set) {
+		return k.runWhole(s, b, set)
+	}
+	return k.runChain(s, b, set)
+}
+
+// runChain runs a step as a chain of executables.
+func (k *Kernels) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	q := &quantizedWeights{at: k.plan.quantized()}
-	var err error
 	if k.needsQuantized(q, set) {
 		if q, err = k.runQuantize(s); err != nil {
 			return res, err
@@ -119,19 +133,30 @@ func (k *Kernels) runQuantize(s *State) (*quantizedWeights, error) {
 	return q, nil
 }
 
-// trainedWeights and trainedActivations are the buffers of the quantizers' trained
-// parameters.
+// trainedWeights are the buffers of the trained parameters of the weights' quantizers.
 func (k *Kernels) trainedWeights(s *State) []*engine.Buffer {
+	return ofWeights(k, s.Params)
+}
+
+// Of lists over everything that is trained, buffers or nodes: ofWeights are the trained
+// parameters of the weights' quantizers, and used are the inputs of a forward pass
+// before the tokens, given the values of the quantized weights.
+
+func ofWeights[T any](k *Kernels, trained []T) []T {
 	n := len(k.plan.Model.Params())
-	return s.Params[n : n+k.ownTrained]
+	return trained[n : n+k.ownTrained : n+k.ownTrained]
 }
 
-func (k *Kernels) trainedActivations(s *State) []*engine.Buffer {
-	return s.Params[len(s.Params)-k.siteTrained:]
+func used[T any](k *Kernels, trained, quantized []T) []T {
+	out := slices.Clone(trained[:len(k.plan.Model.Params())])
+	for i, j := range k.plan.quantized()[:len(quantized)] {
+		out[j] = quantized[i]
+	}
+	return append(out, trained[len(trained)-k.siteTrained:]...)
 }
 
-func pick(list []*engine.Buffer, at []int) []*engine.Buffer {
-	out := make([]*engine.Buffer, len(at))
+func pick[T any](list []T, at []int) []T {
+	out := make([]T, len(at))
 	for i, j := range at {
 		out[i] = list[j]
 	}
@@ -141,24 +166,24 @@ func pick(list []*engine.Buffer, at []int) []*engine.Buffer {
 // forward are the inputs of a forward pass before the tokens: the model's weights,
 // quantized where they are, and the trained parameters of activations' quantizers.
 func (k *Kernels) forward(s *State, q *quantizedWeights) []*engine.Buffer {
-	return append(k.weights(s, q), k.trainedActivations(s)...)
+	return used(k, s.Params, q.values)
 }
 
 // weights are the model's weights, quantized where they are.
 func (k *Kernels) weights(s *State, q *quantizedWeights) []*engine.Buffer {
-	out := append([]*engine.Buffer(nil), s.Params[:len(k.plan.Model.Params())]...)
-	for i, j := range q.at {
-		out[j] = q.values[i]
-	}
-	return out
+	return used(k, s.Params, q.values)[:len(k.plan.Model.Params())]
 }
 
 // runGradients runs all micro-batches and returns the mean loss and the summed
 // gradients of the used weights. With key.full the parameters themselves are used.
-func (k *Kernels) runGradients(s *State, q *quantizedWeights, batches [][]int32, key gradientKey) (float64, []*engine.Buffer, error) {
+func (k *Kernels) runGradients(s *State, q *quantizedWeights, b *Batches, key gradientKey) (float64, []*engine.Buffer, error) {
 	weights := s.Params[:len(k.plan.Model.Params())]
 	if !key.full {
 		weights = k.forward(s, q)
+	}
+	batches, err := b.separate()
+	if err != nil {
+		return 0, nil, err
 	}
 	total := 0.0
 	var sums []*engine.Buffer
@@ -179,20 +204,15 @@ func (k *Kernels) runGradients(s *State, q *quantizedWeights, batches [][]int32,
 }
 
 // runGradient runs one micro-batch; the sums are given away.
-func (k *Kernels) runGradient(exec *engine.Executable, weights []*engine.Buffer, tokens []int32, sums []*engine.Buffer) (float64, []*engine.Buffer, error) {
-	t, err := engine.Upload(k.dev, tokens, k.plan.batchDims()...)
-	if err != nil {
-		engine.FinalizeAll(sums...)
-		return 0, nil, err
-	}
-	in := append(append([]*engine.Buffer(nil), weights...), t)
+func (k *Kernels) runGradient(exec *engine.Executable, weights []*engine.Buffer, tokens *engine.Buffer, sums []*engine.Buffer) (float64, []*engine.Buffer, error) {
+	in := append(append([]*engine.Buffer(nil), weights...), tokens)
 	donate := make([]bool, len(in)+len(sums))
-	for i := len(weights); i < len(donate); i++ {
+	for i := len(in); i < len(donate); i++ {
 		donate[i] = true
 	}
 	out, err := exec.Run(append(in, sums...), donate)
 	if err != nil {
-		engine.FinalizeAll(append(sums, t)...)
+		engine.FinalizeAll(sums...)
 		return 0, nil, err
 	}
 	defer out[0].Finalize()

@@ -88,18 +88,32 @@ func (k *Kernels) trainedIndex(rule, input string) int {
 // it may be given.
 func (u *update) inputs(s *State, q *quantizedWeights, grads []*engine.Buffer) (in []*engine.Buffer, donate []bool) {
 	for _, f := range u.sources {
-		var b *engine.Buffer
+		donate = append(donate, f.donated)
+	}
+	return collect(u.sources, values[*engine.Buffer]{s.Params, grads, q.values, s.Optimizer}), donate
+}
+
+// values are what a step has for an update, as buffers or as nodes of a graph.
+type values[T any] struct {
+	params, gradients []T // by rule
+	quantized         []T // of the quantized parameters
+	optimizer         [][]T
+}
+
+// collect returns the inputs of an update before the scalars.
+func collect[T any](sources []source, from values[T]) []T {
+	var in []T
+	for _, f := range sources {
 		switch f.from {
 		case fromParams:
-			b = s.Params[f.rule]
+			in = append(in, from.params[f.rule])
 		case fromGradients:
-			b = grads[f.rule]
+			in = append(in, from.gradients[f.rule])
 		case fromQuantized:
-			b = q.values[f.index]
+			in = append(in, from.quantized[f.index])
 		case fromOptimizer:
-			b = s.Optimizer[f.rule][f.index]
+			in = append(in, from.optimizer[f.rule][f.index])
 		}
-		in, donate = append(in, b), append(donate, f.donated)
 	}
-	return in, donate
+	return in
 }

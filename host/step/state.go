@@ -69,7 +69,7 @@ func (k *Kernels) initTrainedActivations(s *State, tokens []int32) error {
 	if err != nil {
 		return err
 	}
-	t, err := engine.Upload(k.dev, tokens, k.plan.batchDims()...)
+	t, err := k.uploadBatch(tokens)
 	if err != nil {
 		return fmt.Errorf("calibration: %w", err)
 	}
@@ -217,6 +217,18 @@ func (k *Kernels) UploadParams(load func(name string) (Tensor, error)) (*State, 
 		s.Params = append(s.Params, b)
 	}
 	return s, nil
+}
+
+// replace puts new buffers, in order, in the place of all that were given away, and
+// returns the rest.
+func (s *State) replace(out []*engine.Buffer) (rest []*engine.Buffer) {
+	n := len(s.Params)
+	s.Params, out = out[:n:n], out[n:]
+	for i := range s.Optimizer {
+		m := len(s.Optimizer[i])
+		s.Optimizer[i], out = out[:m:m], out[m:]
+	}
+	return out
 }
 
 // Close frees all buffers and ends what is computed beside the steps.

@@ -105,6 +105,7 @@ func TestSharedOutputs(t *testing.T) {
 func TestSkippedStep(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)
+	plan.Dispatch = step.Chain // of the other see TestWhole
 	k := testrun.Compile(t, plan)
 	s := newState(t, k)
 	good := batches(cfg, 1, 2)
@@ -153,6 +154,7 @@ func TestMistakes(t *testing.T) {
 		"is for":                func(p *step.Plan) { p.Rules[0], p.Rules[1] = p.Rules[1], p.Rules[0] },
 		"quantized weights":     func(p *step.Plan) { delete(p.Weights, "layers.0.attn.qkv") },
 		"each must be at least": func(p *step.Plan) { p.Accumulate = 0 },
+		`dispatch "one"`:        func(p *step.Plan) { p.Dispatch = "one" },
 	}
 	for want, spoil := range bad {
 		plan := planOf(t, cfg, grid{}, descent{})

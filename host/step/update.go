@@ -52,13 +52,7 @@ func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffe
 	for _, i := range u.read {
 		s.Params[i].Finalize()
 	}
-	n := len(s.Params)
-	s.Params = out[:n:n]
-	rest := out[n:]
-	for i := range s.Optimizer {
-		m := len(s.Optimizer[i])
-		s.Optimizer[i], rest = rest[:m:m], rest[m:]
-	}
+	rest := s.replace(out)
 	if key.statistics {
 		return readStatistics(rest, res)
 	}
@@ -90,7 +84,7 @@ func readStatistics(out []*engine.Buffer, res *Result) error {
 }
 
 // measurePareto fills in the stationarity measures that were asked for.
-func (k *Kernels) measurePareto(s *State, q *quantizedWeights, grads []*engine.Buffer, batches [][]int32, set Settings, res *Result) error {
+func (k *Kernels) measurePareto(s *State, q *quantizedWeights, grads []*engine.Buffer, batches *Batches, set Settings, res *Result) error {
 	if len(q.at) == 0 {
 		return nil
 	}
@@ -114,9 +108,9 @@ func (k *Kernels) measurePareto(s *State, q *quantizedWeights, grads []*engine.B
 		return err
 	}
 	defer engine.FinalizeAll(sums...)
-	// The sum over micro-batches is the gradient times their number: scale λ
+	// The sum over micro-batches and replicas is the gradient times their number: scale λ
 	// instead of the gradient and the norm afterwards.
-	n := float64(len(batches))
+	n := float64(k.plan.Accumulate * k.dev.Count())
 	res.Pareto, err = k.paretoNorm(s, q, pick(sums, q.at), set.ParetoLambda*n)
 	res.Pareto /= n
 	return err

@@ -210,7 +210,7 @@ func (r *run) restore(state checkpoint.State) error {
 		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
 	}
 	r.saved = state.Step
-	return r.batches.Restore(int64(r.done.Step) * int64(r.cfg.Train.Accumulate))
+	return nil
 }
 
 // refreshesKey is the entry of a checkpoint's metadata about refreshes whose results

@@ -19,7 +19,7 @@ func Evaluate(ctx context.Context, k *step.Kernels, s *step.State, file *data.Fi
 		return loss, 0, err
 	}
 	p := k.Plan()
-	reader, err := data.NewSequential(file, p.Context, p.Batch)
+	reader, err := data.NewSequential(file, p.Context, k.Batch())
 	if err != nil {
 		return 0, 0, err
 	}

@@ -45,10 +45,8 @@ func (r *run) steps(ctx context.Context) error {
 	if r.opts.StopAfter > 0 {
 		stop = min(stop, r.opts.StopAfter)
 	}
-	batches := make([][]int32, r.cfg.Train.Accumulate)
-	for i := range batches {
-		batches[i] = make([]int32, r.batches.BatchLen())
-	}
+	ahead := newFeed(r.batches, r.kernels, stop)
+	defer ahead.close()
 	if r.evaluates(r.done.Step) && r.evaluated < r.done.Step {
 		// The run was interrupted before this evaluation was done.
 		if err := r.validate(ctx, r.settings(r.done.Step)); err != nil {
@@ -60,7 +58,7 @@ func (r *run) steps(ctx context.Context) error {
 			return ErrInterrupted
 		}
 		t := r.done.Step + 1
-		if err := r.one(ctx, batches); err != nil {
+		if err := r.one(ctx, ahead); err != nil {
 			return stepError(t, err)
 		}
 	}
@@ -71,20 +69,19 @@ func (r *run) steps(ctx context.Context) error {
 }
 
 // one runs the next step with all that is due after it.
-func (r *run) one(ctx context.Context, batches [][]int32) error {
+func (r *run) one(ctx context.Context, ahead *feed) error {
 	began := time.Now()
-	for _, b := range batches {
-		if err := r.batches.Next(b); err != nil {
-			return err
-		}
-	}
 	before := r.done
 	set := r.settings(before.Step + 1)
 	sampled, err := r.movement.read(before.Step+1, r.state)
 	if err != nil {
 		return err
 	}
-	res, err := r.kernels.Step(r.state, batches, set)
+	batches, err := ahead.take(before.Step + 1)
+	if err != nil {
+		return err
+	}
+	res, err := r.kernels.Run(r.state, batches, set)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ import (
 type OpenOptions struct {
 	// Step is the checkpoint's step; 0 means the newest intact one.
 	Step int
-	// Batch is the number of sequences computed at once; 0 means the run's.
+	// Batch is the number of sequences computed at once; 0 means the run's, on one of
+	// its replicas.
 	Batch int
 	// Data is a token file to evaluate on; empty means the validation set.
 	Data   string
@@ -98,6 +99,8 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 			return err
 		}
 	}
+	// One replica computes what each did in training.
+	t.cfg.Train.Batch, t.cfg.Device.Count = assembly.ReplicaBatch(t.cfg), min(1, t.cfg.Device.Count)
 	if o.Batch > 0 {
 		t.cfg.Train.Batch = o.Batch
 	}

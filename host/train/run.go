@@ -155,7 +155,7 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	r.programs, err = assembly.Collect(ctx, assembly.Request{
-		Config: r.cfg, Model: r.model, Batch: r.cfg.Train.Batch, Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
 	})
 	if err != nil {
 		return err

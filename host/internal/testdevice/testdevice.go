@@ -8,6 +8,7 @@ package testdevice
 import (
 	"cmp"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/cage-qat/cage/host/engine"
@@ -16,12 +17,23 @@ import (
 // Variable is the environment variable that names the kind of device, "cpu" if it is empty.
 const Variable = "CAGE_TEST_DEVICE"
 
+// CountVariable is the environment variable that says how many replicas the device has, one if it is empty, where a
+// test does not say so itself.
+const CountVariable = "CAGE_TEST_DEVICE_COUNT"
+
 // Kind is the kind of device that tests run on.
 func Kind() string { return cmp.Or(os.Getenv(Variable), engine.CPU) }
 
 // Open opens the device. It is closed when the test ends.
 func Open(t testing.TB, opts engine.Options) *engine.Device {
 	t.Helper()
+	if text := os.Getenv(CountVariable); opts.Count == 0 && text != "" {
+		count, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %v", CountVariable, err)
+		}
+		opts.Count = count
+	}
 	d, err := engine.Open(Kind(), opts)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func Plan(t testing.TB, cfg *config.Config) step.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, err := assembly.Collect(context.Background(), assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: Finder(t)})
+	programs, err := assembly.Collect(context.Background(), assembly.Request{Config: cfg, Model: m, Batch: assembly.ReplicaBatch(cfg), Finder: Finder(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+)
+
+// recording is a backend that keeps the builder of the one graph that is built on it.
+type recording struct {
+	compute.Backend
+	builder compute.Builder // nil until the graph has a node
+}
+
+// Builder implements compute.Backend.
+func (r *recording) Builder(name string) compute.Builder {
+	r.builder = r.Backend.Builder(name)
+	return r.builder
+}
+
+// pairDonated gives each donated input the first output of its shape that no input before it has: outputs by input.
+func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
+	pairs := make(map[int]int)
+	taken := make([]bool, len(outputs))
+	for i, input := range inputs {
+		if !input.Donated {
+			continue
+		}
+		for j, output := range outputs {
+			if !taken[j] && output.Equal(input.Shape) {
+				pairs[i], taken[j] = j, true
+				break
+			}
+		}
+	}
+	return pairs
+}

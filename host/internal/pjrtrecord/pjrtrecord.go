@@ -1,0 +1,121 @@
+// Package pjrtrecord opens a CUDA device that computes nothing and writes down everything that XLA is asked to do, so that
+// tests can look at the programs of several GPUs where there is none.
+//
+// It compiles a PJRT plugin of a few functions, testdata/record.c, for which it needs a C compiler, and the tests a build
+// with the tag "cuda"; they are skipped without. What is computed is tested elsewhere.
+package pjrtrecord
+
+import (
+	_ "embed"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+//go:embed testdata/record.c
+var source []byte
+
+// A Recorder has what the device was asked to do.
+type Recorder struct{ dir string }
+
+// Open opens a CUDA device on a machine with that many GPUs, as it were. It is closed when the test ends. It returns the
+// errors of [engine.Open]. Tests that use it do not run in parallel.
+func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorder, error) {
+	t.Helper()
+	plugin, r := Plugin(t, gpus)
+	opts.Plugin = plugin
+	d, err := engine.Open(engine.CUDA, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d, r, nil
+}
+
+// Plugin returns the path of the PJRT plugin, for what opens the device itself. The recorder is for one device.
+func Plugin(t *testing.T, gpus int) (string, *Recorder) {
+	t.Helper()
+	if !slices.Contains(engine.Built(), engine.CUDA) {
+		t.Skip("this build has no CUDA: it takes the tag cuda")
+	}
+	r := &Recorder{t.TempDir()}
+	t.Setenv("CAGE_RECORD_DIR", r.dir)
+	t.Setenv("CAGE_RECORD_DEVICES", strconv.Itoa(gpus))
+	return build(t), r
+}
+
+// build compiles the plugin and returns its path.
+func build(t *testing.T) string {
+	t.Helper()
+	compiler := strings.Fields(ask(t, "env", "CC"))
+	if len(compiler) == 0 {
+		t.Skip("no C compiler")
+	}
+	if _, err := exec.LookPath(compiler[0]); err != nil {
+		t.Skipf("no C compiler: %v", err)
+	}
+	headers := filepath.Join(ask(t, "list", "-m", "-f", "{{.Dir}}", "github.com/gomlx/go-xla"), "pjrt")
+	dir := t.TempDir()
+	code, plugin := filepath.Join(dir, "record.c"), filepath.Join(dir, "pjrt_cuda_record.so")
+	if err := os.WriteFile(code, source, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	compile := exec.Command(compiler[0], append(compiler[1:], "-shared", "-fPIC", "-I", headers, "-o", plugin, code)...)
+	if text, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", compile, err, text)
+	}
+	return plugin
+}
+
+// ask returns what the go command prints. Where there is none, the test is skipped.
+func ask(t *testing.T, arguments ...string) string {
+	t.Helper()
+	command := exec.Command("go", arguments...)
+	text, err := command.Output()
+	if err != nil {
+		t.Skipf("%s: %v", command, err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// Programs returns the StableHLO of all programs that were compiled, in this order.
+func (r *Recorder) Programs(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(r.dir, "*.mlir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := make([]string, len(paths)) // Glob sorts them.
+	for i, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs[i] = string(text)
+	}
+	return programs
+}
+
+// Log returns what was uploaded and run, one line each. A buffer is its number, counted from 0, and "@" with the number
+// of its device. "run 3: 1@0 -> 5@0; 2@1 -> 6@1; keep 0" is the program 3 on two devices, each with an argument, the first of
+// which is not donated, and a result.
+func (r *Recorder) Log(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.dir, "log"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}

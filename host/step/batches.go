@@ -1,0 +1,95 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// Batches are the micro-batches of one step, on their way to the device or there.
+type Batches struct {
+	k    *Kernels
+	host [][]int32
+	// all are those of a step as one executable: of each replica, one after the other.
+	all *engine.Buffer
+	// each are those of the chain.
+	each []*engine.Buffer
+}
+
+// Load uploads the micro-batches of one step, each the flat [batch, context+1] token
+// ids, batch being that of all replicas together. The slices must not change until the
+// step is done. Load may be called while a step runs, to have the next one's input on
+// the device in time.
+func (k *Kernels) Load(batches [][]int32) (*Batches, error) {
+	p := &k.plan
+	if len(batches) != p.Accumulate {
+		return nil, fmt.Errorf("step: %d micro-batches, the plan has %d", len(batches), p.Accumulate)
+	}
+	n := k.dev.Count()
+	for _, d := range p.batchDims() {
+		n *= d
+	}
+	for i, b := range batches {
+		if len(b) != n {
+			return nil, fmt.Errorf("step: micro-batch %d has %d elements, the plan needs %d", i, len(b), n)
+		}
+	}
+	b := &Batches{k: k, host: batches}
+	var err error
+	if k.isWhole() {
+		_, err = b.stacked()
+	} else {
+		_, err = b.separate()
+	}
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close frees what is on the device. Running a step with the batches does so, too.
+func (b *Batches) Close() {
+	b.all.Finalize()
+	engine.FinalizeAll(b.each...)
+	b.all, b.each = nil, nil
+}
+
+// stacked is the input of a step as one executable.
+func (b *Batches) stacked() (*engine.Buffer, error) {
+	if b.all != nil {
+		return b.all, nil
+	}
+	replicas := b.k.dev.Count()
+	part := len(b.host[0]) / replicas
+	tokens := make([]int32, 0, len(b.host)*len(b.host[0]))
+	for r := range replicas {
+		for _, batch := range b.host {
+			tokens = append(tokens, batch[r*part:(r+1)*part]...)
+		}
+	}
+	dims := append([]int{replicas * len(b.host)}, b.k.plan.batchDims()...)
+	var err error
+	b.all, err = engine.UploadSharded(b.k.dev, tokens, dims...)
+	return b.all, err
+}
+
+// separate are the inputs of the chain.
+func (b *Batches) separate() ([]*engine.Buffer, error) {
+	for len(b.each) < len(b.host) {
+		t, err := b.k.uploadBatch(b.host[len(b.each)])
+		if err != nil {
+			return nil, err
+		}
+		b.each = append(b.each, t)
+	}
+	return b.each, nil
+}
+
+// uploadBatch uploads one batch of all replicas together.
+func (k *Kernels) uploadBatch(tokens []int32) (*engine.Buffer, error) {
+	dims := slices.Clone(k.plan.batchDims())
+	dims[0] *= k.dev.Count()
+	return engine.UploadSharded(k.dev, tokens, dims...)
+}
