@@ -56,15 +56,15 @@ func (m MatrixOf[T]) release() { toolsOf[T]().spare.Put(&m.Data) }
 // The blocks of a product: a strip of B stays in the first-level cache, a block of A
 // in the second.
 const (
-	blockInner = 256
-	blockRows  = 24 * tileRows
-	blockCols  = 1024
+	blockInner = 192
+	blockRows  = 12 * maxTileRows
+	blockCols  = 512
 )
 
 // packed is the memory for one block of A and one of B, and a tile at the edge of C.
 type packed[T Float] struct {
 	a, b []T
-	edge [tileRows * maxTileCols]T
+	edge [maxTileRows * maxTileCols]T
 }
 
 // MulAdd adds alpha·a·b to c, whose columns must be neighbours. Every product is
@@ -73,7 +73,7 @@ func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
 	}
-	tools, width := toolsOf[T](), kernelsOf[T]().tileCols
+	tools, kernels := toolsOf[T](), kernelsOf[T]()
 	buf, ok := tools.packs.Get().(*packed[T])
 	if !ok {
 		buf = &packed[T]{a: make([]T, blockRows*blockInner), b: make([]T, blockInner*blockCols)}
@@ -83,10 +83,10 @@ func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
 		cols := min(blockCols, c.Cols-j)
 		for p := 0; p < a.Cols; p += blockInner {
 			inner := min(blockInner, a.Cols-p)
-			pack(buf.b, b.part(p, p+inner, j, j+cols).T(), 1, width)
+			pack(buf.b, b.part(p, p+inner, j, j+cols).T(), 1, kernels.tileCols)
 			for i := 0; i < c.Rows; i += blockRows {
 				rows := min(blockRows, c.Rows-i)
-				pack(buf.a, a.part(i, i+rows, p, p+inner), alpha, tileRows)
+				pack(buf.a, a.part(i, i+rows, p, p+inner), alpha, kernels.tileRows)
 				buf.multiply(c.part(i, i+rows, j, j+cols), inner)
 			}
 		}
@@ -159,14 +159,14 @@ func packRows[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 // multiply adds the product of the packed blocks to c.
 func (p *packed[T]) multiply(c MatrixOf[T], inner int) {
 	kernels := kernelsOf[T]()
-	width := kernels.tileCols
+	height, width := kernels.tileRows, kernels.tileCols
 	for j := 0; j < c.Cols; j += width {
 		b := p.b[j*inner:]
-		for i := 0; i < c.Rows; i += tileRows {
+		for i := 0; i < c.Rows; i += height {
 			a := p.a[i*inner:]
-			rows, cols := min(tileRows, c.Rows-i), min(width, c.Cols-j)
+			rows, cols := min(height, c.Rows-i), min(width, c.Cols-j)
 			at := c.Data[i*c.RowStride+j:]
-			if rows == tileRows && cols == width {
+			if rows == height && cols == width {
 				kernels.tile(inner, a, b, at, c.RowStride)
 				continue
 			}
