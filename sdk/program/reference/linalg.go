@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference/internal/linalg"
+	"github.com/cage-qat/cage/internal/linalg"
 )
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference/internal/linalg"
+	"github.com/cage-qat/cage/internal/linalg"
 )
 
 func (m *machine) linear(n *program.Node, args []Tensor) Tensor {

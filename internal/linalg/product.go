@@ -70,6 +70,35 @@ type packed[T Float] struct {
 // MulAdd adds alpha·a·b to c, whose columns must be neighbours. Every product is
 // formed, also one with zero: NaN and infinities spread as in the definition.
 func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
+	mulAdd(c, alpha, a, b, false)
+}
+
+// AddSymmetric adds a·b, which the caller knows to be symmetric but for rounding, to the
+// symmetric matrix c, in little more than half the time of [MulAdd]: it computes the
+// lower triangle, which is mirrored.
+func AddSymmetric[T Float](c, a, b MatrixOf[T]) {
+	mulAdd(c, 1, a, b, true)
+	mirror(c)
+}
+
+// mirror copies the lower triangle to the upper one, square by square, so that both
+// sides stay in the cache.
+func mirror[T Float](c MatrixOf[T]) {
+	const side = 32
+	for i0 := 0; i0 < c.Rows; i0 += side {
+		for j0 := 0; j0 <= i0; j0 += side {
+			for j := j0; j < min(j0+side, c.Cols); j++ {
+				row := c.row(j)
+				for i := max(i0, j+1); i < min(i0+side, c.Rows); i++ {
+					row[i] = c.Data[i*c.RowStride+j]
+				}
+			}
+		}
+	}
+}
+
+// mulAdd is MulAdd; lower leaves out tiles above the diagonal.
+func mulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T], lower bool) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
 	}
@@ -86,8 +115,15 @@ func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
 			pack(buf.b, b.part(p, p+inner, j, j+cols).T(), 1, kernels.tileCols)
 			for i := 0; i < c.Rows; i += blockRows {
 				rows := min(blockRows, c.Rows-i)
+				below := cols // the column of the block in which its first row meets the diagonal
+				if lower {
+					below = i - j
+				}
+				if below+rows <= 0 {
+					continue
+				}
 				pack(buf.a, a.part(i, i+rows, p, p+inner), alpha, kernels.tileRows)
-				buf.multiply(c.part(i, i+rows, j, j+cols), inner)
+				buf.multiply(c.part(i, i+rows, j, j+cols), inner, below)
 			}
 		}
 	}
@@ -156,8 +192,9 @@ func packRows[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	}
 }
 
-// multiply adds the product of the packed blocks to c.
-func (p *packed[T]) multiply(c MatrixOf[T], inner int) {
+// multiply adds the product of the packed blocks to c, but for the tiles above the
+// diagonal that row 0 meets at column below.
+func (p *packed[T]) multiply(c MatrixOf[T], inner, below int) {
 	kernels := kernelsOf[T]()
 	height, width := kernels.tileRows, kernels.tileCols
 	for j := 0; j < c.Cols; j += width {
@@ -165,6 +202,9 @@ func (p *packed[T]) multiply(c MatrixOf[T], inner int) {
 		for i := 0; i < c.Rows; i += height {
 			a := p.a[i*inner:]
 			rows, cols := min(height, c.Rows-i), min(width, c.Cols-j)
+			if j >= i+rows+below {
+				continue
+			}
 			at := c.Data[i*c.RowStride+j:]
 			if rows == height && cols == width {
 				kernels.tile(inner, a, b, at, c.RowStride)
