@@ -84,15 +84,36 @@ func AddSymmetric[T Float](c, a, b MatrixOf[T]) {
 // mirror copies the lower triangle to the upper one, square by square, so that both
 // sides stay in the cache.
 func mirror[T Float](c MatrixOf[T]) {
-	const side = 32
+	const side = 16 // elements of a cache line; more rows would displace each other where rows are a power of two
 	for i0 := 0; i0 < c.Rows; i0 += side {
-		for j0 := 0; j0 <= i0; j0 += side {
-			for j := j0; j < min(j0+side, c.Cols); j++ {
-				row := c.row(j)
-				for i := max(i0, j+1); i < min(i0+side, c.Rows); i++ {
-					row[i] = c.Data[i*c.RowStride+j]
-				}
+		i1 := min(i0+side, c.Rows)
+		for j0 := 0; j0 < i0; j0 += side {
+			turn(c.part(j0, j0+side, i0, i1), c.part(i0, i1, j0, j0+side))
+		}
+		for i := i0; i < i1; i++ {
+			for j := i0; j < i; j++ {
+				c.Data[j*c.RowStride+i] = c.Data[i*c.RowStride+j]
 			}
+		}
+	}
+}
+
+// turn copies the transpose of from, four of its rows at a time, so that stretches of
+// memory are written and not single elements.
+func turn[T Float](to, from MatrixOf[T]) {
+	i := 0
+	for ; i+4 <= from.Rows; i += 4 {
+		r0, r1, r2, r3 := from.row(i), from.row(i+1), from.row(i+2), from.row(i+3)
+		r1, r2, r3 = r1[:len(r0)], r2[:len(r0)], r3[:len(r0)]
+		at := i
+		for j, v := range r0 {
+			*(*[4]T)(to.Data[at:]) = [4]T{v, r1[j], r2[j], r3[j]}
+			at += to.RowStride
+		}
+	}
+	for ; i < from.Rows; i++ {
+		for j, v := range from.row(i) {
+			to.Data[j*to.RowStride+i] = v
 		}
 	}
 }
@@ -149,6 +170,10 @@ func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 // packColumns packs a strip whose columns are contiguous.
 func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	switch { // whole strips by one move for each column, where copy would be a call
+	case m.Rows == 8 && height == 8:
+		for j := range m.Cols {
+			*(*[8]T)(strip[j*8:]) = *(*[8]T)(m.Data[j*m.ColStride:])
+		}
 	case m.Rows == 16 && height == 16:
 		for j := range m.Cols {
 			*(*[16]T)(strip[j*16:]) = *(*[16]T)(m.Data[j*m.ColStride:])
