@@ -70,7 +70,7 @@ func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 		}
 		active.double.axpy(-tau[k]/2*active.double.dot(y, x), x, y)
 	}
-	t.blocks = append(t.blocks, reflections[float64]{j, j + cols, vt, compact(make([]float64, cols*panel), vt, tau)})
+	t.blocks = append(t.blocks, reflections[float64]{j, j + cols, vt, compact(vt, tau)})
 	return vt, wt
 }
 
