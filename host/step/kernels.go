@@ -153,13 +153,11 @@ func (k *Kernels) update(key updateKey) (*update, error) {
 		}
 		rules[i].Form, rules[i].Variant, rules[i].Statistics = key.form, k.plan.Variant, key.statistics
 	}
-	specs, build := k.plan.updateGraph(rules)
-	e, err := k.dev.Compile(fmt.Sprintf("update (%s)", key.form), specs, build)
-	if err != nil {
+	u := k.newUpdate(rules)
+	u.name = fmt.Sprintf("update (%s)", key.form)
+	if err := k.compileUpdate(u); err != nil {
 		return nil, err
 	}
-	u := k.newUpdate(rules)
-	u.exec = e
 	k.updates[key] = u
 	return u, nil
 }
