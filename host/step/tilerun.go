@@ -102,18 +102,21 @@ func (k *Kernels) execTiles(t *tiles, in []*engine.Buffer, donate []bool, scalar
 	if err := t.runner.Run(t.calls); err != nil {
 		return err
 	}
+	if err := t.multiplier.Run(t.products); err != nil {
+		return err
+	}
 	return t.giveBack(in)
 }
 
 // bind points a call to the memory of its inputs and outputs.
 func (k *Kernels) bind(t *tiles, i int, in []*engine.Buffer, donate []bool, scalars []float32, out []*engine.Buffer) (err error) {
-	s, call := t.rules[i], &t.calls[i]
-	p := call.Kernel.Program()
+	s, call := t.rules[i], &t.memory[i]
+	p := call.program
 	for j := range p.Inputs {
 		if j >= s.inputs {
 			at := slices.Index(cage.Scalars, p.Inputs[j].Name)
-			call.Inputs[j] = scalars[at : at+1]
-		} else if call.Inputs[j], err = engine.Data[float32](in[s.first+j]); err != nil {
+			call.inputs[j] = scalars[at : at+1]
+		} else if call.inputs[j], err = engine.Data[float32](in[s.first+j]); err != nil {
 			return err
 		}
 	}
@@ -121,10 +124,10 @@ func (k *Kernels) bind(t *tiles, i int, in []*engine.Buffer, donate []bool, scal
 		place := s.rule
 		switch {
 		case o.Name == cage.OutputErrorNorm2:
-			call.Outputs[j] = t.norms[0][s.norm : s.norm+1]
+			call.outputs[j] = t.norms[0][s.norm : s.norm+1]
 			continue
 		case o.Name == cage.OutputValueNorm2:
-			call.Outputs[j] = t.norms[1][s.norm : s.norm+1]
+			call.outputs[j] = t.norms[1][s.norm : s.norm+1]
 			continue
 		case j > 0: // after x, the states in order
 			place = s.state + j - 1
@@ -133,7 +136,7 @@ func (k *Kernels) bind(t *tiles, i int, in []*engine.Buffer, donate []bool, scal
 		if out[place], err = k.replacement(in[at], donate[at]); err != nil {
 			return err
 		}
-		if call.Outputs[j], err = engine.Data[float32](out[place]); err != nil {
+		if call.outputs[j], err = engine.Data[float32](out[place]); err != nil {
 			return err
 		}
 	}
@@ -154,8 +157,8 @@ func (k *Kernels) replacement(b *engine.Buffer, given bool) (*engine.Buffer, err
 
 // forget drops the memory of a step.
 func (t *tiles) forget() {
-	for i := range t.calls {
-		clear(t.calls[i].Inputs)
-		clear(t.calls[i].Outputs)
+	for i := range t.memory {
+		clear(t.memory[i].inputs)
+		clear(t.memory[i].outputs)
 	}
 }

@@ -9,16 +9,23 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/matrix"
 	"github.com/cage-qat/cage/host/tile"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // tiles are the rules of an update that run in tiles, in the place of their inputs: on
-// the CPU, those whose programs are elementwise. The others are in the graph.
+// the CPU, those whose programs are elementwise, or products of matrices with elementwise
+// operations between them. The others are in the graph.
 type tiles struct {
 	runner *tile.Runner
-	calls  []tile.Call // of the rules in order
-	rules  []span
-	rest   []span // rules in the graph
+	calls  []tile.Call
+	// multiplier executes the programs with products.
+	multiplier *matrix.Runner
+	products   []matrix.Call
+	rules      []span
+	memory     []memory // of the rules in order
+	rest       []span   // rules in the graph
 	// norms are Σe² and Σx² of all rules with statistics, in order.
 	norms [2][]float32
 	// spent are the inputs that are given away and replaced by nothing, and reclaim an
@@ -26,6 +33,12 @@ type tiles struct {
 	// device, which would otherwise clear fresh memory for the next step.
 	spent   []int
 	reclaim *engine.Executable
+}
+
+// memory are the tensors of a call.
+type memory struct {
+	program         *program.Program
+	inputs, outputs [][]float32
 }
 
 // span says where the tensors of a rule are among those of all rules.
@@ -80,23 +93,21 @@ func (k *Kernels) compileUpdate(u *update) error {
 // tile compiles the rules that it can for tiles; nil if there is none.
 func (k *Kernels) tile(u *update) (*tiles, error) {
 	t := &tiles{}
+	shared := map[string]*matrix.Kernel{}
 	for _, s := range u.spans() {
 		p, err := u.rules[s.rule].Program()
 		if err != nil {
 			return nil, err
 		}
-		kernel, err := tile.Compile(p)
 		var refused *tile.RefusedError
+		m, err := k.compileRule(t, p, shared)
 		switch {
 		case errors.As(err, &refused):
 			t.rest = append(t.rest, s)
 		case err != nil:
 			return nil, err
 		default:
-			t.rules = append(t.rules, s)
-			t.calls = append(t.calls, tile.Call{
-				Kernel: kernel, Inputs: make([][]float32, len(p.Inputs)), Outputs: make([][]float32, len(p.Outputs)),
-			})
+			t.rules, t.memory = append(t.rules, s), append(t.memory, m)
 		}
 		if s.norm >= 0 {
 			t.norms[0], t.norms[1] = make([]float32, s.norm+1), make([]float32, s.norm+1)
@@ -105,8 +116,33 @@ func (k *Kernels) tile(u *update) (*tiles, error) {
 	if len(t.rules) == 0 {
 		return nil, nil
 	}
-	t.runner = tile.NewRunner(k.dev.Threads())
+	t.runner, t.multiplier = tile.NewRunner(k.dev.Threads()), matrix.NewRunner(k.dev.Threads())
 	return t, k.compileReclaim(u, t)
+}
+
+// compileRule adds a call of a rule's program, in tiles or else with products. Rules that
+// are alike share their products' kernel. Where a form of products was asked for, they
+// are in the graph.
+func (k *Kernels) compileRule(t *tiles, p *program.Program, shared map[string]*matrix.Kernel) (memory, error) {
+	m := memory{p, make([][]float32, len(p.Inputs)), make([][]float32, len(p.Outputs))}
+	kernel, err := tile.Compile(p)
+	if err == nil {
+		t.calls = append(t.calls, tile.Call{Kernel: kernel, Inputs: m.inputs, Outputs: m.outputs})
+	}
+	var refused *tile.RefusedError
+	if !errors.As(err, &refused) || k.plan.Stacking != ByDevice {
+		return m, err
+	}
+	key := fingerprint(p)
+	product := shared[key]
+	if product == nil {
+		if product, err = matrix.Compile(p); err != nil {
+			return m, err
+		}
+		shared[key] = product
+	}
+	t.products = append(t.products, matrix.Call{Kernel: product, Inputs: m.inputs, Outputs: m.outputs})
+	return m, nil
 }
 
 // compileReclaim finds what tiles are given and do not replace, the gradients.

@@ -35,6 +35,7 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs kernels) {
 	var both [2]kernels
 	for i := range both {
 		plan := testrun.Plan(t, cfg)
+		plan.Stacking = step.SideBySide // products are in the graph
 		if i == 1 {
 			plan.Update = lowered
 		}

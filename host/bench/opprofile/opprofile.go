@@ -42,6 +42,7 @@ var rules = []struct{ part, kind string }{
 	{"ops.execSlice", Moves}, {"ops.execConcat", Moves}, {"ops.execGather", Moves}, {"ops.execScatter", Moves},
 	{"ops.execBroadcast", Moves}, {"ops.execReshape", Moves}, {"ops.execIdentity", Moves}, {"gobackend.CopyFlat", Moves},
 	{"gobackend/ops", Elementwise}, {"compute/support/simdmath", Elementwise}, {"host/tile", Elementwise},
+	{"host/matrix.(*product)", Products}, {"host/matrix.(*swap)", Transposes}, {"host/matrix", Moves},
 	{"runtime.gc", Garbage}, {"runtime.bgsweep", Garbage}, {"runtime.mallocgc", Garbage},
 }
 
