@@ -172,6 +172,38 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	return nil
 }
 
+// Take makes the memory of b that of a new buffer, as if b were donated to a step that returns it: b is gone.
+func Take(b *Buffer) (*Buffer, error) {
+	if err := b.usable(); err != nil {
+		return nil, fmt.Errorf("taking a buffer of shape %s: %w", b.shape, err)
+	}
+	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
+}
+
+// Data returns the buffer's own memory, which only a device has whose memory is the host's: the [CPU] device. It is
+// valid until the buffer is finalized or donated. Who writes to it must know that nothing reads it meanwhile.
+func Data[T Element](b *Buffer) ([]T, error) {
+	if err := b.usable(); err != nil {
+		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)
+	}
+	if !b.device.backend.HasSharedBuffers() || b.device.Count() > 1 {
+		return nil, fmt.Errorf("memory of shape %s: it is not in the host's memory", b.shape)
+	}
+	var flat any
+	err := catch(func() (err error) {
+		flat, err = (*b.data.Load())[0].Data()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)
+	}
+	data, ok := flat.([]T)
+	if !ok {
+		return nil, fmt.Errorf("memory of shape %s as %T", b.shape, data)
+	}
+	return data, nil
+}
+
 // Scalar returns the only element of a buffer of size one.
 func Scalar[T Element](b *Buffer) (T, error) {
 	var element [1]T

@@ -90,3 +90,35 @@ func TestFinalize(t *testing.T) {
 		t.Errorf("gone = %t, shape = %s after Finalize", b.Gone(), b.Shape())
 	}
 }
+
+// TestData: on the CPU a buffer's memory is at hand; what is written there is what the
+// buffer holds.
+func TestData(t *testing.T) {
+	d := open(t)
+	if d.Kind() != engine.CPU {
+		t.Skip("only the CPU's memory is the host's")
+	}
+	b := upload(t, d, []float32{1, 2, 3}, 3)
+	data, err := engine.Data[float32](b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[1] = 5
+	if _, err := engine.Data[int32](b); err == nil {
+		t.Error("floats were taken for integers")
+	}
+	taken, err := engine.Take(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := download[float32](t, taken); got[1] != 5 || !b.Gone() {
+		t.Errorf("taken: %v; the old buffer is gone: %t", got, b.Gone())
+	}
+	for _, err := range []error{second(engine.Take(b)), second(engine.Data[float32](b))} {
+		if !errors.Is(err, engine.ErrBufferGone) {
+			t.Errorf("got %v, want that the buffer is gone", err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

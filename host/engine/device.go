@@ -150,6 +150,9 @@ func (d *Device) Count() int { return d.options.Count }
 // Description says in words what the device is.
 func (d *Device) Description() string { return d.backend.Description() }
 
+// Threads is the limit of worker goroutines that the device was opened with, 0 for none.
+func (d *Device) Threads() int { return d.options.Threads }
+
 // Backend returns the GoMLX backend below the device, for code that asks for its capabilities.
 func (d *Device) Backend() compute.Backend { return d.backend }
 

@@ -3,6 +3,7 @@ package step
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -42,4 +43,37 @@ func (k *Kernels) Products() (int, error) {
 		exec.Close()
 	}
 	return count, err
+}
+
+// Tiled counts the rules of the update without correction that run in tiles, and all.
+func (k *Kernels) Tiled() (tiled, all int, err error) {
+	u, err := k.update(updateKey{form: "off"})
+	if err != nil {
+		return 0, 0, err
+	}
+	if u.tiled != nil {
+		tiled = len(u.tiled.rules)
+	}
+	return tiled, len(u.rules), nil
+}
+
+// ReadyUpdate quantizes the weights, uploads gradients, and returns the update of one
+// step, which may run once.
+func (k *Kernels) ReadyUpdate(s *State, grads [][]float32, set Settings) (func() error, error) {
+	q, err := k.runQuantize(s)
+	if err != nil {
+		return nil, err
+	}
+	var buffers []*engine.Buffer
+	for i, p := range s.Params {
+		b, err := engine.Upload(k.dev, grads[i], p.Shape().Dimensions...)
+		if err != nil {
+			return nil, err
+		}
+		buffers = append(buffers, b)
+	}
+	return func() error {
+		defer q.close()
+		return k.runUpdate(s, q, buffers, set, false, &Result{GradNorm: 1})
+	}, nil
 }

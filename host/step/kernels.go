@@ -186,14 +186,11 @@ func (k *Kernels) update(key updateKey) (*update, error) {
 	if u, ok := k.updates[key]; ok {
 		return u, nil
 	}
-	rules := k.plan.rules(key)
-	specs, build := k.plan.updateGraph(rules)
-	e, err := k.dev.Compile(fmt.Sprintf("update (%s)", key.form), specs, build)
-	if err != nil {
+	u := k.newUpdate(k.plan.rules(key))
+	u.name = fmt.Sprintf("update (%s)", key.form)
+	if err := k.compileUpdate(u); err != nil {
 		return nil, err
 	}
-	u := k.newUpdate(rules)
-	u.exec = e
 	k.updates[key] = u
 	return u, nil
 }

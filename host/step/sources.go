@@ -11,7 +11,9 @@ import (
 
 // update is a compiled update, or observation, of all rules.
 type update struct {
-	exec  *engine.Executable
+	name  string
+	exec  *engine.Executable // nil where all rules are tiled
+	tiled *tiles             // nil where none is
 	rules []cage.Rule
 	// sources are those of the inputs of exec before the scalars, in order.
 	sources []source

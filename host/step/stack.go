@@ -17,9 +17,10 @@ type Stacking string
 
 // The ways to compute rules whose programs are the same.
 const (
-	// ByDevice is SideBySide on the CPU and Together elsewhere.
+	// ByDevice is Together on devices other than the CPU. On the CPU it leaves programs
+	// with products to package matrix, and what that refuses to SideBySide.
 	//
-	// On the CPU, products of separate matrices are computed near the speed of the
+	// There, products of separate matrices are computed near the speed of the
 	// machine as they are, and copies cost memory bandwidth: stacking made the updates
 	// of Shampoo and SOAP slower and that of Muon no faster, at every size that was
 	// measured. For GPUs this is a matter of reasoning so far: small products occupy a

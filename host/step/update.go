@@ -39,12 +39,8 @@ func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffe
 	if err != nil {
 		return err
 	}
-	scalars, err := engine.Upload(k.dev, k.scalars(set, res.GradNorm), len(cage.Scalars))
-	if err != nil {
-		return err
-	}
 	in, donate := u.inputs(s, q, grads)
-	out, err := u.exec.Run(append(in, scalars), append(donate, true))
+	out, err := k.execUpdate(u, in, donate, k.scalars(set, res.GradNorm))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type iteration struct {
 // times factor. The published coefficients do not converge: a singular value ends
 // between 0.7 and 1.3, after fewer steps. Zeros stay zeros.
 //
-// Each step is written as X ← PX with P = (cS + bI)S + aI, so that it costs three
+// Each step is written as X ← PX with P = cS² + bS + aI, so that it costs three
 // products and otherwise touches square matrices only, of the shorter side: with
 // more rows than columns it is X ← XP, S = XᵀX. All scalars go into P: the norm, of
 // which ‖U‖² = tr S, into that of the first step and the factor into that of the
@@ -108,8 +108,7 @@ func (it iteration) polynomial(s stack, eye program.Value, last bool) program.Va
 	if last {
 		a, b, c = a*it.factor, b*it.factor, c*it.factor
 	}
-	left := stack{s.Scale(c).Add(eye.Scale(b))}
-	return left.times(s.Value, 1, 0).Add(eye.Scale(a))
+	return s.times(s.Value, 1, 0).Scale(c).Add(s.Scale(b)).Add(eye.Scale(a))
 }
 
 // stack is a matrix, or several of one shape along a first axis.

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference/internal/linalg"
 )
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")

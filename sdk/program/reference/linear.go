@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference/internal/linalg"
 )
 
 func (m *machine) linear(n *program.Node, args []Tensor) Tensor {
@@ -25,19 +25,31 @@ func (m *machine) dot(n *program.Node, x, y Tensor) Tensor {
 	rhs := m.matrices(y, a.RhsBatch, a.RhsContract, right)
 	out := Tensor{Type: n.Type, Floats: m.floats.take(int(n.Type.Size()))}
 	clear(out.Floats)
-	multiply := linalg.MulAdd[float64]
-	if m.mode == fast {
-		multiply = linalg.MulAddSingle
-	}
+	multiply := m.multiplication(n)
 	if lhs.Rows == 1 && rhs.Cols == 1 && lhs.step == 1 && rhs.step == 1 {
 		columnwise(out.Floats, lhs, rhs)
 		return out
 	}
 	for i := range lhs.count {
 		c := linalg.RowMajor(part(out.Floats, i, lhs.count), lhs.Rows, rhs.Cols)
-		multiply(c, 1, lhs.at(i), rhs.at(i))
+		multiply(c, lhs.at(i), rhs.at(i))
 	}
 	return out
+}
+
+// multiplication is how the matrices of a product are multiplied and added. A matrix times
+// its own transpose takes half the time; its elements have the same bits.
+func (m *machine) multiplication(n *program.Node) func(c, a, b linalg.Matrix) {
+	symmetric := n.Args[0] == n.Args[1] && slices.Equal(n.Attr.LhsContract, n.Attr.RhsContract) && slices.Equal(n.Attr.LhsBatch, n.Attr.RhsBatch)
+	switch {
+	case symmetric && m.mode == fast:
+		return linalg.AddSymmetricSingle
+	case symmetric:
+		return linalg.AddSymmetric[float64]
+	case m.mode == fast:
+		return func(c, a, b linalg.Matrix) { linalg.MulAddSingle(c, 1, a, b) }
+	}
+	return func(c, a, b linalg.Matrix) { linalg.MulAdd(c, 1, a, b) }
 }
 
 // columnwise adds the inner products of vectors that lie side by side, as the columns of

@@ -9,9 +9,9 @@ func tile256Single(k int, a, b, c []float32, stride int) {
 	var s1, t1 archsimd.Float32x8
 	var s2, t2 archsimd.Float32x8
 	var s3, t3 archsimd.Float32x8
-	a, b = a[:k*tileRows], b[:k*16]
-	for len(a) >= tileRows && len(b) >= 16 {
-		row := (*[tileRows]float32)(a)
+	a, b = a[:k*fourRows], b[:k*16]
+	for len(a) >= fourRows && len(b) >= 16 {
+		row := (*[fourRows]float32)(a)
 		x, y := archsimd.LoadFloat32x8Array((*[8]float32)(b)), archsimd.LoadFloat32x8Array((*[8]float32)(b[8:16]))
 		v := archsimd.BroadcastFloat32x8(row[0])
 		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
@@ -21,7 +21,7 @@ func tile256Single(k int, a, b, c []float32, stride int) {
 		s2, t2 = v.MulAdd(x, s2), v.MulAdd(y, t2)
 		v = archsimd.BroadcastFloat32x8(row[3])
 		s3, t3 = v.MulAdd(x, s3), v.MulAdd(y, t3)
-		a, b = a[tileRows:], b[16:]
+		a, b = a[fourRows:], b[16:]
 	}
 	add256Single(c, s0, t0)
 	add256Single(c[stride:], s1, t1)

@@ -184,3 +184,23 @@ func BenchmarkMulAdd(b *testing.B) {
 		}
 	}
 }
+
+// TestAddSymmetric: the lower triangle has the bits of the full product, the upper one
+// mirrors it.
+func TestAddSymmetric(t *testing.T) {
+	each(t, func(t *testing.T) {
+		for _, n := range [][2]int{{1, 1}, {7, 3}, {33, 40}, {96, 200}, {130, 17}, {600, 5}} {
+			x := normal(1, n[0], n[1])
+			want, got := RowMajor(make([]float64, n[0]*n[0]), n[0], n[0]), RowMajor(make([]float64, n[0]*n[0]), n[0], n[0])
+			MulAdd(want, 1, x, x.T())
+			AddSymmetric(got, x, x.T())
+			for i := range n[0] {
+				for j := range i + 1 {
+					if got.at(i, j) != want.at(i, j) || got.at(j, i) != want.at(i, j) {
+						t.Fatalf("%v: elements (%d, %d) are %v and %v, want %v", n, i, j, got.at(i, j), got.at(j, i), want.at(i, j))
+					}
+				}
+			}
+		}
+	})
+}

@@ -2,39 +2,19 @@
 
 package linalg
 
-import "simd/archsimd"
+import (
+	"simd/archsimd"
+	"unsafe"
+)
 
+// tile512Single is a tile of 8 rows of 32.
 func tile512Single(k int, a, b, c []float32, stride int) {
-	var s0, t0 archsimd.Float32x16
-	var s1, t1 archsimd.Float32x16
-	var s2, t2 archsimd.Float32x16
-	var s3, t3 archsimd.Float32x16
-	a, b = a[:k*tileRows], b[:k*32]
-	for len(a) >= tileRows && len(b) >= 32 {
-		row := (*[tileRows]float32)(a)
-		x, y := archsimd.LoadFloat32x16Array((*[16]float32)(b)), archsimd.LoadFloat32x16Array((*[16]float32)(b[16:32]))
-		v := archsimd.BroadcastFloat32x16(row[0])
-		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
-		v = archsimd.BroadcastFloat32x16(row[1])
-		s1, t1 = v.MulAdd(x, s1), v.MulAdd(y, t1)
-		v = archsimd.BroadcastFloat32x16(row[2])
-		s2, t2 = v.MulAdd(x, s2), v.MulAdd(y, t2)
-		v = archsimd.BroadcastFloat32x16(row[3])
-		s3, t3 = v.MulAdd(x, s3), v.MulAdd(y, t3)
-		a, b = a[tileRows:], b[32:]
-	}
-	add512Single(c, s0, t0)
-	add512Single(c[stride:], s1, t1)
-	add512Single(c[2*stride:], s2, t2)
-	add512Single(c[3*stride:], s3, t3)
+	checkTile(k, a, b, c, stride, 8, 32)
+	tile8x32(k, unsafe.SliceData(a), unsafe.SliceData(b), unsafe.SliceData(c), stride)
 }
 
-// add512Single adds a row of a tile.
-func add512Single(c []float32, s, t archsimd.Float32x16) {
-	lo, hi := (*[16]float32)(c), (*[16]float32)(c[16:])
-	archsimd.LoadFloat32x16Array(lo).Add(s).StoreArray(lo)
-	archsimd.LoadFloat32x16Array(hi).Add(t).StoreArray(hi)
-}
+//go:noescape
+func tile8x32(k int, a, b, c *float32, stride int)
 
 // sum512Single adds the lanes up, always in the same order.
 func sum512Single(lanes archsimd.Float32x16) float32 {

@@ -59,25 +59,25 @@ func single[T Float]() bool {
 	return ok
 }
 
-// compact is the triangular T, of order k and stored with rows of length panel, with
-// which reflections H₁…H_k = I − VTVᵀ. The rows of vt are the vectors.
-func compact[T Float](t []T, vt MatrixOf[T], tau []T) MatrixOf[T] {
+// compact is the triangular T with which reflections H₁…H_k = I − VTVᵀ. The rows of vt
+// are the vectors.
+func compact[T Float](vt MatrixOf[T], tau []T) MatrixOf[T] {
 	k := vt.Rows
-	clear(t[:k*panel])
-	gram := RowMajor(make([]T, k*k), k, k)
-	MulAdd(gram, 1, vt, vt.T())
+	t, gram := RowMajor(make([]T, k*k), k, k), RowMajor(make([]T, k*k), k, k)
+	AddSymmetric(gram, vt, vt.T())
 	for j := range k {
 		// T[:j,j] = −τ_j·T[:j,:j]·Vᵀ[:j]·v_j
+		column := gram.row(j)[:j]
 		for i := range j {
 			sum := T(0)
-			for l := i; l < j; l++ {
-				sum += t[i*panel+l] * gram.Data[l*k+j]
+			for l, v := range t.row(i)[i:j] {
+				sum += v * column[i+l]
 			}
-			t[i*panel+j] = -tau[j] * sum
+			t.Data[i*k+j] = -tau[j] * sum
 		}
-		t[j*panel+j] = tau[j]
+		t.Data[j*k+j] = tau[j]
 	}
-	return MatrixOf[T]{Rows: k, Cols: k, RowStride: panel, ColStride: 1, Data: t}
+	return t
 }
 
 // apply replaces c by (I − V·T·Vᵀ)·c, with the rows of vt the columns of V.

@@ -8,14 +8,18 @@ type tridiagonal struct {
 	blocks []reflections[float64]
 }
 
+// band is the number of columns that are reduced before the rest of the matrix is renewed.
+// What a panel does to its own columns grows with it.
+const band = panel / 2
+
 // reduce computes the tridiagonal form of the symmetric matrix a, of which it reads
 // and destroys the lower triangle: panels of columns are reduced one after the other,
 // and the rest of the matrix is renewed once for each panel (LAPACK's dsytrd).
 func reduce(a Matrix) tridiagonal {
 	n := a.Rows
 	t := tridiagonal{d: make([]float64, n), e: make([]float64, max(n-1, 0))}
-	for j := 0; j < n-1; j += panel {
-		cols := min(panel, n-1-j)
+	for j := 0; j < n-1; j += band {
+		cols := min(band, n-1-j)
 		vt, wt := t.reducePanel(a, j, cols)
 		end := j + cols
 		// The vectors begin at row j+1; of the rest of the matrix, only the lower
@@ -70,7 +74,7 @@ func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 		}
 		active.double.axpy(-tau[k]/2*active.double.dot(y, x), x, y)
 	}
-	t.blocks = append(t.blocks, reflections[float64]{j, j + cols, vt, compact(make([]float64, cols*panel), vt, tau)})
+	t.blocks = append(t.blocks, reflections[float64]{j, j + cols, vt, compact(vt, tau)})
 	return vt, wt
 }
 

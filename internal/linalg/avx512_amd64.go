@@ -2,38 +2,23 @@
 
 package linalg
 
-import "simd/archsimd"
+import (
+	"simd/archsimd"
+	"unsafe"
+)
 
+// tile512 is a tile of 8 rows of 16.
 func tile512(k int, a, b, c []float64, stride int) {
-	var s0, t0 archsimd.Float64x8
-	var s1, t1 archsimd.Float64x8
-	var s2, t2 archsimd.Float64x8
-	var s3, t3 archsimd.Float64x8
-	a, b = a[:k*tileRows], b[:k*16]
-	for len(a) >= tileRows && len(b) >= 16 {
-		row := (*[tileRows]float64)(a)
-		x, y := archsimd.LoadFloat64x8Array((*[8]float64)(b)), archsimd.LoadFloat64x8Array((*[8]float64)(b[8:16]))
-		v := archsimd.BroadcastFloat64x8(row[0])
-		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
-		v = archsimd.BroadcastFloat64x8(row[1])
-		s1, t1 = v.MulAdd(x, s1), v.MulAdd(y, t1)
-		v = archsimd.BroadcastFloat64x8(row[2])
-		s2, t2 = v.MulAdd(x, s2), v.MulAdd(y, t2)
-		v = archsimd.BroadcastFloat64x8(row[3])
-		s3, t3 = v.MulAdd(x, s3), v.MulAdd(y, t3)
-		a, b = a[tileRows:], b[16:]
-	}
-	add512(c, s0, t0)
-	add512(c[stride:], s1, t1)
-	add512(c[2*stride:], s2, t2)
-	add512(c[3*stride:], s3, t3)
+	checkTile(k, a, b, c, stride, 8, 16)
+	tile8x16(k, unsafe.SliceData(a), unsafe.SliceData(b), unsafe.SliceData(c), stride)
 }
 
-// add512 adds a row of a tile.
-func add512(c []float64, s, t archsimd.Float64x8) {
-	lo, hi := (*[8]float64)(c), (*[8]float64)(c[8:])
-	archsimd.LoadFloat64x8Array(lo).Add(s).StoreArray(lo)
-	archsimd.LoadFloat64x8Array(hi).Add(t).StoreArray(hi)
+//go:noescape
+func tile8x16(k int, a, b, c *float64, stride int)
+
+// checkTile panics where the assembler would leave a slice.
+func checkTile[T Float](k int, a, b, c []T, stride, rows, cols int) {
+	_, _, _ = a[:k*rows], b[:k*cols], c[:(rows-1)*stride+cols]
 }
 
 // sum512 adds the lanes up, always in the same order.

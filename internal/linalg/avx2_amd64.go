@@ -9,9 +9,9 @@ func tile256(k int, a, b, c []float64, stride int) {
 	var s1, t1 archsimd.Float64x4
 	var s2, t2 archsimd.Float64x4
 	var s3, t3 archsimd.Float64x4
-	a, b = a[:k*tileRows], b[:k*8]
-	for len(a) >= tileRows && len(b) >= 8 {
-		row := (*[tileRows]float64)(a)
+	a, b = a[:k*fourRows], b[:k*8]
+	for len(a) >= fourRows && len(b) >= 8 {
+		row := (*[fourRows]float64)(a)
 		x, y := archsimd.LoadFloat64x4Array((*[4]float64)(b)), archsimd.LoadFloat64x4Array((*[4]float64)(b[4:8]))
 		v := archsimd.BroadcastFloat64x4(row[0])
 		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
@@ -21,7 +21,7 @@ func tile256(k int, a, b, c []float64, stride int) {
 		s2, t2 = v.MulAdd(x, s2), v.MulAdd(y, t2)
 		v = archsimd.BroadcastFloat64x4(row[3])
 		s3, t3 = v.MulAdd(x, s3), v.MulAdd(y, t3)
-		a, b = a[tileRows:], b[8:]
+		a, b = a[fourRows:], b[8:]
 	}
 	add256(c, s0, t0)
 	add256(c[stride:], s1, t1)

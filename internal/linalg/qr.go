@@ -11,8 +11,8 @@ func QR[T Float](a MatrixOf[T]) {
 	}
 	normalize(a, false)
 	var blocks []reflections[T]
-	for j := 0; j < a.Cols; j += panel {
-		b := factorPanel(a, j, min(panel, a.Cols-j))
+	for j := 0; j < a.Cols; j += panels {
+		b := factorPanels(a, j, min(panels, a.Cols-j))
 		apply(a.part(j, a.Rows, b.end, a.Cols), b.vt, b.t.T())
 		blocks = append(blocks, b)
 	}
@@ -36,6 +36,29 @@ type reflections[T Float] struct {
 	vt, t      MatrixOf[T]
 }
 
+// panels is the number of columns after which the rest of a large matrix is renewed:
+// several panels, as the memory is the limit then and not the multipliers.
+const panels = 4 * panel
+
+// factorPanels reduces the columns from j, panel by panel.
+func factorPanels[T Float](a MatrixOf[T], j, cols int) reflections[T] {
+	rows, end := a.Rows-j, j+cols
+	all := reflections[T]{start: j, end: end, vt: RowMajor(make([]T, cols*rows), cols, rows)}
+	var tau []T
+	for k := j; k < end; k += panel {
+		b := factorPanel(a, k, min(panel, end-k))
+		apply(a.part(k, a.Rows, b.end, end), b.vt, b.t.T())
+		for i := range b.vt.Rows {
+			copy(all.vt.row(k - j + i)[k-j:], b.vt.row(i))
+		}
+		for i := range b.t.Rows {
+			tau = append(tau, b.t.at(i, i))
+		}
+	}
+	all.t = compact(all.vt, tau)
+	return all
+}
+
 // factorPanel reduces the columns from j. It leaves them as they are in a: nobody
 // reads R.
 func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
@@ -57,7 +80,7 @@ func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 		}
 		clear(vt.row(k)[:k])
 	}
-	t := compact(make([]T, cols*panel), vt, tau)
+	t := compact(vt, tau)
 	return reflections[T]{j, j + cols, vt, t}
 }
 

@@ -2,6 +2,15 @@ package linalg
 
 // MulAddSingle is [MulAdd] computed in binary32.
 func MulAddSingle(c Matrix, alpha float64, a, b Matrix) {
+	addSingle(c, alpha, a, b, MulAdd)
+}
+
+// AddSymmetricSingle is [AddSymmetric] computed in binary32.
+func AddSymmetricSingle(c, a, b Matrix) {
+	addSingle(c, 1, a, b, func(c MatrixOf[float32], _ float32, a, b MatrixOf[float32]) { AddSymmetric(c, a, b) })
+}
+
+func addSingle(c Matrix, alpha float64, a, b Matrix, multiply func(c MatrixOf[float32], alpha float32, a, b MatrixOf[float32])) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
 	}
@@ -9,7 +18,7 @@ func MulAddSingle(c Matrix, alpha float64, a, b Matrix) {
 	defer x.release()
 	defer y.release()
 	defer sum.release()
-	MulAdd(sum, float32(alpha), x, y)
+	multiply(sum, float32(alpha), x, y)
 	for i := range c.Rows {
 		row := c.row(i)
 		for j, v := range sum.row(i) {

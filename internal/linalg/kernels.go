@@ -2,13 +2,15 @@ package linalg
 
 import "sync"
 
-// tileRows is the height of the tiles of a product, whose width the kernels choose.
-// With two vectors a row, these are enough independent sums to keep the multipliers
-// busy, and the compiler still keeps all of them in registers: more rows are slower.
-const tileRows = 4
+// fourRows is the height of the tiles that the compiler makes: with two vectors a row,
+// it still keeps all the sums in registers; more rows are slower.
+const fourRows = 4
 
-// maxTileCols is the largest width of a tile.
-const maxTileCols = 32
+// maxTileRows and maxTileCols are the largest height and width of a tile.
+const (
+	maxTileRows = 8
+	maxTileCols = 32
+)
 
 // kernels are the inner loops for one kind of processor. Slices have the length that
 // the first one has, or more.
@@ -30,7 +32,7 @@ type kernels struct {
 
 // vectors are the inner loops that exist for both element types.
 type vectors[T Float] struct {
-	tileCols int
+	tileRows, tileCols int
 	// tile adds the product of a strip of A, tileRows elements for each of the k
 	// columns, and a strip of B, tileCols elements for each of its k rows, to the
 	// tile of C at c, whose rows are stride apart.
@@ -74,8 +76,8 @@ func toolsOf[T Float]() *tools[T] {
 // portable are the kernels in plain Go.
 var portable = kernels{
 	name:      "portable",
-	double:    vectors[float64]{4, tilePortable[float64], dotPortable[float64], axpyPortable[float64]},
-	single:    vectors[float32]{4, tilePortable[float32], dotPortable[float32], axpyPortable[float32]},
+	double:    vectors[float64]{fourRows, 4, tilePortable[float64], dotPortable[float64], axpyPortable[float64]},
+	single:    vectors[float32]{fourRows, 4, tilePortable[float32], dotPortable[float32], axpyPortable[float32]},
 	four:      fourPortable,
 	secular:   secularPortable,
 	gaps:      gapsPortable,
@@ -84,14 +86,14 @@ var portable = kernels{
 
 func tilePortable[T Float](k int, a, b, c []T, stride int) {
 	const cols = 4
-	a, b = a[:k*tileRows], b[:k*cols]
-	for i := range tileRows {
+	a, b = a[:k*fourRows], b[:k*cols]
+	for i := range fourRows {
 		var c0, c1, c2, c3 T
 		at := i
 		for p := 0; p+cols <= len(b); p += cols {
 			v, w := a[at], (*[cols]T)(b[p:])
 			c0, c1, c2, c3 = c0+v*w[0], c1+v*w[1], c2+v*w[2], c3+v*w[3]
-			at += tileRows
+			at += fourRows
 		}
 		row := (*[cols]T)(c[i*stride:])
 		row[0], row[1], row[2], row[3] = row[0]+c0, row[1]+c1, row[2]+c2, row[3]+c3

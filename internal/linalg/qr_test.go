@@ -52,7 +52,7 @@ func hard(rows, cols int) map[string]Matrix {
 
 func TestQR(t *testing.T) {
 	each(t, func(t *testing.T) {
-		for _, n := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {33, 32}, {64, 64}, {130, 70}, {100, 100}} {
+		for _, n := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {33, 32}, {64, 64}, {130, 70}, {100, 100}, {300, 270}} {
 			rows, cols := n[0], n[1]
 			for name, a := range hard(rows, cols) {
 				what := fmt.Sprint(name, n)
@@ -85,7 +85,7 @@ func TestQR(t *testing.T) {
 // TestQRSingle: orthonormal columns, and a triangular R, to the precision of binary32.
 func TestQRSingle(t *testing.T) {
 	each(t, func(t *testing.T) {
-		for _, n := range [][2]int{{1, 1}, {5, 3}, {33, 32}, {130, 70}, {100, 100}} {
+		for _, n := range [][2]int{{1, 1}, {5, 3}, {33, 32}, {130, 70}, {100, 100}, {300, 270}} {
 			rows, cols := n[0], n[1]
 			for name, a := range hard(rows, cols) {
 				what := fmt.Sprint(name, n)

@@ -1,0 +1,179 @@
+package step_test
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// lowered is the update of a rule in a graph, whatever its program.
+func lowered(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node {
+	p, err := rule.Program()
+	if err != nil {
+		panic(err)
+	}
+	var args []*graph.Node
+	for _, input := range p.Inputs {
+		args = append(args, in[input.Name])
+	}
+	return lower.Lower(in[cage.InputX].Graph(), p, args)
+}
+
+// pair compiles a configuration as it is and with all updates in a graph.
+func pair(t testing.TB, cfg *config.Config) (tiles, graphs kernels) {
+	t.Helper()
+	var both [2]kernels
+	for i := range both {
+		plan := testrun.Plan(t, cfg)
+		plan.Stacking = step.SideBySide // products are in the graph
+		if i == 1 {
+			plan.Update = lowered
+		}
+		k := testrun.Compile(t, plan)
+		state, err := k.NewState(3, batches(cfg, 1, 1)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(state.Close)
+		both[i] = kernels{k, state}
+	}
+	return both[0], both[1]
+}
+
+// TestTilesAreGraphs: updates in tiles and in a graph end with the same bits.
+func TestTilesAreGraphs(t *testing.T) {
+	if testrun.Device(t).Kind() != engine.CPU {
+		t.Skip("other devices have no tiles")
+	}
+	for name, c := range map[string]struct {
+		overrides []string
+		tiled     func(tiled, all int) bool
+	}{
+		"adamw":    {[]string{`optimizer={plugin="adamw"}`}, every},
+		"sgd":      {[]string{`optimizer={plugin="sgd", momentum=0.9, nesterov=true, dampening=0.0}`}, every},
+		"sgd, l2":  {[]string{`optimizer={plugin="sgd", momentum=0.9, dampening=0.5, l2=0.1}`, "train.weight_decay=0.0"}, every},
+		"plain":    {[]string{`optimizer={plugin="sgd"}`, "train.weight_decay=0.0", "train.clip=0.0"}, every},
+		"coupled":  {[]string{`optimizer={plugin="adamw"}`, `method.form="coupled"`}, every},
+		"official": {[]string{`optimizer={plugin="adamw"}`, `method.variant="official"`}, every},
+		"trained":  {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="lsq"}`}, every},
+		"fixed":    {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="grid", step=0.01}`}, every},
+		"muon":     {[]string{`optimizer={plugin="muon"}`}, some},
+		"lotion":   {[]string{`optimizer={plugin="adamw"}`, `method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`}, some},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, append(c.overrides, "model.vocab=32")...)
+			tiles, graphs := pair(t, cfg)
+			if tiled, all, err := tiles.Tiled(); err != nil || !c.tiled(tiled, all) {
+				t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
+			}
+			for i := range 9 { // without correction and with it
+				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2.9e-3, Lambda: float64(i % 3), Statistics: i%4 > 1}
+				sameResult(t, run(t, tiles.Kernels, tiles.State, batches(cfg, uint64(i), 1), set), run(t, graphs.Kernels, graphs.State, batches(cfg, uint64(i), 1), set))
+			}
+			sameBits(t, "tiles and graphs", testrun.Download(t, tiles.Kernels, tiles.State), testrun.Download(t, graphs.Kernels, graphs.State))
+		})
+	}
+}
+
+func every(tiled, all int) bool { return tiled == all }
+func some(tiled, all int) bool  { return tiled > 0 }
+
+// sameResult allows for the order of summation in the statistics.
+func sameResult(t *testing.T, a, b step.Result) {
+	t.Helper()
+	if a.Loss != b.Loss || a.GradNorm != b.GradNorm {
+		t.Fatalf("loss %v and norm %v, in a graph %v and %v", a.Loss, a.GradNorm, b.Loss, b.GradNorm)
+	}
+	if len(a.ErrorNorm2) != len(b.ErrorNorm2) || len(a.ValueNorm2) != len(b.ValueNorm2) {
+		t.Fatalf("%d and %d norms, in a graph %d and %d", len(a.ErrorNorm2), len(a.ValueNorm2), len(b.ErrorNorm2), len(b.ValueNorm2))
+	}
+	for i := range a.ErrorNorm2 {
+		for _, v := range [][2]float64{{a.ErrorNorm2[i], b.ErrorNorm2[i]}, {a.ValueNorm2[i], b.ValueNorm2[i]}} {
+			if math.Abs(v[0]-v[1]) > 1e-5*v[1] {
+				t.Errorf("statistics %v, in a graph %v", v[0], v[1])
+			}
+		}
+	}
+}
+
+// TestTilesNotFinite: a tensor whose residual is not finite gets no correction, in tiles
+// as in a graph.
+func TestTilesNotFinite(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32", `optimizer={plugin="adamw"}`)
+	tiles, graphs := pair(t, cfg)
+	var results []map[string][]float32
+	for _, k := range []kernels{tiles, graphs} {
+		state, err := k.Upload(func(name string) (step.Tensor, error) {
+			tensors, err := k.Download(k.State)
+			for _, tensor := range tensors {
+				if tensor.Name == name {
+					if name == "param/layers.1.mlp.w1" {
+						tensor.Data[5] = float32(math.Inf(1))
+					}
+					return tensor, err
+				}
+			}
+			return step.Tensor{}, fmt.Errorf("%s: %w", name, err)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(state.Close)
+		var grads [][]float32
+		for _, p := range state.Params {
+			grads = append(grads, make([]float32, p.Shape().Size()))
+		}
+		update, err := k.ReadyUpdate(state, grads, step.Settings{Step: 1, Rate: 1e-2, NextRate: 1e-2, Lambda: 3})
+		if err == nil {
+			err = update()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, testrun.Download(t, k.Kernels, state))
+	}
+	sameBits(t, "tiles and graphs", results[0], results[1])
+}
+
+// BenchmarkUpdate is the update of AdamW of a Llama with 3.5 million parameters, in tiles
+// and as a graph.
+func BenchmarkUpdate(b *testing.B) {
+	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=256", "model.heads=4", `optimizer={plugin="adamw"}`)
+	tiles, graphs := pair(b, cfg)
+	for _, lambda := range []float64{0, 10} {
+		for name, k := range map[string]kernels{"tiles": tiles, "graph": graphs} {
+			b.Run(fmt.Sprintf("lambda=%v/%s", lambda, name), func(b *testing.B) {
+				var grads [][]float32
+				for _, p := range k.Params {
+					g := make([]float32, p.Shape().Size())
+					for i := range g {
+						g[i] = float32(i%7-3) * 1e-3
+					}
+					grads = append(grads, g)
+				}
+				for i := 0; b.Loop(); i++ {
+					b.StopTimer()
+					update, err := k.ReadyUpdate(k.State, grads, step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: lambda})
+					runtime.GC()
+					b.StartTimer()
+					if err == nil {
+						err = update()
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package tile
+
+import "slices"
+
+// register takes a free register, or one more; its slot is returned.
+func (w *phase) register() int {
+	if n := len(w.free); n > 0 {
+		r := w.free[n-1]
+		w.free = w.free[:n-1]
+		return r
+	}
+	w.registers++
+	return len(w.a.p.Inputs) + len(w.a.p.Outputs) + w.registers - 1
+}
+
+func (w *phase) isRegister(slot int) bool {
+	return slot >= len(w.a.p.Inputs)+len(w.a.p.Outputs)
+}
+
+// freeAfter frees the register of an operand that is read for the last time at this
+// position, so that the result may take its place.
+func (w *phase) freeAfter(at, i int) {
+	if w.until[i] <= at && w.isRegister(w.slot[i]) && !slices.Contains(w.free, w.slot[i]) {
+		w.free = append(w.free, w.slot[i])
+	}
+}
+
+// directOutputs lists the outputs that are computed in their own memory, by node. The
+// input of the same name may be that memory: it must have been read before.
+func (w *phase) directOutputs() map[int]int {
+	position := make([]int, len(w.nodes))
+	inputs := map[int]int{} // nodes of inputs
+	for at, i := range w.order {
+		position[i] = at
+		if w.nodes[i].op == opInput {
+			inputs[w.nodes[i].input] = i
+		}
+	}
+	direct := map[int]int{}
+	for o, out := range w.a.p.Outputs {
+		i, ok := w.output(o)
+		if !ok {
+			continue
+		}
+		switch w.nodes[i].op {
+		case opInput, opSelectS, opSelectZ:
+			continue
+		}
+		if _, twice := direct[i]; twice {
+			continue
+		}
+		in, there := inputs[w.a.p.Input(out.Name)]
+		if !there || w.until[in] <= position[i] {
+			direct[i] = o
+		}
+	}
+	return direct
+}
+
+// saveInput copies an input that goes to an output of another name, since its memory
+// may have become an output by then.
+func (w *phase) saveInput(i int) {
+	in := w.nodes[i].input
+	name := w.a.p.Inputs[in].Name
+	for o := range w.a.p.Outputs {
+		n, ok := w.output(o)
+		if _, overwritten := w.a.p.Output(name); ok && n == i && overwritten && w.a.p.Outputs[o].Name != name {
+			r := w.register()
+			w.code = append(w.code, instruction{op: opCopy, dst: r, a: in})
+			w.slot[i] = r
+			return
+		}
+	}
+}
+
+// writeOutputs copies what was not computed in place.
+func (w *phase) writeOutputs(direct map[int]int) {
+	for o := range w.a.p.Outputs {
+		i, ok := w.output(o)
+		if !ok {
+			continue
+		}
+		if at, there := direct[i]; there && at == o {
+			continue
+		}
+		w.code = append(w.code, instruction{op: opCopy, dst: len(w.a.p.Inputs) + o, a: w.slot[i]})
+	}
+}
+
+// number gives the selections by scalars their slots after the registers.
+func (w *phase) number(aliases int) {
+	end := len(w.a.p.Inputs) + len(w.a.p.Outputs) + w.registers
+	for i := range w.code {
+		ins := &w.code[i]
+		for _, slot := range []*int{&ins.dst, &ins.a, &ins.b, &ins.c} {
+			if *slot < 0 {
+				*slot = end - 1 - *slot
+			}
+		}
+	}
+	w.slots = end + aliases
+}

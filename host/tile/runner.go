@@ -1,0 +1,231 @@
+package tile
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// A Call is a kernel with its memory: a slice for every input and output of its
+// program, in order, scalars as slices of one element. An output may be the same slice
+// as the input of the same name; all others must be apart.
+type Call struct {
+	Kernel          *Kernel
+	Inputs, Outputs [][]float32
+}
+
+// A Runner executes calls. It keeps the memory that it works with, so that in a steady
+// state a run allocates nothing. It is not safe for concurrent use.
+type Runner struct {
+	threads int
+	calls   []Call
+	states  []state
+	units   []unit
+	workers []worker
+	next    atomic.Int64
+	running sync.WaitGroup
+	body    []func() // of the workers beside the caller
+
+	mu      sync.Mutex
+	advance sync.Cond // a call has finished a phase
+}
+
+// state is what a call has computed so far.
+type state struct {
+	env []float32
+	// folds are the reductions of all parts, reduction by reduction; a part is as many
+	// tiles as a unit.
+	folds []float64
+	parts int
+	left  []atomic.Int32 // units of each phase that are not done
+	done  int            // phases, under the runner's lock
+}
+
+// unit is a part of the tensors in one phase.
+type unit struct{ call, phase, part int }
+
+// partTiles are the tiles of a part: enough that taking one costs nothing. Sums of parts
+// are added in order, so the number is part of what a sum is.
+const partTiles = 16
+
+// NewRunner makes a runner of so many goroutines; 0 means one for each processor.
+func NewRunner(threads int) *Runner {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	r := &Runner{threads: threads, workers: make([]worker, threads)}
+	r.advance.L = &r.mu
+	for i := 1; i < threads; i++ {
+		r.body = append(r.body, func() {
+			defer r.running.Done()
+			r.work(&r.workers[i])
+		})
+	}
+	return r
+}
+
+// Run executes the calls, side by side: none may write what another reads or writes.
+// It fails before anything is written when slices do not fit the programs.
+func (r *Runner) Run(calls []Call) error {
+	for i := range calls {
+		if err := calls[i].check(); err != nil {
+			return err
+		}
+	}
+	r.calls = calls
+	defer func() { r.calls = nil }()
+	for len(r.states) < len(calls) {
+		r.states = append(r.states, state{})
+	}
+	for i := range calls {
+		r.states[i].begin(&calls[i])
+	}
+	r.divide()
+	r.next.Store(0)
+	helpers := min(len(r.body), len(r.units)-1)
+	for i := range max(0, helpers) {
+		r.running.Add(1)
+		go r.body[i]()
+	}
+	r.work(&r.workers[0])
+	r.running.Wait()
+	r.forget()
+	return nil
+}
+
+// forget drops the caller's slices.
+func (r *Runner) forget() {
+	for i := range r.workers {
+		clear(r.workers[i].slots)
+	}
+}
+
+// begin prepares the state of a call; without tensors it is all there is to do.
+func (s *state) begin(c *Call) {
+	k := c.Kernel
+	s.parts = (k.size + partTiles*Elements - 1) / (partTiles * Elements)
+	s.env = append(s.env[:0], k.env...)
+	if n := len(k.reductions) * s.parts; cap(s.folds) < n {
+		s.folds = make([]float64, n)
+	} else {
+		s.folds = s.folds[:n]
+	}
+	if len(s.left) < len(k.phases) {
+		s.left = make([]atomic.Int32, len(k.phases))
+	}
+	s.done = 0
+	for i, v := range k.scalars.list {
+		if v.kind == scalarInput {
+			s.env[i] = c.Inputs[v.input][0]
+		}
+	}
+	k.scalars.evaluate(0, s.env)
+	if len(k.phases) == 0 {
+		s.writeScalars(c)
+	}
+}
+
+// writeScalars writes the outputs that are scalars.
+func (s *state) writeScalars(c *Call) {
+	for i, place := range c.Kernel.outputs {
+		if !place.tensor {
+			c.Outputs[i][0] = s.env[place.scalar]
+		}
+	}
+}
+
+// divide lists the units. The next call's first phase comes before this call's second
+// one, so that hardly anyone waits for the end of a phase; a tensor is still in a
+// cache when it is walked over again.
+func (r *Runner) divide() {
+	r.units = r.units[:0]
+	phases := 0
+	for _, c := range r.calls {
+		phases = max(phases, len(c.Kernel.phases))
+	}
+	for step := range len(r.calls) + phases {
+		for phase := range phases {
+			i := step - phase
+			if i < 0 || i >= len(r.calls) || phase >= len(r.calls[i].Kernel.phases) {
+				continue
+			}
+			s := &r.states[i]
+			for part := range s.parts {
+				r.units = append(r.units, unit{i, phase, part})
+			}
+			s.left[phase].Store(int32(s.parts))
+		}
+	}
+}
+
+// work takes units until there are none. What a unit waits for was taken before it.
+func (r *Runner) work(w *worker) {
+	for {
+		at := int(r.next.Add(1)) - 1
+		if at >= len(r.units) {
+			return
+		}
+		u := &r.units[at]
+		s := &r.states[u.call]
+		if u.phase > 0 {
+			r.mu.Lock()
+			for s.done < u.phase {
+				r.advance.Wait()
+			}
+			r.mu.Unlock()
+		}
+		w.run(&r.calls[u.call], s, u)
+		if s.left[u.phase].Add(-1) == 0 {
+			r.finish(u.call, u.phase)
+		}
+	}
+}
+
+// finish ends a phase of a call: reductions are folded in the order of parts.
+func (r *Runner) finish(call, phase int) {
+	c, s := &r.calls[call], &r.states[call]
+	k := c.Kernel
+	for i, d := range k.reductions {
+		if d.phase != phase {
+			continue
+		}
+		total := float64(neutral(d.op))
+		for _, v := range s.folds[i*s.parts : (i+1)*s.parts] {
+			total = join(d.op, total, v)
+		}
+		s.env[d.scalar] = float32(total)
+	}
+	k.scalars.evaluate(phase+1, s.env)
+	if phase == len(k.phases)-1 {
+		s.writeScalars(c)
+	}
+	r.mu.Lock()
+	s.done = phase + 1
+	r.mu.Unlock()
+	r.advance.Broadcast()
+}
+
+// check compares the slices of a call with its program.
+func (c *Call) check() error {
+	p := c.Kernel.p
+	if len(c.Inputs) != len(p.Inputs) || len(c.Outputs) != len(p.Outputs) {
+		return fmt.Errorf("program %q: %d inputs and %d outputs, want %d and %d", p.Name, len(c.Inputs), len(c.Outputs), len(p.Inputs), len(p.Outputs))
+	}
+	for i, in := range p.Inputs {
+		if int64(len(c.Inputs[i])) != in.Type.Size() {
+			return fmt.Errorf("program %q: input %q has %d elements, want %d", p.Name, in.Name, len(c.Inputs[i]), in.Type.Size())
+		}
+	}
+	for i, out := range p.Outputs {
+		if want := p.TypeOf(out.Value).Size(); int64(len(c.Outputs[i])) != want {
+			return fmt.Errorf("program %q: output %q has %d elements, want %d", p.Name, out.Name, len(c.Outputs[i]), want)
+		}
+		for j, in := range p.Inputs {
+			if in.Name != out.Name && &c.Inputs[j][0] == &c.Outputs[i][0] {
+				return fmt.Errorf("program %q: output %q is the memory of the input %q", p.Name, out.Name, in.Name)
+			}
+		}
+	}
+	return nil
+}

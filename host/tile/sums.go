@@ -1,0 +1,94 @@
+package tile
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// block is a whole number of vectors, however wide a processor's are.
+const block = 64
+
+// lanes hold a reduction of a tile on the way: element i goes to lane i modulo block, so
+// that a lane adds few elements, and the same whatever the width of vectors.
+type lanes [block]float32
+
+func plainSum(l *lanes, a []float32) {
+	for i, x := range a {
+		l[i%block] += x
+	}
+}
+
+func plainSumMul(l *lanes, a, b []float32) {
+	for i, x := range a {
+		l[i%block] += float32(x * b[i])
+	}
+}
+
+func plainSumDiff(l *lanes, a, b []float32) {
+	for i, x := range a {
+		e := x - b[i]
+		l[i%block] += float32(e * e)
+	}
+}
+
+// extreme folds by maximum or minimum.
+func extreme(op opcode, l *lanes, a []float32) {
+	for len(a) > 0 {
+		n := min(block, len(a))
+		binaryAll(op, l[:n], l[:n], a[:n])
+		a = a[n:]
+	}
+}
+
+// reset makes every lane what changes nothing.
+func (l *lanes) reset(op program.Op) {
+	if op == program.OpReduceSum {
+		*l = lanes{}
+		return
+	}
+	fill(l[:], neutral(op))
+}
+
+// fold is the reduction of the lanes: halves onto each other, and the last ones in
+// binary64.
+func (l *lanes) fold(op program.Op) float64 {
+	const last = 16
+	for n := block / 2; n >= last; n /= 2 {
+		if op == program.OpReduceSum {
+			plainAdd(l[:n], l[:n], l[n:2*n])
+		} else {
+			plainBinary(elementFold[op], l[:n], l[:n], l[n:2*n])
+		}
+	}
+	total := float64(neutral(op))
+	for _, x := range l[:last] {
+		total = join(op, total, float64(x))
+	}
+	return total
+}
+
+// elementFold are the operations on two elements by which extremes are found.
+var elementFold = map[program.Op]opcode{program.OpReduceMax: opMax, program.OpReduceMin: opMin}
+
+// neutral changes nothing when it is folded with a number.
+func neutral(op program.Op) float32 {
+	switch op {
+	case program.OpReduceMax:
+		return float32(math.Inf(-1))
+	case program.OpReduceMin:
+		return float32(math.Inf(1))
+	}
+	return 0
+}
+
+// join folds two elements; Go's max and min are NaN where one is.
+func join(op program.Op, x, y float64) float64 {
+	switch op {
+	case program.OpReduceMax:
+		return max(x, y)
+	case program.OpReduceMin:
+		return min(x, y)
+	}
+	return x + y
+}

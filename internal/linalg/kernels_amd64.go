@@ -1,0 +1,17 @@
+//go:build amd64 && goexperiment.simd
+
+package linalg
+
+import "simd/archsimd"
+
+// supported lists the kernels that run here, the fastest first.
+func supported() []kernels {
+	var all []kernels
+	if archsimd.X86.AVX512() {
+		all = append(all, kernels{"AVX-512", vectors[float64]{8, 16, tile512, dot512, axpy512}, vectors[float32]{8, 32, tile512Single, dot512Single, axpy512Single}, four512, secular512, gaps512, quotients512})
+	}
+	if archsimd.X86.AVX2() && archsimd.X86.FMA() {
+		all = append(all, kernels{"AVX2", vectors[float64]{fourRows, 8, tile256, dot256, axpy256}, vectors[float32]{fourRows, 16, tile256Single, dot256Single, axpy256Single}, four256, secular256, gaps256, quotients256})
+	}
+	return append(all, portable)
+}
