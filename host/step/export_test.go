@@ -3,6 +3,7 @@ package step
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -47,7 +48,12 @@ func (k *Kernels) Products() (int, error) {
 
 // Tiled counts the rules of the update without correction that run in tiles, and all.
 func (k *Kernels) Tiled() (tiled, all int, err error) {
-	u, err := k.update(updateKey{form: "off"})
+	return k.TiledAs("off", false)
+}
+
+// TiledAs counts those of another form, with or without statistics.
+func (k *Kernels) TiledAs(form string, statistics bool) (tiled, all int, err error) {
+	u, err := k.update(updateKey{form: cage.Form(form), statistics: statistics})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -35,7 +36,8 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs kernels) {
 	var both [2]kernels
 	for i := range both {
 		plan := testrun.Plan(t, cfg)
-		plan.Stacking = step.SideBySide // products are in the graph
+		plan.Stacking = step.SideBySide     // products are in the graph
+		plan.Rotations = step.FullRotations // and rotations with quantizers
 		if i == 1 {
 			plan.Update = lowered
 		}
@@ -83,6 +85,66 @@ func TestTilesAreGraphs(t *testing.T) {
 			sameBits(t, "tiles and graphs", testrun.Download(t, tiles.Kernels, tiles.State), testrun.Download(t, graphs.Kernels, graphs.State))
 		})
 	}
+}
+
+// TestRotationsInTiles: corrections that rotate quantized values back run in tiles, and
+// end where those in a graph do, but for rounding.
+func TestRotationsInTiles(t *testing.T) {
+	if testrun.Device(t).Kind() != engine.CPU {
+		t.Skip("other devices have no tiles")
+	}
+	for _, form := range []string{"decoupled", "coupled"} {
+		t.Run(form, func(t *testing.T) {
+			cfg := testrun.Config(t, `quantizer={plugin="quest"}`, fmt.Sprintf("method.form=%q", form), "model.vocab=32")
+			var ends [2]map[string][]float32
+			for i := range ends {
+				plan := testrun.Plan(t, cfg)
+				if i == 1 {
+					plan.Update = lowered
+				}
+				k := testrun.Compile(t, plan)
+				state, err := k.NewState(3, batches(cfg, 1, 1)[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(state.Close)
+				run(t, k, state, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
+				if tiled, all, err := k.TiledAs(cfg.Method.Form, true); err != nil || i == 0 && tiled != all {
+					t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
+				}
+				ends[i] = testrun.Download(t, k, state)
+			}
+			// Rounding is relative to x, also that of x − Q(x). In the coupled form this
+			// is in the first moment, (1 − β₁)·λ = 0.2 of it; Adam's quotient may be
+			// of two small numbers.
+			for name, list := range ends[1] {
+				parameter, state := strings.CutPrefix(name, "state/")
+				parameter, first := strings.CutSuffix(parameter, "/m")
+				share := 1.0
+				switch {
+				case state && first:
+					share = 0.2
+				case state || form == "coupled":
+					continue
+				default:
+					parameter = strings.TrimPrefix(name, "param/")
+				}
+				bound := 1e-6 * share * largest(ends[1]["param/"+parameter])
+				for i, want := range list {
+					if got := ends[0][name][i]; !(math.Abs(float64(got-want)) <= bound) {
+						t.Fatalf("%s, element %d: %v, in a graph %v", name, i, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func largest(list []float32) (most float64) {
+	for _, x := range list {
+		most = max(most, math.Abs(float64(x)))
+	}
+	return most
 }
 
 func every(tiled, all int) bool { return tiled == all }

@@ -41,6 +41,7 @@ type node struct {
 	in    []int // tensors
 	s     []int // scalars
 	input int   // the position of an opInput among the program's inputs
+	block int   // of an opRotate
 	level int   // how many reductions lie one behind the other before it
 }
 
@@ -142,6 +143,9 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 			return ref{}, a.refuse(n, "an operand has some axes folded and others not")
 		}
 	}
+	if n.Op == program.OpHadamard {
+		return a.rotation(n, args[0])
+	}
 	if scalars {
 		return a.scalarOperation(n, args)
 	}
@@ -163,6 +167,18 @@ func (a *analysis) moved(n *program.Node, args []ref) (ref, error) {
 		return r, nil
 	}
 	return ref{}, a.refuse(n, "elements change their places")
+}
+
+// rotation multiplies blocks of elements by the Walsh–Hadamard matrix. Blocks that fit
+// tiles divide them, as both are powers of two.
+func (a *analysis) rotation(n *program.Node, r ref) (ref, error) {
+	switch {
+	case n.Attr.Block > Elements:
+		return ref{}, a.refuse(n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
+	case n.Type.Size() != a.size:
+		return ref{}, a.refuse(n, "it has %d elements, tensors have %d", n.Type.Size(), a.size)
+	}
+	return a.tensor(node{op: opRotate, in: []int{a.vector(r)}, block: n.Attr.Block}), nil
 }
 
 // fold is a reduction, of a whole tensor or of some axes on the way there.

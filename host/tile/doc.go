@@ -4,11 +4,12 @@
 // graph is a pass over memory for each operation, this is one pass for all of them.
 //
 // [Compile] takes programs whose values are tensors of one number of elements, and
-// scalars, with sums and extremes over whole tensors among them; it refuses all
-// others with a [*RefusedError], and the caller lowers those to a graph. What it takes
-// gives the bits that package lower gives on the CPU device, but for what the definition
-// of the operations leaves open: the order of summation, the sign of a zero from max,
-// min, clamp and round, the sign and payload of NaN. (And abs(−0) is 0, which the CPU
+// scalars, with sums and extremes over whole tensors and rotations of blocks that fit a
+// tile among them; it refuses all others with a [*RefusedError], and the caller lowers
+// those to a graph. What it takes gives the bits that package lower gives on the CPU
+// device, but for what the definition of the operations leaves open: the order of
+// summation, in rotations too, the sign of a zero from max, min, clamp and round, the
+// sign and payload of NaN. (And abs(−0) is 0, which the CPU
 // device forgets in builds without vector instructions.) Exponentials and hyperbolic
 // tangents are refused, as their last bits differ.
 //

@@ -28,6 +28,8 @@ func interpret(code []instruction, v [][]float32, env []float32, sums []lanes) {
 				v[ins.dst] = v[ins.c]
 				fill(v[ins.dst], env[ins.t])
 			}
+		case opRotate:
+			rotate(v[ins.dst], v[ins.a], ins.t)
 		default:
 			ins.compute(v, env)
 		}

@@ -36,6 +36,7 @@ const (
 	opLog
 	opLog1p
 	opIsFinite
+	opRotate // runs of as many elements as the instruction's t, by the Walsh–Hadamard matrix
 
 	opEq
 	opNe

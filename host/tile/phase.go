@@ -6,7 +6,7 @@ import "slices"
 type instruction struct {
 	op           opcode
 	dst, a, b, c int
-	s, t         int // scalars; of a reduction, s is its number
+	s, t         int // scalars; of a reduction, s is its number, and of a rotation, t its block
 }
 
 // Slots of a tile are the program's inputs, its outputs, the registers, and last the
@@ -149,6 +149,9 @@ func (w *phase) operation(at, i int, direct map[int]int, aliases *int) {
 	places := []*int{&ins.s, &ins.t}
 	for j, s := range n.s {
 		*places[j] = s
+	}
+	if n.op == opRotate {
+		ins.t = n.block
 	}
 	switch o, ok := direct[i]; {
 	case n.op >= opSum: // writes no slot

@@ -133,6 +133,41 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
+// TestRotation: rotations among elementwise operations, also of equal elements, agree with
+// the device's; those of blocks beyond tiles are refused.
+func TestRotation(t *testing.T) {
+	dev := openCPU(t)
+	for _, block := range []int{2, 16, 128, 2048, 4096} {
+		b := program.NewBuilder("rotation")
+		x, s := b.Input("x", program.FloatType(3, 2*block)), b.Input("s", program.FloatType())
+		b.Output("x", x.Mul(s).Hadamard(block).Sub(s.Broadcast([]int{3, 2 * block}, nil).Hadamard(block)))
+		b.Output("sum", x.Hadamard(block).SumAll())
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if block > tile.Elements {
+			var refused *tile.RefusedError
+			if _, err := tile.Compile(p); !errors.As(err, &refused) {
+				t.Errorf("blocks of %d elements: got %v, want a refusal", block, err)
+			}
+			continue
+		}
+		inputs := [][]float32{numbers(rand.New(rand.NewPCG(uint64(block), 8)), 6*block, false), {1.5}}
+		k := compile(t, p)
+		want := onDevice(t, dev, p, inputs)
+		got := inTiles(t, k, 1, inputs, false)
+		for o, list := range want {
+			for i, w := range list {
+				if math.Abs(float64(got[o][i]-w)) > 1e-6*float64(block) {
+					t.Fatalf("blocks of %d elements: output %d, element %d is %v, want %v", block, o, i, got[o][i], w)
+				}
+			}
+		}
+		same(t, "in place", p, inTiles(t, k, 3, inputs, true), got)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	type value = program.Value
 	cases := map[string]func(b *program.Builder, x, y value) value{
@@ -140,7 +175,6 @@ func TestRefused(t *testing.T) {
 		"tanh":         func(b *program.Builder, x, y value) value { return x.Mul(y.SumAll().Tanh()) },
 		"transpose":    func(b *program.Builder, x, y value) value { return x.Transpose(1, 0) },
 		"rows":         func(b *program.Builder, x, y value) value { return x.Sub(x.MaxRow()) },
-		"rotation":     func(b *program.Builder, x, y value) value { return x.Hadamard(2) },
 		"table":        func(b *program.Builder, x, y value) value { return x.Add(b.Table([]float64{1, 2}, 1, 2)) },
 		"bits":         func(b *program.Builder, x, y value) value { return x.Bitcast(program.Int).Bitcast(program.Float) },
 		"mixed folds":  func(b *program.Builder, x, y value) value { return x.ReduceMax(1).SumAll() },
