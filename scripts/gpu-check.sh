@@ -86,7 +86,8 @@ package() {
 }
 
 # tests runs the tests that hold on every device, and the conformance kit on each plugin.
-# Those of package lower compile one program for each case, and so are divided.
+# Those of package lower compile one program for each case, and so are divided. Where
+# there are several GPUs, those of replicas run on two.
 tests() {
 	local name claims
 	for name in engine model step; do
@@ -96,6 +97,14 @@ tests() {
 	(package lower -binary TestBinary '') &
 	(package lower -random TestRandomPrograms '') &
 	(package lower -rest '' '|TestUnary|TestBinary|TestRandomPrograms') &
+	if [ "$(wc -l <"$work/gpu")" -gt 1 ]; then
+		for name in engine step; do
+			(
+				export CAGE_TEST_DEVICE_COUNT=2
+				package "$name" -two-gpus Replica ''
+			) &
+		done
+	fi
 	for name in "$work"/plugins/*; do
 		name=$(basename "$name")
 		claims=()

@@ -147,7 +147,7 @@ func (r Rule) begin(b *program.Builder) *writing {
 		u.g = u.g.Mul(u.in[InputClip])
 	}
 	if r.Form == Coupled && r.Quantizer != nil {
-		u.g = u.g.Add(finiteOrZero(u.error()).Mul(u.in[InputLambda]))
+		u.g = u.g.Add(u.finiteError().Mul(u.in[InputLambda]))
 	}
 	if r.regularized() {
 		terms := r.Lotion.Regularize(b, u.in[InputX], u.g, u.state[fisherState])
@@ -179,6 +179,16 @@ func (u *writing) error() program.Value {
 		u.e = u.in[InputX].Sub(u.rule.restore(u.in[InputQuantized]))
 	}
 	return u.e
+}
+
+// finiteError is e, or zeros where any element of it is not finite. That is seen in the
+// quantized value as it is: the sums of a rotation are finite where its terms are, and
+// the check, which has to come before all elements, need not rotate.
+func (u *writing) finiteError() program.Value {
+	if u.rule.Rotation <= 1 {
+		return finiteOrZero(u.error())
+	}
+	return zeroUnlessFinite(u.in[InputX].Sub(u.in[InputQuantized]), u.error())
 }
 
 // restore is Q(x) from the input quantized.
@@ -213,11 +223,11 @@ func (u *writing) correct(y program.Value) program.Value {
 		strength = u.scaled(u.in[InputNextRate]).Mul(u.in[InputLambda])
 		return y.Sub(finiteOrZero(y.Sub(u.quantize(y))).Mul(strength))
 	case u.rule.Decay == 0:
-		return y.Sub(finiteOrZero(u.error()).Mul(strength))
+		return y.Sub(u.finiteError().Mul(strength))
 	case u.rule.Quantizer.Homogeneous:
 		// Q(c·x) = c·Q(x), so the residual at the decayed point is the one of the
 		// forward pass times c: no second quantization is needed.
-		return y.Sub(finiteOrZero(u.error()).Mul(strength.Mul(u.keep())))
+		return y.Sub(u.finiteError().Mul(strength.Mul(u.keep())))
 	default:
 		return y.Sub(finiteOrZero(u.x.Sub(u.quantize(u.x))).Mul(strength))
 	}
@@ -287,7 +297,12 @@ func finiteOrZero(e program.Value) program.Value {
 	if !e.Valid() {
 		return e
 	}
-	return e.Square().SumAll().IsFinite().Select(e, e.Builder().Const(0))
+	return zeroUnlessFinite(e, e)
+}
+
+// zeroUnlessFinite is e, or zeros where any element of x is not finite.
+func zeroUnlessFinite(x, e program.Value) program.Value {
+	return x.Square().SumAll().IsFinite().Select(e, e.Builder().Const(0))
 }
 
 // sumOfSquares adds up rows first: in float32 one running sum over millions of squares

@@ -212,8 +212,14 @@ func TestTilesNotFinite(t *testing.T) {
 func BenchmarkUpdate(b *testing.B) {
 	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=256", "model.heads=4", `optimizer={plugin="adamw"}`)
 	tiles, graphs := pair(b, cfg)
+	rotated := testrun.Compile(b, testrun.Plan(b, cfg))
+	state, err := rotated.NewState(3, batches(cfg, 1, 1)[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(state.Close)
 	for _, lambda := range []float64{0, 10} {
-		for name, k := range map[string]kernels{"tiles": tiles, "graph": graphs} {
+		for name, k := range map[string]kernels{"tiles": tiles, "graph": graphs, "rotated": {rotated, state}} {
 			b.Run(fmt.Sprintf("lambda=%v/%s", lambda, name), func(b *testing.B) {
 				var grads [][]float32
 				for _, p := range k.Params {

@@ -24,9 +24,11 @@ func choose(dst, c, a, b []float32)             { plainSelect(dst, c, a, b) }
 func unaryAll(op opcode, dst, a []float32)      { plainUnary(op, dst, a) }
 func binaryAll(op opcode, dst, a, b []float32)  { plainBinary(op, dst, a, b) }
 
-func rotateRuns(dst, a []float32, size int) { plainRotateRuns(dst, a, size) }
-func butterfly(x, y []float32)              { plainButterfly(x, y) }
-func butterflies(w, x, y, z []float32)      { plainButterflies(w, x, y, z) }
+func rotateRuns(dst, a []float32, size int, scale float32) {
+	plainRotateRuns(dst, a, size, scale)
+}
+func butterfly(x, y []float32)         { plainButterfly(x, y) }
+func butterflies(w, x, y, z []float32) { plainButterflies(w, x, y, z) }
 
 func sum(l *lanes, a []float32)        { plainSum(l, a) }
 func sumMul(l *lanes, a, b []float32)  { plainSumMul(l, a, b) }

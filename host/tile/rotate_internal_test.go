@@ -54,8 +54,8 @@ func TestRotateLoops(t *testing.T) {
 		}
 		for size := 1; size <= run; size *= 2 {
 			got, want := make([]float32, n), make([]float32, n)
-			rotateRuns(got, a, size)
-			plainRotateRuns(want, a, size)
+			rotateRuns(got, a, size, 0.3)
+			plainRotateRuns(want, a, size, 0.3)
 			if i := differs(got, want); i >= 0 {
 				t.Fatalf("runs of %d, element %d of %d is %v, want %v", size, i, n, got[i], want[i])
 			}

@@ -4,31 +4,40 @@ package tile
 
 import "simd"
 
-// rotateRuns multiplies runs by the matrix: vectors of it times elements. Products with
-// signs are exact, so that it does not matter whether an addition is fused with one.
-func rotateRuns(dst, a []float32, size int) {
+// rotateRuns has all sums of a run side by side in vectors, to which the run's elements are
+// broadcast: what the butterflies do for one position, for all. Products with signs are
+// exact, so that it does not matter whether additions are fused with them.
+func rotateRuns(dst, a []float32, size int, scale float32) {
 	width := simd.Float32s{}.Len()
 	if size < run || width > run {
-		plainRotateRuns(dst, a, size)
+		plainRotateRuns(dst, a, size, scale)
 		return
 	}
+	factor := simd.BroadcastFloat32s(scale)
 	for len(dst) >= run && len(a) >= run {
-		to, row := (*[run]float32)(dst), *(*[run]float32)(a)
+		to, from := (*[run]float32)(dst), (*[run]float32)(a)
+		var row [run]float32
 		for i := 0; i <= run-width; i += width {
-			sum0 := simd.BroadcastFloat32s(row[0])
-			sum1 := simd.BroadcastFloat32s(row[1]).Mul(simd.LoadFloat32s(signs[1][i:]))
-			sum2 := simd.BroadcastFloat32s(row[2]).Mul(simd.LoadFloat32s(signs[2][i:]))
-			sum3 := simd.BroadcastFloat32s(row[3]).Mul(simd.LoadFloat32s(signs[3][i:]))
-			for j := 4; j < run; j += 4 {
-				sum0 = simd.BroadcastFloat32s(row[j]).MulAdd(simd.LoadFloat32s(signs[j][i:]), sum0)
-				sum1 = simd.BroadcastFloat32s(row[j+1]).MulAdd(simd.LoadFloat32s(signs[j+1][i:]), sum1)
-				sum2 = simd.BroadcastFloat32s(row[j+2]).MulAdd(simd.LoadFloat32s(signs[j+2][i:]), sum2)
-				sum3 = simd.BroadcastFloat32s(row[j+3]).MulAdd(simd.LoadFloat32s(signs[j+3][i:]), sum3)
-			}
-			sum0.Add(sum1).Add(sum2.Add(sum3)).Store(to[i:])
+			simd.LoadFloat32s(from[i:]).Mul(factor).Store(row[i:])
+		}
+		for i := 0; i <= run-width; i += width {
+			s0, s1 := simd.LoadFloat32s(signs[0][i:]), simd.LoadFloat32s(signs[1][i:])
+			s2, s3 := simd.LoadFloat32s(signs[2][i:]), simd.LoadFloat32s(signs[3][i:])
+			sum0 := pairs(&row, 0, s2, s3)
+			sum1 := pairs(&row, 1, s2, s3)
+			sum0 = pairs(&row, 2, s2, s3).MulAdd(s1, sum0)
+			sum1 = pairs(&row, 3, s2, s3).MulAdd(s1, sum1)
+			sum1.MulAdd(s0, sum0).Store(to[i:])
 		}
 		dst, a = dst[run:], a[run:]
 	}
+}
+
+// pairs adds up elements j, j+4, j+8 and j+12 of a run, with the signs s2 and s3.
+func pairs(row *[run]float32, j int, s2, s3 simd.Float32s) simd.Float32s {
+	x := simd.BroadcastFloat32s(row[j+8]).MulAdd(s3, simd.BroadcastFloat32s(row[j]))
+	y := simd.BroadcastFloat32s(row[j+12]).MulAdd(s3, simd.BroadcastFloat32s(row[j+4]))
+	return y.MulAdd(s2, x)
 }
 
 func butterfly(x, y []float32) {
