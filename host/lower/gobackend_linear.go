@@ -93,11 +93,13 @@ func goFactor(lead int) int {
 // rotateColumns multiplies each matrix of x[count, size, …] from the left by the
 // Walsh–Hadamard matrix. The left operand repeats one matrix; it is a sum with
 // zeros, computed in each step, rather than a constant that would occupy memory
-// all the time.
+// all the time. The barrier makes it depend on something that is no constant: of
+// constants the backend keeps a packed copy for every product.
 func (l *lowering) rotateColumns(x *graph.Node) *graph.Node {
 	count, size := x.Shape().Dim(0), x.Shape().Dim(1)
 	left := shared(l.g, fmt.Sprint("repeated hadamard ", l.float.dtype, size, count), func() *graph.Node {
-		return graph.Add(l.zeros(count, 1, 1), graph.Reshape(l.hadamard(size), 1, size, size))
+		repeated := graph.Add(l.zeros(count, 1, 1), graph.Reshape(l.hadamard(size), 1, size, size))
+		return graph.SchedulingBarrier(repeated, x)
 	})
 	return graph.DotGeneral(left, []int{2}, []int{0}, x, []int{1}, []int{0})
 }
