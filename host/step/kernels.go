@@ -116,7 +116,8 @@ func (k *Kernels) Prepare() error {
 		}
 	}
 	for _, form := range forms {
-		if !k.isWhole() {
+		// Refreshes that take effect late run the chain, too, also between observations.
+		if !k.isWhole() || len(k.splits) > 0 {
 			if _, err := k.update(updateKey{form: form}); err != nil {
 				return err
 			}
