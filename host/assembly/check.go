@@ -41,7 +41,7 @@ func askedOf(cfg *config.Config) (string, error) {
 	c := *cfg
 	c.Seed, c.Data.Seed = 0, 0
 	c.Train = config.Train{Batch: c.Train.Batch, Clip: c.Train.Clip}
-	c.Schedule, c.Diagnostics, c.Device = config.Schedule{}, config.Diagnostics{}, config.Device{}
+	c.Schedule, c.Diagnostics, c.Device = config.Schedule{}, config.Diagnostics{}, config.Device{Count: c.Device.Count}
 	c.Method.Lambda, c.Method.Silence = 0, 0
 	text, err := json.Marshal(&c)
 	return string(text), err
@@ -63,7 +63,7 @@ func check(ctx context.Context, cfg *config.Config, running *pool) error {
 	if err != nil {
 		return err
 	}
-	c := newCollector(Request{Config: &own, Model: m, Batch: own.Train.Batch}, running)
+	c := newCollector(Request{Config: &own, Model: m, Batch: ReplicaBatch(&own)}, running)
 	programs, err := c.collect(ctx)
 	if err != nil {
 		return err

@@ -10,8 +10,7 @@ import (
 //	P_λ(x) = ∇f(x) + λ·(x − Q(x)),
 //
 // a program from gradient, x, quantized (as the rule has it) and lambda to the scalar
-// norm2. The norm
-// over all tensors is the square root of the sum. With ∇f from a full-precision
+// norm2. The norm over all tensors is the square root of the sum. With ∇f from a full-precision
 // forward it is the quantity of the theorem; with the gradient of the quantized
 // forward, ∇f(Q(x)), it is a different one and must be named so.
 func ParetoNorm2(r Rule) (*program.Program, error) {

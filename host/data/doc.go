@@ -8,7 +8,7 @@
 // ids is the business of the package tokenizer below this one.
 //
 // Everything here is deterministic: the same files and settings give the same
-// bytes on every machine, and a sampler's state is one number.
+// bytes on every machine, and a batch follows from its number alone.
 //
 // What may not live here: models, devices, losses. Batches leave as []int32.
 package data

@@ -50,7 +50,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	batch := make([]int32, sampler.BatchLen())
-	if err := sampler.Next(batch); err != nil {
+	if err := sampler.At(0, batch); err != nil {
 		log.Fatal(err)
 	}
 	text, err := set.Tokenizer.Decode(batch[:15])

@@ -14,11 +14,6 @@ type SamplerConfig struct {
 	Batch int
 	// Seed fixes the order; epoch k uses Seed + k.
 	Seed uint64
-	// World is the number of workers that share the batches: batch i goes to
-	// worker i mod World. Zero means 1.
-	World int
-	// Rank is this worker, 0 to World−1.
-	Rank int
 }
 
 // Sampler draws training batches.
@@ -37,7 +32,6 @@ type Sampler struct {
 	config  SamplerConfig
 	windows uint32 // of an epoch
 	batches int64  // of an epoch
-	drawn   int64  // batches that Next has returned
 
 	epoch  int64 // of the two fields below, or -1
 	offset int
@@ -56,17 +50,11 @@ func (e *ShortError) Error() string {
 		e.Path, e.Tokens, e.Batch, e.Context, e.Need)
 }
 
-// NewSampler returns a sampler at its first batch. A file that is too short
-// for one batch is a [*ShortError].
+// NewSampler returns a sampler. A file that is too short for one batch is a
+// [*ShortError].
 func NewSampler(file *File, config SamplerConfig) (*Sampler, error) {
-	if config.World == 0 {
-		config.World = 1
-	}
-	switch {
-	case config.Context < 1 || config.Batch < 1:
+	if config.Context < 1 || config.Batch < 1 {
 		return nil, fmt.Errorf("sampler: context %d and batch %d must be at least 1", config.Context, config.Batch)
-	case config.World < 1 || config.Rank < 0 || config.Rank >= config.World:
-		return nil, fmt.Errorf("sampler: rank %d of %d workers, want 0 to %d", config.Rank, config.World, config.World-1)
 	}
 	windows := file.Len()/int64(config.Context) - 1
 	if windows < int64(config.Batch) {
@@ -88,47 +76,11 @@ func NewSampler(file *File, config SamplerConfig) (*Sampler, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (s *Sampler) BatchLen() int { return s.config.Batch * (s.config.Context + 1) }
 
-// BatchesPerEpoch returns the number of batches that all workers together draw
-// in one epoch.
+// BatchesPerEpoch returns the number of batches of one epoch.
 func (s *Sampler) BatchesPerEpoch() int64 { return s.batches }
 
-// Position returns how many batches this worker has drawn. It is the whole
-// state of a sampler: keep it in checkpoints.
-func (s *Sampler) Position() int64 { return s.drawn }
-
-// Restore makes Next continue as if this worker had drawn position batches.
-func (s *Sampler) Restore(position int64) error {
-	if position < 0 || position > (math.MaxInt64-int64(s.config.Rank))/int64(s.config.World) {
-		return fmt.Errorf("sampler: no batch at position %d", position)
-	}
-	s.drawn = position
-	return nil
-}
-
-// Epoch returns the epoch, from 0, and the batch within it, from 0, that Next
-// draws next.
-func (s *Sampler) Epoch() (epoch, batch int64) {
-	i := s.index()
-	return i / s.batches, i % s.batches
-}
-
-// index returns the index, among the batches of all workers, of this worker's
-// next one.
-func (s *Sampler) index() int64 {
-	return s.drawn*int64(s.config.World) + int64(s.config.Rank)
-}
-
-// Next fills dst, shaped [Batch, Context+1], with this worker's next batch.
-func (s *Sampler) Next(dst []int32) error {
-	if err := s.At(s.index(), dst); err != nil {
-		return err
-	}
-	s.drawn++
-	return nil
-}
-
-// At fills dst, shaped [Batch, Context+1], with batch index of the sequence
-// that all workers share, epoch after epoch. It does not move the sampler.
+// At fills dst, shaped [Batch, Context+1], with batch index, from 0, epoch
+// after epoch.
 func (s *Sampler) At(index int64, dst []int32) error {
 	if index < 0 {
 		return fmt.Errorf("sampler: no batch %d", index)

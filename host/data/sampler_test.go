@@ -113,66 +113,26 @@ func checkUnbroken(t *testing.T, starts map[int32]bool, context int) {
 	}
 }
 
-// Workers take turns, and together draw what one worker would.
-func TestWorkersShareBatches(t *testing.T) {
+// Batches are the same in whatever order they are asked for.
+func TestBatchesInAnyOrder(t *testing.T) {
 	f := writeTokens(t, wideInfo, counting(1000, 1<<20))
 	config := SamplerConfig{Context: 16, Batch: 4, Seed: 3}
-	alone := newSampler(t, f, config)
-	const world = 4
-	var workers []*Sampler
-	for rank := range world {
-		c := config
-		c.World, c.Rank = world, rank
-		workers = append(workers, newSampler(t, f, c))
-	}
-	want, got := make([]int32, alone.BatchLen()), make([]int32, alone.BatchLen())
-	for i := range 10 * int(alone.BatchesPerEpoch()) {
-		if err := errors.Join(alone.Next(want), workers[i%world].Next(got)); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("batch %d of worker %d differs", i, i%world)
-		}
-	}
-}
-
-func TestRestore(t *testing.T) {
-	f := writeTokens(t, wideInfo, counting(1000, 1<<20))
-	config := SamplerConfig{Context: 16, Batch: 4, Seed: 3, World: 2, Rank: 1}
 	first := newSampler(t, f, config)
 	var batches [][]int32
-	for range 60 {
+	for i := range int64(60) {
 		dst := make([]int32, first.BatchLen())
-		if err := first.Next(dst); err != nil {
+		if err := first.At(i, dst); err != nil {
 			t.Fatal(err)
 		}
 		batches = append(batches, dst)
 	}
-	for _, position := range []int64{0, 1, 14, 15, 31, 59} {
-		second := newSampler(t, f, config)
-		if err := second.Restore(position); err != nil {
+	second, dst := newSampler(t, f, config), make([]int32, first.BatchLen())
+	for _, i := range []int64{59, 0, 31, 14, 15, 1, 59, 58} {
+		if err := second.At(i, dst); err != nil {
 			t.Fatal(err)
 		}
-		if second.Position() != position {
-			t.Errorf("position %d, want %d", second.Position(), position)
-		}
-		epoch, batch := second.Epoch()
-		if got := epoch*second.BatchesPerEpoch() + batch; got != position*2+1 {
-			t.Errorf("epoch %d, batch %d are batch %d, want %d", epoch, batch, got, position*2+1)
-		}
-		dst := make([]int32, second.BatchLen())
-		for i := position; i < 60; i++ {
-			if err := second.Next(dst); err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Equal(dst, batches[i]) {
-				t.Fatalf("restored at %d: batch %d differs", position, i)
-			}
-		}
-	}
-	for _, position := range []int64{-1, 1 << 62} {
-		if err := first.Restore(position); err == nil {
-			t.Errorf("Restore(%d) succeeded", position)
+		if !slices.Equal(dst, batches[i]) {
+			t.Errorf("batch %d differs", i)
 		}
 	}
 }
@@ -219,28 +179,27 @@ func TestSamplerConfigRefused(t *testing.T) {
 	f := writeTokens(t, wideInfo, counting(1000, 1<<20))
 	for _, config := range []SamplerConfig{
 		{}, {Context: 8}, {Batch: 8}, {Context: -1, Batch: 1},
-		{Context: 8, Batch: 1, World: -1}, {Context: 8, Batch: 1, Rank: 1}, {Context: 8, Batch: 1, World: 2, Rank: -1},
 	} {
 		if _, err := NewSampler(f, config); err == nil {
 			t.Errorf("%+v was accepted", config)
 		}
 	}
 	s := newSampler(t, f, SamplerConfig{Context: 8, Batch: 2})
-	if err := s.Next(make([]int32, 17)); err == nil || s.Position() != 0 {
-		t.Errorf("a buffer of the wrong size: %v, position %d", err, s.Position())
+	if err := s.At(0, make([]int32, 17)); err == nil {
+		t.Error("a buffer of the wrong size was filled")
 	}
 	if err := s.At(-1, make([]int32, s.BatchLen())); err == nil {
 		t.Error("batch -1 succeeded")
 	}
 }
 
-func BenchmarkSamplerNext(b *testing.B) {
+func BenchmarkSampler(b *testing.B) {
 	f := writeTokens(b, wideInfo, counting(4<<20, 1000))
 	s := newSampler(b, f, SamplerConfig{Context: 512, Batch: 16})
 	dst := make([]int32, s.BatchLen())
 	b.SetBytes(int64(4 * len(dst)))
-	for b.Loop() {
-		if err := s.Next(dst); err != nil {
+	for i := int64(0); b.Loop(); i++ {
+		if err := s.At(i, dst); err != nil {
 			b.Fatal(err)
 		}
 	}

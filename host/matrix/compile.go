@@ -132,12 +132,11 @@ func (w *writer) classes(level int) []int64 {
 // writeOutputs decides which outputs are computed in their place and copies the others
 // there, first those that are inputs, which another output may overwrite.
 func (w *writer) writeOutputs() error {
-	var inputs, rest []step
-	for i, o := range w.p.Outputs {
-		if r := w.root(o.Value); int(r) < len(w.p.Inputs) {
-			inputs = append(inputs, step{copied: &copied{r, i}})
-		}
+	inputs, err := w.copiedInputs()
+	if err != nil {
+		return err
 	}
+	var rest []step
 	w.k.steps = append(w.k.steps, inputs...)
 	for i, o := range w.p.Outputs {
 		r := w.root(o.Value)
@@ -162,6 +161,31 @@ func (w *writer) writeOutputs() error {
 		}
 	}
 	return nil
+}
+
+// copiedInputs copies the outputs that are inputs, each before its input is overwritten
+// by another one.
+func (w *writer) copiedInputs() ([]step, error) {
+	var left []copied
+	for i, o := range w.p.Outputs {
+		if r := w.root(o.Value); int(r) < len(w.p.Inputs) {
+			left = append(left, copied{r, i})
+		}
+	}
+	var steps []step
+	for len(left) > 0 {
+		at := slices.IndexFunc(left, func(c copied) bool {
+			over := program.ID(w.p.Input(w.p.Outputs[c.to].Name))
+			return c.from == over || !slices.ContainsFunc(left, func(d copied) bool { return d.from == over })
+		})
+		if at < 0 {
+			name := w.p.Outputs[left[0].to].Name
+			return nil, &tile.RefusedError{Program: w.p.Name, Value: fmt.Sprintf("output %q", name), Reason: "inputs are exchanged"}
+		}
+		next := left[at]
+		steps, left = append(steps, step{copied: &next}), slices.Delete(left, at, at+1)
+	}
+	return steps, nil
 }
 
 // inPlace reports whether value id may be computed in the memory of the input of the

@@ -107,6 +107,20 @@ func other(b *program.Builder, n int) {
 	b.Output("total", total)
 }
 
+// remember moves inputs to the outputs of others, and selects one for another.
+func remember(b *program.Builder, n int) {
+	x, s := b.Input("x", program.FloatType(n, n)), b.Input("s", program.FloatType())
+	var past [4]program.Value
+	for i := range past {
+		past[i] = b.Input(fmt.Sprint("past", i), program.FloatType(n, n))
+	}
+	b.Output("x", x.Add(past[2]))
+	b.Output("past0", times(x, x, 1, 0))
+	b.Output("past1", past[0])
+	b.Output("past2", past[1])
+	b.Output("past3", s.Gt(b.Const(0)).Select(x, past[3]))
+}
+
 var cases = []struct {
 	name  string
 	write func(b *program.Builder)
@@ -118,6 +132,7 @@ var cases = []struct {
 	{"rotated", func(b *program.Builder) { rotate(b, 70, 33) }},
 	{"stacked", func(b *program.Builder) { stacked(b, 3, 20, 40) }},
 	{"other", func(b *program.Builder) { other(b, 40) }},
+	{"remembered", func(b *program.Builder) { remember(b, 40) }},
 }
 
 func build(t testing.TB, write func(b *program.Builder)) *program.Program {
@@ -259,6 +274,12 @@ func TestRefused(t *testing.T) {
 		"rows folded": func(b *program.Builder) {
 			x := b.Input("x", program.FloatType(4, 4))
 			b.Output("y", times(x, x, 0, 0).Sum(1))
+		},
+		"an exchange": func(b *program.Builder) {
+			x, y, z := b.Input("x", program.FloatType(4, 4)), b.Input("y", program.FloatType(4, 4)), b.Input("z", program.FloatType(4, 4))
+			b.Output("x", y)
+			b.Output("y", x)
+			b.Output("z", times(z, z, 1, 0))
 		},
 		"only numbers": func(b *program.Builder) { b.Output("y", b.Input("x", program.FloatType()).Scale(2)) },
 	}

@@ -35,40 +35,20 @@ func normals(rng normalSource, n int) []float64 {
 }
 
 // NoiseSource draws the batches of a [Quadratic], as a data sampler does those of a language model: batch i is the same
-// whenever it is asked for, so that a resumed training sees the noise that it would have seen. Not safe for concurrent
-// use.
+// whenever it is asked for, so that a resumed training sees the noise that it would have seen.
 type NoiseSource struct {
-	n     int
-	std   float64
-	seed  uint64
-	drawn int64
+	n    int
+	std  float64
+	seed uint64
 }
 
-// NoiseSource returns the source of the problem's noise for a seed, at its first batch.
+// NoiseSource returns the source of the problem's noise for a seed.
 func (m *Quadratic) NoiseSource(seed uint64) *NoiseSource {
 	return &NoiseSource{n: m.config.Rows * m.config.Dimension, std: m.config.Noise, seed: seed}
 }
 
 // BatchLen returns the number of elements of a batch.
 func (s *NoiseSource) BatchLen() int { return s.n }
-
-// Next fills dst with the next batch.
-func (s *NoiseSource) Next(dst []int32) error {
-	if err := s.At(s.drawn, dst); err != nil {
-		return err
-	}
-	s.drawn++
-	return nil
-}
-
-// Restore makes Next continue as if position batches had been drawn.
-func (s *NoiseSource) Restore(position int64) error {
-	if position < 0 {
-		return fmt.Errorf("noise: no batch at position %d", position)
-	}
-	s.drawn = position
-	return nil
-}
 
 // At fills dst with batch index, the bits of float32 numbers from N(0, noise²).
 func (s *NoiseSource) At(index int64, dst []int32) error {

@@ -13,7 +13,8 @@
 // finite leaves no trace. Weights are quantized once per step, whatever the number
 // of micro-batches and sites that read them, and the error e = x − Q(x) that the
 // method needs is at hand. Operands of products that are rotated alike stay rotated,
-// with their gradients; what needs Q(x) itself rotates back.
+// with their gradients; what needs Q(x) itself rotates back. Of the update, only those
+// rules are in an executable that neither package tile nor package matrix takes.
 //
 // Refreshes of preconditioners run between finish and update, on the host. Where the
 // plan says so they run beside the steps instead, from copies of the states that they

@@ -18,8 +18,7 @@ import (
 
 // quantizeGraph maps the quantized parameters, followed by the trained parameters of
 // their quantizers, to their values Q(x), rotated where the plan leaves them so, and
-// residuals. layout receives the number of
-// residuals of each.
+// residuals. layout receives the number of residuals of each.
 func (p *Plan) quantizeGraph(layout *[]int) ([]engine.Spec, engine.BuildFunc) {
 	all, at := p.paramSpecs(), p.quantized()
 	var specs []engine.Spec

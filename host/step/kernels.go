@@ -13,7 +13,7 @@ import (
 
 // Kernels are the compiled executables of a plan. Each is compiled when first
 // needed: the forms of the update, the evaluation and the measures exist only in
-// runs that use them. Not safe for concurrent use.
+// runs that use them. Not safe for concurrent use, but for [Kernels.Load].
 type Kernels struct {
 	dev  *engine.Device
 	plan Plan
@@ -31,7 +31,7 @@ type Kernels struct {
 	failures     map[int]int    // refreshes in a row that failed, by rule
 	splits       map[int]*split // refreshes that take effect late, by rule
 	execute      executor
-	others       map[string]*engine.Executable // by name: finish, losses, logits, pareto
+	others       map[string]*engine.Executable // by name: finish, losses, what is set up once, …
 }
 
 // executor runs refresh programs, several at once.
@@ -116,7 +116,8 @@ func (k *Kernels) Prepare() error {
 		}
 	}
 	for _, form := range forms {
-		if !k.isWhole() {
+		// Refreshes that take effect late run the chain, too, also between observations.
+		if !k.isWhole() || len(k.splits) > 0 {
 			if _, err := k.update(updateKey{form: form}); err != nil {
 				return err
 			}

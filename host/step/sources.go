@@ -15,7 +15,7 @@ type update struct {
 	exec  *engine.Executable // nil where all rules are tiled
 	tiled *tiles             // nil where none is
 	rules []cage.Rule
-	// sources are those of the inputs of exec before the scalars, in order.
+	// sources are those of the inputs of all rules before the scalars, in order.
 	sources []source
 	// read are the positions of the trained parameters that the rules of weights read,
 	// in order.

@@ -21,9 +21,10 @@ type whole struct {
 }
 
 // whole compiles the step with one form of the correction. It always has the
-// statistics, where anything is quantized: they are sums over what the update reads
-// anyway, and a variant without them would be one more program to compile, which takes
-// an accelerator's compiler as long as thousands of such sums.
+// statistics, where anything is quantized: they are sums over what the step has anyway,
+// after a rotation of weights that stay rotated, and a variant without them would be one
+// more program to compile, which takes an accelerator's compiler as long as thousands of
+// such sums.
 func (k *Kernels) whole(form cage.Form) (*whole, error) {
 	if w, ok := k.wholes[form]; ok {
 		return w, nil

@@ -47,6 +47,7 @@ var wholeCases = map[string][]string{
 	"no quantizer":      {`optimizer={plugin="sgd"}`, three},
 	"refreshes":         {`quantizer={plugin="quest"}`, `optimizer={plugin="shampoo"}`, "train.accumulate=2"},
 	"late refreshes":    {`quantizer={plugin="quest"}`, `optimizer={plugin="soap", refresh_delay=2}`},
+	"lotion":            {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`, "train.accumulate=2"},
 }
 
 const three = "train.accumulate=3"
@@ -74,6 +75,9 @@ func TestWhole(t *testing.T) {
 				tokens := batches(cfg, 10*uint64(i), cfg.Train.Accumulate)
 				if i == bad {
 					tokens[len(tokens)-1][3] = vocab
+				}
+				if i%5 == 1 { // also while a refresh is pending
+					b.State = throughCheckpoint(t, b.Kernels, b.State)
 				}
 				before := testrun.Download(t, b.Kernels, b.State)
 				x, y := run(t, a.Kernels, a.State, tokens, set), run(t, b.Kernels, b.State, tokens, set)

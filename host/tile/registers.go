@@ -62,15 +62,31 @@ func (w *phase) directOutputs() map[int]int {
 func (w *phase) saveInput(i int) {
 	in := w.nodes[i].input
 	name := w.a.p.Inputs[in].Name
+	if _, overwritten := w.a.p.Output(name); !overwritten {
+		return
+	}
 	for o := range w.a.p.Outputs {
-		n, ok := w.output(o)
-		if _, overwritten := w.a.p.Output(name); ok && n == i && overwritten && w.a.p.Outputs[o].Name != name {
+		if n, ok := w.output(o); ok && w.a.p.Outputs[o].Name != name && w.standsFor(n, i) {
 			r := w.register()
 			w.code = append(w.code, instruction{op: opCopy, dst: r, a: in})
 			w.slot[i] = r
 			return
 		}
 	}
+}
+
+// standsFor reports whether node n is node i or may, by selections, be in its memory.
+func (w *phase) standsFor(n, i int) bool {
+	may := make([]bool, n+1)
+	may[n] = true
+	for j := n; j > i; j-- {
+		if op := w.nodes[j].op; may[j] && (op == opSelectS || op == opSelectZ) {
+			for _, k := range w.nodes[j].in {
+				may[k] = true
+			}
+		}
+	}
+	return i <= n && may[i]
 }
 
 // writeOutputs copies what was not computed in place.

@@ -172,6 +172,33 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// TestSelectedInputs: so is what an output selects among other outputs' inputs.
+func TestSelectedInputs(t *testing.T) {
+	for name, body := range map[string]func(b *program.Builder, x, y, yes program.Value){
+		"of two":      func(b *program.Builder, x, y, yes program.Value) { b.Output("y", yes.Select(x, y)) },
+		"or a number": func(b *program.Builder, x, y, yes program.Value) { b.Output("y", yes.Select(x, b.Const(0))) },
+		"of selected": func(b *program.Builder, x, y, yes program.Value) {
+			b.Output("y", yes.Select(yes.Select(x, b.Const(0)), y))
+			b.Output("z", yes.Select(y, x))
+		},
+	} {
+		k := compile(t, build(t, []int{3000}, func(b *program.Builder, x, y, s program.Value) {
+			b.Output("x", x.Add(y))
+			body(b, x, y, s.Gt(b.Const(0)))
+		}))
+		for _, s := range []float32{1, -1} {
+			rng := rand.New(rand.NewPCG(3, 3))
+			in := [][]float32{numbers(rng, 3000, false), numbers(rng, 3000, false), {s}}
+			want := inTiles(t, k, 1, in, false)
+			for i, got := range inTiles(t, k, 1, in, true) {
+				if !slices.Equal(bits(got), bits(want[i])) {
+					t.Errorf("%s, s = %v: output %d in place differs", name, s, i)
+				}
+			}
+		}
+	}
+}
+
 // TestNoAllocations: a run in a steady state allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	calls := []tile.Call{callOf(compile(t, adam(true, 200, 400))), callOf(compile(t, adam(false, 30)))}

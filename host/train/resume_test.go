@@ -40,7 +40,7 @@ func TestResumeWithAnotherConfiguration(t *testing.T) {
 	if strings.Contains(err.Error(), "log_every") {
 		t.Errorf("the error names a key that is free to change: %v", err)
 	}
-	testrun.Train(t, testrun.Again(t, cfg, "train.log_every=7", "train.keep=1", "train.eval_every=5"), train.Options{Resume: true})
+	testrun.Train(t, testrun.Again(t, cfg, "train.log_every=7", "train.keep=1", "train.eval_every=5", `train.recompute="blocks"`), train.Options{Resume: true})
 }
 
 // TestResumeWithAnotherExecutable: what a run depends on are the programs, not the
