@@ -147,7 +147,7 @@ bench() {
 		nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 500 >"$work/memory-$preset" 2>/dev/null & # until killed
 		watch=$!
 		# shellcheck disable=SC2086 # STEP holds words
-		stage "bench-$preset" 150 "$work/cage" bench step --alone --device "$device" --precision "$precision" --preset "$preset" \
+		stage "bench-$preset" 220 "$work/cage" bench step --alone --device "$device" --precision "$precision" --preset "$preset" \
 			--batch "$batch" --context "${CONTEXT:-512}" --steps "${STEPS:-20}" ${STEP:-}
 		kill "$watch" 2>/dev/null || true
 		wait "$watch" 2>/dev/null || true
