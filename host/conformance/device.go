@@ -3,12 +3,13 @@ package conformance
 import (
 	"fmt"
 
+	"github.com/gomlx/gomlx/core/graph"
+
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/gomlx/gomlx/core/graph"
 )
 
 // keptExecutables is the number of compiled programs that a Device keeps.
@@ -83,12 +84,7 @@ func (d *Device) compile(p *program.Program, args []*engine.Buffer) (*engine.Exe
 		specs[i] = engine.Spec{Name: in.Name, Shape: args[i].Shape()}
 	}
 	e, err := d.device.Compile(p.Name, specs, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
-		named := lower.Lower(g, p, nodes)
-		results := make([]*graph.Node, len(p.Outputs))
-		for i, o := range p.Outputs {
-			results[i] = named[o.Name]
-		}
-		return results
+		return lower.Outputs(g, p, nodes)
 	})
 	if err != nil {
 		return nil, err

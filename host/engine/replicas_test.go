@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -12,24 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
-
-// openReplicas opens the tests' device with as many replicas, and skips the test where it has fewer places.
-func openReplicas(t *testing.T, count int) *engine.Device {
-	t.Helper()
-	d, err := engine.Open(testdevice.Kind(), engine.Options{Count: count})
-	if few, ok := errors.AsType[*engine.CountError](err); ok {
-		t.Skip(few)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return d
-}
 
 // sumsOfRows returns, for a sharded input, the sums of each replica's columns, summed across, and their number.
 func sumsOfRows(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -42,7 +23,7 @@ func sumsOfRows(g *graph.Graph, in []*graph.Node) []*graph.Node {
 // but for the number of replicas.
 func TestSumAcross(t *testing.T) {
 	for _, count := range []int{1, 2, 4} {
-		d := openReplicas(t, count)
+		d := testdevice.Open(t, engine.Options{Count: count})
 		if d.Count() != count {
 			t.Fatalf("the device has %d replicas, want %d", d.Count(), count)
 		}
@@ -74,7 +55,7 @@ func TestSumAcross(t *testing.T) {
 // other: the largest and the smallest value that any has are the same.
 func TestReplicasStayEqual(t *testing.T) {
 	const steps = 5
-	one, several := descend(t, openReplicas(t, 1), steps), descend(t, openReplicas(t, 4), steps)
+	one, several := descend(t, testdevice.Open(t, engine.Options{Count: 1}), steps), descend(t, testdevice.Open(t, engine.Options{Count: 4}), steps)
 	for i := range one {
 		if math.Abs(float64(one[i]-several[i])) > 1e-6 {
 			t.Fatalf("element %d is %v with several replicas, %v with one", i, several[i], one[i])
@@ -130,7 +111,7 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 }
 
 func TestReplicasRefuse(t *testing.T) {
-	d := openReplicas(t, 2)
+	d := testdevice.Open(t, engine.Options{Count: 2})
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 3), Sharded: true}, {Name: "y", Shape: f32(4, 3)}},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.ReduceAllSum(in[0]), graph.ReduceAllSum(in[1])}

@@ -28,6 +28,16 @@ func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]
 	return lowerFor(g, p, inputs, g.Backend().String() == gobackend.BackendName)
 }
 
+// Outputs is [Lower] with the outputs in the order of the program.
+func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.Node {
+	named := Lower(g, p, inputs)
+	out := make([]*graph.Node, len(p.Outputs))
+	for i, o := range p.Outputs {
+		out[i] = named[o.Name]
+	}
+	return out
+}
+
 // lowerFor is Lower for the Go backend or for another one.
 func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool) map[string]*graph.Node {
 	if err := Check(p); err != nil {

@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"cmp"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -43,7 +42,7 @@ func NewRunner(threads int) *Runner {
 func (r *Runner) Run(calls []Call) error {
 	order := make([]*Call, len(calls))
 	for i := range calls {
-		if err := calls[i].check(); err != nil {
+		if err := tile.CheckMemory(calls[i].Kernel.p, calls[i].Inputs, calls[i].Outputs); err != nil {
 			return err
 		}
 		order[i] = &calls[i]
@@ -69,25 +68,6 @@ func (r *Runner) Run(calls []Call) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// check compares the slices of a call with its program.
-func (c *Call) check() error {
-	p := c.Kernel.p
-	if len(c.Inputs) != len(p.Inputs) || len(c.Outputs) != len(p.Outputs) {
-		return fmt.Errorf("program %q: %d inputs and %d outputs, want %d and %d", p.Name, len(c.Inputs), len(c.Outputs), len(p.Inputs), len(p.Outputs))
-	}
-	for i, in := range p.Inputs {
-		if int64(len(c.Inputs[i])) != in.Type.Size() {
-			return fmt.Errorf("program %q: input %q has %d elements, want %d", p.Name, in.Name, len(c.Inputs[i]), in.Type.Size())
-		}
-	}
-	for i, out := range p.Outputs {
-		if want := p.TypeOf(out.Value).Size(); int64(len(c.Outputs[i])) != want {
-			return fmt.Errorf("program %q: output %q has %d elements, want %d", p.Name, out.Name, len(c.Outputs[i]), want)
 		}
 	}
 	return nil

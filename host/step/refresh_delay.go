@@ -273,12 +273,7 @@ func (k *Kernels) applier(p *program.Program) (*engine.Executable, error) {
 			specs = append(specs, engine.Spec{Name: input.Name, Shape: floats(input.Type.Shape...)})
 		}
 		return specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			named := lower.Lower(g, p, in)
-			out := make([]*graph.Node, len(p.Outputs))
-			for n, o := range p.Outputs {
-				out[n] = named[o.Name]
-			}
-			return out
+			return lower.Outputs(g, p, in)
 		}
 	})
 }

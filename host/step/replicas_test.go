@@ -1,7 +1,6 @@
 package step_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -16,14 +15,7 @@ import (
 // configuration.
 func onReplicas(t *testing.T, count int, d step.Dispatch, overrides []string) kernels {
 	t.Helper()
-	device, err := engine.Open(testdevice.Kind(), engine.Options{Count: count})
-	if few, ok := errors.AsType[*engine.CountError](err); ok {
-		t.Skip(few)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { device.Close() })
+	device := testdevice.Open(t, engine.Options{Count: count})
 	all := []string{"model.vocab=32", "train.batch=4", "train.clip=0.3", `device.kind="cuda"`, fmt.Sprint("device.count=", count)}
 	cfg := testrun.Config(t, append(all, overrides...)...)
 	plan := testrun.Plan(t, cfg)

@@ -48,6 +48,12 @@ func compiled(t *testing.T, cfg *config.Config, s step.Stacking) kernels {
 	t.Helper()
 	plan := testrun.Plan(t, cfg)
 	plan.Stacking = s
+	return started(t, cfg, plan)
+}
+
+// started compiles a plan of a configuration and begins a state.
+func started(t testing.TB, cfg *config.Config, plan step.Plan) kernels {
+	t.Helper()
 	k := testrun.Compile(t, plan)
 	state, err := k.NewState(3, batches(cfg, 1, 1)[0])
 	if err != nil {

@@ -108,12 +108,7 @@ func (k *Kernels) initOptimizer(s *State, i int, spec engine.Spec, rule cage.Rul
 		return nil
 	}
 	init, err := k.dev.Compile("init "+rule.Name, []engine.Spec{spec}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := lower.Lower(g, rule.Optimizer.Init, in)
-		var out []*graph.Node
-		for _, o := range rule.Optimizer.Init.Outputs {
-			out = append(out, named[o.Name])
-		}
-		return out
+		return lower.Outputs(g, rule.Optimizer.Init, in)
 	})
 	if err != nil {
 		return err

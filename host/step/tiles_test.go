@@ -41,13 +41,7 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs kernels) {
 		if i == 1 {
 			plan.Update = lowered
 		}
-		k := testrun.Compile(t, plan)
-		state, err := k.NewState(3, batches(cfg, 1, 1)[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(state.Close)
-		both[i] = kernels{k, state}
+		both[i] = started(t, cfg, plan)
 	}
 	return both[0], both[1]
 }
@@ -102,17 +96,12 @@ func TestRotationsInTiles(t *testing.T) {
 				if i == 1 {
 					plan.Update = lowered
 				}
-				k := testrun.Compile(t, plan)
-				state, err := k.NewState(3, batches(cfg, 1, 1)[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(state.Close)
-				run(t, k, state, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
+				k := started(t, cfg, plan)
+				run(t, k.Kernels, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
 				if tiled, all, err := k.TiledAs(cfg.Method.Form, true); err != nil || i == 0 && tiled != all {
 					t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
 				}
-				ends[i] = testrun.Download(t, k, state)
+				ends[i] = testrun.Download(t, k.Kernels, k.State)
 			}
 			// Rounding is relative to x, also that of x − Q(x). In the coupled form this
 			// is in the first moment, (1 − β₁)·λ = 0.2 of it; Adam's quotient may be
@@ -212,14 +201,9 @@ func TestTilesNotFinite(t *testing.T) {
 func BenchmarkUpdate(b *testing.B) {
 	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=256", "model.heads=4", `optimizer={plugin="adamw"}`)
 	tiles, graphs := pair(b, cfg)
-	rotated := testrun.Compile(b, testrun.Plan(b, cfg))
-	state, err := rotated.NewState(3, batches(cfg, 1, 1)[0])
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(state.Close)
+	rotated := started(b, cfg, testrun.Plan(b, cfg))
 	for _, lambda := range []float64{0, 10} {
-		for name, k := range map[string]kernels{"tiles": tiles, "graph": graphs, "rotated": {rotated, state}} {
+		for name, k := range map[string]kernels{"tiles": tiles, "graph": graphs, "rotated": rotated} {
 			b.Run(fmt.Sprintf("lambda=%v/%s", lambda, name), func(b *testing.B) {
 				var grads [][]float32
 				for _, p := range k.Params {

@@ -20,16 +20,11 @@ func dispatched(t *testing.T, cfg *config.Config, d step.Dispatch) kernels {
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = d
 	plan.Update = lowered // in the chain, too: tiles add up in another order
-	k := testrun.Compile(t, plan)
+	k := started(t, cfg, plan)
 	if err := k.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	state, err := k.NewState(3, batches(cfg, 1, 1)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(state.Close)
-	return kernels{k, state}
+	return k
 }
 
 // cases of TestWhole, as overrides of the configuration.

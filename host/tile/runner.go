@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // A Call is a kernel with its memory: a slice for every input and output of its
@@ -69,7 +71,7 @@ func NewRunner(threads int) *Runner {
 // It fails before anything is written when slices do not fit the programs.
 func (r *Runner) Run(calls []Call) error {
 	for i := range calls {
-		if err := calls[i].check(); err != nil {
+		if err := CheckMemory(calls[i].Kernel.p, calls[i].Inputs, calls[i].Outputs); err != nil {
 			return err
 		}
 	}
@@ -206,23 +208,23 @@ func (r *Runner) finish(call, phase int) {
 	r.advance.Broadcast()
 }
 
-// check compares the slices of a call with its program.
-func (c *Call) check() error {
-	p := c.Kernel.p
-	if len(c.Inputs) != len(p.Inputs) || len(c.Outputs) != len(p.Outputs) {
-		return fmt.Errorf("program %q: %d inputs and %d outputs, want %d and %d", p.Name, len(c.Inputs), len(c.Outputs), len(p.Inputs), len(p.Outputs))
+// CheckMemory reports slices that do not fit the inputs and outputs of a program, and an
+// output in the place of an input of another name.
+func CheckMemory(p *program.Program, inputs, outputs [][]float32) error {
+	if len(inputs) != len(p.Inputs) || len(outputs) != len(p.Outputs) {
+		return fmt.Errorf("program %q: %d inputs and %d outputs, want %d and %d", p.Name, len(inputs), len(outputs), len(p.Inputs), len(p.Outputs))
 	}
 	for i, in := range p.Inputs {
-		if int64(len(c.Inputs[i])) != in.Type.Size() {
-			return fmt.Errorf("program %q: input %q has %d elements, want %d", p.Name, in.Name, len(c.Inputs[i]), in.Type.Size())
+		if int64(len(inputs[i])) != in.Type.Size() {
+			return fmt.Errorf("program %q: input %q has %d elements, want %d", p.Name, in.Name, len(inputs[i]), in.Type.Size())
 		}
 	}
 	for i, out := range p.Outputs {
-		if want := p.TypeOf(out.Value).Size(); int64(len(c.Outputs[i])) != want {
-			return fmt.Errorf("program %q: output %q has %d elements, want %d", p.Name, out.Name, len(c.Outputs[i]), want)
+		if want := p.TypeOf(out.Value).Size(); int64(len(outputs[i])) != want {
+			return fmt.Errorf("program %q: output %q has %d elements, want %d", p.Name, out.Name, len(outputs[i]), want)
 		}
 		for j, in := range p.Inputs {
-			if in.Name != out.Name && &c.Inputs[j][0] == &c.Outputs[i][0] {
+			if in.Name != out.Name && &inputs[j][0] == &outputs[i][0] {
 				return fmt.Errorf("program %q: output %q is the memory of the input %q", p.Name, out.Name, in.Name)
 			}
 		}

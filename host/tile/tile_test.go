@@ -40,12 +40,7 @@ func onDevice(t testing.TB, dev *engine.Device, p *program.Program, inputs [][]f
 		buffers = append(buffers, b)
 	}
 	exec, err := dev.Compile(p.Name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := lower.Lower(g, p, in)
-		var out []*graph.Node
-		for _, o := range p.Outputs {
-			out = append(out, named[o.Name])
-		}
-		return out
+		return lower.Outputs(g, p, in)
 	})
 	if err != nil {
 		t.Fatal(err)

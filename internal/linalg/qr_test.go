@@ -50,6 +50,29 @@ func hard(rows, cols int) map[string]Matrix {
 	}
 }
 
+// factors checks that the columns of q are orthonormal and that qᵀ·a is triangular and,
+// multiplied by q, a again, a being scaled as QR scales it.
+func factors(t *testing.T, what string, q, a Matrix, orthonormal, tolerance float64) {
+	t.Helper()
+	rows, cols := a.Rows, a.Cols
+	gram := RowMajor(make([]float64, cols*cols), cols, cols)
+	MulAdd(gram, 1, q.T(), q)
+	near(t, what+": QᵀQ", gram, unit(cols, cols), orthonormal)
+	scaled := clone(a)
+	normalize(scaled, false)
+	r, back := RowMajor(make([]float64, cols*cols), cols, cols), RowMajor(make([]float64, rows*cols), rows, cols)
+	MulAdd(r, 1, q.T(), scaled)
+	MulAdd(back, 1, q, r)
+	near(t, what+": QR", back, scaled, tolerance)
+	for i := range cols {
+		for j := range i {
+			if math.Abs(r.at(i, j)) > tolerance {
+				t.Fatalf("%s: R[%d][%d] = %v", what, i, j, r.at(i, j))
+			}
+		}
+	}
+}
+
 func TestQR(t *testing.T) {
 	each(t, func(t *testing.T) {
 		for _, n := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {33, 32}, {64, 64}, {130, 70}, {100, 100}, {300, 270}} {
@@ -58,25 +81,10 @@ func TestQR(t *testing.T) {
 				what := fmt.Sprint(name, n)
 				q := clone(a)
 				QR(q)
-				gram := RowMajor(make([]float64, cols*cols), cols, cols)
-				MulAdd(gram, 1, q.T(), q)
-				near(t, what+": QᵀQ", gram, unit(cols, cols), 1e-13)
 				if name == "normal" || name == "unit" || name == "zero" {
 					near(t, what+": Q beside LAPACK's", q, lapackQ(a), 1e-11)
 				}
-				scaled := clone(a)
-				normalize(scaled, false)
-				r, back := RowMajor(make([]float64, cols*cols), cols, cols), RowMajor(make([]float64, rows*cols), rows, cols)
-				MulAdd(r, 1, q.T(), scaled)
-				MulAdd(back, 1, q, r)
-				near(t, what+": QR", back, scaled, 1e-13)
-				for i := range cols {
-					for j := range i {
-						if math.Abs(r.at(i, j)) > 1e-13 {
-							t.Fatalf("%s: R[%d][%d] = %v", what, i, j, r.at(i, j))
-						}
-					}
-				}
+				factors(t, what, q, a, 1e-13, 1e-13)
 			}
 		}
 	})
@@ -91,22 +99,7 @@ func TestQRSingle(t *testing.T) {
 				what := fmt.Sprint(name, n)
 				q := clone(a)
 				QRSingle(q)
-				gram := RowMajor(make([]float64, cols*cols), cols, cols)
-				MulAdd(gram, 1, q.T(), q)
-				near(t, what+": QᵀQ", gram, unit(cols, cols), 5e-6)
-				scaled := clone(a)
-				normalize(scaled, false)
-				r, back := RowMajor(make([]float64, cols*cols), cols, cols), RowMajor(make([]float64, rows*cols), rows, cols)
-				MulAdd(r, 1, q.T(), scaled)
-				MulAdd(back, 1, q, r)
-				near(t, what+": QR", back, scaled, 2e-5)
-				for i := range cols {
-					for j := range i {
-						if math.Abs(r.at(i, j)) > 2e-5 {
-							t.Fatalf("%s: R[%d][%d] = %v", what, i, j, r.at(i, j))
-						}
-					}
-				}
+				factors(t, what, q, a, 5e-6, 2e-5)
 			}
 		}
 	})

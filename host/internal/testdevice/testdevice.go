@@ -7,6 +7,7 @@ package testdevice
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"strconv"
 	"testing"
@@ -24,9 +25,11 @@ const CountVariable = "CAGE_TEST_DEVICE_COUNT"
 // Kind is the kind of device that tests run on.
 func Kind() string { return cmp.Or(os.Getenv(Variable), engine.CPU) }
 
-// Open opens the device. It is closed when the test ends.
+// Open opens the device. It is closed when the test ends. A test that asks for more
+// replicas than there are is skipped; one that runs on too many by [CountVariable] fails.
 func Open(t testing.TB, opts engine.Options) *engine.Device {
 	t.Helper()
+	asked := opts.Count
 	if text := os.Getenv(CountVariable); opts.Count == 0 && text != "" {
 		count, err := strconv.Atoi(text)
 		if err != nil {
@@ -35,6 +38,9 @@ func Open(t testing.TB, opts engine.Options) *engine.Device {
 		opts.Count = count
 	}
 	d, err := engine.Open(Kind(), opts)
+	if few, ok := errors.AsType[*engine.CountError](err); ok && asked > 0 {
+		t.Skip(few)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
