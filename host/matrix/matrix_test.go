@@ -291,7 +291,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestRunChecksSizes(t *testing.T) {
+// TestRunChecksMemory: slices that do not fit, or are in the wrong place, are refused.
+func TestRunChecksMemory(t *testing.T) {
 	k, err := matrix.Compile(build(t, cases[0].write))
 	if err != nil {
 		t.Fatal(err)
@@ -300,6 +301,20 @@ func TestRunChecksSizes(t *testing.T) {
 	c.Inputs[2] = c.Inputs[2][1:]
 	if err := matrix.NewRunner(1).Run([]matrix.Call{c}); err == nil {
 		t.Error("an input that is too short was accepted")
+	}
+	b := program.NewBuilder("two")
+	b.Output("z", b.Input("x", program.FloatType(2, 2)).Add(b.Input("y", program.FloatType(2, 2)).MatMul(b.Input("w", program.FloatType(2, 2)))))
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, err = matrix.Compile(p); err != nil {
+		t.Fatal(err)
+	}
+	x := []float32{1, 2, 3, 4}
+	c = matrix.Call{Kernel: k, Inputs: [][]float32{x, {1, 0, 0, 1}, {1, 0, 0, 1}}, Outputs: [][]float32{x}}
+	if err := matrix.NewRunner(1).Run([]matrix.Call{c}); err == nil {
+		t.Error("an output in the place of an input of another name was accepted")
 	}
 }
 
