@@ -104,25 +104,44 @@ func createDir(dir string) error {
 // that the file could not be read.
 func Load(path string) (State, error) {
 	tensors, metadata, err := safetensors.ReadFile(path)
-	if errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrChecksum) {
-		return State{}, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
 	if err != nil {
-		return State{}, fmt.Errorf("load checkpoint: %w", err)
+		return State{}, readError(err)
 	}
+	step, err := stepIn(path, metadata)
+	if err != nil {
+		return State{}, err
+	}
+	return State{Step: step, Tensors: tensors, Meta: ownMeta(metadata)}, nil
+}
+
+// readError is the error about a file that could not be read as one of tensors.
+func readError(err error) error {
+	if errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrChecksum) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return fmt.Errorf("load checkpoint: %w", err)
+}
+
+// stepIn checks what the metadata of a checkpoint must hold, and returns its step.
+func stepIn(path string, metadata map[string]string) (int, error) {
 	if metadata[safetensors.DigestKey] == "" {
-		return State{}, fmt.Errorf("%w: %s: has no %s to verify its content with", ErrDamaged, path, safetensors.DigestKey)
+		return 0, fmt.Errorf("%w: %s: has no %s to verify its content with", ErrDamaged, path, safetensors.DigestKey)
 	}
 	step, err := strconv.Atoi(metadata[stepKey])
 	if err != nil || step < 0 {
-		return State{}, fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps", ErrDamaged, path, metadata[stepKey])
+		return 0, fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps", ErrDamaged, path, metadata[stepKey])
 	}
 	if named, ok := stepOf(filepath.Base(path)); ok && named != step {
-		return State{}, fmt.Errorf("%w: %s: is named for step %d but holds step %d", ErrDamaged, path, named, step)
+		return 0, fmt.Errorf("%w: %s: is named for step %d but holds step %d", ErrDamaged, path, named, step)
 	}
+	return step, nil
+}
+
+// ownMeta is the metadata without what this package adds.
+func ownMeta(metadata map[string]string) Meta {
 	delete(metadata, safetensors.DigestKey)
 	delete(metadata, stepKey)
-	return State{Step: step, Tensors: tensors, Meta: metadata}, nil
+	return metadata
 }
 
 // List returns the checkpoints in dir by ascending step, without opening them. A
@@ -169,37 +188,5 @@ func Latest(dir string, warn func(path string, err error)) (State, error) {
 			warn(entry.Path, err)
 		}
 	}
-	return State{}, fmt.Errorf("%w: none of the %d checkpoints in %s is intact", ErrDamaged, len(entries), dir)
-}
-
-// Prune removes all but the newest keep checkpoints in dir, and what a Save that
-// was killed left behind. No Save into dir may be going on. Its errors leave
-// nothing that a later Prune would not remove.
-func Prune(dir string, keep int) error {
-	if keep < 1 {
-		return fmt.Errorf("prune checkpoints: keep %d, want at least 1", keep)
-	}
-	entries, err := List(dir)
-	if err != nil {
-		return err
-	}
-	doomed, err := atomicfile.Abandoned(dir, func(name string) bool { _, ok := stepOf(name); return ok })
-	if err != nil {
-		return fmt.Errorf("prune checkpoints: %w", err)
-	}
-	for _, entry := range entries[:max(0, len(entries)-keep)] {
-		doomed = append(doomed, entry.Path)
-	}
-	if len(doomed) == 0 {
-		return nil
-	}
-	var errs []error
-	for _, path := range doomed {
-		errs = append(errs, os.Remove(path))
-	}
-	errs = append(errs, atomicfile.SyncDir(dir))
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("prune checkpoints: %w", err)
-	}
-	return nil
+	return State{}, fmt.Errorf("%w: none of the %d checkpoints in %s is intact; to begin again, move them away", ErrDamaged, len(entries), dir)
 }

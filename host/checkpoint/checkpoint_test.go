@@ -228,7 +228,7 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := checkpoint.Prune(dir, 2); err != nil {
+	if err := checkpoint.NewKeeper(dir, 2, nil).Prune(); err != nil {
 		t.Fatal(err)
 	}
 	if got := steps(t, dir); !slices.Equal(got, []int{40, 50}) {
@@ -238,11 +238,8 @@ func TestPrune(t *testing.T) {
 	if err != nil || len(entries) != 3 {
 		t.Errorf("%d files are left (%v), want two checkpoints and notes.txt", len(entries), err)
 	}
-	if err := checkpoint.Prune(dir, 7); err != nil {
+	if err := checkpoint.NewKeeper(dir, 7, nil).Prune(); err != nil {
 		t.Error(err)
-	}
-	if err := checkpoint.Prune(dir, 0); err == nil {
-		t.Error("keeping none is allowed")
 	}
 }
 
@@ -253,14 +250,15 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
+	keeper := checkpoint.NewKeeper(dir, 2, nil)
 	for step := 100; step <= 300; step += 100 {
 		w, _ := safetensors.New("w", []int{2}, []float32{float32(step), 0})
 		meta := checkpoint.Meta{}
 		_ = meta.Set("total_steps", 1000)
-		if _, err := checkpoint.Save(context.Background(), dir, checkpoint.State{Step: step, Tensors: []safetensors.Tensor{w}, Meta: meta}); err != nil {
+		if err := keeper.Save(context.Background(), checkpoint.State{Step: step, Tensors: []safetensors.Tensor{w}, Meta: meta}); err != nil {
 			fmt.Println(err)
 		}
-		if err := checkpoint.Prune(dir, 2); err != nil {
+		if err := keeper.Prune(); err != nil {
 			fmt.Println(err)
 		}
 	}

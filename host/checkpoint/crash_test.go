@@ -50,6 +50,7 @@ func saveForever(dir, mode string) error {
 			return err
 		}
 	}
+	keeper := checkpoint.NewKeeper(dir, 2, nil)
 	for {
 		value++
 		step := value
@@ -60,11 +61,11 @@ func saveForever(dir, mode string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := checkpoint.Save(context.Background(), dir, s); err != nil {
+		if err := keeper.Save(context.Background(), s); err != nil {
 			return err
 		}
 		fmt.Println(value)
-		if err := checkpoint.Prune(dir, 2); err != nil {
+		if err := keeper.Prune(); err != nil {
 			return err
 		}
 	}

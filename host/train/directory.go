@@ -37,6 +37,9 @@ func (r *run) open() error {
 	if err := r.lockDirectory(); err != nil {
 		return err
 	}
+	r.checkpoints = checkpoint.NewKeeper(rundir.Checkpoints(r.cfg.Train.Out), r.cfg.Train.Keep, func(path string, err error) {
+		r.log.Warn("a damaged checkpoint does not count and was put aside", "path", path, "error", err)
+	})
 	previous, err := config.Load(rundir.Config(r.cfg.Train.Out), nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -135,9 +138,7 @@ func (r *run) begin() error {
 // that was stopped before its first checkpoint begins again.
 func (r *run) resume() error {
 	r.saved = -1
-	state, err := checkpoint.Latest(rundir.Checkpoints(r.cfg.Train.Out), func(path string, err error) {
-		r.log.Warn("passing over a damaged checkpoint", "path", path, "error", err)
-	})
+	state, err := r.checkpoints.Latest()
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
 		if r.state, err = r.newState(); err != nil {
@@ -281,9 +282,12 @@ func (r *run) save() error {
 	if err != nil {
 		return err
 	}
-	if _, err := checkpoint.Save(context.Background(), rundir.Checkpoints(r.cfg.Train.Out), state); err != nil {
+	if err := r.checkpoints.Save(context.Background(), state); err != nil {
 		return err
 	}
 	r.saved = r.done.Step
-	return checkpoint.Prune(rundir.Checkpoints(r.cfg.Train.Out), r.cfg.Train.Keep)
+	if err := r.checkpoints.Prune(); err != nil {
+		r.log.Warn("old checkpoints could not be removed", "error", err)
+	}
+	return nil
 }

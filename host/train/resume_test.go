@@ -90,12 +90,64 @@ func TestDamagedCheckpoint(t *testing.T) {
 	damage(12)
 	testrun.Train(t, testrun.Again(t, damaged), train.Options{Resume: true})
 	testrun.SameRun(t, "whole, and after damage", whole.Train.Out, damaged.Train.Out)
+	aside := filepath.Join(rundir.Checkpoints(damaged.Train.Out), checkpoint.FileName(12)+checkpoint.DamagedSuffix)
+	if _, err := os.Stat(aside); err != nil {
+		t.Errorf("the damaged checkpoint was not put aside: %v", err)
+	}
 	for _, step := range []int{4, 8, 12, 16, 20} {
 		damage(step)
 	}
 	if _, err := train.Run(t.Context(), testrun.Again(t, damaged), train.Options{Resume: true, Finder: testrun.Finder(t)}); !errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("with damaged checkpoints only: %v", err)
 	}
+}
+
+// TestPruningCountsIntactCheckpoints: what is damaged while a run goes on, or was when it
+// went on, does not push the only good checkpoint out.
+func TestPruningCountsIntactCheckpoints(t *testing.T) {
+	cfg := testrun.Config(t, "train.checkpoint_every=4", "train.keep=2")
+	spoil := func(step int) {
+		path := filepath.Join(rundir.Checkpoints(cfg.Train.Out), checkpoint.FileName(step))
+		if err := os.Truncate(path, 100); err != nil {
+			t.Error(err)
+		}
+	}
+	console := &callAt{at: map[string]func(){"step 9/20": func() { spoil(8) }}}
+	if _, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: console}); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(rundir.Checkpoints(cfg.Train.Out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	want := []string{checkpoint.FileName(8) + checkpoint.DamagedSuffix, checkpoint.FileName(16), checkpoint.FileName(20)}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// callAt is a console that calls functions, each once, when a text is shown.
+type callAt struct {
+	at    map[string]func()
+	mu    sync.Mutex
+	shown strings.Builder
+}
+
+func (c *callAt) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shown.Write(p)
+	for text, f := range c.at {
+		if strings.Contains(c.shown.String(), text) {
+			delete(c.at, text)
+			f()
+		}
+	}
+	return len(p), nil
 }
 
 // TestFinishedRun: resuming a run that is done evaluates it again and writes nothing

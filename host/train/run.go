@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
@@ -122,6 +123,8 @@ type run struct {
 	trajectory *trajectory
 	movement   *movement
 	display    display
+
+	checkpoints *checkpoint.Keeper
 
 	saved     int // step of the newest checkpoint, -1 for none
 	evaluated int // step of the newest recorded evaluation, 0 for none

@@ -1,0 +1,174 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// DamagedSuffix ends the name of a damaged checkpoint that was put aside. Such a file is
+// no checkpoint any more; nothing reads or removes it.
+const DamagedSuffix = ".damaged"
+
+// Keeper keeps the newest checkpoints of one run, and only intact ones count: a
+// damaged one is put aside under another name, and told. No one else may write into
+// the directory meanwhile.
+type Keeper struct {
+	dir  string
+	keep int
+	tell func(path string, err error)
+	// intact are the files that this process has written or verified, as they were
+	// then: they are not read again.
+	intact map[string]os.FileInfo
+}
+
+// NewKeeper keeps at most keep checkpoints in dir, at least 1. Each damaged one that it
+// meets is passed to tell, unless that is nil, with the name that it has now.
+func NewKeeper(dir string, keep int, tell func(path string, err error)) *Keeper {
+	if tell == nil {
+		tell = func(string, error) {}
+	}
+	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]os.FileInfo{}}
+}
+
+// Save is the function of that name, into the directory of the keeper.
+func (k *Keeper) Save(ctx context.Context, s State) error {
+	path, err := Save(ctx, k.dir, s)
+	if err != nil {
+		return err
+	}
+	k.note(path)
+	return nil
+}
+
+// Latest is the function of that name. Damaged checkpoints newer than the one that it
+// loads are put aside; where no other is left, all stay as they are.
+func (k *Keeper) Latest() (State, error) {
+	var found []damaged
+	s, err := Latest(k.dir, func(path string, err error) { found = append(found, damaged{path, err}) })
+	if err != nil {
+		return State{}, err
+	}
+	k.note(filepath.Join(k.dir, FileName(s.Step)))
+	return s, k.putAside(found)
+}
+
+// Prune removes the checkpoints that are older than the newest intact ones that are
+// kept, and what a Save that was killed left behind. It removes nothing where no
+// checkpoint is intact. What it fails to remove a later Prune removes.
+func (k *Keeper) Prune() error {
+	entries, err := List(k.dir)
+	if err != nil {
+		return err
+	}
+	doomed, err := atomicfile.Abandoned(k.dir, func(name string) bool { _, ok := stepOf(name); return ok })
+	if err != nil {
+		return fmt.Errorf("prune checkpoints: %w", err)
+	}
+	kept, old, found, err := k.sort(entries)
+	errs := []error{err}
+	if kept > 0 {
+		errs = append(errs, k.putAside(found))
+	}
+	for _, path := range append(doomed, old...) {
+		errs = append(errs, os.Remove(path))
+		delete(k.intact, path)
+	}
+	if len(doomed)+len(old) > 0 {
+		errs = append(errs, atomicfile.SyncDir(k.dir))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("prune checkpoints: %w", err)
+	}
+	return nil
+}
+
+// sort divides the checkpoints: the number of intact ones that are kept, those older
+// than all of them, and the damaged among the others.
+func (k *Keeper) sort(entries []Entry) (kept int, old []string, found []damaged, err error) {
+	for _, entry := range slices.Backward(entries) {
+		if kept == k.keep {
+			old = append(old, entry.Path)
+			continue
+		}
+		switch e := k.verify(entry.Path); {
+		case e == nil:
+			kept++
+		case errors.Is(e, ErrDamaged):
+			found = append(found, damaged{entry.Path, e})
+		default: // it may be good, so it neither counts nor goes
+			err = errors.Join(err, e)
+		}
+	}
+	return kept, old, found, err
+}
+
+// verify is [Verify] for files that have changed since they were last known to be intact.
+func (k *Keeper) verify(path string) error {
+	if known := k.intact[path]; known != nil {
+		now, err := os.Stat(path)
+		if err == nil && os.SameFile(known, now) && known.Size() == now.Size() && known.ModTime().Equal(now.ModTime()) {
+			return nil
+		}
+	}
+	delete(k.intact, path)
+	if _, err := Verify(path); err != nil {
+		return err
+	}
+	k.note(path)
+	return nil
+}
+
+// note remembers an intact file as it is now.
+func (k *Keeper) note(path string) {
+	if info, err := os.Stat(path); err == nil {
+		k.intact[path] = info
+	}
+}
+
+// damaged is a checkpoint and what is wrong with it.
+type damaged struct {
+	path string
+	err  error
+}
+
+// putAside gives damaged checkpoints names that no other file has.
+func (k *Keeper) putAside(list []damaged) error {
+	var errs []error
+	for _, d := range list {
+		delete(k.intact, d.path)
+		name, err := unusedName(d.path + DamagedSuffix)
+		if err == nil {
+			err = os.Rename(d.path, name)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("put a damaged checkpoint aside: %w", err))
+			continue
+		}
+		k.tell(name, d.err)
+	}
+	if len(list) > 0 {
+		errs = append(errs, atomicfile.SyncDir(k.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// unusedName is the path, with a number where there is such a file already.
+func unusedName(path string) (string, error) {
+	name := path
+	for n := 2; ; n++ {
+		_, err := os.Lstat(name)
+		if errors.Is(err, os.ErrNotExist) {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		name = fmt.Sprintf("%s%d", path, n)
+	}
+}

@@ -1,0 +1,146 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+)
+
+// told collects the names of damaged checkpoints that a keeper tells of.
+type told []string
+
+func (t *told) add(path string, err error) {
+	if !errors.Is(err, checkpoint.ErrDamaged) {
+		path += " for " + err.Error()
+	}
+	*t = append(*t, filepath.Base(path))
+}
+
+// TestPruneCountsIntactOnly: damaged checkpoints are newer than the only good one, which
+// stays. They are put aside and told.
+func TestPruneCountsIntactOnly(t *testing.T) {
+	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
+		t.Run(how, func(t *testing.T) {
+			dir := t.TempDir()
+			for step := 1; step <= 4; step++ {
+				save(t, dir, state(t, step, float32(step), 5))
+			}
+			damage(t, dir, 3, how)
+			damage(t, dir, 4, how)
+			var list told
+			if err := checkpoint.NewKeeper(dir, 1, list.add).Prune(); err != nil {
+				t.Fatal(err)
+			}
+			if got := steps(t, dir); !slices.Equal(got, []int{2}) {
+				t.Errorf("steps %v are left, want 2", got)
+			}
+			want := told{checkpoint.FileName(4) + checkpoint.DamagedSuffix, checkpoint.FileName(3) + checkpoint.DamagedSuffix}
+			if !slices.Equal(list, want) {
+				t.Errorf("told of %v, want %v", list, want)
+			}
+			for _, name := range want {
+				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestPruneFindsDamageOfItsOwn: a checkpoint that this process wrote, and that something
+// has changed since, does not count either.
+func TestPruneFindsDamageOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	var list told
+	k := checkpoint.NewKeeper(dir, 2, list.add)
+	for step := 1; step <= 3; step++ {
+		if err := k.Save(context.Background(), state(t, step, float32(step), 5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage(t, dir, 2, "cut")
+	if err := k.Prune(); err != nil {
+		t.Fatal(err)
+	}
+	if got := steps(t, dir); !slices.Equal(got, []int{1, 3}) || len(list) != 1 {
+		t.Errorf("steps %v are left and %v were told of", got, list)
+	}
+}
+
+// TestPruneWithoutAnIntactOne: nothing is removed or renamed, so that a run does not
+// begin again unasked.
+func TestPruneWithoutAnIntactOne(t *testing.T) {
+	dir := t.TempDir()
+	for step := 1; step <= 3; step++ {
+		save(t, dir, state(t, step, float32(step), 5))
+		damage(t, dir, step, "empty")
+	}
+	k := checkpoint.NewKeeper(dir, 1, nil)
+	if err := k.Prune(); err != nil {
+		t.Error(err)
+	}
+	if _, err := k.Latest(); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
+		t.Errorf("latest: %v", err)
+	}
+	if got := steps(t, dir); !slices.Equal(got, []int{1, 2, 3}) {
+		t.Errorf("steps %v are left", got)
+	}
+}
+
+// TestPutAsideTwice: a second damaged checkpoint of a step does not replace the first.
+func TestPutAsideTwice(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, state(t, 1, 1, 5))
+	var list told
+	for range 2 {
+		save(t, dir, state(t, 2, 2, 5))
+		damage(t, dir, 2, "cut")
+		if s, err := checkpoint.NewKeeper(dir, 1, list.add).Latest(); err != nil || s.Step != 1 {
+			t.Fatalf("step %d, %v", s.Step, err)
+		}
+	}
+	name := checkpoint.FileName(2) + checkpoint.DamagedSuffix
+	if want := (told{name, name + "2"}); !slices.Equal(list, want) {
+		t.Errorf("told of %v, want %v", list, want)
+	}
+	if got := steps(t, dir); !slices.Equal(got, []int{1}) {
+		t.Errorf("steps %v are left", got)
+	}
+}
+
+func TestInspectAndVerify(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, state(t, 1, 1, 5))
+	path := save(t, dir, state(t, 7, 1.5, 5))
+	look := map[string]func(string) (checkpoint.Info, error){"inspect": checkpoint.Inspect, "verify": checkpoint.Verify}
+	for name, f := range look {
+		info, err := f(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Step != 7 || len(info.Tensors) != 2 || !slices.Equal(info.Tensors[0].Shape, []int{5}) || len(info.Digest) != 64 ||
+			info.Size != stat.Size() || len(info.Meta) != 1 || info.Meta["value"] != "1.5" {
+			t.Errorf("%s: %+v", name, info)
+		}
+	}
+	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
+		save(t, dir, state(t, 7, 1.5, 5))
+		damage(t, dir, 7, how)
+		if _, err := checkpoint.Verify(path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	if _, err := checkpoint.Verify(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
+		t.Errorf("absent file: %v", err)
+	}
+}
