@@ -36,6 +36,14 @@ PACKAGES ?= ./...
 race: ## Run all tests under the race detector, which needs a C compiler (some: PACKAGES=./host/data/...)
 	CGO_ENABLED=1 $(GO) test -race -gcflags=all=-d=checkptr=0 -timeout 90m $(PACKAGES)
 
+.PHONY: campaign
+campaign: build ## Kill cage at every system call that changes a file, and see that nothing is lost (Linux; goes on where it was)
+	$(GO) run ./internal/campaign/cmd -rounds 2
+
+.PHONY: campaign-short
+campaign-short: build ## Four minutes of the crash campaign
+	$(GO) run ./internal/campaign/cmd -for 4m
+
 .PHONY: demo
 demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (about 3 minutes on 2 cores)
 	scripts/demo.sh qat

@@ -1,0 +1,222 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cage-qat/cage/internal/trap"
+)
+
+// Options are what a campaign needs.
+type Options struct {
+	Cage     string        // executable, with its plugins beside it
+	Dir      string        // everything is kept below it
+	Seed     uint64        // of how each kill is done, and of their order
+	Rounds   int           // experiments at each call
+	For      time.Duration // no experiment begins later; 0: all are done
+	Parallel int           // experiments at once
+	Only     string        // SCENARIO, SCENARIO:ROUND or SCENARIO:ROUND:CALL; empty: all
+	Out      io.Writer     // what happens, a line now and then
+}
+
+// subject is a scenario with its directories and the number of its calls.
+type subject struct {
+	Scenario
+	dir   string
+	calls int
+}
+
+func (s subject) template() string { return filepath.Join(s.dir, "template") }
+func (s subject) whole() string    { return filepath.Join(s.dir, "whole") }
+
+// campaign is one under way.
+type campaign struct {
+	Options
+	results  *results
+	subjects map[string]subject
+	mu       sync.Mutex // guards Out and failed
+	failed   int
+}
+
+// Run does the experiments that the results do not hold yet, and returns all outcomes. Each
+// failure is kept in a directory and printed with the command that repeats it.
+func Run(ctx context.Context, o Options, scenarios []Scenario) ([]Record, error) {
+	build, err := identity(o.Cage)
+	if err != nil {
+		return nil, err
+	}
+	if err := trap.Supported(ctx); err != nil {
+		return nil, err
+	}
+	o.Dir = filepath.Join(o.Dir, fmt.Sprintf("%s-seed%d", build, o.Seed))
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	c := &campaign{Options: o, subjects: map[string]subject{}}
+	if c.results, err = openResults(filepath.Join(o.Dir, "results.jsonl")); err != nil {
+		return nil, err
+	}
+	defer c.results.file.Close()
+	end := time.Now().Add(o.For)
+	for _, s := range scenarios {
+		if name, _, _ := strings.Cut(o.Only, ":"); name != "" && name != s.Name {
+			continue
+		}
+		if err := c.prepare(ctx, s); err != nil {
+			return nil, fmt.Errorf("%s, undisturbed: %w", s.Name, err)
+		}
+	}
+	err = c.all(ctx, end)
+	return c.results.records, err
+}
+
+// prepare makes a scenario's template and runs it undisturbed.
+func (c *campaign) prepare(ctx context.Context, s Scenario) error {
+	sub := subject{Scenario: s, dir: filepath.Join(c.Dir, s.Name)}
+	if err := os.RemoveAll(sub.dir); err != nil {
+		return err
+	}
+	for name, text := range s.Files {
+		path := filepath.Join(sub.template(), name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	b := bench{cage: c.Cage, dir: sub.template(), log: filepath.Join(sub.dir, "log")}
+	for _, args := range s.Before {
+		if _, err := b.undisturbed(ctx, args); err != nil {
+			return err
+		}
+	}
+	b.dir = sub.whole()
+	if err := b.clean(sub.template()); err != nil {
+		return err
+	}
+	var err error
+	sub.calls, err = b.undisturbed(ctx, s.Run)
+	c.subjects[s.Name] = sub
+	return err
+}
+
+// keys are the experiments to do, in a random order, so that any part of a campaign is a
+// sample of it. A round before the next.
+func (c *campaign) keys() []Key {
+	random := rand.New(rand.NewPCG(c.Seed, 0))
+	var list []Key
+	for round := range c.Rounds {
+		var keys []Key
+		for _, s := range c.subjects {
+			for n := range s.calls {
+				keys = append(keys, Key{s.Name, round, n + 1})
+			}
+		}
+		slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.String(), b.String()) })
+		random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		list = append(list, keys...)
+	}
+	return slices.DeleteFunc(list, func(k Key) bool {
+		if c.Only == k.String() { // asked for again
+			return false
+		}
+		return c.Only != "" && !strings.HasPrefix(k.String()+":", c.Only+":") || c.results.has(k)
+	})
+}
+
+// all does the experiments.
+func (c *campaign) all(ctx context.Context, end time.Time) error {
+	keys := c.keys()
+	fmt.Fprintf(c.Out, "%d scenarios, %d experiments to do, %d done before, in %s\n", len(c.subjects), len(keys), len(c.results.records), c.Dir)
+	queue := make(chan Key)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var workers sync.WaitGroup
+	for i := range c.Parallel {
+		workers.Go(func() {
+			for k := range queue {
+				if err := c.one(ctx, i, k); err != nil {
+					cancel(fmt.Errorf("%s: %w", k, err))
+				}
+			}
+		})
+	}
+	for i, k := range keys {
+		if c.For > 0 && time.Now().After(end) || ctx.Err() != nil {
+			break
+		}
+		queue <- k
+		if i%100 == 99 {
+			c.printf("%d of %d\n", i+1, len(keys))
+		}
+	}
+	close(queue)
+	workers.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if c.failed > 0 {
+		return fmt.Errorf("%d experiments failed", c.failed)
+	}
+	return nil
+}
+
+func (c *campaign) printf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.Out, format, args...)
+}
+
+// one does an experiment and keeps its outcome.
+func (c *campaign) one(ctx context.Context, worker int, k Key) error {
+	s := c.subjects[k.Scenario]
+	dir := filepath.Join(c.Dir, fmt.Sprintf("worker-%d", worker))
+	e := &experiment{
+		bench:    bench{cage: c.Cage, dir: filepath.Join(dir, "work"), log: filepath.Join(dir, "log")},
+		scenario: s.Scenario, whole: s.whole(), killed: filepath.Join(dir, "killed"), record: Record{Key: k},
+	}
+	if err := e.clean(s.template()); err != nil {
+		return err
+	}
+	if err := e.run(ctx, k.plan(c.Seed, s.calls)); err != nil {
+		return err
+	}
+	if err := c.results.add(e.record); err != nil {
+		return err
+	}
+	if len(e.record.Failures) == 0 {
+		return nil
+	}
+	return c.keep(dir, e)
+}
+
+// keep keeps what a failed experiment left, and says how to see it again.
+func (c *campaign) keep(dir string, e *experiment) error {
+	kept := filepath.Join(c.Dir, "failures", strings.ReplaceAll(e.record.Key.String(), ":", "-"))
+	if err := errors.Join(os.RemoveAll(kept), os.MkdirAll(filepath.Dir(kept), 0o755), os.Rename(dir, kept)); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed++
+	fmt.Fprintf(c.Out, "FAILED %s:\n", e.record.Key)
+	for _, k := range e.record.Kills {
+		fmt.Fprintf(c.Out, "  killed at %s %s (%+v)\n", k.Call, k.Path, k)
+	}
+	for _, f := range e.record.Failures {
+		fmt.Fprintf(c.Out, "  %s\n", f)
+	}
+	fmt.Fprintf(c.Out, "  what the kill left, what came of it and what was said: %s/{killed,work,log}\n", kept)
+	fmt.Fprintf(c.Out, "  again: go run ./internal/campaign/cmd -seed %d -only %s\n", c.Seed, e.record.Key)
+	return nil
+}

@@ -1,0 +1,206 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/cage-qat/cage/internal/trap"
+)
+
+// Key names one experiment: the scenario is killed at its call N. Rounds differ in how.
+type Key struct {
+	Scenario string `json:"scenario"`
+	Round    int    `json:"round"`
+	N        int    `json:"n"`
+}
+
+func (k Key) String() string { return fmt.Sprintf("%s:%d:%d", k.Scenario, k.Round, k.N) }
+
+// Killed is a kill that happened.
+type Killed struct {
+	Call string `json:"call"`           // name of the system call
+	Path string `json:"path"`           // what it was about, relative to the working directory, random digits as #
+	All  bool   `json:"all"`            // all processes were killed, not only the one that called
+	Torn bool   `json:"torn,omitempty"` // in the middle of a write
+	Root bool   `json:"root"`           // the caller was the command itself
+}
+
+// Record is the outcome of one experiment.
+type Record struct {
+	Key
+	Kills    []Killed `json:"kills"` // none when the command ended before its call N
+	Failures []string `json:"failures,omitempty"`
+}
+
+// plan is how an experiment is done, which follows from the seed and the key.
+type plan struct {
+	all, torn bool
+	second    int // call of the command that goes on at which it is killed, too; 0: none
+}
+
+func (k Key) plan(seed uint64, calls int) plan {
+	h := fnv.New64a()
+	fmt.Fprint(h, k)
+	random := rand.New(rand.NewPCG(seed, h.Sum64()))
+	p := plan{all: random.IntN(2) == 0, torn: random.IntN(2) == 0}
+	if random.IntN(4) == 0 {
+		p.second = 1 + random.IntN(calls)
+	}
+	return p
+}
+
+// commandLimit is how long one command may take, on a machine that is busy.
+const commandLimit = 2 * time.Minute
+
+// orphanGrace is how long processes may take to notice the death of their parent.
+var orphanGrace = 20 * time.Second
+
+// bench is a working directory in which one experiment after the other is done.
+type bench struct {
+	cage string // executable
+	dir  string
+	log  string
+}
+
+// command runs cage in the working directory and asks decide about each call that changes
+// a kept file there. Its number begins at 1.
+func (b bench) command(ctx context.Context, args []string, decide func(n int, c trap.Call) trap.Decision) (trap.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+	defer cancel()
+	temporary := filepath.Join(b.dir, scratch)
+	if err := os.MkdirAll(temporary, 0o700); err != nil {
+		return trap.Report{}, err
+	}
+	n := 0
+	command := trap.Command{
+		Args: append([]string{b.cage}, args...), Dir: b.dir, Env: append(os.Environ(), "TMPDIR="+temporary), Output: b.log, Grace: orphanGrace,
+	}
+	return trap.Run(ctx, command, func(c trap.Call) trap.Decision {
+		if !within(c.Path, b.dir) || within(c.Path, temporary) {
+			return trap.Decision{}
+		}
+		n++
+		return decide(n, c)
+	})
+}
+
+// within tells whether a path is that directory or below it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// clean empties the working directory and fills it from a template.
+func (b bench) clean(template string) error {
+	for _, path := range []string{b.dir, b.log} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return os.CopyFS(b.dir, os.DirFS(template))
+}
+
+// undisturbed runs a command that must succeed, and counts its calls.
+func (b bench) undisturbed(ctx context.Context, args []string) (calls int, err error) {
+	r, err := b.command(ctx, args, func(n int, _ trap.Call) trap.Decision { calls = n; return trap.Decision{} })
+	if err == nil && (r.Code != 0 || len(r.Orphans) > 0) {
+		said, _ := os.ReadFile(b.log)
+		err = fmt.Errorf("cage %s: %s, orphans %v\n%s", strings.Join(args, " "), r.State, r.Orphans, said)
+	}
+	return calls, err
+}
+
+var digits = regexp.MustCompile(`\d{9,}`)
+
+// experiment is one under way.
+type experiment struct {
+	bench
+	scenario Scenario
+	whole    string // directory of the undisturbed run
+	killed   string // receives a copy of what the kills left
+	record   Record
+}
+
+func (e *experiment) fail(format string, args ...any) {
+	e.record.Failures = append(e.record.Failures, fmt.Sprintf(format, args...))
+}
+
+// run kills the scenario at the key's call, goes on, and compares.
+func (e *experiment) run(ctx context.Context, p plan) error {
+	next, err := e.disturb(ctx, e.scenario.Run, e.record.N, p)
+	if err != nil {
+		return err
+	}
+	if p.second > 0 && len(e.record.Kills) > 0 {
+		if next, err = e.disturb(ctx, next, p.second, p); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(e.killed); err != nil {
+		return err
+	}
+	if err := os.CopyFS(e.killed, os.DirFS(e.dir)); err != nil {
+		return err
+	}
+	if len(e.record.Kills) > 0 {
+		if _, err := e.disturb(ctx, next, 0, p); err != nil {
+			return err
+		}
+	}
+	if len(e.record.Failures) > 0 {
+		return nil
+	}
+	found, err := differences(e.whole, e.dir)
+	if err != nil {
+		e.fail("%v", err)
+	}
+	e.record.Failures = append(e.record.Failures, found...)
+	return nil
+}
+
+// disturb runs a command, kills it at a call, and looks at what it leaves. It returns the
+// command that goes on. A command that is not killed must succeed.
+func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan) (next []string, err error) {
+	var kill *Killed
+	r, err := e.command(ctx, args, func(n int, c trap.Call) trap.Decision {
+		if n != at {
+			return trap.Decision{}
+		}
+		path := strings.TrimPrefix(c.Path, e.dir+"/")
+		kill = &Killed{Call: c.Name, Path: digits.ReplaceAllString(path, "#"), All: p.all, Torn: p.torn && c.Bytes > 1, Root: c.Root}
+		if p.all {
+			return trap.Decision{Verdict: trap.KillAll, Torn: p.torn}
+		}
+		return trap.Decision{Verdict: trap.KillCaller, Torn: p.torn}
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		e.fail("cage %s: %v", strings.Join(args, " "), err) // it did not end in time
+		return args, nil
+	}
+	if len(r.Orphans) > 0 {
+		e.fail("processes %v outlived cage %s", r.Orphans, strings.Join(args, " "))
+	}
+	if kill == nil {
+		if r.Code != 0 {
+			e.fail("cage %s: %s", strings.Join(args, " "), r.State)
+		}
+		return args, nil
+	}
+	e.record.Kills = append(e.record.Kills, *kill)
+	broken, err := torn(e.dir)
+	if err != nil {
+		return nil, err
+	}
+	e.record.Failures = append(e.record.Failures, broken...)
+	if !p.all && !kill.Root && e.scenario.Failed != nil {
+		return e.scenario.Failed, nil
+	}
+	return e.scenario.Again, nil
+}

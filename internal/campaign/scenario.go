@@ -1,0 +1,160 @@
+package campaign
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Scenario is something that cage does to files.
+type Scenario struct {
+	Name   string
+	Files  map[string]string // that lie in the working directory before
+	Before [][]string        // arguments of cage: commands that are not disturbed
+	Run    []string          // arguments of cage: the command that is killed
+	// Again goes on after a kill. Failed does where only a process that the command had
+	// started was killed, which a study counts as a failure; nil: Again.
+	Again, Failed []string
+}
+
+// Scenarios are all of the campaign: every optimizer with a state of its own, the trained
+// quantizer, diagnostics and trajectories, resumed runs, studies and the preparation of
+// data.
+func Scenarios() []Scenario {
+	list := []Scenario{
+		training("toy-sgd", toy, ""),
+		training("quadratic-adamw", quadratic, `optimizer = {plugin = "adamw"}`),
+		training("quadratic-diagnostics", quadratic, "diagnostics = {every = 1, coordinates = 4, window = 2}"),
+		resumed(training("resume-quadratic", quadratic, `optimizer = {plugin = "sgd", momentum = 0.9, nesterov = true}`), 5),
+	}
+	for _, o := range []struct{ name, settings string }{
+		{"adamw", `optimizer = {plugin = "adamw"}`},
+		{"sgd", `optimizer = {plugin = "sgd", momentum = 0.9}`},
+		{"muon", `optimizer = {plugin = "muon", rest = "sgd"}`},
+		{"shampoo", `optimizer = {plugin = "shampoo", freq = 2}`},
+		{"shampoo-late", `optimizer = {plugin = "shampoo", freq = 3, refresh_delay = 1}`},
+		{"soap", `optimizer = {plugin = "soap", freq = 2}`},
+		{"soap-late", `optimizer = {plugin = "soap", freq = 3, refresh_delay = 2}`},
+		{"lsq", `quantizer = {plugin = "lsq", bits = 4, variant = "lsq+"}`},
+		{"lotion", "method = {name = \"lotion\"}\nquantizer.weights = {plugin = \"quest\", bits = 4}"},
+	} {
+		list = append(list, languageModel("llama-"+o.name, o.settings))
+	}
+	return append(list,
+		resumed(languageModel("resume-soap-late", `optimizer = {plugin = "soap", freq = 3, refresh_delay = 2}`), 4),
+		study("study", nil),
+		study("study-again", []string{"study", "run", "study.toml", "--only", "seed=1"}),
+		preparation("prepare", nil),
+		preparation("prepare-over", []string{"data", "prepare", "text", "--out", "data", "--seed", "7"}),
+	)
+}
+
+// training is a run with checkpoints and evaluations every few steps.
+func training(name, base, settings string) Scenario {
+	return Scenario{
+		Name:  name,
+		Files: map[string]string{"run.toml": settings + base},
+		Run:   []string{"train", "run.toml", "--quiet"},
+		Again: []string{"train", "run.toml", "--quiet", "--resume"},
+	}
+}
+
+func languageModel(name, settings string) Scenario {
+	if !strings.Contains(settings, "quantizer") {
+		settings += "\nquantizer = {plugin = \"quest\", bits = 4}"
+	}
+	s := training(name, llama, settings)
+	s.withText()
+	s.Before = [][]string{prepare}
+	return s
+}
+
+// resumed stops a run after some steps, so that its continuation is what is killed.
+func resumed(s Scenario, steps int) Scenario {
+	s.Before = append(s.Before, append(s.Run[:len(s.Run):len(s.Run)], "--stop-after", fmt.Sprint(steps)))
+	s.Run = s.Again
+	return s
+}
+
+// study is one of four trainings, two at a time, some of them done before when there is a
+// command for that.
+func study(name string, before []string) Scenario {
+	s := Scenario{
+		Name:  name,
+		Files: map[string]string{"base.toml": quadratic, "study.toml": studyText},
+		Run:   []string{"study", "run", "study.toml"},
+	}
+	s.Again, s.Failed = s.Run, append(s.Run[:len(s.Run):len(s.Run)], "--retry")
+	if before != nil {
+		s.Before = [][]string{before}
+	}
+	return s
+}
+
+// preparation makes a data set, in the place of another when there is a command for that.
+func preparation(name string, before []string) Scenario {
+	s := Scenario{Name: name, Run: prepare, Again: prepare}
+	s.withText()
+	if before != nil {
+		s.Before = [][]string{before}
+	}
+	return s
+}
+
+var prepare = []string{"data", "prepare", "text", "--out", "data", "--validation", "0.3"}
+
+// withText adds documents to learn from.
+func (s *Scenario) withText() {
+	if s.Files == nil {
+		s.Files = map[string]string{}
+	}
+	for i := range 6 {
+		text := ""
+		for j := range 40 {
+			text += fmt.Sprintf("%d and %d are %d\n", i, j, i+j)
+		}
+		s.Files[fmt.Sprintf("text/%d.txt", i)] = text
+	}
+}
+
+const toy = `
+model = {kind = "toy", start = 0.9}
+train = {steps = 8, log_every = 1, trajectory_every = 1, eval_every = 3, checkpoint_every = 2}
+schedule = {kind = "constant", rate = 0.1}
+quantizer.weights = {plugin = "grid", step = 1.0, rounding = "floor"}
+optimizer = {plugin = "sgd", momentum = 0.5}
+method = {gradient = "full", lambda = 1.0, silence = 0.0, ramp = "constant", pareto_every = 4}
+`
+
+const quadratic = `
+model = {kind = "quadratic", dimension = 8, condition = 10.0, noise = 0.01}
+train = {steps = 8, log_every = 1, trajectory_every = 2, eval_every = 3, checkpoint_every = 3}
+schedule = {rate = 1e-2}
+quantizer.weights = {plugin = "quest", bits = 4}
+method = {lambda = 2.0, silence = 0.2}
+`
+
+const llama = `
+model = {layers = 1, width = 16, heads = 2, context = 8, hidden = 16}
+data = {train = "data/train.tokens", validation = "data/val.tokens"}
+train = {steps = 8, batch = 2, log_every = 1, eval_every = 3, eval_batches = 1, final_eval_batches = 1, checkpoint_every = 2}
+schedule = {rate = 3e-3}
+`
+
+const studyText = `
+base = "base.toml"
+
+[study]
+name = "kill"
+out = "studies/kill"
+parallel = 2
+
+[[study.axes]]
+name = "seed"
+key = "seed"
+values = [1, 2]
+
+[[study.axes]]
+name = "rate"
+key = "schedule.rate"
+values = [1e-2, 3e-2]
+`

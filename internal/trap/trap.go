@@ -1,0 +1,67 @@
+// Package trap runs a command and stops it, with all that it starts, before each
+// system call that changes a file or a directory. What is watching then lets the
+// call happen, or kills the process in that very place: a crash at any point of a
+// program, chosen by number instead of by chance.
+//
+// It uses the kernel's notifications for seccomp filters: no debugger, no rights of
+// root, and processes that run at full speed otherwise. It works on Linux 5.19 and
+// later; elsewhere [Supported] is false. Which calls deserve a crash, and what must
+// be true after it, is the business of package campaign.
+package trap
+
+import (
+	"errors"
+	"time"
+)
+
+// Call is a system call that is about to happen.
+type Call struct {
+	Name  string // of the system call
+	Path  string // absolute path of the file or directory
+	To    string // new path, of a rename or link
+	Bytes int    // that are to be written; 0 for other calls
+	PID   int    // process that makes the call
+	Root  bool   // that process is the command itself, none that it has started
+}
+
+// Verdict is what happens at a call.
+type Verdict int
+
+const (
+	// Continue lets the call happen.
+	Continue Verdict = iota
+	// KillCaller sends SIGKILL to the process that makes the call, which does not happen.
+	KillCaller
+	// KillAll sends SIGKILL to the command and all that it has started.
+	KillAll
+)
+
+// Decision is a verdict and, for a call that writes, how it is carried out.
+type Decision struct {
+	Verdict Verdict
+	// Torn writes the first half of the bytes before the kill.
+	Torn bool
+}
+
+// Command is what [Run] starts.
+type Command struct {
+	Args   []string // program, an absolute path, and its arguments
+	Dir    string   // working directory
+	Env    []string // environment; nil: that of this process
+	Output string   // file for standard output and standard error, which is appended to
+	// Grace is how long processes may outlive the command before they count as orphans.
+	Grace time.Duration
+}
+
+// Report is how a command ended.
+type Report struct {
+	Code    int    // exit code, -1 when it was killed
+	Killed  bool   // by SIGKILL
+	Orphans []int  // processes that outlived the command by more than Command.Grace, and were killed then
+	Calls   int    // that were decided on
+	State   string // as the system describes it
+}
+
+// ErrUnsupported is returned where the kernel has no such notifications, or a sandbox
+// forbids them.
+var ErrUnsupported = errors.New("this system does not pass system calls to another process (Linux 5.19 or later does, unless a sandbox forbids it)")
