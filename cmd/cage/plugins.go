@@ -99,7 +99,11 @@ func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 		return nil, plugin.Options{}, err
 	}
 	finder, err := plugin.NewFinder()
-	return finder, plugin.Options{Logger: log}, err
+	if err != nil {
+		return nil, plugin.Options{}, err
+	}
+	finder.Notify = plugin.Inform(log)
+	return finder, plugin.Options{Logger: log}, nil
 }
 
 // firstSentence is the text up to the first full stop that ends a sentence, which

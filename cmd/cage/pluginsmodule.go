@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/gotool"
 )
 
 // modulePath is that of the module in which package sdk is.
@@ -17,6 +23,7 @@ const modulePath = "github.com/cage-qat/cage"
 
 // pluginModule is the module that a new plugin gets for its own.
 type pluginModule struct {
+	name    string // of the plugin
 	version string // required of cage's module
 	source  string // absolute directory that replaces it; empty: none
 }
@@ -25,72 +32,147 @@ type pluginModule struct {
 // around the new directory provides it.
 func (s scaffold) ownModule(ctx context.Context) (*pluginModule, error) {
 	if s.source != "" {
-		return replaced(ctx, s.source)
+		return s.replaced()
 	}
-	around, err := goOutput(ctx, s.parent, "env", "GOMOD")
+	tool, err := gotool.Find(ctx, s.parent, nil)
 	if err != nil {
 		return nil, err
 	}
-	if around == "" || around == os.DevNull {
-		return published()
+	around, err := tool.Output(ctx, s.parent, "env", "GOMOD")
+	if err != nil {
+		return nil, err
 	}
-	if _, err := goOutput(ctx, s.parent, "list", "-m", modulePath); err != nil {
+	if len(around) == 0 || string(around) == os.DevNull {
+		return s.published()
+	}
+	if _, err := tool.Output(ctx, s.parent, "list", "-m", modulePath); err != nil {
 		return nil, fmt.Errorf("the module of %s does not require %s: run go get %[2]s there, choose a directory outside of it, or give --sdk\n%w", around, modulePath, err)
 	}
 	return nil, nil
 }
 
 // replaced is a module that takes the sdk from a directory.
-func replaced(ctx context.Context, source string) (*pluginModule, error) {
-	source, err := filepath.Abs(source)
+func (s scaffold) replaced() (*pluginModule, error) {
+	source, err := filepath.Abs(s.source)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(source, "go.mod")); err != nil {
+	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	if err != nil {
 		return nil, fmt.Errorf("--sdk %s: not the source of cage: %w", source, err)
 	}
-	path, err := goOutput(ctx, source, "list", "-m")
-	if err != nil {
-		return nil, fmt.Errorf("--sdk %s: %w", source, err)
-	}
-	if path != modulePath {
+	if path := modfile.ModulePath(text); path != modulePath {
 		return nil, fmt.Errorf("--sdk %s: holds the module %s, want %s", source, path, modulePath)
 	}
-	return &pluginModule{version: "v0.0.0", source: source}, nil
+	return &pluginModule{name: s.name, version: "v0.0.0", source: source}, nil
 }
 
 // published is a module that requires the version of this executable.
-func published() (*pluginModule, error) {
+func (s scaffold) published() (*pluginModule, error) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Path != modulePath || !strings.HasPrefix(info.Main.Version, "v") || strings.Contains(info.Main.Version, "+") {
 		return nil, errors.New("this cage was built from source of no published version: " +
 			"give --sdk DIR, the directory of that source, or write the plugin inside a module that requires " + modulePath)
 	}
-	return &pluginModule{version: info.Main.Version}, nil
+	return &pluginModule{name: s.name, version: info.Main.Version}, nil
 }
 
 // write makes go.mod and go.sum in dir. The notice tells why they are not complete
-// yet, for example because modules must be fetched and there is no network.
-func (m pluginModule) write(ctx context.Context, dir, name string) (notice, err error) {
-	edits := []string{"mod", "edit", "-require=" + modulePath + "@" + m.version}
+// yet, for example because cage's module must be fetched and there is no network.
+//
+// Left to itself the go command would read the module graph to complete them, and
+// fetch modules that nothing here is built from. So all that cage's own module
+// requires is required here, too, which needs no graph, and then what is not used is
+// left out: the outcome is that of go mod tidy, without a network where cage itself
+// was built.
+func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) (notice, err error) {
+	if err := m.save(dir, "", nil); err != nil {
+		return nil, err
+	}
+	source, sums, notice := m.sdk(ctx, tool, dir)
+	if notice != nil {
+		return notice, ctx.Err()
+	}
+	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	of, err := modfile.Parse(filepath.Join(source, "go.mod"), text, nil)
+	if err != nil {
+		return nil, err
+	}
+	var required []module.Version
+	for _, r := range of.Require {
+		required = append(required, r.Mod)
+	}
+	kept, err := os.ReadFile(filepath.Join(source, "go.sum"))
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.WriteBytes(filepath.Join(dir, "go.sum"), append([]byte(sums), kept...)); err != nil {
+		return nil, err
+	}
+	if err := m.save(dir, of.Go.Version, required); err != nil {
+		return nil, err
+	}
+	used, notice := tool.Output(ctx, dir, "list", "-deps", "-test", "-f", "{{with .Module}}{{.Path}}{{end}}", ".")
+	if notice != nil {
+		return notice, ctx.Err()
+	}
+	return nil, m.save(dir, of.Go.Version, among(required, strings.Fields(string(used))))
+}
+
+// among are the modules of the list whose paths are named.
+func among(list []module.Version, paths []string) (kept []module.Version) {
+	for _, m := range list {
+		if slices.Contains(paths, m.Path) {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+// sdk returns the directory of the required version of cage's module, and the lines of
+// go.sum that vouch for it.
+func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool, dir string) (source, sums string, err error) {
 	if m.source != "" {
-		edits = append(edits, "-replace="+modulePath+"="+m.source)
-		sums, err := os.ReadFile(filepath.Join(m.source, "go.sum"))
-		if err != nil {
-			return nil, err
+		return m.source, "", nil
+	}
+	out, err := tool.Output(ctx, dir, "mod", "download", "-json", modulePath+"@"+m.version)
+	if err != nil {
+		return "", "", err
+	}
+	var fetched struct{ Dir, Sum, GoModSum string }
+	if err := json.Unmarshal(out, &fetched); err != nil {
+		return "", "", fmt.Errorf("go mod download: %w", err)
+	}
+	return fetched.Dir, fmt.Sprintf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", modulePath, m.version, fetched.Sum, fetched.GoModSum), nil
+}
+
+// save writes go.mod. Without a version of Go it is incomplete.
+func (m pluginModule) save(dir, goVersion string, indirect []module.Version) error {
+	file := new(modfile.File)
+	if err := file.AddModuleStmt("example.com/" + m.name); err != nil {
+		return err
+	}
+	if goVersion != "" {
+		if err := file.AddGoStmt(goVersion); err != nil {
+			return err
 		}
-		if err := atomicfile.WriteBytes(filepath.Join(dir, "go.sum"), sums); err != nil {
-			return nil, err
+	}
+	requires := []*modfile.Require{{Mod: module.Version{Path: modulePath, Version: m.version}}}
+	for _, mod := range indirect {
+		requires = append(requires, &modfile.Require{Mod: mod, Indirect: true})
+	}
+	file.SetRequireSeparateIndirect(requires)
+	if m.source != "" {
+		if err := file.AddReplace(modulePath, "", m.source, ""); err != nil {
+			return err
 		}
 	}
-	if _, err := goOutput(ctx, dir, "mod", "init", "example.com/"+name); err != nil {
-		return nil, err
+	text, err := file.Format()
+	if err != nil {
+		return err
 	}
-	if _, err := goOutput(ctx, dir, edits...); err != nil {
-		return nil, err
-	}
-	// Unlike go mod tidy it asks for nothing that only tests of libraries need, so
-	// that it works without a network where cage itself was built.
-	_, notice = goOutput(ctx, dir, "list", "-mod=mod", "-deps", "-test", ".")
-	return notice, ctx.Err()
+	return atomicfile.WriteBytes(filepath.Join(dir, "go.mod"), text)
 }

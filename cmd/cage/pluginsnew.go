@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"go/format"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/gotool"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -119,7 +118,11 @@ func (s scaffold) write(ctx context.Context) (notice, err error) {
 		return nil, err
 	}
 	if module != nil {
-		if notice, err = module.write(ctx, scratch, s.name); err != nil {
+		tool, err := gotool.Find(ctx, scratch, nil)
+		if err != nil {
+			return nil, err
+		}
+		if notice, err = module.write(ctx, tool, scratch); err != nil {
 			return nil, err
 		}
 	}
@@ -156,20 +159,4 @@ func (s scaffold) render(dir string) error {
 		}
 	}
 	return nil
-}
-
-// goOutput runs the go command in dir and returns what it prints.
-func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	switch {
-	case err == nil:
-		return strings.TrimSpace(string(out)), nil
-	case errors.Is(err, exec.ErrNotFound):
-		return "", errors.New("there is no go command: install Go, in which plugins of this kind are written")
-	}
-	return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 }

@@ -113,12 +113,12 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	if err != nil {
 		return nil, err
 	}
-	if !cmd.Flags().Changed("log-level") { // odd requests are part of the test
-		opts.Logger.SetLevel(hclog.Error)
-	}
 	exe, err := finder.Find(cmd.Context(), name)
 	if err != nil {
 		return nil, err
+	}
+	if !cmd.Flags().Changed("log-level") { // odd requests are part of the test
+		opts.Logger.SetLevel(hclog.Error)
 	}
 	var reports []sdktest.Report
 	var refused error

@@ -25,11 +25,11 @@ func TestMain(m *testing.M) {
 // TestScripts runs the scripts of testdata/script, each in a directory of its own
 // with all plugins at hand.
 func TestScripts(t *testing.T) {
-	plugins := buildPlugins(t)
+	plugins, modules := buildPlugins(t), bareModules(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
-			return setup(env, plugins)
+			return setup(env, plugins, modules)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "json": isJSON, "interrupt": interrupt, "exited": exited, "replace": replace,
@@ -59,14 +59,14 @@ func buildPlugins(t *testing.T) (dir string) {
 }
 
 // setup gives a script the environment that a person has: the plugins, the go
-// command, and a cache that starts empty.
-func setup(env *testscript.Env, plugins string) error {
+// command with a cache of modules, and a cache of cage's that starts empty.
+func setup(env *testscript.Env, plugins, modules string) error {
 	env.Values[backgroundKey] = &background{}
 	repo, err := filepath.Abs("../..")
 	if err != nil {
 		return err
 	}
-	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOFLAGS", "GOTOOLCHAIN", "GOPROXY", "GOSUMDB", "GOEXPERIMENT"}
+	names := []string{"GOCACHE", "GOPATH", "GOFLAGS", "GOTOOLCHAIN", "GOSUMDB", "GOEXPERIMENT"}
 	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
 	if err != nil {
 		return err
@@ -74,6 +74,9 @@ func setup(env *testscript.Env, plugins string) error {
 	for i, value := range strings.Split(strings.TrimSuffix(string(out), "\n"), "\n") {
 		env.Setenv(names[i], value)
 	}
+	env.Setenv("GOMODCACHE", modules)
+	env.Setenv("GOPROXY", "off")
+	env.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -trimpath") // where modules lie decides nothing
 	env.Setenv("CAGE_PLUGIN_PATH", plugins)
 	env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 	env.Setenv("REPO", repo)

@@ -95,6 +95,7 @@ func pluginCheck(cmd *cobra.Command) (func(context.Context, []*config.Config) []
 	if err != nil {
 		return nil, err
 	}
+	finder.Notify = plugin.Inform(logger)
 	return func(ctx context.Context, list []*config.Config) []error {
 		return assembly.Check(ctx, list, finder, plugin.Options{Logger: logger})
 	}, nil

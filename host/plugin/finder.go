@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
+	"github.com/hashicorp/go-hclog"
 )
 
 // PathVariable is the environment variable with directories that are searched
@@ -25,6 +26,9 @@ type Finder struct {
 	Dirs []string
 	// CacheDir keeps the executables built from Go packages.
 	CacheDir string
+	// Notify, unless nil, is told what a person waits for: that a plugin is built, what
+	// is downloaded for it. Several calls of Find may call it at once.
+	Notify func(message string)
 }
 
 // NewFinder searches the directories of CAGE_PLUGIN_PATH, then plugins/ beside
@@ -53,6 +57,11 @@ func NewFinder() (*Finder, error) {
 		f.CacheDir = filepath.Join(cache, "cage", "plugins")
 	}
 	return f, nil
+}
+
+// Inform is a Notify that logs the messages.
+func Inform(log hclog.Logger) func(string) {
+	return func(message string) { log.Info(message) }
 }
 
 // Find returns the plugin with that name; a name with a slash is a path. Errors
@@ -90,7 +99,7 @@ func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) 
 	case err != nil:
 		return fail(ErrNotFound, err)
 	case info.IsDir() && holdsMain(path):
-		exe, err := f.build(ctx, path)
+		exe, err := f.build(ctx, name, path)
 		if err != nil {
 			return fail(ErrBuild, err)
 		}

@@ -13,13 +13,13 @@ import (
 	"hash"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/gotool"
 )
 
 // keepBuilds is how long an executable that nobody uses stays in the cache.
@@ -44,20 +44,26 @@ func holdsMain(dir string) bool {
 }
 
 // build compiles the Go main package in dir, unless the cache has an executable
-// made from the very same sources by the same toolchain.
-func (f *Finder) build(ctx context.Context, dir string) (Executable, error) {
+// made from the very same sources by the same toolchain. It is shown to the person as
+// it was named.
+func (f *Finder) build(ctx context.Context, shown, dir string) (Executable, error) {
 	begin := time.Now()
 	if f.CacheDir == "" {
 		return Executable{}, errors.New("there is no cache directory to build into: set HOME or XDG_CACHE_HOME")
 	}
-	key, err := sourceKey(ctx, dir)
+	tool, err := gotool.Find(ctx, dir, f.Notify)
+	if err != nil {
+		return Executable{}, err
+	}
+	key, err := sourceKey(ctx, tool, dir)
 	if err != nil {
 		return Executable{}, err
 	}
 	name := filepath.Base(dir)
 	exe := Executable{Name: name, Path: filepath.Join(f.CacheDir, key, name), Source: dir}
 	if _, err := os.Stat(exe.Path); err != nil {
-		if err := f.compile(ctx, dir, exe.Path); err != nil {
+		f.tell("building plugin " + shown + " …")
+		if err := f.compile(ctx, tool, dir, exe.Path); err != nil {
 			return Executable{}, err
 		}
 	}
@@ -69,7 +75,7 @@ func (f *Finder) build(ctx context.Context, dir string) (Executable, error) {
 
 // compile builds beside the cache and moves the result in, so that an executable
 // in the cache is always whole, also when two processes build it at once.
-func (f *Finder) compile(ctx context.Context, dir, target string) error {
+func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target string) error {
 	if err := os.MkdirAll(f.CacheDir, 0o755); err != nil {
 		return err
 	}
@@ -80,7 +86,7 @@ func (f *Finder) compile(ctx context.Context, dir, target string) error {
 	}
 	defer os.RemoveAll(scratch)
 	built := filepath.Join(scratch, filepath.Base(target))
-	if _, err := goCommand(ctx, dir, "build", "-trimpath", "-buildvcs=false", "-o", built, "."); err != nil {
+	if _, err := tool.Output(ctx, dir, "build", "-trimpath", "-buildvcs=false", "-o", built, "."); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
@@ -93,6 +99,13 @@ func (f *Finder) compile(ctx context.Context, dir, target string) error {
 		return err
 	}
 	return atomicfile.SyncDir(filepath.Dir(target))
+}
+
+// tell says what a person waits for.
+func (f *Finder) tell(message string) {
+	if f.Notify != nil {
+		f.Notify(message)
+	}
 }
 
 func syncFile(path string) error {
@@ -133,12 +146,12 @@ var settings = []string{"GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GO
 // sourceKey hashes everything that goes into the executable: the toolchain and its
 // settings, the files of packages that can change under the same version, and the
 // versions of all other modules.
-func sourceKey(ctx context.Context, dir string) (string, error) {
-	env, err := goCommand(ctx, dir, append([]string{"env"}, settings...)...)
+func sourceKey(ctx context.Context, tool *gotool.Tool, dir string) (string, error) {
+	env, err := tool.Output(ctx, dir, append([]string{"env"}, settings...)...)
 	if err != nil {
 		return "", err
 	}
-	list, err := goCommand(ctx, dir, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,CgoFiles,CFiles,CXXFiles,HFiles,SFiles,SysoFiles,EmbedFiles", ".")
+	list, err := tool.Output(ctx, dir, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,CgoFiles,CFiles,CXXFiles,HFiles,SFiles,SysoFiles,EmbedFiles", ".")
 	if err != nil {
 		return "", err
 	}
@@ -178,23 +191,4 @@ func (p *goPackage) addTo(h hash.Hash) error {
 		fmt.Fprintf(h, "file %s %x\n", name, sha256.Sum256(content))
 	}
 	return nil
-}
-
-// goCommand runs the go command in dir; the error carries what it says.
-func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PWD="+dir)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	switch {
-	case err == nil:
-		return out, nil
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("this is Go source, and there is no go command to build it: install Go, or give an executable")
-	}
-	return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, strings.TrimSpace(stderr.String()))
 }

@@ -98,6 +98,7 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 		if o.Finder, err = plugin.NewFinder(); err != nil {
 			return err
 		}
+		o.Finder.Notify = plugin.Inform(o.Logger)
 	}
 	// One replica computes what each did in training.
 	t.cfg.Train.Batch, t.cfg.Device.Count = assembly.ReplicaBatch(t.cfg), min(1, t.cfg.Device.Count)

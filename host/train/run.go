@@ -38,14 +38,15 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
 	if o.Finder == nil {
 		var err error
 		if o.Finder, err = plugin.NewFinder(); err != nil {
 			return o, err
 		}
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
+		o.Finder.Notify = plugin.Inform(o.Logger)
 	}
 	if o.Console == nil {
 		o.Console = io.Discard
