@@ -1,9 +1,11 @@
 # The toolchain and the SIMD experiment are part of the build: without
 # GOEXPERIMENT=simd the CPU device is an order of magnitude slower. CGO stays off:
-# neither a C compiler nor a GPU is needed.
+# neither a C compiler nor a GPU is needed. Everything is compiled with the same flags,
+# so that the build, the tests and the plugins that cage itself builds share one cache.
 export GOTOOLCHAIN := go1.27.2
 export GOEXPERIMENT := simd
 export CGO_ENABLED ?= 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 GO ?= go
 PLUGINS := $(notdir $(wildcard plugins/*))
@@ -18,20 +20,20 @@ help: ## Show this list
 .PHONY: build
 build: ## Build bin/cage and bin/plugins/*
 	@mkdir -p bin/plugins
-	$(GO) build -trimpath -o bin/cage ./cmd/cage
+	$(GO) build -o bin/cage ./cmd/cage
 	@# A run records the hash of its plugins: it must not change with every commit.
-	$(GO) build -trimpath -buildvcs=false -o bin/plugins/ $(addprefix ./plugins/,$(PLUGINS))
+	$(GO) build -buildvcs=false -o bin/plugins/ $(addprefix ./plugins/,$(PLUGINS))
+
+PACKAGES ?= ./...
 
 .PHONY: test
-test: ## Run all tests
-	$(GO) test -timeout 18m ./...
+test: ## Run all tests (some: PACKAGES=./host/data/...)
+	$(GO) test -timeout 18m $(PACKAGES)
 
 # The race detector turns on checks of pointer arithmetic too, with which the matrix
 # products of GoMLX's CPU backend abort: their kernels keep the addresses of rows as
 # integers, and make pointers of them that the checks cannot follow. They are switched
 # off; what looks for races stays on.
-PACKAGES ?= ./...
-
 .PHONY: race
 race: ## Run all tests under the race detector, which needs a C compiler (some: PACKAGES=./host/data/...)
 	CGO_ENABLED=1 $(GO) test -race -gcflags=all=-d=checkptr=0 -timeout 90m $(PACKAGES)

@@ -30,13 +30,9 @@ type pluginModule struct {
 
 // ownModule decides where the plugin finds package sdk. It is nil where the module
 // around the new directory provides it.
-func (s scaffold) ownModule(ctx context.Context) (*pluginModule, error) {
+func (s scaffold) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule, error) {
 	if s.source != "" {
 		return s.replaced()
-	}
-	tool, err := gotool.Find(ctx, s.parent, nil)
-	if err != nil {
-		return nil, err
 	}
 	around, err := tool.Output(ctx, s.parent, "env", "GOMOD")
 	if err != nil {
@@ -86,12 +82,9 @@ func (s scaffold) published() (*pluginModule, error) {
 // left out: the outcome is that of go mod tidy, without a network where cage itself
 // was built.
 func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) (notice, err error) {
-	if err := m.save(dir, "", nil); err != nil {
-		return nil, err
-	}
 	source, sums, notice := m.sdk(ctx, tool, dir)
 	if notice != nil {
-		return notice, ctx.Err()
+		return notice, errors.Join(ctx.Err(), m.save(dir, "", nil))
 	}
 	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {
@@ -170,6 +163,7 @@ func (m pluginModule) save(dir, goVersion string, indirect []module.Version) err
 			return err
 		}
 	}
+	file.Cleanup()
 	text, err := file.Format()
 	if err != nil {
 		return err

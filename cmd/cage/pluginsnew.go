@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/gotool"
 	"github.com/cage-qat/cage/sdk"
@@ -44,7 +45,18 @@ module of its own, with a go.mod.`,
 		if err := s.check(); err != nil {
 			return usageError{err}
 		}
-		notice, err := s.write(cmd.Context())
+		if err := s.place(); err != nil {
+			return err
+		}
+		log, err := newLogger(cmd, nil)
+		if err != nil {
+			return err
+		}
+		tool, err := gotool.Find(cmd.Context(), s.parent, plugin.Inform(log))
+		if err != nil {
+			return err
+		}
+		notice, err := s.write(cmd.Context(), tool)
 		if err != nil {
 			return err
 		}
@@ -55,14 +67,16 @@ module of its own, with a go.mod.`,
 		if !filepath.IsAbs(path) {
 			path = "./" + filepath.ToSlash(path) // with a slash it is not taken for a name
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, path, s.kind)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, path, s.kind, strings.Join(tool.Settings(), " "))
 		return err
 	}
 	return cmd
 }
 
+// The settings are those with which cage builds plugins, and the Makefile cage: under
+// others go test would compile all libraries once more.
 const nextSteps = `wrote %[1]s
-  go -C %[1]s test .
+  %[3]s go -C %[1]s test -trimpath .
   cage plugins show %[1]s
 In the TOML file of a run: %[2]s = {plugin = "%[1]s"}
 `
@@ -79,6 +93,17 @@ func (s scaffold) path() string { return filepath.Join(s.parent, s.name) }
 
 // ignored are names of directories that the go command passes over.
 var ignored = []string{"testdata", "vendor"}
+
+// place tells why the directory cannot be made.
+func (s scaffold) place() error {
+	if _, err := os.Lstat(s.path()); err == nil {
+		return fmt.Errorf("%s is already there; choose another name, or remove it", s.path())
+	}
+	if info, err := os.Stat(s.parent); err != nil || !info.IsDir() {
+		return fmt.Errorf("there is no directory %s to write %s into", s.parent, s.name)
+	}
+	return nil
+}
 
 // check tells a mistake on the command line.
 func (s scaffold) check() error {
@@ -98,14 +123,8 @@ func (s scaffold) check() error {
 
 // write makes the directory with all its files, or leaves nothing behind. The
 // notice is what kept the requirements of a new module from being completed.
-func (s scaffold) write(ctx context.Context) (notice, err error) {
-	if _, err := os.Lstat(s.path()); err == nil {
-		return nil, fmt.Errorf("%s is already there; choose another name, or remove it", s.path())
-	}
-	if info, err := os.Stat(s.parent); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("there is no directory %s to write %s into", s.parent, s.name)
-	}
-	module, err := s.ownModule(ctx)
+func (s scaffold) write(ctx context.Context, tool *gotool.Tool) (notice, err error) {
+	module, err := s.ownModule(ctx, tool)
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +137,6 @@ func (s scaffold) write(ctx context.Context) (notice, err error) {
 		return nil, err
 	}
 	if module != nil {
-		tool, err := gotool.Find(ctx, scratch, nil)
-		if err != nil {
-			return nil, err
-		}
 		if notice, err = module.write(ctx, tool, scratch); err != nil {
 			return nil, err
 		}

@@ -114,7 +114,8 @@ func goPlugin(t *testing.T, text string) (dir string) {
 // A package is built once for each state of its sources.
 func TestBuildCache(t *testing.T) {
 	dir := goPlugin(t, `"one"`)
-	f := &Finder{Dirs: []string{dir}, CacheDir: t.TempDir()}
+	var told []string
+	f := &Finder{Dirs: []string{dir}, CacheDir: t.TempDir(), Notify: func(s string) { told = append(told, s) }}
 	find := func() (string, time.Time) {
 		t.Helper()
 		exe, err := f.Find(t.Context(), "p")
@@ -133,6 +134,9 @@ func TestBuildCache(t *testing.T) {
 	first, at := find()
 	if again, againAt := find(); again != first || !againAt.Equal(at) {
 		t.Error("the same sources were built again")
+	}
+	if want := []string{"building plugin p …"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 	write(t, 0o644, "package main\n\nfunc main() { println(\"two\") }\n", dir, "p", "main.go")
 	if edited, _ := find(); edited == first {

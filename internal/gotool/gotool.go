@@ -63,7 +63,7 @@ func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, 
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("there is no go command (%w): install Go, or give an executable in the place of Go source", exec.ErrNotFound)
+		return nil, fmt.Errorf("there is no go command to build Go source (%w): install Go", exec.ErrNotFound)
 	}
 	return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, strings.TrimSpace(stderr.text.String()))
 }

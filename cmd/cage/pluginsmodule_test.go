@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+
+	"github.com/cage-qat/cage/internal/gotool"
+)
+
+// publish makes a module proxy that offers what a plugin needs of this module as a
+// version, and returns its directory.
+func publish(t *testing.T, version string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	versions := filepath.Join(dir, filepath.FromSlash(modulePath), "@v")
+	if err := os.MkdirAll(versions, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	source := t.TempDir()
+	for _, part := range []string{"sdk", "internal"} {
+		if err := os.CopyFS(filepath.Join(source, part), os.DirFS(filepath.Join("../..", part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		create(t, filepath.Join(source, name), read(t, filepath.Join("../..", name)))
+	}
+	archive, err := os.Create(filepath.Join(versions, version+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	if err := zip.CreateFromDir(archive, module.Version{Path: modulePath, Version: version}, source); err != nil {
+		t.Fatal(err)
+	}
+	create(t, filepath.Join(versions, version+".mod"), read(t, "../../go.mod"))
+	create(t, filepath.Join(versions, version+".info"), fmt.Sprintf(`{"Version": %q}`, version))
+	return dir
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A published version of cage needs nothing fetched but itself, and without a network
+// the new module says what is missing.
+func TestModuleOfAPublishedVersion(t *testing.T) {
+	const version = "v0.123.0"
+	t.Setenv("GOMODCACHE", bareModules(t))
+	t.Setenv("GONOSUMDB", modulePath)
+	t.Setenv("GOFLAGS", "-trimpath -modcacherw")
+	for _, c := range []struct{ name, proxy string }{
+		{"no network", "off"}, {"published", "file://" + publish(t, version)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("GOPROXY", c.proxy)
+			dir := t.TempDir()
+			if err := (scaffold{kind: "quantizer", name: "rounder"}).render(dir); err != nil {
+				t.Fatal(err)
+			}
+			tool, err := gotool.Find(t.Context(), dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			notice, err := pluginModule{name: "rounder", version: version}.write(t.Context(), tool, dir)
+			if err != nil || (notice != nil) != (c.proxy == "off") {
+				t.Fatalf("notice %v, error %v", notice, err)
+			}
+			text := read(t, filepath.Join(dir, "go.mod"))
+			if !strings.Contains(text, "\nrequire "+modulePath+" "+version+"\n") || strings.Contains(text, "replace") {
+				t.Errorf("go.mod is\n%s", text)
+			}
+			if notice != nil {
+				return
+			}
+			if _, err := tool.Output(t.Context(), dir, "vet", "."); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
