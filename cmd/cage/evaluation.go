@@ -18,7 +18,11 @@ func newEval() *cobra.Command {
 		Short: "Evaluate a run's newest checkpoint",
 		Long: `Evaluate the newest checkpoint of a run directory on its validation set, with
 the run's quantizers: the mean loss per token and the perplexity. Of a problem
-without data, the loss of its quantized point.`,
+without data, the loss of its quantized point.
+
+A run directory may be moved or copied. The validation set and plugins that it names
+by a path are looked for at that path, then where the run was trained, then in the run
+directory; --data needs neither the training nor the validation set.`,
 		Args: exactly(1, "one run directory"),
 	}
 	asJSON := jsonFlag(cmd)
@@ -67,7 +71,7 @@ func newGenerate() *cobra.Command {
 		Use:   "generate RUN",
 		Short: "Continue a prompt with a trained model",
 		Long: `Continue a prompt with the newest checkpoint of a run directory, with the run's
-quantizers. Equal seeds give equal text.`,
+quantizers. Equal seeds give equal text. The data of the training is not needed.`,
 		Args: exactly(1, "one run directory"),
 	}
 	asJSON := jsonFlag(cmd)
@@ -85,7 +89,7 @@ quantizers. Equal seeds give equal text.`,
 		if err != nil {
 			return err
 		}
-		trained, err := train.Open(cmd.Context(), args[0], train.OpenOptions{Batch: 1, Logger: log})
+		trained, err := train.Open(cmd.Context(), args[0], train.OpenOptions{Batch: 1, NoData: true, Logger: log})
 		if err != nil {
 			return err
 		}

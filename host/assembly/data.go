@@ -65,20 +65,19 @@ func (d *Data) fit(cfg *config.Config) error {
 	return nil
 }
 
-// Tokenizer opens the tokenizer that the data was made with, for text in and out.
-func (d *Data) Tokenizer(cfg *config.Config) (tokenizer.Tokenizer, error) {
-	info := d.Train.Header().Tokenizer
-	if cfg.Data.Tokenizer == "" {
-		return tokenizer.Reopen(filepath.Dir(d.Train.Path()), info)
+// Definition reads the tokenizer.json of the tokenizer that the data was made with; nil
+// when it is built in. Where the configuration names none, it lies beside the training
+// file.
+func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
+	spec := cfg.Data.Tokenizer
+	if spec == "" {
+		spec = filepath.Dir(d.Train.Path())
 	}
-	t, err := tokenizer.Open(cfg.Data.Tokenizer)
+	content, err := tokenizer.Definition(spec, d.Train.Header().Tokenizer)
 	if err != nil {
 		return nil, cfg.ErrorAt("data.tokenizer", "%w", err)
 	}
-	if t.Info().SHA256 != info.SHA256 {
-		return nil, cfg.ErrorAt("data.tokenizer", "%s is not the tokenizer %s that the token files were made with", cfg.Data.Tokenizer, info.Name)
-	}
-	return t, nil
+	return content, nil
 }
 
 // Pin writes the hashes of the files into the configuration, so that a copy of it

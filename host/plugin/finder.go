@@ -145,6 +145,9 @@ func (f *Finder) suggestion(name string) string {
 	return " (there are no plugins at all)"
 }
 
+// Has tells whether there is a plugin of that name in the directories. Nothing is built.
+func (f *Finder) Has(name string) bool { return slices.Contains(f.names(), name) }
+
 // names lists what Find can find by name, without building anything.
 func (f *Finder) names() []string {
 	var names []string

@@ -1,6 +1,6 @@
-// Package rundir names what is in a run directory, for all that write and read one.
-// What the files hold is the business of others: host/config, host/metrics,
-// host/checkpoint and host/train.
+// Package rundir names what is in a run directory, for all that write and read one, and
+// looks for the files outside of it that a run depends on. What the files hold is the
+// business of others: host/config, host/metrics, host/checkpoint and host/train.
 package rundir
 
 import "path/filepath"
@@ -12,6 +12,7 @@ const (
 	MetricsFile    = "metrics.jsonl"    // the records
 	SummaryFile    = "summary.json"     // what came out
 	TrajectoryFile = "trajectory.jsonl" // the points that a problem without data went through
+	TokenizerFile  = "tokenizer.json"   // the tokenizer of the data, unless it is built in
 	checkpointDir  = "checkpoints"
 	lockFile       = ".lock"
 )
@@ -30,6 +31,9 @@ func Summary(dir string) string { return filepath.Join(dir, SummaryFile) }
 
 // Trajectory is the path of the points of a problem without data.
 func Trajectory(dir string) string { return filepath.Join(dir, TrajectoryFile) }
+
+// Tokenizer is the path of the copy of the tokenizer.
+func Tokenizer(dir string) string { return filepath.Join(dir, TokenizerFile) }
 
 // Checkpoints is the directory of checkpoints.
 func Checkpoints(dir string) string { return filepath.Join(dir, checkpointDir) }

@@ -74,11 +74,11 @@ func (r *run) sameRun(previous *config.Config) error {
 	if len(list) > 0 {
 		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", rundir.Config(r.cfg.Train.Out), strings.Join(list, "\n"))
 	}
-	changed, err := changedPrograms(rundir.Provenance(r.cfg.Train.Out), programHashes(r.programs))
+	made, err := readProvenance(r.cfg.Train.Out)
 	if err != nil {
-		return fmt.Errorf("what the run was made of cannot be read: %w", err)
+		return err
 	}
-	if len(changed) > 0 {
+	if changed := made.changedPrograms(programHashes(r.programs)); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
 			r.cfg.Train.Out, changed[0], len(changed))
 	}

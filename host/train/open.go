@@ -28,7 +28,9 @@ type OpenOptions struct {
 	// its replicas.
 	Batch int
 	// Data is a token file to evaluate on; empty means the validation set.
-	Data   string
+	Data string
+	// NoData opens no token file: the run can then generate, but not be evaluated.
+	NoData bool
 	Finder *plugin.Finder // nil means plugin.NewFinder()
 	Logger hclog.Logger   // nil discards messages
 }
@@ -38,8 +40,9 @@ type Trained struct {
 	dir     string
 	cfg     *config.Config
 	step    int
-	data    *assembly.Data // nil for a problem without data
-	other   *data.File     // instead of the validation set
+	made    *provenance
+	search  rundir.Search // for what is outside of the run directory
+	data    *data.File    // to evaluate on; nil for a problem without data
 	device  *engine.Device
 	kernels *step.Kernels
 	state   *step.State
@@ -59,7 +62,11 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trained{dir: dir, cfg: cfg, step: saved.Step}
+	made, err := readProvenance(dir)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trained{dir: dir, cfg: cfg, step: saved.Step, made: made, search: rundir.Search{Run: dir, Made: made.Directory}}
 	if err := t.open(ctx, o, saved); err != nil {
 		t.Close()
 		return nil, err
@@ -108,6 +115,9 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	if err := t.openData(o); err != nil {
 		return err
 	}
+	if err := t.findPlugins(o.Finder); err != nil {
+		return err
+	}
 	m, err := assembly.Model(t.cfg)
 	if err != nil {
 		return err
@@ -122,9 +132,7 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	if err != nil {
 		return err
 	}
-	if err := t.comparePrograms(o, programs); err != nil {
-		return err
-	}
+	t.comparePrograms(o, programs)
 	if t.device, err = assembly.Device(t.cfg, o.Logger.Warn); err != nil {
 		return err
 	}
@@ -143,69 +151,27 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	return err
 }
 
-// openData opens the token files of a language model.
-func (t *Trained) openData(o OpenOptions) error {
-	if !t.cfg.Model.Language() {
-		if o.Data != "" {
-			return fmt.Errorf("%s: a model of kind %q is not evaluated on data", t.dir, t.cfg.Model.Kind)
-		}
-		return nil
-	}
-	var err error
-	if t.data, err = assembly.OpenData(t.cfg); err != nil || o.Data == "" {
-		return err
-	}
-	if t.other, err = data.Open(o.Data); err != nil {
-		return err
-	}
-	if got, want := t.other.Header().Tokenizer, t.data.Train.Header().Tokenizer; got.SHA256 != want.SHA256 {
-		return fmt.Errorf("%s was made with the tokenizer %s, the run's is %s", o.Data, got.Name, want.Name)
-	}
-	return nil
-}
-
-// comparePrograms warns when quantizers are not those of training. Programs of
-// activations depend on the batch and are compared only at the run's own.
-func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) error {
-	same := *programs
-	if o.Batch > 0 {
-		same.Activations = nil
-	}
-	changed, err := changedPrograms(rundir.Provenance(t.dir), programHashes(&same))
-	if err != nil {
-		return fmt.Errorf("what the run was made of cannot be read: %w", err)
-	}
-	if len(changed) > 0 {
-		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained", "programs", len(changed), "first", changed[0])
-	}
-	return nil
-}
-
 // Step is the number of optimizer steps behind the checkpoint.
 func (t *Trained) Step() int { return t.step }
 
 // Evaluate returns the mean loss over the first batches, or all when 0; see
 // [Evaluate].
 func (t *Trained) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
-	var file *data.File
-	switch {
-	case t.other != nil:
-		file = t.other
-	case t.data != nil:
-		file = t.data.Validation
+	if t.data == nil && t.cfg.Model.Language() {
+		return 0, 0, fmt.Errorf("%s was opened without data", t.dir)
 	}
-	return Evaluate(ctx, t.kernels, t.state, file, batches)
+	return Evaluate(ctx, t.kernels, t.state, t.data, batches)
 }
 
 // Generate continues a prompt. The run must have been opened with a batch of 1.
 func (t *Trained) Generate(ctx context.Context, prompt string, o generate.Options) (string, error) {
-	if t.data == nil {
+	if !t.cfg.Model.Language() {
 		return "", fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
 	}
 	if t.cfg.Train.Batch != 1 {
 		return "", fmt.Errorf("generation needs a batch of 1, the run was opened with %d", t.cfg.Train.Batch)
 	}
-	tok, err := t.data.Tokenizer(t.cfg)
+	tok, err := t.tokenizer()
 	if err != nil {
 		return "", err
 	}
@@ -240,9 +206,6 @@ func (t *Trained) Close() {
 	}
 	if t.device != nil {
 		t.device.Close()
-	}
-	if t.other != nil {
-		t.other.Close()
 	}
 	if t.data != nil {
 		t.data.Close()

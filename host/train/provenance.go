@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -18,8 +19,12 @@ import (
 
 // provenance is what run.toml does not say about how a run came to be.
 type provenance struct {
-	Build   engine.BuildInfo `json:"build"`
-	Plugins []assembly.Used  `json:"plugins"`
+	Build engine.BuildInfo `json:"build"`
+	// Directory is the working directory, to which the configuration's paths are relative.
+	Directory string `json:"directory,omitempty"`
+	// Tokenizer is what the token files were made with; nil without data.
+	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
+	Plugins   []assembly.Used `json:"plugins"`
 	// Programs holds the SHA-256 of each program by role and name. They, and not
 	// the executables they came from, are what a run depends on: a plugin that
 	// was built anew and writes the same programs continues it.
@@ -52,7 +57,17 @@ func (r *run) describe() error {
 	if err != nil {
 		return err
 	}
+	if err := r.keepTokenizer(); err != nil {
+		return err
+	}
 	p := provenance{Build: r.device.BuildInfo(), Plugins: r.programs.Used, Programs: programHashes(r.programs)}
+	if p.Directory, err = os.Getwd(); err != nil {
+		return err
+	}
+	if r.data != nil {
+		info := r.data.Train.Header().Tokenizer
+		p.Tokenizer = &info
+	}
 	about, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err
@@ -63,23 +78,50 @@ func (r *run) describe() error {
 	)
 }
 
-// changedPrograms compares programs with those recorded at path and returns, in
-// order, the names of those recorded ones that are different now. Names that only
-// one side has are not compared: an evaluation needs fewer programs.
-func changedPrograms(path string, now map[string]string) ([]string, error) {
+// keepTokenizer puts a copy of the tokenizer into the run directory, so that the run
+// can be used without its data.
+func (r *run) keepTokenizer() error {
+	if r.data == nil {
+		return nil
+	}
+	info := r.data.Train.Header().Tokenizer
+	if kept, err := tokenizer.Definition(r.cfg.Train.Out, info); err == nil && kept != nil {
+		return nil // the run is resumed
+	}
+	content, err := r.data.Definition(r.cfg)
+	switch {
+	case err != nil && r.cfg.Data.Tokenizer == "":
+		r.log.Warn("the run directory gets no copy of the tokenizer, so it cannot generate text", "error", err)
+		return nil
+	case err != nil || content == nil:
+		return err
+	}
+	return atomicfile.WriteBytes(rundir.Tokenizer(r.cfg.Train.Out), content)
+}
+
+// readProvenance reads what a run directory says of how it came to be.
+func readProvenance(dir string) (*provenance, error) {
+	path := rundir.Provenance(dir)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("what the run was made of cannot be read: %w", err)
 	}
-	var p provenance
-	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	p := &provenance{}
+	if err := json.Unmarshal(text, p); err != nil {
+		return nil, fmt.Errorf("what the run was made of cannot be read: %s: %w", path, err)
 	}
+	return p, nil
+}
+
+// changedPrograms compares programs with the recorded ones and returns, in order, the
+// names of those that are different now. Names that only one side has are not compared:
+// an evaluation needs fewer programs.
+func (p *provenance) changedPrograms(now map[string]string) []string {
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(p.Programs)) {
 		if hash, ok := now[name]; ok && hash != p.Programs[name] {
 			changed = append(changed, name)
 		}
 	}
-	return changed, nil
+	return changed
 }

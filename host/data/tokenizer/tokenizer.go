@@ -13,6 +13,8 @@
 package tokenizer
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,24 +71,48 @@ func Open(spec string) (Tokenizer, error) {
 // tokenizer.json unless it is built in. Name and BOS are taken from info; a
 // tokenizer.json with another hash is an error.
 func Reopen(folder string, info Info) (Tokenizer, error) {
+	content, err := Definition(folder, info)
+	if err != nil {
+		return nil, err
+	}
+	return Restore(content, info)
+}
+
+// Restore is [Reopen] for a tokenizer.json that [Definition] has read.
+func Restore(content []byte, info Info) (Tokenizer, error) {
 	if info == (Bytes{}).Info() {
 		return Bytes{}, nil
 	}
-	path := filepath.Join(folder, DefinitionFile)
-	data, err := os.ReadFile(path)
+	t, err := newHuggingFace(content, nil)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", info.Name, err)
 	}
-	t, err := newHuggingFace(data, nil)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if t.info.SHA256 != info.SHA256 || t.info.VocabSize != info.VocabSize {
-		return nil, fmt.Errorf("%s has %d tokens and the hash %s, want tokenizer %s with %d tokens and %s",
-			path, t.info.VocabSize, t.info.SHA256, info.Name, info.VocabSize, info.SHA256)
+	if t.info.VocabSize != info.VocabSize {
+		return nil, fmt.Errorf("tokenizer %s has %d tokens, want %d", info.Name, t.info.VocabSize, info.VocabSize)
 	}
 	t.info.Name = info.Name
 	return t, t.acceptBOS(info.BOS)
+}
+
+// Definition returns the tokenizer.json of the tokenizer that info describes, and nil
+// for one that is built in. spec names it as for [Open]. The content is compared with
+// the hash, but not read otherwise.
+func Definition(spec string, info Info) ([]byte, error) {
+	if info == (Bytes{}).Info() {
+		return nil, nil
+	}
+	if stat, err := os.Stat(spec); err == nil && stat.IsDir() {
+		spec = filepath.Join(spec, DefinitionFile)
+	}
+	content, err := os.ReadFile(spec)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %s: %w", info.Name, err)
+	}
+	sum := sha256.Sum256(content)
+	if got := hex.EncodeToString(sum[:]); got != info.SHA256 {
+		return nil, fmt.Errorf("%s has the hash %s, want tokenizer %s with %s", spec, got, info.Name, info.SHA256)
+	}
+	return content, nil
 }
 
 // A RangeError reports an id that the tokenizer does not have.

@@ -1,0 +1,109 @@
+package train
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/plugin"
+)
+
+// A run directory is often used in another place, or on another machine, than it was
+// trained in. This file looks for what it does not hold itself.
+
+// openData opens the token file to evaluate on.
+func (t *Trained) openData(o OpenOptions) error {
+	if !t.cfg.Model.Language() {
+		if o.Data != "" {
+			return fmt.Errorf("%s: a model of kind %q is not evaluated on data", t.dir, t.cfg.Model.Kind)
+		}
+		return nil
+	}
+	var err error
+	switch {
+	case o.NoData:
+		return nil
+	case o.Data == "":
+		if t.data, err = assembly.FindValidation(t.cfg, t.search); err != nil {
+			return fmt.Errorf("%w\nname a token file with --data", err)
+		}
+		return nil
+	}
+	if t.data, err = data.Open(o.Data); err != nil {
+		return err
+	}
+	want, err := t.tokenizerInfo()
+	if err != nil {
+		o.Logger.Warn("the run does not say what its tokenizer is, and its data cannot be asked: it is not known whether this file was made with it", "file", o.Data)
+		return nil
+	}
+	if got := t.data.Header().Tokenizer; got.SHA256 != want.SHA256 {
+		return fmt.Errorf("%s was made with the tokenizer %s, the run's is %s", o.Data, got.Name, want.Name)
+	}
+	return nil
+}
+
+// tokenizerInfo says what the data of the run was made with. Earlier versions did not
+// record it, but its token files did.
+func (t *Trained) tokenizerInfo() (tokenizer.Info, error) {
+	if t.made.Tokenizer != nil {
+		return *t.made.Tokenizer, nil
+	}
+	file, err := assembly.FindTrain(t.cfg, t.search)
+	if err != nil {
+		return tokenizer.Info{}, err
+	}
+	defer file.Close()
+	return file.Header().Tokenizer, nil
+}
+
+// tokenizer opens the tokenizer of the run.
+func (t *Trained) tokenizer() (tokenizer.Tokenizer, error) {
+	info, err := t.tokenizerInfo()
+	if err != nil {
+		return nil, err
+	}
+	return assembly.FindTokenizer(t.cfg, t.search, info)
+}
+
+// findPlugins replaces the paths of the run's quantizers by those where they are now.
+// One that is at none of them is looked for by its name. Whether it is the run's is
+// told by its programs.
+func (t *Trained) findPlugins(finder *plugin.Finder) error {
+	for _, p := range t.cfg.Quantizer.Plugins() {
+		if !strings.ContainsRune(p.Name, filepath.Separator) {
+			continue
+		}
+		place, err := t.search.Find(p.Name, func(place string) error {
+			_, err := os.Stat(place)
+			return err
+		})
+		switch name := filepath.Base(p.Name); {
+		case err != nil && finder.Has(name):
+			p.Name = name
+		case err != nil:
+			return t.cfg.ErrorAt(p.Path("plugin"), "%w\nand there is no plugin with the name %s; %s may name a directory that holds it", err, name, plugin.PathVariable)
+		case p.Name != place:
+			if p.Name, err = filepath.Abs(place); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// comparePrograms warns when quantizers are not those of training. Programs of
+// activations depend on the batch and are compared only at the run's own.
+func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) {
+	same := *programs
+	if o.Batch > 0 {
+		same.Activations = nil
+	}
+	if changed := t.made.changedPrograms(programHashes(&same)); len(changed) > 0 {
+		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained", "programs", len(changed), "first", changed[0])
+	}
+}
