@@ -20,9 +20,9 @@ func TestPlaces(t *testing.T) {
 		path   string
 		want   []string
 	}{
-		{rundir.Search{Run: "runs/a", Made: "/made"}, "data/val", []string{"data/val", "/made/data/val", "runs/a/data/val"}},
-		{rundir.Search{Run: "runs/a"}, "data/val", []string{"data/val", "runs/a/data/val"}},
-		{rundir.Search{Run: "runs/a", Made: here}, "./val", []string{"./val", "runs/a/val"}},
+		{rundir.Search{Run: "runs/a", Made: "/made"}, "data/val", []string{"data/val", "/made/data/val", filepath.Join(here, "runs/a/data/val")}},
+		{rundir.Search{Run: "runs/a"}, "data/val", []string{"data/val", filepath.Join(here, "runs/a/data/val")}},
+		{rundir.Search{Run: "runs/a", Made: here}, "./val", []string{"./val", filepath.Join(here, "runs/a/val")}},
 		{rundir.Search{Run: ".", Made: "/made"}, "val", []string{"val", "/made/val"}},
 		{rundir.Search{Run: "runs/a", Made: "/made"}, "/data/val", []string{"/data/val"}},
 	} {
