@@ -72,7 +72,7 @@ stay as they are, with λ_t shaded.`,
 
 // drawMovement draws the diagnostics of runs with the window of the run in dir.
 func drawMovement(dir string) (func(path string, runs []figure.Run, o figure.Options) error, error) {
-	cfg, err := config.Load(rundir.Config(dir), nil)
+	cfg, err := config.Load(rundir.At(dir).Config().Name, nil)
 	if err != nil {
 		return nil, notRun(dir, "it has no configuration", err)
 	}
@@ -84,7 +84,7 @@ func drawMovement(dir string) (func(path string, runs []figure.Run, o figure.Opt
 func readRuns(dirs []string) ([]figure.Run, error) {
 	var runs []figure.Run
 	for _, dir := range dirs {
-		records, err := metrics.Read(rundir.Metrics(dir))
+		records, err := metrics.Read(rundir.At(dir).Metrics())
 		if err != nil {
 			return nil, notRun(dir, "it has no metrics", err)
 		}
@@ -121,7 +121,7 @@ that was interrupted shows – for what it has not measured.`,
 		var list []metrics.Summary
 		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖²/‖x‖²", "tokens/s", "minutes"}}
 		for _, dir := range args {
-			s, err := metrics.ReadSummary(rundir.Summary(dir))
+			s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 			if err != nil {
 				return notRun(dir, "its training has not ended yet", err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/scaling"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // fitFlags is what the command line of cage fit says.
@@ -170,7 +171,7 @@ func readPoints(w io.Writer, sources []string, labels scaling.Labels) (points []
 
 // writeFit writes the result in all its forms, and its figures.
 func writeFit(ctx context.Context, dir string, fit *scaling.Fit) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := vfs.At(dir).MkdirAll(); err != nil {
 		return err
 	}
 	for name, format := range map[string]scaling.Format{"fit.md": scaling.Markdown, "fit.csv": scaling.CSV, "fit.json": scaling.JSON} {
@@ -178,7 +179,7 @@ func writeFit(ctx context.Context, dir string, fit *scaling.Fit) error {
 		if err := fit.Write(&content, format); err != nil {
 			return err
 		}
-		if err := atomicfile.WriteBytes(filepath.Join(dir, name), content.Bytes()); err != nil {
+		if err := atomicfile.WriteBytes(vfs.At(dir).Join(name), content.Bytes()); err != nil {
 			return err
 		}
 	}

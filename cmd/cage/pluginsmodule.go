@@ -16,6 +16,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/gotool"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // modulePath is that of the module in which package sdk is.
@@ -102,7 +103,7 @@ func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) 
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WriteBytes(filepath.Join(dir, "go.sum"), append([]byte(sums), kept...)); err != nil {
+	if err := atomicfile.WriteBytes(vfs.At(dir).Join("go.sum"), append([]byte(sums), kept...)); err != nil {
 		return nil, err
 	}
 	if err := m.save(dir, of.Go.Version, required); err != nil {
@@ -168,5 +169,5 @@ func (m pluginModule) save(dir, goVersion string, indirect []module.Version) err
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(dir, "go.mod"), text)
+	return atomicfile.WriteBytes(vfs.At(dir).Join("go.mod"), text)
 }

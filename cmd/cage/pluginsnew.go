@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/gotool"
+	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -147,7 +148,7 @@ func (s scaffold) write(ctx context.Context, tool *gotool.Tool) (notice, err err
 	if err := os.Rename(scratch, s.path()); err != nil {
 		return nil, err
 	}
-	return notice, atomicfile.SyncDir(s.parent)
+	return notice, vfs.At(s.parent).SyncDir()
 }
 
 // render writes the templates of the kind into dir.
@@ -169,7 +170,7 @@ func (s scaffold) render(dir string) error {
 		if err != nil {
 			return fmt.Errorf("template %s: %w", t.Name(), err)
 		}
-		if err := atomicfile.WriteBytes(filepath.Join(dir, strings.TrimSuffix(t.Name(), ".tmpl")), formatted); err != nil {
+		if err := atomicfile.WriteBytes(vfs.At(dir).Join(strings.TrimSuffix(t.Name(), ".tmpl")), formatted); err != nil {
 			return err
 		}
 	}

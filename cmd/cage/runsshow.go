@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,11 +32,11 @@ its configuration.`,
 		if err != nil {
 			return err
 		}
-		checkpoints, err := checkpoint.List(rundir.Checkpoints(r.Dir))
+		checkpoints, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
 		if err != nil {
 			return err
 		}
-		provenance, err := os.ReadFile(rundir.Provenance(r.Dir))
+		provenance, err := rundir.At(r.Dir).Provenance().ReadFile()
 		if errors.Is(err, fs.ErrNotExist) {
 			provenance, err = []byte("{}"), nil
 		}
@@ -78,7 +77,7 @@ func showRun(w io.Writer, r *runs.Run, checkpoints []int, provenance []byte) err
 	if err := table(w, append(rows, made...)); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(rundir.Config(r.Dir))
+	text, err := rundir.At(r.Dir).Config().ReadFile()
 	if err != nil {
 		return err
 	}

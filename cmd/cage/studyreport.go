@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newStudyReport() *cobra.Command {
@@ -106,7 +106,7 @@ func writeReport(file, out string) (written, error) {
 	if out == "" {
 		out = report.Dir(s.Out)
 	}
-	files, err := r.Save(out)
+	files, err := r.Save(vfs.At(out))
 	return written{out, files, r.Results(), r}, err
 }
 
@@ -121,10 +121,10 @@ func writeContents(path string, done []written) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := vfs.At(path).Dir().MkdirAll(); err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(path, html)
+	return atomicfile.WriteBytes(vfs.At(path), html)
 }
 
 // printReport prints the tables, and where everything is.

@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func TestOpenData(t *testing.T) {
@@ -58,7 +59,7 @@ func TestOtherTokenizer(t *testing.T) {
 	if err := os.Remove(cfg.Data.Validation); err != nil {
 		t.Fatal(err)
 	}
-	w, err := data.NewWriter(cfg.Data.Validation, info)
+	w, err := data.NewWriter(vfs.At(cfg.Data.Validation), info)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,14 +11,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/safetensors"
-	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // State is everything that a run needs in order to continue as if it had never
@@ -32,7 +31,7 @@ type State struct {
 // Entry is a checkpoint in a directory.
 type Entry struct {
 	Step int
-	Path string
+	Path vfs.Path
 }
 
 // ErrNone is returned by Latest for a directory without checkpoints, or that
@@ -66,43 +65,32 @@ func stepOf(name string) (step int, ok bool) {
 // of the file. A crash at any moment leaves either no file of that step (or the
 // one that was there before) or the complete new one. A cancelled ctx stops the
 // writing with nothing changed.
-func Save(ctx context.Context, dir string, s State) (string, error) {
+func Save(ctx context.Context, dir vfs.Path, s State) (vfs.Path, error) {
 	if s.Step < 0 {
-		return "", fmt.Errorf("save checkpoint: step %d, want at least 0", s.Step)
+		return vfs.Path{}, fmt.Errorf("save checkpoint: step %d, want at least 0", s.Step)
 	}
 	if _, ok := s.Meta[stepKey]; ok {
-		return "", fmt.Errorf("save checkpoint: the metadata key %q is reserved", stepKey)
+		return vfs.Path{}, fmt.Errorf("save checkpoint: the metadata key %q is reserved", stepKey)
 	}
-	if err := createDir(dir); err != nil {
-		return "", fmt.Errorf("save checkpoint: %w", err)
+	if err := dir.MkdirAll(); err != nil {
+		return vfs.Path{}, fmt.Errorf("save checkpoint: %w", err)
 	}
 	metadata := make(map[string]string, len(s.Meta)+1)
 	for key, value := range s.Meta {
 		metadata[key] = value
 	}
 	metadata[stepKey] = strconv.Itoa(s.Step)
-	path := filepath.Join(dir, FileName(s.Step))
+	path := dir.Join(FileName(s.Step))
 	if err := safetensors.WriteFile(ctx, path, s.Tensors, metadata); err != nil {
-		return "", fmt.Errorf("save checkpoint: %w", err)
+		return vfs.Path{}, fmt.Errorf("save checkpoint: %w", err)
 	}
 	return path, nil
-}
-
-// createDir makes dir and, when it is new, its entry in the parent durable.
-func createDir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return atomicfile.SyncDir(filepath.Dir(dir))
 }
 
 // Load reads a checkpoint and verifies that it is complete and unchanged. An
 // error that wraps ErrDamaged means that the content is at fault, any other one
 // that the file could not be read.
-func Load(path string) (State, error) {
+func Load(path vfs.Path) (State, error) {
 	tensors, metadata, err := safetensors.ReadFile(path)
 	if err != nil {
 		return State{}, readError(err)
@@ -123,7 +111,7 @@ func readError(err error) error {
 }
 
 // stepIn checks what the metadata of a checkpoint must hold, and returns its step.
-func stepIn(path string, metadata map[string]string) (int, error) {
+func stepIn(path vfs.Path, metadata map[string]string) (int, error) {
 	if metadata[safetensors.DigestKey] == "" {
 		return 0, fmt.Errorf("%w: %s: has no %s to verify its content with", ErrDamaged, path, safetensors.DigestKey)
 	}
@@ -131,7 +119,7 @@ func stepIn(path string, metadata map[string]string) (int, error) {
 	if err != nil || step < 0 {
 		return 0, fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps", ErrDamaged, path, metadata[stepKey])
 	}
-	if named, ok := stepOf(filepath.Base(path)); ok && named != step {
+	if named, ok := stepOf(path.Base()); ok && named != step {
 		return 0, fmt.Errorf("%w: %s: is named for step %d but holds step %d", ErrDamaged, path, named, step)
 	}
 	return step, nil
@@ -146,9 +134,9 @@ func ownMeta(metadata map[string]string) Meta {
 
 // List returns the checkpoints in dir by ascending step, without opening them. A
 // directory that does not exist has none.
-func List(dir string) ([]Entry, error) {
-	files, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
+func List(dir vfs.Path) ([]Entry, error) {
+	files, err := dir.ReadDir()
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -157,7 +145,7 @@ func List(dir string) ([]Entry, error) {
 	var entries []Entry
 	for _, file := range files {
 		if step, ok := stepOf(file.Name()); ok {
-			entries = append(entries, Entry{step, filepath.Join(dir, file.Name())})
+			entries = append(entries, Entry{step, dir.Join(file.Name())})
 		}
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Step, b.Step) })
@@ -168,7 +156,7 @@ func List(dir string) ([]Entry, error) {
 // damaged is passed to warn (unless that is nil) and left where it is. The error
 // is ErrNone when there are no checkpoints, and wraps ErrDamaged when there are
 // only damaged ones: then a run must not start from the beginning unasked.
-func Latest(dir string, warn func(path string, err error)) (State, error) {
+func Latest(dir vfs.Path, warn func(path vfs.Path, err error)) (State, error) {
 	entries, err := List(dir)
 	if err != nil {
 		return State{}, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // makeState makes a state whose every number is value.
@@ -39,9 +40,9 @@ func state(t testing.TB, step int, value float32, size int) checkpoint.State {
 	return s
 }
 
-func save(t testing.TB, dir string, s checkpoint.State) string {
+func save(t testing.TB, dir string, s checkpoint.State) vfs.Path {
 	t.Helper()
-	path, err := checkpoint.Save(context.Background(), dir, s)
+	path, err := checkpoint.Save(context.Background(), vfs.At(dir), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func save(t testing.TB, dir string, s checkpoint.State) string {
 
 func steps(t testing.TB, dir string) []int {
 	t.Helper()
-	entries, err := checkpoint.List(dir)
+	entries, err := checkpoint.List(vfs.At(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := save(t, dir, want)
-	if base := filepath.Base(path); base != "step-00000100.safetensors" {
+	if base := path.Base(); base != "step-00000100.safetensors" {
 		t.Errorf("file name %q", base)
 	}
 	got, err := checkpoint.Load(path)
@@ -109,20 +110,20 @@ func TestSaveRefuses(t *testing.T) {
 	reserved := state(t, 1, 0, 1)
 	reserved.Meta["step"] = "2"
 	for name, s := range map[string]checkpoint.State{"negative step": negative, "reserved key": reserved} {
-		if _, err := checkpoint.Save(context.Background(), dir, s); err == nil {
+		if _, err := checkpoint.Save(context.Background(), vfs.At(dir), s); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := checkpoint.Save(ctx, dir, state(t, 1, 0, 1)); !errors.Is(err, context.Canceled) {
+	if _, err := checkpoint.Save(ctx, vfs.At(dir), state(t, 1, 0, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := checkpoint.Save(context.Background(), file, state(t, 1, 0, 1)); err == nil {
+	if _, err := checkpoint.Save(context.Background(), vfs.At(file), state(t, 1, 0, 1)); err == nil {
 		t.Error("a file is taken for a directory")
 	}
 	if got := steps(t, dir); len(got) != 0 {
@@ -186,11 +187,11 @@ func TestLatestSkipsDamaged(t *testing.T) {
 			}
 			damage(t, dir, 3, how)
 			var warned []string
-			s, err := checkpoint.Latest(dir, func(path string, err error) {
-				if !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path) {
+			s, err := checkpoint.Latest(vfs.At(dir), func(path vfs.Path, err error) {
+				if !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path.Name) {
 					t.Errorf("warning %v for %s", err, path)
 				}
-				warned = append(warned, filepath.Base(path))
+				warned = append(warned, path.Base())
 			})
 			if err != nil || s.Step != 2 {
 				t.Errorf("latest is step %d, %v; want 2", s.Step, err)
@@ -204,15 +205,15 @@ func TestLatestSkipsDamaged(t *testing.T) {
 
 func TestLatestWithoutAnyToUse(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := checkpoint.Latest(dir, nil); !errors.Is(err, checkpoint.ErrNone) {
+	if _, err := checkpoint.Latest(vfs.At(dir), nil); !errors.Is(err, checkpoint.ErrNone) {
 		t.Errorf("empty directory: %v", err)
 	}
 	save(t, dir, state(t, 1, 1, 5))
 	damage(t, dir, 1, "cut")
-	if _, err := checkpoint.Latest(dir, nil); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
+	if _, err := checkpoint.Latest(vfs.At(dir), nil); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
 		t.Errorf("only damaged checkpoints: %v", err)
 	}
-	if _, err := checkpoint.Load(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
+	if _, err := checkpoint.Load(vfs.At(dir).Join("absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("absent file: %v", err)
 	}
 }
@@ -228,7 +229,7 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := checkpoint.NewKeeper(dir, 2, nil).Prune(); err != nil {
+	if err := checkpoint.NewKeeper(vfs.At(dir), 2, nil).Prune(); err != nil {
 		t.Fatal(err)
 	}
 	if got := steps(t, dir); !slices.Equal(got, []int{40, 50}) {
@@ -238,7 +239,7 @@ func TestPrune(t *testing.T) {
 	if err != nil || len(entries) != 3 {
 		t.Errorf("%d files are left (%v), want two checkpoints and notes.txt", len(entries), err)
 	}
-	if err := checkpoint.NewKeeper(dir, 7, nil).Prune(); err != nil {
+	if err := checkpoint.NewKeeper(vfs.At(dir), 7, nil).Prune(); err != nil {
 		t.Error(err)
 	}
 }
@@ -250,7 +251,7 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	keeper := checkpoint.NewKeeper(dir, 2, nil)
+	keeper := checkpoint.NewKeeper(vfs.At(dir), 2, nil)
 	for step := 100; step <= 300; step += 100 {
 		w, _ := safetensors.New("w", []int{2}, []float32{float32(step), 0})
 		meta := checkpoint.Meta{}
@@ -262,7 +263,7 @@ func Example() {
 			fmt.Println(err)
 		}
 	}
-	s, err := checkpoint.Latest(dir, nil)
+	s, err := checkpoint.Latest(vfs.At(dir), nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // The test binary runs itself as the process that is killed.
@@ -39,10 +40,10 @@ func TestMain(m *testing.M) {
 // is the value; in mode "replace" it is always 7.
 func saveForever(dir, mode string) error {
 	value := 0
-	if entries, err := checkpoint.List(dir); err != nil {
+	if entries, err := checkpoint.List(vfs.At(dir)); err != nil {
 		return err
 	} else if len(entries) > 0 {
-		s, err := checkpoint.Latest(dir, nil)
+		s, err := checkpoint.Latest(vfs.At(dir), nil)
 		if err != nil {
 			return err
 		}
@@ -50,7 +51,7 @@ func saveForever(dir, mode string) error {
 			return err
 		}
 	}
-	keeper := checkpoint.NewKeeper(dir, 2, nil)
+	keeper := checkpoint.NewKeeper(vfs.At(dir), 2, nil)
 	for {
 		value++
 		step := value
@@ -131,7 +132,7 @@ func runAndKill(t *testing.T, dir, mode string, delay time.Duration) int {
 // newest is at least as new as what was reported as saved.
 func checkAfterKill(t *testing.T, dir string, round, saved int) {
 	t.Helper()
-	entries, err := checkpoint.List(dir)
+	entries, err := checkpoint.List(vfs.At(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,9 @@ package checkpoint
 
 import (
 	"errors"
-	"os"
 
 	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Info describes a checkpoint without its values.
@@ -18,13 +18,13 @@ type Info struct {
 
 // Inspect reads what a checkpoint says of itself. It does not read the values, so that
 // damage to them goes unnoticed: see [Verify]. Its errors are those of [Load].
-func Inspect(path string) (Info, error) { return inspect(path, false) }
+func Inspect(path vfs.Path) (Info, error) { return inspect(path, false) }
 
 // Verify reads a whole checkpoint, holding little of it in memory, and checks all that
 // [Load] checks. Its errors are the same.
-func Verify(path string) (Info, error) { return inspect(path, true) }
+func Verify(path vfs.Path) (Info, error) { return inspect(path, true) }
 
-func inspect(path string, whole bool) (info Info, err error) {
+func inspect(path vfs.Path, whole bool) (info Info, err error) {
 	f, err := safetensors.Open(path)
 	if err != nil {
 		return Info{}, readError(err)
@@ -41,7 +41,7 @@ func inspect(path string, whole bool) (info Info, err error) {
 		return Info{}, err
 	}
 	info.Meta = ownMeta(metadata)
-	stat, err := os.Stat(path)
+	stat, err := path.Stat()
 	if err != nil {
 		return Info{}, err
 	}

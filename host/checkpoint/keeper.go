@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // DamagedSuffix ends the name of a damaged checkpoint that was put aside. Such a file is
@@ -19,21 +20,21 @@ const DamagedSuffix = ".damaged"
 // damaged one is put aside under another name, and told. No one else may write into
 // the directory meanwhile.
 type Keeper struct {
-	dir  string
+	dir  vfs.Path
 	keep int
-	tell func(path string, err error)
+	tell func(path vfs.Path, err error)
 	// intact are the files that this process has written or verified, as they were
 	// then: they are not read again.
-	intact map[string]os.FileInfo
+	intact map[string]fs.FileInfo // by name
 }
 
 // NewKeeper keeps at most keep checkpoints in dir, at least 1. Each damaged one that it
 // meets is passed to tell, unless that is nil, with the name that it has now.
-func NewKeeper(dir string, keep int, tell func(path string, err error)) *Keeper {
+func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Keeper {
 	if tell == nil {
-		tell = func(string, error) {}
+		tell = func(vfs.Path, error) {}
 	}
-	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]os.FileInfo{}}
+	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]fs.FileInfo{}}
 }
 
 // Save is the function of that name, into the directory of the keeper.
@@ -50,11 +51,11 @@ func (k *Keeper) Save(ctx context.Context, s State) error {
 // loads are put aside; where no other is left, all stay as they are.
 func (k *Keeper) Latest() (State, error) {
 	var found []damaged
-	s, err := Latest(k.dir, func(path string, err error) { found = append(found, damaged{path, err}) })
+	s, err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damaged{path, err}) })
 	if err != nil {
 		return State{}, err
 	}
-	k.note(filepath.Join(k.dir, FileName(s.Step)))
+	k.note(k.dir.Join(FileName(s.Step)))
 	return s, k.putAside(found)
 }
 
@@ -76,11 +77,11 @@ func (k *Keeper) Prune() error {
 		errs = append(errs, k.putAside(found))
 	}
 	for _, path := range append(doomed, old...) {
-		errs = append(errs, os.Remove(path))
-		delete(k.intact, path)
+		errs = append(errs, path.Remove())
+		delete(k.intact, path.Name)
 	}
 	if len(doomed)+len(old) > 0 {
-		errs = append(errs, atomicfile.SyncDir(k.dir))
+		errs = append(errs, k.dir.SyncDir())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
@@ -90,7 +91,7 @@ func (k *Keeper) Prune() error {
 
 // sort divides the checkpoints: the number of intact ones that are kept, those older
 // than all of them, and the damaged among the others.
-func (k *Keeper) sort(entries []Entry) (kept int, old []string, found []damaged, err error) {
+func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damaged, err error) {
 	for _, entry := range slices.Backward(entries) {
 		if kept == k.keep {
 			old = append(old, entry.Path)
@@ -109,14 +110,14 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []string, found []damaged,
 }
 
 // verify is [Verify] for files that have changed since they were last known to be intact.
-func (k *Keeper) verify(path string) error {
-	if known := k.intact[path]; known != nil {
-		now, err := os.Stat(path)
+func (k *Keeper) verify(path vfs.Path) error {
+	if known := k.intact[path.Name]; known != nil {
+		now, err := path.Stat()
 		if err == nil && os.SameFile(known, now) && known.Size() == now.Size() && known.ModTime().Equal(now.ModTime()) {
 			return nil
 		}
 	}
-	delete(k.intact, path)
+	delete(k.intact, path.Name)
 	if _, err := Verify(path); err != nil {
 		return err
 	}
@@ -125,15 +126,15 @@ func (k *Keeper) verify(path string) error {
 }
 
 // note remembers an intact file as it is now.
-func (k *Keeper) note(path string) {
-	if info, err := os.Stat(path); err == nil {
-		k.intact[path] = info
+func (k *Keeper) note(path vfs.Path) {
+	if info, err := path.Stat(); err == nil {
+		k.intact[path.Name] = info
 	}
 }
 
 // damaged is a checkpoint and what is wrong with it.
 type damaged struct {
-	path string
+	path vfs.Path
 	err  error
 }
 
@@ -141,10 +142,10 @@ type damaged struct {
 func (k *Keeper) putAside(list []damaged) error {
 	var errs []error
 	for _, d := range list {
-		delete(k.intact, d.path)
-		name, err := unusedName(d.path + DamagedSuffix)
+		delete(k.intact, d.path.Name)
+		name, err := unusedName(k.dir.Join(d.path.Base() + DamagedSuffix))
 		if err == nil {
-			err = os.Rename(d.path, name)
+			err = d.path.Rename(name.Name)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("put a damaged checkpoint aside: %w", err))
@@ -153,22 +154,22 @@ func (k *Keeper) putAside(list []damaged) error {
 		k.tell(name, d.err)
 	}
 	if len(list) > 0 {
-		errs = append(errs, atomicfile.SyncDir(k.dir))
+		errs = append(errs, k.dir.SyncDir())
 	}
 	return errors.Join(errs...)
 }
 
 // unusedName is the path, with a number where there is such a file already.
-func unusedName(path string) (string, error) {
+func unusedName(path vfs.Path) (vfs.Path, error) {
 	name := path
 	for n := 2; ; n++ {
-		_, err := os.Lstat(name)
-		if errors.Is(err, os.ErrNotExist) {
+		there, err := name.Exists()
+		if err == nil && !there {
 			return name, nil
 		}
 		if err != nil {
-			return "", err
+			return vfs.Path{}, err
 		}
-		name = fmt.Sprintf("%s%d", path, n)
+		name = path.Dir().Join(fmt.Sprintf("%s%d", path.Base(), n))
 	}
 }

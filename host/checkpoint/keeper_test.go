@@ -10,16 +10,17 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // told collects the names of damaged checkpoints that a keeper tells of.
 type told []string
 
-func (t *told) add(path string, err error) {
+func (t *told) add(path vfs.Path, err error) {
 	if !errors.Is(err, checkpoint.ErrDamaged) {
-		path += " for " + err.Error()
+		path.Name += " for " + err.Error()
 	}
-	*t = append(*t, filepath.Base(path))
+	*t = append(*t, path.Base())
 }
 
 // TestPruneCountsIntactOnly: damaged checkpoints are newer than the only good one, which
@@ -34,7 +35,7 @@ func TestPruneCountsIntactOnly(t *testing.T) {
 			damage(t, dir, 3, how)
 			damage(t, dir, 4, how)
 			var list told
-			if err := checkpoint.NewKeeper(dir, 1, list.add).Prune(); err != nil {
+			if err := checkpoint.NewKeeper(vfs.At(dir), 1, list.add).Prune(); err != nil {
 				t.Fatal(err)
 			}
 			if got := steps(t, dir); !slices.Equal(got, []int{2}) {
@@ -58,7 +59,7 @@ func TestPruneCountsIntactOnly(t *testing.T) {
 func TestPruneFindsDamageOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	var list told
-	k := checkpoint.NewKeeper(dir, 2, list.add)
+	k := checkpoint.NewKeeper(vfs.At(dir), 2, list.add)
 	for step := 1; step <= 3; step++ {
 		if err := k.Save(context.Background(), state(t, step, float32(step), 5)); err != nil {
 			t.Fatal(err)
@@ -81,7 +82,7 @@ func TestPruneWithoutAnIntactOne(t *testing.T) {
 		save(t, dir, state(t, step, float32(step), 5))
 		damage(t, dir, step, "empty")
 	}
-	k := checkpoint.NewKeeper(dir, 1, nil)
+	k := checkpoint.NewKeeper(vfs.At(dir), 1, nil)
 	if err := k.Prune(); err != nil {
 		t.Error(err)
 	}
@@ -101,7 +102,7 @@ func TestPutAsideTwice(t *testing.T) {
 	for range 2 {
 		save(t, dir, state(t, 2, 2, 5))
 		damage(t, dir, 2, "cut")
-		if s, err := checkpoint.NewKeeper(dir, 1, list.add).Latest(); err != nil || s.Step != 1 {
+		if s, err := checkpoint.NewKeeper(vfs.At(dir), 1, list.add).Latest(); err != nil || s.Step != 1 {
 			t.Fatalf("step %d, %v", s.Step, err)
 		}
 	}
@@ -118,13 +119,13 @@ func TestInspectAndVerify(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, state(t, 1, 1, 5))
 	path := save(t, dir, state(t, 7, 1.5, 5))
-	look := map[string]func(string) (checkpoint.Info, error){"inspect": checkpoint.Inspect, "verify": checkpoint.Verify}
+	look := map[string]func(vfs.Path) (checkpoint.Info, error){"inspect": checkpoint.Inspect, "verify": checkpoint.Verify}
 	for name, f := range look {
 		info, err := f(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stat, err := os.Stat(path)
+		stat, err := path.Stat()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,11 +137,11 @@ func TestInspectAndVerify(t *testing.T) {
 	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
 		save(t, dir, state(t, 7, 1.5, 5))
 		damage(t, dir, 7, how)
-		if _, err := checkpoint.Verify(path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path) {
+		if _, err := checkpoint.Verify(path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path.Name) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
-	if _, err := checkpoint.Verify(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
+	if _, err := checkpoint.Verify(vfs.At(dir).Join("absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("absent file: %v", err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // The names of the files of a dataset. A Hugging Face tokenizer's tokenizer.json lies
@@ -76,12 +78,12 @@ func (s Skipped) String() string {
 	return fmt.Sprintf("left out: %d binary, %d not UTF-8, %d empty files", s.Binary, s.InvalidUTF8, s.Empty)
 }
 
-func (m *Manifest) save(dir string) error {
+func (m *Manifest) save(path vfs.Path) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, ManifestFile), append(text, '\n'))
+	return atomicfile.WriteBytes(path, append(text, '\n'))
 }
 
 // Dataset is a folder that [Prepare] made.

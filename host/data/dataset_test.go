@@ -58,16 +58,20 @@ func TestOpenDatasetRefuses(t *testing.T) {
 		harm func(out string) error
 		want string
 	}{
-		"no manifest":   {func(out string) error { return os.Remove(filepath.Join(out, ManifestFile)) }, "prepare it first"},
-		"bad manifest":  {func(out string) error { return writeFile(filepath.Join(out, ManifestFile), []byte("{")) }, ManifestFile},
-		"unknown field": {func(out string) error { return writeFile(filepath.Join(out, ManifestFile), []byte(`{"x":1}`)) }, `"x"`},
-		"other version": {func(out string) error { return writeFile(filepath.Join(out, ManifestFile), []byte(`{"version":7}`)) }, "version 7"},
-		"no val":        {func(out string) error { return os.Remove(filepath.Join(out, ValFile)) }, ValFile},
+		"no manifest":  {func(out string) error { return os.Remove(filepath.Join(out, ManifestFile)) }, "prepare it first"},
+		"bad manifest": {func(out string) error { return os.WriteFile(filepath.Join(out, ManifestFile), []byte("{"), 0o644) }, ManifestFile},
+		"unknown field": {func(out string) error {
+			return os.WriteFile(filepath.Join(out, ManifestFile), []byte(`{"x":1}`), 0o644)
+		}, `"x"`},
+		"other version": {func(out string) error {
+			return os.WriteFile(filepath.Join(out, ManifestFile), []byte(`{"version":7}`), 0o644)
+		}, "version 7"},
+		"no val": {func(out string) error { return os.Remove(filepath.Join(out, ValFile)) }, ValFile},
 		"train of another": {func(out string) error {
 			return os.Rename(filepath.Join(other, TrainFile), filepath.Join(out, TrainFile))
 		}, "prepare the dataset again"},
 		"no tokenizer":    {func(out string) error { return os.Remove(filepath.Join(out, "tokenizer.json")) }, "tokenizer.json"},
-		"other tokenizer": {func(out string) error { return writeFile(filepath.Join(out, "tokenizer.json"), llama3) }, "want tokenizer gpt2"},
+		"other tokenizer": {func(out string) error { return os.WriteFile(filepath.Join(out, "tokenizer.json"), llama3, 0o644) }, "want tokenizer gpt2"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // wideInfo is a tokenizer whose ids need 4 bytes.
@@ -19,7 +20,7 @@ var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.N
 func writeTokens(t testing.TB, info tokenizer.Info, ids []int32) *File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.tokens")
-	w, err := NewWriter(path, info)
+	w, err := NewWriter(vfs.At(path), info)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestWriteAndRead(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.tokens")
-			w, err := NewWriter(path, test.info)
+			w, err := NewWriter(vfs.At(path), test.info)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +110,7 @@ func TestReadTokensRange(t *testing.T) {
 }
 
 func TestWriterRefusesForeignIDs(t *testing.T) {
-	w, err := NewWriter(filepath.Join(t.TempDir(), "x"), tokenizer.Bytes{}.Info())
+	w, err := NewWriter(vfs.At(filepath.Join(t.TempDir(), "x")), tokenizer.Bytes{}.Info())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func TestAbortLeavesNoTrace(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWriter(path, wideInfo)
+	w, err := NewWriter(vfs.At(path), wideInfo)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // The settings that zero values stand for. Both are those of the runs in the
@@ -48,6 +49,8 @@ type PrepareOptions struct {
 	// MaxBytes bounds the text taken from Inputs: documents are taken in
 	// random order up to the first that does not fit. Zero means no bound.
 	MaxBytes int64
+	// Files is the file system of Out; nil: the operating system's.
+	Files vfs.FS
 	// Progress, if not nil, is called now and then, by one goroutine at a time.
 	Progress func(Progress)
 }
@@ -59,6 +62,9 @@ type Progress struct {
 	// Bytes and TotalBytes count text, of all stages alike.
 	Bytes, TotalBytes int64
 }
+
+// out is the path of a file of the dataset.
+func (o *PrepareOptions) out(elem ...string) vfs.Path { return vfs.On(o.Files, o.Out).Join(elem...) }
 
 // resolve checks the options and fills in defaults.
 func (o *PrepareOptions) resolve() error {

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
 // Prepare makes a dataset of text files and returns its manifest, which it
@@ -30,7 +29,7 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 	if err := options.resolve(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(options.Out, 0o755); err != nil {
+	if err := options.out().MkdirAll(); err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	finder, err := newFinder(options.Include, options.Out)
@@ -47,7 +46,7 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	manifest.Seconds = time.Since(began).Seconds()
-	if err := manifest.save(options.Out); err != nil {
+	if err := manifest.save(options.out(ManifestFile)); err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	return manifest, nil
@@ -188,7 +187,7 @@ func (p *preparation) write(ctx context.Context, train, val []document) (*Manife
 	}
 	defer valOut.Abort()
 	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
-		if err := writeFile(filepath.Join(o.Out, tokenizer.DefinitionFile), t.Definition()); err != nil {
+		if err := atomicfile.WriteBytes(o.out(tokenizer.DefinitionFile), t.Definition()); err != nil {
 			return nil, err
 		}
 	}
@@ -201,7 +200,7 @@ func (p *preparation) write(ctx context.Context, train, val []document) (*Manife
 
 // encode writes documents to a token file that is still to be committed.
 func (p *preparation) encode(ctx context.Context, name string, documents []document) (*Writer, error) {
-	w, err := NewWriter(filepath.Join(p.options.Out, name), p.options.Tokenizer.Info())
+	w, err := NewWriter(p.options.out(name), p.options.Tokenizer.Info())
 	if err != nil {
 		return nil, err
 	}

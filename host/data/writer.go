@@ -7,31 +7,29 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"os"
-	"path/filepath"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/google/renameio/v2"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Writer writes a token file as a stream of documents. Nothing appears under
 // the file's name before [Writer.Commit], and then all of it does.
 type Writer struct {
 	header  Header
-	path    string
-	file    *renameio.PendingFile
+	path    vfs.Path
+	file    *atomicfile.File
 	out     *bufio.Writer
 	sum     hash.Hash
 	scratch []byte
 }
 
 // NewWriter begins the token file at path for ids of the tokenizer info.
-func NewWriter(path string, info tokenizer.Info) (*Writer, error) {
+func NewWriter(path vfs.Path, info tokenizer.Info) (*Writer, error) {
 	if info.VocabSize < 1 {
 		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens", path, info.VocabSize)
 	}
-	// The temporary file lies beside the final one: a rename cannot cross file systems.
-	file, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644), renameio.WithTempDir(filepath.Dir(path)))
+	file, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +91,7 @@ func (w *Writer) Commit() (Header, error) {
 		_, err = w.file.WriteAt(block, 0)
 	}
 	if err == nil {
-		err = w.file.CloseAtomicallyReplace()
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(w.path))
+		err = w.file.Commit()
 	}
 	if err != nil {
 		return Header{}, fmt.Errorf("token file %s: %w", w.path, err)
@@ -106,23 +101,4 @@ func (w *Writer) Commit() (Header, error) {
 
 // Abort removes what was written. After Commit it does nothing, so that it can
 // be deferred.
-func (w *Writer) Abort() error { return w.file.Cleanup() }
-
-// writeFile replaces path with content, atomically and durably.
-func writeFile(path string, content []byte) error {
-	err := renameio.WriteFile(path, content, 0o644, renameio.WithTempDir(filepath.Dir(path)))
-	if err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes a rename in a folder survive a power cut.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
-}
+func (w *Writer) Abort() error { return w.file.Abort() }

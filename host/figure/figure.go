@@ -24,6 +24,7 @@ import (
 
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Run is one run to draw. Its records are in the order of their steps.
@@ -67,7 +68,7 @@ func save(path string, draw func(w io.Writer, format Format) error) error {
 	if err := draw(&content, format); err != nil {
 		return fmt.Errorf("figure %s: %w", path, err)
 	}
-	return atomicfile.WriteBytes(path, content.Bytes())
+	return atomicfile.WriteBytes(vfs.At(path), content.Bytes())
 }
 
 // Write draws the curves of runs: a panel for the loss (training as a smoothed

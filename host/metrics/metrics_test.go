@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func full(step int) metrics.Record {
@@ -89,13 +90,13 @@ func TestNumber(t *testing.T) {
 
 func TestWriteAndRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	w, err := metrics.Create(path)
+	w, err := metrics.Create(vfs.At(path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	bare := metrics.Record{Step: 2, Loss: metrics.Number(math.NaN())}
 	writeAll(t, w, full(1), bare)
-	if got, err := metrics.Read(path); err != nil || len(got) != 2 {
+	if got, err := metrics.Read(vfs.At(path)); err != nil || len(got) != 2 {
 		t.Errorf("before Close, %d records can be read, %v", len(got), err)
 	}
 	writeAll(t, w, full(2))
@@ -105,7 +106,7 @@ func TestWriteAndRead(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := metrics.Read(path)
+	got, err := metrics.Read(vfs.At(path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func TestWriteAndRead(t *testing.T) {
 	if line := bytes.Split(data, []byte("\n"))[1]; string(line) != `{"step":2,"loss":"NaN","lr":0,"lambda":0,"tokens":0,"seconds":0}` {
 		t.Errorf("what was not measured is written: %s", line)
 	}
-	if _, err := metrics.Create(path); !errors.Is(err, os.ErrExist) {
+	if _, err := metrics.Create(vfs.At(path)); !errors.Is(err, os.ErrExist) {
 		t.Errorf("an existing file is overwritten: %v", err)
 	}
 }
@@ -142,7 +143,7 @@ func TestResume(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "metrics.jsonl")
-			w, err := metrics.Create(path)
+			w, err := metrics.Create(vfs.At(path))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,11 +158,11 @@ func TestResume(t *testing.T) {
 			if err := os.WriteFile(path, append(before, test.tail...), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			w, err = metrics.Resume(path, test.step)
+			w, err = metrics.Resume(vfs.At(path), test.step)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := metrics.Read(path)
+			got, err := metrics.Read(vfs.At(path))
 			if err != nil || !slices.Equal(steps(got), test.want) {
 				t.Errorf("steps %v are kept, %v; want %v", steps(got), err, test.want)
 			}
@@ -173,7 +174,7 @@ func TestResume(t *testing.T) {
 			if err := w.Close(); err != nil {
 				t.Fatal(err)
 			}
-			got, err = metrics.Read(path)
+			got, err = metrics.Read(vfs.At(path))
 			if want := append(slices.Clone(test.want), test.step+1); err != nil || !slices.Equal(steps(got), want) {
 				t.Errorf("going on gives steps %v, %v; want %v", steps(got), err, want)
 			}
@@ -183,7 +184,7 @@ func TestResume(t *testing.T) {
 
 func TestResumeWithoutFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	w, err := metrics.Resume(path, 5)
+	w, err := metrics.Resume(vfs.At(path), 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,10 +257,10 @@ func TestSummary(t *testing.T) {
 		metrics.Summary
 		Plugin string `json:"plugin"`
 	}{want, "quest"}
-	if err := metrics.WriteSummary(path, extended); err != nil {
+	if err := metrics.WriteSummary(vfs.At(path), extended); err != nil {
 		t.Fatal(err)
 	}
-	got, err := metrics.ReadSummary(path)
+	got, err := metrics.ReadSummary(vfs.At(path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,10 +270,10 @@ func TestSummary(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "\n  \"plugin\": \"quest\"\n}\n") {
 		t.Errorf("an embedding struct's own fields are lost: %s, %v", text, err)
 	}
-	if err := metrics.WriteSummary(path, func() {}); err == nil {
+	if err := metrics.WriteSummary(vfs.At(path), func() {}); err == nil {
 		t.Error("a function is written")
 	}
-	if _, err := metrics.ReadSummary(path); err != nil {
+	if _, err := metrics.ReadSummary(vfs.At(path)); err != nil {
 		t.Errorf("a failed write harmed the old summary: %v", err)
 	}
 }
@@ -285,7 +286,7 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "metrics.jsonl")
-	w, err := metrics.Create(path)
+	w, err := metrics.Create(vfs.At(path))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -299,7 +300,7 @@ func Example() {
 		fmt.Println(err)
 	}
 	// The run was stopped, and goes on from a checkpoint of step 2.
-	w, err = metrics.Resume(path, 2)
+	w, err = metrics.Resume(vfs.At(path), 2)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"reflect"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // ReadNumbers returns every number of the summary at path by its name, and whether the
 // run is complete. A summary that does not exist is that of a run under way: no numbers,
 // not complete.
-func ReadNumbers(path string) (numbers map[string]float64, completed bool, err error) {
-	text, err := os.ReadFile(path)
+func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err error) {
+	text, err := path.ReadFile()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -60,8 +61,8 @@ const tailBytes = 16 << 10
 
 // Last returns the last whole record of the metrics.jsonl at path, which may be growing.
 // There is none in a file that does not exist or has no record.
-func Last(path string) (r Record, ok bool, err error) {
-	f, err := os.Open(path)
+func Last(path vfs.Path) (r Record, ok bool, err error) {
+	f, err := path.Open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
@@ -83,7 +84,7 @@ func Last(path string) (r Record, ok bool, err error) {
 }
 
 // lastLine returns the last line that has an end, nil when there is none.
-func lastLine(f *os.File) ([]byte, error) {
+func lastLine(f vfs.File) ([]byte, error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, err

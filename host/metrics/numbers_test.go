@@ -11,18 +11,19 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func TestReadNumbers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "summary.json")
-	if numbers, completed, err := metrics.ReadNumbers(path); numbers != nil || completed || err != nil {
+	if numbers, completed, err := metrics.ReadNumbers(vfs.At(path)); numbers != nil || completed || err != nil {
 		t.Errorf("of no file: %v, %v, %v", numbers, completed, err)
 	}
 	s := metrics.Summary{Name: "Inf?", Completed: true, Steps: 7, ValLoss: metrics.Some(1.25), TrainLoss: metrics.Some(math.NaN()), ErrorRel: metrics.Some(math.Inf(-1))}
-	if err := metrics.WriteSummary(path, s); err != nil {
+	if err := metrics.WriteSummary(vfs.At(path), s); err != nil {
 		t.Fatal(err)
 	}
-	numbers, completed, err := metrics.ReadNumbers(path)
+	numbers, completed, err := metrics.ReadNumbers(vfs.At(path))
 	if err != nil || !completed {
 		t.Fatalf("%v, %v", completed, err)
 	}
@@ -41,7 +42,7 @@ func TestReadNumbers(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := metrics.ReadNumbers(path); err == nil || !strings.Contains(err.Error(), path) {
+	if _, _, err := metrics.ReadNumbers(vfs.At(path)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("of half a file: %v", err)
 	}
 }
@@ -70,18 +71,18 @@ func TestLast(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, ok, err := metrics.Last(path)
+		r, ok, err := metrics.Last(vfs.At(path))
 		if err != nil || ok != c.ok || r.Step != c.step || ok && r.Loss != 2.5 {
 			t.Errorf("%.60q: %+v, %v, %v", c.content, r, ok, err)
 		}
 	}
-	if _, ok, err := metrics.Last(path + ".none"); ok || err != nil {
+	if _, ok, err := metrics.Last(vfs.At(path + ".none")); ok || err != nil {
 		t.Errorf("of no file: %v, %v", ok, err)
 	}
 	if err := os.WriteFile(path, []byte("nonsense\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := metrics.Last(path); err == nil {
+	if _, _, err := metrics.Last(vfs.At(path)); err == nil {
 		t.Error("nonsense is accepted")
 	}
 }

@@ -5,19 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"os"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Read returns the records of the metrics.jsonl at path. A last line without its
 // end is that of a process that was killed, or that is writing it right now, and
 // is left out. Keys that are not known are ignored.
-func Read(path string) ([]Record, error) { return read[Record](path) }
+func Read(path vfs.Path) ([]Record, error) { return read[Record](path) }
 
 // Parse is Read for the content of a file. Its error names the line.
 func Parse(data []byte) ([]Record, error) { return parse[Record](data) }
 
-func read[E entry](path string) ([]E, error) {
-	data, err := os.ReadFile(path)
+func read[E entry](path vfs.Path) ([]E, error) {
+	data, err := path.ReadFile()
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}

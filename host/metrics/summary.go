@@ -3,9 +3,9 @@ package metrics
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Summary is what a run came to. A nil field was not measured.
@@ -34,7 +34,7 @@ type Summary struct {
 
 // WriteSummary writes a summary to path as indented JSON, atomically. The value is
 // a Summary or a struct that embeds one.
-func WriteSummary(path string, summary any) error {
+func WriteSummary(path vfs.Path, summary any) error {
 	text, err := json.MarshalIndent(summary, "", "  ")
 	if err != nil {
 		return fmt.Errorf("metrics: summary: %w", err)
@@ -43,8 +43,8 @@ func WriteSummary(path string, summary any) error {
 }
 
 // ReadSummary reads the summary at path.
-func ReadSummary(path string) (Summary, error) {
-	text, err := os.ReadFile(path)
+func ReadSummary(path vfs.Path) (Summary, error) {
+	text, err := path.ReadFile()
 	if err != nil {
 		return Summary{}, fmt.Errorf("metrics: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Point is one line of trajectory.jsonl: the parameters of a problem after a step.
@@ -56,7 +58,7 @@ func (v *Vector) UnmarshalJSON(text []byte) error {
 type Trajectory struct{ journal }
 
 // CreateTrajectory starts a new file at path; it is an error when there is one.
-func CreateTrajectory(path string) (*Trajectory, error) {
+func CreateTrajectory(path vfs.Path) (*Trajectory, error) {
 	j, err := create(path)
 	if err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func CreateTrajectory(path string) (*Trajectory, error) {
 
 // ResumeTrajectory opens the file at path for a run that goes on after the given step,
 // as [Resume] does.
-func ResumeTrajectory(path string, step int) (*Trajectory, error) {
+func ResumeTrajectory(path vfs.Path, step int) (*Trajectory, error) {
 	j, err := resume[Point](path, step)
 	if err != nil {
 		return nil, err
@@ -78,4 +80,4 @@ func ResumeTrajectory(path string, step int) (*Trajectory, error) {
 func (t *Trajectory) Write(p Point) error { return t.append(p) }
 
 // ReadTrajectory returns the points of the file at path, as [Read] does records.
-func ReadTrajectory(path string) ([]Point, error) { return read[Point](path) }
+func ReadTrajectory(path vfs.Path) ([]Point, error) { return read[Point](path) }

@@ -10,11 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func TestTrajectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trajectory.jsonl")
-	w, err := metrics.CreateTrajectory(path)
+	w, err := metrics.CreateTrajectory(vfs.At(path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +41,11 @@ func TestTrajectory(t *testing.T) {
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("the file (-want +got):\n%s", diff)
 	}
-	got, err := metrics.ReadTrajectory(path)
+	got, err := metrics.ReadTrajectory(vfs.At(path))
 	if diff := cmp.Diff(points, got, cmpopts.EquateNaNs()); err != nil || diff != "" {
 		t.Errorf("read back (-want +got), %v:\n%s", err, diff)
 	}
-	if _, err := metrics.CreateTrajectory(path); err == nil {
+	if _, err := metrics.CreateTrajectory(vfs.At(path)); err == nil {
 		t.Error("a trajectory was overwritten")
 	}
 }
@@ -57,7 +58,7 @@ func TestResumeTrajectory(t *testing.T) {
 		if err := os.WriteFile(path, []byte(lines), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		w, err := metrics.ResumeTrajectory(path, after)
+		w, err := metrics.ResumeTrajectory(vfs.At(path), after)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,14 +66,14 @@ func TestResumeTrajectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Close()
-		if got, err := metrics.ReadTrajectory(path); err != nil || len(got) != want+1 {
+		if got, err := metrics.ReadTrajectory(vfs.At(path)); err != nil || len(got) != want+1 {
 			t.Errorf("after step %d: %d points (%v), want %d", after, len(got), err, want+1)
 		}
 	}
 	if err := os.WriteFile(path, []byte("{\"step\":0,\"x\":[true]}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := metrics.ResumeTrajectory(path, 3); err == nil {
+	if _, err := metrics.ResumeTrajectory(vfs.At(path), 3); err == nil {
 		t.Error("a file with something else was resumed")
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Writer appends records to a metrics.jsonl. Each record is one line and reaches
@@ -15,7 +17,7 @@ type Writer struct{ journal }
 
 // Create starts a new file at path. It is an error when there is one already:
 // the record of a run is never overwritten.
-func Create(path string) (*Writer, error) {
+func Create(path vfs.Path) (*Writer, error) {
 	j, err := create(path)
 	if err != nil {
 		return nil, err
@@ -27,7 +29,7 @@ func Create(path string) (*Writer, error) {
 // Records of later steps, which the resumed run will write again, and a torn last
 // line are cut off. A file that does not exist is created: it is the file of a run
 // that had not logged anything yet.
-func Resume(path string, step int) (*Writer, error) {
+func Resume(path vfs.Path, step int) (*Writer, error) {
 	j, err := resume[Record](path, step)
 	if err != nil {
 		return nil, err
@@ -44,20 +46,20 @@ type entry interface{ at() (step int) }
 
 // journal is a file of lines in the order of their steps.
 type journal struct {
-	f    *os.File
+	f    vfs.File
 	last int // step of the last line
 }
 
-func create(path string) (journal, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+func create(path vfs.Path) (journal, error) {
+	f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 	if err != nil {
 		return journal{}, fmt.Errorf("metrics: %w", err)
 	}
 	return journal{f: f}, nil
 }
 
-func resume[E entry](path string, step int) (journal, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+func resume[E entry](path vfs.Path, step int) (journal, error) {
+	f, err := path.OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return journal{}, fmt.Errorf("metrics: %w", err)
 	}
@@ -70,7 +72,7 @@ func resume[E entry](path string, step int) (journal, error) {
 
 // cut ends the file after its last entry of at most the given step, and returns that
 // entry's step.
-func cut[E entry](f *os.File, step int) (last int, err error) {
+func cut[E entry](f vfs.File, step int) (last int, err error) {
 	data, err := io.ReadAll(f)
 	if err != nil {
 		return 0, err

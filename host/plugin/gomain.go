@@ -18,8 +18,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/gotool"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // keepBuilds is how long an executable that nobody uses stays in the cache.
@@ -98,7 +98,7 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 	if err := os.Rename(built, target); err != nil {
 		return err
 	}
-	return atomicfile.SyncDir(filepath.Dir(target))
+	return vfs.At(filepath.Dir(target)).SyncDir()
 }
 
 // tell says what a person waits for.

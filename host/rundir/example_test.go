@@ -8,8 +8,8 @@ import (
 )
 
 func Example() {
-	fmt.Println(filepath.ToSlash(rundir.Summary("runs/demo")))
-	fmt.Println(filepath.ToSlash(rundir.Checkpoints("runs/demo")))
+	fmt.Println(filepath.ToSlash(rundir.At("runs/demo").Summary().Name))
+	fmt.Println(filepath.ToSlash(rundir.At("runs/demo").Checkpoints().Name))
 	// Output:
 	// runs/demo/summary.json
 	// runs/demo/checkpoints

@@ -3,7 +3,7 @@
 // business of others: host/config, host/metrics, host/checkpoint and host/train.
 package rundir
 
-import "path/filepath"
+import "github.com/cage-qat/cage/internal/vfs"
 
 // Names inside a run directory.
 const (
@@ -17,26 +17,35 @@ const (
 	lockFile       = ".lock"
 )
 
-// Config is the path of the configuration of the run in dir.
-func Config(dir string) string { return filepath.Join(dir, ConfigFile) }
+// Dir is a run directory on a file system.
+type Dir struct{ vfs.Path }
 
-// Provenance is the path of the account of what computed the run.
-func Provenance(dir string) string { return filepath.Join(dir, ProvenanceFile) }
+// At is the run directory of that name on the operating system's file system.
+func At(dir string) Dir { return Dir{vfs.At(dir)} }
 
-// Metrics is the path of the records.
-func Metrics(dir string) string { return filepath.Join(dir, MetricsFile) }
+// On is the run directory of that name on a file system; nil means the operating system's.
+func On(files vfs.FS, dir string) Dir { return Dir{vfs.On(files, dir)} }
 
-// Summary is the path of the summary.
-func Summary(dir string) string { return filepath.Join(dir, SummaryFile) }
+// Config is the file of the configuration.
+func (d Dir) Config() vfs.Path { return d.Join(ConfigFile) }
 
-// Trajectory is the path of the points of a problem without data.
-func Trajectory(dir string) string { return filepath.Join(dir, TrajectoryFile) }
+// Provenance is the file of the account of what computed the run.
+func (d Dir) Provenance() vfs.Path { return d.Join(ProvenanceFile) }
 
-// Tokenizer is the path of the copy of the tokenizer.
-func Tokenizer(dir string) string { return filepath.Join(dir, TokenizerFile) }
+// Metrics is the file of the records.
+func (d Dir) Metrics() vfs.Path { return d.Join(MetricsFile) }
+
+// Summary is the file of the summary.
+func (d Dir) Summary() vfs.Path { return d.Join(SummaryFile) }
+
+// Trajectory is the file of the points of a problem without data.
+func (d Dir) Trajectory() vfs.Path { return d.Join(TrajectoryFile) }
+
+// Tokenizer is the copy of the tokenizer.
+func (d Dir) Tokenizer() vfs.Path { return d.Join(TokenizerFile) }
 
 // Checkpoints is the directory of checkpoints.
-func Checkpoints(dir string) string { return filepath.Join(dir, checkpointDir) }
+func (d Dir) Checkpoints() vfs.Path { return d.Join(checkpointDir) }
 
-// Lock is the path of the file that is locked while the run is trained.
-func Lock(dir string) string { return filepath.Join(dir, lockFile) }
+// Lock is the file that is locked while the run is trained.
+func (d Dir) Lock() vfs.Path { return d.Join(lockFile) }

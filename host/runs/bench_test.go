@@ -42,8 +42,8 @@ func many(b *testing.B, n int) {
 	summary := content(b, "one/summary.json")
 	for i := range n {
 		dir := fmt.Sprintf("studies/s%d/cells/c%d", i%5, i)
-		write(b, rundir.Config(dir), strings.Replace(text, "seed = 0", fmt.Sprintf("seed = %d", i), 1))
-		write(b, rundir.Summary(dir), strings.Replace(summary, `"val_loss": 2`, fmt.Sprintf(`"val_loss": %d`, i), 1))
-		write(b, rundir.Metrics(dir), "")
+		write(b, rundir.At(dir).Config().Name, strings.Replace(text, "seed = 0", fmt.Sprintf("seed = %d", i), 1))
+		write(b, rundir.At(dir).Summary().Name, strings.Replace(summary, `"val_loss": 2`, fmt.Sprintf(`"val_loss": %d`, i), 1))
+		write(b, rundir.At(dir).Metrics().Name, "")
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"hash/crc64"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // indexFile is the index in a root directory.
@@ -42,7 +42,7 @@ type indexed struct {
 
 // listRoot returns the runs below a root, by its index where that is still right.
 func listRoot(root string) ([]*Run, error) {
-	path := filepath.Join(root, indexFile)
+	path := vfs.At(root).Join(indexFile)
 	known := load(path).runs(root)
 	list, changed, err := scan(root, known)
 	if err != nil {
@@ -80,7 +80,7 @@ func scan(root string, known map[string]entry) (list []entry, changed bool, err 
 			list = append(list, e)
 			return nil // a run has no runs inside
 		}
-		children, err := os.ReadDir(dir)
+		children, err := vfs.At(dir).ReadDir()
 		if err != nil {
 			if dir != root && (errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)) {
 				return nil
@@ -111,8 +111,8 @@ func scan(root string, known map[string]entry) (list []entry, changed bool, err 
 }
 
 // load reads an index; one that is damaged, or of another format, is empty.
-func load(path string) (x index) {
-	content, err := os.ReadFile(path)
+func load(path vfs.Path) (x index) {
+	content, err := path.ReadFile()
 	if err != nil {
 		return index{}
 	}
@@ -167,7 +167,7 @@ func (x index) runs(root string) map[string]entry {
 }
 
 // save writes the index of a root.
-func save(path, root string, list []entry) error {
+func save(path vfs.Path, root string, list []entry) error {
 	var x index
 	numbers := map[string]uint32{}
 	number := func(text string) uint32 {

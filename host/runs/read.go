@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // stamp tells whether a file has changed.
@@ -39,13 +40,13 @@ func (s stamps) modified() time.Time {
 
 // stampsOf is false for a directory that is not a run's. known is what the index says.
 func stampsOf(dir string, known entry) (s stamps, ok bool) {
-	s.Config = stampOf(rundir.Config(dir))
+	s.Config = stampOf(rundir.At(dir).Config().Name)
 	if s.Config.Time == 0 {
 		return s, false
 	}
-	s.Summary = stampOf(rundir.Summary(dir))
+	s.Summary = stampOf(rundir.At(dir).Summary().Name)
 	if known.run == nil || known.run.State != Done || known.stamps != s {
-		s.Metrics = stampOf(rundir.Metrics(dir))
+		s.Metrics = stampOf(rundir.At(dir).Metrics().Name)
 	}
 	return s, true
 }
@@ -64,8 +65,8 @@ func read(dir string, s stamps) entry {
 }
 
 func (r *Run) read() error {
-	path := rundir.Config(r.Dir)
-	text, err := os.ReadFile(path)
+	path := rundir.At(r.Dir).Config()
+	text, err := path.ReadFile()
 	if err != nil {
 		return err
 	}
@@ -76,13 +77,13 @@ func (r *Run) read() error {
 	splitQuantizer(values)
 	r.config = flatten("", values, nil)
 	slices.SortFunc(r.config, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
-	numbers, completed, err := metrics.ReadNumbers(rundir.Summary(r.Dir))
+	numbers, completed, err := metrics.ReadNumbers(rundir.At(r.Dir).Summary())
 	if err != nil {
 		return err
 	}
 	if completed {
 		r.State = Done
-	} else if numbers, err = lastNumbers(rundir.Metrics(r.Dir)); err != nil {
+	} else if numbers, err = lastNumbers(rundir.At(r.Dir).Metrics()); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
@@ -92,7 +93,7 @@ func (r *Run) read() error {
 }
 
 // lastNumbers are the results so far, by the names of a summary.
-func lastNumbers(path string) (map[string]float64, error) {
+func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	last, ok, err := metrics.Last(path)
 	if !ok {
 		return nil, err

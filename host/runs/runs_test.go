@@ -35,13 +35,13 @@ func fake(t testing.TB, dir string, loss float64, steps int, sets ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, rundir.Config(dir), string(text))
+	write(t, rundir.At(dir).Config().Name, string(text))
 	if steps > 0 {
-		write(t, rundir.Metrics(dir), fmt.Sprintf("{\"step\":%d,\"loss\":%g}\n", steps, loss))
+		write(t, rundir.At(dir).Metrics().Name, fmt.Sprintf("{\"step\":%d,\"loss\":%g}\n", steps, loss))
 		return
 	}
 	s := metrics.Summary{Name: filepath.Base(dir), Completed: true, Steps: 20, ValLoss: metrics.Some(loss)}
-	if err := metrics.WriteSummary(rundir.Summary(dir), s); err != nil {
+	if err := metrics.WriteSummary(rundir.At(dir).Summary(), s); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"hash"
 	"io"
 	"maps"
-	"os"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // File is an open file whose header has been read and checked. Its tensors are
@@ -25,8 +26,8 @@ type File struct {
 
 // Open opens the file at path and checks its header. Errors about the content
 // wrap ErrFormat.
-func Open(path string) (*File, error) {
-	f, err := os.Open(path)
+func Open(path vfs.Path) (*File, error) {
+	f, err := path.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	file, err := newFile(f, info.Size(), path)
+	file, err := newFile(f, info.Size(), path.Name)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -191,7 +192,7 @@ func readAt(r io.ReaderAt, p []byte, offset int64) error {
 
 // ReadFile reads all tensors and the metadata of the file at path, and verifies
 // its digest if it states one.
-func ReadFile(path string) (tensors []Tensor, metadata map[string]string, err error) {
+func ReadFile(path vfs.Path) (tensors []Tensor, metadata map[string]string, err error) {
 	f, err := Open(path)
 	if err != nil {
 		return nil, nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // raw puts a file together from the text of a header and a number of bytes of data.
@@ -142,13 +143,13 @@ func TestFileThatBecomesShorter(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	path := t.TempDir() + "/file.safetensors"
-	if _, err := safetensors.Open(path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := safetensors.Open(vfs.At(path)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("absent file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := safetensors.ReadFile(path); !errors.Is(err, safetensors.ErrFormat) || !strings.Contains(err.Error(), path) {
+	if _, _, err := safetensors.ReadFile(vfs.At(path)); !errors.Is(err, safetensors.ErrFormat) || !strings.Contains(err.Error(), path) {
 		t.Errorf("error %v, want ErrFormat with the path", err)
 	}
 }
@@ -214,7 +215,7 @@ func BenchmarkWriteFile(b *testing.B) {
 	tensors := benchmarkTensors(b)
 	path := b.TempDir() + "/file.safetensors"
 	for b.Loop() {
-		if err := safetensors.WriteFile(context.Background(), path, tensors, nil); err != nil {
+		if err := safetensors.WriteFile(context.Background(), vfs.At(path), tensors, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -222,11 +223,11 @@ func BenchmarkWriteFile(b *testing.B) {
 
 func BenchmarkReadFile(b *testing.B) {
 	path := b.TempDir() + "/file.safetensors"
-	if err := safetensors.WriteFile(context.Background(), path, benchmarkTensors(b), nil); err != nil {
+	if err := safetensors.WriteFile(context.Background(), vfs.At(path), benchmarkTensors(b), nil); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, _, err := safetensors.ReadFile(path); err != nil {
+		if _, _, err := safetensors.ReadFile(vfs.At(path)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/go.safetensors (then run testdata/make_interop.py check on it)")
@@ -65,7 +66,7 @@ func byName(tensors []safetensors.Tensor) []safetensors.Tensor {
 }
 
 func TestReadsWhatPythonWrote(t *testing.T) {
-	got, metadata, err := safetensors.ReadFile("testdata/python.safetensors")
+	got, metadata, err := safetensors.ReadFile(vfs.At("testdata/python.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestWritesWhatPythonRead(t *testing.T) {
 	const path = "testdata/go.safetensors"
 	tensors, metadata := interop(t)
 	if *update {
-		if err := safetensors.WriteFile(context.Background(), path, tensors, metadata); err != nil {
+		if err := safetensors.WriteFile(context.Background(), vfs.At(path), tensors, metadata); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,10 +101,10 @@ func TestWritesWhatPythonRead(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	tensors, metadata := interop(t)
 	path := filepath.Join(t.TempDir(), "file.safetensors")
-	if err := safetensors.WriteFile(context.Background(), path, tensors, metadata); err != nil {
+	if err := safetensors.WriteFile(context.Background(), vfs.At(path), tensors, metadata); err != nil {
 		t.Fatal(err)
 	}
-	f, err := safetensors.Open(path)
+	f, err := safetensors.Open(vfs.At(path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,16 +230,16 @@ func TestWriteRefuses(t *testing.T) {
 func TestCancelledWriteLeavesTheOldFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.safetensors")
 	old := []safetensors.Tensor{tensor[int32](t, "w", []int{1}, 1)}
-	if err := safetensors.WriteFile(context.Background(), path, old, nil); err != nil {
+	if err := safetensors.WriteFile(context.Background(), vfs.At(path), old, nil); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	err := safetensors.WriteFile(ctx, path, []safetensors.Tensor{tensor[int32](t, "w", []int{1}, 2)}, nil)
+	err := safetensors.WriteFile(ctx, vfs.At(path), []safetensors.Tensor{tensor[int32](t, "w", []int{1}, 2)}, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}
-	got, _, err := safetensors.ReadFile(path)
+	got, _, err := safetensors.ReadFile(vfs.At(path))
 	if diff := cmp.Diff(old, got); diff != "" || err != nil {
 		t.Errorf("error %v; the old file changed:\n%s", err, diff)
 	}
@@ -301,11 +302,11 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "model.safetensors")
-	if err := safetensors.WriteFile(context.Background(), path, []safetensors.Tensor{w}, map[string]string{"step": "100"}); err != nil {
+	if err := safetensors.WriteFile(context.Background(), vfs.At(path), []safetensors.Tensor{w}, map[string]string{"step": "100"}); err != nil {
 		fmt.Println(err)
 		return
 	}
-	tensors, metadata, err := safetensors.ReadFile(path)
+	tensors, metadata, err := safetensors.ReadFile(vfs.At(path))
 	if err != nil {
 		fmt.Println(err)
 		return

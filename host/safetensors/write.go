@@ -13,12 +13,13 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // WriteFile writes the tensors and the metadata to path, atomically: whatever
 // happens, path holds either what it held before or the complete new file. When
 // ctx is cancelled before the file is complete, nothing is changed.
-func WriteFile(ctx context.Context, path string, tensors []Tensor, metadata map[string]string) error {
+func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor, metadata map[string]string) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		return Write(ctx, w, tensors, metadata)
 	})

@@ -50,7 +50,7 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 			return err
 		}
 		path = filepath.Clean(path)
-		if !d.IsDir() || !exists(rundir.Config(path)) {
+		if !d.IsDir() || !exists(rundir.At(path).Config().Name) {
 			return nil
 		}
 		found = true
@@ -92,7 +92,7 @@ func (d *damageError) Unwrap() error { return d.err }
 
 // readRun reads the point of one run; why says why there is none yet.
 func readRun(dir string, l Labels) (p Point, why string, err error) {
-	s, err := metrics.ReadSummary(rundir.Summary(dir))
+	s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return p, "its training has not ended yet", nil
@@ -103,7 +103,7 @@ func readRun(dir string, l Labels) (p Point, why string, err error) {
 	case s.ValLoss == nil:
 		return p, "it has no validation loss", nil
 	}
-	cfg, err := config.Load(rundir.Config(dir), nil)
+	cfg, err := config.Load(rundir.At(dir).Config().Name, nil)
 	if err != nil {
 		return p, "", &damageError{err}
 	}
@@ -119,15 +119,15 @@ func readRun(dir string, l Labels) (p Point, why string, err error) {
 		return p, "", err
 	}
 	if wrong := p.check(); wrong != "" {
-		return p, "", &Problem{File: rundir.Summary(dir), Msg: "no point of a scaling law: " + wrong}
+		return p, "", &Problem{File: rundir.At(dir).Summary().Name, Msg: "no point of a scaling law: " + wrong}
 	}
 	return p, "", nil
 }
 
 // quantizerValues are the parameters of the weights' quantizer with their defaults.
 func quantizerValues(dir string) (map[string]any, error) {
-	path := rundir.Provenance(dir)
-	text, err := os.ReadFile(path)
+	path := rundir.At(dir).Provenance()
+	text, err := path.ReadFile()
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 
 // chosen joins the values of the keys.
 func (l Labels) chosen(dir string, values map[string]any) (string, error) {
-	doc, _, err := config.ReadDocument(rundir.Config(dir), "a run")
+	doc, _, err := config.ReadDocument(rundir.At(dir).Config().Name, "a run")
 	if err != nil {
 		return "", err
 	}
@@ -218,7 +218,7 @@ func (l Labels) chosen(dir string, values map[string]any) (string, error) {
 		parts = append(parts, text)
 	}
 	if !slices.ContainsFunc(parts, func(s string) bool { return s != "–" }) {
-		return "", &Problem{File: rundir.Config(dir), Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
+		return "", &Problem{File: rundir.At(dir).Config().Name, Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
 	}
 	return strings.Join(parts, ", "), nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // grace is how long a cell may take to save its checkpoint when it is to stop.
@@ -26,15 +27,15 @@ const exitInterrupted = 130
 
 // attempt trains a cell in a process of its own until it is done, has failed, or ctx ends.
 // The error is about the cell's directory; that of the training is the failure.
-func attempt(ctx context.Context, c Cell, command []string, threads int) (State, *Failure, error) {
-	previous, err := prepare(ctx, c)
+func attempt(ctx context.Context, dir rundir.Dir, c Cell, command []string, threads int) (State, *Failure, error) {
+	previous, err := prepare(ctx, dir, c)
 	if ctx.Err() != nil {
 		return Interrupted, nil, nil
 	}
 	if err != nil {
 		return Interrupted, nil, err
 	}
-	log, err := os.OpenFile(LogPath(c.Dir), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	log, err := dir.Join(logFile).OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return Interrupted, nil, err
 	}
@@ -45,10 +46,14 @@ func attempt(ctx context.Context, c Cell, command []string, threads int) (State,
 	}
 	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], CellConfigPath(c.Dir), "--resume", "--quiet", "--lifeline")...)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", threads))
-	cmd.Stdout, cmd.Stderr = log, log
+	output, err := vfs.OSFile(log)
+	if err != nil {
+		return Interrupted, nil, err
+	}
+	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = ownGroup()
 	ended := supervise(ctx, cmd)
-	_, completed, err := metrics.ReadNumbers(rundir.Summary(c.Dir))
+	_, completed, err := metrics.ReadNumbers(dir.Summary())
 	switch {
 	case err != nil:
 		return Interrupted, nil, err
@@ -67,26 +72,26 @@ func attempt(ctx context.Context, c Cell, command []string, threads int) (State,
 
 // prepare makes the cell's directory ready for a process, and returns how many attempts
 // have failed so far.
-func prepare(ctx context.Context, c Cell) (attempts int, err error) {
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err error) {
+	if err := dir.MkdirAll(); err != nil {
 		return 0, err
 	}
-	if err := awaitFree(ctx, c.Dir); err != nil {
+	if err := awaitFree(ctx, dir); err != nil {
 		return 0, err
 	}
 	text, err := c.Config.Encode()
 	if err != nil {
 		return 0, err
 	}
-	if err := atomicfile.WriteBytes(CellConfigPath(c.Dir), text); err != nil {
+	if err := atomicfile.WriteBytes(dir.Join(cellFile), text); err != nil {
 		return 0, err
 	}
-	failure, err := readFailure(c.Dir)
+	failure, err := readFailure(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
 	// One that cannot be read counts no attempts.
-	return failure.Attempts, os.Remove(FailedPath(c.Dir))
+	return failure.Attempts, dir.Join(failedFile).Remove()
 }
 
 // errOutlived is returned for a process that did not end in time.
@@ -127,7 +132,7 @@ const (
 
 // explain takes from the log, which this attempt began at start, what the training said
 // in the end.
-func (f *Failure) explain(log *os.File, start int64) {
+func (f *Failure) explain(log vfs.File, start int64) {
 	end, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
 		f.Error = err.Error()
@@ -154,10 +159,10 @@ func (f *Failure) explain(log *os.File, start int64) {
 }
 
 // write keeps the account in the cell's directory.
-func (f *Failure) write(dir string) error {
+func (f *Failure) write(dir rundir.Dir) error {
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(FailedPath(dir), append(text, '\n'))
+	return atomicfile.WriteBytes(dir.Join(failedFile), append(text, '\n'))
 }

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 const (
@@ -28,12 +25,11 @@ var ErrLocked = errors.New("the study is running in another process")
 
 // lock makes sure that no other process runs the study. It goes with the process,
 // however that ends.
-func (s *Study) lock(ctx context.Context) (*flock.Flock, error) {
-	l := flock.New(filepath.Join(s.Out, lockFile))
+func (s *Study) lock(ctx context.Context) (vfs.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	held, err := l.TryLockContext(ctx, lockRetry)
-	if errors.Is(err, context.DeadlineExceeded) || err == nil && !held {
+	l, err := s.at(lockFile).AwaitLock(ctx, lockRetry)
+	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%s: %w", s.Out, ErrLocked)
 	}
 	return l, err
@@ -45,24 +41,19 @@ func (s *Study) setRunning(ids []string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(s.Out, runningFile), append(text, '\n'))
+	return atomicfile.WriteBytes(s.at(runningFile), append(text, '\n'))
 }
 
 // running returns the IDs of the cells that are being trained.
 func (s *Study) running() (map[string]bool, error) {
-	path := filepath.Join(s.Out, lockFile)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	locked, err := s.at(lockFile).Locked()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.at(lockFile), err)
+	}
+	if !locked {
 		return nil, nil
 	}
-	l := flock.New(path, flock.SetFlag(os.O_RDONLY))
-	free, err := l.TryRLock()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if free {
-		return nil, l.Unlock()
-	}
-	text, err := os.ReadFile(filepath.Join(s.Out, runningFile))
+	text, err := s.at(runningFile).ReadFile()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -71,7 +62,7 @@ func (s *Study) running() (map[string]bool, error) {
 	}
 	var ids []string
 	if err := json.Unmarshal(text, &ids); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(s.Out, runningFile), err)
+		return nil, fmt.Errorf("%s: %w", s.at(runningFile), err)
 	}
 	set := map[string]bool{}
 	for _, id := range ids {
@@ -82,9 +73,9 @@ func (s *Study) running() (map[string]bool, error) {
 
 // awaitFree waits until no process trains in a run directory: one that lost its parent
 // may still be saving its last checkpoint.
-func awaitFree(ctx context.Context, dir string) error {
-	l := flock.New(rundir.Lock(dir))
-	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
+func awaitFree(ctx context.Context, dir rundir.Dir) error {
+	l, err := dir.Lock().AwaitLock(ctx, lockRetry)
+	if err != nil {
 		return err
 	}
 	return l.Unlock()

@@ -32,7 +32,7 @@ set = {method.form = "off"}
 	if diff := cmp.Diff(want, states(t, s)); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
-	first, err := os.Stat(rundir.Summary(s.Cells[1].Dir))
+	first, err := os.Stat(rundir.At(s.Cells[1].Dir).Summary().Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ set = {method.form = "off"}
 	if want := (study.Outcome{Cells: 4, Done: 4, Trained: 3}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
-	if again, err := os.Stat(rundir.Summary(s.Cells[1].Dir)); err != nil || !again.ModTime().Equal(first.ModTime()) {
+	if again, err := os.Stat(rundir.At(s.Cells[1].Dir).Summary().Name); err != nil || !again.ModTime().Equal(first.ModTime()) {
 		t.Errorf("a finished cell was trained again: %v", err)
 	}
 	copied, err := os.ReadFile("studies/tiny/study.toml")

@@ -40,6 +40,7 @@ const interval = 500 * time.Millisecond
 // active is a cell under way.
 type active struct {
 	cell   Cell
+	dir    rundir.Dir
 	began  time.Time
 	from   int            // step at which it began
 	record metrics.Record // its newest
@@ -107,7 +108,7 @@ func (r *runner) left() time.Duration {
 
 // look reads the newest record of the cell.
 func (a *active) look() {
-	r, ok, err := metrics.Last(rundir.Metrics(a.cell.Dir))
+	r, ok, err := metrics.Last(a.dir.Metrics())
 	if err != nil || !ok { // a record that is shown to nobody is no loss
 		return
 	}

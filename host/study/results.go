@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
@@ -47,7 +45,7 @@ func (s *Study) Results() ([]Result, error) {
 	for i, c := range s.Cells {
 		r, known := read[c.ID]
 		if !known {
-			r = readCellResult(c, running[c.ID])
+			r = readCellResult(s.dir(c), c, running[c.ID])
 			read[c.ID] = r
 		}
 		r.Cell = c
@@ -58,9 +56,9 @@ func (s *Study) Results() ([]Result, error) {
 
 // readCellResult reads one cell. A damaged file of its own makes it a failed one, which
 // --retry brings to its end again from its last checkpoint, and leaves the others alone.
-func readCellResult(c Cell, running bool) Result {
+func readCellResult(dir rundir.Dir, c Cell, running bool) Result {
 	r := Result{Cell: c, State: Missing}
-	summary, completed, err := metrics.ReadNumbers(rundir.Summary(c.Dir))
+	summary, completed, err := metrics.ReadNumbers(dir.Summary())
 	if err != nil && !running {
 		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
 		return r
@@ -73,7 +71,7 @@ func readCellResult(c Cell, running bool) Result {
 		r.State = Running
 		return r
 	}
-	failure, err := readFailure(c.Dir)
+	failure, err := readFailure(dir)
 	switch {
 	case err == nil:
 		r.State, r.Err = Failed, failure.Error
@@ -82,7 +80,7 @@ func readCellResult(c Cell, running bool) Result {
 		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
 		return r
 	}
-	if _, err := os.Stat(CellConfigPath(c.Dir)); err == nil {
+	if begun, err := dir.Join(cellFile).Exists(); err == nil && begun {
 		r.State = Interrupted
 	}
 	return r
@@ -101,14 +99,15 @@ type Failure struct {
 }
 
 // ReadFailure reads the account of a cell's failure.
-func readFailure(dir string) (Failure, error) {
+func readFailure(dir rundir.Dir) (Failure, error) {
 	var f Failure
-	text, err := os.ReadFile(filepath.Join(dir, failedFile))
+	path := dir.Join(failedFile)
+	text, err := path.ReadFile()
 	if err != nil {
 		return f, err
 	}
 	if err := json.Unmarshal(text, &f); err != nil {
-		return f, fmt.Errorf("%s: %w", filepath.Join(dir, failedFile), err)
+		return f, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
 }

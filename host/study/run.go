@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -100,7 +99,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 		}
 		o.Command = []string{self, "train"}
 	}
-	if err := os.MkdirAll(filepath.Join(s.Out, cellsDir), 0o755); err != nil {
+	if err := s.at(cellsDir).MkdirAll(); err != nil {
 		return Outcome{}, err
 	}
 	lock, err := s.lock(ctx)
@@ -118,7 +117,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := s.check(ctx, plan.Run, o.Check); err != nil {
 		return Outcome{}, err
 	}
-	if err := atomicfile.WriteBytes(filepath.Join(s.Out, studyFile), s.text); err != nil {
+	if err := atomicfile.WriteBytes(s.at(studyFile), s.text); err != nil {
 		return Outcome{}, err
 	}
 	r := newRunner(s, o, plan)
@@ -226,9 +225,9 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 		return err
 	}
 	began := time.Now()
-	state, failure, err := attempt(ctx, c, r.opts.Command, r.plan.Threads)
+	state, failure, err := attempt(ctx, r.study.dir(c), c, r.opts.Command, r.plan.Threads)
 	if err == nil && failure != nil {
-		err = failure.write(c.Dir)
+		err = failure.write(r.study.dir(c))
 	}
 	return errors.Join(err, r.end(c, state, failure, time.Since(began)))
 }
@@ -237,7 +236,7 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 func (r *runner) start(c Cell) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := &active{cell: c, began: time.Now()}
+	a := &active{cell: c, dir: r.study.dir(c), began: time.Now()}
 	a.look()
 	a.from = a.record.Step // of the last attempt
 	r.active = append(r.active, a)
@@ -265,7 +264,7 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	switch state {
 	case Done:
 		r.trained++
-		ended.Result = readCellResult(c, false)
+		ended.Result = readCellResult(r.study.dir(c), c, false)
 	case Failed:
 		ended.Err = f.Error
 	}

@@ -245,7 +245,7 @@ func TestInterruptedAndLocked(t *testing.T) {
 		}
 	}
 	for _, c := range s.Cells[:2] {
-		if list, err := filepath.Glob(filepath.Join(rundir.Checkpoints(c.Dir), "*")); err != nil || len(list) == 0 {
+		if list, err := filepath.Glob(filepath.Join(rundir.At(c.Dir).Checkpoints().Name, "*")); err != nil || len(list) == 0 {
 			t.Errorf("%s has no checkpoint: %v", c.ID, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Study is a loaded study: every cell resolved and checked, the tables and figures
@@ -23,6 +25,9 @@ type Study struct {
 	Cells   []Cell // the grid in its order, the last axis fastest, then single cells
 	Tables  []Table
 	Figures []Figure
+
+	// Files is the file system of the study's directory; nil: the operating system's.
+	Files vfs.FS
 
 	text []byte // of the file
 }
@@ -136,6 +141,12 @@ const (
 	failedFile = "failed.json" // why the cell failed
 	logFile    = "train.log"   // what the cell's process wrote
 )
+
+// at is a path in the study's directory.
+func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join(elem...) }
+
+// dir is the run directory of a cell.
+func (s *Study) dir(c Cell) rundir.Dir { return rundir.On(s.Files, c.Dir) }
 
 // CellConfigPath is the configuration that `cage train` is given for a cell.
 func CellConfigPath(dir string) string { return filepath.Join(dir, cellFile) }

@@ -68,7 +68,7 @@ func interrupt(t *testing.T, cage string, cfg *config.Config, finder *plugin.Fin
 	}
 	go func() { h.ended <- h.cmd.Wait() }()
 	h.await(t, "a few steps", func() bool {
-		data, _ := os.ReadFile(rundir.Metrics(cfg.Train.Out))
+		data, _ := rundir.At(cfg.Train.Out).Metrics().ReadFile()
 		return bytes.Count(data, []byte{'\n'}) > 3
 	})
 	if err := h.cmd.Process.Signal(signal); err != nil {

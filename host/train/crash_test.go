@@ -80,7 +80,7 @@ func killAndCompare(t *testing.T, whole, killed *config.Config) {
 // newest is the step of the newest checkpoint of a run, 0 for none.
 func newest(t *testing.T, cfg *config.Config) int {
 	t.Helper()
-	entries, err := checkpoint.List(rundir.Checkpoints(cfg.Train.Out))
+	entries, err := checkpoint.List(rundir.At(cfg.Train.Out).Checkpoints())
 	if err != nil {
 		t.Fatal(err)
 	}

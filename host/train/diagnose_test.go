@@ -243,7 +243,7 @@ func TestMovementBeginsAnew(t *testing.T) {
 func TestMovementOfDamagedState(t *testing.T) {
 	cfg := testrun.Config(t, sampling...)
 	runParts(t, cfg, 10)
-	dir := rundir.Checkpoints(cfg.Train.Out)
+	dir := rundir.At(cfg.Train.Out).Checkpoints()
 	s, err := checkpoint.Latest(dir, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -5,19 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
-
-	"github.com/gofrs/flock"
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // free are the keys that may change when a run is resumed: they have no influence
@@ -31,16 +28,16 @@ var free = []string{
 
 // open enters the run directory: a new run, or the continuation of one.
 func (r *run) open() error {
-	if err := os.MkdirAll(r.cfg.Train.Out, 0o755); err != nil {
+	if err := r.dir.MkdirAll(); err != nil {
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
 	if err := r.lockDirectory(); err != nil {
 		return err
 	}
-	r.checkpoints = checkpoint.NewKeeper(rundir.Checkpoints(r.cfg.Train.Out), r.cfg.Train.Keep, func(path string, err error) {
+	r.checkpoints = checkpoint.NewKeeper(r.dir.Checkpoints(), r.cfg.Train.Keep, func(path vfs.Path, err error) {
 		r.log.Warn("a damaged checkpoint does not count and was put aside", "path", path, "error", err)
 	})
-	previous, err := config.Load(rundir.Config(r.cfg.Train.Out), nil)
+	previous, err := r.previous()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return r.begin()
@@ -55,6 +52,16 @@ func (r *run) open() error {
 		return err
 	}
 	return r.resume()
+}
+
+// previous is the configuration that the run directory holds.
+func (r *run) previous() (*config.Config, error) {
+	path := r.dir.Config()
+	text, err := path.ReadFile()
+	if err != nil {
+		return nil, err
+	}
+	return config.Parse(path.Name, text, nil)
 }
 
 // sameRun fails when the configuration differs from that of the run in a way that
@@ -72,9 +79,9 @@ func (r *run) sameRun(previous *config.Config) error {
 		}
 	}
 	if len(list) > 0 {
-		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", rundir.Config(r.cfg.Train.Out), strings.Join(list, "\n"))
+		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", r.dir.Config(), strings.Join(list, "\n"))
 	}
-	made, err := readProvenance(r.cfg.Train.Out)
+	made, err := readProvenance(r.dir)
 	if err != nil {
 		return err
 	}
@@ -88,15 +95,15 @@ func (r *run) sameRun(previous *config.Config) error {
 // lockDirectory makes sure that no other process trains in the run directory. The
 // lock goes with the process, however that ends.
 func (r *run) lockDirectory() error {
-	r.lock = flock.New(rundir.Lock(r.cfg.Train.Out))
-	held, err := r.lock.TryLock()
-	if err != nil {
-		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
-	}
-	if !held {
+	var err error
+	r.lock, err = r.dir.Lock().Lock()
+	if errors.Is(err, vfs.ErrLocked) {
 		e := r.cfg.ErrorAt("train.out", "another process is training in %s", r.cfg.Train.Out)
 		e.Hint = "wait for it, or give another train.out"
 		return e
+	}
+	if err != nil {
+		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
 	}
 	return nil
 }
@@ -128,7 +135,7 @@ func (r *run) begin() error {
 	if err := r.describe(); err != nil {
 		return err
 	}
-	if r.records, err = metrics.Create(rundir.Metrics(r.cfg.Train.Out)); err != nil {
+	if r.records, err = metrics.Create(r.dir.Metrics()); err != nil {
 		return err
 	}
 	return r.openTrajectory()
@@ -155,7 +162,7 @@ func (r *run) resume() error {
 	if err := r.describe(); err != nil {
 		return err
 	}
-	if r.records, err = metrics.Resume(rundir.Metrics(r.cfg.Train.Out), r.done.Step); err != nil {
+	if r.records, err = metrics.Resume(r.dir.Metrics(), r.done.Step); err != nil {
 		return err
 	}
 	if err := r.openTrajectory(); err != nil {
@@ -166,7 +173,7 @@ func (r *run) resume() error {
 
 // remember takes from the records what the summary of a resumed run needs.
 func (r *run) remember() error {
-	records, err := metrics.Read(rundir.Metrics(r.cfg.Train.Out))
+	records, err := metrics.Read(r.dir.Metrics())
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestEvaluateCountsEveryToken compares evaluations in batches of 4, whose last one
@@ -18,7 +19,7 @@ import (
 func TestEvaluateCountsEveryToken(t *testing.T) {
 	const context16, windows = 16, 7
 	path := filepath.Join(t.TempDir(), "val.tokens")
-	w, err := data.NewWriter(path, tokenizer.Bytes{}.Info())
+	w, err := data.NewWriter(vfs.At(path), tokenizer.Bytes{}.Info())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // A small run from a text to a summary.
@@ -54,7 +55,7 @@ quantizer = { plugin = "quest" }
 // writeDigits writes 0123456789 again and again.
 func writeDigits(path string) error {
 	tok := tokenizer.Bytes{}
-	w, err := data.NewWriter(path, tok.Info())
+	w, err := data.NewWriter(vfs.At(path), tok.Info())
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func losses(t *testing.T, dir string) []float64 {
 
 func records(t *testing.T, dir string) []metrics.Record {
 	t.Helper()
-	list, err := metrics.Read(rundir.Metrics(dir))
+	list, err := metrics.Read(rundir.At(dir).Metrics())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func relative(got, want float64) float64 { return math.Abs(got-want) / math.Abs(
 // poison puts NaN in a part of a tensor of a run's newest checkpoint.
 func poison(t *testing.T, cfg *config.Config, name string, part func(dims []int) (from, to int)) {
 	t.Helper()
-	dir := rundir.Checkpoints(cfg.Train.Out)
+	dir := rundir.At(cfg.Train.Out).Checkpoints()
 	s, err := checkpoint.Latest(dir, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"
 )
 
@@ -36,7 +35,7 @@ func (r *run) train(ctx context.Context) (*Summary, error) {
 	err = errors.Join(err, sumErr)
 	summary.StartSeconds = start
 	summary.PluginSeconds = (r.programs.Start + r.programs.Handover).Seconds()
-	return summary, errors.Join(err, metrics.WriteSummary(rundir.Summary(r.cfg.Train.Out), summary))
+	return summary, errors.Join(err, metrics.WriteSummary(r.dir.Summary(), summary))
 }
 
 // steps trains until the last step, or returns ErrInterrupted.

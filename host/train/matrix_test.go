@@ -63,7 +63,7 @@ func TestEveryPair(t *testing.T) {
 // fell fails unless the mean loss of a run's last steps is below that of its first.
 func fell(t *testing.T, dir string) {
 	t.Helper()
-	records, err := metrics.Read(rundir.Metrics(dir))
+	records, err := metrics.Read(rundir.At(dir).Metrics())
 	if err != nil {
 		t.Fatal(err)
 	}

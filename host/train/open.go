@@ -51,7 +51,7 @@ type Trained struct {
 // Open loads a checkpoint of the run in dir. A quantizer that now gives other
 // programs than in training is reported as a warning.
 func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
-	cfg, err := config.Load(rundir.Config(dir), nil)
+	cfg, err := config.Load(rundir.At(dir).Config().Name, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is not a run directory: it has no %s", dir, rundir.ConfigFile)
 	}
@@ -62,7 +62,7 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := readProvenance(dir)
+	made, err := readProvenance(rundir.At(dir))
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 
 func loadCheckpoint(dir string, o OpenOptions) (checkpoint.State, error) {
 	if o.Step > 0 {
-		entries, err := checkpoint.List(rundir.Checkpoints(dir))
+		entries, err := checkpoint.List(rundir.At(dir).Checkpoints())
 		if err != nil {
 			return checkpoint.State{}, err
 		}
@@ -89,7 +89,7 @@ func loadCheckpoint(dir string, o OpenOptions) (checkpoint.State, error) {
 		}
 		return checkpoint.State{}, fmt.Errorf("%s has no checkpoint of step %d: there are %v", dir, o.Step, steps)
 	}
-	s, err := checkpoint.Latest(rundir.Checkpoints(dir), nil)
+	s, err := checkpoint.Latest(rundir.At(dir).Checkpoints(), nil)
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", dir, err)
 	}

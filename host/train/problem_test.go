@@ -70,7 +70,7 @@ func problem(t testing.TB, text string, overrides ...string) *config.Config {
 // iterates are the points that a run has recorded.
 func iterates(t *testing.T, dir string) []metrics.Point {
 	t.Helper()
-	points, err := metrics.ReadTrajectory(rundir.Trajectory(dir))
+	points, err := metrics.ReadTrajectory(rundir.At(dir).Trajectory())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestProblemOutputs(t *testing.T) {
 	if d := float64(*s.Distance); math.Abs(float64(*s.ValLoss)-d*d/2) > 1e-6*d {
 		t.Errorf("without a quantizer the loss is %v, the distance %v", *s.ValLoss, d)
 	}
-	if _, err := os.Stat(rundir.Trajectory(none.Train.Out)); !os.IsNotExist(err) {
+	if _, err := os.Stat(rundir.At(none.Train.Out).Trajectory().Name); !os.IsNotExist(err) {
 		t.Errorf("there is a trajectory that was not asked for (%v)", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestProblemResumes(t *testing.T) {
 func sameTrajectory(t *testing.T, a, b *config.Config) {
 	t.Helper()
 	read := func(cfg *config.Config) string {
-		text, err := os.ReadFile(rundir.Trajectory(cfg.Train.Out))
+		text, err := rundir.At(cfg.Train.Out).Trajectory().ReadFile()
 		if err != nil {
 			t.Fatal(err)
 		}

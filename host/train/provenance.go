@@ -73,8 +73,8 @@ func (r *run) describe() error {
 		return err
 	}
 	return errors.Join(
-		atomicfile.WriteBytes(rundir.Config(r.cfg.Train.Out), text),
-		atomicfile.WriteBytes(rundir.Provenance(r.cfg.Train.Out), append(about, '\n')),
+		atomicfile.WriteBytes(r.dir.Config(), text),
+		atomicfile.WriteBytes(r.dir.Provenance(), append(about, '\n')),
 	)
 }
 
@@ -96,13 +96,13 @@ func (r *run) keepTokenizer() error {
 	case err != nil || content == nil:
 		return err
 	}
-	return atomicfile.WriteBytes(rundir.Tokenizer(r.cfg.Train.Out), content)
+	return atomicfile.WriteBytes(r.dir.Tokenizer(), content)
 }
 
 // readProvenance reads what a run directory says of how it came to be.
-func readProvenance(dir string) (*provenance, error) {
-	path := rundir.Provenance(dir)
-	text, err := os.ReadFile(path)
+func readProvenance(dir rundir.Dir) (*provenance, error) {
+	path := dir.Provenance()
+	text, err := path.ReadFile()
 	if err != nil {
 		return nil, fmt.Errorf("what the run was made of cannot be read: %w", err)
 	}

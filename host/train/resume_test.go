@@ -77,7 +77,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	testrun.Train(t, whole, train.Options{})
 	runParts(t, damaged, 12)
 	damage := func(step int) {
-		path := filepath.Join(rundir.Checkpoints(damaged.Train.Out), checkpoint.FileName(step))
+		path := filepath.Join(rundir.At(damaged.Train.Out).Checkpoints().Name, checkpoint.FileName(step))
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	damage(12)
 	testrun.Train(t, testrun.Again(t, damaged), train.Options{Resume: true})
 	testrun.SameRun(t, "whole, and after damage", whole.Train.Out, damaged.Train.Out)
-	aside := filepath.Join(rundir.Checkpoints(damaged.Train.Out), checkpoint.FileName(12)+checkpoint.DamagedSuffix)
+	aside := filepath.Join(rundir.At(damaged.Train.Out).Checkpoints().Name, checkpoint.FileName(12)+checkpoint.DamagedSuffix)
 	if _, err := os.Stat(aside); err != nil {
 		t.Errorf("the damaged checkpoint was not put aside: %v", err)
 	}
@@ -107,7 +107,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 func TestPruningCountsIntactCheckpoints(t *testing.T) {
 	cfg := testrun.Config(t, "train.checkpoint_every=4", "train.keep=2")
 	spoil := func(step int) {
-		path := filepath.Join(rundir.Checkpoints(cfg.Train.Out), checkpoint.FileName(step))
+		path := filepath.Join(rundir.At(cfg.Train.Out).Checkpoints().Name, checkpoint.FileName(step))
 		if err := os.Truncate(path, 100); err != nil {
 			t.Error(err)
 		}
@@ -116,7 +116,7 @@ func TestPruningCountsIntactCheckpoints(t *testing.T) {
 	if _, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: console}); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := os.ReadDir(rundir.Checkpoints(cfg.Train.Out))
+	entries, err := os.ReadDir(rundir.At(cfg.Train.Out).Checkpoints().Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestFinishedRun(t *testing.T) {
 	cfg := testrun.Config(t)
 	first := testrun.Train(t, cfg, train.Options{})
 	before := testrun.Records(t, cfg.Train.Out)
-	if err := os.Remove(rundir.Summary(cfg.Train.Out)); err != nil {
+	if err := os.Remove(rundir.At(cfg.Train.Out).Summary().Name); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -168,7 +168,7 @@ func TestFinishedRun(t *testing.T) {
 			t.Errorf("the summary changed:\n%s", diff)
 		}
 	}
-	if _, err := os.Stat(rundir.Summary(cfg.Train.Out)); err != nil {
+	if _, err := os.Stat(rundir.At(cfg.Train.Out).Summary().Name); err != nil {
 		t.Error(err)
 	}
 }
@@ -242,7 +242,7 @@ func TestInterruptedBeforeItBegan(t *testing.T) {
 func TestResumeWithOtherPrograms(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
-	path := rundir.Provenance(cfg.Train.Out)
+	path := rundir.At(cfg.Train.Out).Provenance().Name
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

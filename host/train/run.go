@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/assembly"
@@ -17,8 +16,10 @@ import (
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/schedule"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Options are what a run needs beside its configuration.
@@ -29,6 +30,8 @@ type Options struct {
 	// StopAfter ends the process's part of the run after that many steps of the
 	// whole run, with a checkpoint, as an interruption would; 0 runs to the end.
 	StopAfter int
+	// Files is the file system of the run directory; nil means the operating system's.
+	Files vfs.FS
 	// Finder finds plugins; nil means plugin.NewFinder().
 	Finder *plugin.Finder
 	// Logger receives the host's and the plugins' messages; nil discards them.
@@ -87,7 +90,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*Summary, error
 	if err != nil {
 		return nil, err
 	}
-	r := &run{cfg: cfg, opts: opts, log: opts.Logger.Named("train"), began: began}
+	r := &run{cfg: cfg, opts: opts, log: opts.Logger.Named("train"), began: began, dir: rundir.On(opts.Files, cfg.Train.Out)}
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -116,7 +119,8 @@ type run struct {
 	rates    schedule.Schedule
 	batches  assembly.Batches
 
-	lock       *flock.Flock
+	dir        rundir.Dir
+	lock       vfs.Lock
 	state      *step.State
 	done       progress
 	records    *metrics.Writer

@@ -4,7 +4,6 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/rundir"
 )
 
 // trajectory follows the parameters of a problem, which unlike those of a language
@@ -31,7 +30,7 @@ func (r *run) openTrajectory() error {
 		after = -1 // the start is written again
 	}
 	var err error
-	if r.trajectory.points, err = metrics.ResumeTrajectory(rundir.Trajectory(r.cfg.Train.Out), after); err != nil || after > 0 {
+	if r.trajectory.points, err = metrics.ResumeTrajectory(r.dir.Trajectory(), after); err != nil || after > 0 {
 		return err
 	}
 	return r.trajectory.record(r.done.Step, r.state.Params[0])

@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 
-	"github.com/google/renameio/v2"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // permissions of the files written, before the process's umask.
@@ -28,24 +30,19 @@ const bufferSize = 1 << 20
 // disk and renamed; then the directory is synced, so that the new name survives
 // a loss of power too. When write returns an error, the file at path stays as it
 // was and that error is returned, wrapped.
-func Write(path string, write func(w io.Writer) error) error {
+func Write(path vfs.Path, write func(w io.Writer) error) error {
 	if err := replace(path, write); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }
 
-func replace(path string, write func(w io.Writer) error) (err error) {
-	dir := filepath.Dir(path)
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithPermissions(permissions))
+func replace(path vfs.Path, write func(w io.Writer) error) (err error) {
+	f, err := Create(path)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if cleanupErr := f.Cleanup(); err != nil {
-			err = errors.Join(err, cleanupErr)
-		}
-	}()
+	defer func() { err = errors.Join(err, f.Abort()) }()
 	w := bufio.NewWriterSize(f, bufferSize)
 	if err := write(w); err != nil {
 		return err
@@ -53,44 +50,94 @@ func replace(path string, write func(w io.Writer) error) (err error) {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := f.CloseAtomicallyReplace(); err != nil {
-		return err
-	}
-	return SyncDir(dir)
+	return f.Commit()
 }
 
 // WriteBytes is Write for content that is already in memory.
-func WriteBytes(path string, content []byte) error {
+func WriteBytes(path vfs.Path, content []byte) error {
 	return Write(path, func(w io.Writer) error {
 		_, err := w.Write(content)
 		return err
 	})
 }
 
-// SyncDir makes renames and removals in a directory durable.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
+// File is a file that is being written. Nothing appears under its name before
+// Commit, and then all of it does.
+type File struct {
+	file vfs.File // nil once it is closed
+	temp vfs.Path // "" once it is renamed or removed
+	path vfs.Path
+}
+
+// Create begins a file that is to be at path. Commit or Abort must follow.
+func Create(path vfs.Path) (*File, error) {
+	for {
+		// The temporary file lies beside the final one: a rename cannot cross file systems.
+		temp := path.Dir().Join("." + path.Base() + strconv.FormatUint(uint64(rand.Uint32()), 10))
+		file, err := temp.OpenFile(os.O_RDWR|os.O_CREATE|os.O_EXCL, permissions)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &File{file, temp, path}, nil
+	}
+}
+
+// Write appends to the file.
+func (f *File) Write(p []byte) (int, error) { return f.file.Write(p) }
+
+// WriteAt writes at an offset.
+func (f *File) WriteAt(p []byte, offset int64) (int, error) { return f.file.WriteAt(p, offset) }
+
+// Commit syncs the file, puts it in its place, and returns when that is durable.
+func (f *File) Commit() error {
+	if err := f.file.Sync(); err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	file := f.file
+	f.file = nil
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err := f.temp.Rename(f.path.Name); err != nil {
+		return err
+	}
+	f.temp.Name = ""
+	return f.path.Dir().SyncDir()
+}
+
+// Abort removes what was written. After Commit it does nothing, so that it can be
+// deferred.
+func (f *File) Abort() error {
+	var errs []error
+	if f.file != nil {
+		errs = append(errs, f.file.Close())
+		f.file = nil
+	}
+	if f.temp.Name != "" {
+		errs = append(errs, f.temp.Remove())
+		f.temp.Name = ""
+	}
+	return errors.Join(errs...)
 }
 
 // Abandoned returns the temporary files in dir that a Write was killed over, of
 // those files whose names match accepts. The names must not end in a digit, and
 // no Write to any of them may be going on.
-func Abandoned(dir string, match func(name string) bool) ([]string, error) {
-	entries, err := os.ReadDir(dir)
+func Abandoned(dir vfs.Path, match func(name string) bool) ([]vfs.Path, error) {
+	entries, err := dir.ReadDir()
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
+	var paths []vfs.Path
 	for _, entry := range entries {
 		// The temporary file of "name" is called ".name" and a random number.
 		rest, hidden := strings.CutPrefix(entry.Name(), ".")
 		name := strings.TrimRight(rest, "0123456789")
 		if hidden && name != rest && match(name) {
-			paths = append(paths, filepath.Join(dir, entry.Name()))
+			paths = append(paths, dir.Join(entry.Name()))
 		}
 	}
 	return paths, nil

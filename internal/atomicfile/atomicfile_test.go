@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func read(t *testing.T, path string) string {
@@ -38,7 +39,7 @@ func TestWriteCreatesAndReplaces(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, content := range []string{"first", "", strings.Repeat("long ", 1<<19)} {
-		if err := atomicfile.WriteBytes(path, []byte(content)); err != nil {
+		if err := atomicfile.WriteBytes(vfs.At(path), []byte(content)); err != nil {
 			t.Fatal(err)
 		}
 		if got := read(t, path); got != content {
@@ -60,11 +61,11 @@ func TestWriteCreatesAndReplaces(t *testing.T) {
 func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := atomicfile.WriteBytes(path, []byte("old")); err != nil {
+	if err := atomicfile.WriteBytes(vfs.At(path), []byte("old")); err != nil {
 		t.Fatal(err)
 	}
 	refused := errors.New("refused")
-	err := atomicfile.Write(path, func(w io.Writer) error {
+	err := atomicfile.Write(vfs.At(path), func(w io.Writer) error {
 		if seen := read(t, path); seen != "old" {
 			t.Errorf("while writing, the file reads %q", seen)
 		}
@@ -85,7 +86,7 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 }
 
 func TestMissingDirectory(t *testing.T) {
-	err := atomicfile.WriteBytes(filepath.Join(t.TempDir(), "absent", "file"), nil)
+	err := atomicfile.WriteBytes(vfs.At(filepath.Join(t.TempDir(), "absent", "file")), nil)
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want one of os.ErrNotExist", err)
 	}
@@ -102,17 +103,17 @@ func TestAbandoned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var during []string
-	err := atomicfile.Write(filepath.Join(dir, "model"), func(io.Writer) error {
+	var during []vfs.Path
+	err := atomicfile.Write(vfs.At(filepath.Join(dir, "model")), func(io.Writer) error {
 		var err error
-		during, err = atomicfile.Abandoned(dir, called("model"))
+		during, err = atomicfile.Abandoned(vfs.At(dir), called("model"))
 		return err
 	})
 	if err != nil || len(during) != 1 {
 		t.Errorf("the temporary file of a running Write is not recognised: %v, %v", during, err)
 	}
-	got, err := atomicfile.Abandoned(dir, called("file"))
-	if err != nil || !slices.Equal(got, []string{filepath.Join(dir, ".file123")}) {
+	got, err := atomicfile.Abandoned(vfs.At(dir), called("file"))
+	if err != nil || !slices.Equal(got, []vfs.Path{vfs.At(dir).Join(".file123")}) {
 		t.Errorf("abandoned: %v, %v", got, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/trap"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // cageEnv turns this test binary into the command that is killed.
@@ -36,9 +37,9 @@ func TestMain(m *testing.M) {
 // cages are commands that keep one file, well or badly.
 var cages = map[string]func() error{
 	"careful": func() error {
-		left, err := atomicfile.Abandoned(".", func(name string) bool { return name == "summary.json" })
+		left, err := atomicfile.Abandoned(vfs.At("."), func(name string) bool { return name == "summary.json" })
 		for _, path := range left {
-			err = errors.Join(err, os.Remove(path))
+			err = errors.Join(err, path.Remove())
 		}
 		return errors.Join(err, save())
 	},
@@ -80,7 +81,7 @@ var cages = map[string]func() error{
 
 const content = `{"step": 8, "seconds": 1}`
 
-func save() error { return atomicfile.WriteBytes("summary.json", []byte(content)) }
+func save() error { return atomicfile.WriteBytes(vfs.At("summary.json"), []byte(content)) }
 
 // against runs a whole campaign against one of the commands above.
 func against(t *testing.T, which string, o Options) ([]Record, string, error) {

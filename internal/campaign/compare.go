@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // scratch is the directory in the working directory that processes have for temporary files.
@@ -65,7 +66,7 @@ func torn(dir string) ([]string, error) {
 func whole(path string) error {
 	switch filepath.Ext(path) {
 	case ".safetensors":
-		_, err := checkpoint.Load(path)
+		_, err := checkpoint.Load(vfs.At(path))
 		return err
 	case ".tokens":
 		return wholeTokens(path)
@@ -174,7 +175,7 @@ func essence(path string) ([]byte, error) {
 
 // tensors are the step of a checkpoint and all its tensors, bit for bit.
 func tensors(path string) ([]byte, error) {
-	state, err := checkpoint.Load(path)
+	state, err := checkpoint.Load(vfs.At(path))
 	if err != nil {
 		return nil, err
 	}

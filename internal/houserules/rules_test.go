@@ -31,7 +31,7 @@ var rules = []rule{
 		reason: "a plugin must be buildable without the host"},
 	{from: []string{"./sdk/..."}, never: []string{"github.com/gomlx/..."},
 		reason: "plugins write programs and never compute; a tensor engine would bind them to one host"},
-	{from: []string{"./sdk/program/..."}, only: []string{"./sdk/program/...", "./internal/atomicfile", "./internal/linalg", "gonum.org/v1/gonum/..."},
+	{from: []string{"./sdk/program/..."}, only: []string{"./sdk/program/...", "./internal/atomicfile", "./internal/vfs", "./internal/linalg", "gonum.org/v1/gonum/..."},
 		reason: "the language stands on its own: it knows nothing of plugins, processes or the wire"},
 	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program", "./sdk/microscaling"},
 		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},

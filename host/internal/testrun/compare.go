@@ -3,8 +3,6 @@ package testrun
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -18,7 +16,7 @@ import (
 // Checkpoint loads the checkpoint of a step from a run directory.
 func Checkpoint(t testing.TB, dir string, step int) checkpoint.State {
 	t.Helper()
-	s, err := checkpoint.Load(filepath.Join(rundir.Checkpoints(dir), checkpoint.FileName(step)))
+	s, err := checkpoint.Load(rundir.At(dir).Checkpoints().Join(checkpoint.FileName(step)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +65,7 @@ func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
 // text each, in which numbers keep all digits.
 func Records(t testing.TB, dir string) []string {
 	t.Helper()
-	data, err := os.ReadFile(rundir.Metrics(dir))
+	data, err := rundir.At(dir).Metrics().ReadFile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +91,7 @@ func Records(t testing.TB, dir string) []string {
 func SameRun(t testing.TB, what, a, b string) {
 	t.Helper()
 	last := func(dir string) checkpoint.State {
-		s, err := checkpoint.Latest(rundir.Checkpoints(dir), nil)
+		s, err := checkpoint.Latest(rundir.At(dir).Checkpoints(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

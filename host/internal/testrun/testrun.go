@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Rare is a token of the training file, not of the validation file, that stands in
@@ -39,7 +40,7 @@ func Dataset(t testing.TB) (trainFile, validation string) {
 func writeTokens(t testing.TB, path string, random *rand.Rand, documents int, rare bool) {
 	t.Helper()
 	tok := tokenizer.Bytes{}
-	w, err := data.NewWriter(path, tok.Info())
+	w, err := data.NewWriter(vfs.At(path), tok.Info())
 	if err != nil {
 		t.Fatal(err)
 	}

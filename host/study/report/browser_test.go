@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study/report"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // browser is a page in Chromium, with all that it complained about.
@@ -132,7 +133,7 @@ func saved(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if _, err := r.Save(dir); err != nil {
+	if _, err := r.Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, report.PageFile)

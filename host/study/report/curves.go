@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // curves has a metric of the records over the steps, for each series the mean over its
@@ -28,7 +28,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			if r.result.State != study.Done {
 				continue
 			}
-			c, err := readCurve(rundir.Metrics(r.result.Cell.Dir), f.Metric)
+			c, err := readCurve(rundir.At(r.result.Cell.Dir).Metrics(), f.Metric)
 			if err != nil {
 				return picture{}, &damaged{r.result.Cell.ID, err}
 			}
@@ -54,8 +54,8 @@ type curve struct {
 }
 
 // readCurve reads a field of metrics.jsonl by its JSON name, whatever fields there are.
-func readCurve(path, metric string) (curve, error) {
-	data, err := os.ReadFile(path)
+func readCurve(path vfs.Path, metric string) (curve, error) {
+	data, err := path.ReadFile()
 	if err != nil {
 		return curve{}, err
 	}

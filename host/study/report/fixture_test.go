@@ -153,7 +153,7 @@ func run(t testing.TB, c study.Cell, loss float64, seed uint64) {
 	write(t, c.Dir, "metrics.jsonl", curve.String())
 	write(t, c.Dir, "trajectory.jsonl", path.String())
 	write(t, c.Dir, "provenance.json", `{"build":{"go":"go1.27.2"},"plugins":[{"name":"quest","path":"/home/someone/bin/quest","sha256":"ab12"}],"programs":{"weight w":"cd34"}}`)
-	if err := metrics.WriteSummary(rundir.Summary(c.Dir), summary); err != nil {
+	if err := metrics.WriteSummary(rundir.At(c.Dir).Summary(), summary); err != nil {
 		t.Fatal(err)
 	}
 }

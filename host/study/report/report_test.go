@@ -16,6 +16,7 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/report"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 var update = flag.Bool("update", false, "write what was found into testdata")
@@ -134,7 +135,7 @@ func TestSameResultsSameBytes(t *testing.T) {
 	var first map[string]string
 	for i := range 2 {
 		dir := t.TempDir()
-		if _, err := build(t, grid).Save(dir); err != nil {
+		if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
 			t.Fatal(err)
 		}
 		files := map[string]string{}
@@ -173,7 +174,7 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 	write(t, filepath.Join(dir, "figures"), "09-old.png", "")
 	write(t, filepath.Join(dir, "figures"), "notes.txt", "")
 	write(t, dir, "old.svg", "")
-	if _, err := build(t, grid).Save(dir); err != nil {
+	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)
 	}
 	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/notes.txt": true, "old.svg": true, "figures/05-paths.svg": true} {
@@ -190,7 +191,7 @@ func TestNothingIsDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := r.Save(t.TempDir())
+	files, err := r.Save(vfs.At(t.TempDir()))
 	if err != nil || !slices.Equal(files, []string{"report.md", "report.csv", "report.tex", "index.html"}) {
 		t.Errorf("files %v, %v", files, err)
 	}

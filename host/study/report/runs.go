@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Run is a cell as the report lists it.
@@ -40,7 +40,7 @@ func newRun(s *study.Study, r study.Result) (*Run, error) {
 	}
 	out.Config = placeless(withoutKey(string(text), "train", "out"))
 	if r.State == study.Done {
-		if out.Provenance, err = readProvenance(rundir.Provenance(r.Cell.Dir)); err != nil {
+		if out.Provenance, err = readProvenance(rundir.At(r.Cell.Dir).Provenance()); err != nil {
 			return nil, &damaged{r.Cell.ID, err}
 		}
 	}
@@ -64,8 +64,8 @@ func withoutKey(text, table, key string) string {
 
 // readProvenance reads what a run was made of and leaves out what differs from place
 // to place; "" when there is nothing to read.
-func readProvenance(path string) (string, error) {
-	text, err := os.ReadFile(path)
+func readProvenance(path vfs.Path) (string, error) {
+	text, err := path.ReadFile()
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Names of the files of a report, in its directory.
@@ -26,17 +26,17 @@ func Dir(out string) string { return filepath.Join(out, "report") }
 
 // Save writes the report into a directory and returns the names of its files there.
 // Figures of an earlier report that this one does not have are removed.
-func (r *Report) Save(dir string) ([]string, error) {
+func (r *Report) Save(dir vfs.Path) ([]string, error) {
 	files, err := r.files()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Join(dir, figuresDir), 0o755); err != nil {
+	if err := dir.Join(figuresDir).MkdirAll(); err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, f := range files {
-		if err := atomicfile.WriteBytes(filepath.Join(dir, filepath.FromSlash(f.name)), f.content); err != nil {
+		if err := atomicfile.WriteBytes(dir.Join(filepath.FromSlash(f.name)), f.content); err != nil {
 			return nil, err
 		}
 		names = append(names, f.name)
@@ -74,8 +74,8 @@ func (r *Report) files() ([]file, error) {
 }
 
 // removeOthers removes pictures that do not belong to the report.
-func removeOthers(dir string, names []string) error {
-	entries, err := os.ReadDir(filepath.Join(dir, figuresDir))
+func removeOthers(dir vfs.Path, names []string) error {
+	entries, err := dir.Join(figuresDir).ReadDir()
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func removeOthers(dir string, names []string) error {
 	for _, e := range entries {
 		ending := filepath.Ext(e.Name())
 		if name := figuresDir + "/" + e.Name(); !slices.Contains(names, name) && (ending == ".svg" || ending == ".png") {
-			if err := os.Remove(filepath.Join(dir, figuresDir, e.Name())); !errors.Is(err, fs.ErrNotExist) {
+			if err := dir.Join(figuresDir, e.Name()).Remove(); !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // mostSteps bounds the points of one path, which are evenly thinned to it: beyond, no
@@ -41,7 +42,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (pictu
 				if r.result.State != study.Done {
 					continue
 				}
-				points, err := readTrajectory(rundir.Trajectory(r.result.Cell.Dir))
+				points, err := readTrajectory(rundir.At(r.result.Cell.Dir).Trajectory())
 				if errors.Is(err, fs.ErrNotExist) {
 					return picture{}, err // the runs of this study record none
 				}
@@ -158,7 +159,7 @@ func orient(v []float64) {
 
 // readTrajectory reads the points of a trajectory.jsonl up to the first that is not
 // finite, thinned to mostSteps with both ends kept.
-func readTrajectory(path string) ([][]float64, error) {
+func readTrajectory(path vfs.Path) ([][]float64, error) {
 	list, err := metrics.ReadTrajectory(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w (trajectories are recorded by models of few parameters)", err)

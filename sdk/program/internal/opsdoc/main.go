@@ -9,6 +9,7 @@ import (
 	"log"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func main() {
@@ -24,7 +25,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := atomicfile.WriteBytes(*out, text); err != nil {
+	if err := atomicfile.WriteBytes(vfs.At(*out), text); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -1,0 +1,91 @@
+package houserules
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// changing are the functions of package os that change the file system.
+var changing = []string{
+	"Chmod", "Chtimes", "CopyFS", "Create", "CreateTemp", "Link", "Mkdir", "MkdirAll", "MkdirTemp", "OpenFile", "OpenRoot",
+	"Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile",
+}
+
+// mayChange are the files that may call them, with the reason.
+var mayChange = map[string]string{
+	"internal/vfs/os.go":                 "it is the file system of the operating system",
+	"host/internal/*/*":                  "for tests only",
+	"internal/campaign/*":                "a program for tests: it damages directories on purpose",
+	"internal/trap/*":                    "a program for tests",
+	"host/plugin/client.go":              "directories of sockets: nothing in them is kept",
+	"host/plugin/start.go":               "directories of sockets: nothing in them is kept",
+	"host/plugin/gomain.go":              "the cache of built plugins: what is lost is built again",
+	"cmd/cage/pluginsnew.go":             "a new module is made in a scratch directory and moved into place",
+	"cmd/cage/bench.go":                  "a profile, for one look",
+	"sdk/internal/wire/generate/main.go": "a generator of this repository",
+}
+
+// TestKeptFiles: what is kept is written through internal/vfs, so that tests can make
+// any operation fail or lose power after it. Nothing else changes files.
+func TestKeptFiles(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range load(t) {
+		for _, file := range slices.Concat(p.GoFiles, p.IgnoredFiles) {
+			if filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			calls := changes(t, file)
+			if len(calls) == 0 {
+				continue
+			}
+			name := path.Join(strings.TrimPrefix(p.PkgPath, module+"/"), filepath.Base(file))
+			pattern, ok := exception(t, name)
+			used[pattern] = true
+			if !ok {
+				t.Errorf("%s uses %s: write kept files through internal/vfs or internal/atomicfile, so that faults can be injected", name, strings.Join(calls, ", "))
+			}
+		}
+	}
+	for pattern, reason := range mayChange {
+		if !used[pattern] {
+			t.Errorf("the exception %s (%s) is not needed any more", pattern, reason)
+		}
+	}
+}
+
+func exception(t *testing.T, name string) (pattern string, ok bool) {
+	for pattern := range mayChange {
+		match, err := path.Match(pattern, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if match {
+			return pattern, true
+		}
+	}
+	return "", false
+}
+
+// changes lists the functions in changing that a file names.
+func changes(t *testing.T, file string) []string {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "os" && slices.Contains(changing, s.Sel.Name) {
+				calls = append(calls, "os."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return calls
+}

@@ -1,0 +1,75 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/gofrs/flock"
+)
+
+// OS is the file system of the operating system.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err // and not a File that holds a nil *os.File
+	}
+	return f, nil
+}
+
+func (osFS) Mkdir(name string, perm fs.FileMode) error  { return os.Mkdir(name, perm) }
+func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+func (osFS) Rename(from, to string) error               { return os.Rename(from, to) }
+func (osFS) Remove(name string) error                   { return os.Remove(name) }
+
+func (osFS) SyncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) Lock(name string) (Lock, error) {
+	l := flock.New(name)
+	held, err := l.TryLock()
+	if err != nil {
+		return nil, err
+	}
+	if !held {
+		return nil, ErrLocked
+	}
+	return l, nil
+}
+
+func (osFS) Locked(name string) (bool, error) {
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	l := flock.New(name, flock.SetFlag(os.O_RDONLY))
+	free, err := l.TryRLock()
+	if err != nil || !free {
+		return err == nil, err
+	}
+	return false, l.Unlock()
+}
+
+// OSFile returns the file of the operating system that f stands for, which a process
+// can be given. A file that wraps another one says so by a method Unwrap() File.
+func OSFile(f File) (*os.File, error) {
+	for {
+		switch inner := f.(type) {
+		case *os.File:
+			return inner, nil
+		case interface{ Unwrap() File }:
+			f = inner.Unwrap()
+		default:
+			return nil, errors.New("not a file of the operating system: " + f.Name())
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package vfs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+func TestMkdirAll(t *testing.T) {
+	root := vfs.At(t.TempDir())
+	deep := root.Join("a", "b", "c")
+	for range 2 { // a directory that is there is fine
+		if err := deep.MkdirAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := deep.Stat(); err != nil || !info.IsDir() {
+		t.Errorf("no directory was made: %v", err)
+	}
+	file := root.Join("file")
+	if err := os.WriteFile(file.Name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []vfs.Path{file, file.Join("below")} {
+		if err := path.MkdirAll(); err == nil {
+			t.Errorf("%s was made, where a file is", path)
+		}
+	}
+	t.Chdir(root.Name)
+	if err := vfs.At("relative/path").MkdirAll(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	path := vfs.Path{Name: filepath.Join(t.TempDir(), "file")} // without a file system it is on OS
+	if _, err := path.ReadFile(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of no file: %v", err)
+	}
+	if there, err := path.Exists(); there || err != nil {
+		t.Errorf("of no file: %v, %v", there, err)
+	}
+	if err := os.WriteFile(path.Name, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := path.ReadFile(); err != nil || string(text) != "text" {
+		t.Errorf("read %q, %v", text, err)
+	}
+	if there, err := path.Exists(); !there || err != nil {
+		t.Errorf("of a file: %v, %v", there, err)
+	}
+}
+
+func TestLock(t *testing.T) {
+	path := vfs.At(t.TempDir()).Join("lock")
+	if locked, err := path.Locked(); locked || err != nil {
+		t.Errorf("without a file: %v, %v", locked, err)
+	}
+	lock, err := path.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := path.Lock(); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("a second lock: %v", err)
+	}
+	if locked, err := path.Locked(); !locked || err != nil {
+		t.Errorf("while it is held: %v, %v", locked, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := path.AwaitLock(ctx, time.Millisecond); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting with a context that has ended: %v", err)
+	}
+	go lock.Unlock()
+	again, err := path.AwaitLock(t.Context(), time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if locked, err := path.Locked(); locked || err != nil {
+		t.Errorf("after it was let go: %v, %v", locked, err)
+	}
+}
+
+// wrapped is a file in another one, as a file system for tests makes it.
+type wrapped struct{ vfs.File }
+
+func (w wrapped) Unwrap() vfs.File { return w.File }
+
+func TestOSFile(t *testing.T) {
+	path := vfs.At(t.TempDir()).Join("file")
+	f, err := path.OpenFile(os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := vfs.OSFile(wrapped{wrapped{f}})
+	if err != nil || got != f {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := vfs.OSFile(struct{ vfs.File }{f}); err == nil {
+		t.Error("a file that hides what it is was taken for one of the operating system")
+	}
+}
+
+func Example() {
+	dir, err := os.MkdirTemp("", "vfs")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	run := vfs.At(dir).Join("runs", "demo")
+	fmt.Println(run.MkdirAll(), run.Base())
+	f, err := run.Join("notes").OpenFile(os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Fprint(f, "kept")
+	fmt.Println(errors.Join(f.Sync(), f.Close(), run.SyncDir()))
+	text, err := run.Join("notes").ReadFile()
+	fmt.Println(string(text), err)
+	// Output:
+	// <nil> demo
+	// <nil>
+	// kept <nil>
+}
