@@ -20,7 +20,7 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure speed on this machine",
 	})
-	cmd.AddCommand(newBenchStep(), newBenchMatrix(), newBenchOverhead(), newBenchScale())
+	cmd.AddCommand(outlasts(newBenchStep()), outlasts(newBenchMatrix()), outlasts(newBenchOverhead()), outlasts(newBenchScale()))
 	return cmd
 }
 

@@ -17,7 +17,7 @@ func newData() *cobra.Command {
 		Use:   "data",
 		Short: "Make and inspect token files",
 	})
-	cmd.AddCommand(newDataPrepare(), newDataShow())
+	cmd.AddCommand(outlasts(newDataPrepare()), newDataShow())
 	return cmd
 }
 

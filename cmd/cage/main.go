@@ -4,13 +4,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -29,18 +26,22 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 // run executes the command line and returns the exit code.
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
-	// A second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
+	out, errOut := &outlet{file: os.Stdout}, &outlet{file: os.Stderr}
 	root := newRoot()
 	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = out.failed()
+	}
 	if err == nil {
 		return 0
 	}
 	code, message := explain(cmd, err, ctx.Err())
-	fmt.Fprintln(os.Stderr, "cage: "+message)
+	fmt.Fprintln(errOut, "cage: "+message)
 	return code
 }
 
@@ -88,6 +89,6 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(newTrain(), newEval(), newGenerate(), newPlot(), newCompare(), newFit(), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newBench(), newVersion())
+	root.AddCommand(outlasts(newTrain()), newEval(), newGenerate(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newBench(), newVersion())
 	return root
 }

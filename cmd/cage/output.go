@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/metrics/console"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // jsonFlag adds --json to a command that prints a result.
@@ -26,14 +27,15 @@ func printJSON(cmd *cobra.Command, v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), string(text))
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), safetext.JSON(string(text)))
 	return err
 }
 
 // table writes rows in aligned columns; the first is the heading. On a terminal the
 // last column is wrapped.
 func table(w io.Writer, rows [][]string) error {
-	if f, ok := w.(*os.File); ok {
+	rows = oneLineEach(rows)
+	if f, ok := drawing(w).(*os.File); ok {
 		if width := console.Terminal(f); width != nil {
 			rows = wrapLast(rows, width())
 		}
@@ -43,6 +45,17 @@ func table(w io.Writer, rows [][]string) error {
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
 	return t.Flush()
+}
+
+// oneLineEach escapes what would break the lines of a table.
+func oneLineEach(rows [][]string) [][]string {
+	out := make([][]string, len(rows))
+	for i, row := range rows {
+		for _, cell := range row {
+			out[i] = append(out[i], safetext.Line(cell))
+		}
+	}
+	return out
 }
 
 const (
@@ -94,7 +107,8 @@ func breakLines(text string, width int) []string {
 	return lines
 }
 
-// newLogger makes the logger of a command; messages go to out.
+// newLogger makes the logger of a command; messages go to out, or if that is nil to the
+// standard error. They may quote what others said.
 func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 	name, err := cmd.Flags().GetString("log-level")
 	if err != nil {
@@ -105,7 +119,7 @@ func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 		return nil, usageError{fmt.Errorf("--log-level %q: use trace, debug, info, warn, error or off", name)}
 	}
 	if out == nil {
-		out = os.Stderr
+		out = cmd.ErrOrStderr()
 	}
-	return hclog.New(&hclog.LoggerOptions{Name: "cage", Level: level, Output: out, TimeFormat: "15:04:05"}), nil
+	return hclog.New(&hclog.LoggerOptions{Name: "cage", Level: level, Output: safetext.NewWriter(out), TimeFormat: "15:04:05"}), nil
 }

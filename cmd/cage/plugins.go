@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -19,7 +21,7 @@ directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
 plugins/ in the working directory. A directory that holds a Go main package is built
 on demand.`,
 	})
-	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), newPluginsTest())
+	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), outlasts(newPluginsTest()))
 	return cmd
 }
 
@@ -78,7 +80,7 @@ func newPluginsShow() *cobra.Command {
 			}
 			d := client.Description()
 			list = append(list, listing{Name: d.Name, Path: client.Path(), Kind: kind}.describe(d))
-			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, kind, client.Path(), d))
+			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, kind, client.Path(), oneLineParameters(d)))
 			client.Close()
 		}
 		if len(list) == 0 {
@@ -91,6 +93,23 @@ func newPluginsShow() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// oneLineParameters escapes what would break the table of parameters.
+func oneLineParameters(d sdk.Description) sdk.Description {
+	d.Parameters = slices.Clone(d.Parameters)
+	for i := range d.Parameters {
+		p := &d.Parameters[i]
+		p.Doc = safetext.Line(p.Doc)
+		if text, ok := p.Default.(string); ok {
+			p.Default = safetext.Line(text)
+		}
+		p.Choices = slices.Clone(p.Choices)
+		for j, choice := range p.Choices {
+			p.Choices[j] = safetext.Line(choice)
+		}
+	}
+	return d
 }
 
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {

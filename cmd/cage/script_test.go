@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,13 +21,21 @@ import (
 var update = flag.Bool("update", false, "write what was found into testdata/script and docs")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"cage": main})
+	testscript.Main(withPlugins{m}, map[string]func(){"cage": main, "rogue": rogue})
+}
+
+// withPlugins runs the tests and removes the plugins that were built for them.
+type withPlugins struct{ *testing.M }
+
+func (w withPlugins) Run() int {
+	defer func() { _ = os.RemoveAll(plugins.dir) }()
+	return w.M.Run()
 }
 
 // TestScripts runs the scripts of testdata/script, each in a directory of its own
 // with all plugins at hand.
 func TestScripts(t *testing.T) {
-	plugins, modules := buildPlugins(t), bareModules(t)
+	plugins, modules := builtPlugins(t), bareModules(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -40,22 +50,38 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// buildPlugins builds every plugin of the repository once for all scripts.
-func buildPlugins(t *testing.T) (dir string) {
+// plugins are those of the repository, built once for all tests.
+var plugins struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func builtPlugins(t *testing.T) (dir string) {
 	t.Helper()
-	dir = t.TempDir()
+	plugins.once.Do(func() { plugins.dir, plugins.err = buildPlugins() })
+	if plugins.err != nil {
+		t.Fatal(plugins.err)
+	}
+	return plugins.dir
+}
+
+func buildPlugins() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "cage-plugins-"); err != nil {
+		return "", err
+	}
 	list, err := filepath.Glob("../../plugins/*/main.go")
 	if err != nil || len(list) < 4 {
-		t.Fatalf("found the plugins %v: %v", list, err)
+		return dir, fmt.Errorf("found the plugins %v: %w", list, err)
 	}
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	for _, file := range list {
 		args = append(args, "./"+filepath.ToSlash(filepath.Dir(file)))
 	}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		return dir, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
-	return dir
+	return dir, nil
 }
 
 // setup gives a script the environment that a person has: the plugins, the go

@@ -25,8 +25,7 @@ func newStudyStatus() *cobra.Command {
 		Use:   "status FILE",
 		Short: "Show how far each cell of a study is",
 		Long: `Show how far each cell of a study is: done, running, interrupted, failed (with its
-error), missing, or stale: made by a plugin or of data that has changed since. It may
-be asked at any time, also while the study runs.`,
+error) or missing. It may be asked at any time, also while the study runs.`,
 		Args: exactly(1, "one study file"),
 	}
 	asJSON := jsonFlag(cmd)
@@ -35,7 +34,7 @@ be asked at any time, also while the study runs.`,
 		if err != nil {
 			return err
 		}
-		results, err := compared(cmd, s)
+		results, err := s.Results()
 		if err != nil {
 			return err
 		}

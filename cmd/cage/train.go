@@ -23,8 +23,8 @@ func newTrain() *cobra.Command {
 
 The run directory (train.out, by default runs/NAME for NAME.toml) receives the
 resolved configuration, metrics, checkpoints and a summary. Training stops cleanly
-on Ctrl-C or SIGTERM: the step under way is finished and a checkpoint saved; with
---resume the run goes on, bit for bit as if it had not stopped (on the CPU).
+on Ctrl-C, SIGTERM or SIGHUP: the step under way is finished and a checkpoint saved;
+with --resume the run goes on, bit for bit as if it had not stopped (on the CPU).
 
 Every key can be overridden with --set, values as in TOML:
 
@@ -53,7 +53,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		}
 		messages, endDisplay := cmd.ErrOrStderr(), func() error { return nil }
 		if !quiet {
-			display := train.NewConsole(messages, cfg)
+			display := train.NewConsole(drawing(messages), cfg)
 			messages, opts.Console, endDisplay = display, display, display.Close
 		}
 		if opts.Logger, err = newLogger(cmd, messages); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 )
 
-// TestSurvey: all problems of many configurations are found with one process for each
+// TestCheck: all problems of many configurations are found with one process for each
 // plugin, and the configurations are left as they are.
-func TestSurvey(t *testing.T) {
+func TestCheck(t *testing.T) {
 	good := testrun.Config(t)
 	cases := []struct {
 		overrides, keys []string
@@ -40,14 +40,14 @@ func TestSurvey(t *testing.T) {
 		list, before = append(list, cfg), append(before, string(text))
 	}
 	recorder := testrun.NewRecorder(t)
-	findings := assembly.Survey(t.Context(), list, recorder.Finder, plugin.Options{})
+	errs := assembly.Check(t.Context(), list, recorder.Finder, plugin.Options{})
 	for i, c := range cases {
 		var keys []string
-		for _, e := range problemsIn(findings[i].Err) {
+		for _, e := range problemsIn(errs[i]) {
 			keys = append(keys, e.Key)
 		}
 		if got, want := strings.Join(keys, " "), strings.Join(c.keys, " "); got != want {
-			t.Errorf("%q: problems of %q, want %q: %v", c.overrides, got, want, findings[i].Err)
+			t.Errorf("%q: problems of %q, want %q: %v", c.overrides, got, want, errs[i])
 		}
 		if text, err := list[i].Encode(); err != nil || string(text) != before[i] {
 			t.Errorf("%q: the configuration has become\n%s%v", c.overrides, text, err)

@@ -74,6 +74,20 @@ var behaviours = map[string]func(){
 		}
 		sdk.ServeQuantizer(testQuantizer{})
 	},
+	"escapes": func() { // tries to rule the terminal
+		fmt.Fprintln(os.Stderr, "plain \x1b[2J\u202e\u200b\u2028\x9b")
+		fmt.Fprintln(os.Stderr, `{"@level":"warn","@message":"two\nlines \u001b[2J","k\u001b[1m":"v\u202e\n","deep":{"a\u001b":["\u001b[3m"]}}`)
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"floods": func() { // 64 MB, then serves
+		line := strings.Repeat("x", 1023) + "\n"
+		w := bufio.NewWriter(os.Stderr)
+		for range 64 << 10 {
+			_, _ = w.WriteString(line)
+		}
+		_ = w.Flush()
+		sdk.ServeQuantizer(testQuantizer{})
+	},
 	"ignores-its-host": func() { // it does not notice that standard input is closed
 		r, _, err := os.Pipe()
 		if err != nil {
@@ -138,6 +152,10 @@ func (testQuantizer) Describe() sdk.Description {
 
 func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	switch site.Text("do") {
+	case "escape":
+		return sdk.Quantized{}, sdk.Refuse("no\x1b[2J\u202e\ncage: all is well")
+	case "escape-panic":
+		panic("no\x1b[2J\u202e\ncage: all is well")
 	case "refuse":
 		return sdk.Quantized{}, sdk.Refuse("rows of 7 cannot be packed: use a multiple of 8")
 	case "error":

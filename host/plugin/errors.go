@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // The kinds of failure; test for them with errors.Is.
@@ -59,21 +61,33 @@ const longest = 4096
 // Error names the plugin and what happened, followed by its last output.
 func (e *Error) Error() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "plugin %s", e.Plugin)
+	fmt.Fprintf(&s, "plugin %s", safetext.Line(e.Plugin))
 	if e.Path != "" && e.Path != e.Plugin {
-		fmt.Fprintf(&s, " (%s)", e.Path)
+		fmt.Fprintf(&s, " (%s)", safetext.Line(e.Path))
 	}
 	if e.Site != "" {
-		fmt.Fprintf(&s, ": %s", e.Site)
+		fmt.Fprintf(&s, ": %s", safetext.Line(e.Site))
 	}
-	fmt.Fprintf(&s, ": %s", clip(e.Err.Error(), longest))
+	fmt.Fprintf(&s, ": %s", indented(clip(e.Err.Error(), longest)))
 	if len(e.Output) > 0 {
 		s.WriteString("\nthe last lines of its standard error:")
 		for _, line := range e.Output {
-			s.WriteString("\n  | " + line)
+			s.WriteString("\n  | " + safetext.Line(line))
 		}
 	}
 	return s.String()
+}
+
+// indented sets off all lines but the first, so that none can pass for a message of the
+// host's.
+func indented(text string) string {
+	lines := strings.Split(safetext.Text(text), "\n")
+	for i, line := range lines[1:] {
+		if !strings.HasPrefix(line, " ") {
+			lines[i+1] = "  " + line
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Unwrap returns the kind and the cause.

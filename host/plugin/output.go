@@ -34,7 +34,7 @@ func eachLine(r io.Reader, f func(line string)) {
 // go-plugin's own parser of these lines panics on some that are JSON but not a log
 // entry, so it never sees them.
 type errorOutput struct {
-	logger hclog.Logger
+	log    *throttle
 	mu     sync.Mutex
 	last   []string
 	panics bool // last begins with a panic and is kept as it is
@@ -47,12 +47,13 @@ const (
 )
 
 func (o *errorOutput) line(line string) {
+	line = strings.TrimRight(line, "\r")
 	level, message, args := parseLog(line)
-	o.logger.Log(level, message, args...)
+	o.log.log(level, message, slices.Clone(args)...)
 	if level < hclog.Warn && args != nil {
 		return // routine entries of a plugin's log explain no failure
 	}
-	o.keep(strings.TrimRight(line, "\r"), message, args)
+	o.keep(line, message, args)
 }
 
 // keep remembers a line. A Go program that panics prints the reason first and may

@@ -40,7 +40,7 @@ func FuzzParseLog(f *testing.F) {
 	f.Add(`{"@level":"info","@message":"m","k":null}`)
 	f.Add("[WARN] x")
 	f.Fuzz(func(t *testing.T, line string) {
-		o := &errorOutput{logger: hclog.NewNullLogger()}
+		o := &errorOutput{log: newThrottle(hclog.NewNullLogger())}
 		eachLine(strings.NewReader(line), o.line)
 		for _, kept := range o.lines() {
 			if len(kept) > keptLength+len("…") {
@@ -67,7 +67,7 @@ func FuzzHandshake(f *testing.F) {
 
 // The last lines are kept, but of a panic the first ones.
 func TestKeptLines(t *testing.T) {
-	o := &errorOutput{logger: hclog.NewNullLogger()}
+	o := &errorOutput{log: newThrottle(hclog.NewNullLogger())}
 	for i := range 100 {
 		o.line(fmt.Sprintf("line %d", i))
 	}

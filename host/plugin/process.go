@@ -24,6 +24,7 @@ type process struct {
 	lifeline *os.File
 	// handshake receives the first line of the standard output and is closed.
 	handshake chan string
+	log       *throttle
 	errors    *errorOutput
 	// exited is closed when the process has ended and its group is killed.
 	exited chan struct{}
@@ -38,10 +39,11 @@ func startProcess(path string, env []string, logger hclog.Logger) (*process, err
 	p := &process{
 		cmd:       exec.Command(path),
 		handshake: make(chan string, 1),
-		errors:    &errorOutput{logger: logger},
+		log:       newThrottle(logger),
 		exited:    make(chan struct{}),
 		drained:   make(chan struct{}),
 	}
+	p.errors = &errorOutput{log: p.log}
 	p.cmd.Env = env
 	p.cmd.SysProcAttr = groupAttributes()
 	var pipes pipes
@@ -62,7 +64,7 @@ func startProcess(path string, env []string, logger hclog.Logger) (*process, err
 		pipes.close()
 		return nil, err
 	}
-	go p.read(stdout, stderr, logger)
+	go p.read(stdout, stderr)
 	return p, nil
 }
 
@@ -86,7 +88,7 @@ func (p *process) start() error {
 }
 
 // read follows both outputs.
-func (p *process) read(stdout, stderr *os.File, logger hclog.Logger) {
+func (p *process) read(stdout, stderr *os.File) {
 	go func() {
 		<-p.exited
 		_ = stdout.SetReadDeadline(time.Now().Add(drainTime))
@@ -101,12 +103,13 @@ func (p *process) read(stdout, stderr *os.File, logger hclog.Logger) {
 				p.handshake <- line
 				return
 			}
-			logger.Info(line)
+			p.log.log(hclog.Info, line)
 		})
 		close(p.handshake)
 	})
 	both.Go(func() { eachLine(stderr, p.errors.line) })
 	both.Wait()
+	p.log.close()
 	_ = stdout.Close()
 	_ = stderr.Close()
 	close(p.drained)

@@ -96,11 +96,8 @@ func (f Failure) String() string {
 		parts = append(parts, settingsText(f.Settings))
 	}
 	text := f.Message
-	if len(f.Index) > 0 {
+	if f.Index != nil {
 		text += fmt.Sprintf(" at %v", f.Index)
-	}
-	if f.Input != nil {
-		text += fmt.Sprintf(", where x is %s", f.Input)
 	}
 	if f.Got != nil {
 		text += fmt.Sprintf(": got %s", f.Got)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cage-qat/cage/host/metrics/console"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // Options configures a Display.
@@ -66,6 +68,10 @@ const (
 func (d *Display) Watch(p study.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	p.Running = slices.Clone(p.Running)
+	for i := range p.Running {
+		p.Running[i].Label = safetext.Line(p.Running[i].Label)
+	}
 	d.last = p
 	if d.opts.Width == nil {
 		if p.Ended != nil {
@@ -164,12 +170,12 @@ func counter(p study.Progress) string {
 
 // ending says how a cell has ended, on one line.
 func ending(e study.Ended) string {
-	text := e.Label + ": " + string(e.State)
+	text := safetext.Line(e.Label) + ": " + string(e.State)
 	if loss, ok := e.Summary["val_loss"]; ok {
 		text += ", val loss " + console.Significant(loss)
 	}
 	if e.Err != "" {
-		text += ": " + strings.ReplaceAll(e.Err, "\n", "; ")
+		text += ": " + safetext.Line(strings.ReplaceAll(e.Err, "\n", "; "))
 	}
 	return text + " (" + console.Duration(e.Took) + ")"
 }

@@ -75,6 +75,23 @@ func ended(label string, state study.State, err string, took time.Duration) *stu
 	return e
 }
 
+// A display writes to the terminal itself: what it did not make must not rule it.
+func TestEscapes(t *testing.T) {
+	for _, o := range []overview.Options{options(90, 24), {}} {
+		var out bytes.Buffer
+		d := overview.NewWith(&out, o)
+		list := []study.Active{active("a\x1b[31m\u202e", 2, time.Second)}
+		d.Watch(study.Progress{Total: 2, Running: list, Ended: ended("b\x1b[31m", study.Failed, "first\x1b[31m\r\nsecond", time.Second)})
+		d.Close()
+		if strings.Contains(out.String(), "\x1b[31m") || strings.Contains(out.String(), "\u202e") || !strings.Contains(out.String(), `first\x1b[31m\r; second`) {
+			t.Errorf("wrote %q", out.String())
+		}
+		if list[0].Label != "a\x1b[31m\u202e" {
+			t.Error("the report was changed")
+		}
+	}
+}
+
 // On a terminal the lines are drawn anew; failures stay above them.
 func TestTerminal(t *testing.T) {
 	s := &screen{}

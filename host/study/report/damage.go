@@ -6,8 +6,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Damage is a run that is left out of a report because a file of it cannot be read, or
-// because it is stale.
+// Damage is a run that is left out of a report because a file of it cannot be read.
 type Damage struct {
 	Run string `json:"run"` // its directory
 	Err string `json:"error"`
@@ -37,12 +36,12 @@ func leaveOut(results []study.Result, err error) bool {
 	return true
 }
 
-// left lists the runs that are left out for a reason, each once however many cells share it.
-func left(results []study.Result, reason func(study.Result) bool) []Damage {
+// damages lists the runs that are left out, each once however many cells share it.
+func damages(results []study.Result) []Damage {
 	var list []Damage
 	known := map[string]bool{}
 	for _, r := range results {
-		if reason(r) && !known[r.Cell.ID] {
+		if r.Unreadable && !known[r.Cell.ID] {
 			known[r.Cell.ID] = true
 			list = append(list, Damage{r.Cell.Dir, r.Err})
 		}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/rundir"
+)
+
+// toy is a training that prints a line for each of its steps, which cost nothing.
+const toy = `[model]
+kind = "toy"
+start = 0.9
+[train]
+steps = %d
+log_every = 1
+out = %q
+[schedule]
+kind = "constant"
+rate = 0.1
+[quantizer.weights]
+plugin = "grid"
+[optimizer]
+plugin = "sgd"
+[method]
+form = "off"
+`
+
+// endless is a number of steps that no test waits for.
+const endless = 1_000_000_000
+
+// command is this test binary as the command, with all plugins at hand.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "cage")
+	if err := os.Link(self, path); err != nil { // not a symbolic link: a study starts what is behind it
+		text, err := os.ReadFile(self)
+		if err := errors.Join(err, os.WriteFile(path, text, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), "CAGE_PLUGIN_PATH="+builtPlugins(t))
+	cmd.Dir = t.TempDir()
+	return cmd
+}
+
+// toyRun writes a training of so many steps and returns its file and run directory.
+func toyRun(t *testing.T, steps int) (file, dir string) {
+	t.Helper()
+	file, dir = filepath.Join(t.TempDir(), "toy.toml"), filepath.Join(t.TempDir(), "run")
+	if err := os.WriteFile(file, fmt.Appendf(nil, toy, steps, dir), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file, dir
+}
+
+// head starts a command with both outputs in a pipe, whose reader leaves after n lines.
+func head(t *testing.T, cmd *exec.Cmd, n int) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	for lines := bufio.NewScanner(r); n > 0 && lines.Scan(); n-- {
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// code waits for the end of a command and returns its exit code; −1 after a signal.
+func code(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		_ = cmd.Process.Kill()
+		<-ended
+		t.Fatalf("%v does not end", cmd.Args)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// saved is the step of the newest checkpoint, 0 when there is none.
+func saved(t *testing.T, dir string) int {
+	t.Helper()
+	list, err := checkpoint.List(rundir.At(dir).Checkpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) == 0 {
+		return 0
+	}
+	return list[len(list)-1].Step
+}
+
+// A training goes on when nobody reads what it prints, and saves when it is interrupted
+// then: as `cage train RUN.toml 2>&1 | tee log` is by Ctrl-C, which ends tee first.
+func TestTrainingOutlastsItsReader(t *testing.T) {
+	t.Run("to its end", func(t *testing.T) {
+		t.Parallel()
+		file, dir := toyRun(t, 300)
+		cmd := command(t, "train", file)
+		head(t, cmd, 3)
+		if got := code(t, cmd); got != 0 {
+			t.Errorf("exit code %d, want 0", got)
+		}
+		if got := saved(t, dir); got != 300 {
+			t.Errorf("the newest checkpoint is of step %d, want 300", got)
+		}
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		t.Parallel()
+		file, dir := toyRun(t, endless)
+		cmd := command(t, "train", file)
+		head(t, cmd, 3)
+		size := awaitGrowth(t, rundir.At(dir).Metrics().Name, 0) // it writes on
+		awaitGrowth(t, rundir.At(dir).Metrics().Name, size)
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if got := code(t, cmd); got != exitInterrupted {
+			t.Errorf("exit code %d, want %d", got, exitInterrupted)
+		}
+		if saved(t, dir) == 0 {
+			t.Error("there is no checkpoint")
+		}
+	})
+}
+
+// awaitGrowth waits until a file is larger than so many bytes.
+func awaitGrowth(t *testing.T, path string, size int64) int64 {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if info, err := os.Stat(path); err == nil && info.Size() > size {
+			return info.Size()
+		}
+	}
+	t.Fatalf("%s does not grow", path)
+	return 0
+}
+
+func TestStudyOutlastsItsReader(t *testing.T) {
+	t.Parallel()
+	file, _ := toyRun(t, 20)
+	study := filepath.Join(t.TempDir(), "study.toml")
+	text := fmt.Sprintf("base = %q\n[study]\nname = \"s\"\nout = %q\n[[study.axes]]\nname = \"rate\"\nkey = \"schedule.rate\"\nvalues = [0.1, 0.2, 0.3]\n", file, filepath.Join(t.TempDir(), "out"))
+	if err := os.WriteFile(study, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "study", "run", study)
+	head(t, cmd, 1)
+	if got := code(t, cmd); got != 0 {
+		t.Errorf("exit code %d, want 0", got)
+	}
+	status := command(t, "study", "status", study)
+	if out, err := status.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("3 of 3 cells done")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestDataOutlastItsReader(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"a.txt", "b.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte("some text\n"), 1000), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(dir, "out")
+	cmd := command(t, "data", "prepare", filepath.Join(dir, "a.txt"), "--validation-text", filepath.Join(dir, "b.txt"), "--out", out)
+	head(t, cmd, 0)
+	if got := code(t, cmd); got != 0 {
+		t.Errorf("exit code %d, want 0", got)
+	}
+	if _, err := os.Stat(filepath.Join(out, "train.tokens")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A short command has nothing to do but to print: it ends with its reader, and says
+// nothing about it.
+func TestShortCommandsEndWithTheirReader(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	cmd := command(t, "config")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, &said
+	if err := errors.Join(r.Close(), cmd.Start(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	code(t, cmd)
+	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() || state.Signal() != syscall.SIGPIPE {
+		t.Errorf("it ended with %v, want SIGPIPE", cmd.ProcessState)
+	}
+	if said.Len() > 0 {
+		t.Errorf("it said %q", said.String())
+	}
+}
+
+// A result that cannot be written is a failure, also when there is no place to say so.
+func TestFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("there is no /dev/full here")
+	}
+	t.Parallel()
+	for _, both := range []bool{false, true} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer full.Close()
+		var said bytes.Buffer
+		file, dir := toyRun(t, 5)
+		cmd := command(t, "train", file)
+		cmd.Stdout, cmd.Stderr = full, &said
+		if both {
+			cmd.Stderr = full
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if got := code(t, cmd); got != exitError {
+			t.Errorf("both %v: exit code %d, want %d", both, got, exitError)
+		}
+		if !both && !strings.Contains(said.String(), "no space left") {
+			t.Errorf("it said %q", said.String())
+		}
+		if saved(t, dir) != 5 {
+			t.Errorf("both %v: the training was not saved", both)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// Package safetext makes text of others safe to show: plugin output, names of files
+// and directories, what files hold, error messages that quote any of these.
+//
+// A terminal obeys what it is sent. An escape sequence can clear the screen, retitle
+// the window or hide what was said before; a bidirectional override shows a line in
+// another order than it has; zero-width characters make two different names look the
+// same. Such characters are shown as Go writes them in a quoted string: \x1b, \u202e.
+//
+// Everything that cage prints goes through here; only what draws on a terminal, the
+// progress displays, writes past it, and uses [Line] on what it did not make itself.
+package safetext
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Text returns s with every character escaped that is neither visible nor a space; it
+// may have several lines, and tabs.
+func Text(s string) string {
+	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }, `\x%02x`)
+}
+
+// Line is Text for what must stay on one line: it escapes ends of lines and tabs, too.
+func Line(s string) string { return escape(s, unicode.IsGraphic, `\x%02x`) }
+
+// JSON escapes as Text does, in a document in JSON: its meaning stays the same.
+func JSON(s string) string {
+	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }, `\u%04x`)
+}
+
+// escape writes the characters of s that are not wanted as their numbers; single bytes
+// in the format given. Bytes that are not UTF-8 are never wanted.
+func escape(s string, wanted func(rune) bool, single string) string {
+	first := strings.IndexFunc(s, func(r rune) bool { return !wanted(r) || r == utf8.RuneError })
+	if first < 0 {
+		return s
+	}
+	var b strings.Builder
+	b.WriteString(s[:first])
+	for rest := s[first:]; rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, single, rest[0])
+		case wanted(r):
+			b.WriteString(rest[:size])
+		default:
+			b.WriteString(number(r, single))
+		}
+		rest = rest[size:]
+	}
+	return b.String()
+}
+
+// number writes a character as Go does, with the usual letters where there are some.
+func number(r rune, single string) string {
+	switch {
+	case r == '\n':
+		return `\n`
+	case r == '\r':
+		return `\r`
+	case r == '\t':
+		return `\t`
+	case r < utf8.RuneSelf:
+		return fmt.Sprintf(single, r)
+	case r < 0x10000:
+		return fmt.Sprintf(`\u%04x`, r)
+	case single == `\u%04x`: // JSON has no longer form than a pair
+		high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
+		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+	}
+	return fmt.Sprintf(`\U%08x`, r)
+}
+
+// Writer passes on what is written to it as [Text] shows it. A character must not be
+// split between two writes.
+type Writer struct{ w io.Writer }
+
+// NewWriter returns a Writer to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w} }
+
+// Write implements io.Writer.
+func (t *Writer) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(t.w, Text(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,99 @@
+package safetext_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/safetext"
+)
+
+func TestLineAndText(t *testing.T) {
+	cases := []struct{ in, line, text string }{
+		{"", "", ""},
+		{"layers.0.wq ≥ 3 · λ ━ 漢字 🙂", "layers.0.wq ≥ 3 · λ ━ 漢字 🙂", "layers.0.wq ≥ 3 · λ ━ 漢字 🙂"},
+		{"a\nb\tc", `a\nb\tc`, "a\nb\tc"},
+		{"a\rb", `a\rb`, `a\rb`},
+		{"\x1b[2Jgone", `\x1b[2Jgone`, `\x1b[2Jgone`},
+		{"\x1b]0;title\x07", `\x1b]0;title\x07`, `\x1b]0;title\x07`},
+		{"\u009b2J", `\u009b2J`, `\u009b2J`}, // CSI in one character
+		{"del\x7f nul\x00", `del\x7f nul\x00`, `del\x7f nul\x00`},
+		{"a\u202eb\u2066c", `a\u202eb\u2066c`, `a\u202eb\u2066c`},
+		{"a\u200bb\u200d\ufeff", `a\u200bb\u200d\ufeff`, `a\u200bb\u200d\ufeff`},
+		{"a\u2028b\u2029c\u0085", `a\u2028b\u2029c\u0085`, `a\u2028b\u2029c\u0085`},
+		{"tag\U000e0041", `tag\U000e0041`, `tag\U000e0041`},
+		{"not\xff\xfeUTF-8", `not\xff\xfeUTF-8`, `not\xff\xfeUTF-8`},
+		{"the mark \ufffd stays", "the mark \ufffd stays", "the mark \ufffd stays"},
+		{"no break\u00a0here", "no break\u00a0here", "no break\u00a0here"},
+	}
+	for _, c := range cases {
+		if got := safetext.Line(c.in); got != c.line {
+			t.Errorf("Line(%q) = %q, want %q", c.in, got, c.line)
+		}
+		if got := safetext.Text(c.in); got != c.text {
+			t.Errorf("Text(%q) = %q, want %q", c.in, got, c.text)
+		}
+	}
+}
+
+// Every character that can move the cursor, change the order of others or stay unseen
+// is escaped.
+func TestEveryCharacter(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		harmful := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+		if !harmful || !utf8.ValidRune(r) {
+			continue
+		}
+		if got := safetext.Line(string(r)); !strings.HasPrefix(got, `\`) || strings.ContainsRune(got, r) {
+			t.Errorf("%U is shown as %q", r, got)
+		}
+	}
+}
+
+func TestJSONKeepsItsMeaning(t *testing.T) {
+	in := "a\x7fb\u202e\u2028\u0085\U000e0041\U0001f642 é"
+	text, err := json.MarshalIndent(map[string]string{"k": in}, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	safe := safetext.JSON(string(text))
+	if safetext.Text(safe) != safe {
+		t.Errorf("%q is not safe", safe)
+	}
+	var got map[string]string
+	if err := json.Unmarshal([]byte(safe), &got); err != nil || got["k"] != in {
+		t.Errorf("%s means %q, %v", safe, got["k"], err)
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a\x1b[31mb\u202e\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, got := range []string{safetext.Text(s), safetext.Line(s), safetext.JSON(s)} {
+			if !utf8.ValidString(got) || safetext.Text(got) != got {
+				t.Errorf("%q is shown as %q", s, got)
+			}
+		}
+	})
+}
+
+func TestWriter(t *testing.T) {
+	var b bytes.Buffer
+	n, err := fmt.Fprintf(safetext.NewWriter(&b), "%s\n", "\x1b[1m")
+	if err != nil || n != 5 || b.String() != "\\x1b[1m\n" {
+		t.Errorf("wrote %q, %d, %v", b.String(), n, err)
+	}
+}
+
+func Example() {
+	fmt.Fprintln(safetext.NewWriter(os.Stdout), "runs/\x1b[2Jone")
+	fmt.Println(safetext.Line("quest\ncage: all is well"))
+	// Output:
+	// runs/\x1b[2Jone
+	// quest\ncage: all is well
+}
