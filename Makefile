@@ -46,6 +46,10 @@ campaign: build ## Kill cage at every system call that changes a file, and see t
 campaign-short: build ## Four minutes of the crash campaign
 	$(GO) run ./internal/campaign/cmd -for 4m
 
+.PHONY: fuzz
+fuzz: ## Fuzz every parser and format, FUZZTIME each (10m); some: TARGETS="./host/data FuzzGolden"
+	scripts/fuzz.sh $(TARGETS)
+
 .PHONY: demo
 demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (about 3 minutes on 2 cores)
 	scripts/demo.sh qat

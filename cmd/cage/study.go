@@ -42,7 +42,9 @@ func newStudyRun() *cobra.Command {
 		Long: `Train the cells of a study that are not done, several at once. Each is a run of
 'cage train' in a process of its own; one that was interrupted goes on from its last
 checkpoint, one that is done is not run again, and one that has failed stays as it is,
-with its error, unless --retry is given.
+with its error, unless --retry is given. A run of which a plugin or the data has
+changed since is stale: it is put aside, into the directory stale of the study, and the
+cell is trained again, unless --keep-stale is given.
 
 Without --parallel and study.parallel the cores decide: small models run side by
 side, one on each core, large ones one after the other on all cores. Ctrl-C ends the
@@ -54,6 +56,7 @@ has failed.`,
 	flags := cmd.Flags()
 	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores allow")
 	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
+	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave runs of changed plugins or data as they are; reports leave them out")
 	flags.StringArrayVar(&only, "only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	flags.BoolVar(&dry, "dry-run", false, "print what would be trained, and train nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -67,12 +70,13 @@ has failed.`,
 		if opts.Only, err = labelsOf(s, only); err != nil {
 			return err
 		}
+		if opts.Survey, err = survey(cmd); err != nil {
+			return err
+		}
 		if dry {
 			return printPlan(cmd, s, opts, *asJSON)
 		}
-		if opts.Check, err = pluginCheck(cmd); err != nil {
-			return err
-		}
+		opts.Planned = func(p study.Plan) { sayStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
 		display := overview.New(drawing(cmd.ErrOrStderr()))
 		opts.Watch = display.Watch
 		out, err := study.Run(cmd.Context(), s, opts)
@@ -85,8 +89,8 @@ has failed.`,
 	return cmd
 }
 
-// pluginCheck starts the plugins of cells before any is trained.
-func pluginCheck(cmd *cobra.Command) (func(context.Context, []*config.Config) []error, error) {
+// survey looks at plugins and data before any cell is trained.
+func survey(cmd *cobra.Command) (study.Survey, error) {
 	finder, err := plugin.NewFinder()
 	if err != nil {
 		return nil, err
@@ -96,9 +100,49 @@ func pluginCheck(cmd *cobra.Command) (func(context.Context, []*config.Config) []
 		return nil, err
 	}
 	finder.Notify = plugin.Inform(logger)
-	return func(ctx context.Context, list []*config.Config) []error {
-		return assembly.Check(ctx, list, finder, plugin.Options{Logger: logger})
+	return func(ctx context.Context, list []*config.Config) []study.Finding {
+		out := make([]study.Finding, len(list))
+		for i, f := range assembly.Survey(ctx, list, finder, plugin.Options{Logger: logger}) {
+			out[i] = study.Finding(f)
+		}
+		return out
 	}, nil
+}
+
+// sayStale names the stale runs of a plan, and what becomes of them.
+func sayStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
+	what := "is put aside, into " + s.StaleDir() + ", and trained again"
+	if keep {
+		what = "stays as it is"
+	}
+	for _, r := range p.Results {
+		if r.State == study.Stale {
+			fmt.Fprintf(w, "%s: %s: the run %s\n", s.Label(r.Cell), r.Err, what)
+		}
+	}
+}
+
+// compared reads how far the cells are, stale ones among them. Those that could not be
+// compared are named on the terminal.
+func compared(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
+	results, err := s.Results()
+	if err != nil {
+		return nil, err
+	}
+	look, err := survey(cmd)
+	if err != nil {
+		return nil, err
+	}
+	var unknown *study.NotCompared
+	switch err := study.FindStale(cmd.Context(), results, look); {
+	case cmd.Context().Err() != nil:
+		return nil, cmd.Context().Err()
+	case errors.As(err, &unknown):
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", s.File, err)
+	case err != nil:
+		return nil, err
+	}
+	return results, nil
 }
 
 // labelsOf reads the values of --only.
@@ -157,7 +201,7 @@ func printCounts(w io.Writer, s *study.Study, out study.Outcome) error {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
+	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Stale, "stale"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
 		if c.n > 0 {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
 		}
@@ -175,7 +219,7 @@ func threads(n int) string {
 
 // printPlan prints what a run would do.
 func printPlan(cmd *cobra.Command, s *study.Study, opts study.RunOptions, asJSON bool) error {
-	plan, err := s.Plan(opts)
+	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
 		return err
 	}
@@ -187,6 +231,7 @@ func printPlan(cmd *cobra.Command, s *study.Study, opts study.RunOptions, asJSON
 		return printJSON(cmd, map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list})
 	}
 	w := cmd.OutOrStdout()
+	sayStale(w, s, plan, opts.KeepStale)
 	fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %s each\n", len(plan.Run), len(plan.Results), plan.AtOnce, threads(plan.Threads))
 	if len(plan.Run) == 0 {
 		return nil

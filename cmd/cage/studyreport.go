@@ -26,7 +26,8 @@ baseline with their 95 % confidence interval, in Markdown, CSV and LaTeX; figure
 SVG and PNG; and index.html, one page with all of it that needs no network.
 
 The same results make the same bytes: there is no time, speed or path in a report.
-A run with a damaged file is left out and named; the exit code is 1 then.
+A run with a damaged file is left out and named, and so is one that is stale, made by
+a plugin or of data that has changed since; the exit code is 1 then.
 
 --contents also writes one page with the tables of all studies named, which leads to
 the page of each.`,
@@ -41,7 +42,7 @@ the page of each.`,
 		}
 		var done []written
 		for _, file := range args {
-			w, err := writeReport(file, out)
+			w, err := writeReport(cmd, file, out)
 			if err != nil {
 				return err
 			}
@@ -74,16 +75,23 @@ the page of each.`,
 
 // leftOut is the error of reports without some of the runs that were trained.
 func leftOut(done []written) error {
-	var lines []string
+	var lines, stale []string
 	for _, w := range done {
 		for _, d := range w.Damages {
 			lines = append(lines, fmt.Sprintf("%s: %s", d.Run, d.Err))
 		}
+		for _, d := range w.Stale {
+			stale = append(stale, fmt.Sprintf("%s: %s", d.Run, d.Err))
+		}
 	}
-	if len(lines) == 0 {
-		return nil
+	var errs []error
+	if len(lines) > 0 {
+		errs = append(errs, fmt.Errorf("left out of the report, and trained again by 'cage study run' when the directory is deleted:\n  %s", strings.Join(lines, "\n  ")))
 	}
-	return fmt.Errorf("left out of the report, and trained again by 'cage study run' when the directory is deleted:\n  %s", strings.Join(lines, "\n  "))
+	if len(stale) > 0 {
+		errs = append(errs, fmt.Errorf("left out of the report as stale, and trained again by 'cage study run':\n  %s", strings.Join(stale, "\n  ")))
+	}
+	return errors.Join(errs...)
 }
 
 // written is a report that has been written.
@@ -94,12 +102,16 @@ type written struct {
 	report *report.Report
 }
 
-func writeReport(file, out string) (written, error) {
+func writeReport(cmd *cobra.Command, file, out string) (written, error) {
 	s, err := study.Load(file)
 	if err != nil {
 		return written{}, err
 	}
-	r, err := report.Build(s)
+	results, err := compared(cmd, s)
+	if err != nil {
+		return written{}, err
+	}
+	r, err := report.Of(s, results)
 	if err != nil {
 		return written{}, err
 	}

@@ -25,7 +25,8 @@ func newStudyStatus() *cobra.Command {
 		Use:   "status FILE",
 		Short: "Show how far each cell of a study is",
 		Long: `Show how far each cell of a study is: done, running, interrupted, failed (with its
-error) or missing. It may be asked at any time, also while the study runs.`,
+error), missing, or stale: made by a plugin or of data that has changed since. It may
+be asked at any time, also while the study runs.`,
 		Args: exactly(1, "one study file"),
 	}
 	asJSON := jsonFlag(cmd)
@@ -34,7 +35,7 @@ error) or missing. It may be asked at any time, also while the study runs.`,
 		if err != nil {
 			return err
 		}
-		results, err := s.Results()
+		results, err := compared(cmd, s)
 		if err != nil {
 			return err
 		}

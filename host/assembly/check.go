@@ -8,31 +8,44 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 )
 
-// Check finds out which of the configurations could not be trained for what only data,
+// Finding is what [Survey] found out about a configuration.
+type Finding struct {
+	// Err is why it could not be trained, such as [config.Errors]; nil: it could.
+	Err error
+	// Stale is why what lies in its run directory, train.out, is not what would be trained
+	// there now; empty: nothing lies there, or it is.
+	Stale string
+}
+
+// Survey finds out which of the configurations could not be trained for what only data,
 // model and plugins can tell: a parameter that a plugin does not have, a shape that it
-// refuses, a token file with another vocabulary. It starts each plugin once for all of
-// them, and changes nothing in the configurations. The result has an error, such as
-// [config.Errors], or nil for each configuration.
-func Check(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []error {
+// refuses, a token file with another vocabulary. Of the others it compares programs and
+// data with those of the run that is there. It starts each plugin once for all of them,
+// and changes nothing in the configurations.
+func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []Finding {
 	running := newPool(finder, options)
 	defer running.close()
-	errs := make([]error, len(list))
-	good := map[string]bool{}
+	out := make([]Finding, len(list))
+	good := map[string]made{}
 	for i, cfg := range list {
-		if errs[i] = ctx.Err(); errs[i] != nil {
+		if out[i].Err = ctx.Err(); out[i].Err != nil {
 			continue
 		}
 		// The cells of a study are alike in most of what matters here. Only the good
 		// ones are known by it: a problem is to be placed where it stands in each.
-		key, err := askedOf(cfg)
-		if err == nil && good[key] {
-			continue
+		key, unknown := askedOf(cfg)
+		now, ok := good[key]
+		if unknown != nil || !ok {
+			if now, out[i].Err = check(ctx, cfg, running); out[i].Err != nil {
+				continue
+			}
+			if unknown == nil {
+				good[key] = now
+			}
 		}
-		if errs[i] = check(ctx, cfg, running); errs[i] == nil && err == nil {
-			good[key] = true
-		}
+		out[i].Stale = now.stale(cfg)
 	}
-	return errs
+	return out
 }
 
 // askedOf is a text in which two configurations are equal when data, model and plugins
@@ -48,26 +61,27 @@ func askedOf(cfg *config.Config) (string, error) {
 }
 
 // check goes the way of a training up to its plan.
-func check(ctx context.Context, cfg *config.Config, running *pool) error {
-	own := *cfg // the vocabulary is filled in
+func check(ctx context.Context, cfg *config.Config, running *pool) (made, error) {
+	own := *cfg // the vocabulary and the hashes of data are filled in
 	if own.Model.Language() {
 		d, err := OpenData(&own)
 		if err != nil {
-			return err
+			return made{}, err
 		}
+		d.Pin(&own)
 		if err := d.Close(); err != nil {
-			return err
+			return made{}, err
 		}
 	}
 	m, err := Model(&own)
 	if err != nil {
-		return err
+		return made{}, err
 	}
 	c := newCollector(Request{Config: &own, Model: m, Batch: ReplicaBatch(&own)}, running)
 	programs, err := c.collect(ctx)
 	if err != nil {
-		return err
+		return made{}, err
 	}
 	_, err = Plan(&own, m, programs)
-	return err
+	return made{programs: programs.Hashes(), data: own.Data}, err
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 )
 
-// TestCheck: all problems of many configurations are found with one process for each
+// TestSurvey: all problems of many configurations are found with one process for each
 // plugin, and the configurations are left as they are.
-func TestCheck(t *testing.T) {
+func TestSurvey(t *testing.T) {
 	good := testrun.Config(t)
 	cases := []struct {
 		overrides, keys []string
@@ -40,14 +40,14 @@ func TestCheck(t *testing.T) {
 		list, before = append(list, cfg), append(before, string(text))
 	}
 	recorder := testrun.NewRecorder(t)
-	errs := assembly.Check(t.Context(), list, recorder.Finder, plugin.Options{})
+	findings := assembly.Survey(t.Context(), list, recorder.Finder, plugin.Options{})
 	for i, c := range cases {
 		var keys []string
-		for _, e := range problemsIn(errs[i]) {
+		for _, e := range problemsIn(findings[i].Err) {
 			keys = append(keys, e.Key)
 		}
 		if got, want := strings.Join(keys, " "), strings.Join(c.keys, " "); got != want {
-			t.Errorf("%q: problems of %q, want %q: %v", c.overrides, got, want, errs[i])
+			t.Errorf("%q: problems of %q, want %q: %v", c.overrides, got, want, findings[i].Err)
 		}
 		if text, err := list[i].Encode(); err != nil || string(text) != before[i] {
 			t.Errorf("%q: the configuration has become\n%s%v", c.overrides, text, err)

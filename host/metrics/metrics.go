@@ -94,8 +94,9 @@ type Record struct {
 	Visits          *Number `json:"visits,omitempty"`            // visits since the first sample, mean over coordinates
 	VisitSum        *Number `json:"visit_sum,omitempty"`         // largest ‖E_k‖₂ of a vector visit (Eq. 8), over samples
 	ResidualMax     *Number `json:"residual_max,omitempty"`      // largest ‖e‖₂ of a weight's chosen coordinates, B (Eq. 11)
-	// Weights holds the same for single weights, by the name of the parameter.
-	Weights map[string]WeightMovement `json:"weights,omitempty"`
+	// Weights holds the same for single weights, by the name of the parameter. An empty
+	// table is kept, as every other value that was measured: nil is what was not.
+	Weights map[string]WeightMovement `json:"weights,omitzero"`
 
 	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token
 	ValPPL  *Number `json:"val_ppl,omitempty"`  // exp(ValLoss)

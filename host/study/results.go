@@ -18,6 +18,7 @@ const (
 	Missing     State = "missing"     // nothing of it is there
 	Running     State = "running"     // it is being trained
 	Interrupted State = "interrupted" // begun, and to be resumed
+	Stale       State = "stale"       // made of something that is different now, see [Study.FindStale]
 	Failed      State = "failed"      // its training ended in an error
 	Done        State = "done"
 )
@@ -26,7 +27,9 @@ const (
 type Result struct {
 	Cell  Cell
 	State State
-	Err   string // of a failed cell: what its training said in the end, or what cannot be read
+	// Err is, of a failed cell, what its training said in the end, or what cannot be read; of a
+	// stale one what has changed.
+	Err string
 	// Unreadable tells that the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
 	// Summary holds every number of summary.json by its name there; nil unless Done.

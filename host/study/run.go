@@ -27,11 +27,15 @@ type RunOptions struct {
 	// Command is the program that trains with its first arguments. It is given the path of
 	// a configuration, --resume, --quiet and --lifeline. Nil: this executable with "train".
 	Command []string
-	// Check looks, before any cell is trained, for what is wrong with the configurations of
+	// Survey looks, before any cell is trained, for what is wrong with the configurations of
 	// those that are to be and that loading the study cannot tell, such as the parameters
-	// of plugins. It returns an error, of host/config where it has a place, or nil for each.
-	// Nil: it shows when a cell is trained.
-	Check func(ctx context.Context, list []*config.Config) []error
+	// of plugins, and for runs that are stale. Nil: the first shows when a cell is trained,
+	// and no run is stale.
+	Survey Survey
+	// KeepStale leaves stale runs as they are. Otherwise they are put aside and trained anew.
+	KeepStale bool
+	// Planned is told what is going to be done, before anything is. Nil: nobody is.
+	Planned func(Plan)
 	// Watch is called when something has changed, and twice a second, never by two
 	// goroutines at once. Nil: nobody watches.
 	Watch func(Progress)
@@ -46,6 +50,7 @@ type Outcome struct {
 	Running     int `json:"running"`
 	Interrupted int `json:"interrupted"`
 	Missing     int `json:"missing"`
+	Stale       int `json:"stale"`
 	Trained     int `json:"trained"` // done by this call
 }
 
@@ -62,7 +67,7 @@ type Plan struct {
 var ErrInterrupted = errors.New("the study was interrupted")
 
 // Plan tells what [Run] would do.
-func (s *Study) Plan(o RunOptions) (Plan, error) {
+func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	results, err := s.Results()
 	if err != nil {
 		return Plan{}, err
@@ -70,12 +75,20 @@ func (s *Study) Plan(o RunOptions) (Plan, error) {
 	var p Plan
 	seen := map[string]bool{}
 	for _, r := range results {
-		if !r.Cell.Matches(o.Only) || seen[r.Cell.ID] {
-			continue
+		if r.Cell.Matches(o.Only) && !seen[r.Cell.ID] {
+			seen[r.Cell.ID] = true
+			p.Results = append(p.Results, r)
 		}
-		seen[r.Cell.ID] = true
-		p.Results = append(p.Results, r)
-		if r.State == Missing || r.State == Interrupted || r.State == Failed && o.Retry {
+	}
+	if o.Survey != nil {
+		// What is wrong with a cell that is trained is reported with its place, see check.
+		var unknown *NotCompared
+		if err := FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
+			return Plan{}, err
+		}
+	}
+	for _, r := range p.Results {
+		if r.State == Missing || r.State == Interrupted || r.State == Failed && o.Retry || r.State == Stale && !o.KeepStale {
 			p.Run = append(p.Run, r.Cell)
 		}
 	}
@@ -110,12 +123,15 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := s.setRunning(nil); err != nil {
 		return Outcome{}, err
 	}
-	plan, err := s.Plan(o)
+	plan, err := s.Plan(ctx, o)
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := s.check(ctx, plan.Run, o.Check); err != nil {
+	if err := s.check(ctx, plan.Run, o.Survey); err != nil {
 		return Outcome{}, err
+	}
+	if o.Planned != nil {
+		o.Planned(plan)
 	}
 	if err := atomicfile.WriteBytes(s.at(studyFile), s.text); err != nil {
 		return Outcome{}, err
@@ -123,7 +139,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	r := newRunner(s, o, plan)
 	err = r.run(ctx)
 	out := r.outcome()
-	if err == nil && ctx.Err() != nil && out.Interrupted+out.Missing > 0 {
+	if err == nil && ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale > 0 {
 		err = fmt.Errorf("%w: %d of %d cells are done", ErrInterrupted, out.Done, out.Cells)
 	}
 	return out, err
@@ -131,7 +147,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 
 // check looks for the files that cells need, and for what further finds, before any is
 // trained. All problems are reported together.
-func (s *Study) check(ctx context.Context, cells []Cell, further func(context.Context, []*config.Config) []error) error {
+func (s *Study) check(ctx context.Context, cells []Cell, further Survey) error {
 	var found problems
 	var list []*config.Config
 	var names []string
@@ -143,9 +159,9 @@ func (s *Study) check(ctx context.Context, cells []Cell, further func(context.Co
 		list, names = append(list, c.Config), append(names, s.Label(c))
 	}
 	if further != nil && len(list) > 0 {
-		for i, err := range further(ctx, list) {
-			if err != nil {
-				found.add(err, names[i])
+		for i, f := range further(ctx, list) {
+			if f.Err != nil {
+				found.add(f.Err, names[i])
 			}
 		}
 	}
@@ -221,6 +237,16 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	if r.stateOf(c) == Stale {
+		if err := awaitFree(ctx, r.study.dir(c)); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := r.study.putAside(c); err != nil {
+			return err
+		}
+	}
 	if err := r.start(c); err != nil {
 		return err
 	}
@@ -230,6 +256,12 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 		err = failure.write(r.study.dir(c))
 	}
 	return errors.Join(err, r.end(c, state, failure, time.Since(began)))
+}
+
+func (r *runner) stateOf(c Cell) State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.states[c.ID]
 }
 
 // start notes that a cell is being trained.
@@ -310,6 +342,8 @@ func count(states map[string]State) Outcome {
 			out.Running++
 		case Interrupted:
 			out.Interrupted++
+		case Stale:
+			out.Stale++
 		}
 	}
 	return out

@@ -21,10 +21,10 @@ import (
 // scratch is the directory in the working directory that processes have for temporary files.
 const scratch = "tmp"
 
-// files lists the files below a working directory, without those in scratch.
-func files(dir string) ([]string, error) {
-	var list []string
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+// walk visits the files and directories below a working directory by their relative names,
+// without those in scratch.
+func walk(dir string, visit func(name string, isDir bool) error) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -32,16 +32,37 @@ func files(dir string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() {
-			if name == scratch {
-				return filepath.SkipDir
-			}
-			return nil
+		if name == scratch {
+			return filepath.SkipDir
 		}
-		list = append(list, name)
+		return visit(name, entry.IsDir())
+	})
+}
+
+// files lists the files below a working directory.
+func files(dir string) ([]string, error) {
+	var list []string
+	err := walk(dir, func(name string, isDir bool) error {
+		if !isDir {
+			list = append(list, name)
+		}
 		return nil
 	})
 	return list, err
+}
+
+// copyTree copies a working directory to a new one.
+func copyTree(to, from string) error {
+	return walk(from, func(name string, isDir bool) error {
+		if isDir {
+			return os.Mkdir(filepath.Join(to, name), 0o755)
+		}
+		content, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, name), content, 0o644)
+	})
 }
 
 // torn lists what is wrong with files right after a kill: all that have their final names

@@ -101,7 +101,10 @@ func (b bench) clean(template string) error {
 			return err
 		}
 	}
-	return os.CopyFS(b.dir, os.DirFS(template))
+	if err := os.MkdirAll(filepath.Dir(b.dir), 0o755); err != nil {
+		return err
+	}
+	return copyTree(b.dir, template)
 }
 
 // undisturbed runs a command that must succeed, and counts its calls.
@@ -143,7 +146,7 @@ func (e *experiment) run(ctx context.Context, p plan) error {
 	if err := os.RemoveAll(e.killed); err != nil {
 		return err
 	}
-	if err := os.CopyFS(e.killed, os.DirFS(e.dir)); err != nil {
+	if err := copyTree(e.killed, e.dir); err != nil {
 		return err
 	}
 	if len(e.record.Kills) > 0 {

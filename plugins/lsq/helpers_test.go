@@ -145,3 +145,46 @@ func (f formula) gradient(x []float64, at trained, row int, dy []float64) (dx []
 	}
 	return dx, d
 }
+
+// unit is the rounding of a machine's numbers, relative to them.
+func unit(m plugintest.Machine) float64 {
+	if m.Double {
+		return 0x1p-53
+	}
+	return 0x1p-24
+}
+
+// roundings bounds the errors of ds and dβ in numbers that round by u. A sum may cancel,
+// and so the bound grows with its terms, not with its result. To first order in u, with
+// inputs that are rounded themselves:
+//
+//	r = (x − β)/s         is within u·((|x| + |β|)/s + 3|r|)
+//	round(r) − r          within that, and u times itself
+//	gs·dx̂·(round(r) − r)  within that, and 4u times itself, for two factors and two products
+//	a sum of n terms      within that, and (n − 1)·u times each
+//
+// It does not hold where an error of r changes a decision: where r is as near to a bound
+// or to the middle between two levels.
+func (f formula) roundings(x []float64, at trained, row int, dy []float64, u float64) (bound trained) {
+	bound.step = make([]float64, len(at.step))
+	for i := range x {
+		s := at.step[i/row]
+		_, _, inside, deviation := f.element(x[i], s, at.offset)
+		term := u * math.Abs(f.gradientScale*dy[i])
+		bound.step[i/row] += term * float64(row+4) * math.Abs(deviation)
+		if inside {
+			bound.step[i/row] += term * (math.Abs(x[i]) + math.Abs(at.offset) + 3*math.Abs(x[i]-at.offset)) / s
+		} else {
+			bound.offset += term * float64(len(x)+3)
+		}
+	}
+	return bound
+}
+
+// within asks for |got − want| ≤ allowed.
+func within(t testing.TB, what string, got, want, allowed float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= allowed) {
+		t.Errorf("%s is %v, want %v within %.2g", what, got, want, allowed)
+	}
+}

@@ -15,8 +15,8 @@ func (q *quantizerRun) checkFixed(t *trial) {
 		}
 		allowed := func(int) float64 { return exactness * largest(once.value) }
 		if q.traits.Idempotent {
-			t.within(in.at(), "Q(Q(x)), against Q(x),", in.shape, twice.value, once.value, allowed)
-			t.equal(in.at(), "codes of Q(Q(x)), against those of Q(x),", in.shape, twice.codes, once.codes)
+			t.within(in.given(x), "Q(Q(x)), against Q(x),", in.shape, twice.value, once.value, allowed)
+			t.equal(in.given(x), "codes of Q(Q(x)), against those of Q(x),", in.shape, twice.codes, once.codes)
 			return
 		}
 		for i, v := range twice.value {
@@ -52,7 +52,7 @@ func (q *quantizerRun) checkHomogeneous(t *trial) {
 				return
 			}
 			most, spread := closeness*largest(base.value), e.spread[sdk.OutputValue]
-			t.within(in.at(), "Q(c·x)/c, against Q(x),", in.shape, scaled(1/c, out.value), base.value, func(i int) float64 {
+			t.within(in.given(x), "Q(c·x)/c, against Q(x),", in.shape, scaled(1/c, out.value), base.value, func(i int) float64 {
 				if exact {
 					return 0
 				}
@@ -62,8 +62,8 @@ func (q *quantizerRun) checkHomogeneous(t *trial) {
 				return 2 * spread[i]
 			})
 			if exact {
-				t.equal(in.at(), "codes of c·x, against those of x,", in.shape, out.codes, base.codes)
-				t.equal(in.at(), "mask of c·x, against that of x,", in.shape, out.mask, base.mask)
+				t.equal(in.given(x), "codes of c·x, against those of x,", in.shape, out.codes, base.codes)
+				t.equal(in.given(x), "mask of c·x, against that of x,", in.shape, out.mask, base.mask)
 			}
 		}
 	})

@@ -67,8 +67,12 @@ func (in *instance) probe(t *trial, f *frozen, name string, i int, dy []float64,
 			return
 		}
 	}
-	fail := in.at().failure("gradient by " + name + ", against central differences of the surrogate,")
-	fail.Index, fail.Got, fail.Want = unravel(i, got.Type.Shape), number(gradient[i]), number(want)
+	p := in.at()
+	if name == sdk.InputX {
+		p = in.given(f.inputs[name].Floats)
+	}
+	fail := p.element("gradient by "+name+", against central differences of the surrogate", i, got.Type.Shape, gradient)
+	fail.Want = number(want)
 	t.add(fail)
 }
 

@@ -62,6 +62,12 @@ func TestQuantizerMutants(t *testing.T) {
 				return first.Select(s.Scale(4), s)
 			}
 		}), []string{"rows", "error"}, nil},
+		{"another scale in one row, and noise", stochastic(func(q *rows) {
+			q.scale = func(s, x program.Value) program.Value {
+				b := x.Builder()
+				return b.Iota(s.Type(), 0).Eq(b.Const(1)).Select(s.Scale(6), s)
+			}
+		}), []string{"rows", "error"}, sdktest.Claim(sdktest.Traits{AnyRounding: true})},
 		{"NaN stays in its place", broken(func(q *rows) {
 			q.finite = func(x program.Value) program.Value { return x.Eq(x).Or(x.IsFinite()) }
 			q.scale = func(_, x program.Value) program.Value {
@@ -103,6 +109,13 @@ func TestQuantizerMutants(t *testing.T) {
 		}}, []string{"unpack"}, nil},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},
+		{"a step without a gradient", learned{step: program.Value.StopGradient}, []string{"learning"}, nil},
+		{"a step with a gradient of zero", learned{step: func(s program.Value) program.Value {
+			return s.StopGradient().Add(s.Scale(0))
+		}}, []string{"learning"}, nil},
+		{"a step with the wrong sign", learned{step: func(s program.Value) program.Value {
+			return s.StopGradient().Scale(2).Sub(s)
+		}}, []string{"learning"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var options []sdktest.Option
@@ -175,6 +188,9 @@ func fails(t *testing.T, r sdktest.Report, want []string) {
 	t.Helper()
 	got := map[string]bool{}
 	for _, c := range r.Checks {
+		if c.Failed > c.Tried {
+			t.Errorf("%s: %d of %d examples failed", c.Name, c.Failed, c.Tried)
+		}
 		if c.Status == sdktest.Fail {
 			got[c.Name] = true
 		}

@@ -100,6 +100,8 @@ type learned struct {
 	// init changes the initial step; shape is that of the trained parameter.
 	init  func(s program.Value) program.Value
 	shape func(site sdk.Site) []int
+	// step is the one through which the gradient goes; its value is s.
+	step func(s program.Value) program.Value
 }
 
 func (learned) Describe() sdk.Description {
@@ -122,7 +124,7 @@ func (q learned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (s
 	q7 := r.Round().Clip(-7, 7)
 	// d/ds of s·(clip(r) + constant) is round(r) − r inside and ±7 outside.
 	clean := inside.Select(r, r.Sign().Scale(7))
-	surrogate := finite.Select(s.Mul(clean.Add(q7.Sub(clean).StopGradient())), b.Const(0))
+	surrogate := finite.Select(apply(q.step, s).Mul(clean.Add(q7.Sub(clean).StopGradient())), b.Const(0))
 	return sdk.Quantized{Value: finite.Select(q7.Mul(s), b.Const(math.NaN())), Surrogate: surrogate, Mask: inside, Codes: finite.Select(q7, b.Const(0))}, nil
 }
 

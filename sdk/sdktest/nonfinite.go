@@ -6,28 +6,44 @@ import (
 	"slices"
 )
 
-// influence marks the elements whose value changes when element j of x takes other,
-// larger finite values: those that share a scale with it, or are mixed with it by a
-// rotation. It is found on the oracle.
+// influence marks the elements whose value changes when element j of x takes other
+// finite values: those that share a scale with it, or are mixed with it by a rotation.
+// It is found on the oracle. On a coarse grid the code of an element may be zero, and its
+// value with it, whatever the scale. So it is also looked for where all elements are as
+// large as the largest, of which no grid can make zeros: for an unsigned one, where they
+// are positive.
 func (in *instance) influence(x []float64, j int) ([]bool, error) {
-	on := &instance{site: in.site, m: oracle{}, trained: in.trained}
-	base, err := on.quantize(x)
-	if err != nil {
-		return nil, err
-	}
 	shared := make([]bool, len(x))
 	shared[j] = true
 	most := largest(x)
-	for _, factor := range []float64{3, 50, -777.7} {
+	for _, x := range [][]float64{x, full(most, len(x)), full(-most, len(x))} {
+		if err := in.mark(shared, x, j, most); err != nil {
+			return nil, err
+		}
+	}
+	return shared, nil
+}
+
+// mark adds what element j influences in one matrix.
+func (in *instance) mark(shared []bool, x []float64, j int, most float64) error {
+	on := &instance{site: in.site, m: oracle{}, trained: in.trained}
+	base, err := on.quantize(x)
+	if err != nil {
+		return err
+	}
+	for _, factor := range []float64{0, 3, 50, -777.7} {
+		if !slices.Contains(shared, false) {
+			return nil
+		}
 		out, err := on.quantize(with(x, j, factor*most))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i := range shared {
 			shared[i] = shared[i] || out.value[i] != base.value[i]
 		}
 	}
-	return shared, nil
+	return nil
 }
 
 // hull fills the gaps between the marks of each row: an element that happens to keep
@@ -65,6 +81,7 @@ type poisoning struct {
 	in       *instance
 	x        []float64
 	at       int
+	shared   []bool // by the element, while it is finite
 	base     answer
 	gradient []float64 // of the matrix as it is
 	dy       []float64
@@ -81,6 +98,9 @@ func (q *quantizerRun) checkNonFinite(t *trial) {
 			return
 		}
 		if p.gradient, err = p.in.byX(p.x, p.dy); !t.ok(in.at(), err) {
+			return
+		}
+		if p.shared, err = p.in.influence(p.x, p.at); !t.ok(in.at(), err) {
 			return
 		}
 		marks, ok := p.check(t, math.NaN())
@@ -142,11 +162,10 @@ func (p poisoning) masked(v []float64, marks []bool, at float64) []float64 {
 // extent compares the elements that became NaN with those that the poisoned one
 // influences when it is finite.
 func (p poisoning) extent(t *trial, what string, marks []bool) bool {
-	w := p.in.at()
 	t.tried()
 	fail := func(i int, message string) bool {
-		f := w.failure(what + message)
-		f.Index = unravel(i, p.in.shape)
+		f := p.in.at().failure(what + message)
+		f.Index, f.Input = unravel(i, p.in.shape), number(p.x[i])
 		t.add(f)
 		return false
 	}
@@ -156,14 +175,10 @@ func (p poisoning) extent(t *trial, what string, marks []bool) bool {
 	if p.in.Init != nil {
 		return true // a trained scale is not moved by the data
 	}
-	shared, err := p.in.influence(p.x, p.at)
-	if !t.ok(w, err) {
-		return false
-	}
-	reach := hull(shared, p.in.shape[1])
+	reach := hull(p.shared, p.in.shape[1])
 	for i := range marks {
 		switch {
-		case shared[i] && !marks[i]:
+		case p.shared[i] && !marks[i]:
 			return fail(i, "a value that depends on it through its scale is not NaN")
 		case marks[i] && !reach[i]:
 			return fail(i, "a value that does not depend on it is NaN")
@@ -180,6 +195,10 @@ func (p poisoning) checkPartition(t *trial, marks []bool) {
 			continue
 		}
 		p.at = i
+		var err error
+		if p.shared, err = p.in.influence(p.x, i); !t.ok(p.in.at(), err) {
+			return
+		}
 		if other, ok := p.check(t, math.NaN()); ok && !slices.Equal(other, marks) {
 			t.failf(p.in.at(), "NaN at %v makes other elements NaN than one that shares its scale", unravel(i, p.in.shape))
 		}

@@ -12,7 +12,7 @@ type Traits struct {
 	// Idempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
 	Idempotent bool
 	// AnyRounding lets values go to other levels than the nearest, as stochastic
-	// rounding does.
+	// rounding does. The noise may depend on the place of an element in its tensor.
 	AnyRounding bool
 	// AnyGradient lets the surrogate be another function than the identity on the
 	// entries that the mask passes.

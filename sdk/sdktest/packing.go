@@ -24,7 +24,7 @@ func (q *quantizerRun) checkSplit(t *trial) {
 		if !t.ok(in.at(), err) {
 			return
 		}
-		t.equal(in.at(), "value of the forward pass", in.shape, forward[sdk.OutputValue].Float64s(), whole.value)
+		t.equal(in.given(x), "value of the forward pass", in.shape, forward[sdk.OutputValue].Float64s(), whole.value)
 		if in.m == (oracle{}) {
 			in.checkBackward(t, parts, x, forward)
 		}
@@ -93,7 +93,7 @@ func (in *instance) checkUnpack(t *trial, x []float64) {
 		packed := map[string]reference.Tensor{sdk.OutputCodes: out.outputs[sdk.OutputCodes], sdk.OutputScale: out.outputs[sdk.OutputScale]}
 		unpacked, err := in.m.Run(in.Unpack, packed)
 		if t.ok(in.at(), err) {
-			t.equal(in.at(), "unpacked value", in.shape, unpacked[sdk.OutputValue].Float64s(), out.value)
+			t.equal(in.given(x), "unpacked value", in.shape, unpacked[sdk.OutputValue].Float64s(), out.value)
 		}
 	}
 }

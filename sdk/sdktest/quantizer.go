@@ -31,6 +31,7 @@ var quantizerChecks = []quantizerCheck{
 	{"forward split", "the forward pass of training gives the bits of the value", (*quantizerRun).checkSplit},
 	{"unpack", "codes and scale unpack to the value, bit for bit", (*quantizerRun).checkUnpack},
 	{"trained parameters", "they start finite from any finite tensor, and do not depend on the number of rows of an activation", (*quantizerRun).checkTrained},
+	{"learning", "away from their start, the gradient leads trained parameters to a smaller error, and not to a larger one", (*quantizerRun).checkLearning},
 	{"devices", "compiled programs agree with the oracle: outputs, gradients, initial values", (*quantizerRun).checkDevices},
 }
 
@@ -157,7 +158,7 @@ func (q *quantizerRun) runOnce(t *trial, s *site) {
 	}
 	out, err := in.quantize(x)
 	if t.ok(s.place, err) {
-		t.finite(in.at(), "value", s.shape, out.value)
+		t.finite(in.given(x), "value", s.shape, out.value)
 	}
 }
 
@@ -207,7 +208,7 @@ func (q *quantizerRun) checkDeterministic(t *trial) {
 		}
 		second, err := in.quantize(x)
 		if t.ok(in.at(), err) {
-			t.equal(in.at(), "value of a second run", in.shape, second.value, first.value)
+			t.equal(in.given(x), "value of a second run", in.shape, second.value, first.value)
 		}
 	})
 }

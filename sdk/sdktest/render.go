@@ -96,8 +96,11 @@ func (f Failure) String() string {
 		parts = append(parts, settingsText(f.Settings))
 	}
 	text := f.Message
-	if f.Index != nil {
+	if len(f.Index) > 0 {
 		text += fmt.Sprintf(" at %v", f.Index)
+	}
+	if f.Input != nil {
+		text += fmt.Sprintf(", where x is %s", f.Input)
 	}
 	if f.Got != nil {
 		text += fmt.Sprintf(": got %s", f.Got)

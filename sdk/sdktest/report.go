@@ -68,8 +68,10 @@ type Failure struct {
 	Shape []int  `json:"shape,omitempty"`
 	// Settings are the parameters that differ from their defaults.
 	Settings map[string]any `json:"settings,omitempty"`
-	// Index is the element at fault, with what it is and what it should be.
+	// Index is the element at fault, empty for a single number, with what x is there,
+	// what it became and what it should be.
 	Index []int   `json:"index,omitempty"`
+	Input *Number `json:"input,omitempty"`
 	Got   *Number `json:"got,omitempty"`
 	Want  *Number `json:"want,omitempty"`
 }

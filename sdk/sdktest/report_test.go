@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
@@ -48,6 +49,37 @@ forward  2.5 per element
 `
 	if diff := cmp.Diff(want, report.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestFailureText: a failure of a single number names no index, and the input where there
+// is one.
+func TestFailureText(t *testing.T) {
+	for want, f := range map[string]sdktest.Failure{
+		"on oracle: value at [1 2], where x is 0.3: got NaN, want 0.1": {Machine: "oracle", Message: "value", Index: []int{1, 2},
+			Input: number(0.3), Got: number(math.NaN()), Want: number(0.1)},
+		"value of an entry, where x is -0.5: got 0, want -1": {Message: "value of an entry", Index: []int{}, Input: number(-0.5), Got: number(0), Want: number(-1)},
+		"gradient by s: got 0, want 1":                       {Message: "gradient by s", Index: []int{}, Got: number(0), Want: number(1)},
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestFailuresTellTheInput: in a whole report, too.
+func TestFailuresTellTheInput(t *testing.T) {
+	floors := broken(func(q *rows) { q.round = program.Value.Floor })
+	r := sdktest.CheckQuantizer(sdktest.NewQuantizer(floors))
+	for _, c := range r.Checks {
+		for _, f := range c.Failures {
+			if text := f.String(); strings.Contains(text, "at []") || f.Got != nil && f.Input == nil {
+				t.Errorf("%s: %s", c.Name, text)
+			}
+		}
+	}
+	if text := r.String(); !strings.Contains(text, "value of an entry for which there is a nearer level, where x is ") {
+		t.Error(text)
 	}
 }
 

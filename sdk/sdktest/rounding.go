@@ -86,7 +86,9 @@ func (q *quantizerRun) checkNearest(t *trial) {
 			return
 		}
 		seen++
-		t.within(in.at(), "the value of an entry, where there is a nearer level", nil, values, nearest(levels, places, values),
+		p := in.at()
+		p.input = places
+		t.within(p, "value of an entry for which there is a nearer level", nil, values, nearest(levels, places, values),
 			func(int) float64 { return 1e-6 })
 	})
 	if seen == 0 {

@@ -67,6 +67,13 @@ func (s *site) instance(m Machine, sample []float64) (*instance, error) {
 // at is where the instance runs.
 func (in *instance) at() place { return in.site.place.on(in.m) }
 
+// given is where the instance runs, with the x that it gets there.
+func (in *instance) given(x []float64) place {
+	p := in.at()
+	p.input = x
+	return p
+}
+
 // inputs are those of the site's program.
 func (in *instance) inputs(x []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)}

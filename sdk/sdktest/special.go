@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/cage-qat/cage/sdk"
 )
 
 // nearZero bounds what zeros may become where zero is no level: published
@@ -68,11 +66,11 @@ func (q *quantizerRun) checkConstants(t *trial) {
 				return
 			}
 			out, err := in.quantize(x)
-			if !t.ok(in.at(), err) || !t.finite(in.at(), fmt.Sprintf("value of numbers like %v", x[0]), in.shape, out.value) {
+			if !t.ok(in.at(), err) || !t.finite(in.given(x), fmt.Sprintf("value of numbers like %v", x[0]), in.shape, out.value) {
 				return
 			}
 			if out.codes != nil {
-				t.finite(in.at(), fmt.Sprintf("code of numbers like %v", x[0]), in.shape, out.codes)
+				t.finite(in.given(x), fmt.Sprintf("code of numbers like %v", x[0]), in.shape, out.codes)
 			}
 		}
 	})
@@ -93,7 +91,7 @@ func (q *quantizerRun) checkLargest(t *trial) {
 			return
 		}
 		if in.m == (oracle{}) {
-			t.finite(in.at(), "value beside the largest numbers", in.shape, out.value)
+			t.finite(in.given(huge), "value beside the largest numbers", in.shape, out.value)
 		}
 		if shared, err := in.influence(x, 0); !t.ok(in.at(), err) || in.Init != nil || slices.Contains(shared[d:], true) {
 			return // one scale, or one trained parameter, for all rows
@@ -105,54 +103,4 @@ func (q *quantizerRun) checkLargest(t *trial) {
 			t.equal(in.at(), "codes in a row below one of the largest numbers", in.shape, below.codes, want.codes)
 		}
 	})
-}
-
-// exactness is what the order of a sum may do in binary64.
-const exactness = 1e-12
-
-// checkRows compares each row of a matrix with the same row alone.
-func (q *quantizerRun) checkRows(t *trial) {
-	q.each(t, []Machine{oracle{}}, func(in *instance, x []float64) {
-		rows, d := in.shape[0], in.shape[1]
-		if rows == 1 {
-			return
-		}
-		shared, err := in.influence(x, 0)
-		if !t.ok(in.at(), err) {
-			return
-		}
-		if slices.Contains(shared[d:], true) {
-			t.notef("one scale for the whole tensor with %s", settingsOrDefaults(in.settings))
-			return
-		}
-		if in.Init != nil {
-			t.notef("not with trained parameters, which rows share")
-			return
-		}
-		base, err := in.quantize(x)
-		if !t.ok(in.at(), err) {
-			return
-		}
-		for i := range rows {
-			q.rowAlone(t, in, x[i*d:(i+1)*d], base.part(i*d, (i+1)*d))
-		}
-	})
-}
-
-func (q *quantizerRun) rowAlone(t *trial, in *instance, x []float64, want answer) {
-	s, err := q.ask(in.variant, sdk.Role(in.role), 1, len(x))
-	if !t.ok(s.place, err) {
-		return
-	}
-	alone, err := s.instance(in.m, x)
-	if !t.ok(s.place, err) {
-		return
-	}
-	out, err := alone.quantize(x)
-	if t.ok(alone.at(), err) {
-		t.within(alone.at(), "value of a row alone, against the row in a matrix", alone.shape, out.value, want.value,
-			func(int) float64 { return exactness * largest(want.value) })
-		t.equal(alone.at(), "codes of a row alone, against the row in a matrix", alone.shape, out.codes, want.codes)
-		t.equal(alone.at(), "mask of a row alone, against the row in a matrix", alone.shape, out.mask, want.mask)
-	}
 }

@@ -24,7 +24,7 @@ func (q *quantizerRun) checkTrained(t *trial) {
 				t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
 			}
 			if out, err := from.quantize(sample); t.ok(in.at(), err) {
-				t.finite(in.at(), "value with the initial parameters", in.shape, out.value)
+				t.finite(in.given(sample), "value with the initial parameters", in.shape, out.value)
 			}
 		}
 	})
@@ -68,7 +68,7 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		if !t.ok(in.at(), err) {
 			return
 		}
-		run := comparison{t: t, place: in.site.place, machines: q.machines[1:]}
+		run := comparison{t: t, place: in.given(x), machines: q.machines[1:]}
 		run.compare("", in.Program, in.inputs(x))
 		inputs := in.inputs(x)
 		inputs[vjp.Inputs[len(vjp.Inputs)-1].Name] = reference.Floats(normal(7, in.shape...), in.shape...)

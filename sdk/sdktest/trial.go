@@ -15,6 +15,7 @@ const kept, keptNotes = 5, 3
 type trial struct {
 	check   Check
 	skipped bool
+	open    bool // whether an example was announced that has not failed yet
 }
 
 // place is where an example happens.
@@ -23,6 +24,7 @@ type place struct {
 	role     string
 	shape    []int
 	settings map[string]any
+	input    []float64 // x where it is known, for each element of the result
 }
 
 // on is the same place on a machine.
@@ -33,6 +35,16 @@ func (p place) on(m Machine) place {
 
 func (p place) failure(message string) Failure {
 	return Failure{Message: message, Machine: p.machine, Role: p.role, Shape: slices.Clone(p.shape), Settings: printable(p.settings)}
+}
+
+// element is a failure at one element of a result.
+func (p place) element(message string, i int, shape []int, got []float64) Failure {
+	f := p.failure(message)
+	f.Index, f.Got = unravel(i, shape), number(got[i])
+	if len(p.input) == len(got) {
+		f.Input = number(p.input[i])
+	}
+	return f
 }
 
 // printable is a copy of settings that JSON can hold.
@@ -48,7 +60,13 @@ func printable(settings map[string]any) map[string]any {
 
 func (t *trial) failed() bool { return t.check.Failed > 0 }
 
+// add reports a failure: of the example that was announced, or of one that is counted
+// with it.
 func (t *trial) add(f Failure) {
+	if !t.open {
+		t.check.Tried++
+	}
+	t.open = false
 	t.check.Failed++
 	if len(t.check.Failures) < kept {
 		t.check.Failures = append(t.check.Failures, f)
@@ -56,7 +74,10 @@ func (t *trial) add(f Failure) {
 }
 
 // tried counts one example; check it with the methods below.
-func (t *trial) tried() { t.check.Tried++ }
+func (t *trial) tried() {
+	t.check.Tried++
+	t.open = true
+}
 
 // failf reports an example.
 func (t *trial) failf(p place, format string, args ...any) {
@@ -107,8 +128,8 @@ func (t *trial) within(p place, what string, shape []int, got, want []float64, a
 	if worst < 0 {
 		return true
 	}
-	f := p.failure(what)
-	f.Index, f.Got, f.Want = unravel(worst, shape), number(got[worst]), number(want[worst])
+	f := p.element(what, worst, shape, got)
+	f.Want = number(want[worst])
 	t.add(f)
 	return false
 }
@@ -123,9 +144,7 @@ func (t *trial) finite(p place, what string, shape []int, got []float64) bool {
 	t.tried()
 	for i, v := range got {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			f := p.failure(what + " is not finite")
-			f.Index, f.Got = unravel(i, shape), number(v)
-			t.add(f)
+			t.add(p.element(what+" is not finite", i, shape, got))
 			return false
 		}
 	}

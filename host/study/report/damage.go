@@ -6,7 +6,8 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Damage is a run that is left out of a report because a file of it cannot be read.
+// Damage is a run that is left out of a report because a file of it cannot be read, or
+// because it is stale.
 type Damage struct {
 	Run string `json:"run"` // its directory
 	Err string `json:"error"`
@@ -36,12 +37,12 @@ func leaveOut(results []study.Result, err error) bool {
 	return true
 }
 
-// damages lists the runs that are left out, each once however many cells share it.
-func damages(results []study.Result) []Damage {
+// left lists the runs that are left out for a reason, each once however many cells share it.
+func left(results []study.Result, reason func(study.Result) bool) []Damage {
 	var list []Damage
 	known := map[string]bool{}
 	for _, r := range results {
-		if r.Unreadable && !known[r.Cell.ID] {
+		if reason(r) && !known[r.Cell.ID] {
 			known[r.Cell.ID] = true
 			list = append(list, Damage{r.Cell.Dir, r.Err})
 		}

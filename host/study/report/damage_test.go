@@ -71,3 +71,43 @@ func entries(r *report.Report) int {
 	}
 	return n
 }
+
+// A stale run is left out as well, and named with what has changed.
+func TestStaleRunsAreLeftOut(t *testing.T) {
+	s := parse(t, grid, filepath.Join(t.TempDir(), "studies", "bits"))
+	results(t, s)
+	intact, err := report.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.Results()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := 0
+	for i, r := range list {
+		if r.State == study.Done && r.Cell.Labels["method"] == "CAGE" {
+			stale++
+			list[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: "a plugin has changed"}
+		}
+	}
+	r, err := report.Of(s, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Stale) != stale || stale < 2 || r.Stale[0].Err != "a plugin has changed" {
+		t.Errorf("%d stale runs, left out are %+v", stale, r.Stale)
+	}
+	if before, after := entries(intact), entries(r); after != before-stale {
+		t.Errorf("%d values in tables, before %d", after, before)
+	}
+	page, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"page": page, "Markdown": r.Markdown()} {
+		if !bytes.Contains(text, []byte("are made by another plugin or of other data and are left out")) || !bytes.Contains(text, []byte("a plugin has changed")) {
+			t.Errorf("the %s does not say so", name)
+		}
+	}
+}

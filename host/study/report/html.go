@@ -167,7 +167,7 @@ func (r *Report) runs() page.Runs {
 }
 
 // states is the order in which states are sorted.
-var states = []study.State{study.Done, study.Running, study.Interrupted, study.Failed, study.Missing}
+var states = []study.State{study.Done, study.Running, study.Interrupted, study.Failed, study.Stale, study.Missing}
 
 // detail is what can be unfolded. Runs of one build and the same plugins share their
 // provenance.

@@ -34,7 +34,7 @@ func (r *Report) markdownFailures(b *strings.Builder) {
 	if len(failed) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n## Failed cells\n\n")
+	fmt.Fprintf(b, "\n## Failed and stale cells\n\n")
 	for _, run := range failed {
 		fmt.Fprintf(b, "- %s: %s\n", markdownText(join(run.Labels)), markdownText(firstLine(run.Err)))
 	}
@@ -44,13 +44,16 @@ func (r *Report) markdownFailures(b *strings.Builder) {
 func (r *Report) Progress() string {
 	done := r.States[string(study.Done)]
 	s := fmt.Sprintf("%d of %d cells are done", done, r.Cells)
-	for _, state := range []study.State{study.Failed, study.Running, study.Interrupted, study.Missing} {
+	for _, state := range []study.State{study.Failed, study.Stale, study.Running, study.Interrupted, study.Missing} {
 		if n := r.States[string(state)]; n > 0 {
 			s += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
 	if n := len(r.Damages); n > 0 {
 		s += fmt.Sprintf("; %d cannot be read and %s left out", n, map[bool]string{true: "is", false: "are"}[n == 1])
+	}
+	if n := len(r.Stale); n > 0 {
+		s += fmt.Sprintf("; %d %s made by another plugin or of other data and %[2]s left out", n, map[bool]string{true: "is", false: "are"}[n == 1])
 	}
 	return s + "."
 }

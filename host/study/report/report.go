@@ -23,7 +23,8 @@ type Report struct {
 	Tables  []Table
 	Figures []Figure
 	Runs    []Run
-	Damages []Damage // runs that are left out
+	Damages []Damage // runs that are left out, because a file cannot be read
+	Stale   []Damage // and those because they are stale
 }
 
 // Build computes the report of what is done by now; cells that are not done are
@@ -33,6 +34,12 @@ func Build(s *study.Study) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Of(s, results)
+}
+
+// Of computes the report of given results, of which some may be found to be stale: these
+// are left out. It changes the results of runs with a damaged file.
+func Of(s *study.Study, results []study.Result) (*Report, error) {
 	for {
 		r, err := build(s, results)
 		if err == nil || !leaveOut(results, err) {
@@ -42,7 +49,9 @@ func Build(s *study.Study) (*Report, error) {
 }
 
 func build(s *study.Study, results []study.Result) (*Report, error) {
-	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}, Damages: damages(results)}
+	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}}
+	r.Damages = left(results, func(x study.Result) bool { return x.Unreadable })
+	r.Stale = left(results, func(x study.Result) bool { return x.State == study.Stale })
 	for _, result := range results {
 		r.States[string(result.State)]++
 	}

@@ -15,6 +15,8 @@ type Results struct {
 	Tables []TableResults `json:"tables"`
 	// Damages are the runs that are left out because a file of theirs cannot be read.
 	Damages []Damage `json:"unreadable,omitempty"`
+	// Stale are those because a plugin or the data has changed since.
+	Stale []Damage `json:"stale,omitempty"`
 }
 
 // TableResults are the numbers of a table.
@@ -50,7 +52,7 @@ type DifferenceResults struct {
 
 // Results collects the numbers of all tables.
 func (r *Report) Results() Results {
-	out := Results{Study: r.Name, Cells: r.Cells, States: r.States, Tables: []TableResults{}, Damages: r.Damages}
+	out := Results{Study: r.Name, Cells: r.Cells, States: r.States, Tables: []TableResults{}, Damages: r.Damages, Stale: r.Stale}
 	for i := range r.Tables {
 		out.Tables = append(out.Tables, r.Tables[i].results())
 	}

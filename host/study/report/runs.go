@@ -100,7 +100,7 @@ func clear(v any) any {
 func (r *Report) failed() []Run {
 	var out []Run
 	for _, run := range r.Runs {
-		if run.State == study.Failed {
+		if run.State == study.Failed || run.State == study.Stale {
 			out = append(out, run)
 		}
 	}

@@ -1,0 +1,88 @@
+package assembly
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Hashes names the programs by role and name and gives their SHA-256. They, and not the
+// executables they came from, are what a run depends on: a plugin that was built anew and
+// writes the same programs continues it.
+func (p *Programs) Hashes() map[string]string {
+	hashes := map[string]string{}
+	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
+		for which, q := range programs {
+			hashes[owner+": "+which] = q.Hash()
+		}
+	}
+	for name, q := range p.Weights {
+		add("weight "+name, q.Programs())
+	}
+	for name, q := range p.Activations {
+		add("activation "+name, q.Programs())
+	}
+	for _, t := range p.Tensors {
+		add("optimizer of "+t.Name, t.Optimizer.Programs())
+	}
+	return hashes
+}
+
+// Changed returns, in order, the names of recorded programs that are different now. Names
+// that only one side has are not compared: an evaluation needs fewer programs.
+func Changed(recorded, now map[string]string) []string {
+	var changed []string
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		if hash, ok := now[name]; ok && hash != recorded[name] {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// made is what a run would be made of now, beside what its configuration says.
+type made struct {
+	programs map[string]string
+	data     config.Data
+}
+
+// stale says why the run in the configuration's directory is made of something else;
+// empty when it is not, and when nothing readable there says of what. A damaged file is
+// for those to report who read the run.
+func (m made) stale(cfg *config.Config) string {
+	if changed := Changed(recordedPrograms(cfg.Train.Out), m.programs); len(changed) > 0 {
+		return fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
+	}
+	before, err := config.Load(rundir.At(cfg.Train.Out).Config().Name, nil)
+	if err != nil {
+		return ""
+	}
+	for _, d := range []struct{ path, was, is string }{
+		{m.data.Train, before.Data.TrainSHA256, m.data.TrainSHA256},
+		{m.data.Validation, before.Data.ValidationSHA256, m.data.ValidationSHA256},
+	} {
+		if d.was != "" && d.was != d.is {
+			return fmt.Sprintf("%s holds other tokens now: their SHA-256 is %.12s…, was %.12s…", d.path, d.is, d.was)
+		}
+	}
+	return ""
+}
+
+// recordedPrograms are the hashes of the programs that a run was made of; nil when its
+// directory does not say.
+func recordedPrograms(dir string) map[string]string {
+	var p struct {
+		Programs map[string]string `json:"programs"`
+	}
+	text, err := rundir.At(dir).Provenance().ReadFile()
+	if err != nil || json.Unmarshal(text, &p) != nil {
+		return nil
+	}
+	return p.Programs
+}

@@ -1,0 +1,92 @@
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// Survey looks at the plugins and the data that cells would be trained with now.
+type Survey func(ctx context.Context, list []*config.Config) []Finding
+
+// Finding is what a [Survey] found out about a configuration.
+type Finding struct {
+	// Err is why it could not be trained, of host/config where it has a place; nil: it could.
+	Err error
+	// Stale is why what lies in its run directory is not what would be trained there now,
+	// empty when that is not so.
+	Stale string
+}
+
+// FindStale gives the state [Stale] to results of which a plugin or the data has changed
+// since: together with cells of now they would make one table of two algorithms. It leaves
+// out cells that run or that nothing is there of. The error is about cells that could not
+// be compared, whose results stay as they are.
+func FindStale(ctx context.Context, results []Result, survey Survey) error {
+	var list []*config.Config
+	at := map[string]int{} // in list, by ID: cells may share a run
+	for _, r := range results {
+		if _, known := at[r.Cell.ID]; !known && r.State != Missing && r.State != Running {
+			at[r.Cell.ID] = len(list)
+			list = append(list, r.Cell.Config)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	findings := survey(ctx, list)
+	var failed []error
+	for _, f := range findings {
+		if f.Err != nil {
+			failed = append(failed, f.Err)
+		}
+	}
+	for i, r := range results {
+		if k, compared := at[r.Cell.ID]; compared && findings[k].Stale != "" {
+			results[i] = Result{Cell: r.Cell, State: Stale, Err: findings[k].Stale}
+		}
+	}
+	if len(failed) > 0 {
+		return &NotCompared{len(failed), failed[0]}
+	}
+	return nil
+}
+
+// NotCompared is the error about results of which nobody knows whether they are stale.
+type NotCompared struct {
+	Runs  int   // how many
+	First error // why not the first
+}
+
+func (e *NotCompared) Error() string {
+	return fmt.Sprintf("%d runs could not be compared with the plugins and the data as they are now: %v", e.Runs, e.First)
+}
+
+func (e *NotCompared) Unwrap() error { return e.First }
+
+// staleDir is where stale runs are put, inside a study's directory.
+const staleDir = "stale"
+
+// StaleDir is where stale runs are put aside.
+func (s *Study) StaleDir() string { return s.at(staleDir).Name }
+
+// putAside moves a stale run out of the way of the one that takes its place.
+func (s *Study) putAside(c Cell) error {
+	if err := s.at(staleDir).MkdirAll(); err != nil {
+		return err
+	}
+	for i := 1; ; i++ {
+		to := s.at(staleDir, fmt.Sprintf("%s-%d", c.ID, i))
+		if taken, err := to.Exists(); err != nil {
+			return err
+		} else if taken {
+			continue
+		}
+		if err := s.dir(c).Rename(to.Name); err != nil {
+			return err
+		}
+		return errors.Join(to.Dir().SyncDir(), s.dir(c).Dir().SyncDir())
+	}
+}

@@ -1,0 +1,157 @@
+package sdktest_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// coarse is a correct quantizer with few levels, most of whose codes can be zero
+// whatever the scale.
+type coarse struct {
+	about sdk.Description
+	// scale is what shares it, for each element of x that is finite.
+	scale func(x program.Value, site sdk.Site) program.Value
+	// level rounds x/scale.
+	level func(r program.Value, site sdk.Site) program.Value
+}
+
+func (q coarse) Describe() sdk.Description { return q.about }
+
+func (q coarse) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	s := q.scale(x, site)
+	finite := s.IsFinite()
+	s = finite.Select(s, b.Const(math.NaN()))
+	zero := s.Eq(b.Const(0))
+	level := q.level(x.Div(zero.Select(b.Const(1), s)), site)
+	finite = finite.Broadcast(x.Shape(), axes(s, x))
+	return sdk.Quantized{
+		Value:     level.Mul(s),
+		Surrogate: finite.Select(x, b.Const(0)),
+		Codes:     finite.Select(level, b.Const(0)).Convert(program.Int),
+		Scale:     s,
+		Mask:      finite,
+	}, nil
+}
+
+// axes are those of x along which s lies.
+func axes(s, x program.Value) []int {
+	if len(s.Shape()) == 0 {
+		return nil
+	}
+	return []int{0, 1}
+}
+
+func rowMax(x program.Value, _ sdk.Site) program.Value    { return x.Abs().MaxRow() }
+func tensorMax(x program.Value, _ sdk.Site) program.Value { return x.Abs().ReduceMax(0, 1) }
+
+// ternary has levels −1, 0 and 1 in units of the largest entry, and a threshold.
+func ternary(scale func(program.Value, sdk.Site) program.Value) coarse {
+	about := sdk.Description{Name: "ternary", Doc: "Three levels.", Parameters: []sdk.Parameter{
+		sdk.Float("threshold", 0.5, 0.1, 0.97, "the smallest entry that is not zero, in parts of the largest")}}
+	return coarse{about, scale, func(r program.Value, site sdk.Site) program.Value {
+		b := r.Builder()
+		return r.Abs().Ge(b.Const(site.Float("threshold"))).Select(r.Sign(), b.Const(0))
+	}}
+}
+
+// unsigned has no negative levels if asked.
+func unsigned(scale func(program.Value, sdk.Site) program.Value) coarse {
+	about := sdk.Description{Name: "unsigned", Doc: "Levels from 0 to 15.", Parameters: []sdk.Parameter{
+		sdk.Bool("unsigned", false, "no negative levels")}}
+	return coarse{about, func(x program.Value, site sdk.Site) program.Value {
+		return scale(x, site).Scale(1. / 15)
+	}, func(r program.Value, site sdk.Site) program.Value {
+		low := -15.0
+		if site.Bool("unsigned") {
+			low = 0
+		}
+		return r.Round().Clip(low, 15)
+	}}
+}
+
+// stochastic rounds up with the probability of the fraction; the noise of an element
+// depends on its place in the matrix.
+func stochastic(change func(*rows)) rows {
+	q := good()
+	q.round = func(r program.Value) program.Value {
+		b := r.Builder()
+		bits := b.RandomBits(b.Table([]float64{1, 2}, 2).Convert(program.Uint), r.Shape()...)
+		return r.Add(bits.Convert(program.Float).Scale(0x1p-32)).Floor()
+	}
+	q.homogeneous = false
+	change(&q)
+	return q
+}
+
+// trained is a quantizer of four bits with one trained number, from which its largest
+// value follows.
+type trained struct {
+	about   sdk.Description
+	initial func(most program.Value) program.Value
+	// largest is the largest value of the grid.
+	largest func(p program.Value) program.Value
+	// inside tells whether what passes is also told to the trained number.
+	inside bool
+}
+
+func (q trained) Describe() sdk.Description { return q.about }
+
+func (q trained) InitTrained(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
+	most := x.Abs().ReduceMax(0, 1).Scale(0.9)
+	return sdk.State{"p": q.initial(most.Max(most.Builder().Const(1e-20)))}, nil
+}
+
+func (q trained) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	finite := x.IsFinite()
+	largest := q.largest(site.Trained["p"])
+	r := x.Div(largest.Scale(1. / 7))
+	code := r.Round().Clip(-7, 7)
+	inside := r.Abs().Le(b.Const(7)).And(finite)
+	slope := inside.Select(b.Const(0), code.Scale(1./7))
+	if q.inside {
+		slope = code.Scale(1. / 7).Sub(inside.Select(r.Scale(1./7), b.Const(0)))
+	}
+	return sdk.Quantized{
+		Value:     finite.Select(code.Mul(largest).Scale(1./7), b.Const(math.NaN())),
+		Surrogate: finite.Select(inside.Select(x, b.Const(0)).Add(largest.Mul(slope.StopGradient())), b.Const(0)),
+		Codes:     finite.Select(code, b.Const(0)).Convert(program.Int),
+		Mask:      inside,
+	}, nil
+}
+
+func same(v program.Value) program.Value { return v }
+
+// pact learns where to clip, from what is clipped alone (Choi et al., "PACT", 2018).
+var pact = trained{sdk.Description{Name: "pact", Doc: "A learned clip."}, same, same, false}
+
+// exponent learns the logarithm of the largest value (Jain et al., "Trained Quantization
+// Thresholds", 2020).
+var exponent = trained{sdk.Description{Name: "exponent", Doc: "A learned exponent."}, program.Value.Log, program.Value.Exp, true}
+
+// TestCorrect: plugins that do all that is asked pass, however unusual they are.
+func TestCorrect(t *testing.T) {
+	free := sdktest.Traits{AnyRounding: true}
+	for _, c := range []struct {
+		name   string
+		q      sdk.Quantizer
+		claims sdktest.Traits
+	}{
+		{"a high threshold for each row", ternary(rowMax), free},
+		{"a high threshold for the tensor", ternary(tensorMax), free},
+		{"unsigned rows", unsigned(rowMax), sdktest.Traits{}},
+		{"unsigned tensor", unsigned(tensorMax), sdktest.Traits{}},
+		{"noise that depends on the place", stochastic(func(*rows) {}), free},
+		{"a learned clip", pact, sdktest.Traits{}},
+		{"a learned exponent", exponent, sdktest.Traits{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if r := sdktest.CheckQuantizer(sdktest.NewQuantizer(c.q), sdktest.Claim(c.claims)); r.Failed() {
+				t.Error(r)
+			}
+		})
+	}
+}
