@@ -1,0 +1,303 @@
+// Package crashfs records what a program does to the files of a directory and makes that
+// directory anew as a loss of power could have left it: with what was synced, some of
+// the rest, and garbage where unsynced bytes were. It is imported by tests alone.
+//
+// It assumes little of a disk. A file's content is safe after File.Sync and not before. A
+// name (created, renamed, removed) is safe after SyncDir of its directory and not before;
+// unsynced changes of names may arrive in part, and also in another order than they were
+// made in. A rename arrives whole or not at all.
+package crashfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// FS is a file system of the operating system that records what happens below a root.
+type FS struct {
+	root string
+	base int // events that stand for what was there in the beginning
+
+	mu     sync.Mutex
+	next   int            // number of the next file or directory
+	names  map[string]int // of files and directories as they are now, by path below root; the root is ""
+	sizes  map[int]int64  // of files as they are now
+	events []event
+}
+
+// event is a change or a sync. What it is about is known by number, so that names may
+// change.
+type event struct {
+	kind   kind
+	dir    int    // link, unlink, rename, syncdir
+	name   string // link, unlink, rename: the new name
+	from   string // rename: the old name
+	id     int    // link, rename, write, truncate, sync
+	isDir  bool   // link
+	offset int64  // write; truncate: the size
+	data   []byte // write
+}
+
+type kind string
+
+const (
+	link     kind = "link"
+	unlink   kind = "unlink"
+	rename   kind = "rename"
+	write    kind = "write"
+	truncate kind = "truncate"
+	syncFile kind = "sync"
+	syncDir  kind = "syncdir"
+)
+
+// New records below root, which must exist. What is there counts as synced.
+func New(root string) (*FS, error) {
+	f := &FS{root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
+	err := filepath.WalkDir(f.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == f.root {
+			return err
+		}
+		id := f.add(f.below(path), d.IsDir())
+		if d.IsDir() {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		f.write(id, content, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for name, id := range f.names {
+		info, err := os.Stat(filepath.Join(f.root, name))
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() {
+			f.events = append(f.events, event{kind: syncDir, dir: id})
+		} else {
+			f.events = append(f.events, event{kind: syncFile, id: id})
+		}
+	}
+	f.base = len(f.events)
+	return f, nil
+}
+
+// Moments is the number of moments so far at which power can be lost: moment m comes
+// after the first m events.
+func (f *FS) Moments() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.events) - f.base
+}
+
+// below is a path relative to the root; it panics for one that is not below, because
+// nothing of the program under test may be kept elsewhere.
+func (f *FS) below(path string) string {
+	rel, err := filepath.Rel(f.root, path)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		panic(fmt.Sprintf("crashfs: %s is not below %s", path, f.root))
+	}
+	if rel == "." {
+		return ""
+	}
+	return rel
+}
+
+// parent is the number of the directory that a path is in, and the name there.
+func (f *FS) parent(path string) (dir int, name string) {
+	dir, ok := f.names[strings.TrimPrefix(filepath.Dir("/"+path), "/")]
+	if !ok {
+		panic("crashfs: the directory of " + path + " is not known")
+	}
+	return dir, filepath.Base(path)
+}
+
+// add records a new name.
+func (f *FS) add(path string, isDir bool) (id int) {
+	id = f.next
+	f.next++
+	dir, name := f.parent(path)
+	f.names[path] = id
+	f.events = append(f.events, event{kind: link, dir: dir, name: name, id: id, isDir: isDir})
+	return id
+}
+
+func (f *FS) write(id int, data []byte, offset int64) {
+	if len(data) == 0 {
+		return
+	}
+	f.sizes[id] = max(f.sizes[id], offset+int64(len(data)))
+	f.events = append(f.events, event{kind: write, id: id, offset: offset, data: append([]byte{}, data...)})
+}
+
+// OpenFile implements vfs.FS.
+func (f *FS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	inner, err := vfs.OS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	path := f.below(name)
+	id, known := f.names[path]
+	if !known {
+		id = f.add(path, false)
+	}
+	if flag&os.O_TRUNC != 0 && f.sizes[id] > 0 {
+		f.sizes[id] = 0
+		f.events = append(f.events, event{kind: truncate, id: id})
+	}
+	return &file{File: inner, fs: f, id: id, appends: flag&os.O_APPEND != 0}, nil
+}
+
+// Mkdir implements vfs.FS.
+func (f *FS) Mkdir(name string, perm fs.FileMode) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := vfs.OS.Mkdir(name, perm); err != nil {
+		return err
+	}
+	f.add(f.below(name), true)
+	return nil
+}
+
+// Rename implements vfs.FS, within one directory.
+func (f *FS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, b := f.below(from), f.below(to)
+	dir, old := f.parent(a)
+	other, name := f.parent(b)
+	if dir != other {
+		return errors.New("crashfs: a rename from one directory to another")
+	}
+	if err := vfs.OS.Rename(from, to); err != nil {
+		return err
+	}
+	id := f.names[a]
+	delete(f.names, a)
+	f.names[b] = id
+	f.events = append(f.events, event{kind: rename, dir: dir, name: name, from: old, id: id})
+	return nil
+}
+
+// Remove implements vfs.FS.
+func (f *FS) Remove(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := vfs.OS.Remove(name); err != nil {
+		return err
+	}
+	path := f.below(name)
+	dir, base := f.parent(path)
+	delete(f.names, path)
+	f.events = append(f.events, event{kind: unlink, dir: dir, name: base})
+	return nil
+}
+
+// SyncDir implements vfs.FS.
+func (f *FS) SyncDir(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := vfs.OS.SyncDir(name); err != nil {
+		return err
+	}
+	f.events = append(f.events, event{kind: syncDir, dir: f.names[f.below(name)]})
+	return nil
+}
+
+// Lock implements vfs.FS.
+func (f *FS) Lock(name string) (vfs.Lock, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, err := vfs.OS.Lock(name)
+	if path := f.below(name); err == nil && f.names[path] == 0 {
+		f.add(path, false)
+	}
+	return l, err
+}
+
+// Locked implements vfs.FS.
+func (f *FS) Locked(name string) (bool, error) { return vfs.OS.Locked(name) }
+
+// ReadDir implements vfs.FS.
+func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) { return vfs.OS.ReadDir(name) }
+
+// Stat implements vfs.FS.
+func (f *FS) Stat(name string) (fs.FileInfo, error) { return vfs.OS.Stat(name) }
+
+// file is an open file whose writes are recorded.
+type file struct {
+	vfs.File
+	fs      *FS
+	id      int
+	appends bool
+	at      int64 // of the next write that does not append
+}
+
+// Unwrap is for vfs.OSFile.
+func (f *file) Unwrap() vfs.File { return f.File }
+
+func (f *file) Write(p []byte) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	offset := f.at
+	if f.appends {
+		offset = f.fs.sizes[f.id]
+	}
+	n, err := f.File.Write(p)
+	f.fs.write(f.id, p[:n], offset)
+	f.at = offset + int64(n)
+	return n, err
+}
+
+func (f *file) WriteAt(p []byte, offset int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	n, err := f.File.WriteAt(p, offset)
+	f.fs.write(f.id, p[:n], offset)
+	return n, err
+}
+
+func (f *file) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	f.at += int64(n)
+	return n, err
+}
+
+func (f *file) Seek(offset int64, whence int) (int64, error) {
+	at, err := f.File.Seek(offset, whence)
+	f.at = at
+	return at, err
+}
+
+func (f *file) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.File.Truncate(size); err != nil {
+		return err
+	}
+	if size != f.fs.sizes[f.id] {
+		f.fs.sizes[f.id] = size
+		f.fs.events = append(f.fs.events, event{kind: truncate, id: f.id, offset: size})
+	}
+	return nil
+}
+
+func (f *file) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.File.Sync(); err != nil {
+		return err
+	}
+	f.fs.events = append(f.fs.events, event{kind: syncFile, id: f.id})
+	return nil
+}

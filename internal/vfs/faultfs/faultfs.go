@@ -1,0 +1,259 @@
+// Package faultfs is a file system whose i-th operation fails, once or with all that
+// follow, as a full or a broken disk does. It is imported by tests alone: they let a
+// program run for i = 0, 1, 2, … until nothing fails any more, and demand each time that
+// the fault is reported and that nothing is lost.
+package faultfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Kind is what an operation does.
+type Kind string
+
+// The kinds of operations.
+const (
+	Create   Kind = "create" // open a file that may not be there yet
+	Open     Kind = "open"
+	Read     Kind = "read"
+	Write    Kind = "write"
+	Sync     Kind = "sync"
+	Truncate Kind = "truncate"
+	Close    Kind = "close"
+	Mkdir    Kind = "mkdir"
+	ReadDir  Kind = "readdir"
+	Stat     Kind = "stat"
+	Rename   Kind = "rename"
+	Remove   Kind = "remove"
+	SyncDir  Kind = "syncdir"
+	Lock     Kind = "lock"
+)
+
+// Op is an operation.
+type Op struct {
+	Index int // from 0, in the order of their beginning
+	Kind  Kind
+	Path  string // of a rename, the old one
+}
+
+// String is the operation as in "17 rename run/.run.toml#"; # stands for the random
+// number of a temporary file.
+func (o Op) String() string {
+	return fmt.Sprintf("%d %s %s", o.Index, o.Kind, temporary.ReplaceAllString(o.Path, "$1#"))
+}
+
+// temporary matches the name of a temporary file of internal/atomicfile.
+var temporary = regexp.MustCompile(`(/\.[^/]*[^/0-9])[0-9]+$`)
+
+// Error is the error of an operation that was made to fail. It wraps ENOSPC where more
+// room was asked for, else EIO.
+type Error struct {
+	Op  Op
+	Err error
+}
+
+func (e *Error) Error() string { return "injected fault " + e.Op.String() + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// FS is a file system one of whose operations fails.
+type FS struct {
+	inner   vfs.FS
+	fail    int
+	forever bool
+
+	mu    sync.Mutex
+	ops   []Op
+	fired []Op
+}
+
+// New makes operation i of a file system fail, and all later ones if forever. A negative
+// i makes none fail.
+func New(inner vfs.FS, i int, forever bool) *FS { return &FS{inner: inner, fail: i, forever: forever} }
+
+// Ops are the operations so far.
+func (f *FS) Ops() []Op {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.ops)
+}
+
+// Fired are the operations that were made to fail.
+func (f *FS) Fired() []Op {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.fired)
+}
+
+// begin counts an operation and returns its fault, if it is to fail.
+func (f *FS) begin(kind Kind, path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	op := Op{len(f.ops), kind, path}
+	f.ops = append(f.ops, op)
+	if f.fail < 0 || op.Index < f.fail || op.Index > f.fail && !f.forever {
+		return nil
+	}
+	f.fired = append(f.fired, op)
+	switch kind {
+	case Create, Write, Mkdir, Rename:
+		return &Error{op, syscall.ENOSPC}
+	}
+	return &Error{op, syscall.EIO}
+}
+
+// OpenFile implements vfs.FS.
+func (f *FS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	kind := Open
+	if flag&os.O_CREATE != 0 {
+		kind = Create
+	}
+	if err := f.begin(kind, name); err != nil {
+		return nil, err
+	}
+	inner, err := f.inner.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &file{inner, f}, nil
+}
+
+// Mkdir implements vfs.FS.
+func (f *FS) Mkdir(name string, perm fs.FileMode) error {
+	if err := f.begin(Mkdir, name); err != nil {
+		return err
+	}
+	return f.inner.Mkdir(name, perm)
+}
+
+// ReadDir implements vfs.FS.
+func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := f.begin(ReadDir, name); err != nil {
+		return nil, err
+	}
+	return f.inner.ReadDir(name)
+}
+
+// Stat implements vfs.FS.
+func (f *FS) Stat(name string) (fs.FileInfo, error) {
+	if err := f.begin(Stat, name); err != nil {
+		return nil, err
+	}
+	return f.inner.Stat(name)
+}
+
+// Rename implements vfs.FS.
+func (f *FS) Rename(from, to string) error {
+	if err := f.begin(Rename, from); err != nil {
+		return err
+	}
+	return f.inner.Rename(from, to)
+}
+
+// Remove implements vfs.FS.
+func (f *FS) Remove(name string) error {
+	if err := f.begin(Remove, name); err != nil {
+		return err
+	}
+	return f.inner.Remove(name)
+}
+
+// SyncDir implements vfs.FS.
+func (f *FS) SyncDir(name string) error {
+	if err := f.begin(SyncDir, name); err != nil {
+		return err
+	}
+	return f.inner.SyncDir(name)
+}
+
+// Lock implements vfs.FS.
+func (f *FS) Lock(name string) (vfs.Lock, error) {
+	if err := f.begin(Lock, name); err != nil {
+		return nil, err
+	}
+	return f.inner.Lock(name)
+}
+
+// Locked implements vfs.FS.
+func (f *FS) Locked(name string) (bool, error) {
+	if err := f.begin(Lock, name); err != nil {
+		return false, err
+	}
+	return f.inner.Locked(name)
+}
+
+// file is an open file of an FS.
+type file struct {
+	vfs.File
+	fs *FS
+}
+
+// Unwrap is for vfs.OSFile.
+func (f *file) Unwrap() vfs.File { return f.File }
+
+func (f *file) Read(p []byte) (int, error) {
+	if err := f.fs.begin(Read, f.Name()); err != nil {
+		return 0, err
+	}
+	return f.File.Read(p)
+}
+
+func (f *file) ReadAt(p []byte, offset int64) (int, error) {
+	if err := f.fs.begin(Read, f.Name()); err != nil {
+		return 0, err
+	}
+	return f.File.ReadAt(p, offset)
+}
+
+// Write that fails is torn: half of p is written.
+func (f *file) Write(p []byte) (int, error) {
+	if err := f.fs.begin(Write, f.Name()); err != nil {
+		n, werr := f.File.Write(p[:len(p)/2])
+		return n, errors.Join(err, werr)
+	}
+	return f.File.Write(p)
+}
+
+// WriteAt that fails is torn: half of p is written.
+func (f *file) WriteAt(p []byte, offset int64) (int, error) {
+	if err := f.fs.begin(Write, f.Name()); err != nil {
+		n, werr := f.File.WriteAt(p[:len(p)/2], offset)
+		return n, errors.Join(err, werr)
+	}
+	return f.File.WriteAt(p, offset)
+}
+
+func (f *file) Stat() (fs.FileInfo, error) {
+	if err := f.fs.begin(Stat, f.Name()); err != nil {
+		return nil, err
+	}
+	return f.File.Stat()
+}
+
+func (f *file) Sync() error {
+	if err := f.fs.begin(Sync, f.Name()); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+func (f *file) Truncate(size int64) error {
+	if err := f.fs.begin(Truncate, f.Name()); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
+
+// Close that fails closes the file all the same, as in POSIX systems.
+func (f *file) Close() error {
+	err := f.fs.begin(Close, f.Name())
+	return errors.Join(err, f.File.Close())
+}
