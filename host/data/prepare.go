@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Prepare makes a dataset of text files and returns its manifest, which it
@@ -32,6 +34,11 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 	if err := options.out().MkdirAll(); err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
+	lock, err := enter(options.out())
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	defer lock.Unlock()
 	finder, err := newFinder(options.Include, options.Out)
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
@@ -50,6 +57,26 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	return manifest, nil
+}
+
+// lockFile is held while a dataset is prepared.
+const lockFile = ".lock"
+
+// enter makes sure that nobody else prepares the dataset in dir, and removes what a
+// preparation that was killed left there.
+func enter(dir vfs.Path) (vfs.Lock, error) {
+	lock, err := dir.Join(lockFile).Lock()
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("another process prepares the dataset in %s", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := []string{TrainFile, ValFile, ManifestFile, tokenizer.DefinitionFile}
+	if err := atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) }); err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	return lock, nil
 }
 
 // preparation is one run of Prepare.

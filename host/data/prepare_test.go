@@ -273,7 +273,7 @@ func TestPrepareCancelled(t *testing.T) {
 		}
 		d.Close()
 		entries, err := os.ReadDir(out)
-		if err != nil || len(entries) != 3 || d.Manifest.Train != before.Train {
+		if err != nil || len(entries) != 4 || d.Manifest.Train != before.Train { // the lock, too
 			t.Errorf("cancelled in %s: left %v, %v", stage, entries, err)
 		}
 	}

@@ -182,6 +182,48 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestResumeBehindDamage: lines that are no records do not hinder a resume that cuts them
+// off, and are told of. Among the records that stay they are an error.
+func TestResumeBehindDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	record := func(step int) string { return fmt.Sprintf("{\"step\":%d,\"loss\":1}\n", step) }
+	const garbage = "\x00\xfe{]\n"
+	for _, test := range []struct {
+		text string
+		step int
+		kept string // "" for an error
+	}{
+		{record(1) + record(2) + garbage, 2, record(1) + record(2)},
+		{record(1) + record(2) + "{\"step\":3,\"lo\n" + record(4) + garbage, 2, record(1) + record(2)},
+		{record(1) + garbage + garbage + "{\"st", 2, record(1)}, // not every step is recorded
+		{record(1) + garbage + record(2), 2, ""},
+		{garbage, 1, ""},
+		{garbage + record(1), 1, ""},
+	} {
+		if err := os.WriteFile(path, []byte(test.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		w, err := metrics.Resume(vfs.At(path), test.step)
+		if test.kept == "" {
+			if err == nil || !strings.Contains(err.Error(), "line ") {
+				t.Errorf("%q: %v, want an error that names the line", test.text, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", test.text, err)
+			continue
+		}
+		if w.Damage() == nil {
+			t.Errorf("%q: the damage is not told of", test.text)
+		}
+		w.Close()
+		if got, _ := os.ReadFile(path); string(got) != test.kept {
+			t.Errorf("%q: %q is left, want %q", test.text, got, test.kept)
+		}
+	}
+}
+
 func TestResumeWithoutFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	w, err := metrics.Resume(vfs.At(path), 5)

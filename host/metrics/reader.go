@@ -46,7 +46,8 @@ type line[E entry] struct {
 	end   int64 // offset of the byte after it
 }
 
-// lines yields the complete lines of a file, or an error and nothing more.
+// lines yields the complete lines of a file; for one that is no entry an error, after
+// which it goes on.
 func lines[E entry](data []byte) iter.Seq2[line[E], error] {
 	return func(yield func(line[E], error) bool) {
 		end, last := int64(0), 0
@@ -67,10 +68,12 @@ func lines[E entry](data []byte) iter.Seq2[line[E], error] {
 			case r.at() < last:
 				err = fmt.Errorf("line %d: step %d follows step %d", number, r.at(), last)
 			}
-			if !yield(line[E]{r, end}, err) || err != nil {
+			if !yield(line[E]{r, end}, err) {
 				return
 			}
-			last = r.at()
+			if err == nil {
+				last = r.at()
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ func Create(path vfs.Path) (*Writer, error) {
 
 // Resume opens the file at path for a run that goes on after the given step.
 // Records of later steps, which the resumed run will write again, and a torn last
-// line are cut off. A file that does not exist is created: it is the file of a run
+// line are cut off, as is other damage behind the records that are kept. A file that does not exist is created: it is the file of a run
 // that had not logged anything yet.
 func Resume(path vfs.Path, step int) (*Writer, error) {
 	j, err := resume[Record](path, step)
@@ -46,14 +46,22 @@ type entry interface{ at() (step int) }
 
 // journal is a file of lines in the order of their steps.
 type journal struct {
-	f    vfs.File
-	last int // step of the last line
+	f      vfs.File
+	last   int   // step of the last line
+	damage error // of the lines that were cut off
 }
+
+// Damage is what was wrong with the first of the complete lines that were cut off
+// because they are none, as after a loss of power; nil when there was no such line.
+func (j *journal) Damage() error { return j.damage }
 
 func create(path vfs.Path) (journal, error) {
 	f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 	if err != nil {
 		return journal{}, fmt.Errorf("metrics: %w", err)
+	}
+	if err := path.Dir().SyncDir(); err != nil { // the name is to be as durable as the records
+		return journal{}, errors.Join(fmt.Errorf("metrics: %w", err), f.Close())
 	}
 	return journal{f: f}, nil
 }
@@ -64,33 +72,47 @@ func resume[E entry](path vfs.Path, step int) (journal, error) {
 		return journal{}, fmt.Errorf("metrics: %w", err)
 	}
 	j := journal{f: f}
-	if j.last, err = cut[E](f, step); err != nil {
+	err = cut[E](&j, step)
+	if err == nil {
+		err = path.Dir().SyncDir()
+	}
+	if err != nil {
 		return journal{}, errors.Join(fmt.Errorf("metrics: %s: %w", path, err), f.Close())
 	}
 	return j, nil
 }
 
-// cut ends the file after its last entry of at most the given step, and returns that
-// entry's step.
-func cut[E entry](f vfs.File, step int) (last int, err error) {
-	data, err := io.ReadAll(f)
+// cut ends the file after its last entry of at most the given step. Lines that are no
+// entries are cut off with the rest. Where an entry that is to stay follows them, or
+// nothing would stay of a run that has done steps, the damage is an error instead.
+func cut[E entry](j *journal, step int) error {
+	data, err := io.ReadAll(j.f)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var size int64
 	for line, err := range lines[E](data) {
 		if err != nil {
-			return 0, err
+			if j.damage == nil {
+				j.damage = err
+			}
+			continue
 		}
 		if line.entry.at() > step {
 			break
 		}
-		size, last = line.end, line.entry.at()
+		if j.damage != nil {
+			return j.damage
+		}
+		size, j.last = line.end, line.entry.at()
 	}
-	if err := f.Truncate(size); err != nil {
-		return 0, err
+	if j.damage != nil && size == 0 && step > 0 {
+		return j.damage
 	}
-	return last, f.Sync()
+	if err := j.f.Truncate(size); err != nil {
+		return err
+	}
+	return j.f.Sync()
 }
 
 func (j *journal) append(e entry) error {

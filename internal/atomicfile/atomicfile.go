@@ -123,6 +123,19 @@ func (f *File) Abort() error {
 	return errors.Join(errs...)
 }
 
+// RemoveAbandoned removes the files that [Abandoned] finds.
+func RemoveAbandoned(dir vfs.Path, match func(name string) bool) error {
+	paths, err := Abandoned(dir, match)
+	if err != nil || len(paths) == 0 {
+		return err
+	}
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, path.Remove())
+	}
+	return errors.Join(append(errs, dir.SyncDir())...)
+}
+
 // Abandoned returns the temporary files in dir that a Write was killed over, of
 // those files whose names match accepts. The names must not end in a digit, and
 // no Write to any of them may be going on.

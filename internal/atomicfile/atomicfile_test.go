@@ -116,4 +116,12 @@ func TestAbandoned(t *testing.T) {
 	if err != nil || !slices.Equal(got, []vfs.Path{vfs.At(dir).Join(".file123")}) {
 		t.Errorf("abandoned: %v, %v", got, err)
 	}
+	for range 2 {
+		if err := atomicfile.RemoveAbandoned(vfs.At(dir), called("file")); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := names(t, dir), []string{".file", ".file12a", ".fileother1", ".other1", "file123", "model"}; !slices.Equal(got, want) {
+			t.Errorf("%v are left, want %v", got, want)
+		}
+	}
 }

@@ -1,0 +1,156 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// preparing prepares the same small dataset again and again, onto different files.
+type preparing struct {
+	inputs []string
+	tok    tokenizer.Tokenizer
+}
+
+func newPreparing(t *testing.T) preparing {
+	t.Helper()
+	dir, _ := corpus(t, 6)
+	return preparing{[]string{dir}, tokenizer.Bytes{}}
+}
+
+func (p preparing) run(t *testing.T, files vfs.FS, out string, seed uint64) error {
+	_, err := Prepare(t.Context(), PrepareOptions{Inputs: p.inputs, Tokenizer: p.tok, Files: files, Out: out, Seed: seed})
+	return err
+}
+
+// contents are the files in a directory by name; the manifest is without its time.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept []byte
+		for line := range bytes.Lines(text) {
+			if e.Name() != ManifestFile || !bytes.Contains(line, []byte(`"seconds"`)) {
+				kept = append(kept, line...)
+			}
+		}
+		out[e.Name()] = string(kept)
+	}
+	return out
+}
+
+// begin is a directory for a dataset: with an older one in it, or not yet there.
+func (p preparing) begin(t *testing.T, older bool) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "data", "set")
+	if older {
+		if err := p.run(t, nil, out, 77); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// whole demands that a directory holds a whole dataset or is refused as one, and that
+// preparing it again makes the dataset of want.
+func (p preparing) whole(t *testing.T, what, out string, want map[string]string) {
+	t.Helper()
+	if set, err := OpenDataset(out); err == nil {
+		if err := errors.Join(set.Train.Verify(t.Context()), set.Val.Verify(t.Context())); err != nil {
+			t.Errorf("%s: a damaged dataset is opened: %v", what, err)
+		}
+		set.Close()
+	}
+	if err := p.run(t, nil, out, 0); err != nil {
+		t.Errorf("%s: cannot be prepared again: %v", what, err)
+		return
+	}
+	if diff := cmp.Diff(want, contents(t, out)); diff != "" {
+		t.Errorf("%s: the dataset differs:\n%s", what, diff)
+	}
+}
+
+// TestFaults: whichever operation on files fails, once or with all after it, it is
+// reported, and the next preparation makes what an undisturbed one does.
+func TestFaults(t *testing.T) {
+	p := newPreparing(t)
+	reference := p.begin(t, false)
+	if err := p.run(t, nil, reference, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := contents(t, reference)
+	for _, older := range []bool{false, true} {
+		for _, forever := range []bool{false, true} {
+			i := 0
+			for ; ; i++ {
+				out := p.begin(t, older)
+				files := faultfs.New(vfs.OS, i, forever)
+				err := p.run(t, files, out, 0)
+				if len(files.Fired()) == 0 {
+					break
+				}
+				what := fmt.Sprintf("%s failed, forever %v", files.Fired()[0], forever)
+				if !strings.Contains(fmt.Sprint(err), "injected fault") {
+					t.Errorf("%s: nobody reports it: %v", what, err)
+				}
+				p.whole(t, what, out, want)
+			}
+			if i < 20 {
+				t.Errorf("only %d operations were made to fail", i)
+			}
+			t.Logf("older dataset %v, forever %v: %d operations failed in turn", older, forever, i)
+		}
+	}
+}
+
+// TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
+// next preparation makes what an undisturbed one does.
+func TestPowerLoss(t *testing.T) {
+	p := newPreparing(t)
+	for _, older := range []bool{false, true} {
+		out := p.begin(t, older)
+		root := filepath.Dir(filepath.Dir(out))
+		files, err := crashfs.New(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.run(t, files, out, 0); err != nil {
+			t.Fatal(err)
+		}
+		want := contents(t, out)
+		states := 0
+		for m := range files.Moments() + 1 {
+			for seed := range uint64(6) {
+				lost := t.TempDir()
+				if err := files.Lose(m, seed, lost); err != nil {
+					t.Fatal(err)
+				}
+				states++
+				p.whole(t, fmt.Sprintf("power lost at moment %d, seed %d", m, seed), filepath.Join(lost, "data", "set"), want)
+			}
+		}
+		if states < 100 {
+			t.Errorf("only %d states were tried", states)
+		}
+		t.Logf("older dataset %v: %d moments, %d states", older, files.Moments(), states)
+	}
+}
