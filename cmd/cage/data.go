@@ -15,9 +15,9 @@ import (
 func newData() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "data",
-		Short: "Make and inspect token files",
+		Short: "Make, inspect and verify token files",
 	})
-	cmd.AddCommand(outlasts(newDataPrepare()), newDataShow())
+	cmd.AddCommand(outlasts(newDataPrepare()), newDataShow(), newDataVerify())
 	return cmd
 }
 

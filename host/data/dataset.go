@@ -94,7 +94,7 @@ type Dataset struct {
 }
 
 // OpenDataset opens the dataset in dir and checks that its parts belong
-// together. It does not read the tokens; see [File.Verify].
+// together. It does not read the tokens; see [Verify].
 func OpenDataset(dir string) (*Dataset, error) {
 	d := &Dataset{}
 	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
@@ -138,12 +138,20 @@ func openPart(dir, name string, m *Manifest, part Part) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := f.Header()
-	if h.SHA256 != part.SHA256 || h.Tokens != part.Tokens || h.Tokenizer != m.Tokenizer {
+	if err := m.matches(f, part); err != nil {
 		f.Close()
-		return nil, &FormatError{f.Path(), fmt.Sprintf("is not the file that %s describes: prepare the dataset again", ManifestFile)}
+		return nil, err
 	}
 	return f, nil
+}
+
+// matches compares the header of a token file with its part of the manifest.
+func (m *Manifest) matches(f *File, part Part) error {
+	h := f.Header()
+	if h.SHA256 != part.SHA256 || h.Tokens != part.Tokens || h.Documents != part.Documents || h.Tokenizer != m.Tokenizer {
+		return &FormatError{f.Path(), fmt.Sprintf("is not the file that %s describes: prepare the dataset again", ManifestFile)}
+	}
+	return nil
 }
 
 // Close closes the token files.

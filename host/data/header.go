@@ -103,6 +103,9 @@ func parseHeader(block []byte, size int64) (Header, error) {
 	if dec.More() {
 		return h, fmt.Errorf("header text goes on after its end")
 	}
+	if len(bytes.Trim(block[jsonOffset+length:headerSize], "\x00")) > 0 {
+		return h, fmt.Errorf("the header text is not followed by zeros: the file was changed or damaged")
+	}
 	return h, h.check(size - headerSize)
 }
 

@@ -257,9 +257,12 @@ func loader(tensors map[string]safetensors.Tensor) func(string) (step.Tensor, er
 }
 
 // save writes a checkpoint of the present step and prunes the old ones. The records
-// reach the disk first, so that a checkpoint never knows more than they do. An
-// interruption waits until it is done.
+// reach the disk first, so that a checkpoint never knows more than they do, and the data
+// is verified by then. An interruption waits until it is done.
 func (r *run) save() error {
+	if err := r.awaitData(); err != nil {
+		return err
+	}
 	if r.saved == r.done.Step {
 		return nil
 	}

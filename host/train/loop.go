@@ -56,6 +56,9 @@ func (r *run) steps(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ErrInterrupted
 		}
+		if err := r.verification.failed(); err != nil {
+			return damagedData(err)
+		}
 		t := r.done.Step + 1
 		if err := r.one(ctx, ahead); err != nil {
 			return stepError(t, err)

@@ -160,7 +160,16 @@ func (t *Trained) Evaluate(ctx context.Context, batches int) (loss float64, toke
 	if t.data == nil && t.cfg.Model.Language() {
 		return 0, 0, fmt.Errorf("%s was opened without data", t.dir)
 	}
-	return Evaluate(ctx, t.kernels, t.state, t.data, batches)
+	if t.data == nil {
+		return Evaluate(ctx, t.kernels, t.state, nil, batches)
+	}
+	verification := verifyFiles(t.data)
+	defer verification.close()
+	loss, tokens, err = Evaluate(ctx, t.kernels, t.state, t.data, batches)
+	if err != nil {
+		return 0, 0, err
+	}
+	return loss, tokens, verification.wait()
 }
 
 // Generate continues a prompt. The run must have been opened with a batch of 1.

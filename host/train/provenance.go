@@ -24,7 +24,9 @@ type provenance struct {
 	Directory string `json:"directory,omitempty"`
 	// Tokenizer is what the token files were made with; nil without data.
 	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
-	Plugins   []assembly.Used `json:"plugins"`
+	// Data are the token files, once their content is known to have these hashes.
+	Data    []verifiedFile  `json:"data,omitempty"`
+	Plugins []assembly.Used `json:"plugins"`
 	// Programs holds the SHA-256 of each program by role and name. They, and not
 	// the executables they came from, are what a run depends on: a plugin that
 	// was built anew and writes the same programs continues it.
@@ -60,7 +62,15 @@ func (r *run) describe() error {
 	if err := r.keepTokenizer(); err != nil {
 		return err
 	}
-	p := provenance{Build: r.device.BuildInfo(), Plugins: r.programs.Used, Programs: programHashes(r.programs)}
+	return errors.Join(
+		atomicfile.WriteBytes(r.dir.Config(), text),
+		r.writeProvenance(),
+	)
+}
+
+func (r *run) writeProvenance() error {
+	p := provenance{Build: r.device.BuildInfo(), Data: r.verified, Plugins: r.programs.Used, Programs: programHashes(r.programs)}
+	var err error
 	if p.Directory, err = os.Getwd(); err != nil {
 		return err
 	}
@@ -72,10 +82,7 @@ func (r *run) describe() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		atomicfile.WriteBytes(r.dir.Config(), text),
-		atomicfile.WriteBytes(r.dir.Provenance(), append(about, '\n')),
-	)
+	return atomicfile.WriteBytes(r.dir.Provenance(), append(about, '\n'))
 }
 
 // keepTokenizer puts a copy of the tokenizer into the run directory, so that the run
@@ -85,7 +92,7 @@ func (r *run) keepTokenizer() error {
 		return nil
 	}
 	info := r.data.Train.Header().Tokenizer
-	if kept, err := tokenizer.Definition(r.cfg.Train.Out, info); err == nil && kept != nil {
+	if kept, err := r.dir.Tokenizer().ReadFile(); err == nil && info.Check(kept) == nil {
 		return nil // the run is resumed
 	}
 	content, err := r.data.Definition(r.cfg)

@@ -119,6 +119,9 @@ type run struct {
 	rates    schedule.Schedule
 	batches  assembly.Batches
 
+	verification *verification  // of the data, in the background
+	verified     []verifiedFile // once it is done
+
 	dir        rundir.Dir
 	lock       vfs.Lock
 	state      *step.State
@@ -152,6 +155,7 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 		r.data.Pin(r.cfg)
+		r.verification = verifyFiles(r.data.Train, r.data.Validation)
 	}
 	if r.model, err = assembly.Model(r.cfg); err != nil {
 		return err
@@ -217,6 +221,7 @@ func (r *run) close() {
 	if r.device != nil {
 		r.device.Close()
 	}
+	r.verification.close()
 	if r.data != nil {
 		r.data.Close()
 	}

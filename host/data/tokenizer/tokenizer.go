@@ -108,11 +108,19 @@ func Definition(spec string, info Info) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", info.Name, err)
 	}
-	sum := sha256.Sum256(content)
-	if got := hex.EncodeToString(sum[:]); got != info.SHA256 {
-		return nil, fmt.Errorf("%s has the hash %s, want tokenizer %s with %s", spec, got, info.Name, info.SHA256)
+	if err := info.Check(content); err != nil {
+		return nil, fmt.Errorf("%s: %w", spec, err)
 	}
 	return content, nil
+}
+
+// Check compares the hash of a tokenizer.json with the tokenizer's.
+func (i Info) Check(content []byte) error {
+	sum := sha256.Sum256(content)
+	if got := hex.EncodeToString(sum[:]); got != i.SHA256 {
+		return fmt.Errorf("this is another tokenizer, or a damaged one: it has the hash %s, the tokenizer %s has %s", got, i.Name, i.SHA256)
+	}
+	return nil
 }
 
 // A RangeError reports an id that the tokenizer does not have.

@@ -1,0 +1,70 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// Verification is what came out for one file of [Verify].
+type Verification struct {
+	Path   string
+	Header Header // of a token file; zero for others, and when it cannot be read
+	Err    error  // nil: intact
+}
+
+// Verify reads the token file, or the files of the dataset, at path and compares them
+// with their hashes, with their vocabulary, and with the manifest. It goes on after a
+// damaged file; the error is that of ctx.
+func Verify(ctx context.Context, path string) ([]Verification, error) {
+	stat, err := os.Stat(path)
+	if err != nil || !stat.IsDir() {
+		v := verifyFile(ctx, path, nil)
+		return []Verification{v}, ctx.Err()
+	}
+	manifest := Verification{Path: filepath.Join(path, ManifestFile)}
+	var m Manifest
+	text, err := os.ReadFile(manifest.Path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		manifest.Err = fmt.Errorf("%s is not a dataset, or an unfinished one: it has no %s", path, ManifestFile)
+	case err != nil:
+		manifest.Err = err
+	default:
+		if err := m.parse(text); err != nil {
+			manifest.Err = fmt.Errorf("%s: %w", manifest.Path, err)
+		}
+	}
+	if manifest.Err != nil {
+		return []Verification{manifest}, nil
+	}
+	list := []Verification{
+		manifest,
+		verifyFile(ctx, filepath.Join(path, TrainFile), func(f *File) error { return m.matches(f, m.Train) }),
+		verifyFile(ctx, filepath.Join(path, ValFile), func(f *File) error { return m.matches(f, m.Val) }),
+	}
+	if content, err := tokenizer.Definition(path, m.Tokenizer); content != nil || err != nil {
+		list = append(list, Verification{Path: filepath.Join(path, tokenizer.DefinitionFile), Err: err})
+	}
+	return list, ctx.Err()
+}
+
+// verifyFile verifies one token file; also, if given, is another condition.
+func verifyFile(ctx context.Context, path string, also func(*File) error) Verification {
+	v := Verification{Path: path}
+	f, err := Open(path)
+	if err != nil {
+		v.Err = err
+		return v
+	}
+	defer f.Close()
+	v.Header = f.Header()
+	if v.Err = f.Verify(ctx); v.Err == nil && also != nil {
+		v.Err = also(f)
+	}
+	return v
+}

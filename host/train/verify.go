@@ -1,0 +1,106 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cage-qat/cage/host/data"
+)
+
+// verification compares token files with their hashes while training begins. Nothing
+// that was computed from a damaged file is kept: the first checkpoint waits for it.
+type verification struct {
+	files []*data.File
+	stop  context.CancelFunc
+	done  chan struct{}
+	err   error // valid once done is closed
+}
+
+// verifyFiles begins the verification of files, one after the other.
+func verifyFiles(files ...*data.File) *verification {
+	ctx, stop := context.WithCancel(context.Background())
+	v := &verification{files: files, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(v.done)
+		for _, f := range files {
+			if err := f.Verify(ctx); err != nil {
+				v.err = err
+				return
+			}
+		}
+	}()
+	return v
+}
+
+// failed returns the error that is known so far. A nil verification is of no files.
+func (v *verification) failed() error {
+	if v == nil {
+		return nil
+	}
+	select {
+	case <-v.done:
+		return v.err
+	default:
+		return nil
+	}
+}
+
+// wait returns when all files are verified, or one is known to be damaged.
+func (v *verification) wait() error {
+	if v == nil {
+		return nil
+	}
+	<-v.done
+	return v.err
+}
+
+// close ends the verification; the files can be closed then.
+func (v *verification) close() {
+	if v != nil {
+		v.stop()
+		<-v.done
+	}
+}
+
+// damagedData is the error of a run whose data is not intact.
+func damagedData(err error) error {
+	return fmt.Errorf("%w; nothing was saved: put the file in order and begin the run again, or resume it", err)
+}
+
+// verifiedFile is a token file in the provenance of a run.
+type verifiedFile struct {
+	Path   string `json:"path"`
+	Tokens int64  `json:"tokens"`
+	SHA256 string `json:"sha256"`
+}
+
+// list describes files that are known to be intact.
+func (v *verification) list() []verifiedFile {
+	var list []verifiedFile
+	for _, f := range v.files {
+		list = append(list, verifiedFile{Path: f.Path(), Tokens: f.Len(), SHA256: f.Header().SHA256})
+	}
+	return list
+}
+
+// patience is how long the wait for the verification is not worth a message.
+const patience = 2 * time.Second
+
+// awaitData returns when the data of the run is known to be intact and the provenance
+// says so.
+func (r *run) awaitData() error {
+	if r.verification == nil || r.verified != nil {
+		return nil
+	}
+	select {
+	case <-r.verification.done:
+	case <-time.After(patience):
+		r.log.Info("waiting until the token files are verified: nothing is saved before")
+	}
+	if err := r.verification.wait(); err != nil {
+		return damagedData(err)
+	}
+	r.verified = r.verification.list()
+	return r.writeProvenance()
+}
