@@ -118,7 +118,7 @@ func Definition(spec string, info Info) ([]byte, error) {
 func (i Info) Check(content []byte) error {
 	sum := sha256.Sum256(content)
 	if got := hex.EncodeToString(sum[:]); got != i.SHA256 {
-		return fmt.Errorf("this is another tokenizer, or a damaged one: it has the hash %s, the tokenizer %s has %s", got, i.Name, i.SHA256)
+		return fmt.Errorf("another tokenizer, or a damaged one: it has the hash %s, want tokenizer %s with %s", got, i.Name, i.SHA256)
 	}
 	return nil
 }
