@@ -1,11 +1,12 @@
 #!/bin/sh
 # Writes all generated files: the code of the plugin protocol, the table of
-# operations and that of configuration keys. It needs nothing but Go. With --check it
-# fails when a generated file was not up to date, and leaves it up to date.
+# operations, that of configuration keys, and the licences of others' code. It needs
+# nothing but Go. With --check it fails when a generated file was not up to date, and
+# leaves it up to date.
 set -eu
 cd "$(dirname "$0")/.."
 
-generated="sdk/internal/wire/cage docs/ops.md docs/configuration.md"
+generated="sdk/internal/wire/cage docs/ops.md docs/configuration.md THIRD_PARTY_LICENSES"
 
 state() {
 	# shellcheck disable=SC2086 # a list of paths
@@ -14,6 +15,7 @@ state() {
 
 before=$(state)
 go generate ./sdk/... ./cmd/cage
+go run ./internal/licenses
 if [ "${1:-}" = --check ] && [ "$before" != "$(state)" ]; then
 	echo "generated files were not up to date: commit what scripts/generate.sh has written" >&2
 	exit 1
