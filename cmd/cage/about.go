@@ -40,11 +40,12 @@ func newVersion() *cobra.Command {
 			Build   engine.BuildInfo `json:"build"`
 			Devices []string         `json:"devices"`
 			Device  string           `json:"device"`
-		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description()}
+			Lacks   []string         `json:"lacks,omitempty"`
+		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), lacking()}
 		if *asJSON {
 			return printJSON(cmd, v)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "cage %s\n%s\ndevices: %v\ndevice: %s\n", v.Version, v.Build, v.Devices, v.Device)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "cage %s\n%s\ndevices: %v\ndevice: %s\n%s", v.Version, v.Build, v.Devices, v.Device, bullets("lacks", v.Lacks))
 		return err
 	}
 	return cmd

@@ -83,6 +83,7 @@ with or without the CAGE correction, from one TOML file.
   cage config                            every key of the TOML, with its default`,
 		Version:       buildVersion(),
 		SilenceErrors: true,
+		PersistentPreRunE: warnOfLacks,
 		SilenceUsage:  true,
 	})
 	root.SetFlagErrorFunc(flagError)

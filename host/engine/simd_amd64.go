@@ -8,6 +8,9 @@ import (
 	"github.com/gomlx/compute/support/envutil"
 )
 
+// LacksSIMD tells whether this executable was built without vector instructions that its processor's kind has.
+func LacksSIMD() bool { return false }
+
 // vectorInstructions names the vector instructions that the Go backend chooses on this processor. The environment
 // variables are the ones with which a user can keep the backend from them.
 func vectorInstructions() string {

@@ -148,6 +148,9 @@ func (f *Finder) suggestion(name string) string {
 // Has tells whether there is a plugin of that name in the directories. Nothing is built.
 func (f *Finder) Has(name string) bool { return slices.Contains(f.names(), name) }
 
+// Any tells whether there is any plugin in the directories. Nothing is built.
+func (f *Finder) Any() bool { return len(f.names()) > 0 }
+
 // names lists what Find can find by name, without building anything.
 func (f *Finder) names() []string {
 	var names []string
