@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // agreed are the licences under which we link code of others, and what each asks of
@@ -54,7 +55,7 @@ func main() {
 	if err := write(&text, all); err != nil {
 		log.Fatal(err)
 	}
-	if err := atomicfile.WriteBytes(*out, text.Bytes()); err != nil {
+	if err := atomicfile.WriteBytes(vfs.At(*out), text.Bytes()); err != nil {
 		log.Fatal(err)
 	}
 }
