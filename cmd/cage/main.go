@@ -81,10 +81,10 @@ with or without the CAGE correction, from one TOML file.
   cage eval RUN                          evaluate a run on its validation set
   cage plugins list                      what can be named in the TOML
   cage config                            every key of the TOML, with its default`,
-		Version:       buildVersion(),
-		SilenceErrors: true,
+		Version:           buildVersion(),
+		SilenceErrors:     true,
 		PersistentPreRunE: warnOfLacks,
-		SilenceUsage:  true,
+		SilenceUsage:      true,
 	})
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
