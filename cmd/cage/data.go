@@ -31,7 +31,8 @@ func newDataPrepare() *cobra.Command {
 val.tokens, the tokenizer and a manifest. Directories are searched to any depth.
 Every file is a document, unless --separator divides it. Documents are split at
 random, by seed, into training and validation; the same files and options give the
-same bytes.
+same bytes. Files that are not plain text in UTF-8, hidden ones and symbolic links are
+left out, and listed with the reason.
 
   cage data prepare "$(go env GOROOT)/src" --include '*.go' --out data/go`,
 		Args: atLeastOne("text file or directory"),
@@ -94,7 +95,30 @@ func printManifest(w io.Writer, dir string, m *data.Manifest) error {
 	if err := table(w, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "tokenizer %s, vocabulary %d, %.1f s\n", m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds)
+	if _, err := fmt.Fprintf(w, "tokenizer %s, vocabulary %d, %.1f s\n", m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds); err != nil {
+		return err
+	}
+	return printLeftOut(w, m.LeftOut)
+}
+
+// printLeftOut says which files a dataset was not made of.
+func printLeftOut(w io.Writer, list []data.LeftOut) error {
+	if len(list) == 0 {
+		return nil
+	}
+	rows, rowsOfJSON := [][]string{{"left out", "files", ""}}, false
+	for _, l := range list {
+		reason := string(l.Reason)
+		if l.Reason.NotYet() {
+			reason += " (not read yet)"
+		}
+		rows = append(rows, []string{reason, fmt.Sprint(l.Files), l.List()})
+		rowsOfJSON = rowsOfJSON || l.Reason == data.JSONRows
+	}
+	if err := table(w, rows); err != nil || !rowsOfJSON {
+		return err
+	}
+	_, err := fmt.Fprintln(w, data.InsistHint)
 	return err
 }
 

@@ -29,7 +29,10 @@ type Manifest struct {
 	Tokenizer tokenizer.Info `json:"tokenizer"`
 	Train     Part           `json:"train"`
 	Val       Part           `json:"val"`
-	Skipped   Skipped        `json:"skipped"`
+	// LeftOut are the files that were found and not taken.
+	LeftOut []LeftOut `json:"left_out"`
+	// Skipped is what earlier versions wrote in place of LeftOut.
+	Skipped json.RawMessage `json:"skipped,omitempty"`
 
 	// The options it was made with.
 	Inputs      []string `json:"inputs"`
@@ -50,32 +53,6 @@ type Part struct {
 	Tokens    int64  `json:"tokens"`
 	Bytes     int64  `json:"bytes"`  // of text
 	SHA256    string `json:"sha256"` // of the stored ids
-}
-
-// Skipped counts the files that were left out.
-type Skipped struct {
-	Binary      int `json:"binary"`
-	InvalidUTF8 int `json:"invalid_utf8"`
-	Empty       int `json:"empty"`
-}
-
-func (s *Skipped) count(v verdict) {
-	switch v {
-	case isBinary:
-		s.Binary++
-	case isInvalidUTF8:
-		s.InvalidUTF8++
-	case isEmpty:
-		s.Empty++
-	}
-}
-
-// Total returns the number of files left out.
-func (s Skipped) Total() int { return s.Binary + s.InvalidUTF8 + s.Empty }
-
-// String returns the counts for a message.
-func (s Skipped) String() string {
-	return fmt.Sprintf("left out: %d binary, %d not UTF-8, %d empty files", s.Binary, s.InvalidUTF8, s.Empty)
 }
 
 func (m *Manifest) save(path vfs.Path) error {

@@ -21,6 +21,7 @@ type finder struct {
 	exclude string          // the folder that is being written, absolute
 	seen    map[string]bool // absolute paths: no file is found twice
 	files   []sourceFile
+	leftOut leftOut
 }
 
 func newFinder(include []string, exclude string) (*finder, error) {
@@ -30,7 +31,7 @@ func newFinder(include []string, exclude string) (*finder, error) {
 		}
 	}
 	exclude, err := filepath.Abs(exclude)
-	return &finder{include: include, exclude: exclude, seen: make(map[string]bool)}, err
+	return &finder{include: include, exclude: exclude, seen: make(map[string]bool), leftOut: leftOut{}}, err
 }
 
 // find returns the files that inputs name: files as they are, folders with all
@@ -51,7 +52,7 @@ func (f *finder) add(input string) error {
 		return err
 	}
 	if stat.Mode().IsRegular() {
-		return f.take(input, stat.Size())
+		return f.take(input, stat.Size(), f.matches(input, filepath.Base(input)))
 	}
 	if !stat.IsDir() {
 		return fmt.Errorf("%s is neither a file nor a folder", input)
@@ -65,37 +66,75 @@ func (f *finder) add(input string) error {
 		if err != nil || name == root {
 			return err
 		}
-		hidden := strings.HasPrefix(entry.Name(), ".")
-		if entry.IsDir() {
-			if abs, err := filepath.Abs(name); err != nil || hidden || abs == f.exclude {
-				return filepath.SkipDir
-			}
-			return nil
+		return f.visit(root, name, entry)
+	})
+}
+
+// visit takes a file of a folder, or says why not.
+func (f *finder) visit(root, name string, entry fs.DirEntry) error {
+	hidden := strings.HasPrefix(entry.Name(), ".")
+	if entry.IsDir() {
+		abs, err := filepath.Abs(name)
+		if err != nil {
+			return err
 		}
-		if hidden || !entry.Type().IsRegular() || !f.included(root, name) {
-			return nil
+		if hidden {
+			f.leave(Hidden, abs, name+string(filepath.Separator))
 		}
+		if hidden || abs == f.exclude {
+			return filepath.SkipDir
+		}
+		return nil
+	}
+	below, err := filepath.Rel(root, name)
+	if err != nil {
+		return err
+	}
+	matched := f.matches(name, filepath.ToSlash(below))
+	link := entry.Type()&fs.ModeSymlink != 0
+	if len(f.include) > 0 && !matched && !(link && isFolder(name)) {
+		return nil
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case hidden:
+		f.leave(Hidden, abs, name)
+	case link:
+		f.leave(Link, abs, name)
+	case !entry.Type().IsRegular():
+		f.leave(Special, abs, name)
+	default:
 		info, err := entry.Info()
 		if err != nil {
 			return err
 		}
-		return f.take(name, info.Size())
-	})
+		return f.take(name, info.Size(), matched)
+	}
+	return nil
 }
 
-// included matches a pattern with a slash against the path below the input,
-// any other against the file's name.
-func (f *finder) included(root, name string) bool {
-	if len(f.include) == 0 {
-		return true
+// isFolder tells whether a link leads to a folder.
+func isFolder(link string) bool {
+	stat, err := os.Stat(link)
+	return err == nil && stat.IsDir()
+}
+
+// leave counts what is left out, once.
+func (f *finder) leave(r Reason, abs, name string) {
+	if !f.seen[abs] {
+		f.seen[abs] = true
+		f.leftOut.add(r, name)
 	}
-	below, err := filepath.Rel(root, name)
-	if err != nil {
-		return false
-	}
-	below = filepath.ToSlash(below)
+}
+
+// matches tells whether one of the patterns fits: one with a slash the path below the
+// input, any other the file's name.
+func (f *finder) matches(name, below string) bool {
 	for _, pattern := range f.include {
-		subject := path.Base(below)
+		subject := filepath.Base(name)
 		if strings.Contains(pattern, "/") {
 			subject = below
 		}
@@ -106,13 +145,16 @@ func (f *finder) included(root, name string) bool {
 	return false
 }
 
-// take adds a file unless an earlier input named it already.
-func (f *finder) take(name string, size int64) error {
+// take adds a file unless an earlier input named it already. Rows of JSON are taken
+// only when a pattern insists on them.
+func (f *finder) take(name string, size int64, insists bool) error {
 	abs, err := filepath.Abs(name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !f.seen[abs] {
+	case rowsByName(name) && !insists:
+		f.leave(JSONRows, abs, name)
+	case !f.seen[abs]:
 		f.seen[abs] = true
 		f.files = append(f.files, sourceFile{name, size})
 	}

@@ -26,8 +26,9 @@ type PrepareOptions struct {
 	Inputs []string
 	// Include selects files within folders by shell patterns ("*.go"); one
 	// with a slash is matched against the path below the input, any other
-	// against the file's name. Empty: all files. Files named in Inputs are
-	// always taken.
+	// against the file's name. Empty: all files but those that hold rows of
+	// JSON by their names, which are taken only where a pattern fits. Other
+	// files named in Inputs are always taken.
 	Include []string
 	// Separator ends a document within a file, as "<|endoftext|>". It is not
 	// part of any document. Empty: every file is one document.

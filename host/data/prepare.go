@@ -22,7 +22,8 @@ import (
 // the tokenizer's beginning-of-document token, if it has one, and nothing marks
 // its end. A file that contains a zero byte counts as binary and is left out,
 // as is one that is not valid UTF-8; files and documents of nothing but white
-// space are left out too. The manifest counts them.
+// space are left out too. The manifest counts them, with the other files that
+// were found and not taken ([Reason]).
 //
 // The folder changes only at the end, file by file and each atomically; the
 // manifest comes last, and [OpenDataset] compares it with the files.
@@ -43,7 +44,7 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
-	p := &preparation{options: &options, finder: finder}
+	p := &preparation{options: &options, finder: finder, leftOut: finder.leftOut}
 	train, val, err := p.collect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
@@ -83,7 +84,7 @@ func enter(dir vfs.Path) (vfs.Lock, error) {
 type preparation struct {
 	options  *PrepareOptions
 	finder   *finder
-	skipped  Skipped
+	leftOut  leftOut
 	progress Progress
 }
 
@@ -114,11 +115,11 @@ func (p *preparation) tooFew(documents int) error {
 	o := p.options
 	switch {
 	case documents == 0 && o.MaxBytes > 0:
-		return fmt.Errorf("no document of at most %d bytes found (%s)", o.MaxBytes, p.skipped)
+		return fmt.Errorf("no document of at most %d bytes found%s", o.MaxBytes, p.leftOut)
 	case documents == 0:
-		return fmt.Errorf("no document found in %q with include patterns %q (%s)", o.Inputs, o.Include, p.skipped)
+		return fmt.Errorf("no document found in %q with include patterns %q%s", o.Inputs, o.Include, p.leftOut)
 	case len(o.ValInputs) > 0:
-		return fmt.Errorf("no document found in %q for validation (%s)", o.ValInputs, p.skipped)
+		return fmt.Errorf("no document found in %q for validation%s", o.ValInputs, p.leftOut)
 	}
 	return errors.New("one document cannot be split into training and validation: give more files, a separator that cuts it into documents, or separate validation text")
 }
@@ -136,15 +137,17 @@ func (p *preparation) scan(ctx context.Context, inputs []string) ([]document, er
 	type found struct {
 		file      *sourceFile
 		documents []document
-		verdict   verdict
+		reason    Reason
 	}
 	var documents []document
 	err = inOrder(ctx, files, func(file *sourceFile) (found, error) {
-		list, verdict, err := scanFile(file, p.options.Separator)
-		return found{file, list, verdict}, err
+		list, reason, err := scanFile(file, p.options.Separator)
+		return found{file, list, reason}, err
 	}, func(f found) error {
 		documents = append(documents, f.documents...)
-		p.skipped.count(f.verdict)
+		if f.reason != isText {
+			p.leftOut.add(f.reason, f.file.path)
+		}
 		p.advance(int64(len(f.documents)), f.file.size)
 		return nil
 	})
@@ -201,7 +204,7 @@ func (p *preparation) write(ctx context.Context, train, val []document) (*Manife
 		ValFraction: o.ValFraction,
 		Seed:        o.Seed,
 		MaxBytes:    o.MaxBytes,
-		Skipped:     p.skipped,
+		LeftOut:     p.leftOut.list(),
 	}
 	trainOut, err := p.encode(ctx, TrainFile, train)
 	if err != nil {

@@ -138,9 +138,12 @@ func TestPrepareSkips(t *testing.T) {
 		"a": "text", "b": "more text", "binary": "ab\x00cd", "latin1": "caf\xe9", "empty": "", "blank": " \n\n",
 	})
 	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}})
-	want := Skipped{Binary: 1, InvalidUTF8: 1, Empty: 2}
-	if m.Skipped != want || m.Skipped.Total() != 4 {
-		t.Errorf("skipped %+v, want %+v", m.Skipped, want)
+	below := func(name string) string { return filepath.ToSlash(filepath.Join(dir, name)) }
+	want := []LeftOut{
+		{Binary, 1, []string{below("binary")}}, {InvalidUTF8, 1, []string{below("latin1")}}, {Empty, 2, []string{below("blank"), below("empty")}},
+	}
+	if diff := cmp.Diff(want, m.LeftOut); diff != "" {
+		t.Error(diff)
 	}
 	got := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
 	slices.Sort(got)

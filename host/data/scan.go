@@ -28,18 +28,8 @@ func (d *document) read() (string, error) {
 	return string(text), nil
 }
 
-// verdict says what a scan found a file to be.
-type verdict int
-
-const (
-	isText verdict = iota
-	isBinary
-	isInvalidUTF8
-	isEmpty
-)
-
 // scanFile finds the documents of a file without keeping its text.
-func scanFile(source *sourceFile, separator string) ([]document, verdict, error) {
+func scanFile(source *sourceFile, separator string) ([]document, Reason, error) {
 	file, err := os.Open(source.path)
 	if err != nil {
 		return nil, isText, err
@@ -54,7 +44,7 @@ func scanFile(source *sourceFile, separator string) ([]document, verdict, error)
 		return nil, found, nil
 	}
 	if len(s.documents) == 0 {
-		return nil, isEmpty, nil
+		return nil, Empty, nil
 	}
 	return s.documents, isText, nil
 }
@@ -65,6 +55,7 @@ type scanner struct {
 	source    *sourceFile
 	separator []byte // empty: the file is one document
 	documents []document
+	begin     []byte // the first bytes of the file
 
 	position int64 // of the chunk in the file
 	start    int64 // of the current document
@@ -72,7 +63,7 @@ type scanner struct {
 	visible  bool  // the current document has more than white space
 }
 
-func (s *scanner) run(r io.Reader, chunk int) (verdict, error) {
+func (s *scanner) run(r io.Reader, chunk int) (Reason, error) {
 	// What is held back at the end of a chunk: a character, or a separator, may
 	// be cut there.
 	hold := max(len(s.separator)-1, utf8.UTFMax-1)
@@ -85,15 +76,18 @@ func (s *scanner) run(r io.Reader, chunk int) (verdict, error) {
 			return isText, err
 		}
 		text := buf[:kept+n]
+		if len(s.begin) == 0 {
+			s.begin = append(s.begin, text[:min(len(text), 8)]...)
+		}
 		cut := len(text)
 		if !last {
 			cut = runeStart(text, cut-hold)
 		}
 		switch {
 		case bytes.IndexByte(text, 0) >= 0:
-			return isBinary, nil
+			return nameReason(s.begin, Binary), nil
 		case !utf8.Valid(text[:cut]):
-			return isInvalidUTF8, nil
+			return nameReason(s.begin, InvalidUTF8), nil
 		}
 		s.split(text, cut)
 		s.position += int64(cut)

@@ -11,7 +11,7 @@ import (
 
 // scanText runs the scanner in chunks of the given size and returns the texts
 // of the documents it finds.
-func scanText(t *testing.T, text, separator string, chunk int) ([]string, verdict) {
+func scanText(t *testing.T, text, separator string, chunk int) ([]string, Reason) {
 	t.Helper()
 	s := &scanner{separator: []byte(separator)}
 	found, err := s.run(strings.NewReader(text), chunk)
@@ -26,12 +26,12 @@ func scanText(t *testing.T, text, separator string, chunk int) ([]string, verdic
 }
 
 // scanSlowly is what the scanner computes, said in a few lines.
-func scanSlowly(text, separator string) ([]string, verdict) {
+func scanSlowly(text, separator string) ([]string, Reason) {
 	switch {
 	case strings.ContainsRune(text, 0):
-		return nil, isBinary
+		return nil, Binary
 	case !utf8.ValidString(text):
-		return nil, isInvalidUTF8
+		return nil, InvalidUTF8
 	}
 	pieces := []string{text}
 	if separator != "" {
@@ -53,13 +53,13 @@ func TestScan(t *testing.T) {
 		"ends in half a character \xe6\xa8", "\xff starts badly", "a\x00b", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
 	} {
 		for _, separator := range []string{"", "<|end|>", "\n", "xx", "é"} {
-			want, wantVerdict := scanSlowly(text, separator)
+			want, wantReason := scanSlowly(text, separator)
 			for _, chunk := range []int{1, 2, 3, 5, 8, 64, 4096} {
-				got, verdict := scanText(t, text, separator, chunk)
-				if verdict != wantVerdict {
-					t.Errorf("%q, chunks of %d: verdict %d, want %d", text, chunk, verdict, wantVerdict)
+				got, reason := scanText(t, text, separator, chunk)
+				if reason != wantReason {
+					t.Errorf("%q, chunks of %d: reason %q, want %q", text, chunk, reason, wantReason)
 				}
-				if diff := cmp.Diff(want, got); verdict == isText && diff != "" {
+				if diff := cmp.Diff(want, got); reason == isText && diff != "" {
 					t.Errorf("%q by %q, chunks of %d (-want +got):\n%s", text, separator, chunk, diff)
 				}
 			}
@@ -76,13 +76,13 @@ func FuzzScan(f *testing.F) {
 		if !utf8.ValidString(separator) || strings.ContainsRune(separator, 0) {
 			t.Skip("refused by Prepare")
 		}
-		want, wantVerdict := scanSlowly(text, separator)
-		got, verdict := scanText(t, text, separator, int(chunk)+1)
+		want, wantReason := scanSlowly(text, separator)
+		got, reason := scanText(t, text, separator, int(chunk)+1)
 		// A file may be both binary and invalid; which is noticed first depends on the chunk.
-		if (verdict == isText) != (wantVerdict == isText) {
-			t.Fatalf("verdict %d, want %d", verdict, wantVerdict)
+		if (reason == isText) != (wantReason == isText) {
+			t.Fatalf("reason %q, want %q", reason, wantReason)
 		}
-		if verdict == isText && !cmp.Equal(want, got) {
+		if reason == isText && !cmp.Equal(want, got) {
 			t.Fatal(cmp.Diff(want, got))
 		}
 	})

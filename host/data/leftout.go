@@ -1,0 +1,138 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Reason says why a file was left out.
+type Reason string
+
+// The reasons.
+const (
+	Binary      Reason = "binary"        // it has a zero byte
+	InvalidUTF8 Reason = "not UTF-8"     // text of another encoding, or no text
+	Compressed  Reason = "compressed"    // not read yet
+	Parquet     Reason = "Parquet"       // not read yet
+	JSONRows    Reason = "rows of JSON"  // not read yet
+	Empty       Reason = "empty"         // of nothing but white space
+	Hidden      Reason = "hidden"        // its name, or that of its folder, begins with a dot
+	Link        Reason = "symbolic link" // links are not followed, but for inputs
+	Special     Reason = "special file"  // a pipe, a socket or a device
+)
+
+// isText is the reason of a file that is taken.
+const isText Reason = ""
+
+// reasons is the order in which they are reported.
+var reasons = []Reason{JSONRows, Parquet, Compressed, Binary, InvalidUTF8, Empty, Hidden, Link, Special}
+
+// NotYet tells whether the files hold text in a format that is not read yet.
+func (r Reason) NotYet() bool { return r == JSONRows || r == Parquet || r == Compressed }
+
+// mostNames is how many files of a reason are named.
+const mostNames = 5
+
+// LeftOut are files that a dataset was not made of.
+type LeftOut struct {
+	Reason Reason `json:"reason"`
+	// Files is their number; a hidden folder counts as one.
+	Files int `json:"files"`
+	// Names are the first few of them.
+	Names []string `json:"names"`
+}
+
+// String describes them for a message.
+func (l LeftOut) String() string {
+	return fmt.Sprintf("%s (%d: %s)", l.Reason, l.Files, l.List())
+}
+
+// List names the first few, with dots when there are more.
+func (l LeftOut) List() string {
+	list := strings.Join(l.Names, ", ")
+	if l.Files > len(l.Names) {
+		list += ", …"
+	}
+	return list
+}
+
+// leftOut gathers what is left out.
+type leftOut map[Reason]*LeftOut
+
+func (l leftOut) add(r Reason, name string) {
+	if l[r] == nil {
+		l[r] = &LeftOut{Reason: r}
+	}
+	l[r].Files++
+	if len(l[r].Names) < mostNames {
+		l[r].Names = append(l[r].Names, filepath.ToSlash(name))
+	}
+}
+
+func (l leftOut) list() []LeftOut {
+	list := []LeftOut{}
+	for _, r := range reasons {
+		if l[r] != nil {
+			list = append(list, *l[r])
+		}
+	}
+	return list
+}
+
+// String tells of all, for the end of an error; "" when nothing was left out.
+func (l leftOut) String() string {
+	var parts []string
+	for _, one := range l.list() {
+		parts = append(parts, one.String())
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := "; left out: " + strings.Join(parts, ", ")
+	if l[JSONRows] != nil {
+		text += "; " + InsistHint
+	}
+	return text
+}
+
+// InsistHint says how to have rows of JSON taken all the same.
+const InsistHint = "rows of JSON are not read yet; --include '*.jsonl' takes them as plain text"
+
+// rowsByName tells whether the name is that of a file with a JSON value in each line.
+// Such a file is text, and nothing in it would show the mistake of taking it as such.
+func rowsByName(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".jsonl", ".ndjson", ".jsonlines":
+		return true
+	}
+	return false
+}
+
+// signatures are what files of some formats begin with.
+var signatures = []struct {
+	begins string
+	reason Reason
+}{
+	{"PAR1", Parquet},
+	{"\x1f\x8b", Compressed},           // gzip
+	{"\x28\xb5\x2f\xfd", Compressed},   // Zstandard
+	{"\xfd7zXZ\x00", Compressed},       // xz
+	{"BZh", Compressed},                // bzip2
+	{"PK\x03\x04", Compressed},         // zip
+	{"7z\xbc\xaf\x27\x1c", Compressed}, // 7-Zip
+	{"\x04\x22\x4d\x18", Compressed},   // lz4
+	{"\xff\xfe", InvalidUTF8},          // UTF-16
+	{"\xfe\xff", InvalidUTF8},          // UTF-16
+}
+
+// nameReason says what a file that is no text is, by its first bytes.
+func nameReason(begin []byte, found Reason) Reason {
+	for _, s := range signatures {
+		if bytes.HasPrefix(begin, []byte(s.begins)) {
+			return s.reason
+		}
+	}
+	return found
+}

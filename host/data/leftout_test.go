@@ -1,0 +1,131 @@
+package data
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// zipped is text as gzip writes it.
+func zipped(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestLeftOut: every file that is found and not taken is reported with its reason.
+func TestLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	writeTree(t, dir, map[string]string{
+		"in/a.txt": "text", "in/b.txt": "more text",
+		"in/rows.jsonl": `{"text": "one"}`, "in/ROWS.NDJSON": `{"text": "two"}`,
+		"in/table.parquet": "PAR1\x15\x00", "in/text.gz": zipped(t, "one"), "in/renamed.txt": zipped(t, "two"), "in/text.zst": "\x28\xb5\x2f\xfd\x04\x00",
+		"in/picture": "\x89PNG\x00", "in/utf16": "\xff\xfet\x00e\x00", "in/latin1": "caf\xe9", "in/blank": " \n",
+		"in/.hidden": "x", "in/.git/config": "x", "in/.git/head": "x",
+	})
+	for link, target := range map[string]string{"in/loop": "loop", "in/self": ".", "in/gone": "nowhere", "in/link": "a.txt"} {
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo("in/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []LeftOut{
+		{JSONRows, 2, []string{"in/ROWS.NDJSON", "in/rows.jsonl"}},
+		{Parquet, 1, []string{"in/table.parquet"}},
+		{Compressed, 3, []string{"in/renamed.txt", "in/text.gz", "in/text.zst"}},
+		{Binary, 1, []string{"in/picture"}},
+		{InvalidUTF8, 2, []string{"in/latin1", "in/utf16"}},
+		{Empty, 1, []string{"in/blank"}},
+		{Hidden, 2, []string{"in/.git/", "in/.hidden"}},
+		{Link, 4, []string{"in/gone", "in/link", "in/loop", "in/self"}},
+		{Special, 1, []string{"in/pipe"}},
+	}
+	m, d := prepare(t, PrepareOptions{Inputs: []string{"in"}})
+	if diff := cmp.Diff(want, m.LeftOut); diff != "" {
+		t.Error(diff)
+	}
+	again, err := OpenDataset(filepath.Dir(d.Train.Path()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if diff := cmp.Diff(want, again.Manifest.LeftOut); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLeftOutOfManyNames: the first few are named, once each, also when inputs overlap.
+func TestLeftOutOfManyNames(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{"a.txt": "text", "b.txt": "more text"}
+	for i := range 9 {
+		files[fmt.Sprintf("%d.bin", i)] = "\x00"
+	}
+	writeTree(t, dir, files)
+	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir, dir}, ValInputs: []string{filepath.Join(dir, "a.txt")}})
+	if len(m.LeftOut) != 1 || m.LeftOut[0].Files != 9 || len(m.LeftOut[0].Names) != mostNames || !strings.HasSuffix(m.LeftOut[0].String(), "4.bin, …)") {
+		t.Errorf("left out %v", m.LeftOut)
+	}
+}
+
+// TestRowsOfJSON: they are plain text only where a pattern insists on it.
+func TestRowsOfJSON(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"a.jsonl": `{"text": "one"}`, "b.jsonl": `{"text": "two"}`})
+	for name, inputs := range map[string][]string{"folder": {dir}, "files": {filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "b.jsonl")}} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Prepare(t.Context(), PrepareOptions{Inputs: inputs, Out: t.TempDir(), Tokenizer: tokenizer.Bytes{}})
+			if err == nil || !strings.Contains(err.Error(), "rows of JSON (2: ") || !strings.Contains(err.Error(), "--include '*.jsonl'") {
+				t.Errorf("error %v", err)
+			}
+			m, _ := prepare(t, PrepareOptions{Inputs: inputs, Include: []string{"*.jsonl"}})
+			if m.Train.Documents+m.Val.Documents != 2 || len(m.LeftOut) > 0 {
+				t.Errorf("with a pattern: %+v", m)
+			}
+		})
+	}
+}
+
+// TestManifestOfEarlierVersions: a dataset that counts what was skipped opens.
+func TestManifestOfEarlierVersions(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "text", "b": "more text"})
+	_, d := prepare(t, PrepareOptions{Inputs: []string{dir}})
+	out := filepath.Dir(d.Train.Path())
+	path := filepath.Join(out, ManifestFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(string(text), `"left_out": [],`, `"skipped": {"binary": 1, "invalid_utf8": 0, "empty": 0},`, 1)
+	if old == string(text) {
+		t.Fatal("the manifest has no list of what was left out")
+	}
+	if err := os.WriteFile(path, []byte(old), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	again, err := OpenDataset(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+}
