@@ -57,7 +57,7 @@ func attempt(ctx context.Context, dir rundir.Dir, c Cell, command []string, thre
 	switch {
 	case err != nil:
 		return Interrupted, nil, err
-	case ended == nil && completed:
+	case completed: // the summary is written last, so that however the process ended matters no more
 		return Done, nil, nil
 	case ctx.Err() != nil && (ended == nil || errors.Is(ended, errOutlived) || cmd.ProcessState.ExitCode() == exitInterrupted):
 		return Interrupted, nil, nil

@@ -66,3 +66,20 @@ func awaitFile(t *testing.T, path, text string) {
 	}
 	t.Errorf("%s did not contain %s within a minute", path, text)
 }
+
+// A process that is killed when all is written has done its work: the cell is done, and no
+// account of a failure lies beside its summary.
+func TestKilledAfterTheEnd(t *testing.T) {
+	s := tiny(t, "")
+	o := study.RunOptions{
+		Command: []string{"sh", "-c", `echo '{"completed": true, "val_loss": 1}' > "$(dirname "$0")/summary.json"; kill -KILL $$`},
+		Only:    map[string][]string{"seed": {"0"}, "method": {"STE"}},
+	}
+	out, err := run(t, s, o)
+	if want := (study.Outcome{Cells: 1, Done: 1, Trained: 1}); err != nil || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	if _, err := os.Stat(study.FailedPath(s.Cells[0].Dir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is an account of a failure: %v", err)
+	}
+}

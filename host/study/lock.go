@@ -36,7 +36,10 @@ func (s *Study) lock(ctx context.Context) (vfs.Lock, error) {
 }
 
 // setRunning writes down which cells run.
-func (s *Study) setRunning(ids []string) error {
+func (s *Study) setRunning(ids ...string) error {
+	if ids == nil {
+		ids = []string{} // which is no null in the file
+	}
 	text, err := json.Marshal(ids)
 	if err != nil {
 		return err

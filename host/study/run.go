@@ -120,7 +120,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer lock.Unlock()
-	if err := s.setRunning(nil); err != nil {
+	if err := s.setRunning(); err != nil {
 		return Outcome{}, err
 	}
 	plan, err := s.Plan(ctx, o)
@@ -272,7 +272,7 @@ func (r *runner) start(c Cell) error {
 	a.look()
 	a.from = a.record.Step // of the last attempt
 	r.active = append(r.active, a)
-	if err := r.study.setRunning(r.activeIDs()); err != nil {
+	if err := r.study.setRunning(r.activeIDs()...); err != nil {
 		r.active = r.active[:len(r.active)-1]
 		return err
 	}
@@ -291,7 +291,7 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	a.look()
 	r.worked += work(c.Config, a.record.Step-a.from)
 	r.active = slices.Delete(r.active, i, i+1)
-	err := r.study.setRunning(r.activeIDs())
+	err := r.study.setRunning(r.activeIDs()...)
 	ended := &Ended{Result: Result{Cell: c, State: state}, Label: r.study.Label(c), Took: took}
 	switch state {
 	case Done:
