@@ -45,7 +45,7 @@ func (m *benchModel) sizeFlags(flags *pflag.FlagSet) {
 // kindFlags adds the flags of the plugins.
 func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.quantizer, "quantizer", "quest", "quantizer plugin of weights and activations, or none")
-	flags.IntVar(&m.bits, "bits", 4, "bits of the quantizer")
+	flags.IntVar(&m.bits, "bits", 0, "bits of the quantizer; 0: its own default")
 	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
 	flags.StringVar(&m.device, "device", "cpu", "device: cpu or cuda")
 	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32, or bfloat16 with cuda")
@@ -84,7 +84,8 @@ The sizes come from the flags, or from a run's TOML file, as do device and preci
 --profile says where the processor time of a step goes, by kind of operation and by
 plugin. --compare runs this benchmark and another command in turn, A B A B, each in
 a process of its own, and prints how many times as fast this one is. The command is
-run by the shell and prints, last, a JSON object with the "seconds" of one step.`,
+run by the shell and prints, last, a JSON object with the "seconds" of one step, as
+this one does with --json.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("expected at most one TOML file, got %d arguments", len(args))}
@@ -171,7 +172,7 @@ func startProfile(path string) (stop func() error, err error) {
 // directExists tells whether the step is one of those also written in the host.
 func (m benchModel) directExists(cfg *config.Config) bool {
 	q := cfg.Quantizer
-	return len(q.Overrides)+len(cfg.Optimizer.Groups) == 0 && m.bits == 4 && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
+	return len(q.Overrides)+len(cfg.Optimizer.Groups) == 0 && (m.bits == 0 || m.bits == 4) && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
 }
 
 // benchSize is a size of the model, under the name of its flag and key.

@@ -75,10 +75,7 @@ func withoutFlags(args []string, names ...string) []string {
 // stepAlone measures one step and prints one line, for a process that compares.
 func stepAlone(cmd *cobra.Command, cfg *config.Config, o bench.Options) error {
 	o.Direct = false
-	o.Only = bench.Plain
-	if cfg.Quantizer.Weights != nil && cfg.Method.Name == config.MethodCAGE && cfg.Method.Form != "off" {
-		o.Only = bench.WithCAGE
-	}
+	o.Only = bench.Configured(cfg)
 	r, err := bench.Run(cmd.Context(), cfg, o)
 	if err != nil {
 		return err

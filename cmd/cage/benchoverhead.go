@@ -30,7 +30,7 @@ with a Hadamard rotation, and the peak memory of a process that runs each alone.
 	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	m.sizeFlags(flags)
-	flags.IntVar(&m.bits, "bits", 4, "bits of the quantizer")
+	flags.IntVar(&m.bits, "bits", 0, "bits of the quantizer; 0: its own default")
 	flags.IntVar(&o.Rounds, "steps", 20, "rounds to count, after a warm-up of a quarter as many")
 	// The processes in which memory is measured are of this command, too.
 	flags.StringVar(&alone, "alone", "", "")

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if near := config.Nearest(unknown.GetSpecifiedName(), known); near != "" {
+		if near := nearestFlag(unknown.GetSpecifiedName(), known); near != "" {
 			err = fmt.Errorf("%w; did you mean --%s?", err, near)
 		}
 	}
@@ -60,6 +61,24 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return usageError{err}
+}
+
+// nearestFlag is the flag that was probably meant. Words of one or two letters must be
+// equal: top-k is no slip of the pen for top-p.
+func nearestFlag(name string, known []string) string {
+	words := strings.Split(name, "-")
+	return config.Nearest(name, slices.DeleteFunc(known, func(k string) bool {
+		others := strings.Split(k, "-")
+		if len(others) != len(words) {
+			return false
+		}
+		for i, w := range words {
+			if len(w) <= 2 && len(others[i]) == len(w) && w != others[i] {
+				return true
+			}
+		}
+		return false
+	}))
 }
 
 // newHelp is cobra's help command, except that a command that does not exist is a

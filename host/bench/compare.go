@@ -45,7 +45,7 @@ type Side struct {
 }
 
 // Compare runs both commands in turn, rounds times each after one round that does
-// not count. Each prints, as the last line of its output, a JSON object whose
+// not count. Each prints, at the end of its output, a JSON object whose
 // "seconds" is the time of one step, and optionally "first_step_unix", the time at
 // which its first step was done in seconds since 1970. progress is told of each run.
 func Compare(ctx context.Context, a, b []string, rounds int, progress func(side string, p Process)) (*Comparison, error) {
@@ -120,15 +120,27 @@ func runProcess(ctx context.Context, args []string) (Process, error) {
 		Seconds   float64 `json:"seconds"`
 		FirstStep float64 `json:"first_step_unix"`
 	}
-	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &said); err != nil || said.Seconds <= 0 {
-		return Process{}, fmt.Errorf(`the last line of its output is %q, want a JSON object with the "seconds" of a step`, tail(stdout.Bytes()))
+	if err := json.Unmarshal(lastObject(stdout.Bytes()), &said); err != nil || said.Seconds <= 0 {
+		return Process{}, fmt.Errorf(`the end of its output is %q, want a JSON object with the "seconds" of a step`, tail(stdout.Bytes()))
 	}
 	p.Seconds = said.Seconds
 	if said.FirstStep > 0 {
 		p.FirstStep = said.FirstStep - float64(began.UnixNano())/1e9
 	}
 	return p, nil
+}
+
+// lastObject is the JSON object at the end of a text, on one line or more; nil for none.
+func lastObject(text []byte) []byte {
+	text = bytes.TrimSpace(text)
+	for end := len(text); end > 0; {
+		start := bytes.LastIndexByte(text[:end], '\n') + 1
+		if text[start] == '{' && json.Valid(text[start:]) {
+			return text[start:]
+		}
+		end = max(0, start-1)
+	}
+	return nil
 }
 
 // tail is the end of a text, for a message.

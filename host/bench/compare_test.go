@@ -25,6 +25,17 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// The object may take several lines, as those of `cage bench step --json` do, behind
+// anything else.
+func TestCompareReadsSeveralLines(t *testing.T) {
+	for _, output := range []string{"{\n  \"steps\": [\n    {\n      \"seconds\": 3\n    }\n  ],\n  \"seconds\": 2\n}\n", "{}\n\nnoise\n{\"seconds\": 2}\n\n"} {
+		c, err := Compare(t.Context(), shell("printf '%s' '"+output+"'"), shell(`echo '{"seconds": 1}'`), 1, func(string, Process) {})
+		if err != nil || c.Ratio != 0.5 {
+			t.Errorf("%q: %+v, %v", output, c, err)
+		}
+	}
+}
+
 func TestCompareRefuses(t *testing.T) {
 	good := shell(`echo '{"seconds": 1}'`)
 	for name, tt := range map[string]struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/bench/direct"
@@ -24,7 +25,11 @@ type Report struct {
 	PluginStart    float64  `json:"plugin_start_seconds"`
 	PluginHandover float64  `json:"plugin_handover_seconds"`
 	Steps          []Timing `json:"steps"`
-	PeakMemory     int64    `json:"peak_memory_bytes"`
+	// Seconds are those of the configured step, see [Configured], under the name that
+	// [Compare] reads; FirstStepUnix is FirstStep as it reads that.
+	Seconds       float64 `json:"seconds"`
+	FirstStepUnix float64 `json:"first_step_unix"`
+	PeakMemory    int64   `json:"peak_memory_bytes"`
 	// PeakFLOPS is the speed of a large matrix product on this device, one on each of its
 	// replicas, in floating-point operations a second: what no step can exceed.
 	PeakFLOPS float64 `json:"peak_flops"`
@@ -38,6 +43,15 @@ const (
 	WithCAGE = "plugins + CAGE"  // the same with λ_t > 0
 	Direct   = "written in host" // the same mathematics without plugins, λ_t = 0
 )
+
+// Configured names the subject that is the step of a training with this configuration:
+// that with the correction, where it has one.
+func Configured(cfg *config.Config) string {
+	if cfg.Quantizer.Weights != nil && cfg.Method.Name == config.MethodCAGE && cfg.Method.Form != "off" {
+		return WithCAGE
+	}
+	return Plain
+}
 
 // Options say what to measure.
 type Options struct {
@@ -84,8 +98,9 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	configured := max(0, slices.IndexFunc(timings, func(t Timing) bool { return t.Name == Configured(cfg) }))
 	return &Report{
-		FirstStep: timings[0].firstDone, PeakFLOPS: peak * float64(dev.Count()),
+		Seconds: timings[configured].Seconds, FirstStepUnix: float64(timings[0].firstDone.UnixNano()) / 1e9, FirstStep: timings[0].firstDone, PeakFLOPS: peak * float64(dev.Count()),
 		Workload: p.workload(dev), Steps: timings,
 		FLOPs:       p.model.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
 		PluginStart: p.programs.Start.Seconds(), PluginHandover: p.programs.Handover.Seconds(), PeakMemory: peakMemory(),

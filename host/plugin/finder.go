@@ -67,6 +67,11 @@ func Inform(log hclog.Logger) func(string) {
 // Find returns the plugin with that name; a name with a slash is a path. Errors
 // are [*Error].
 func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
+	return f.find(ctx, name, f.names)
+}
+
+// find is Find, with the names to suggest instead of one that does not exist.
+func (f *Finder) find(ctx context.Context, name string, alternatives func() []string) (Executable, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		return f.at(ctx, name, name)
 	}
@@ -82,7 +87,7 @@ func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 		looked = append(looked, lookedIn(dir, err))
 	}
 	return Executable{}, &Error{Plugin: name, Kind: ErrNotFound,
-		Err: fmt.Errorf("not found%s; looked in\n  %s", f.suggestion(name), strings.Join(looked, "\n  "))}
+		Err: fmt.Errorf("not found%s; looked in\n  %s", suggestion(name, alternatives()), strings.Join(looked, "\n  "))}
 }
 
 // at returns the plugin at a path, built if need be.
@@ -128,8 +133,7 @@ func lookedIn(dir string, err error) string {
 }
 
 // suggestion names a plugin whose name is near, or all that there are.
-func (f *Finder) suggestion(name string) string {
-	known := f.names()
+func suggestion(name string, known []string) string {
 	best, limit := "", max(1, (utf8.RuneCountInString(name)+1)/3)
 	for _, k := range known {
 		if d := levenshtein.ComputeDistance(strings.ToLower(name), k); d <= limit && d < utf8.RuneCountInString(k) {
@@ -142,7 +146,7 @@ func (f *Finder) suggestion(name string) string {
 	case len(known) > 0:
 		return " (there are " + strings.Join(known, ", ") + ")"
 	}
-	return " (there are no plugins at all)"
+	return " (there are none)"
 }
 
 // Has tells whether there is a plugin of that name in the directories. Nothing is built.
@@ -167,6 +171,16 @@ func (f *Finder) names() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// isSource tells whether the plugin of that name is a Go package.
+func (f *Finder) isSource(name string) bool {
+	for _, dir := range f.Dirs {
+		if path := filepath.Join(dir, name); isPlugin(path) {
+			return holdsMain(path)
+		}
+	}
+	return false
 }
 
 func isPlugin(path string) bool {

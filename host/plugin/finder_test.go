@@ -74,7 +74,7 @@ func TestNotFound(t *testing.T) {
 		check(t, err, ErrNotFound, words...)
 	}
 	_, err := (&Finder{Dirs: []string{gone}}).Find(t.Context(), "quest")
-	check(t, err, ErrNotFound, "there are no plugins at all")
+	check(t, err, ErrNotFound, "there are none")
 }
 
 func TestNewFinder(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cage-qat/cage/sdk"
 	"golang.org/x/sync/errgroup"
@@ -65,6 +66,44 @@ func (f *Finder) examine(ctx context.Context, name string, opts Options) []Listi
 	return found
 }
 
+// alternativesLimit is how long plugins may take to say of which kind they are, for a
+// message.
+const alternativesLimit = 5 * time.Second
+
+// alternatives lists the plugins of a kind that can be found by name; "" is any kind. Of Go
+// packages the kind is not known: nothing is built for a message.
+func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
+	if kind == "" {
+		return f.names()
+	}
+	ctx, cancel := context.WithTimeout(ctx, alternativesLimit)
+	defer cancel()
+	names := f.names()
+	fits := make([]bool, len(names))
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for i, name := range names {
+		group.Go(func() error {
+			if f.isSource(name) {
+				fits[i] = true
+				return nil
+			}
+			for _, l := range f.examine(ctx, name, Options{}) {
+				fits[i] = fits[i] || l.Err == nil && l.Kind == kind
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no error is ever returned
+	var list []string
+	for i, name := range names {
+		if fits[i] {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 // Request asks for one plugin.
 type Request struct {
 	// Name is a name or path.
@@ -83,7 +122,7 @@ func (f *Finder) StartAll(ctx context.Context, requests ...Request) ([]*Client, 
 	group.SetLimit(parallel)
 	for i, r := range requests {
 		group.Go(func() error {
-			exe, err := f.Find(ctx, r.Name)
+			exe, err := f.find(ctx, r.Name, func() []string { return f.alternatives(ctx, r.Kind) })
 			if err == nil {
 				clients[i], err = Start(ctx, exe, r.Kind, r.Options)
 			}
