@@ -10,12 +10,14 @@ import (
 
 // Summary is what a run came to. A nil field was not measured.
 type Summary struct {
-	Name       string `json:"name"`        // of the run
-	Completed  bool   `json:"completed"`   // whether all steps were done; false for a run that was stopped
-	Steps      int    `json:"steps"`       // optimizer steps done
-	TotalSteps int    `json:"total_steps"` // optimizer steps asked for
-	Tokens     int64  `json:"tokens"`      // tokens seen
-	Parameters int64  `json:"parameters"`  // parameters of the model
+	Name       string `json:"name"`              // of the run
+	Completed  bool   `json:"completed"`         // whether all steps were done; false for a run that was stopped
+	Stopped    Stop   `json:"stopped,omitempty"` // why a run that is not completed ended
+	Error      string `json:"error,omitempty"`   // what it ended with, unless somebody wanted it to
+	Steps      int    `json:"steps"`             // optimizer steps done
+	TotalSteps int    `json:"total_steps"`       // optimizer steps asked for
+	Tokens     int64  `json:"tokens"`            // tokens seen
+	Parameters int64  `json:"parameters"`        // parameters of the model
 
 	// NonEmbedding counts the parameters outside the embedding and the head: the N of
 	// scaling laws.
@@ -31,6 +33,16 @@ type Summary struct {
 	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
 	Skipped         int     `json:"skipped"`                     // steps left out because something was not finite
 }
+
+// Stop is why a run ended before its last step.
+type Stop string
+
+// The reasons of a [Summary] that is not completed. A process that was killed writes none.
+const (
+	Interrupted Stop = "interrupted" // by a signal, or after the steps that were asked for
+	Diverged    Stop = "diverged"    // its loss or gradient was not finite
+	Failed      Stop = "failed"
+)
 
 // WriteSummary writes a summary to path as indented JSON, atomically. The value is
 // a Summary or a struct that embeds one.

@@ -20,7 +20,7 @@ import (
 const indexFile = ".runs-index"
 
 // magic begins an index; it changes with the format.
-const magic = "cage runs index 1\n"
+const magic = "cage runs index 2\n"
 
 // index is what is kept of the runs below a root. Texts that many runs share are kept
 // once.

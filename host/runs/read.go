@@ -1,7 +1,9 @@
 package runs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -53,7 +55,7 @@ func stampsOf(dir string, known entry) (s stamps, ok bool) {
 
 // read reads the run directory with these stamps.
 func read(dir string, s stamps) entry {
-	r := &Run{Dir: dir, State: Unfinished}
+	r := &Run{Dir: dir, State: Interrupted}
 	if err := r.read(); err != nil {
 		r.State, r.Err = Unreadable, err.Error()
 	}
@@ -83,11 +85,31 @@ func (r *Run) read() error {
 	}
 	if completed {
 		r.State = Done
+	} else if err := r.readStop(); err != nil {
+		return err
 	} else if numbers, err = lastNumbers(rundir.At(r.Dir).Metrics()); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		r.results = append(r.results, Result{name, numbers[name]})
+	}
+	return nil
+}
+
+// readStop takes from the summary of a run that is not complete why it ended.
+func (r *Run) readStop() error {
+	summary, err := metrics.ReadSummary(rundir.At(r.Dir).Summary())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch summary.Stopped {
+	case metrics.Diverged:
+		r.State, r.Err = Diverged, summary.Error
+	case metrics.Failed:
+		r.State, r.Err = Failed, summary.Error
 	}
 	return nil
 }

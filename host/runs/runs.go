@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // State is how far a run has come.
@@ -25,16 +27,19 @@ type State string
 
 // The states of a run.
 const (
-	Done       State = "done"
-	Unfinished State = "unfinished" // under way, or interrupted
-	Unreadable State = "unreadable"
+	Done        State = "done"
+	Running     State = "running"     // a process trains in it at this moment
+	Interrupted State = "interrupted" // it ended or was killed, and can go on
+	Diverged    State = "diverged"    // it ended because loss or gradient were not finite
+	Failed      State = "failed"      // it ended with another error
+	Unreadable  State = "unreadable"
 )
 
 // Run is what a run directory says.
 type Run struct {
 	Dir      string
 	State    State
-	Err      string    // why it is unreadable
+	Err      string    // why it is unreadable, or with what it ended
 	Modified time.Time // when its newest record was written
 
 	config  []Entry
@@ -155,6 +160,9 @@ func List(roots ...string) ([]*Run, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *Run) int { return strings.Compare(a.Dir, b.Dir) })
+	for _, r := range all {
+		r.lookWhetherRunning()
+	}
 	return all, nil
 }
 
@@ -168,5 +176,18 @@ func Open(dir string) (*Run, error) {
 		}
 		return nil, fmt.Errorf("%s is not a run directory: it has no run.toml", dir)
 	}
-	return read(dir, s).run, nil
+	r := read(dir, s).run
+	r.lookWhetherRunning()
+	return r, nil
+}
+
+// lookWhetherRunning tells a run that is being trained from one that has stopped, which no
+// file but the lock tells. Of a lock that may not be looked at nobody knows.
+func (r *Run) lookWhetherRunning() {
+	if r.State == Done || r.State == Unreadable {
+		return
+	}
+	if locked, err := rundir.At(r.Dir).Lock().Locked(); err == nil && locked {
+		r.State, r.Err = Running, ""
+	}
 }

@@ -94,7 +94,7 @@ func TestList(t *testing.T) {
 		if got, want := dirs(l), "a b broken d c e"; got != want {
 			t.Fatalf("%s: %s, want %s", how, got, want)
 		}
-		for i, want := range []State{Done, Done, Unreadable, Unfinished, Done, Done} {
+		for i, want := range []State{Done, Done, Unreadable, Interrupted, Done, Done} {
 			if l[i].State != want {
 				t.Errorf("%s: %s is %s, want %s", how, l[i].Dir, l[i].State, want)
 			}
@@ -103,7 +103,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: %s", how, l[2].Err)
 		}
 		for name, want := range map[string]string{
-			"run": filepath.Join("runs", "d"), "state": "unfinished", "steps": "7", "train_loss": "4.5",
+			"run": filepath.Join("runs", "d"), "state": "interrupted", "steps": "7", "train_loss": "4.5",
 			"quantizer.weights.bits": "4", "quantizer.bits": "4", "model.kind": "llama", "schedule.rate": "0.003",
 		} {
 			if got, ok := l[3].Lookup(name); !ok || got != want {
@@ -177,7 +177,7 @@ func TestDamagedIndex(t *testing.T) {
 	some(t)
 	want := list(t, "runs")
 	good := content(t, "runs/.runs-index")
-	damaged := []string{"", "x", magic, magic + "12345678", good[:len(good)/2], strings.Replace(good, "index 1", "index 0", 1), good + "x"}
+	damaged := []string{"", "x", magic, magic + "12345678", good[:len(good)/2], strings.Replace(good, "index 2", "index 1", 1), good + "x"}
 	for i := 0; i < len(good); i += 151 {
 		b := []byte(good)
 		b[i] ^= 0x10
@@ -278,4 +278,41 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A run that is not done says why: it is trained at this moment, it was stopped or killed,
+// it diverged, or it failed. What an index has kept does not hide that a run has begun
+// again.
+func TestWhyARunIsNotDone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, s := range map[string]metrics.Summary{
+		"diverged": {Stopped: metrics.Diverged, Error: "loss NaN"}, "failed": {Stopped: metrics.Failed, Error: "disk full"}, "stopped": {Stopped: metrics.Interrupted},
+	} {
+		fake(t, "runs/"+name, 4, 7)
+		if err := metrics.WriteSummary(rundir.At("runs/"+name).Summary(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fake(t, "runs/killed", 4, 7)
+	check := func(when string, want ...string) {
+		t.Helper()
+		for i, r := range list(t, "runs") {
+			if got := fmt.Sprintf("%s %s", r.State, r.Err); got != want[i] {
+				t.Errorf("%s: %s is %q, want %q", when, r.Dir, got, want[i])
+			}
+			if one, err := Open(r.Dir); err != nil || one.State != r.State {
+				t.Errorf("%s: alone, %s is %s, %v", when, r.Dir, one.State, err)
+			}
+		}
+	}
+	check("at rest", "diverged loss NaN", "failed disk full", "interrupted ", "interrupted ")
+	lock, err := rundir.At("runs/diverged").Lock().Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("under way", "running ", "failed disk full", "interrupted ", "interrupted ")
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	check("at rest again", "diverged loss NaN", "failed disk full", "interrupted ", "interrupted ")
 }

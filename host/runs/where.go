@@ -129,7 +129,7 @@ func Known(list []*Run, name string) error {
 		for _, e := range r.results {
 			names[e.Name] = true
 		}
-		if r.State == Unfinished && slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name) {
+		if r.State != Done && r.State != Unreadable && slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name) {
 			return nil
 		}
 	}
