@@ -120,7 +120,7 @@ tests() {
 train() {
 	local name=$1 sets=() set
 	shift
-	for set in train.steps=100 train.eval_every=0 train.log_every=1 train.checkpoint_every=0 train.final_eval_batches=40 \
+	for set in train.steps=100 train.eval_every=0 train.log_every=1 train.checkpoint_every=0 train.checkpoint_minutes=0 train.final_eval_batches=40 \
 		"data.train=\"$work/data/train.tokens\"" "data.validation=\"$work/data/val.tokens\"" "train.out=\"$work/runs/$name\"" "$@"; do
 		sets+=(--set "$set")
 	done

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -113,7 +112,7 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 func (k *Keeper) verify(path vfs.Path) error {
 	if known := k.intact[path.Name]; known != nil {
 		now, err := path.Stat()
-		if err == nil && os.SameFile(known, now) && known.Size() == now.Size() && known.ModTime().Equal(now.ModTime()) {
+		if err == nil && vfs.SameFile(known, now) && known.Size() == now.Size() && known.ModTime().Equal(now.ModTime()) {
 			return nil
 		}
 	}

@@ -72,23 +72,24 @@ const RecomputeBlocks = "blocks"
 
 // Train is the loop: its length, batches, evaluation, checkpoints.
 type Train struct {
-	Steps            int    // optimizer steps
-	Batch            int    // sequences per micro-batch; 1 for problems
-	Accumulate       int    // micro-batches per step
-	Recompute        string // "none" or RecomputeBlocks
-	Clip             float64
-	WeightDecay      float64
-	Rotations        string // "half" or "full"; "" for problems
-	EvalEvery        int    // steps; 0: only at the end
-	EvalBatches      int    // 0: the whole validation set
-	FinalEvalBatches int    // 0: the whole validation set
-	LogEvery         int
-	TrajectoryEvery  int // problems: steps between records of x; 0: none
-	CheckpointEvery  int // steps; 0: only at the end and on signals
-	Keep             int // checkpoints kept
-	Out              string
-	NaNPolicy        string // "skip" or "stop"
-	MaxSkipped       int
+	Steps             int    // optimizer steps
+	Batch             int    // sequences per micro-batch; 1 for problems
+	Accumulate        int    // micro-batches per step
+	Recompute         string // "none" or RecomputeBlocks
+	Clip              float64
+	WeightDecay       float64
+	Rotations         string // "half" or "full"; "" for problems
+	EvalEvery         int    // steps; 0: only at the end
+	EvalBatches       int    // 0: the whole validation set
+	FinalEvalBatches  int    // 0: the whole validation set
+	LogEvery          int
+	TrajectoryEvery   int     // problems: steps between records of x; 0: none
+	CheckpointEvery   int     // steps; 0: by the clock, at the end and on signals
+	CheckpointMinutes float64 // since the last checkpoint; 0: not by the clock
+	Keep              int     // checkpoints kept
+	Out               string
+	NaNPolicy         string // "skip" or "stop"
+	MaxSkipped        int
 }
 
 // Schedule is the learning rate over the run.

@@ -174,7 +174,7 @@ func TestFingerprint(t *testing.T) {
 		}
 		return p
 	}
-	same := [][]string{{"train.out='x'"}, {"train.keep=9", "train.checkpoint_every=3", "train.recompute='blocks'", "device.threads=2"}, {"seed=0"}}
+	same := [][]string{{"train.out='x'"}, {"train.keep=9", "train.checkpoint_every=3", "train.checkpoint_minutes=1.5", "train.recompute='blocks'", "device.threads=2"}, {"seed=0"}}
 	for _, o := range same {
 		if print(o...) != print() {
 			t.Errorf("%v changes it", o)

@@ -25,7 +25,7 @@ func (c *Config) Entries() ([]Entry, error) {
 }
 
 // incidental are the keys that change nothing of what a run computes and records.
-var incidental = []string{"train.out", "train.checkpoint_every", "train.keep", "train.recompute", "device.threads"}
+var incidental = []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "device.threads"}
 
 // Fingerprint is a hash of all that decides what a run computes and records: the same for
 // configurations that differ in the run directory, in checkpoints, in what is computed

@@ -53,7 +53,18 @@ var trainTable = table{
 			doc: "steps between lines of trajectory.jsonl, which hold x; 0: none"},
 		{key: "checkpoint_every", is: from(0, most), def: int64(0),
 			at:  func(c *Config) any { return &c.Train.CheckpointEvery },
-			doc: "steps between checkpoints; 0: only at the end and on signals"},
+			doc: "steps between checkpoints; 0: none by steps. One is saved in any case when the run ends: at its last step, by a signal, or by an error after which the state is whole"},
+		{key: "checkpoint_minutes", kind: number, is: between(0, 1e6),
+			derive: func(d *decoder) any {
+				if d.cfg.Train.CheckpointEvery > 0 {
+					return 0.0
+				}
+				return 10.0
+			},
+			derived: "`10`; with `checkpoint_every`: `0`",
+			at:      func(c *Config) any { return &c.Train.CheckpointMinutes },
+			doc: "minutes since the last checkpoint until the next; 0: none by the clock. So a run that says nothing of checkpoints loses at most that " +
+				"when the machine stops. By the clock, and not by steps, as that fits runs of seconds, which write none, and of weeks; when states are saved changes no bit of the result"},
 		{key: "keep", is: from(1, most), def: int64(2),
 			at:  func(c *Config) any { return &c.Train.Keep },
 			doc: "checkpoints kept, the latest ones"},

@@ -309,6 +309,9 @@ func TestFailedRefresh(t *testing.T) {
 		if err != nil {
 			t.Fatalf("update %d: %v", i+1, err)
 		}
+		if !s.Whole() {
+			t.Errorf("update %d: the state is not whole", i+1)
+		}
 		due := i+1 == 2 || i+1 == 4 || i+1 == 10 || i+1 == 13
 		if got := len(res.FailedRefreshes); due && got != len(k.Plan().Rules) || !due && got != 0 {
 			t.Errorf("update %d: %d refreshes failed", i+1, got)
@@ -326,6 +329,9 @@ func TestFailedRefresh(t *testing.T) {
 		if err != nil {
 			if t2 != 19 || !strings.Contains(err.Error(), "failed 4 times in a row: no convergence") {
 				t.Errorf("update %d: %v", t2, err)
+			}
+			if s.Whole() {
+				t.Error("a state that a step has left half replaced passes for whole")
 			}
 			return
 		}

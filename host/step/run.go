@@ -47,8 +47,8 @@ type Result struct {
 // Step runs one optimizer step on accumulate micro-batches, each the flat
 // [batch, context+1] token ids. Parameters and states are replaced in s. When the
 // loss or the gradient's norm is not finite, s keeps its values, be it in new buffers,
-// and the result says Skipped. An error of the device during the update leaves s
-// unusable: its buffers were given away.
+// and the result says Skipped. After an error during the update s is not whole: its
+// buffers were given away ([State.Whole]).
 func (k *Kernels) Step(s *State, batches [][]int32, set Settings) (Result, error) {
 	b, err := k.Load(batches)
 	if err != nil {
@@ -93,11 +93,16 @@ func (k *Kernels) runChain(s *State, batches *Batches, set Settings) (res Result
 	if err := k.measurePareto(s, q, grads, batches, set, &res); err != nil {
 		return res, err
 	}
+	s.torn = true
 	observed, err := k.refresh(s, q, grads, set, &res)
 	if err != nil {
 		return res, err
 	}
-	return res, k.runUpdate(s, q, grads, set, observed, &res)
+	if err := k.runUpdate(s, q, grads, set, observed, &res); err != nil {
+		return res, err
+	}
+	s.torn = false
+	return res, nil
 }
 
 // needsQuantized tells whether a step reads Q(x): for the gradient, the correction

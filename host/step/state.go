@@ -19,7 +19,13 @@ type State struct {
 	Params    []*engine.Buffer
 	Optimizer [][]*engine.Buffer
 	beside    beside
+	// torn is set while a step replaces buffers, and stays so when it fails meanwhile.
+	torn bool
 }
+
+// Whole tells whether the state is that after a whole number of steps. A step that failed
+// while it replaced parameters and states left some of both, and buffers that are gone.
+func (s *State) Whole() bool { return !s.torn }
 
 // NewState draws the parameters from the seed, initialises the quantizers' trained
 // parameters from them and from a batch of tokens, [batch, context+1], and runs the

@@ -64,6 +64,7 @@ func (k *Kernels) runWhole(s *State, b *Batches, set Settings) (res Result, err 
 	for _, list := range s.Optimizer {
 		in = append(in, list...)
 	}
+	s.torn = true
 	out, err := w.exec.Run(append(in, tokens, scalars), w.donate)
 	if err != nil {
 		return res, err
@@ -75,6 +76,7 @@ func (k *Kernels) runWhole(s *State, b *Batches, set Settings) (res Result, err 
 		return res, err
 	}
 	w.results(read, set, &res)
+	s.torn = false
 	return res, nil
 }
 

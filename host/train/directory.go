@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +20,7 @@ import (
 // on the parameters.
 var free = []string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
-	"train.checkpoint_every", "train.keep", "train.out", "train.max_skipped", "train.recompute",
+	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed",
 	"data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
 }
@@ -85,6 +84,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	if err != nil {
 		return err
 	}
+	r.identity = made.Run
 	if changed := made.changedPrograms(programHashes(r.programs)); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
 			r.cfg.Train.Out, changed[0], len(changed))
@@ -127,11 +127,12 @@ func (r *run) newState() (*step.State, error) {
 
 // begin starts a new run: its description is on disk before the first step.
 func (r *run) begin() error {
+	r.identity = newIdentity()
 	var err error
 	if r.state, err = r.newState(); err != nil {
 		return err
 	}
-	r.saved = -1
+	r.saving.step = -1
 	if err := r.describe(); err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (r *run) begin() error {
 // resume loads the newest intact checkpoint and cuts the records to its step. A run
 // that was stopped before its first checkpoint begins again.
 func (r *run) resume() error {
-	r.saved = -1
+	r.saving.step = -1
 	state, err := r.checkpoints.Latest()
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
@@ -159,10 +160,13 @@ func (r *run) resume() error {
 		}
 		r.log.Info("resuming", "step", r.done.Step)
 	}
+	if r.identity == "" { // a run of a version that gave none
+		r.identity = newIdentity()
+	}
 	if err := r.describe(); err != nil {
 		return err
 	}
-	if r.records, err = metrics.Resume(r.dir.Metrics(), r.done.Step); err != nil {
+	if err := r.resumeRecords(state.Meta); err != nil {
 		return err
 	}
 	if err := r.openTrajectory(); err != nil {
@@ -191,6 +195,15 @@ func (r *run) remember() error {
 }
 
 func (r *run) restore(state checkpoint.State) error {
+	err := checkOwner(r.cfg.Train.Out, r.identity, state)
+	if err != nil {
+		return err
+	}
+	if r.identity == "" {
+		if r.identity, err = identityOf(state.Meta); err != nil {
+			return err
+		}
+	}
 	if err := state.Meta.Get("progress", &r.done); err != nil {
 		return err
 	}
@@ -206,7 +219,6 @@ func (r *run) restore(state checkpoint.State) error {
 	for _, t := range state.Tensors {
 		tensors[t.Name] = t
 	}
-	var err error
 	r.state, err = r.kernels.Upload(loader(tensors))
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
@@ -217,7 +229,7 @@ func (r *run) restore(state checkpoint.State) error {
 	if err := r.restoreMovement(state, tensors); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
 	}
-	r.saved = state.Step
+	r.saving.step = state.Step
 	return nil
 }
 
@@ -254,50 +266,4 @@ func loader(tensors map[string]safetensors.Tensor) func(string) (step.Tensor, er
 		values, err := safetensors.Values[float32](t)
 		return step.Tensor{Name: name, Dims: t.Shape, Data: values}, err
 	}
-}
-
-// save writes a checkpoint of the present step and prunes the old ones. The records
-// reach the disk first, so that a checkpoint never knows more than they do, and the data
-// is verified by then. An interruption waits until it is done.
-func (r *run) save() error {
-	if err := r.awaitData(); err != nil {
-		return err
-	}
-	if r.saved == r.done.Step {
-		return nil
-	}
-	if err := errors.Join(r.records.Sync(), r.trajectory.sync()); err != nil {
-		return err
-	}
-	tensors, err := r.kernels.Download(r.state)
-	if err != nil {
-		return err
-	}
-	state := checkpoint.State{Step: r.done.Step, Meta: checkpoint.Meta{}}
-	for _, t := range tensors {
-		st, err := safetensors.New(t.Name, t.Dims, t.Data)
-		if err != nil {
-			return err
-		}
-		state.Tensors = append(state.Tensors, st)
-	}
-	err = errors.Join(
-		state.Meta.Set("progress", r.done),
-		state.Meta.Set("total_steps", r.cfg.Train.Steps),
-		state.Meta.Set("seed", r.cfg.Seed),
-		state.Meta.Set("build", r.device.BuildInfo()),
-		r.saveRefreshes(&state),
-		r.movement.save(&state),
-	)
-	if err != nil {
-		return err
-	}
-	if err := r.checkpoints.Save(context.Background(), state); err != nil {
-		return err
-	}
-	r.saved = r.done.Step
-	if err := r.checkpoints.Prune(); err != nil {
-		r.log.Warn("old checkpoints could not be removed", "error", err)
-	}
-	return nil
 }

@@ -18,23 +18,21 @@ func (r *run) train(ctx context.Context) (*Summary, error) {
 	r.display.latest = r.last
 	defer r.display.close()
 	r.display.previous.Tokens, r.display.previous.Seconds = r.done.Tokens, metrics.Number(r.done.Seconds)
-	err := r.steps(ctx)
-	if err != nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, ErrNotFinite) {
-		return nil, err
-	}
-	if saveErr := r.save(); saveErr != nil {
-		return nil, errors.Join(err, fmt.Errorf("save the checkpoint of step %d: %w", r.done.Step, saveErr))
-	}
-	if errors.Is(err, ErrNotFinite) {
+	r.saving.at = time.Now()
+	err := r.saveLast(r.steps(ctx))
+	if err != nil && !errors.Is(err, ErrInterrupted) {
 		return nil, err
 	}
 	summary, sumErr := r.summarize(ctx, err == nil)
 	if summary == nil {
-		return nil, sumErr
+		return nil, r.resumable(sumErr)
 	}
 	err = errors.Join(err, sumErr)
 	summary.StartSeconds = start
 	summary.PluginSeconds = (r.programs.Start + r.programs.Handover).Seconds()
+	if gone := r.checkDirectory(); gone != nil {
+		return nil, gone
+	}
 	return summary, errors.Join(err, metrics.WriteSummary(r.dir.Summary(), summary))
 }
 
@@ -110,10 +108,7 @@ func (r *run) one(ctx context.Context, ahead *feed) error {
 			return err
 		}
 	}
-	if every := r.cfg.Train.CheckpointEvery; every > 0 && r.done.Step%every == 0 {
-		return r.save()
-	}
-	return nil
+	return r.saveIfDue()
 }
 
 // evaluates tells whether an evaluation in the middle of training follows step t.

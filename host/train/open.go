@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // OpenOptions say what to open of a run.
@@ -58,12 +59,18 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
 	saved, err := loadCheckpoint(dir, o)
 	if err != nil {
 		return nil, err
 	}
 	made, err := readProvenance(rundir.At(dir))
 	if err != nil {
+		return nil, err
+	}
+	if err := checkOwner(dir, made.Run, saved); err != nil {
 		return nil, err
 	}
 	t := &Trained{dir: dir, cfg: cfg, step: saved.Step, made: made, search: rundir.Search{Run: dir, Made: made.Directory}}
@@ -89,18 +96,22 @@ func loadCheckpoint(dir string, o OpenOptions) (checkpoint.State, error) {
 		}
 		return checkpoint.State{}, fmt.Errorf("%s has no checkpoint of step %d: there are %v", dir, o.Step, steps)
 	}
-	s, err := checkpoint.Latest(rundir.At(dir).Checkpoints(), nil)
+	passed := false
+	s, err := checkpoint.Latest(rundir.At(dir).Checkpoints(), func(path vfs.Path, err error) {
+		passed = true
+		o.Logger.Warn("passing over a damaged checkpoint", "path", path, "error", err)
+	})
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", dir, err)
+	}
+	if passed {
+		o.Logger.Warn("using an older checkpoint", "step", s.Step)
 	}
 	return s, nil
 }
 
 func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.State) error {
 	var err error
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
 	if o.Finder == nil {
 		if o.Finder, err = plugin.NewFinder(); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 
 // provenance is what run.toml does not say about how a run came to be.
 type provenance struct {
+	Run   string           `json:"run,omitempty"` // identity
 	Build engine.BuildInfo `json:"build"`
 	// Directory is the working directory, to which the configuration's paths are relative.
 	Directory string `json:"directory,omitempty"`
@@ -69,7 +70,7 @@ func (r *run) describe() error {
 }
 
 func (r *run) writeProvenance() error {
-	p := provenance{Build: r.device.BuildInfo(), Data: r.verified, Plugins: r.programs.Used, Programs: programHashes(r.programs)}
+	p := provenance{Run: r.identity, Build: r.device.BuildInfo(), Data: r.verified, Plugins: r.programs.Used, Programs: programHashes(r.programs)}
 	var err error
 	if p.Directory, err = os.Getwd(); err != nil {
 		return err

@@ -34,7 +34,14 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 		return err
 	}
 	r.display.step(rec)
-	return r.records.Write(rec)
+	if err := r.checkDirectory(); err != nil {
+		return err
+	}
+	if err := r.records.Write(rec); err != nil {
+		r.unwritten = &rec
+		return err
+	}
+	return nil
 }
 
 // addStatistics fills in the error statistics and stationarity measures that the

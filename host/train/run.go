@@ -134,8 +134,10 @@ type run struct {
 
 	checkpoints *checkpoint.Keeper
 
-	saved     int // step of the newest checkpoint, -1 for none
-	evaluated int // step of the newest recorded evaluation, 0 for none
+	identity  string
+	saving    saving
+	unwritten *metrics.Record // of the last step, where metrics.jsonl could not take it
+	evaluated int             // step of the newest recorded evaluation, 0 for none
 }
 
 // progress is the part of a run's state that is not tensors. It is saved in

@@ -15,7 +15,8 @@ type trajectory struct {
 }
 
 // openTrajectory starts the record of the points of a problem, or goes on with it
-// after the steps that are done; a run at its beginning records its start.
+// after the steps that are done. The point of the last of these is written again, as it
+// may be missing; so a run at its beginning records its start.
 func (r *run) openTrajectory() error {
 	problem, ok := r.model.(*model.Quadratic)
 	if !ok {
@@ -26,20 +27,25 @@ func (r *run) openTrajectory() error {
 		return nil
 	}
 	after := r.done.Step
-	if after == 0 {
-		after = -1 // the start is written again
+	if r.follows() {
+		after--
 	}
 	var err error
-	if r.trajectory.points, err = metrics.ResumeTrajectory(r.dir.Trajectory(), after); err != nil || after > 0 {
+	if r.trajectory.points, err = metrics.ResumeTrajectory(r.dir.Trajectory(), after); err != nil {
 		return err
 	}
-	return r.trajectory.record(r.done.Step, r.state.Params[0])
+	return r.follow()
+}
+
+// follows tells whether the point after the step just done is recorded.
+func (r *run) follows() bool {
+	return r.done.Step%r.trajectory.every == 0 || r.done.Step == r.cfg.Train.Steps
 }
 
 // follow records the point after the step just done, if it is due.
 func (r *run) follow() error {
 	t := r.trajectory
-	if t == nil || t.points == nil || r.done.Step%t.every != 0 && r.done.Step != r.cfg.Train.Steps {
+	if t == nil || t.points == nil || !r.follows() {
 		return nil
 	}
 	return t.record(r.done.Step, r.state.Params[0])

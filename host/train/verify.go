@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -63,9 +64,12 @@ func (v *verification) close() {
 	}
 }
 
+// errData is wrapped by the error of a run whose data is not intact.
+var errData = errors.New("nothing was saved")
+
 // damagedData is the error of a run whose data is not intact.
 func damagedData(err error) error {
-	return fmt.Errorf("%w; nothing was saved: put the file in order and begin the run again, or resume it", err)
+	return fmt.Errorf("%w; %w: put the file in order and begin the run again, or resume it", err, errData)
 }
 
 // verifiedFile is a token file in the provenance of a run.
@@ -102,5 +106,9 @@ func (r *run) awaitData() error {
 		return damagedData(err)
 	}
 	r.verified = r.verification.list()
-	return r.writeProvenance()
+	err := r.writeProvenance()
+	if err != nil {
+		r.verified = nil // it is to be written yet
+	}
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 )
 
 // FS is a file system. Its methods do what the functions of package os of the same
@@ -56,3 +57,9 @@ type Lock interface {
 
 // ErrLocked is returned by FS.Lock for a lock that somebody else holds.
 var ErrLocked = errors.New("another process holds the lock")
+
+// SameFile tells whether two descriptions are of one file. File systems other than [OS]
+// tell their files apart by fs.FileInfo.Sys.
+func SameFile(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) || a.Sys() != nil && a.Sys() == b.Sys()
+}

@@ -63,7 +63,7 @@ func withoutKey(text, table, key string) string {
 }
 
 // readProvenance reads what a run was made of and leaves out what differs from place
-// to place; "" when there is nothing to read.
+// to place, and the run's identity, which is random; "" when there is nothing to read.
 func readProvenance(path vfs.Path) (string, error) {
 	text, err := path.ReadFile()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,6 +75,9 @@ func readProvenance(path vfs.Path) (string, error) {
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if fields, ok := v.(map[string]any); ok {
+		delete(fields, "run")
 	}
 	out, err := json.MarshalIndent(clear(v), "", "  ")
 	return string(out), err

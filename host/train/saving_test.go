@@ -1,0 +1,228 @@
+package train_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// TestErrorsSaveWhatThereIs: after an error that leaves the state whole there is a
+// checkpoint of the last step that was done, although none was due, and when the
+// cause is mended the run ends as one that never failed.
+func TestErrorsSaveWhatThereIs(t *testing.T) {
+	cases := map[string]struct {
+		when  string
+		spoil func(t *testing.T, cfg *config.Config) (mend func())
+		steps int // of the checkpoint; one more where the next batches were read already
+	}{
+		"training data cut":   {"step 6/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Train) }, 6},
+		"validation data cut": {"step 6/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Validation) }, 8},
+		"final evaluation":    {"step 17/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Validation) }, 20},
+		"metrics on a full disk": {"step 6/20", func(t *testing.T, cfg *config.Config) func() {
+			fillDisk(t, rundir.At(cfg.Train.Out).Metrics().Name)
+			return func() {}
+		}, 6},
+		"metrics of an evaluation on a full disk": {"step 8/20", func(t *testing.T, cfg *config.Config) func() {
+			fillDisk(t, rundir.At(cfg.Train.Out).Metrics().Name)
+			return func() {}
+		}, 8},
+		"summary": {"step 20/20", func(t *testing.T, cfg *config.Config) func() {
+			path := rundir.At(cfg.Train.Out).Summary().Name
+			if err := os.Mkdir(path, 0o755); err != nil {
+				t.Error(err)
+			}
+			return func() { os.Remove(path) }
+		}, 20},
+	}
+	// By the checkpoint of step 5 the data is verified.
+	whole := testrun.Config(t, "train.checkpoint_every=5")
+	testrun.Train(t, whole, train.Options{})
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, "train.checkpoint_every=5")
+			var mend func()
+			console := &callAt{at: map[string]func(){c.when: func() { mend = c.spoil(t, cfg) }}}
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t), Console: console})
+			if err == nil || errors.Is(err, train.ErrInterrupted) {
+				t.Fatalf("the run ended with the error %v", err)
+			}
+			t.Log(err)
+			if n := newest(t, cfg); n != c.steps && (name != "training data cut" || n != c.steps+1) {
+				t.Errorf("the newest checkpoint is of step %d, want %d", n, c.steps)
+			}
+			mend()
+			testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+			testrun.SameRun(t, "undisturbed, and after the error", whole.Train.Out, cfg.Train.Out)
+		})
+	}
+}
+
+// cut leaves the beginning of a file, until mend is called.
+func cut(t *testing.T, path string) (mend func()) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.Truncate(path, 100)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return func() {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// fillDisk lets every further write to a file that this process has open fail as on a
+// full disk.
+func fillDisk(t *testing.T, path string) {
+	t.Helper()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("needs /dev/full: ", err)
+	}
+	defer full.Close()
+	links, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Error(err)
+	}
+	found := false
+	for _, link := range links {
+		if to, err := os.Readlink(link); err != nil || to != path {
+			continue
+		}
+		found = true
+		var fd int
+		if _, err := fmt.Sscan(filepath.Base(link), &fd); err != nil {
+			t.Error(err)
+		}
+		if err := syscall.Dup3(int(full.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+			t.Error(err)
+		}
+	}
+	if !found {
+		t.Errorf("%s is not open", path)
+	}
+}
+
+// TestSaveIsTriedAgain: a checkpoint that cannot be saved is told and tried again, with
+// more and more steps between, while the run goes on.
+func TestSaveIsTriedAgain(t *testing.T) {
+	for name, mended := range map[string]bool{"mended": true, "never": false} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, "train.checkpoint_every=3", "train.keep=10")
+			if err := os.MkdirAll(cfg.Train.Out, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			inTheWay := rundir.At(cfg.Train.Out).Checkpoints().Name
+			if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			at := map[string]func(){}
+			if mended {
+				at["step 9/20"] = func() {
+					if err := os.Remove(inTheWay); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			var log bytes.Buffer
+			_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: &callAt{at: at},
+				Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+			var tries []string
+			for _, m := range regexp.MustCompile(`could not be saved.* step=(\d+) .*checkpoints`).FindAllStringSubmatch(log.String(), -1) {
+				tries = append(tries, m[1])
+			}
+			if mended {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := []string{"3", "4", "6"}; !slices.Equal(tries, want) {
+					t.Errorf("tried in vain after steps %v, want %v:\n%s", tries, want, log.String())
+				}
+				if got := savedSteps(t, cfg); !slices.Equal(got, []int{10, 12, 15, 18, 20}) {
+					t.Errorf("the checkpoints are of steps %v", got)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), "save the checkpoint of step 20") || !strings.Contains(err.Error(), "the newest one is none") {
+				t.Errorf("the run ended with the error %v", err)
+			}
+			if want := []string{"3", "4", "6", "10", "18"}; !slices.Equal(tries, want) {
+				t.Errorf("tried in vain after steps %v, want %v", tries, want)
+			}
+			if n := len(testrun.Records(t, cfg.Train.Out)); n != 22 {
+				t.Errorf("%d records, want those of 20 steps and 2 evaluations", n)
+			}
+		})
+	}
+}
+
+func savedSteps(t *testing.T, cfg *config.Config) []int {
+	t.Helper()
+	entries, err := checkpoint.List(rundir.At(cfg.Train.Out).Checkpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []int
+	for _, e := range entries {
+		list = append(list, e.Step)
+	}
+	return list
+}
+
+// TestCheckpointMinutes: checkpoints come by the clock, too; here it strikes after every
+// step.
+func TestCheckpointMinutes(t *testing.T) {
+	if c := testrun.Config(t); c.Train.CheckpointMinutes != 10 {
+		t.Errorf("the default is %v minutes", c.Train.CheckpointMinutes)
+	}
+	if c := testrun.Config(t, "train.checkpoint_every=4"); c.Train.CheckpointMinutes != 0 {
+		t.Errorf("with checkpoint_every the default is %v minutes", c.Train.CheckpointMinutes)
+	}
+	cfg := testrun.Config(t, "train.checkpoint_minutes=1e-9", "train.keep=3")
+	testrun.Train(t, cfg, train.Options{})
+	if got := savedSteps(t, cfg); !slices.Equal(got, []int{18, 19, 20}) {
+		t.Errorf("the checkpoints are of steps %v", got)
+	}
+}
+
+// TestHalfAStepIsNotSaved: a step that fails after it has begun to replace parameters and
+// states is not taken for done, nor for not begun.
+func TestHalfAStepIsNotSaved(t *testing.T) {
+	cfg := testrun.Config(t, "train.checkpoint_every=5")
+	var state *step.State
+	console := &callAt{at: map[string]func(){"step 7/20": func() {
+		// The update finds that what it needs of the last tensor is gone.
+		engine.FinalizeAll(state.Optimizer[len(state.Optimizer)-1]...)
+	}}}
+	_, err := train.RunSeen(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: console}, func(s *step.State) { state = s })
+	if err == nil || !strings.Contains(err.Error(), "step 8: ") ||
+		!strings.Contains(err.Error(), "This step failed half-way, so that its state cannot be saved; the newest checkpoint is of step 5") {
+		t.Errorf("the run ended with the error %v", err)
+	}
+	if state.Whole() {
+		t.Error("the state passes for whole")
+	}
+	if n := newest(t, cfg); n != 5 {
+		t.Errorf("the newest checkpoint is of step %d, want 5", n)
+	}
+}
