@@ -27,13 +27,15 @@ func (r *run) train(ctx context.Context) (*Summary, error) {
 	if summary == nil {
 		return nil, r.resumable(sumErr)
 	}
-	err = errors.Join(err, sumErr)
 	summary.StartSeconds = start
 	summary.PluginSeconds = (r.programs.Start + r.programs.Handover).Seconds()
 	if gone := r.checkDirectory(); gone != nil {
 		return nil, gone
 	}
-	return summary, errors.Join(err, metrics.WriteSummary(r.dir.Summary(), summary))
+	if err := metrics.WriteSummary(r.dir.Summary(), summary); err != nil {
+		return summary, r.resumable(err)
+	}
+	return summary, errors.Join(err, sumErr)
 }
 
 // steps trains until the last step, or returns ErrInterrupted.

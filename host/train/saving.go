@@ -71,17 +71,19 @@ func (r *run) saveLast(err error) error {
 		return fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest())
 	}
 	saveErr := r.save()
-	if mustNotSave(saveErr) {
+	interrupted := errors.Is(err, ErrInterrupted)
+	if saveErr != nil && interrupted {
+		err = nil // that an interrupted run can go on is not to be said now
+	}
+	switch {
+	case mustNotSave(saveErr):
 		return errors.Join(err, saveErr)
-	}
-	if saveErr != nil && r.saving.step != r.done.Step {
+	case saveErr != nil && r.saving.step != r.done.Step:
 		return errors.Join(err, fmt.Errorf("save the checkpoint of step %d: %w; the newest one is %s", r.done.Step, saveErr, r.newest()))
-	}
-	err = errors.Join(err, saveErr)
-	if err == nil || errors.Is(err, ErrInterrupted) || errors.Is(err, ErrNotFinite) {
+	case saveErr == nil && (err == nil || interrupted || errors.Is(err, ErrNotFinite)):
 		return err
 	}
-	return r.resumable(err)
+	return r.resumable(errors.Join(err, saveErr))
 }
 
 // resumable adds to an error that nothing of the steps done is lost.

@@ -176,6 +176,28 @@ func TestSaveIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestInterruptedAndNotSaved: an interrupted run of which something could not be saved says
+// so, and does not pass for one that only was interrupted.
+func TestInterruptedAndNotSaved(t *testing.T) {
+	for name, want := range map[string]string{"checkpoints": "save the checkpoint of step 3", "summary.json": "The state after step 3 is saved"} {
+		cfg := testrun.Config(t)
+		inTheWay := filepath.Join(cfg.Train.Out, name)
+		if name == "summary.json" {
+			inTheWay = filepath.Join(inTheWay, "directory")
+		}
+		if err := os.MkdirAll(filepath.Dir(inTheWay), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 3})
+		if err == nil || errors.Is(err, train.ErrInterrupted) || !strings.Contains(err.Error(), want) {
+			t.Errorf("with something in the place of %s: %v", name, err)
+		}
+	}
+}
+
 func savedSteps(t *testing.T, cfg *config.Config) []int {
 	t.Helper()
 	entries, err := checkpoint.List(rundir.At(cfg.Train.Out).Checkpoints())
