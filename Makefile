@@ -10,6 +10,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 GO ?= go
 PLUGINS := $(notdir $(wildcard plugins/*))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.13.0
 
 .DEFAULT_GOAL := help
 
@@ -63,7 +64,7 @@ paper-small: build ## The small variants of the paper's experiments, with their 
 	scripts/paper.sh
 
 .PHONY: check
-check: vet staticcheck generated tidy ## What CI checks beside the tests
+check: vet staticcheck generated tidy reproducible vulnerabilities ## What CI checks beside the tests
 
 .PHONY: vet
 vet: ## gofmt and go vet
@@ -75,7 +76,7 @@ staticcheck: ## staticcheck at a fixed version
 	$(GO) run $(STATICCHECK) ./...
 
 .PHONY: generate
-generate: ## Regenerate the wire format's code and the operation table
+generate: ## Regenerate the wire format's code, tables in docs, and the licences of others' code
 	scripts/generate.sh
 
 .PHONY: generated
@@ -86,10 +87,31 @@ generated: ## Fail when generated files are not up to date
 tidy: ## Fail when go.mod or go.sum is not tidy
 	$(GO) mod tidy -diff
 
+.PHONY: reproducible
+reproducible: ## Build twice, in different directories, and fail when the outcomes differ
+	scripts/build-twice.sh
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in what is called of others' code
+	GO=$(GO) scripts/vulnerabilities.sh
+
+.PHONY: fresh-check
+fresh-check: ## Try the README's two commands in a clone, with caches that start empty (half an hour)
+	scripts/fresh-check.sh
+
+.PHONY: snapshot
+snapshot: ## Make the archives of a release in dist/, and publish nothing
+	$(GO) run $(GORELEASER) release --snapshot --clean
+	scripts/try-archive.sh dist
+
+.PHONY: release
+release: ## Make the archives at a tag and draft a release of them (needs GITHUB_TOKEN)
+	$(GO) run $(GORELEASER) release --clean
+
 .PHONY: bench
 bench: ## Run the benchmarks of all packages once
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
 .PHONY: clean
 clean: ## Remove built files (not runs or data)
-	rm -rf bin
+	rm -rf bin dist
