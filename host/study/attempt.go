@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,6 +80,9 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 	if err := awaitFree(ctx, dir); err != nil {
 		return 0, err
 	}
+	if err := removeAbandoned(dir.Path, cellFile, failedFile); err != nil {
+		return 0, err
+	}
 	text, err := c.Config.Encode()
 	if err != nil {
 		return 0, err
@@ -87,11 +91,20 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 		return 0, err
 	}
 	failure, err := readFailure(dir)
-	if errors.Is(err, os.ErrNotExist) {
+	var damage *damagedFailure
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return 0, nil
+	case err != nil && !errors.As(err, &damage): // a damaged one counts no attempts
+		return 0, err
 	}
-	// One that cannot be read counts no attempts.
-	return failure.Attempts, dir.Join(failedFile).Remove()
+	return failure.Attempts, errors.Join(dir.Join(failedFile).Remove(), dir.SyncDir())
+}
+
+// removeAbandoned removes what was left in a directory of files of these names when
+// something was killed that wrote them. Nothing may be writing them.
+func removeAbandoned(dir vfs.Path, names ...string) error {
+	return atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) })
 }
 
 // errOutlived is returned for a process that did not end in time.
@@ -140,7 +153,11 @@ func (f *Failure) explain(log vfs.File, start int64) {
 	}
 	start = max(start, end-tailBytes)
 	text := make([]byte, end-start)
-	n, _ := log.ReadAt(text, start)
+	n, err := log.ReadAt(text, start)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.Error = fmt.Sprintf("its process ended: %s; its log cannot be read: %v", f.Exit, err)
+		return
+	}
 	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(text[:n], []byte("?")))), "\n")
 	lines = lines[max(0, len(lines)-tailLines):]
 	f.Log, f.File = strings.Join(lines, "\n"), filepath.Base(log.Name())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // State is how far a cell has come.
@@ -83,7 +84,10 @@ func readCellResult(dir rundir.Dir, c Cell, running bool) Result {
 		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
 		return r
 	}
-	if begun, err := dir.Join(cellFile).Exists(); err == nil && begun {
+	switch begun, err := dir.Join(cellFile).Exists(); {
+	case err != nil:
+		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
+	case begun:
 		r.State = Interrupted
 	}
 	return r
@@ -110,7 +114,16 @@ func readFailure(dir rundir.Dir) (Failure, error) {
 		return f, err
 	}
 	if err := json.Unmarshal(text, &f); err != nil {
-		return f, fmt.Errorf("%s: %w", path, err)
+		return f, &damagedFailure{path, err}
 	}
 	return f, nil
 }
+
+// damagedFailure is the error about a failed.json that holds something else.
+type damagedFailure struct {
+	path vfs.Path
+	err  error
+}
+
+func (d *damagedFailure) Error() string { return fmt.Sprintf("%s: %v", d.path, d.err) }
+func (d *damagedFailure) Unwrap() error { return d.err }

@@ -120,6 +120,9 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer lock.Unlock()
+	if err := removeAbandoned(s.at(), studyFile, runningFile); err != nil {
+		return Outcome{}, err
+	}
 	if err := s.setRunning(); err != nil {
 		return Outcome{}, err
 	}

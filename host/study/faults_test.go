@@ -1,0 +1,223 @@
+package study_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// trainer stands for cage train: it leaves what a training does, at once. With an
+// argument of its own, trainings of seed 1 fail.
+const trainer = `
+dir=$(dirname "$1")
+if [ "$2" = --fail ] && grep -q '^seed = 1$' "$1"; then
+	echo "cage: out of luck" >&2
+	exit 1
+fi
+cp "$1" "$dir/run.toml"
+echo '{"step": 1, "loss": 2}' > "$dir/metrics.jsonl"
+echo '{"completed": true, "steps": 1, "val_loss": 2}' > "$dir/.summary"
+mv "$dir/.summary" "$dir/summary.json"
+`
+
+// attempted is a study whose trainings take no time, so that it is the study's own files
+// that matter.
+type attempted struct {
+	name   string
+	before bool // cells failed in an earlier call, and are tried again in this one
+	fails  bool // cells fail in this call
+}
+
+const twoCells = `
+[base]
+model = {kind = "toy"}
+train = {steps = 1}
+schedule = {rate = 0.1}
+optimizer = {plugin = "sgd"}
+[study]
+out = %q
+parallel = 1
+[[study.axes]]
+name = "seed"
+key = "seed"
+values = [0, 1]
+`
+
+func (a attempted) load(t *testing.T, out string) *study.Study {
+	t.Helper()
+	s, err := study.Parse("faults.toml", fmt.Appendf(nil, twoCells, out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs the study in a directory and returns what it says is wrong.
+func (a attempted) run(t *testing.T, files vfs.FS, out string, fails, retry bool) (said string, failed int) {
+	t.Helper()
+	s := a.load(t, out)
+	s.Files = files
+	// The path of the configuration comes first of what the study appends.
+	script := trainer
+	if fails {
+		script = "set -- \"$1\" --fail\n" + trainer
+	}
+	outcome, err := study.Run(t.Context(), s, study.RunOptions{
+		Command: []string{"sh", "-c", script, "sh"}, Retry: retry,
+		Watch: func(p study.Progress) {
+			if p.Ended != nil {
+				said += p.Ended.Err + p.Ended.Result.Err
+			}
+		},
+	})
+	if err != nil {
+		said += err.Error()
+	}
+	results, err := s.Results()
+	if err != nil {
+		said += err.Error()
+	}
+	for _, r := range results {
+		said += "\n" + r.Err
+	}
+	return said, outcome.Failed
+}
+
+func (a attempted) begin(t *testing.T) (root, out string) {
+	t.Helper()
+	root = t.TempDir()
+	out = filepath.Join(root, "studies", "two")
+	if a.before {
+		if _, failed := a.run(t, nil, out, true, false); failed != 1 {
+			t.Fatalf("%d cells failed, want one", failed)
+		}
+	}
+	return root, out
+}
+
+var place = regexp.MustCompile(`(?m)^out = .*$`)
+
+// files are the contents of a study's directory by name, without what the trainings and
+// the place have to do with.
+func (a attempted) files(t *testing.T, out string) map[string]string {
+	t.Helper()
+	list := map[string]string{}
+	err := filepath.WalkDir(out, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name := strings.TrimPrefix(path, out)
+		if strings.HasSuffix(name, "train.log") || strings.HasSuffix(name, "failed.json") {
+			text = nil // of one attempt or of several
+		}
+		list[name] = string(place.ReplaceAll(text, nil))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// again runs the study on healthy files and demands the files of an undisturbed one.
+func (a attempted) again(t *testing.T, what, out string, want map[string]string) {
+	t.Helper()
+	if said, failed := a.run(t, nil, out, a.fails, true); strings.TrimSpace(said) != "" && !a.fails || failed > 0 != a.fails {
+		t.Errorf("%s: the study cannot go on: %s", what, said)
+		return
+	}
+	if diff := cmp.Diff(want, a.files(t, out)); diff != "" {
+		t.Errorf("%s: the files differ:\n%s", what, diff)
+	}
+}
+
+func studiesOfFaults() []attempted {
+	return []attempted{{name: "new"}, {name: "failing", fails: true}, {name: "tried again", before: true}}
+}
+
+// TestFaults: whichever operation on a study's own files fails, once or with all after
+// it, it is reported, and the next call ends as an undisturbed one does.
+func TestFaults(t *testing.T) {
+	for _, a := range studiesOfFaults() {
+		_, reference := a.begin(t)
+		a.run(t, nil, reference, a.fails, true)
+		want := a.files(t, reference)
+		expected := map[bool]int{true: 1}[a.fails]
+		for _, forever := range []bool{false, true} {
+			i := 0
+			for ; ; i += faultfs.Sweep(10, 1) {
+				_, out := a.begin(t)
+				files := faultfs.New(vfs.OS, i, forever)
+				said, failed := a.run(t, files, out, a.fails, a.before)
+				fired := files.Fired()
+				if len(fired) == 0 {
+					break
+				}
+				what := fmt.Sprintf("%s: %s failed, forever %v", a.name, fired[0], forever)
+				if !strings.Contains(said, "injected fault") && failed == expected && !a.unread(fired[0]) {
+					t.Errorf("%s: nobody reports it: %s", what, said)
+				}
+				a.again(t, what, out, want)
+			}
+			if i < 70 {
+				t.Errorf("%s: only %d operations were made to fail", a.name, i)
+			}
+			t.Logf("%s, forever %v: %d operations", a.name, forever, i)
+		}
+	}
+}
+
+// unread tells whether the fault of an operation may go unreported.
+func (a attempted) unread(op faultfs.Op) bool {
+	switch filepath.Base(op.Path) {
+	case "metrics.jsonl":
+		return true // read for the display alone
+	case "train.log":
+		return op.Kind == faultfs.Close // the study writes nothing into it
+	case "summary.json", "failed.json", "cell.toml":
+		// A cell that cannot be read counts as failed. One that is tried again, or that fails
+		// anyway, does not show it.
+		reads := []faultfs.Kind{faultfs.Open, faultfs.Read, faultfs.Close, faultfs.Stat}
+		return (a.before || a.fails) && slices.Contains(reads, op.Kind) && !strings.Contains(op.Path, "/.")
+	}
+	return false
+}
+
+// TestPowerLoss: whenever power is lost, the next call ends as an undisturbed one does.
+// What trainings write is theirs: to the study it is there or not.
+func TestPowerLoss(t *testing.T) {
+	for _, a := range studiesOfFaults() {
+		root, out := a.begin(t)
+		files, err := crashfs.New(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.run(t, files, out, a.fails, true)
+		want := a.files(t, out)
+		states := 0
+		for m := range files.Moments() + 1 {
+			for seed := range uint64(faultfs.Sweep(1, 6)) {
+				lost := t.TempDir()
+				if err := files.Lose(m, seed, lost); err != nil {
+					t.Fatal(err)
+				}
+				states++
+				a.again(t, fmt.Sprintf("%s: power lost at moment %d, seed %d", a.name, m, seed), filepath.Join(lost, "studies", "two"), want)
+			}
+		}
+		t.Logf("%s: %d moments, %d states", a.name, files.Moments(), states)
+	}
+}
