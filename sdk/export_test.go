@@ -1,5 +1,7 @@
 package sdk
 
+import pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+
 // For the tests of package sdk_test.
 var (
 	Servers   = servers
@@ -8,4 +10,8 @@ var (
 
 	ToQuantizerProgram = toQuantizerProgram
 	ToOptimizerProgram = toOptimizerProgram
+	DescribeResponse   = describeResponse
 )
+
+// NewQuantizerServer is the service of a quantizer, without a connection.
+func NewQuantizerServer(q Quantizer) pb.QuantizerServer { return &quantizerServer{q: q} }

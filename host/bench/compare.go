@@ -116,12 +116,9 @@ func runProcess(ctx context.Context, args []string) (Process, error) {
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		p.Peak = usage.Maxrss << 10 // Linux counts in KiB
 	}
-	var said struct {
-		Seconds   float64 `json:"seconds"`
-		FirstStep float64 `json:"first_step_unix"`
-	}
-	if err := json.Unmarshal(lastObject(stdout.Bytes()), &said); err != nil || said.Seconds <= 0 {
-		return Process{}, fmt.Errorf(`the end of its output is %q, want a JSON object with the "seconds" of a step`, tail(stdout.Bytes()))
+	said, err := parseSaid(stdout.Bytes())
+	if err != nil {
+		return Process{}, err
 	}
 	p.Seconds = said.Seconds
 	if said.FirstStep > 0 {
@@ -141,6 +138,21 @@ func lastObject(text []byte) []byte {
 		end = max(0, start-1)
 	}
 	return nil
+}
+
+// said is what a process says of itself at the end of its output.
+type said struct {
+	Seconds   float64 `json:"seconds"`         // of a step
+	FirstStep float64 `json:"first_step_unix"` // when it ended; 0 if it does not say
+}
+
+// parseSaid reads the end of an output.
+func parseSaid(output []byte) (said, error) {
+	var s said
+	if err := json.Unmarshal(lastObject(output), &s); err != nil || s.Seconds <= 0 {
+		return said{}, fmt.Errorf(`the end of its output is %q, want a JSON object with the "seconds" of a step`, tail(output))
+	}
+	return s, nil
 }
 
 // tail is the end of a text, for a message.

@@ -14,7 +14,7 @@ import (
 )
 
 // writeRun makes a run directory as training leaves it behind, as far as it matters here.
-func writeRun(t *testing.T, dir, config, parameters, summary string) {
+func writeRun(t testing.TB, dir, config, parameters, summary string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -2,12 +2,14 @@ package study
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/badfiles"
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // FuzzParse holds the promises of Parse for any file: no panic, and every problem is an
@@ -44,6 +46,49 @@ func FuzzParse(f *testing.F) {
 			if !placed && !strings.HasSuffix(e.File, ".toml") || e.Msg == "" || strings.Contains(e.Error(), "\n") {
 				t.Fatalf("%#v: %v", e, e)
 			}
+		}
+	})
+}
+
+// FuzzState: whatever the files are that a study keeps of its cells, each has a state,
+// and one whose file is damaged is a failed one that says which.
+func FuzzState(f *testing.F) {
+	f.Add([]byte(`["a","b"]`), []byte(`{"error":"no","exit":"exit status 1","attempts":2}`), []byte(`{"completed":true,"val_loss":1}`))
+	f.Add([]byte(`{}`), []byte(`[`), []byte(``))
+	f.Add([]byte(`null`), []byte(`null`), []byte(`{"completed":1}`))
+	dir := f.TempDir()
+	write(f, filepath.Join(dir, "base.toml"), base)
+	path := filepath.Join(dir, "study.toml")
+	s, err := Parse(path, []byte(small))
+	if err != nil {
+		f.Fatal(err)
+	}
+	s.Out = filepath.Join(dir, "out")
+	cell := filepath.Join(s.Out, "cells", "a")
+	f.Fuzz(func(t *testing.T, running, failed, summary []byte) {
+		c := Cell{ID: "a", Dir: cell}
+		at := rundir.At(cell)
+		if err := os.MkdirAll(cell, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for path, content := range map[string][]byte{s.at(runningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary} {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		held, err := s.lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.running(); err != nil && !strings.Contains(err.Error(), runningFile) {
+			t.Fatalf("no file in %v", err)
+		}
+		if err := held.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		r := readCellResult(at, c, false)
+		if r.State == "" || r.Unreadable && !strings.Contains(r.Err, cell) || (r.State == Done) != (r.Summary != nil) {
+			t.Fatalf("%+v", r)
 		}
 	})
 }

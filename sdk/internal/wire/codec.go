@@ -8,8 +8,8 @@ import (
 )
 
 // Codec is gRPC's protobuf codec, which scans a message before it decodes it. Use
-// one for each call: Err keeps what the scan found, which gRPC reports in words
-// only.
+// one for each call: Err keeps why a message could not be read, which gRPC reports in
+// words only.
 type Codec struct {
 	encoding.CodecV2
 	Err error
@@ -25,8 +25,8 @@ func (c *Codec) Unmarshal(data mem.BufferSlice, v any) error {
 		c.Err = Scan(buffer.ReadOnlyData(), m.ProtoReflect().Descriptor())
 		buffer.Free()
 	}
-	if c.Err != nil {
-		return c.Err
+	if c.Err == nil {
+		c.Err = c.CodecV2.Unmarshal(data, v)
 	}
-	return c.CodecV2.Unmarshal(data, v)
+	return c.Err
 }

@@ -1,0 +1,68 @@
+package data
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// FuzzManifest: a manifest that is accepted is the same when it is written again.
+func FuzzManifest(f *testing.F) {
+	text, err := json.Marshal(Manifest{Version: manifestVersion, Inputs: []string{"a", "é"}, ValFraction: 0.25, Seed: 1 << 63, Train: Part{Tokens: 1 << 40, SHA256: "ab"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"version":1,"inputs":null,"skipped":{"binary":-1}} x`))
+	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"unknown":0}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var m Manifest
+		if m.parse(data) != nil {
+			return
+		}
+		if m.Version != manifestVersion {
+			t.Fatalf("version %d is accepted", m.Version)
+		}
+		text, err := json.MarshalIndent(m, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again Manifest
+		if err := again.parse(text); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(m, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("the manifest changed:\n%s", diff)
+		}
+	})
+}
+
+// FuzzInclude: what a pattern matches does not depend on the folder it is looked for in,
+// and a malformed one is refused, however it is malformed.
+func FuzzInclude(f *testing.F) {
+	f.Add("*.go", "a/b.go")
+	f.Add("a/[^x]?\\*", "a/yz*")
+	f.Add("a/[", "a/b")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		found, err := newFinder([]string{pattern}, "out")
+		if err != nil {
+			if !strings.Contains(err.Error(), strconv.Quote(pattern)) {
+				t.Fatalf("no pattern in %v", err)
+			}
+			return
+		}
+		if !filepath.IsLocal(name) {
+			return
+		}
+		below := filepath.Join("inputs", "deep", name)
+		if a, b := found.included(".", name), found.included(filepath.Join("inputs", "deep"), below); a != b {
+			t.Fatalf("%q matches %q: %v, below another folder %v", pattern, name, a, b)
+		}
+	})
+}

@@ -1,0 +1,148 @@
+package houserules
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// parsers is everything that reads bytes which somebody else may have written, or which a
+// crash may have damaged, with the fuzz targets that hold it to its promises.
+var parsers = []struct{ what, pkg, targets string }{
+	{"configuration: TOML and --set", "host/config", "FuzzParse"},
+	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzState"},
+	{"records, trajectories and summaries of runs", "host/metrics", "FuzzParse FuzzResume FuzzSummary FuzzTrajectory"},
+	{"run directories, their index, conditions of runs list --where", "host/runs", "FuzzCondition FuzzOpen FuzzParse"},
+	{"provenance.json", "host/train", "FuzzProvenance"},
+	{"recorded programs in provenance.json", "host/assembly", "FuzzRecorded"},
+	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
+	{"checkpoints and their metadata", "host/checkpoint", "FuzzLoad FuzzMetadata"},
+	{"safetensors files", "host/safetensors", "FuzzReader"},
+	{"token files, dataset.json, text and the patterns of data prepare", "host/data", "FuzzInclude FuzzManifest FuzzParseHeader FuzzScan"},
+	{"tokenizer.json, tokenizer_config.json", "host/data/tokenizer", "FuzzBytes FuzzConfig FuzzDefinition"},
+	{"tables of losses as CSV and JSON, runs as points", "host/scaling", "FuzzParseCSV FuzzParseJSON FuzzReadRuns"},
+	{"what a plugin prints: handshake and log", "host/plugin", "FuzzHandshake FuzzParseLog"},
+	{"what another benchmark prints", "host/bench", "FuzzSaid"},
+	{"messages between host and plugin", "sdk", "FuzzDescribeAnswer FuzzOptimizerAnswer FuzzQuantizeRequest FuzzQuantizerAnswer"},
+	{"programs on the wire", "sdk/internal/wire", "FuzzProgram"},
+	{"programs", "sdk/program", "FuzzValidate"},
+	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
+	{"programs, for many tensors at once", "sdk/program/vectorize", "FuzzProgram"},
+	{"golden files, put to plugins", "sdk/sdktest", "FuzzGolden"},
+	{"golden files", "internal/goldenfile", "FuzzParse"},
+	{"golden files, in tests", "internal/golden", "FuzzParse"},
+	{"foreign text on a terminal", "internal/safetext", "FuzzText"},
+	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
+	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
+}
+
+// unfuzzed are packages that decode something, and need no target.
+var unfuzzed = map[string]string{
+	"internal/campaign":          "reads what its own processes have just written",
+	"sdk/internal/wire/generate": "a generator of this repository",
+}
+
+// TestParsersHaveTargets: every package that decodes bytes has a fuzz target, the table
+// lists all targets, and all that it lists are there.
+func TestParsersHaveTargets(t *testing.T) {
+	decoding, targets := decoders(t)
+	listed := map[string]bool{}
+	for _, p := range parsers {
+		listed[p.pkg] = true
+		want := strings.Fields(p.targets)
+		if got := targets[p.pkg]; !slices.Equal(got, want) {
+			t.Errorf("%s has the targets %q; the table says %q (%s)", p.pkg, got, want, p.what)
+		}
+	}
+	for pkg, calls := range decoding {
+		if _, ok := unfuzzed[pkg]; !ok && !listed[pkg] {
+			t.Errorf("%s decodes (%s): write a fuzz target, and list it here", pkg, strings.Join(calls, ", "))
+		}
+	}
+	for pkg, names := range targets {
+		if !listed[pkg] {
+			t.Errorf("%s has the targets %q, which are not listed", pkg, names)
+		}
+	}
+	for pkg, reason := range unfuzzed {
+		if decoding[pkg] == nil {
+			t.Errorf("the exception %s (%s) is not needed any more", pkg, reason)
+		}
+	}
+}
+
+// decode are the calls by which foreign bytes become values.
+var decode = []string{"json.Unmarshal", "json.NewDecoder", "toml.Decode", "toml.Unmarshal", "toml.NewDecoder", "proto.Unmarshal",
+	"csv.NewReader", "binary.Read", "binary.Decode", "xml.Unmarshal", "gob.NewDecoder", "yaml.Unmarshal"}
+
+// noCode are folders without packages of the product; those with a slash are in the root.
+var noCode = []string{"testdata", "templates", "testrun", "/bin", "/data", "/runs", "/studies"}
+
+// decoders lists by package what is decoded outside of tests, and the fuzz targets in
+// their order.
+func decoders(t *testing.T) (decoding, targets map[string][]string) {
+	const root = "../.."
+	decoding, targets = map[string][]string{}, map[string][]string{}
+	err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && below != "." || slices.Contains(noCode, d.Name()) || slices.Contains(noCode, "/"+below)) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, ".pb.go") {
+			return nil
+		}
+		pkg := path.Dir(filepath.ToSlash(below))
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			targets[pkg] = slices.Sorted(slices.Values(append(targets[pkg], fuzzed(file)...)))
+		} else if calls := decoded(file); calls != nil {
+			decoding[pkg] = append(decoding[pkg], calls...)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg, names := range targets {
+		if len(names) == 0 {
+			delete(targets, pkg)
+		}
+	}
+	return decoding, targets
+}
+
+func fuzzed(file *ast.File) (names []string) {
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Fuzz") {
+			names = append(names, f.Name.Name)
+		}
+	}
+	return names
+}
+
+func decoded(file *ast.File) (calls []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && slices.Contains(decode, x.Name+"."+s.Sel.Name) {
+				calls = append(calls, x.Name+"."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return calls
+}
