@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	kit "github.com/cage-qat/cage/host/conformance"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
@@ -171,7 +171,7 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if p.golden == "" {
 		return options, kinds, nil
 	}
-	file, err := os.ReadFile(p.golden)
+	file, err := regular.ReadFile(p.golden)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--golden: %w", err)
 	}

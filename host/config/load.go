@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // maxSize bounds a configuration file, in bytes.
@@ -67,7 +69,7 @@ func readFile(path, something string) ([]byte, error) {
 	case info.IsDir():
 		return nil, fail(nil, "is a directory")
 	}
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, fail(err, "cannot read: "+reason(err))
 	}

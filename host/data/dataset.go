@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -74,7 +75,7 @@ type Dataset struct {
 // together. It does not read the tokens; see [Verify].
 func OpenDataset(dir string) (*Dataset, error) {
 	d := &Dataset{}
-	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
+	text, err := regular.ReadFile(filepath.Join(dir, ManifestFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s is not a dataset, or an unfinished one: prepare it first: %w", dir, err)
 	}

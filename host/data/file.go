@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // File is a token file opened for reading. It is safe for concurrent use.
@@ -28,7 +29,10 @@ type File struct {
 // Open opens the token file at path and checks its header against its length.
 // A file that is no token file, or a damaged one, is a [*FormatError].
 func Open(path string) (*File, error) {
-	file, err := os.Open(path)
+	file, err := regular.Open(path)
+	if wrong, ok := errors.AsType[*regular.Error](err); ok {
+		return nil, &FormatError{path, wrong.Error()}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +50,6 @@ func readHeader(file *os.File) (Header, error) {
 	stat, err := file.Stat()
 	if err != nil {
 		return Header{}, err
-	}
-	if !stat.Mode().IsRegular() {
-		return Header{}, errors.New("not a regular file")
 	}
 	block := make([]byte, headerSize)
 	if _, err := file.ReadAt(block, 0); err != nil && err != io.EOF {

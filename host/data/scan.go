@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // document is a stretch of a file.
@@ -16,7 +17,7 @@ type document struct {
 
 // read returns the text of the document.
 func (d *document) read() (string, error) {
-	file, err := os.Open(d.file.path)
+	file, err := regular.Open(d.file.path)
 	if err != nil {
 		return "", err
 	}
@@ -30,7 +31,7 @@ func (d *document) read() (string, error) {
 
 // scanFile finds the documents of a file without keeping its text.
 func scanFile(source *sourceFile, separator string) ([]document, Reason, error) {
-	file, err := os.Open(source.path)
+	file, err := regular.Open(source.path)
 	if err != nil {
 		return nil, isText, err
 	}

@@ -5,10 +5,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // Executable is a plugin that was found and can be started.
@@ -30,7 +31,7 @@ func Direct(path string) Executable { return Executable{Name: filepath.Base(path
 
 // checksum hashes the file and compares it with the pinned hash, if any.
 func checksum(path, pinned string) (string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", &Error{Kind: ErrNotFound, Err: err}
 	}

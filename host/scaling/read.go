@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // maxFile bounds a file of points, in bytes.
@@ -64,7 +66,7 @@ func ReadFile(path string) ([]Point, error) {
 		}
 		return nil, &Problem{File: path, Msg: "unknown file type; want a .csv or .json file, or a run directory"}
 	}
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, &Problem{File: path, Msg: reason(err)}
 	}

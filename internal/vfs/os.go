@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/cage-qat/cage/internal/regular"
 	"github.com/gofrs/flock"
 )
 
@@ -13,8 +14,10 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
+// OpenFile opens regular files only: what is kept is nothing else, and a named pipe in
+// the place of a checkpoint must not keep its reader waiting.
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
-	f, err := os.OpenFile(name, flag, perm)
+	f, err := regular.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err // and not a File that holds a nil *os.File
 	}

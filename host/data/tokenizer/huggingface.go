@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of
@@ -39,11 +41,11 @@ var _ Tokenizer = (*HuggingFace)(nil)
 // are ignored. A file that needs an unsupported feature gives an error that
 // wraps an [*UnsupportedError].
 func LoadHuggingFace(path string) (*HuggingFace, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	config, err := os.ReadFile(filepath.Join(filepath.Dir(path), configFile))
+	config, err := regular.ReadFile(filepath.Join(filepath.Dir(path), configFile))
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}

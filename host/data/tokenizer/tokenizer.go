@@ -18,6 +18,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // NoBOS is the value of [Info.BOS] of a tokenizer without a
@@ -104,7 +106,7 @@ func Definition(spec string, info Info) ([]byte, error) {
 	if stat, err := os.Stat(spec); err == nil && stat.IsDir() {
 		spec = filepath.Join(spec, DefinitionFile)
 	}
-	content, err := os.ReadFile(spec)
+	content, err := regular.ReadFile(spec)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", info.Name, err)
 	}
