@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/tile"
+	"github.com/cage-qat/cage/internal/guard"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
 )
@@ -38,8 +39,9 @@ type copied struct {
 }
 
 // Compile compiles p, which must be valid, or refuses it with a [*tile.RefusedError].
-func Compile(p *program.Program) (*Kernel, error) {
-	p, err := simplify.Program(p)
+func Compile(p *program.Program) (k *Kernel, err error) {
+	defer guard.Catch(executor, p.Name, &err)
+	p, err = simplify.Program(p)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +71,7 @@ type writer struct {
 	*plan
 	k        *Kernel
 	families []family
+	numbers  []program.ID // of no segment's own that one has written
 }
 
 func (w *writer) refuse(id program.ID, format string, args ...any) error {
@@ -81,6 +84,9 @@ func (w *writer) write() error {
 		last = max(last, at.level)
 	}
 	for level := range last + 1 {
+		if err := w.writeFactors(level); err != nil {
+			return err
+		}
 		if err := w.writeMade(level); err != nil {
 			return err
 		}
@@ -115,6 +121,33 @@ func (w *writer) writeMade(level int) error {
 		w.k.steps = append(w.k.steps, s)
 	}
 	return nil
+}
+
+// writeFactors writes the numbers that the products and transpositions of a level read,
+// matrices of one element, where any segment would compute them for itself.
+func (w *writer) writeFactors(level int) error {
+	var out []program.ID
+	for i := range w.p.Nodes {
+		id := program.ID(len(w.p.Inputs) + i)
+		if w.roles[id] != made || w.places[id].level != level {
+			continue
+		}
+		for _, a := range w.p.Node(id).Args {
+			out = w.withNumber(out, a)
+		}
+	}
+	return w.segment(place{level, 1}, out)
+}
+
+// withNumber adds the root of a value to a list if it is a number of no segment's own
+// that is not written yet.
+func (w *writer) withNumber(list []program.ID, id program.ID) []program.ID {
+	r := w.root(id)
+	if w.roles[r] != local || w.places[r].class != 0 || slices.Contains(w.numbers, r) {
+		return list
+	}
+	w.numbers = append(w.numbers, r)
+	return append(list, r)
 }
 
 // classes lists the segments of a level, the smallest tensors first.

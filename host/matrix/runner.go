@@ -8,7 +8,11 @@ import (
 	"sync/atomic"
 
 	"github.com/cage-qat/cage/host/tile"
+	"github.com/cage-qat/cage/internal/guard"
 )
+
+// executor is the name of this one in errors.
+const executor = "matrix"
 
 // A Call is a kernel with its memory: a slice for every input and output of its
 // program, in order, scalars as slices of one element. An output may be the same slice
@@ -82,8 +86,9 @@ type worker struct {
 }
 
 // run executes a call.
-func (w *worker) run(c *Call) error {
+func (w *worker) run(c *Call) (err error) {
 	k := c.Kernel
+	defer guard.Catch(executor, k.p.Name, &err)
 	if len(w.values) < len(k.sizes) {
 		w.values = make([][]float32, len(k.sizes))
 	}

@@ -49,9 +49,7 @@ func (w *writer) writeSegment(at place) error {
 func (w *writer) writeNumbers(level int) error {
 	var out []program.ID
 	for _, o := range w.p.Outputs {
-		if r := w.root(o.Value); w.roles[r] == local && w.places[r].class == 0 && !slices.Contains(out, r) {
-			out = append(out, r)
-		}
+		out = w.withNumber(out, o.Value)
 	}
 	return w.segment(place{level, 1}, out)
 }
@@ -163,11 +161,15 @@ func (s *segmentWriter) item(id program.ID) (t program.Type, own, ok bool) {
 // stack under another shape comes from outside.
 func (s *segmentWriter) here(id program.ID) bool {
 	at := s.places[id]
-	if s.roles[id] == alias {
-		_, _, ok := s.item(s.p.Node(id).Args[0])
-		return ok && s.p.TypeOf(s.p.Node(id).Args[0]).Shape[0] == s.p.TypeOf(id).Shape[0] || s.count == 1
+	if s.roles[id] != alias {
+		return s.roles[id] == local && (at == s.at || at.class == 0)
 	}
-	return s.roles[id] == local && (at == s.at || at.class == 0)
+	from := s.p.Node(id).Args[0]
+	if s.count == 1 || s.scalar(id) {
+		return true
+	}
+	_, _, ok := s.item(from)
+	return ok && s.p.TypeOf(from).Shape[0] == s.p.TypeOf(id).Shape[0]
 }
 
 // declare declares the inputs that a value needs, which come before all operations.
@@ -191,6 +193,9 @@ func (s *segmentWriter) declare(id program.ID, seen map[program.ID]bool) error {
 			}
 		}
 		return nil
+	}
+	if r := s.root(id); s.roles[r] == local && s.places[r] == s.at {
+		return s.refuse(r, "it is computed where it becomes a stack of %d", s.count)
 	}
 	if t.DType != program.Float {
 		return &tile.RefusedError{Program: s.p.Name, Value: fmt.Sprintf("%%%d", id), Reason: "it is no float, and not computed where it is used"}

@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/internal/guard"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -36,6 +37,12 @@ type Kernels struct {
 
 // executor runs refresh programs, several at once.
 type executor func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
+
+// run executes a program; a panic is an error.
+func (e executor) run(p *program.Program, in map[string]reference.Tensor) (out map[string]reference.Tensor, err error) {
+	defer guard.Catch("reference", p.Name, &err)
+	return e(p, in)
+}
 
 // gradientKey tells the executables of the forward and backward pass apart: whether
 // running sums come in, and whether activations are in full precision.

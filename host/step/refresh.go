@@ -2,6 +2,7 @@ package step
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/internal/guard"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -79,13 +81,18 @@ func (k *Kernels) runRefreshes(s *State, rules []int, due map[int]*program.Progr
 const toleratedFailures = 3
 
 // countFailures notes which refreshes failed, by rule; nil for one that did not. The
-// tensors keep the preconditioners that they have. Too many in a row end the training.
+// tensors keep the preconditioners that they have. Too many in a row end the training, as
+// does one that the executor is to blame for.
 func (k *Kernels) countFailures(failed map[int]error, res *Result) error {
 	for _, i := range slices.Sorted(maps.Keys(failed)) {
 		err := failed[i]
 		if err == nil {
 			delete(k.failures, i)
 			continue
+		}
+		var fault *guard.PanicError
+		if errors.As(err, &fault) {
+			return fmt.Errorf("refresh of %s: %w", k.plan.Rules[i].Name, err)
 		}
 		k.failures[i]++
 		res.FailedRefreshes = append(res.FailedRefreshes, k.plan.Rules[i].Name)
@@ -220,7 +227,7 @@ func (k *Kernels) runRefresh(s *State, i int, p *program.Program, t int) (failed
 		}
 		in[sdk.StatePrefix+st.Name] = reference.Floats(memory.widen(single), st.Shape...)
 	}
-	out, failed := k.execute(p, in)
+	out, failed := k.execute.run(p, in)
 	if failed != nil {
 		return failed, nil
 	}

@@ -163,7 +163,7 @@ func (r *pendingRefresh) compute(execute executor, state []sdk.StateTensor) {
 		}
 		in[input.Name] = reference.Floats(memory.widen(r.in[input.Name]), input.Type.Shape...)
 	}
-	out, err := execute(r.program, in)
+	out, err := execute.run(r.program, in)
 	if err != nil {
 		r.failed = err
 		return

@@ -1,6 +1,7 @@
 package tile
 
 import (
+	"github.com/cage-qat/cage/internal/guard"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -29,12 +30,13 @@ type place struct {
 }
 
 // Compile compiles p, which must be valid, or refuses it with a [*RefusedError].
-func Compile(p *program.Program) (*Kernel, error) {
+func Compile(p *program.Program) (k *Kernel, err error) {
+	defer guard.Catch(executor, p.Name, &err)
 	a, err := analyse(p)
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{p: a.p, size: int(a.size)}
+	k = &Kernel{p: a.p, size: int(a.size)}
 	last := a.phases()
 	for phase := range last + 1 {
 		w := a.writePhase(phase, phase == last)

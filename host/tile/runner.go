@@ -6,8 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cage-qat/cage/internal/guard"
 	"github.com/cage-qat/cage/sdk/program"
 )
+
+// executor is the name of this one in errors.
+const executor = "tile"
 
 // A Call is a kernel with its memory: a slice for every input and output of its
 // program, in order, scalars as slices of one element. An output may be the same slice
@@ -30,7 +34,8 @@ type Runner struct {
 	body    []func() // of the workers beside the caller
 
 	mu      sync.Mutex
-	advance sync.Cond // a call has finished a phase
+	advance sync.Cond // a call has finished a phase, or failed
+	failed  error     // the first panic of a run
 }
 
 // state is what a call has computed so far.
@@ -75,13 +80,15 @@ func (r *Runner) Run(calls []Call) error {
 			return err
 		}
 	}
-	r.calls = calls
+	r.calls, r.failed = calls, nil
 	defer func() { r.calls = nil }()
 	for len(r.states) < len(calls) {
 		r.states = append(r.states, state{})
 	}
 	for i := range calls {
-		r.states[i].begin(&calls[i])
+		if err := r.states[i].begin(&calls[i]); err != nil {
+			return err
+		}
 	}
 	r.divide()
 	r.next.Store(0)
@@ -93,7 +100,7 @@ func (r *Runner) Run(calls []Call) error {
 	r.work(&r.workers[0])
 	r.running.Wait()
 	r.forget()
-	return nil
+	return r.failed
 }
 
 // forget drops the caller's slices.
@@ -104,8 +111,9 @@ func (r *Runner) forget() {
 }
 
 // begin prepares the state of a call; without tensors it is all there is to do.
-func (s *state) begin(c *Call) {
+func (s *state) begin(c *Call) (err error) {
 	k := c.Kernel
+	defer guard.Catch(executor, k.p.Name, &err)
 	s.parts = (k.size + partTiles*Elements - 1) / (partTiles * Elements)
 	s.env = append(s.env[:0], k.env...)
 	if n := len(k.reductions) * s.parts; cap(s.folds) < n {
@@ -126,6 +134,7 @@ func (s *state) begin(c *Call) {
 	if len(k.phases) == 0 {
 		s.writeScalars(c)
 	}
+	return nil
 }
 
 // writeScalars writes the outputs that are scalars.
@@ -161,7 +170,8 @@ func (r *Runner) divide() {
 	}
 }
 
-// work takes units until there are none. What a unit waits for was taken before it.
+// work takes units until there are none, or one panicked. What a unit waits for was
+// taken before it.
 func (r *Runner) work(w *worker) {
 	for {
 		at := int(r.next.Add(1)) - 1
@@ -169,19 +179,48 @@ func (r *Runner) work(w *worker) {
 			return
 		}
 		u := &r.units[at]
-		s := &r.states[u.call]
-		if u.phase > 0 {
-			r.mu.Lock()
-			for s.done < u.phase {
-				r.advance.Wait()
-			}
-			r.mu.Unlock()
+		if !r.ready(u) {
+			return
 		}
-		w.run(&r.calls[u.call], s, u)
-		if s.left[u.phase].Add(-1) == 0 {
-			r.finish(u.call, u.phase)
+		if err := r.do(w, u); err != nil {
+			r.fail(err)
+			return
 		}
 	}
+}
+
+// ready waits for what a unit needs. It reports false when the run has failed.
+func (r *Runner) ready(u *unit) bool {
+	if u.phase == 0 {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.states[u.call].done < u.phase && r.failed == nil {
+		r.advance.Wait()
+	}
+	return r.failed == nil
+}
+
+// do executes a unit.
+func (r *Runner) do(w *worker, u *unit) (err error) {
+	s := &r.states[u.call]
+	defer guard.Catch(executor, r.calls[u.call].Kernel.p.Name, &err)
+	w.run(&r.calls[u.call], s, u)
+	if s.left[u.phase].Add(-1) == 0 {
+		r.finish(u.call, u.phase)
+	}
+	return nil
+}
+
+// fail ends the run: nobody waits any more for what will not be done.
+func (r *Runner) fail(err error) {
+	r.mu.Lock()
+	if r.failed == nil {
+		r.failed = err
+	}
+	r.mu.Unlock()
+	r.advance.Broadcast()
 }
 
 // finish ends a phase of a call: reductions are folded in the order of parts.

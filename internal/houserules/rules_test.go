@@ -50,8 +50,8 @@ var direct = []struct {
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
 	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/plugin"},
 		"processes and connections are the business of one place on each side"},
-	{[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest", "./internal/fpmodel", "./internal/houserules", "./internal/vfs/faultfs", "./internal/vfs/crashfs"},
-		[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest"},
+	{[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest", "./internal/fpmodel", "./internal/houserules", "./internal/vfs/faultfs", "./internal/vfs/crashfs", "./host/internal/executortest"},
+		[]string{"./internal/golden", "./internal/randprog", "./internal/plugintest", "./host/internal/executortest"},
 		"these are for tests only"},
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
 }

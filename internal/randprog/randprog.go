@@ -7,7 +7,10 @@
 // fits 24 bits, that it is exact in any precision and any order of summation; only
 // exact values go into operations that jump. Domains are respected too: a
 // logarithm gets positive numbers, an exponential small ones. Edge cases (NaN,
-// overflow, ties) are therefore not found here; they belong into tables.
+// overflow, ties) are therefore not found by [New]; they belong into tables.
+//
+// [NewUpdate] is for the executors of updates: float inputs only, few operations, edge
+// cases among the inputs, and programs whose results are defined to the bit.
 package randprog
 
 import (

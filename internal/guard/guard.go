@@ -1,0 +1,40 @@
+// Package guard turns panics of executors into errors: one place for all of them. An
+// executor that finds itself in a state that it does not know ends its call, and the
+// run that made it, which can then save what it has; it does not end the process.
+//
+// Only calls of executors belong in here, one program each, on the goroutine that
+// executes it: a panic can be caught nowhere else. What a call had written when it
+// panicked is lost.
+package guard
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// A PanicError is a panic that was caught.
+type PanicError struct {
+	Executor string // that panicked, in a word
+	Program  string // that it executed or compiled
+	Cause    any    // the argument of the panic
+	Stack    []byte // where it happened; not part of the message
+}
+
+// Error names the executor and the program.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("executor %q failed at program %q, a fault of this build and not of the run's settings: %v", e.Executor, e.Program, e.Cause)
+}
+
+// Unwrap is the cause, if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Cause.(error)
+	return err
+}
+
+// Catch is to be deferred by what executes or compiles a program: it makes a panic the
+// error that the function returns, a [*PanicError].
+func Catch(executor, program string, err *error) {
+	if cause := recover(); cause != nil {
+		*err = &PanicError{Executor: executor, Program: program, Cause: cause, Stack: debug.Stack()}
+	}
+}

@@ -1,0 +1,137 @@
+package randprog
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// Kind says what an update program is made of, and with it which executors it is for.
+type Kind string
+
+const (
+	// Elementwise programs have tensors of one size, numbers, and folds of whole tensors:
+	// updates like Adam's.
+	Elementwise Kind = "elementwise"
+	// Products have products and transpositions of matrices and of stacks of them too:
+	// updates like Muon's.
+	Products Kind = "products"
+	// General programs have folds of rows, broadcasts, slices and products over any axes
+	// too.
+	General Kind = "general"
+)
+
+// Kinds are all of them.
+var Kinds = []Kind{Elementwise, Products, General}
+
+// UpdateOptions shapes the programs of [NewUpdate].
+type UpdateOptions struct {
+	Kind Kind
+	// Exact programs are defined to the bit, also for an executor that rounds every
+	// result to binary32 and adds up in any order: sums and products are of small
+	// multiples of powers of two, and all else is correctly rounded. Among their inputs
+	// are NaN, infinities, zeros of both signs, and numbers from the smallest to the
+	// largest. The other programs are smooth, with sums of normal numbers, roots and
+	// logarithms: their results have rounding errors.
+	Exact bool
+}
+
+// NewUpdate generates a program like those of optimizers, with inputs: all are floats,
+// and outputs may have the names of inputs, in the place of which they then are
+// computed. Axes of one element are as likely as others. It panics if its own rules
+// produce an invalid program.
+func NewUpdate(rng *rand.Rand, o UpdateOptions) Case {
+	u := &updates{UpdateOptions: o, generator: &generator{
+		Options: Options{Elements: 1 << 14},
+		rng:     rng,
+		b:       program.NewBuilder(fmt.Sprintf("update/%s", o.Kind)),
+		inputs:  map[string]reference.Tensor{},
+		used:    map[program.Value]bool{},
+	}}
+	u.declareAll()
+	if o.Kind == Products {
+		for !u.product.Valid() {
+			u.step()
+		}
+	}
+	for range 3 + rng.IntN(22) {
+		u.step()
+	}
+	u.finishAll()
+	p, err := u.b.Build()
+	if err != nil {
+		panic(fmt.Sprintf("randprog: %v", err))
+	}
+	return Case{Program: p, Inputs: u.inputs}
+}
+
+// updates holds one update program under construction. In an exact program, a value
+// whose frac is rounded is still defined to the bit, but must not be added up; in a
+// smooth one, mag is the size that elements typically have.
+type updates struct {
+	UpdateOptions
+	*generator
+	rows, cols, parts int
+	// product is one of matrices, which programs of products must not lack.
+	product value
+}
+
+// step adds one operation, or a few that go together.
+func (u *updates) step() {
+	list := elementwiseMoves
+	switch k := u.rng.IntN(3); {
+	case u.Kind == Products && k > 0, u.Kind == General && k == 1:
+		list = productMoves
+	case u.Kind == General && k == 2:
+		list = generalMoves
+	}
+	if v, ok := list[u.rng.IntN(len(list))](u); ok {
+		u.add(v)
+	}
+}
+
+// add puts a value into the pool, of a size that later operations can go on with.
+func (u *updates) add(v value) {
+	if v.float() && !u.Exact {
+		factor := 1.0
+		for ; v.mag > 4; v.mag /= 4 {
+			factor /= 4
+		}
+		for ; v.mag < 0.25; v.mag *= 4 {
+			factor *= 4
+		}
+		if factor != 1 {
+			v.Value = v.Scale(factor)
+		}
+	}
+	u.pool = append(u.pool, v)
+}
+
+// finishAll names outputs: late values, more than half of them in the place of an input
+// of their type.
+func (u *updates) finishAll() {
+	free := map[string]program.Type{}
+	var names []string
+	for _, v := range u.pool[:len(u.inputs)] {
+		name := fmt.Sprintf("x%d", len(names))
+		free[name] = v.Type()
+		names = append(names, name)
+	}
+	for i := range 1 + u.rng.IntN(5) {
+		v, _ := u.draw(isFloat)
+		if i == 0 && u.product.Valid() {
+			v = u.product
+		}
+		out := fmt.Sprintf("y%d", i)
+		for _, name := range names {
+			if t, ok := free[name]; ok && t.Equal(v.Type()) && u.rng.IntN(3) > 0 {
+				out = name
+				delete(free, name)
+				break
+			}
+		}
+		u.b.Output(out, v.Value)
+	}
+}
