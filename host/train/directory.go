@@ -1,11 +1,12 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
@@ -50,7 +51,7 @@ func (r *run) open() error {
 	if err := r.sameRun(previous); err != nil {
 		return err
 	}
-	return r.resume()
+	return r.resume(previous)
 }
 
 // previous is the configuration that the run directory holds.
@@ -73,7 +74,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	}
 	var list []string
 	for _, d := range diff {
-		if !slices.Contains(free, d.Key) && !strings.HasSuffix(d.Key, ".sha256") {
+		if !r.mayDiffer(d.Key, previous) {
 			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, orUnset(d.A), orUnset(d.B)))
 		}
 	}
@@ -92,12 +93,20 @@ func (r *run) sameRun(previous *config.Config) error {
 	return nil
 }
 
+// Whoever looks whether a run is trained holds its lock for a moment.
+const (
+	lockPatience = time.Second
+	lockRetry    = 10 * time.Millisecond
+)
+
 // lockDirectory makes sure that no other process trains in the run directory. The
 // lock goes with the process, however that ends.
 func (r *run) lockDirectory() error {
 	var err error
-	r.lock, err = r.dir.Lock().Lock()
-	if errors.Is(err, vfs.ErrLocked) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	r.lock, err = r.dir.Lock().AwaitLock(ctx, lockRetry)
+	if errors.Is(err, context.DeadlineExceeded) {
 		e := r.cfg.ErrorAt("train.out", "another process is training in %s", r.cfg.Train.Out)
 		e.Hint = "wait for it, or give another train.out"
 		return e
@@ -144,7 +153,7 @@ func (r *run) begin() error {
 
 // resume loads the newest intact checkpoint and cuts the records to its step. A run
 // that was stopped before its first checkpoint begins again.
-func (r *run) resume() error {
+func (r *run) resume(previous *config.Config) error {
 	r.saving.step = -1
 	state, err := r.checkpoints.Latest()
 	switch {
@@ -163,6 +172,12 @@ func (r *run) resume() error {
 	if r.identity == "" { // a run of a version that gave none
 		r.identity = newIdentity()
 	}
+	if err := r.checkExtension(previous); err != nil {
+		return err
+	}
+	if err := r.reopen(); err != nil {
+		return err
+	}
 	if err := r.describe(); err != nil {
 		return err
 	}
@@ -172,6 +187,7 @@ func (r *run) resume() error {
 	if err := r.openTrajectory(); err != nil {
 		return err
 	}
+	r.prune() // a run that was killed between a save and this has some too many
 	return r.remember()
 }
 

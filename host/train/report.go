@@ -134,11 +134,12 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 		return nil, err
 	}
 	if !completed {
+		s.Stopped = metrics.Interrupted
 		return s, nil
 	}
 	loss, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches)
 	if ctx.Err() != nil {
-		s.Completed = false // a resumed run evaluates
+		s.Completed, s.Stopped = false, metrics.Interrupted // a resumed run evaluates
 		return s, ErrInterrupted
 	}
 	if err != nil {

@@ -101,7 +101,11 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*Summary, error
 	if err := r.open(); err != nil {
 		return nil, err
 	}
-	return r.train(ctx)
+	summary, err := r.train(ctx)
+	if err != nil && summary == nil {
+		r.recordError(err)
+	}
+	return summary, err
 }
 
 // run is one training in progress.

@@ -122,10 +122,15 @@ func (r *run) save() error {
 		return errors.Join(recorded, err)
 	}
 	r.saving.done(r.done.Step)
+	r.prune()
+	return recorded
+}
+
+// prune removes the checkpoints that are more than train.keep.
+func (r *run) prune() {
 	if err := r.checkpoints.Prune(); err != nil {
 		r.log.Warn("old checkpoints could not be removed", "error", err)
 	}
-	return recorded
 }
 
 // snapshot is the present state as a checkpoint holds it.

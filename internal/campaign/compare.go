@@ -208,8 +208,11 @@ func tensors(path string) ([]byte, error) {
 	return out, nil
 }
 
-// timeless is a JSON value without the members that name times, speeds, or the identity
-// that each run draws anew.
+// elsewhere are members of provenance.json that follow from the place and the moment at
+// which a run began: its directory, and the identity that it draws.
+var elsewhere = []string{"directory", "run"}
+
+// timeless is a JSON value without the members that name times and speeds, nor elsewhere.
 func timeless(text []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // all digits count
@@ -219,7 +222,7 @@ func timeless(text []byte) ([]byte, error) {
 	}
 	if fields, ok := value.(map[string]any); ok {
 		for name := range fields {
-			if strings.Contains(name, "second") || name == "id" || name == "run" {
+			if strings.Contains(name, "second") || slices.Contains(elsewhere, name) {
 				delete(fields, name)
 			}
 		}

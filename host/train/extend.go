@@ -1,0 +1,63 @@
+package train
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+)
+
+// A run goes on with more steps than it was begun with where that changes nothing about
+// the steps that are done: the learning rate and λ, which follow a schedule over all
+// steps, must have had the values that they would have now. A constant rate allows it at
+// any time, WSD before its decay.
+
+// stretched are the keys that may change together with a larger train.steps, because
+// their values step by step are compared instead.
+var stretched = []string{
+	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay", "method.silence", "method.ramp",
+}
+
+// extends tells whether the run is to have more steps than before.
+func (r *run) extends(previous *config.Config) bool { return r.cfg.Train.Steps > previous.Train.Steps }
+
+// checkExtension fails when a step that is done would have been another one in the longer
+// run.
+func (r *run) checkExtension(previous *config.Config) error {
+	if !r.extends(previous) {
+		return nil
+	}
+	before, err := newSchedule(previous)
+	if err != nil {
+		return err
+	}
+	total, longer := previous.Train.Steps, r.cfg.Train.Steps
+	was, is := assembly.Method(previous), assembly.Method(r.cfg)
+	for t := 1; t <= r.done.Step; t++ {
+		// The decoupled correction in the official form uses the rate of the next step, too.
+		for _, k := range []int{t - 1, t} {
+			if a, b := before.Rate(k), r.rates.Rate(k); a != b && (k < t || is.Variant == "official") {
+				return r.notExtended(total, "schedule", "the learning rate", k+1, a, b,
+					"kind \"constant\" can be extended at any time; \"wsd\", with the warm-up in steps, before its decay")
+			}
+		}
+		if a, b := was.LambdaAt(t, total), is.LambdaAt(t, longer); a != b {
+			return r.notExtended(total, "method.silence", "λ", t, a, b,
+				"give method.silence so that the correction begins at the same step; a run on its ramp cannot be extended")
+		}
+	}
+	return nil
+}
+
+func (r *run) notExtended(total int, key, what string, step int, was, is float64, hint string) error {
+	e := r.cfg.ErrorAt(key, "%s cannot be extended from %d to %d steps, of which %d are done: %s of step %d was %g, and would have been %g",
+		r.cfg.Train.Out, total, r.cfg.Train.Steps, r.done.Step, what, step, was, is)
+	e.Hint = hint
+	return e
+}
+
+// mayDiffer tells whether a key may have another value than in the run that is continued.
+func (r *run) mayDiffer(key string, previous *config.Config) bool {
+	return slices.Contains(free, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(stretched, key)
+}

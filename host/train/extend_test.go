@@ -1,0 +1,138 @@
+package train_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// A finished run goes on with more steps, and ends with the bits of one that had them
+// from the beginning, where the steps that are done would have been the same.
+func TestExtendedRun(t *testing.T) {
+	for name, c := range map[string]struct{ short, long []string }{
+		"constant": {
+			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={silence=0.5, ramp="constant"}`},
+			[]string{"train.steps=12", "method.silence=0.25"},
+		},
+		"warm-up as a fraction": {
+			[]string{"train.steps=6", `schedule={kind="wsd", rate=3e-3, warmup=0.5, decay=0.0}`, `method={form="off"}`},
+			[]string{"train.steps=12", "schedule.warmup=3"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, append(c.short, "train.log_every=1")...)
+			testrun.Train(t, testrun.Again(t, cfg), train.Options{})
+			long := testrun.Again(t, cfg, c.long...)
+			summary := testrun.Train(t, long, train.Options{Resume: true})
+			if !summary.Completed || summary.Steps != 12 || summary.TotalSteps != 12 {
+				t.Errorf("the summary is %+v", summary)
+			}
+			whole := testrun.Elsewhere(t, cfg, c.long...)
+			testrun.Train(t, whole, train.Options{})
+			testrun.SameTensors(t, "extended, and whole", testrun.Checkpoint(t, cfg.Train.Out, 12), testrun.Checkpoint(t, whole.Train.Out, 12))
+			// It has become a run of 12 steps, and goes on as such.
+			testrun.Train(t, testrun.Again(t, cfg, c.long...), train.Options{Resume: true})
+		})
+	}
+}
+
+// WSD has the same rates until its decay: a run that was stopped before can be given more
+// steps, also in the official form, which uses the rate of the next step as well.
+func TestExtendedBeforeItsDecay(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=10", `schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.3}`,
+		`method={silence=0.0, ramp="constant", variant="official"}`)
+	runParts(t, cfg, 6)
+	testrun.Train(t, testrun.Again(t, cfg, "train.steps=20"), train.Options{Resume: true})
+	whole := testrun.Elsewhere(t, cfg, "train.steps=20")
+	testrun.Train(t, whole, train.Options{})
+	testrun.SameRun(t, "extended, and whole", cfg.Train.Out, whole.Train.Out)
+}
+
+// What would have been another step is refused with its key and its number, and the run
+// stays what it was.
+func TestNotExtended(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings, longer []string
+		key, want        string
+	}{
+		"one cycle":       {[]string{`schedule={kind="onecycle_cos", rate=3e-3}`, `method={form="off"}`}, nil, "schedule", "the learning rate of step 1 was 0.00281913"},
+		"decayed":         {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.5}`, `method={form="off"}`}, nil, "schedule", "the learning rate of step 5 was 0.0021"},
+		"on its ramp":     {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`, "method={silence=0.5}"}, nil, "method.silence", "λ of step 4 was"},
+		"another rate":    {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`, `method={form="off"}`}, []string{"schedule.rate=1e-3"}, "", "schedule.rate was 0.003, is 0.001"},
+		"another warm-up": {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.0}`, `method={form="off"}`}, []string{"schedule.warmup=3"}, "schedule", "the learning rate of step"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, append([]string{"train.steps=6"}, c.settings...)...)
+			testrun.Train(t, testrun.Again(t, cfg), train.Options{})
+			before, err := os.ReadFile(rundir.At(cfg.Train.Out).Config().Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = train.Run(t.Context(), testrun.Again(t, cfg, append(c.longer, "train.steps=12")...), train.Options{Resume: true, Finder: testrun.Finder(t)})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+			var placed *config.Error
+			if errors.As(err, &placed) != (c.key != "") || placed != nil && (placed.Key != c.key || placed.Hint == "") {
+				t.Errorf("the error is %#v, want one at %q", placed, c.key)
+			}
+			after, err := os.ReadFile(rundir.At(cfg.Train.Out).Config().Name)
+			if err != nil || string(after) != string(before) {
+				t.Errorf("run.toml has changed: %v", err)
+			}
+			if s, err := metrics.ReadSummary(rundir.At(cfg.Train.Out).Summary()); err != nil || !s.Completed || s.Steps != 6 {
+				t.Errorf("the summary has become %+v, %v", s, err)
+			}
+		})
+	}
+}
+
+// The summary says why a run ended before its last step, and says nothing while it goes on.
+func TestSummarySaysWhyItEnded(t *testing.T) {
+	cfg, whole := poisoned(t, 1, `train.nan_policy="stop"`)[0], testrun.Config(t)
+	summary := func() metrics.Summary {
+		t.Helper()
+		s, err := metrics.ReadSummary(rundir.At(cfg.Train.Out).Summary())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if s := summary(); s.Stopped != metrics.Interrupted || s.Completed || s.Error != "" {
+		t.Errorf("interrupted: %+v", s)
+	}
+	err := failing(t, testrun.Again(t, cfg))
+	if s := summary(); s.Stopped != metrics.Diverged || s.Completed || s.Error != err.Error() || s.Steps < 2 {
+		t.Errorf("diverged: %+v, want %v", s, err)
+	}
+	console := &callAt{at: map[string]func(){"step 12/20": func() {
+		if _, err := os.Stat(rundir.At(whole.Train.Out).Summary().Name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("under way again, there is a summary: %v", err)
+		}
+	}}}
+	runParts(t, whole, 4)
+	testrun.Train(t, testrun.Again(t, whole), train.Options{Resume: true, Console: console})
+	if len(console.at) > 0 {
+		t.Error("nobody looked while it was under way")
+	}
+}
+
+// A run that was killed after it had saved its last checkpoint, and before it removed one
+// too many, removes that when it goes on, though it saves nothing more.
+func TestResumePrunes(t *testing.T) {
+	cfg := testrun.Config(t, "train.checkpoint_every=5", "train.keep=3")
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
+	testrun.Train(t, testrun.Again(t, cfg, "train.keep=2"), train.Options{Resume: true})
+	list, err := checkpoint.List(rundir.At(cfg.Train.Out).Checkpoints())
+	if err != nil || len(list) != 2 || list[1].Step != 20 {
+		t.Errorf("checkpoints %v, %v, want those of steps 15 and 20", list, err)
+	}
+}
