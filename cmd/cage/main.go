@@ -79,6 +79,7 @@ with or without the CAGE correction, from one TOML file.
   cage data prepare TEXT... --out DIR    make token files
   cage train RUN.toml                    train, with checkpoints and metrics
   cage eval RUN                          evaluate a run on its validation set
+  cage verify RUN                        replay a part of a run and compare every bit
   cage plugins list                      what can be named in the TOML
   cage config                            every key of the TOML, with its default`,
 		Version:           buildVersion(),
@@ -90,6 +91,6 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(outlasts(newTrain()), newEval(), newGenerate(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newBench(), newVersion())
+	root.AddCommand(outlasts(newTrain()), newEval(), newGenerate(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
 	return root
 }

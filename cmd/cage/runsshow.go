@@ -88,6 +88,7 @@ func showRun(w io.Writer, r *runs.Run, checkpoints []int, provenance []byte) err
 // madeWith are the build and the plugins of a run, from its provenance.json.
 func madeWith(text []byte) ([][]string, error) {
 	var provenance struct {
+		Run     string
 		Build   engine.BuildInfo
 		Plugins []assembly.Used
 	}
@@ -95,6 +96,9 @@ func madeWith(text []byte) ([][]string, error) {
 		return nil, fmt.Errorf("provenance.json: %w", err)
 	}
 	var rows [][]string
+	if provenance.Run != "" {
+		rows = append(rows, []string{"identity", provenance.Run})
+	}
 	if provenance.Build != (engine.BuildInfo{}) {
 		rows = append(rows, []string{"build", provenance.Build.String()})
 	}

@@ -211,7 +211,8 @@ func (r *run) remember() error {
 }
 
 func (r *run) restore(state checkpoint.State) error {
-	err := checkOwner(r.cfg.Train.Out, r.identity, state)
+	made := &provenance{Run: r.identity}
+	err := made.checkOwner(r.dir, state.Step, state.Meta)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@
 // checkpoints. A run lives in a directory that holds everything about it:
 //
 //	run.toml            the resolved configuration, with the hashes of plugins and data
-//	provenance.json     the build, the plugins' parameters, the hashes of their programs
+//	provenance.json     the run's identity, the build, the plugins' parameters, the hashes of their programs
 //	metrics.jsonl       one record per logged step
 //	trajectory.jsonl    the points that a problem without data went through
 //	checkpoints/        the last states

@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 // A run directory is often used in another place, or on another machine, than it was
@@ -70,15 +72,15 @@ func (t *Trained) tokenizer() (tokenizer.Tokenizer, error) {
 	return assembly.FindTokenizer(t.cfg, t.search, info)
 }
 
-// findPlugins replaces the paths of the run's quantizers by those where they are now.
-// One that is at none of them is looked for by its name. Whether it is the run's is
-// told by its programs.
-func (t *Trained) findPlugins(finder *plugin.Finder) error {
-	for _, p := range t.cfg.Quantizer.Plugins() {
+// findPlugins replaces the paths of plugins of a run by those where they are now. One
+// that is at none of them is looked for by its name. Whether it is the run's is told by
+// its programs.
+func findPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Search, finder *plugin.Finder) error {
+	for _, p := range plugins {
 		if !strings.ContainsRune(p.Name, filepath.Separator) {
 			continue
 		}
-		place, err := t.search.Find(p.Name, func(place string) error {
+		place, err := search.Find(p.Name, func(place string) error {
 			_, err := os.Stat(place)
 			return err
 		})
@@ -86,7 +88,7 @@ func (t *Trained) findPlugins(finder *plugin.Finder) error {
 		case err != nil && finder.Has(name):
 			p.Name = name
 		case err != nil:
-			return t.cfg.ErrorAt(p.Path("plugin"), "%w\nand there is no plugin with the name %s; %s may name a directory that holds it", err, name, plugin.PathVariable)
+			return cfg.ErrorAt(p.Path("plugin"), "%w\nand there is no plugin with the name %s; %s may name a directory that holds it", err, name, plugin.PathVariable)
 		case p.Name != place:
 			if p.Name, err = filepath.Abs(place); err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -32,16 +33,25 @@ func identityOf(m checkpoint.Meta) (id string, err error) {
 	return id, err
 }
 
-// checkOwner fails when a checkpoint in dir is of another run than the one with this
-// identity.
-func checkOwner(dir, identity string, s checkpoint.State) error {
-	id, err := identityOf(s.Meta)
+// CheckOwner fails when a checkpoint of that step, with that metadata, is not of the run
+// in dir. Where one of them has no identity it is taken for the run's.
+func CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
+	made, err := readProvenance(dir)
 	if err != nil {
 		return err
 	}
-	if id != "" && identity != "" && id != identity {
+	return made.checkOwner(dir, step, m)
+}
+
+// checkOwner is CheckOwner for the run that was made so.
+func (p *provenance) checkOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
+	id, err := identityOf(m)
+	if err != nil {
+		return err
+	}
+	if id != "" && p.Run != "" && id != p.Run {
 		return fmt.Errorf("%s: the checkpoint %s belongs to another run (%s; this one is %s): move it away",
-			dir, checkpoint.FileName(s.Step), id, identity)
+			dir, checkpoint.FileName(step), id, p.Run)
 	}
 	return nil
 }

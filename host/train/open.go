@@ -70,7 +70,7 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOwner(dir, made.Run, saved); err != nil {
+	if err := made.checkOwner(rundir.At(dir), saved.Step, saved.Meta); err != nil {
 		return nil, err
 	}
 	t := &Trained{dir: dir, cfg: cfg, step: saved.Step, made: made, search: rundir.Search{Run: dir, Made: made.Directory}}
@@ -126,7 +126,7 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	if err := t.openData(o); err != nil {
 		return err
 	}
-	if err := t.findPlugins(o.Finder); err != nil {
+	if err := findPlugins(t.cfg, t.cfg.Quantizer.Plugins(), t.search, o.Finder); err != nil {
 		return err
 	}
 	m, err := assembly.Model(t.cfg)

@@ -28,6 +28,7 @@ var mayChange = map[string]string{
 	"host/plugin/start.go":               "directories of sockets: nothing in them is kept",
 	"host/plugin/gomain.go":              "the cache of built plugins: what is lost is built again",
 	"cmd/cage/pluginsnew.go":             "a new module is made in a scratch directory and moved into place",
+	"host/train/replay.go":               "a scratch directory, removed with all that is in it",
 	"cmd/cage/bench.go":                  "a profile, for one look",
 	"sdk/internal/wire/generate/main.go": "a generator of this repository",
 }

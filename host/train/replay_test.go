@@ -1,0 +1,107 @@
+package train_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// TestReplay: the steps between two checkpoints give the second one, bit for bit, with
+// refreshes under way, diagnostics, skipped steps and trained quantizers; and the run is
+// as it was.
+func TestReplay(t *testing.T) {
+	save := []string{"train.checkpoint_every=4", "train.keep=9"}
+	poisonedRun := poisoned(t, 1, append(save, "train.max_skipped=20", "train.checkpoint_minutes=0")...)[0]
+	cases := map[string]*config.Config{
+		"plain":         testrun.Config(t, save...),
+		"soap, late":    testrun.Config(t, append(slices.Clone(lateRefreshes["soap"]), save...)...),
+		"lsq, sgd":      testrun.Config(t, append(save, `quantizer={plugin="lsq", bits=4}`, `optimizer={plugin="sgd"}`)...),
+		"diagnostics":   testrun.Config(t, append(save, "diagnostics.every=2", "diagnostics.window=4")...),
+		"skipped steps": poisonedRun,
+		"problem":       problem(t, quadraticText, "train.checkpoint_every=4", "train.keep=9"),
+	}
+	for name, cfg := range cases {
+		t.Run(name, func(t *testing.T) {
+			testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+			before := content(t, cfg.Train.Out)
+			steps := savedSteps(t, cfg)
+			for _, from := range []*int{nil, new(steps[0]), new(0)} {
+				got, err := train.Replay(t.Context(), cfg.Train.Out, train.ReplayOptions{From: from, Finder: testrun.Finder(t)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "skipped steps" && from != nil && *from == 0 {
+					continue // the checkpoint was changed
+				}
+				if len(got.Differences) > 0 || got.Tensors < 1 || got.Numbers < 1 || got.To <= got.From || got.Recorded != got.Now {
+					t.Errorf("%+v", got)
+				}
+				if n := len(steps); from == nil && (got.From != steps[n-2] || got.To != steps[n-1]) {
+					t.Errorf("replayed steps %d to %d of the checkpoints %v", got.From, got.To, steps)
+				}
+			}
+			if diff := cmp.Diff(before, content(t, cfg.Train.Out)); diff != "" {
+				t.Errorf("the run was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReplayFindsOneBit: the smallest change of one number of one state is found, and
+// where it is.
+func TestReplayFindsOneBit(t *testing.T) {
+	cfg := testrun.Config(t, "train.checkpoint_every=10")
+	testrun.Train(t, cfg, train.Options{})
+	dir := rundir.At(cfg.Train.Out).Checkpoints()
+	s := testrun.Checkpoint(t, cfg.Train.Out, 20)
+	var distance float64
+	for i, x := range s.Tensors {
+		if x.Name != "state/layers.1.mlp.down/m" {
+			continue
+		}
+		v, err := safetensors.Values[float32](x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := v[2*x.Shape[1]+5]
+		v[2*x.Shape[1]+5] = math.Float32frombits(math.Float32bits(old) ^ 1)
+		distance = math.Abs(float64(old) - float64(v[2*x.Shape[1]+5]))
+		if s.Tensors[i], err = safetensors.New(x.Name, x.Shape, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := checkpoint.Save(t.Context(), dir, s); err != nil {
+		t.Fatal(err)
+	}
+	got, err := train.Replay(t.Context(), cfg.Train.Out, train.ReplayOptions{Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []train.Difference{{Name: "state/layers.1.mlp.down/m", Count: 1, Of: 32 * 48, First: []int{2, 5}, Largest: metrics.Some(distance)}}
+	if diff := cmp.Diff(want, got.Differences); diff != "" || distance == 0 {
+		t.Errorf("differences (-want +got):\n%s", diff)
+	}
+}
+
+// TestReplayWithAnotherPlugin: a plugin that gives other programs now replays nothing.
+func TestReplayWithAnotherPlugin(t *testing.T) {
+	cfg := testrun.Config(t, "train.checkpoint_every=10")
+	testrun.Train(t, cfg, train.Options{})
+	spoilHash(t, cfg)
+	_, err := train.Replay(t.Context(), cfg.Train.Out, train.ReplayOptions{Finder: testrun.Finder(t)})
+	if err == nil || errors.Is(err, train.ErrInterrupted) || !strings.Contains(err.Error(), "a plugin has changed and now gives another program for weight ") {
+		t.Errorf("%v", err)
+	}
+}
