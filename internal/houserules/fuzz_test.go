@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,27 @@ func TestParsersHaveTargets(t *testing.T) {
 		if decoding[pkg] == nil {
 			t.Errorf("the exception %s (%s) is not needed any more", pkg, reason)
 		}
+	}
+}
+
+// TestFuzzScriptFindsTargets: `make fuzz` runs all of them.
+func TestFuzzScriptFindsTargets(t *testing.T) {
+	out, err := exec.Command("bash", "../../scripts/fuzz.sh", "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, targets := decoders(t)
+	var want []string
+	for pkg, names := range targets {
+		for _, name := range names {
+			want = append(want, "./"+pkg+" "+name)
+		}
+	}
+	slices.Sort(want)
+	got := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the script finds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
