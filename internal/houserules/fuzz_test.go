@@ -35,6 +35,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs", "sdk/program", "FuzzValidate"},
 	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
 	{"programs, for many tensors at once", "sdk/program/vectorize", "FuzzProgram"},
+	{"programs, run by every executor", "host/internal/executortest", "FuzzExecutors"},
 	{"golden files, put to plugins", "sdk/sdktest", "FuzzGolden"},
 	{"golden files", "internal/goldenfile", "FuzzParse"},
 	{"golden files, in tests", "internal/golden", "FuzzParse"},
