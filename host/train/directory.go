@@ -10,9 +10,8 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -136,6 +135,9 @@ func (r *run) newState() (*step.State, error) {
 
 // begin starts a new run: its description is on disk before the first step.
 func (r *run) begin() error {
+	if err := r.noCheckpoints(); err != nil {
+		return err
+	}
 	r.identity = newIdentity()
 	var err error
 	if r.state, err = r.newState(); err != nil {
@@ -149,6 +151,22 @@ func (r *run) begin() error {
 		return err
 	}
 	return r.openTrajectory()
+}
+
+// noCheckpoints fails when there are checkpoints of another run, which would push those of
+// a new one out.
+func (r *run) noCheckpoints() error {
+	entries, err := checkpoint.List(r.dir.Checkpoints())
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	var steps []int
+	for _, e := range entries {
+		steps = append(steps, e.Step)
+	}
+	e := r.cfg.ErrorAt("train.out", "%s has checkpoints of steps %v, but no %s", r.cfg.Train.Out, steps, rundir.ConfigFile)
+	e.Hint = "move them away, or give another train.out"
+	return e
 }
 
 // resume loads the newest intact checkpoint and cuts the records to its step. A run
@@ -208,79 +226,4 @@ func (r *run) remember() error {
 		r.last = rec
 	}
 	return nil
-}
-
-func (r *run) restore(state checkpoint.State) error {
-	made := &provenance{Run: r.identity}
-	err := made.checkOwner(r.dir, state.Step, state.Meta)
-	if err != nil {
-		return err
-	}
-	if r.identity == "" {
-		if r.identity, err = identityOf(state.Meta); err != nil {
-			return err
-		}
-	}
-	if err := state.Meta.Get("progress", &r.done); err != nil {
-		return err
-	}
-	var build engine.BuildInfo
-	if err := state.Meta.Get("build", &build); err != nil {
-		return err
-	}
-	if now := r.device.BuildInfo(); build != now {
-		r.log.Warn("the checkpoint was written by another build: the bits of this run may differ from an uninterrupted one",
-			"checkpoint", build.String(), "now", now.String())
-	}
-	tensors := map[string]safetensors.Tensor{}
-	for _, t := range state.Tensors {
-		tensors[t.Name] = t
-	}
-	r.state, err = r.kernels.Upload(loader(tensors))
-	if err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
-	}
-	if err := r.restoreRefreshes(state, tensors); err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
-	}
-	if err := r.restoreMovement(state, tensors); err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
-	}
-	r.saving.step = state.Step
-	return nil
-}
-
-// refreshesKey is the entry of a checkpoint's metadata about refreshes whose results
-// are not in place yet. There is none where there are no such refreshes.
-const refreshesKey = "refreshes"
-
-func (r *run) saveRefreshes(state *checkpoint.State) error {
-	pending := r.kernels.PendingRefreshes(r.state)
-	if len(pending) == 0 {
-		return nil
-	}
-	return state.Meta.Set(refreshesKey, pending)
-}
-
-func (r *run) restoreRefreshes(state checkpoint.State, tensors map[string]safetensors.Tensor) error {
-	if _, some := state.Meta[refreshesKey]; !some {
-		return nil
-	}
-	var pending []step.PendingRefresh
-	if err := state.Meta.Get(refreshesKey, &pending); err != nil {
-		return err
-	}
-	return r.kernels.RestoreRefreshes(r.state, pending, loader(tensors))
-}
-
-// loader finds the tensors of a checkpoint by name.
-func loader(tensors map[string]safetensors.Tensor) func(string) (step.Tensor, error) {
-	return func(name string) (step.Tensor, error) {
-		t, ok := tensors[name]
-		if !ok {
-			return step.Tensor{}, fmt.Errorf("there is no tensor %s", name)
-		}
-		values, err := safetensors.Values[float32](t)
-		return step.Tensor{Name: name, Dims: t.Shape, Data: values}, err
-	}
 }

@@ -168,3 +168,25 @@ func TestOldRunWithoutIdentity(t *testing.T) {
 		t.Error("resuming changed the identity")
 	}
 }
+
+// TestCheckpointsWithoutRun: a new run does not begin among checkpoints of another one,
+// which would push its own out.
+func TestCheckpointsWithoutRun(t *testing.T) {
+	cfg := testrun.Config(t, "train.keep=1")
+	runParts(t, cfg, 4)
+	for _, name := range []string{rundir.ConfigFile, rundir.ProvenanceFile, rundir.MetricsFile, rundir.SummaryFile} {
+		if err := os.Remove(filepath.Join(cfg.Train.Out, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, resume := range []bool{false, true} {
+		_, err := train.Run(t.Context(), testrun.Again(t, cfg, "seed=3"), train.Options{Resume: resume, StopAfter: 2, Finder: testrun.Finder(t)})
+		var ce *config.Error
+		if !errors.As(err, &ce) || ce.Key != "train.out" || !strings.Contains(err.Error(), "has checkpoints of steps [4], but no run.toml") {
+			t.Errorf("resume %v: %v", resume, err)
+		}
+	}
+	if got := savedSteps(t, cfg); len(got) != 1 || got[0] != 4 {
+		t.Errorf("the checkpoints are of steps %v", got)
+	}
+}

@@ -71,7 +71,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error)
 	}
 	defer os.RemoveAll(scratch)
 	again := rundir.At(filepath.Join(scratch, filepath.Base(run.Name)))
-	if err := prepareReplay(ctx, cfg, run, again, from, to, &o); err != nil {
+	if err := prepareReplay(ctx, cfg, run, again, from, &o); err != nil {
 		return nil, err
 	}
 	_, err = Run(ctx, cfg, Options{Resume: true, StopAfter: to.Step, Finder: o.Finder, Logger: o.Logger, Console: o.Console})
@@ -159,16 +159,13 @@ func newestIntact(entries []checkpoint.Entry, log hclog.Logger) (checkpoint.Stat
 
 // prepareReplay makes a run directory that stands where the run stood at the first
 // checkpoint, and lets the configuration lead there.
-func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Dir, from, to checkpoint.State, o *ReplayOptions) error {
+func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Dir, from checkpoint.State, o *ReplayOptions) error {
 	made, err := readProvenance(run)
 	if err != nil {
 		return err
 	}
 	search := rundir.Search{Run: run.Name, Made: made.Directory}
 	if err := findForReplay(cfg, search, o); err != nil {
-		return err
-	}
-	if err := to.Meta.Get("total_steps", &cfg.Train.Steps); err != nil {
 		return err
 	}
 	t := &cfg.Train

@@ -105,3 +105,21 @@ func TestReplayWithAnotherPlugin(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestReplayOfAnExtendedRun: what was done before the extension is replayed with the
+// configuration of now, which gives the same steps.
+func TestReplayOfAnExtendedRun(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={silence=0.5, ramp="constant"}`,
+		"train.checkpoint_every=2", "train.keep=9")
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
+	testrun.Train(t, testrun.Again(t, cfg, "train.steps=12", "method.silence=0.25"), train.Options{Resume: true})
+	for _, from := range []int{2, 4, 6} {
+		got, err := train.Replay(t.Context(), cfg.Train.Out, train.ReplayOptions{From: &from, Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.From != from || got.To != from+2 || len(got.Differences) > 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
