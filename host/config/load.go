@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,9 @@ func Load(path string, overrides []string) (*Config, error) {
 // Parse is [Load] on text already read. The path is what messages name, and
 // what the default of train.out is made from.
 func Parse(path string, text []byte, overrides []string) (*Config, error) {
+	if len(overrides) == 0 && len(bytes.TrimSpace(text)) == 0 {
+		return nil, &Error{File: path, Line: 1, Msg: "the file is empty", Hint: "want a TOML file that describes a training run"}
+	}
 	doc, err := parseTOML(path, text)
 	if err != nil {
 		return nil, err

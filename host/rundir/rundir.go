@@ -3,7 +3,12 @@
 // business of others: host/config, host/metrics, host/checkpoint and host/train.
 package rundir
 
-import "github.com/cage-qat/cage/internal/vfs"
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
 
 // Names inside a run directory.
 const (
@@ -46,6 +51,13 @@ func (d Dir) Tokenizer() vfs.Path { return d.Join(TokenizerFile) }
 
 // Checkpoints is the directory of checkpoints.
 func (d Dir) Checkpoints() vfs.Path { return d.Join(checkpointDir) }
+
+// RemoveAbandoned removes what is left of files of the run directory whose writer was
+// killed. The caller holds the lock.
+func (d Dir) RemoveAbandoned() error {
+	names := []string{ConfigFile, ProvenanceFile, SummaryFile, TokenizerFile}
+	return atomicfile.RemoveAbandoned(d.Path, func(name string) bool { return slices.Contains(names, name) })
+}
 
 // Lock is the file that is locked while the run is trained.
 func (d Dir) Lock() vfs.Path { return d.Join(lockFile) }

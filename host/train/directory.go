@@ -36,21 +36,51 @@ func (r *run) open() error {
 	r.checkpoints = checkpoint.NewKeeper(r.dir.Checkpoints(), r.cfg.Train.Keep, func(path vfs.Path, err error) {
 		r.log.Warn("a damaged checkpoint does not count and was put aside", "path", path, "error", err)
 	})
+	if err := r.dir.RemoveAbandoned(); err != nil {
+		r.log.Warn("what a killed process left could not be removed", "error", err)
+	}
 	previous, err := r.previous()
+	var damage *descriptionError
+	damaged := errors.As(err, &damage)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return r.begin()
-	case err != nil:
-		return fmt.Errorf("the run directory's own configuration cannot be read: %w", err)
+	case err != nil && !damaged:
+		return err
 	case !r.opts.Resume:
 		e := r.cfg.ErrorAt("train.out", "%s already holds a run", r.cfg.Train.Out)
 		e.Hint = "give --resume to go on with it, or another train.out"
 		return e
 	}
-	if err := r.sameRun(previous); err != nil {
+	if !damaged {
+		err = r.sameRun(previous)
+		damaged = errors.As(err, &damage)
+	}
+	if damaged {
+		previous, err = r.cfg, r.unsaved(damage)
+	}
+	if err != nil {
 		return err
 	}
 	return r.resume(previous)
+}
+
+// descriptionError says that a file that describes the run in a directory is missing or
+// damaged.
+type descriptionError struct{ err error }
+
+func (d *descriptionError) Error() string { return d.err.Error() }
+func (d *descriptionError) Unwrap() error { return d.err }
+
+// unsaved accepts a directory whose description is damaged when nothing can be lost
+// because there is no checkpoint: the run was stopped while it began.
+func (r *run) unsaved(damage error) error {
+	entries, err := checkpoint.List(r.dir.Checkpoints())
+	if err != nil || len(entries) > 0 {
+		return errors.Join(damage, err)
+	}
+	r.log.Warn("the run was stopped while it began, before its first checkpoint: it begins again", "found", damage)
+	return nil
 }
 
 // previous is the configuration that the run directory holds.
@@ -58,9 +88,13 @@ func (r *run) previous() (*config.Config, error) {
 	path := r.dir.Config()
 	text, err := path.ReadFile()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the run directory's own configuration cannot be read: %w", err)
 	}
-	return config.Parse(path.Name, text, nil)
+	cfg, err := config.Parse(path.Name, text, nil)
+	if err != nil {
+		return nil, &descriptionError{fmt.Errorf("the run directory's own configuration cannot be read: %w", err)}
+	}
+	return cfg, nil
 }
 
 // sameRun fails when the configuration differs from that of the run in a way that

@@ -32,6 +32,10 @@ func (r *run) train(ctx context.Context) (*Summary, error) {
 	if gone := r.checkDirectory(); gone != nil {
 		return nil, gone
 	}
+	// A summary never knows more than the records.
+	if err := errors.Join(r.records.Sync(), r.trajectory.sync()); err != nil {
+		return summary, r.resumable(err)
+	}
 	if err := metrics.WriteSummary(r.dir.Summary(), summary); err != nil {
 		return summary, r.resumable(err)
 	}
@@ -64,8 +68,11 @@ func (r *run) steps(ctx context.Context) error {
 			return stepError(t, err)
 		}
 	}
-	if stop < r.cfg.Train.Steps {
+	switch {
+	case stop < r.cfg.Train.Steps:
 		return ErrInterrupted
+	case r.done.Skipped == r.done.Step:
+		return fmt.Errorf("none of the %d steps changed a parameter, each was skipped because its loss or gradient was %w: lower schedule.rate or look at the data", r.done.Step, ErrNotFinite)
 	}
 	return nil
 }

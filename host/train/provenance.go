@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"maps"
 	"os"
@@ -54,7 +55,8 @@ func programHashes(p *assembly.Programs) map[string]string {
 	return hashes
 }
 
-// describe writes run.toml and provenance.json.
+// describe writes what there is to say of the run before its first step. run.toml makes
+// the directory that of a run and comes last: with it, everything is there.
 func (r *run) describe() error {
 	text, err := r.cfg.Encode()
 	if err != nil {
@@ -63,10 +65,10 @@ func (r *run) describe() error {
 	if err := r.keepTokenizer(); err != nil {
 		return err
 	}
-	return errors.Join(
-		atomicfile.WriteBytes(r.dir.Config(), text),
-		r.writeProvenance(),
-	)
+	if err := r.writeProvenance(); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(r.dir.Config(), text)
 }
 
 func (r *run) writeProvenance() error {
@@ -112,11 +114,15 @@ func readProvenance(dir rundir.Dir) (*provenance, error) {
 	path := dir.Provenance()
 	text, err := path.ReadFile()
 	if err != nil {
-		return nil, fmt.Errorf("what the run was made of cannot be read: %w", err)
+		err = fmt.Errorf("what the run was made of cannot be read: %w", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = &descriptionError{err}
+		}
+		return nil, err
 	}
 	p := &provenance{}
 	if err := json.Unmarshal(text, p); err != nil {
-		return nil, fmt.Errorf("what the run was made of cannot be read: %s: %w", path, err)
+		return nil, &descriptionError{fmt.Errorf("what the run was made of cannot be read: %s: %w", path, err)}
 	}
 	return p, nil
 }

@@ -34,14 +34,14 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 		return err
 	}
 	r.display.step(rec)
-	if err := r.checkDirectory(); err != nil {
-		return err
+	err = r.checkDirectory()
+	if err == nil {
+		err = r.records.Write(rec)
 	}
-	if err := r.records.Write(rec); err != nil {
+	if err != nil {
 		r.unwritten = &rec
-		return err
 	}
-	return nil
+	return err
 }
 
 // addStatistics fills in the error statistics and stationarity measures that the

@@ -213,10 +213,7 @@ func newSchedule(cfg *config.Config) (schedule.Schedule, error) {
 }
 
 func (r *run) close() {
-	if r.records != nil {
-		r.records.Close()
-	}
-	r.trajectory.close()
+	r.closeRecords()
 	r.movement.close()
 	if r.state != nil {
 		r.state.Close()
@@ -233,6 +230,24 @@ func (r *run) close() {
 	}
 	if r.lock != nil {
 		r.lock.Unlock()
+	}
+}
+
+// closeRecords closes the records. What counts of them was synced before.
+func (r *run) closeRecords() {
+	var err error
+	if r.records != nil {
+		err = r.records.Close()
+	}
+	if err := errors.Join(err, r.trajectory.close()); err != nil {
+		r.log.Warn("the records could not be closed", "error", err)
+	}
+}
+
+// warnOfDamage tells of lines that were cut off because they are no records.
+func (r *run) warnOfDamage(path vfs.Path, damage error) {
+	if damage != nil {
+		r.log.Warn("the records were damaged behind the checkpoint: they are cut off there", "path", path, "damage", damage)
 	}
 }
 

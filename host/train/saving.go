@@ -126,7 +126,7 @@ func (r *run) save() error {
 	return recorded
 }
 
-// prune removes the checkpoints that are more than train.keep.
+// prune removes old checkpoints. Those that it cannot remove do no harm, and go later.
 func (r *run) prune() {
 	if err := r.checkpoints.Prune(); err != nil {
 		r.log.Warn("old checkpoints could not be removed", "error", err)
@@ -182,8 +182,12 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 		after = missing.Step - 1 // where it was written since, it is written again
 	}
 	var err error
-	if r.records, err = metrics.Resume(r.dir.Metrics(), after); err != nil || missing.Step == 0 {
+	if r.records, err = metrics.Resume(r.dir.Metrics(), after); err != nil {
 		return err
+	}
+	r.warnOfDamage(r.dir.Metrics(), r.records.Damage())
+	if missing.Step == 0 {
+		return nil
 	}
 	return r.records.Write(missing)
 }

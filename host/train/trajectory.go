@@ -34,6 +34,7 @@ func (r *run) openTrajectory() error {
 	if r.trajectory.points, err = metrics.ResumeTrajectory(r.dir.Trajectory(), after); err != nil {
 		return err
 	}
+	r.warnOfDamage(r.dir.Trajectory(), r.trajectory.points.Damage())
 	return r.follow()
 }
 

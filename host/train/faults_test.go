@@ -1,0 +1,269 @@
+package train_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// victim is a training whose files fail.
+type victim struct {
+	name   string
+	cfg    *config.Config // its directory is that of the undisturbed run
+	before int            // steps that were done before, on healthy files
+	part   int            // unless all are asked for, every part-th operation or moment is tried
+}
+
+const tinyProblem = `
+[model]
+kind = "quadratic"
+dimension = 4
+[train]
+steps = 6
+eval_every = 4
+log_every = 1
+trajectory_every = 2
+checkpoint_every = 2
+keep = 2
+[schedule]
+rate = 3e-2
+[method]
+silence = 0.4
+[quantizer.weights]
+plugin = "quest"
+[optimizer]
+plugin = "adamw"
+`
+
+var tinyModel = []string{
+	"model.layers=1", "model.width=16", "model.heads=1", "model.hidden=16", "model.context=4", "train.batch=1", "train.steps=4",
+	"train.checkpoint_every=2", "train.keep=1", "train.eval_every=2", "train.eval_batches=1", "train.final_eval_batches=1",
+}
+
+// victims are the trainings of the fault and power-loss tests.
+func victims(t *testing.T) []victim {
+	t.Helper()
+	toy := problem(t, tinyProblem)
+	model := testrun.Config(t, tinyModel...)
+	list := []victim{
+		{"problem", toy, 0, 5}, {"problem resumed", testrun.Again(t, toy), 3, 7},
+		{"model", model, 0, 17}, {"model resumed", testrun.Again(t, model), 3, 17},
+	}
+	for _, v := range []victim{list[0], list[2]} {
+		testrun.Train(t, testrun.Again(t, v.cfg), train.Options{})
+	}
+	return list
+}
+
+// start is a directory in which the training is about to begin or to go on.
+func (v victim) start(t *testing.T, prepared string) *config.Config {
+	t.Helper()
+	cfg := testrun.Elsewhere(t, v.cfg)
+	if v.before > 0 {
+		if err := os.CopyFS(cfg.Train.Out, os.DirFS(prepared)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cfg
+}
+
+// prepare makes the directory that the training goes on from.
+func (v victim) prepare(t *testing.T, finder *plugin.Finder) string {
+	t.Helper()
+	if v.before == 0 {
+		return ""
+	}
+	cfg := testrun.Elsewhere(t, v.cfg)
+	if _, err := train.Run(t.Context(), cfg, train.Options{StopAfter: v.before, Finder: finder}); !errors.Is(err, train.ErrInterrupted) {
+		t.Fatal(err)
+	}
+	return cfg.Train.Out
+}
+
+// TestFaults: whichever operation on the files of a run fails, once or with all after it,
+// it is reported, and the run goes on from there to the end that it has undisturbed.
+func TestFaults(t *testing.T) {
+	finder := testrun.Finder(t)
+	for _, v := range victims(t) {
+		t.Run(v.name, func(t *testing.T) {
+			prepared := v.prepare(t, finder)
+			every := faultfs.Sweep(v.part, 1)
+			for first, forever := range []bool{false, true} {
+				i, failed := first, 0
+				for v.fail(t, finder, prepared, i, forever) {
+					i += every
+					failed++
+				}
+				t.Logf("forever %v: %d operations failed in turn", forever, failed)
+				if i < 40 {
+					t.Errorf("only the first %d operations were tried", i)
+				}
+			}
+		})
+	}
+}
+
+// TestPowerLoss: whenever power is lost, the run goes on to the end that it has
+// undisturbed, or begins again where nothing of it is left.
+func TestPowerLoss(t *testing.T) {
+	finder := testrun.Finder(t)
+	for _, v := range victims(t) {
+		t.Run(v.name, func(t *testing.T) {
+			prepared := v.prepare(t, finder)
+			cfg := v.start(t, prepared)
+			root := filepath.Dir(cfg.Train.Out)
+			files, err := crashfs.New(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Files: files, Resume: v.before > 0, Finder: finder}); err != nil {
+				t.Fatal(err)
+			}
+			states := 0
+			for m := 0; m <= files.Moments(); m += faultfs.Sweep(v.part, 1) {
+				// What was synced, all, and some of the other mixtures.
+				for _, seed := range append([]uint64{0, 1}, mixtures[:faultfs.Sweep(1, len(mixtures))]...) {
+					states++
+					v.lose(t, finder, files, m, seed)
+				}
+			}
+			t.Logf("%d moments, %d states", files.Moments(), states)
+		})
+	}
+}
+
+// mixtures are seeds of losses that keep a part of what was not synced.
+var mixtures = []uint64{2, 3, 4, 5}
+
+// lose loses power at a moment and goes on with what is left.
+func (v victim) lose(t *testing.T, finder *plugin.Finder, files *crashfs.FS, moment int, seed uint64) {
+	t.Helper()
+	root := t.TempDir()
+	if err := files.Lose(moment, seed, root); err != nil {
+		t.Fatal(err)
+	}
+	what := fmt.Sprintf("power lost at moment %d, seed %d", moment, seed)
+	cfg := testrun.Again(t, v.cfg, fmt.Sprintf("train.out=%q", filepath.Join(root, filepath.Base(v.cfg.Train.Out))))
+	if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: finder}); err != nil {
+		t.Errorf("%s: cannot be resumed: %v", what, err)
+		return
+	}
+	sameDirectory(t, what, v.cfg.Train.Out, cfg.Train.Out)
+}
+
+// fail trains with a fault in the i-th operation and then goes on with healthy files. It
+// is false when there was no such operation.
+func (v victim) fail(t *testing.T, finder *plugin.Finder, prepared string, i int, forever bool) bool {
+	t.Helper()
+	cfg := v.start(t, prepared)
+	files := faultfs.New(vfs.OS, i, forever)
+	var log bytes.Buffer
+	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{
+		Files: files, Resume: v.before > 0, Finder: finder, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn}),
+	})
+	fired := files.Fired()
+	if len(fired) == 0 {
+		if err != nil {
+			t.Fatalf("nothing failed, and yet: %v", err)
+		}
+		return false
+	}
+	what := fmt.Sprintf("%s failed", fired[0])
+	if forever {
+		what += " with all after it"
+	}
+	if said := fmt.Sprint(err, log.String()); !strings.Contains(said, "injected fault") && !harmless(fired[0]) {
+		t.Errorf("%s: nobody reports it: %s", what, said)
+	}
+	if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: finder}); err != nil {
+		t.Errorf("%s: cannot be resumed: %v", what, err)
+		return true
+	}
+	sameDirectory(t, what, v.cfg.Train.Out, cfg.Train.Out)
+	return true
+}
+
+// harmless tells whether the fault of an operation may go unreported: a checkpoint about
+// whose file nothing can be found out is read again before it counts.
+func harmless(op faultfs.Op) bool {
+	return op.Kind == faultfs.Stat && strings.HasSuffix(op.Path, ".safetensors")
+}
+
+// sameDirectory reports where two finished run directories differ, apart from times:
+// names of files included, so that no leftover goes unseen.
+func sameDirectory(t *testing.T, what, a, b string) {
+	t.Helper()
+	// A checkpoint that could not be saved is saved some steps later. The newest are compared below.
+	older := func(name string) string { return stepNumber.ReplaceAllString(name, "step-#.") }
+	if diff := cmp.Diff(fileNames(t, a, older), fileNames(t, b, older)); diff != "" {
+		t.Errorf("%s: the files differ:\n%s", what, diff)
+		return
+	}
+	testrun.SameRun(t, what, a, b)
+	for _, name := range []string{rundir.TrajectoryFile, rundir.SummaryFile} {
+		if diff := cmp.Diff(timeless(t, filepath.Join(a, name)), timeless(t, filepath.Join(b, name))); diff != "" {
+			t.Errorf("%s: %s differs:\n%s", what, name, diff)
+		}
+	}
+}
+
+var stepNumber = regexp.MustCompile(`step-[0-9]+\.`)
+
+// fileNames are those of all files below a directory, changed by edit.
+func fileNames(t *testing.T, dir string, edit func(string) string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && path != dir {
+			names = append(names, edit(strings.TrimPrefix(path, dir)))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// timeless are the lines of a file of JSON values without times, places and names; none
+// of a file that does not exist.
+func timeless(t *testing.T, path string) []map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []map[string]any
+	for values := json.NewDecoder(bytes.NewReader(text)); values.More(); {
+		var v map[string]any
+		if err := values.Decode(&v); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		for _, key := range []string{"dir", "name", "seconds", "tokens_per_second", "start_seconds", "plugin_seconds"} {
+			delete(v, key)
+		}
+		list = append(list, v)
+	}
+	return list
+}
