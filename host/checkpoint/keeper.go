@@ -67,6 +67,9 @@ func (k *Keeper) Prune() error {
 		return err
 	}
 	doomed, err := atomicfile.Abandoned(k.dir, func(name string) bool { _, ok := stepOf(name); return ok })
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was saved yet
+	}
 	if err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
 	}

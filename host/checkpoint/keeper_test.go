@@ -86,6 +86,9 @@ func TestPruneWithoutAnIntactOne(t *testing.T) {
 	if err := k.Prune(); err != nil {
 		t.Error(err)
 	}
+	if err := checkpoint.NewKeeper(vfs.At(dir).Join("absent"), 1, nil).Prune(); err != nil {
+		t.Errorf("where nothing was saved yet: %v", err)
+	}
 	if _, err := k.Latest(); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
 		t.Errorf("latest: %v", err)
 	}
