@@ -63,7 +63,7 @@ func (c *Client) Kind() sdk.Kind { return c.kind }
 // PID is the number of the plugin's process.
 func (c *Client) PID() int {
 	p, _ := c.launch.current()
-	return p.cmd.Process.Pid
+	return p.pid()
 }
 
 // Description is what the plugin says of itself; it has passed its Check.
@@ -212,5 +212,5 @@ func (c *Client) withOutput(e *Error) *Error {
 	if p, _ := c.launch.current(); p != nil {
 		e.Output = p.errors.lines()
 	}
-	return e
+	return explainMemory(e, c.launch.memory)
 }

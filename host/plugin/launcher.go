@@ -18,6 +18,7 @@ import (
 type launcher struct {
 	executable string
 	env        []string
+	memory     uint64
 	logger     hclog.Logger
 	// socketDir is the directory that go-plugin made for the socket.
 	socketDir string
@@ -37,7 +38,7 @@ func (l *launcher) run(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.
 
 // Start starts the process.
 func (l *launcher) Start(context.Context) error {
-	p, err := startProcess(l.executable, l.env, l.logger)
+	p, err := startProcess(l.executable, l.env, l.memory, l.logger)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (l *launcher) Name() string { return l.executable }
 // ID is the process's number.
 func (l *launcher) ID() string {
 	if p, _ := l.current(); p != nil {
-		return strconv.Itoa(p.cmd.Process.Pid)
+		return strconv.Itoa(p.pid())
 	}
 	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"sync"
 	"time"
@@ -18,7 +17,7 @@ const drainTime = 300 * time.Millisecond
 
 // process is a plugin's process, leader of a process group of its own.
 type process struct {
-	cmd *exec.Cmd
+	running // what it takes to end it, on this system
 	// lifeline is the host's end of the process's standard input. It closes when
 	// the host ends, and tells the plugin to end.
 	lifeline *os.File
@@ -28,24 +27,20 @@ type process struct {
 	errors    *errorOutput
 	// exited is closed when the process has ended and its group is killed.
 	exited chan struct{}
-	mu     sync.Mutex
-	reaped bool
 	// drained is closed when both outputs have been read to the end after that.
 	drained chan struct{}
 }
 
-// startProcess starts the executable. Its output goes to the logger.
-func startProcess(path string, env []string, logger hclog.Logger) (*process, error) {
+// startProcess starts the executable with at most so many bytes of memory. Its output
+// goes to the logger.
+func startProcess(path string, env []string, memory uint64, logger hclog.Logger) (*process, error) {
 	p := &process{
-		cmd:       exec.Command(path),
 		handshake: make(chan string, 1),
 		log:       newThrottle(logger),
 		exited:    make(chan struct{}),
 		drained:   make(chan struct{}),
 	}
 	p.errors = &errorOutput{log: p.log}
-	p.cmd.Env = env
-	p.cmd.SysProcAttr = groupAttributes()
 	var pipes pipes
 	stdin, lifeline := pipes.open()
 	stdout, stdoutWriter := pipes.open()
@@ -55,8 +50,7 @@ func startProcess(path string, env []string, logger hclog.Logger) (*process, err
 		return nil, pipes.err
 	}
 	p.lifeline = lifeline
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdoutWriter, stderrWriter
-	err := p.start()
+	err := p.start(func() error { return p.launch(path, env, stdin, stdoutWriter, stderrWriter, memory) })
 	for _, theirs := range []*os.File{stdin, stdoutWriter, stderrWriter} {
 		_ = theirs.Close()
 	}
@@ -68,14 +62,14 @@ func startProcess(path string, env []string, logger hclog.Logger) (*process, err
 	return p, nil
 }
 
-// start forks on a thread that lives as long as the process: on Linux the kernel
-// kills the process when the thread that forked it ends.
-func (p *process) start() error {
+// start launches on a thread that lives as long as the process: on Linux the kernel
+// ends the process when the thread that forked it ends.
+func (p *process) start(launch func() error) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
+		err := launch()
 		started <- err
 		if err != nil {
 			return
@@ -115,23 +109,18 @@ func (p *process) read(stdout, stderr *os.File) {
 	close(p.drained)
 }
 
-// kill ends the whole process group at once; also one that is stopped. After the
-// end it does nothing: the group's number may be somebody else's by then.
-func (p *process) kill() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.reaped {
-		killGroup(p.cmd.Process.Pid)
-	}
-}
-
 // ending describes how the process ended, after exited is closed.
 func (p *process) ending() string {
-	state := p.cmd.ProcessState
-	if state.Exited() {
-		return fmt.Sprintf("exited with status %d", state.ExitCode())
+	switch status, known := p.status(); {
+	case !known:
+		return "was lost: the process that watches over it has ended"
+	case status.Exited():
+		return fmt.Sprintf("exited with status %d", status.ExitStatus())
+	case status.Signaled():
+		return fmt.Sprintf("was ended by signal: %v", status.Signal())
+	default:
+		return fmt.Sprintf("ended with status %#x", int(status))
 	}
-	return "was ended by " + state.String() // "signal: killed"
 }
 
 // pipes opens several pipes and remembers the first failure.

@@ -1,29 +1,46 @@
 package plugin
 
 import (
+	"os"
 	"syscall"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/cage-qat/cage/host/internal/supervisor"
 )
 
-// groupAttributes give a plugin a process group, so that a Ctrl-C at the terminal
-// is the host's alone and the whole group can be ended, and tie its life to the
-// host's, even if it ignores that its standard input was closed.
-func groupAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+// abandonAfter is how long the supervisor may take to kill what is below it.
+const abandonAfter = 2 * time.Second
+
+// running is a process below a supervisor, which ends with this one and takes with it
+// whatever the plugin has started.
+type running struct {
+	supervised *supervisor.Process
+	result     syscall.WaitStatus
+	known      bool
 }
 
-// reap waits for the end of the process and kills what is left of its group while
-// the group's number is still taken.
-func (p *process) reap() {
-	pid := p.cmd.Process.Pid
-	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	killGroup(pid)
-	_ = p.cmd.Wait() // how it ended is in ProcessState
-	p.reaped = true
+func (r *running) launch(path string, env []string, stdin, stdout, stderr *os.File, memory uint64) (err error) {
+	r.supervised, err = supervisor.Start(path, env, stdin, stdout, stderr, memory)
+	return err
 }
 
-func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+// pid is the number of the plugin's process.
+func (r *running) pid() int { return r.supervised.PID }
+
+// reap waits for the end of the process and of all that it has started.
+func (r *running) reap() { r.result, r.known = r.supervised.Wait() }
+
+// status says how the process ended, after reap.
+func (r *running) status() (syscall.WaitStatus, bool) { return r.result, r.known }
+
+// kill ends the process and all its descendants at once; also one that is stopped.
+func (p *process) kill() {
+	p.supervised.Kill()
+	time.AfterFunc(abandonAfter, func() {
+		select {
+		case <-p.exited:
+		default:
+			p.supervised.Abandon()
+		}
+	})
+}

@@ -31,6 +31,10 @@ type Options struct {
 	// SHA256 is the hash, in hexadecimal, that the executable must have; empty
 	// accepts any.
 	SHA256 string
+	// Memory is how many bytes the plugin, and each process that it starts, may use; 0
+	// means what CAGE_PLUGIN_MEMORY says, or half of the machine's memory. It holds on
+	// Linux only.
+	Memory uint64
 }
 
 func (o Options) withDefaults() Options {
@@ -57,13 +61,17 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 		return nil, exe.complete(&Error{Kind: ErrNotFound, Err: err})
 	}
 	exe.Path = path
+	memory, err := memoryLimit(opts.Memory)
+	if err != nil {
+		return nil, exe.complete(failure(ErrStart, "%w", err))
+	}
 	sum, err := checksum(exe.Path, opts.SHA256)
 	if err != nil {
 		return nil, exe.complete(err)
 	}
 	c := &Client{
 		exe: exe, kind: kind, sum: sum, opts: opts,
-		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), logger: opts.Logger.Named(exe.Name)},
+		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), memory: memory, logger: opts.Logger.Named(exe.Name)},
 	}
 	if err := c.start(ctx); err != nil {
 		c.Close()
@@ -149,7 +157,7 @@ func (c *Client) startError(err error) *Error {
 	if out.Kind == ErrShutdown { // before it was ready
 		out.Kind = ErrStart
 	}
-	return &out
+	return explainMemory(&out, c.launch.memory)
 }
 
 // environment is this process's, without variables by which go-plugin may have

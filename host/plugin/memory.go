@@ -1,0 +1,72 @@
+package plugin
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// MemoryVariable is the environment variable that sets the memory that a plugin may
+// use, in bytes or with one of the endings K, M, G and T.
+const MemoryVariable = "CAGE_PLUGIN_MEMORY"
+
+// leastMemory is enough for any plugin to start, and for most to work.
+const leastMemory = 256 << 20
+
+// memoryLimit is how many bytes a plugin, and each process that it starts, may use. By
+// default that is half of the machine: enough for any plugin, which sees no tensors, and
+// not enough to take the host along.
+func memoryLimit(given uint64) (uint64, error) {
+	text, set := os.LookupEnv(MemoryVariable)
+	switch {
+	case given > 0:
+		return max(given, leastMemory), nil
+	case set && text != "":
+		n, err := parseSize(text)
+		if err != nil || n < leastMemory {
+			return 0, fmt.Errorf("%s is %q: want a size of at least 256M, such as 8G", MemoryVariable, text)
+		}
+		return n, nil
+	}
+	if half := machineMemory() / 2; half > 0 {
+		return max(half, leastMemory), nil
+	}
+	return math.MaxUint64, nil // it is not known; no limit
+}
+
+// parseSize reads a number of bytes, with an ending of a power of 1024.
+func parseSize(text string) (uint64, error) {
+	digits := strings.TrimRight(text, "KMGT")
+	unit, ok := map[string]uint64{"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[text[len(digits):]]
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || !ok || n > math.MaxUint64/unit {
+		return 0, fmt.Errorf("%q is no size", text)
+	}
+	return n * unit, nil
+}
+
+// sizeText writes a number of bytes for a person.
+func sizeText(bytes uint64) string {
+	if bytes >= 10<<30 {
+		return fmt.Sprintf("%d GiB", bytes>>30)
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
+}
+
+// exhausted are words in which programs of several languages complain of a lack of
+// memory.
+var exhausted = []string{"out of memory", "cannot allocate memory", "MemoryError", "bad_alloc", "Cannot allocate memory"}
+
+// explainMemory adds the limit to an error that tells of a lack of memory.
+func explainMemory(e *Error, limit uint64) *Error {
+	text := e.Err.Error() + strings.Join(e.Output, "\n")
+	for _, words := range exhausted {
+		if strings.Contains(text, words) {
+			e.Err = fmt.Errorf("%w; it may use %s of memory (%s=%dM allows twice as much)", e.Err, sizeText(limit), MemoryVariable, limit>>19)
+			return e
+		}
+	}
+	return e
+}
