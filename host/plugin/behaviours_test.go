@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -54,13 +55,23 @@ var behaviours = map[string]func(){
 			}
 		}
 	},
-	"says-certificate":   says("1|1|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 50)),
-	"says-old-protocol":  says("1|0|unix|/tmp/s|grpc"),
-	"says-new-protocol":  says("1|2|unix|/tmp/s|grpc"),
-	"says-new-handshake": says("2|1|unix|/tmp/s|grpc"),
-	"says-net-rpc":       says("1|1|unix|/tmp/s|netrpc"),
-	"says-far-address":   says("1|1|tcp|192.0.2.1:80|grpc"),
-	"says-dead-socket":   says("1|1|unix|/nonexistent/socket|grpc"),
+	"tells-socket": func() {
+		dir := os.Getenv("PLUGIN_UNIX_SOCKET_DIR")
+		info, err := os.Stat(dir)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(os.Stderr, "socket directory %v, %d bytes\n", info.Mode(), len(dir))
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"says-certificate":      says("1|1|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 50)),
+	"says-long-certificate": says("1|1|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 10000)),
+	"says-old-protocol":     says("1|0|unix|/tmp/s|grpc"),
+	"says-new-protocol":     says("1|2|unix|/tmp/s|grpc"),
+	"says-new-handshake":    says("2|1|unix|/tmp/s|grpc"),
+	"says-net-rpc":          says("1|1|unix|/tmp/s|netrpc"),
+	"says-far-address":      says("1|1|tcp|192.0.2.1:80|grpc"),
+	"says-dead-socket":      says("1|1|unix|/nonexistent/socket|grpc"),
 	"knows-no-cookie": func() {
 		os.Unsetenv("CAGE_PLUGIN")
 		sdk.ServeQuantizer(testQuantizer{})
@@ -103,6 +114,19 @@ var behaviours = map[string]func(){
 			panic(err)
 		}
 		slog.Warn("forked", "pid", child.Process.Pid)
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"forks-away": func() { // its children leave the group, the session and their parent
+		for _, script := range []string{"exec sleep 300", "sleep 300 & exit"} {
+			child := exec.Command("/bin/sh", "-c", script)
+			child.Env, child.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
+			if err := child.Start(); err != nil {
+				panic(err)
+			}
+			if strings.HasSuffix(script, "exit") {
+				_ = child.Wait()
+			}
+		}
 		sdk.ServeQuantizer(testQuantizer{})
 	},
 	"host": hostProcess,
@@ -174,6 +198,11 @@ func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site
 		time.Sleep(time.Hour)
 	case "hang":
 		time.Sleep(time.Hour)
+	case "eat":
+		var eaten [][]byte
+		for {
+			eaten = append(eaten, bytes.Repeat([]byte{1}, 16<<20))
+		}
 	case "log":
 		slog.With("a", 1).WithGroup("g").Warn("from the author", "b", "two")
 		fmt.Println("printed by the author")

@@ -8,8 +8,8 @@
 // optimizers and their programs, is not decided here: the answers are checked and
 // handed on.
 //
-// The protocol is spoken by package sdk/client over hashicorp/go-plugin. Its
-// transport is not encrypted: the socket lies in a directory that only the user
-// can enter, nothing but shapes and programs crosses it, and with TLS every plugin
-// would start later and those in other languages would have to implement it.
+// The protocol is spoken by package sdk/client over hashicorp/go-plugin. Both sides
+// make a certificate for the one connection, and speak TLS; a plugin in another
+// language may leave that out. The socket lies in a directory that only the user can
+// enter. docs/security.md lists what plugins may do, and what hostile ones get.
 package plugin

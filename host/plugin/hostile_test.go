@@ -2,14 +2,23 @@ package plugin
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -72,7 +81,31 @@ func init() {
 		behaviours["answers-"+name] = func() { serveAnswers(h.describe, h.quantize) }
 	}
 	behaviours["plain-grpc"] = plainGRPC
+	behaviours["certifies-and-is-plain"] = func() { serveWithout(printed(newCertificate())) }
+	behaviours["certifies-another"] = func() {
+		serveWithout(printed(newCertificate()), grpc.Creds(credentials.NewServerTLSFromCert(newCertificate())))
+	}
 	behaviours["serves-nothing"] = func() { serveServices() }
+}
+
+// newCertificate is one of those that go-plugin makes.
+func newCertificate() *tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// printed is a certificate as it stands in the handshake.
+func printed(c *tls.Certificate) string {
+	return base64.RawStdEncoding.EncodeToString(c.Certificate[0])
 }
 
 func serveAnswers(describe, quantize string) {
@@ -150,8 +183,11 @@ func serveServices(list ...*grpc.ServiceDesc) {
 
 // plainGRPC is a plugin as one would write it in another language, from
 // docs/plugin-protocol.md: gRPC and a printed line, without go-plugin, over TCP.
-func plainGRPC() {
-	server := grpc.NewServer()
+func plainGRPC() { serveWithout("") }
+
+// serveWithout serves without go-plugin, and prints a certificate if there is one.
+func serveWithout(certificate string, options ...grpc.ServerOption) {
+	server := grpc.NewServer(options...)
 	healthy := health.NewServer()
 	healthy.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(server, healthy)
@@ -165,7 +201,7 @@ func plainGRPC() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Printf("1|1|tcp|%s|grpc\n", l.Addr())
+	fmt.Printf("1|1|tcp|%s|grpc|%s\n", l.Addr(), certificate)
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // the host is gone, or is done
 		os.Exit(0)

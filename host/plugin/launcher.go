@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin/runner"
@@ -22,6 +23,8 @@ type launcher struct {
 	logger     hclog.Logger
 	// socketDir is the directory that go-plugin made for the socket.
 	socketDir string
+	// certified says that the plugin has given a certificate.
+	certified atomic.Bool
 
 	mu      sync.Mutex
 	process *process
@@ -106,7 +109,9 @@ func (l *launcher) Stdout() io.ReadCloser {
 func (l *launcher) handshake() (string, *Error) {
 	line, ok := <-l.process.handshake
 	if ok {
-		return checkHandshake(line)
+		checked, certified, err := checkHandshake(line)
+		l.certified.Store(certified)
+		return checked, err
 	}
 	<-l.process.exited
 	return "", failure(ErrStart, "%s before it was ready", l.process.ending())

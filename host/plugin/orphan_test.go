@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 // However the host ends, its plugins end with it.
@@ -56,6 +58,98 @@ func TestNoOrphans(t *testing.T) {
 			_ = host.Wait()
 			awaitDeath(t, plugin, 2*time.Second)
 		})
+	}
+}
+
+// Children that leave the plugin's group and session, and lose their parent, end with
+// the plugin: when it is closed, when it dies, and when the host is killed.
+func TestNoDescendantsStay(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only on Linux")
+	}
+	ends := map[string]func(t *testing.T, c *Client){
+		"closed": func(_ *testing.T, c *Client) { c.Close() },
+		"died": func(t *testing.T, c *Client) {
+			if err := syscall.Kill(c.PID(), syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, "forks-away", sdk.KindQuantizer, Options{})
+			list := descendants(t, supervisorOf(t, c.PID()))
+			end(t, c)
+			awaitDeaths(t, list)
+		})
+	}
+	t.Run("host killed", func(t *testing.T) {
+		t.Parallel()
+		host := exec.Command(link(t, "host").Path)
+		host.Env = append(os.Environ(), "TEST_PLUGIN="+link(t, "forks-away").Path)
+		out, err := host.StdoutPipe()
+		if err := errors.Join(err, host.Start()); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := descendants(t, supervisorOf(t, atoi(t, line)))
+		if err := host.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = host.Wait()
+		awaitDeaths(t, list)
+	})
+}
+
+// supervisorOf is the parent of a plugin's process.
+func supervisorOf(t *testing.T, pid int) int {
+	t.Helper()
+	return parents(t)[pid]
+}
+
+// parents are the parents of all processes.
+func parents(t *testing.T) map[int]int {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[int]int{}
+	for _, file := range files {
+		if stat, err := os.ReadFile(file); err == nil {
+			of[atoi(t, filepath.Base(filepath.Dir(file)))] = atoi(t, string(bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])[1]))
+		}
+	}
+	return of
+}
+
+// descendants are the three processes below a supervisor: the plugin, and two that have
+// left its session, one of them with another parent.
+func descendants(t *testing.T, supervisor int) (list []int) {
+	t.Helper()
+	of := parents(t)
+	for pid := range of {
+		for up := of[pid]; up > 1; up = of[up] {
+			if up == supervisor {
+				list = append(list, pid)
+				break
+			}
+		}
+	}
+	if len(list) != 3 {
+		t.Fatalf("%d processes below the supervisor, want 3", len(list))
+	}
+	return list
+}
+
+func awaitDeaths(t *testing.T, list []int) {
+	t.Helper()
+	for _, pid := range list {
+		awaitDeath(t, pid, 5*time.Second)
 	}
 }
 

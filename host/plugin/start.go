@@ -91,7 +91,7 @@ func (c *Client) start(ctx context.Context) *Error {
 		c.launch.fail(failure(ErrTimeout, "was not ready within %v", c.opts.StartTimeout))
 	})
 	defer timeout.Stop()
-	c.gp = goplugin.NewClient(&goplugin.ClientConfig{
+	config := &goplugin.ClientConfig{
 		HandshakeConfig:  client.Handshake(),
 		VersionedPlugins: client.Plugins(),
 		RunnerFunc:       c.launch.run,
@@ -99,11 +99,13 @@ func (c *Client) start(ctx context.Context) *Error {
 		Logger:           hclog.NewNullLogger(), // the host's log tells its own story
 		StartTimeout:     2 * c.opts.StartTimeout,
 		SkipHostEnv:      true,
+		AutoMTLS:         true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: socketDir()},
 		// The connection must not be closed for being idle: it cannot be made again.
 		GRPCDialOptions: []grpc.DialOption{grpc.WithIdleTimeout(0)},
-	})
-	err := c.connect(ctx)
+	}
+	c.gp = goplugin.NewClient(config)
+	err := c.connect(ctx, config)
 	if err == nil {
 		// Nobody will connect again. Without the directory now, nothing is left behind
 		// in the temporary directory if this process is killed.
@@ -113,8 +115,15 @@ func (c *Client) start(ctx context.Context) *Error {
 	return c.startError(err)
 }
 
-// connect starts the process and asks what it is.
-func (c *Client) connect(ctx context.Context) error {
+// connect starts the process and asks what it is. With a plugin that has given no
+// certificate, as those in other languages need not, the connection is not encrypted.
+func (c *Client) connect(ctx context.Context, config *goplugin.ClientConfig) error {
+	if _, err := c.gp.Start(); err != nil {
+		return err
+	}
+	if !c.launch.certified.Load() {
+		config.TLSConfig = nil
+	}
 	protocol, err := c.gp.Client()
 	if err != nil {
 		return err
