@@ -106,6 +106,11 @@ func setup(env *testscript.Env, plugins, modules string) error {
 	env.Setenv("CAGE_PLUGIN_PATH", plugins)
 	env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 	env.Setenv("REPO", repo)
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		return err
+	}
+	env.Setenv("GO", goCommand)
 	return nil
 }
 
