@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,11 @@ import (
 // A closed session hangs up on its processes, twice: the system does and the shell does.
 func TestHangUpSaves(t *testing.T) {
 	t.Parallel()
+	// Under nohup these tests ignore SIGHUP, and so would what they start. A signal that
+	// is caught is not ignored in a new process.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	file, dir := toyRun(t, endless)
 	var said bytes.Buffer
 	cmd := command(t, "train", "--quiet", file)
