@@ -40,10 +40,10 @@ choose() {
 	import=$(go list -f '{{.ImportPath}}' "$package")
 	local inputs="$cache/$import/$target" dir="$package/testdata/fuzz/$target"
 	[ -d "$inputs" ] || return 0
-	kept=$(find "$dir" -type f 2>/dev/null | wc -l)
+	mkdir -p "$dir"
+	kept=$(find "$dir" -type f | wc -l)
 	# shellcheck disable=SC2016 # a regular expression
 	blocks "$package" '^'"$target"'$' | sort -u >"$work/seen"
-	mkdir -p "$dir"
 	for name in $(candidates "$inputs"); do
 		[ "$kept" -lt "$most" ] || break
 		file="$dir/$name"

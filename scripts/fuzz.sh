@@ -7,6 +7,7 @@
 #   scripts/fuzz.sh ./host/data/...       those of some packages
 #   scripts/fuzz.sh FuzzParse metrics/    those whose package or name has one of these in it
 #   scripts/fuzz.sh --list                only say which targets there are
+#   scripts/fuzz.sh --table               the results so far, as Markdown
 #
 #   FUZZTIME=10m     time for each target
 #   WORKERS=1        processes that try inputs
@@ -83,11 +84,27 @@ fuzz() {
 	[ "$outcome" = ok ]
 }
 
+# table adds up what was run of each target.
+table() {
+	printf '| package | target | seconds | executions | failures | last run |\n|---|---|--:|--:|--:|---|\n'
+	[ -f "$results" ] || return 0
+	awk -F '\t' 'NR > 1 {
+			key = $1 " | `" $2 "`"
+			if (!(key in seconds)) order[++n] = key
+			seconds[key] += $3; executions[key] += $4; failures[key] += $7 != "ok"; last[key] = $8
+			s += $3; e += $4; f += $7 != "ok"
+		}
+		END {
+			for (i = 1; i <= n; i++) {k = order[i]; print "| " k " | " seconds[k] " | " executions[k] " | " failures[k] " | " last[k] " |"}
+			print "| all | " n " targets | " s " | " e " | " f " | |"
+		}' "$results"
+}
+
 want=$(seconds "$fuzztime")
-if [ "${1:-}" = --list ]; then
-	targets
-	exit
-fi
+case "${1:-}" in
+--list) targets; exit ;;
+--table) table; exit ;;
+esac
 failed=0
 while read -r package target; do
 	selected "$package $target" "$@" || continue

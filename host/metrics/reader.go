@@ -62,7 +62,7 @@ func lines[E entry](data []byte) iter.Seq2[line[E], error] {
 			err := json.Unmarshal(text, &r)
 			switch {
 			case err == nil && !bytes.HasPrefix(text, []byte{'{'}):
-				err = fmt.Errorf("line %d: is %s, want a JSON object", number, text)
+				err = fmt.Errorf("line %d: is %.60s, want a JSON object", number, text)
 			case err != nil:
 				err = fmt.Errorf("line %d: %w", number, err)
 			case r.at() < last:
