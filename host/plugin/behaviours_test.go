@@ -203,6 +203,12 @@ func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site
 		for {
 			eaten = append(eaten, bytes.Repeat([]byte{1}, 16<<20))
 		}
+	case "stop-parent": // on Linux that is its supervisor
+		_ = syscall.Kill(os.Getppid(), syscall.SIGSTOP)
+		time.Sleep(time.Hour)
+	case "kill-parent":
+		_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+		time.Sleep(time.Hour)
 	case "log":
 		slog.With("a", 1).WithGroup("g").Warn("from the author", "b", "two")
 		fmt.Println("printed by the author")

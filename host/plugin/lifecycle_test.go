@@ -110,22 +110,25 @@ func TestFailuresAtStart(t *testing.T) {
 	}
 }
 
+// callFailures are what the test quantizer does when it is asked for a site, by its
+// parameter do.
+var callFailures = []struct {
+	do    string
+	kind  error
+	words []string
+}{
+	{"refuse", ErrRefused, []string{"layers.0.wq: rows of 7 cannot be packed: use a multiple of 8"}},
+	{"error", ErrFailed, []string{"layers.0.wq: the codebook is missing"}},
+	{"panic", ErrFailed, []string{"panic: runtime error: index out of range [4] with length 0 (behaviours_test.go:"}},
+	{"undeclared", ErrFailed, []string{`reads the parameter "beta", which it does not declare`}},
+	{"exit", ErrShutdown, []string{"exited with status 7", "| last words on stdout", "| last words on stderr"}},
+	{"die", ErrShutdown, []string{"exited with status 2", "| panic: from a goroutine"}},
+	{"kill", ErrShutdown, []string{"was ended by signal: killed"}},
+	{"hang", ErrTimeout, []string{"did not answer within 1s"}},
+}
+
 func TestFailuresInACall(t *testing.T) {
-	cases := []struct {
-		do    string
-		kind  error
-		words []string
-	}{
-		{"refuse", ErrRefused, []string{"layers.0.wq: rows of 7 cannot be packed: use a multiple of 8"}},
-		{"error", ErrFailed, []string{"layers.0.wq: the codebook is missing"}},
-		{"panic", ErrFailed, []string{"panic: runtime error: index out of range [4] with length 0 (behaviours_test.go:"}},
-		{"undeclared", ErrFailed, []string{`reads the parameter "beta", which it does not declare`}},
-		{"exit", ErrShutdown, []string{"exited with status 7", "| last words on stdout", "| last words on stderr"}},
-		{"die", ErrShutdown, []string{"exited with status 2", "| panic: from a goroutine"}},
-		{"kill", ErrShutdown, []string{"was ended by signal: killed"}},
-		{"hang", ErrTimeout, []string{"did not answer within 1s"}},
-	}
-	for _, c := range cases {
+	for _, c := range callFailures {
 		t.Run(c.do, func(t *testing.T) {
 			t.Parallel()
 			opts := Options{}

@@ -105,6 +105,29 @@ func TestNoDescendantsStay(t *testing.T) {
 	})
 }
 
+// A plugin may turn against its supervisor, with which it shares its rights: then it
+// ends all the same.
+func TestSupervisorUnderAttack(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only on Linux")
+	}
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		c := start(t, "quantizer", sdk.KindQuantizer, Options{CallTimeout: time.Second})
+		_, err := c.Quantize(t.Context(), site("stop-parent"))
+		check(t, err, ErrTimeout)
+		c.Close()
+		awaitDeath(t, c.PID(), time.Second)
+	})
+	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
+		c := start(t, "quantizer", sdk.KindQuantizer, Options{})
+		_, err := c.Quantize(t.Context(), site("kill-parent"))
+		check(t, err, ErrShutdown, "was lost: the process that watches over it has ended")
+		awaitDeath(t, c.PID(), time.Second)
+	})
+}
+
 // supervisorOf is the parent of a plugin's process.
 func supervisorOf(t *testing.T, pid int) int {
 	t.Helper()
