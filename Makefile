@@ -47,6 +47,10 @@ campaign: build ## Kill cage at every system call that changes a file, and see t
 campaign-short: build ## Four minutes of the crash campaign
 	$(GO) run ./internal/campaign/cmd -for 4m
 
+.PHONY: faults
+faults: ## Make every operation on kept files fail in turn, and lose power at every moment (half an hour)
+	CAGE_FAULTS=all $(GO) test -count=1 -timeout 2h -v -run 'TestFaults|TestPowerLoss' ./host/train ./host/study ./host/data
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser and format, FUZZTIME each (10m); some: TARGETS="./host/data FuzzGolden"
 	scripts/fuzz.sh $(TARGETS)

@@ -154,3 +154,26 @@ func TestPowerLoss(t *testing.T) {
 		t.Logf("older dataset %v: %d moments, %d states", older, files.Moments(), states)
 	}
 }
+
+// TestPrepareTwice: two preparations of a dataset at once would mix their files.
+func TestPrepareTwice(t *testing.T) {
+	p := newPreparing(t)
+	out := p.begin(t, true)
+	before := contents(t, out)
+	lock, err := vfs.At(out).Join(lockFile).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.run(t, nil, out, 1); err == nil || !strings.Contains(err.Error(), "another process prepares the dataset in "+out) {
+		t.Errorf("beside another preparation: %v", err)
+	}
+	if diff := cmp.Diff(before, contents(t, out)); diff != "" {
+		t.Errorf("the dataset has changed:\n%s", diff)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.run(t, nil, out, 1); err != nil {
+		t.Error(err)
+	}
+}

@@ -147,8 +147,21 @@ func TestPowerLoss(t *testing.T) {
 				}
 			}
 			t.Logf("%d moments, %d states", files.Moments(), states)
+			// What a run that has ended left is there without any more ado.
+			lost := v.lost(t, files, files.Moments(), 0)
+			sameDirectory(t, "power lost after the end", v.cfg.Train.Out, lost)
 		})
 	}
+}
+
+// lost is the run directory after a loss of power.
+func (v victim) lost(t *testing.T, files *crashfs.FS, moment int, seed uint64) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := files.Lose(moment, seed, root); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, filepath.Base(v.cfg.Train.Out))
 }
 
 // mixtures are seeds of losses that keep a part of what was not synced.
@@ -157,12 +170,14 @@ var mixtures = []uint64{2, 3, 4, 5}
 // lose loses power at a moment and goes on with what is left.
 func (v victim) lose(t *testing.T, finder *plugin.Finder, files *crashfs.FS, moment int, seed uint64) {
 	t.Helper()
-	root := t.TempDir()
-	if err := files.Lose(moment, seed, root); err != nil {
-		t.Fatal(err)
-	}
 	what := fmt.Sprintf("power lost at moment %d, seed %d", moment, seed)
-	cfg := testrun.Again(t, v.cfg, fmt.Sprintf("train.out=%q", filepath.Join(root, filepath.Base(v.cfg.Train.Out))))
+	dir := rundir.At(v.lost(t, files, moment, seed))
+	if text, err := dir.Provenance().ReadFile(); !json.Valid(text) {
+		if there, _ := dir.Config().Exists(); there {
+			t.Errorf("%s: there is a run.toml, but its provenance.json holds %q (%v)", what, text, err)
+		}
+	}
+	cfg := testrun.Again(t, v.cfg, fmt.Sprintf("train.out=%q", dir.Name))
 	if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: finder}); err != nil {
 		t.Errorf("%s: cannot be resumed: %v", what, err)
 		return

@@ -95,8 +95,12 @@ func (r *run) keepTokenizer() error {
 		return nil
 	}
 	info := r.data.Train.Header().Tokenizer
-	if kept, err := r.dir.Tokenizer().ReadFile(); err == nil && info.Check(kept) == nil {
+	kept, err := r.dir.Tokenizer().ReadFile()
+	switch {
+	case err == nil && info.Check(kept) == nil:
 		return nil // the run is resumed
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
 	content, err := r.data.Definition(r.cfg)
 	switch {

@@ -20,7 +20,7 @@ var changing = []string{
 // mayChange are the files that may call them, with the reason.
 var mayChange = map[string]string{
 	"internal/vfs/os.go":                 "it is the file system of the operating system",
-	"internal/regular/regular.go":        "it opens files for reading",
+	"internal/regular/regular.go":        "internal/vfs opens files through it",
 	"internal/vfs/crashfs/*":             "for tests only: it makes directories as a loss of power leaves them",
 	"host/internal/*/*":                  "for tests only",
 	"internal/campaign/*":                "a program for tests: it damages directories on purpose",
