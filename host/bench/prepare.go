@@ -36,6 +36,9 @@ func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, err
 	if err != nil {
 		return nil, err
 	}
+	if err := assembly.CheckMemory(cfg, p.model, p.programs, false); err != nil {
+		return nil, err
+	}
 	p.plan, err = assembly.Plan(cfg, p.model, p.programs)
 	return p, err
 }

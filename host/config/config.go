@@ -76,6 +76,7 @@ type Train struct {
 	Batch             int    // sequences per micro-batch; 1 for problems
 	Accumulate        int    // micro-batches per step
 	Recompute         string // "none" or RecomputeBlocks
+	MemoryCheck       string // "on" or "off"
 	Clip              float64
 	WeightDecay       float64
 	Rotations         string // "half" or "full"; "" for problems

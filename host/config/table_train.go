@@ -19,6 +19,9 @@ var trainTable = table{
 		{key: "recompute", models: languages, kind: text, is: oneOf("none", RecomputeBlocks), def: "none",
 			at:  func(c *Config) any { return &c.Train.Recompute },
 			doc: "what the backward pass computes again instead of keeping it from the forward pass; blocks: what is inside each transformer block (gradient checkpointing). Less memory and more time, for the same bits on the CPU"},
+		{key: "memory_check", kind: text, is: oneOf("on", "off"), def: "on",
+			at:  func(c *Config) any { return &c.Train.MemoryCheck },
+			doc: "on: before it begins, the run is refused when it needs more memory than there is, by an estimate; off: it is tried all the same"},
 		{key: "clip", kind: number, is: between(0, 1e9),
 			derive: func(d *decoder) any {
 				if d.cfg.Model.Language() {

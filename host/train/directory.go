@@ -20,7 +20,7 @@ import (
 // on the parameters.
 var free = []string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
-	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute",
+	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute", "train.memory_check",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed",
 	"data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/memory"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
@@ -144,6 +145,9 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 		return err
 	}
 	t.comparePrograms(o, programs)
+	if err := assembly.CheckMemory(t.cfg, m, programs, true); err != nil {
+		return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\" in %s tries it all the same", err, 100*memory.Accuracy, rundir.At(t.dir).Config())
+	}
 	if t.device, err = assembly.Device(t.cfg, o.Logger.Warn); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/memory"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/plugin"
@@ -178,6 +179,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := assembly.CheckMemory(r.cfg, r.model, r.programs, false); err != nil {
+		return tooLarge(err)
+	}
 	if r.device, err = assembly.Device(r.cfg, r.log.Warn); err != nil {
 		return err
 	}
@@ -257,6 +261,11 @@ func (r *run) tokensPerStep() int64 {
 		return 0
 	}
 	return int64(r.cfg.Train.Batch) * int64(r.cfg.Model.Context) * int64(r.cfg.Train.Accumulate)
+}
+
+// tooLarge says how to go on against the estimate.
+func tooLarge(err error) error {
+	return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\" tries it all the same", err, 100*memory.Accuracy)
 }
 
 func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", step, err) }

@@ -1,0 +1,90 @@
+package assembly
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/memory"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// CheckMemory refuses, before anything large is allocated, a run that by an estimate
+// needs more memory than the machine has. programs without optimizers are those of an
+// evaluation. What a GPU has is not asked: there only sizes that nobody has are refused,
+// as they are with train.memory_check = "off".
+func CheckMemory(cfg *config.Config, m model.Model, programs *Programs, forward bool) error {
+	var available *memory.Available
+	if cfg.Device.Kind == engine.CPU && cfg.Train.MemoryCheck != "off" {
+		if a, ok := memory.Machine(); ok {
+			available = &a
+		}
+	}
+	if err := memory.Check(memoryModel(cfg, m, programs, forward), available); err != nil {
+		return err
+	}
+	if available != nil {
+		memory.Limit(*available)
+	}
+	return nil
+}
+
+// memoryModel gathers the sizes that memory depends on.
+func memoryModel(cfg *config.Config, m model.Model, programs *Programs, forward bool) memory.Model {
+	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: forward}
+	if cfg.Model.Language() {
+		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
+		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
+	}
+	for _, p := range m.Params() {
+		if _, ok := programs.Weights[p.Name]; ok {
+			out.Quantized += elements(p.Dims)
+		}
+	}
+	for _, t := range programs.Tensors {
+		out.Parameters += elements(t.Shape)
+		for _, s := range t.Optimizer.State {
+			out.States += elements(s.Shape)
+		}
+		if cfg.Method.Name == config.MethodLOTION {
+			out.States += elements(t.Shape)
+		}
+	}
+	out.Workspace = workspaces(programs, cfg.Device.Threads)
+	return out
+}
+
+// workspaces is what the threads that update tensors work with: each keeps memory for
+// every shape.
+func workspaces(programs *Programs, threads int) float64 {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	sum, seen := 0.0, map[string]bool{}
+	for _, t := range programs.Tensors {
+		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
+			seen[key] = true
+			sum += workspace(t.Optimizer)
+		}
+	}
+	return float64(threads) * sum
+}
+
+// workspace is what the programs of one tensor work with.
+func workspace(o sdk.OptimizerProgram) float64 {
+	most := 0.0
+	for _, p := range o.Programs() {
+		most = max(most, memory.Workspace(p))
+	}
+	return most
+}
+
+func elements(dims []int) float64 {
+	n := 1.0
+	for _, d := range dims {
+		n *= float64(d)
+	}
+	return n
+}

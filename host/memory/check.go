@@ -1,0 +1,129 @@
+package memory
+
+import (
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sort"
+	"strings"
+)
+
+// Accuracy is by what share the estimate may be off. What could fit if it is too high by
+// that is not refused.
+const Accuracy = 0.25
+
+// addressable is more than a process can have on the machines of today (48 bits of address, half of them its own).
+const addressable = 1 << 47
+
+// Check returns a [*Error] when a run needs more memory than is available, and more than
+// any machine has where available is nil.
+func Check(m Model, available *Available) error {
+	need := Estimate(m)
+	total := need.Total()
+	if total < addressable && (available == nil || total*(1-Accuracy) <= float64(available.Bytes)) {
+		return nil
+	}
+	e := &Error{Need: need, Limit: "more than any machine has"}
+	if available != nil {
+		e.Limit = fmt.Sprintf("%s are there (%s)", Bytes(float64(available.Bytes)), available.Limit)
+		e.Fits = fitting(m, float64(available.Bytes))
+	}
+	return e
+}
+
+// Error says why there is not enough memory.
+type Error struct {
+	Need  Need
+	Limit string
+	Fits  []string // settings that would fit
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "this needs about %s of memory, %s", Bytes(e.Need.Total()), e.Limit)
+	for _, p := range e.Need.parts() {
+		fmt.Fprintf(&b, "\n  %-10s %s", Bytes(p.bytes), p.what)
+	}
+	if len(e.Fits) > 0 {
+		fmt.Fprintf(&b, "\nwhat would fit: %s", strings.Join(e.Fits, "; or "))
+	} else {
+		b.WriteString("\nwhat would fit is a smaller model")
+	}
+	return b.String()
+}
+
+// part is a line of the table.
+type part struct {
+	bytes float64
+	what  string
+}
+
+// parts lists what is worth a line, the largest first.
+func (n Need) parts() []part {
+	all := []part{
+		{n.Parameters, "parameters"},
+		{n.Gradients, "gradients, and parameters after the step"},
+		{n.Quantized, "quantized copies of weights"},
+		{n.States, "states of the optimizer"},
+		{n.Workspace, "products of the optimizer"},
+		{n.Blocks, "activations of the blocks"},
+		{n.Scores, "attention scores, which grow with the square of the context"},
+		{n.Logits, "logits of the vocabulary"},
+	}
+	if n.Training() < n.Total() {
+		all = []part{{n.Parameters, "parameters"}, {n.States, "states of the optimizer"}, {n.Checkpoint, "what is written as a checkpoint"}}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].bytes > all[j].bytes })
+	var list []part
+	for _, p := range all {
+		if p.bytes >= 0.01*n.Total() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// fitting lists single changes with which a model would fit into memory.
+func fitting(m Model, bytes float64) []string {
+	fits := func(m Model) bool { return Estimate(m).Total() <= bytes }
+	var list []string
+	if batch := largest(m.Batch, func(n int) bool { m := m; m.Batch = n; return fits(m) }); batch > 0 {
+		list = append(list, fmt.Sprintf("train.batch = %d, with a larger train.accumulate", batch))
+	}
+	if context := largest(m.Context, func(n int) bool { m := m; m.Context = n; return fits(m) }); context > 0 {
+		list = append(list, fmt.Sprintf("model.context = %d", context))
+	}
+	if recompute := m; !m.Recompute && !m.Forward {
+		if recompute.Recompute = true; fits(recompute) {
+			list = append(list, `train.recompute = "blocks"`)
+		}
+	}
+	return list
+}
+
+// largest is the largest number below n that fits, 0 for none.
+func largest(n int, fits func(int) bool) int {
+	return max(0, sort.Search(max(0, n-1), func(i int) bool { return !fits(i + 1) }))
+}
+
+// Bytes writes a number of bytes for people.
+func Bytes(n float64) string {
+	const units = "kMGTPEZY"
+	if n < 1000 {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	at := min(int(math.Log10(n)/3), len(units))
+	return fmt.Sprintf("%.3g %cB", n/math.Pow(1000, float64(at)), units[at-1])
+}
+
+// share of the available memory that garbage may fill.
+const share = 0.9
+
+// Limit has the garbage collector work harder when the memory of this process comes near
+// to what is available: otherwise garbage takes about as much as what is in use. A limit
+// that the user has set (GOMEMLIMIT) stays.
+func Limit(a Available) {
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(int64(share * float64(a.Bytes)))
+	}
+}

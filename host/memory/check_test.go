@@ -1,0 +1,76 @@
+package memory_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/memory"
+)
+
+// small is a Llama of 2 layers.
+var small = memory.Model{
+	Layers: 2, Width: 256, Hidden: 768, Heads: 4, Vocabulary: 1000, Context: 512, Batch: 64,
+	Parameters: 2.2e6, Quantized: 1.7e6, States: 4.4e6,
+}
+
+// TestCheck: what is said to fit does fit, and one more does not.
+func TestCheck(t *testing.T) {
+	need := memory.Estimate(small).Total()
+	if err := memory.Check(small, &memory.Available{Bytes: int64(need)}); err != nil {
+		t.Errorf("refused what fits: %v", err)
+	}
+	available := &memory.Available{Bytes: int64(need / 2), Limit: "of a test"}
+	err := memory.Check(small, available)
+	tooLarge, ok := errors.AsType[*memory.Error](err)
+	if !ok || len(tooLarge.Fits) < 2 {
+		t.Fatalf("twice of what there is: %v", err)
+	}
+	for _, fits := range tooLarge.Fits {
+		with := small
+		var n *int
+		switch {
+		case strings.HasPrefix(fits, "train.batch = "):
+			n = &with.Batch
+		case strings.HasPrefix(fits, "model.context = "):
+			n = &with.Context
+		default:
+			with.Recompute = true
+		}
+		if n != nil {
+			if _, err := fmt.Sscanf(fits[strings.Index(fits, "= "):], "= %d", n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := memory.Estimate(with).Total(); got > float64(available.Bytes) {
+			t.Errorf("%s needs %g bytes of %d", fits, got, available.Bytes)
+		}
+		if n != nil {
+			if *n++; memory.Estimate(with).Total() <= float64(available.Bytes) {
+				t.Errorf("one more than %s would fit, too", fits)
+			}
+		}
+	}
+}
+
+// TestCheckWithoutMachine: where nothing is known of the machine, only what no machine
+// has is refused.
+func TestCheckWithoutMachine(t *testing.T) {
+	if err := memory.Check(small, nil); err != nil {
+		t.Error(err)
+	}
+	huge := small
+	huge.Context, huge.Heads = 1<<20, 1<<16
+	if err := memory.Check(huge, nil); err == nil {
+		t.Error("a petabyte was not refused")
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[float64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 1234567: "1.23 MB", 62.4e12: "62.4 TB", 1e30: "1e+06 YB"} {
+		if got := memory.Bytes(n); got != want {
+			t.Errorf("%g: %q, want %q", n, got, want)
+		}
+	}
+}

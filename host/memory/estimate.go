@@ -1,0 +1,95 @@
+package memory
+
+import "math"
+
+// Model is what the memory of a run depends on. Sizes of a transformer are zero for a
+// problem without data, which is small.
+type Model struct {
+	Layers, Width, Hidden, Heads, Vocabulary int
+	// Context is the tokens of a sequence, Batch the sequences computed at once.
+	Context, Batch int
+	// Recompute has blocks computed again in the backward pass.
+	Recompute bool
+	// Forward is an evaluation: no gradients, no optimizer, no checkpoint.
+	Forward bool
+
+	// Numbers of elements: of everything that is trained, of the part with a quantized
+	// copy, of the optimizers' states.
+	Parameters, Quantized, States float64
+	// Workspace is the elements that the update of the most demanding tensor works with.
+	Workspace float64
+}
+
+// Need is the estimate of what a run needs at once, in bytes. Training and the writing
+// of a checkpoint follow each other: the larger of both counts.
+type Need struct {
+	Program    float64 // the program itself
+	Parameters float64
+	Gradients  float64 // and the new parameters
+	Quantized  float64
+	States     float64
+	Workspace  float64
+	Blocks     float64 // values within transformer blocks that the backward pass needs
+	Scores     float64 // of attention
+	Logits     float64
+	Checkpoint float64 // what writing one takes beside parameters and states
+}
+
+// What is counted how often was fitted to the largest resident sizes of trainings on the
+// CPU that collected garbage often (GOGC=10); TestEstimate has them. A checkpoint is
+// written from copies of all tensors, one as they come from the device and one as they
+// go to the disk.
+const (
+	wordBytes = 4
+	itself    = 75e6 // code, plugins' programs, the runtime
+
+	gradients  = 2.0 // copies of the parameters
+	quantized  = 1.7
+	checkpoint = 1.9
+
+	keptWidth, keptHidden, keptScores = 6.0, 5.3, 0.73 // of each layer
+	onceHidden, onceScores            = 0.7, 2.35      // of the layer that is computed
+	logits                            = 1.1
+
+	forwardWidth, forwardHidden, forwardScores = 8.0, 3.0, 2.4 // of one layer
+)
+
+// Estimate computes what a run needs. It never overflows: sizes are floating-point
+// numbers here.
+func Estimate(m Model) Need {
+	tokens := float64(m.Batch) * float64(m.Context)
+	width, hidden := tokens*float64(m.Width), tokens*float64(m.Hidden)
+	scores := tokens * float64(m.Context) * float64(m.Heads)
+	n := Need{
+		Program:    itself,
+		Parameters: wordBytes * m.Parameters,
+		Quantized:  wordBytes * quantized * m.Quantized,
+		Logits:     wordBytes * logits * tokens * float64(m.Vocabulary),
+	}
+	if m.Forward {
+		n.Blocks = wordBytes * (forwardWidth*width + forwardHidden*hidden)
+		n.Scores = wordBytes * forwardScores * scores
+		return n
+	}
+	layers, inputs := float64(m.Layers), 0.0
+	if m.Recompute {
+		layers, inputs = min(1, layers), layers*width
+	}
+	n.Gradients = wordBytes * gradients * m.Parameters
+	n.States = wordBytes * m.States
+	n.Workspace = wordBytes * m.Workspace
+	n.Blocks = wordBytes * (inputs + layers*(keptWidth*width+keptHidden*hidden) + onceHidden*hidden)
+	n.Scores = wordBytes * scores * (layers*keptScores + onceScores)
+	n.Checkpoint = checkpoint * (n.Parameters + n.States)
+	return n
+}
+
+// Training is what a step needs.
+func (n Need) Training() float64 {
+	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits
+}
+
+// Total is what the run needs at its peak.
+func (n Need) Total() float64 {
+	return math.Max(n.Training(), n.Program+n.Parameters+n.States+n.Checkpoint)
+}

@@ -1,0 +1,25 @@
+package memory_test
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/memory"
+)
+
+func Example() {
+	m := memory.Model{
+		Layers: 12, Width: 768, Hidden: 2048, Heads: 12, Vocabulary: 32000, Context: 1024, Batch: 32,
+		Parameters: 134e6, Quantized: 85e6, States: 268e6,
+	}
+	fmt.Println(memory.Check(m, &memory.Available{Bytes: 16e9, Limit: "free memory of the machine"}))
+	// Output:
+	// this needs about 50.3 GB of memory, 16 GB are there (free memory of the machine)
+	//   24.5 GB    activations of the blocks
+	//   17.9 GB    attention scores, which grow with the square of the context
+	//   4.61 GB    logits of the vocabulary
+	//   1.07 GB    gradients, and parameters after the step
+	//   1.07 GB    states of the optimizer
+	//   578 MB     quantized copies of weights
+	//   536 MB     parameters
+	// what would fit: train.batch = 8, with a larger train.accumulate; or model.context = 365
+}

@@ -1,0 +1,39 @@
+package memory
+
+import "github.com/cage-qat/cage/sdk/program"
+
+// Workspace is about the number of elements that an executor works with beside the
+// inputs and outputs of a program: the values that are needed at once. A program of
+// nothing but operations element by element needs none.
+func Workspace(p *program.Program) float64 {
+	if p == nil || !products(p) {
+		return 0
+	}
+	last := map[program.ID]int{}
+	for i, n := range p.Nodes {
+		for _, arg := range n.Args {
+			last[arg] = i
+		}
+	}
+	var now, most float64
+	ends := map[int]float64{}
+	for i, n := range p.Nodes {
+		size := float64(n.Type.Size())
+		now += size
+		ends[max(i, last[program.ID(len(p.Inputs)+i)])] += size
+		most = max(most, now)
+		now -= ends[i]
+	}
+	return most
+}
+
+// products tells whether a program multiplies or factorizes matrices.
+func products(p *program.Program) bool {
+	for _, n := range p.Nodes {
+		info, _ := n.Op.Info() // a valid program has no other
+		if info.Class == program.ClassLinear || info.Class == program.ClassLinalg {
+			return true
+		}
+	}
+	return false
+}
