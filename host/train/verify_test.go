@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -48,7 +47,7 @@ func verifiedData(t *testing.T, dir string) []string {
 }
 
 // TestDamagedData: a run whose token files are not what their headers say ends with an
-// error and leaves neither checkpoint nor summary, wherever it is stopped; once the file
+// error and leaves neither a checkpoint nor a result, wherever it is stopped; once the file
 // is in order it can be resumed, and ends as if nothing had been.
 func TestDamagedData(t *testing.T) {
 	whole := testrun.Config(t)
@@ -85,8 +84,21 @@ func leftNothing(t *testing.T, dir string) {
 	if list, err := filepath.Glob(filepath.Join(rundir.At(dir).Checkpoints().Name, "*.safetensors")); err != nil || len(list) > 0 {
 		t.Errorf("checkpoints %q, %v", list, err)
 	}
-	if _, err := rundir.At(dir).Summary().Stat(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a summary: %v", err)
+	text, err := rundir.At(dir).Summary().ReadFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Completed bool     `json:"completed"`
+		Error     string   `json:"error"`
+		TrainLoss *float64 `json:"train_loss"`
+		ValLoss   *float64 `json:"val_loss"`
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Completed || s.Error == "" || s.TrainLoss != nil || s.ValLoss != nil {
+		t.Errorf("the summary has results, or no error: %s", text)
 	}
 }
 
