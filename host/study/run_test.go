@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // cage is the command, built once for all tests.
@@ -189,6 +191,37 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	if got, want := timeless(results(t, s)[1].Summary), timeless(before[1].Summary); !cmp.Equal(got, want) {
 		t.Errorf("after a retry: %s", cmp.Diff(want, got))
+	}
+}
+
+// TestStuckCell: a cell whose training was stopped while it began, between run.toml and
+// provenance.json as versions wrote them that began with the former, is mended by a retry.
+func TestStuckCell(t *testing.T) {
+	path := command(t)
+	s := tiny(t, "", "train.steps=2", "train.eval_every=0")
+	only := map[string][]string{"seed": {"0"}, "method": {"CAGE"}}
+	o := study.RunOptions{Command: []string{path, "train"}, Only: only}
+	if out, err := run(t, s, o); err != nil || out.Done != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	done := slices.IndexFunc(results(t, s), func(r study.Result) bool { return r.State == study.Done })
+	before := results(t, s)[done]
+	dir := rundir.At(before.Cell.Dir)
+	for _, path := range []vfs.Path{dir.Provenance(), dir.Metrics(), dir.Summary(), dir.Checkpoints()} {
+		if err := os.RemoveAll(path.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, study.FailedPath(before.Cell.Dir), `{"error": "no space left on device", "attempts": 1}`)
+	if out, err := run(t, s, o); err != nil || out.Failed != 1 {
+		t.Errorf("without a retry: %+v, %v", out, err)
+	}
+	o.Retry = true
+	if out, err := run(t, s, o); err != nil || out.Done != 1 || out.Trained != 1 {
+		t.Errorf("with a retry: %+v, %v: %s", out, err, results(t, s)[done].Err)
+	}
+	if diff := cmp.Diff(timeless(before.Summary), timeless(results(t, s)[done].Summary)); diff != "" {
+		t.Errorf("after a retry:\n%s", diff)
 	}
 }
 
