@@ -24,7 +24,7 @@ cd "$scratch/elsewhere"
 unset CAGE_PLUGIN_PATH
 "$root/cage" version
 "$root/cage" plugins list
-"$root/cage" train "$root/examples/toy.toml" --quiet --set train.out=run
+"$root/cage" train "$root/examples/toy.toml" --quiet --set 'train.out="run"'
 "$root/cage" eval run
 if "$root/cage" version | grep '^lacks:'; then
 	exit 1
