@@ -12,7 +12,8 @@ import (
 
 // Writer appends records to a metrics.jsonl. Each record is one line and reaches
 // the operating system in one write, so that a killed process leaves at most its
-// last line torn. It is not safe for use by several goroutines.
+// last line torn. After an error the next record takes the place of the one that could
+// not be written. It is not safe for use by several goroutines.
 type Writer struct{ journal }
 
 // Create starts a new file at path. It is an error when there is one already:
@@ -48,6 +49,8 @@ type entry interface{ at() (step int) }
 type journal struct {
 	f      vfs.File
 	last   int   // step of the last line
+	size   int64 // of the lines
+	torn   bool  // whether a part of a line that could not be written may follow
 	damage error // of the lines that were cut off
 }
 
@@ -109,6 +112,7 @@ func cut[E entry](j *journal, step int) error {
 	if j.damage != nil && size == 0 && step > 0 {
 		return j.damage
 	}
+	j.size = size
 	if err := j.f.Truncate(size); err != nil {
 		return err
 	}
@@ -123,11 +127,26 @@ func (j *journal) append(e entry) error {
 	if err != nil {
 		return fmt.Errorf("metrics: step %d: %w", e.at(), err)
 	}
-	if _, err := j.f.Write(append(text, '\n')); err != nil {
+	if err := j.write(append(text, '\n')); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	j.last = e.at()
 	return nil
+}
+
+// write appends a line, in the place of one that could not be written before.
+func (j *journal) write(line []byte) error {
+	if j.torn {
+		if err := j.f.Truncate(j.size); err != nil {
+			return err
+		}
+	}
+	_, err := j.f.Write(line)
+	j.torn = err != nil
+	if err == nil {
+		j.size += int64(len(line))
+	}
+	return err
 }
 
 // Sync makes everything written so far durable; to be called before a checkpoint

@@ -181,9 +181,11 @@ func (r *run) begin() error {
 	if err := r.describe(); err != nil {
 		return err
 	}
-	if r.records, err = metrics.Create(r.dir.Metrics()); err != nil {
+	file, err := metrics.Create(r.dir.Metrics())
+	if err != nil {
 		return err
 	}
+	r.records = &recording{file: file}
 	return r.openTrajectory()
 }
 
@@ -241,23 +243,4 @@ func (r *run) resume(previous *config.Config) error {
 	}
 	r.prune() // a run that was killed between a save and this has some too many
 	return r.remember()
-}
-
-// remember takes from the records what the summary of a resumed run needs.
-func (r *run) remember() error {
-	records, err := metrics.Read(r.dir.Metrics())
-	if err != nil {
-		return err
-	}
-	for _, rec := range records {
-		if rec.ValLoss != nil {
-			r.evaluated = rec.Step
-			continue
-		}
-		if rec.ErrorNorm2 == nil {
-			rec.ErrorNorm2, rec.ErrorRel = r.last.ErrorNorm2, r.last.ErrorRel
-		}
-		r.last = rec
-	}
-	return nil
 }

@@ -33,7 +33,7 @@ func (r *run) train(ctx context.Context) (*Summary, error) {
 		return nil, gone
 	}
 	// A summary never knows more than the records.
-	if err := errors.Join(r.records.Sync(), r.trajectory.sync()); err != nil {
+	if err := errors.Join(r.records.sync(), r.trajectory.sync()); err != nil {
 		return summary, r.resumable(err)
 	}
 	if err := metrics.WriteSummary(r.dir.Summary(), summary); err != nil {

@@ -34,14 +34,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 		return err
 	}
 	r.display.step(rec)
-	err = r.checkDirectory()
-	if err == nil {
-		err = r.records.Write(rec)
-	}
-	if err != nil {
-		r.unwritten = &rec
-	}
-	return err
+	return r.record(rec)
 }
 
 // addStatistics fills in the error statistics and stationarity measures that the
@@ -93,7 +86,7 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 	}
 	r.display.evaluated(rec)
 	r.evaluated = r.done.Step
-	return r.records.Write(rec)
+	return r.record(rec)
 }
 
 // evaluate returns the validation loss.
@@ -152,5 +145,5 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 	if r.evaluated == r.done.Step {
 		return s, nil // a finished run that was resumed: the record is there
 	}
-	return s, r.records.Write(rec)
+	return s, r.records.write(rec)
 }

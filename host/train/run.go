@@ -131,7 +131,7 @@ type run struct {
 	lock       vfs.Lock
 	state      *step.State
 	done       progress
-	records    *metrics.Writer
+	records    *recording
 	last       metrics.Record // the newest record of the run that is resumed
 	trajectory *trajectory
 	movement   *movement
@@ -141,8 +141,7 @@ type run struct {
 
 	identity  string
 	saving    saving
-	unwritten *metrics.Record // of the last step, where metrics.jsonl could not take it
-	evaluated int             // step of the newest recorded evaluation, 0 for none
+	evaluated int // step of the newest recorded evaluation, 0 for none
 }
 
 // progress is the part of a run's state that is not tensors. It is saved in
@@ -241,7 +240,7 @@ func (r *run) close() {
 func (r *run) closeRecords() {
 	var err error
 	if r.records != nil {
-		err = r.records.Close()
+		err = r.records.file.Close()
 	}
 	if err := errors.Join(err, r.trajectory.close()); err != nil {
 		r.log.Warn("the records could not be closed", "error", err)

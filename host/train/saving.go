@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/safetensors"
 )
 
@@ -50,7 +49,13 @@ func (r *run) saveIfDue() error {
 		return nil
 	}
 	err := r.save()
-	if err == nil || mustNotSave(err) || r.saving.step == r.done.Step {
+	if err == nil || mustNotSave(err) {
+		return err
+	}
+	if r.saving.step == r.done.Step { // it is saved, but not the records
+		if len(r.records.unwritten) > 0 {
+			return nil // they wait, and are in the checkpoint
+		}
 		return err
 	}
 	r.saving.failed(r.done.Step)
@@ -113,7 +118,7 @@ func (r *run) save() error {
 	if r.saving.step == r.done.Step {
 		return nil
 	}
-	recorded := errors.Join(r.records.Sync(), r.trajectory.sync())
+	recorded := errors.Join(r.records.sync(), r.trajectory.sync())
 	state, err := r.snapshot()
 	if err == nil {
 		err = r.checkpoints.Save(context.Background(), state)
@@ -153,41 +158,8 @@ func (r *run) snapshot() (checkpoint.State, error) {
 		state.Meta.Set("total_steps", r.cfg.Train.Steps),
 		state.Meta.Set("seed", r.cfg.Seed),
 		state.Meta.Set("build", r.device.BuildInfo()),
-		r.saveUnwritten(&state),
+		r.saveMissing(&state),
 		r.saveRefreshes(&state),
 		r.movement.save(&state),
 	)
-}
-
-// unwrittenKey is the entry of a checkpoint's metadata with the record of its step, where
-// that could not be written to metrics.jsonl: a run that goes on from there writes it.
-const unwrittenKey = "unwritten_record"
-
-func (r *run) saveUnwritten(state *checkpoint.State) error {
-	if r.unwritten == nil {
-		return nil
-	}
-	return state.Meta.Set(unwrittenKey, r.unwritten)
-}
-
-// resumeRecords goes on with metrics.jsonl after the step of the checkpoint with this
-// metadata.
-func (r *run) resumeRecords(meta checkpoint.Meta) error {
-	after := r.done.Step
-	var missing metrics.Record
-	if _, some := meta[unwrittenKey]; some {
-		if err := meta.Get(unwrittenKey, &missing); err != nil {
-			return err
-		}
-		after = missing.Step - 1 // where it was written since, it is written again
-	}
-	var err error
-	if r.records, err = metrics.Resume(r.dir.Metrics(), after); err != nil {
-		return err
-	}
-	r.warnOfDamage(r.dir.Metrics(), r.records.Damage())
-	if missing.Step == 0 {
-		return nil
-	}
-	return r.records.Write(missing)
 }

@@ -38,11 +38,11 @@ func TestErrorsSaveWhatThereIs(t *testing.T) {
 		"metrics on a full disk": {"step 6/20", func(t *testing.T, cfg *config.Config) func() {
 			fillDisk(t, rundir.At(cfg.Train.Out).Metrics().Name)
 			return func() {}
-		}, 6},
-		"metrics of an evaluation on a full disk": {"step 8/20", func(t *testing.T, cfg *config.Config) func() {
+		}, 20},
+		"metrics of an evaluation on a full disk": {"step 9/20", func(t *testing.T, cfg *config.Config) func() {
 			fillDisk(t, rundir.At(cfg.Train.Out).Metrics().Name)
 			return func() {}
-		}, 8},
+		}, 20},
 		"summary": {"step 20/20", func(t *testing.T, cfg *config.Config) func() {
 			path := rundir.At(cfg.Train.Out).Summary().Name
 			if err := os.Mkdir(path, 0o755); err != nil {
@@ -92,8 +92,8 @@ func cut(t *testing.T, path string) (mend func()) {
 }
 
 // fillDisk lets every further write to a file that this process has open fail as on a
-// full disk.
-func fillDisk(t *testing.T, path string) {
+// full disk, until mend is called.
+func fillDisk(t *testing.T, path string) (mend func()) {
 	t.Helper()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -104,22 +104,64 @@ func fillDisk(t *testing.T, path string) {
 	if err != nil {
 		t.Error(err)
 	}
-	found := false
 	for _, link := range links {
 		if to, err := os.Readlink(link); err != nil || to != path {
 			continue
 		}
-		found = true
 		var fd int
 		if _, err := fmt.Sscan(filepath.Base(link), &fd); err != nil {
 			t.Error(err)
 		}
-		if err := syscall.Dup3(int(full.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+		file, err := syscall.Dup(fd)
+		if err == nil {
+			err = syscall.Dup3(int(full.Fd()), fd, syscall.O_CLOEXEC)
+		}
+		if err != nil {
 			t.Error(err)
 		}
+		return func() {
+			if err := errors.Join(syscall.Dup3(file, fd, syscall.O_CLOEXEC), syscall.Close(file)); err != nil {
+				t.Error(err)
+			}
+		}
 	}
-	if !found {
-		t.Errorf("%s is not open", path)
+	t.Errorf("%s is not open", path)
+	return func() {}
+}
+
+// TestRecordsWait: while metrics.jsonl cannot be written the run goes on; its records are
+// written later, by it or by the one that goes on from its checkpoint.
+func TestRecordsWait(t *testing.T) {
+	whole := testrun.Config(t, "train.checkpoint_every=5")
+	testrun.Train(t, whole, train.Options{})
+	for name, stop := range map[string]int{"by the run": 0, "by the one that goes on": 12} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Elsewhere(t, whole)
+			var mend func()
+			console := &callAt{at: map[string]func(){
+				"step 7/20":  func() { mend = fillDisk(t, rundir.At(cfg.Train.Out).Metrics().Name) },
+				"step 14/20": func() { mend() },
+			}}
+			var log bytes.Buffer
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t), StopAfter: stop,
+				Console: console, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+			if told := strings.Count(log.String(), "records could not be written: training goes on"); told < 2 || told > 4 ||
+				!strings.Contains(log.String(), "no space left on device") {
+				t.Errorf("the log says:\n%s", log.String())
+			}
+			if stop == 0 && err != nil || stop > 0 && (err == nil || errors.Is(err, train.ErrInterrupted)) {
+				t.Errorf("the run ended with the error %v", err)
+			}
+			if stop > 0 {
+				if n := newest(t, cfg); n != stop {
+					t.Errorf("the newest checkpoint is of step %d", n)
+				}
+				runParts(t, cfg, 15)
+				runParts(t, cfg, 16)
+				testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+			}
+			testrun.SameRun(t, "undisturbed, and with a full disk", whole.Train.Out, cfg.Train.Out)
+		})
 	}
 }
 
@@ -129,14 +171,8 @@ func TestSaveIsTriedAgain(t *testing.T) {
 	for name, mended := range map[string]bool{"mended": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, "train.checkpoint_every=3", "train.keep=10")
-			if err := os.MkdirAll(cfg.Train.Out, 0o755); err != nil {
-				t.Fatal(err)
-			}
 			inTheWay := rundir.At(cfg.Train.Out).Checkpoints().Name
-			if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			at := map[string]func(){}
+			at := map[string]func(){"step 1/20": func() { put(t, inTheWay) }}
 			if mended {
 				at["step 9/20"] = func() {
 					if err := os.Remove(inTheWay); err != nil {
@@ -185,16 +221,22 @@ func TestInterruptedAndNotSaved(t *testing.T) {
 		if name == "summary.json" {
 			inTheWay = filepath.Join(inTheWay, "directory")
 		}
-		if err := os.MkdirAll(filepath.Dir(inTheWay), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 3})
+		console := &callAt{at: map[string]func(){"step 1/20": func() { put(t, inTheWay) }}}
+		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 3, Console: console})
 		if err == nil || errors.Is(err, train.ErrInterrupted) || !strings.Contains(err.Error(), want) {
 			t.Errorf("with something in the place of %s: %v", name, err)
 		}
+	}
+}
+
+// put makes an empty file, and directories above it.
+func put(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Error(err)
 	}
 }
 

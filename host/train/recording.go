@@ -1,0 +1,139 @@
+package train
+
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/metrics"
+)
+
+// recording is metrics.jsonl, with the records that it could not take yet: a disk that is
+// full for an hour does not end a run. They wait in memory, and in checkpoints.
+type recording struct {
+	file      *metrics.Writer
+	newest    []metrics.Record // those of the newest step that are in the file
+	unwritten []metrics.Record
+}
+
+// write appends a record, after those that wait.
+func (w *recording) write(rec metrics.Record) error {
+	w.unwritten = append(w.unwritten, rec)
+	return w.flush()
+}
+
+// flush writes the records that wait.
+func (w *recording) flush() error {
+	for len(w.unwritten) > 0 {
+		rec := w.unwritten[0]
+		if err := w.file.Write(rec); err != nil {
+			return err
+		}
+		w.wrote(rec)
+		w.unwritten = w.unwritten[1:]
+	}
+	return nil
+}
+
+// wrote notes that a record is in the file.
+func (w *recording) wrote(rec metrics.Record) {
+	if len(w.newest) > 0 && w.newest[0].Step != rec.Step {
+		w.newest = nil
+	}
+	w.newest = append(w.newest, rec)
+}
+
+// sync makes all records durable.
+func (w *recording) sync() error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return w.file.Sync()
+}
+
+// missing are the records from the first step of which one is not in the file.
+func (w *recording) missing() []metrics.Record {
+	if len(w.unwritten) == 0 || len(w.newest) == 0 || w.newest[0].Step != w.unwritten[0].Step {
+		return w.unwritten
+	}
+	return slices.Concat(w.newest, w.unwritten)
+}
+
+// record appends a record to metrics.jsonl. Where that is not possible the run goes on,
+// and tries again with the next one.
+func (r *run) record(rec metrics.Record) error {
+	if err := r.checkDirectory(); err != nil {
+		r.records.unwritten = append(r.records.unwritten, rec)
+		return err
+	}
+	waiting := len(r.records.unwritten)
+	r.noteRecorded(waiting, r.records.write(rec))
+	return nil
+}
+
+// noteRecorded tells of records that could not be written, of many not each time, and
+// that those that waited are written.
+func (r *run) noteRecorded(waited int, err error) {
+	n := len(r.records.unwritten)
+	switch {
+	case err != nil && n&(n-1) == 0:
+		r.log.Warn("records could not be written: training goes on, and they wait", "records", n, "error", err)
+	case err == nil && waited > 0:
+		r.log.Info("the records that waited are written", "records", waited)
+	}
+}
+
+// missingKey is the entry of a checkpoint's metadata with the records that metrics.jsonl
+// lacked, and those of the same step: a run that goes on from there writes them.
+const missingKey = "missing_records"
+
+func (r *run) saveMissing(state *checkpoint.State) error {
+	list := r.records.missing()
+	if len(list) == 0 {
+		return nil
+	}
+	return state.Meta.Set(missingKey, list)
+}
+
+// resumeRecords goes on with metrics.jsonl after the step of the checkpoint with this
+// metadata.
+func (r *run) resumeRecords(meta checkpoint.Meta) error {
+	after := r.done.Step
+	var missing []metrics.Record
+	if _, some := meta[missingKey]; some {
+		if err := meta.Get(missingKey, &missing); err != nil {
+			return err
+		}
+		after = missing[0].Step - 1 // what was written since is written again
+	}
+	file, err := metrics.Resume(r.dir.Metrics(), after)
+	if err != nil {
+		return err
+	}
+	r.records = &recording{file: file, unwritten: missing}
+	r.warnOfDamage(r.dir.Metrics(), file.Damage())
+	r.noteRecorded(len(missing), r.records.flush())
+	return nil
+}
+
+// remember takes from the records what the summary of a resumed run needs.
+func (r *run) remember() error {
+	records, err := metrics.Read(r.dir.Metrics())
+	if err != nil {
+		return err
+	}
+	r.records.newest = nil
+	for _, rec := range records {
+		r.records.wrote(rec)
+	}
+	for _, rec := range slices.Concat(records, r.records.unwritten) {
+		if rec.ValLoss != nil {
+			r.evaluated = rec.Step
+			continue
+		}
+		if rec.ErrorNorm2 == nil {
+			rec.ErrorNorm2, rec.ErrorRel = r.last.ErrorNorm2, r.last.ErrorRel
+		}
+		r.last = rec
+	}
+	return nil
+}
