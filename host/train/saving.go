@@ -33,11 +33,11 @@ func (s *saving) failed(step int) {
 // saveDue tells whether a checkpoint follows the step just done.
 func (r *run) saveDue() bool {
 	t, c := r.done.Step, r.cfg.Train
-	if r.saving.retry > 0 {
-		return t >= r.saving.retry
-	}
 	if c.CheckpointEvery > 0 && t%c.CheckpointEvery == 0 {
 		return true
+	}
+	if r.saving.retry > 0 {
+		return t >= r.saving.retry
 	}
 	return c.CheckpointMinutes > 0 && time.Since(r.saving.at).Minutes() >= c.CheckpointMinutes
 }
