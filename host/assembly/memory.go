@@ -12,17 +12,27 @@ import (
 )
 
 // CheckMemory refuses, before anything large is allocated, a run that by an estimate
-// needs more memory than the machine has. programs without optimizers are those of an
-// evaluation. What a GPU has is not asked: there only sizes that nobody has are refused,
-// as they are with train.memory_check = "off".
-func CheckMemory(cfg *config.Config, m model.Model, programs *Programs, forward bool) error {
+// needs more memory than the machine has. What a GPU has is not asked: there only sizes
+// that no machine has are refused, and so it is with train.memory_check = "off".
+func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
+	return checkMemory(cfg, memoryModel(cfg, m, programs))
+}
+
+// CheckMemoryForward is [CheckMemory] for an evaluation of a checkpoint of that size.
+func CheckMemoryForward(cfg *config.Config, m model.Model, programs *Programs, checkpoint int64) error {
+	need := memoryModel(cfg, m, programs)
+	need.Forward, need.Loaded = true, float64(checkpoint)
+	return checkMemory(cfg, need)
+}
+
+func checkMemory(cfg *config.Config, need memory.Model) error {
 	var available *memory.Available
 	if cfg.Device.Kind == engine.CPU && cfg.Train.MemoryCheck != "off" {
 		if a, ok := memory.Machine(); ok {
 			available = &a
 		}
 	}
-	if err := memory.Check(memoryModel(cfg, m, programs, forward), available); err != nil {
+	if err := memory.Check(need, available); err != nil {
 		return err
 	}
 	if available != nil {
@@ -32,8 +42,8 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs, forward 
 }
 
 // memoryModel gathers the sizes that memory depends on.
-func memoryModel(cfg *config.Config, m model.Model, programs *Programs, forward bool) memory.Model {
-	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: forward}
+func memoryModel(cfg *config.Config, m model.Model, programs *Programs) memory.Model {
+	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context}
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
 		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks

@@ -36,7 +36,7 @@ func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, err
 	if err != nil {
 		return nil, err
 	}
-	if err := assembly.CheckMemory(cfg, p.model, p.programs, false); err != nil {
+	if err := assembly.CheckMemory(cfg, p.model, p.programs); err != nil {
 		return nil, err
 	}
 	p.plan, err = assembly.Plan(cfg, p.model, p.programs)

@@ -10,8 +10,10 @@ type Model struct {
 	Context, Batch int
 	// Recompute has blocks computed again in the backward pass.
 	Recompute bool
-	// Forward is an evaluation: no gradients, no optimizer, no checkpoint.
+	// Forward is an evaluation: no gradients, no optimizer. Loaded is the bytes of the
+	// checkpoint that it is of.
 	Forward bool
+	Loaded  float64
 
 	// Numbers of elements: of everything that is trained, of the part with a quantized
 	// copy, of the optimizers' states.
@@ -20,8 +22,8 @@ type Model struct {
 	Workspace float64
 }
 
-// Need is the estimate of what a run needs at once, in bytes. Training and the writing
-// of a checkpoint follow each other: the larger of both counts.
+// Need is the estimate of what a run needs at once, in bytes. Steps and the writing or
+// reading of a checkpoint follow each other: the larger of both counts.
 type Need struct {
 	Program    float64 // the program itself
 	Parameters float64
@@ -32,7 +34,7 @@ type Need struct {
 	Blocks     float64 // values within transformer blocks that the backward pass needs
 	Scores     float64 // of attention
 	Logits     float64
-	Checkpoint float64 // what writing one takes beside parameters and states
+	Checkpoint float64 // what writing or reading one takes beside parameters and states
 }
 
 // What is counted how often was fitted to the largest resident sizes of trainings on the
@@ -47,7 +49,7 @@ const (
 	quantized  = 1.7
 	checkpoint = 1.9
 
-	keptWidth, keptHidden, keptScores = 6.0, 5.3, 0.73 // of each layer
+	keptWidth, keptHidden, keptScores = 6.0, 6.0, 0.73 // of each layer
 	onceHidden, onceScores            = 0.7, 2.35      // of the layer that is computed
 	logits                            = 1.1
 
@@ -69,6 +71,7 @@ func Estimate(m Model) Need {
 	if m.Forward {
 		n.Blocks = wordBytes * (forwardWidth*width + forwardHidden*hidden)
 		n.Scores = wordBytes * forwardScores * scores
+		n.Checkpoint = m.Loaded
 		return n
 	}
 	layers, inputs := float64(m.Layers), 0.0
@@ -84,12 +87,12 @@ func Estimate(m Model) Need {
 	return n
 }
 
-// Training is what a step needs.
-func (n Need) Training() float64 {
+// Step is what a step of the training needs, or the evaluation of a batch.
+func (n Need) Step() float64 {
 	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits
 }
 
 // Total is what the run needs at its peak.
 func (n Need) Total() float64 {
-	return math.Max(n.Training(), n.Program+n.Parameters+n.States+n.Checkpoint)
+	return math.Max(n.Step(), n.Program+n.Parameters+n.States+n.Checkpoint)
 }

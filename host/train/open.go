@@ -145,7 +145,7 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 		return err
 	}
 	t.comparePrograms(o, programs)
-	if err := assembly.CheckMemory(t.cfg, m, programs, true); err != nil {
+	if err := assembly.CheckMemoryForward(t.cfg, m, programs, bytesOf(saved)); err != nil {
 		return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\" in %s tries it all the same", err, 100*memory.Accuracy, rundir.At(t.dir).Config())
 	}
 	if t.device, err = assembly.Device(t.cfg, o.Logger.Warn); err != nil {
@@ -164,6 +164,15 @@ func (t *Trained) open(ctx context.Context, o OpenOptions, saved checkpoint.Stat
 	}
 	t.state, err = t.kernels.UploadParams(loader(tensors))
 	return err
+}
+
+// bytesOf is the size of the tensors of a checkpoint.
+func bytesOf(s checkpoint.State) int64 {
+	var sum int64
+	for _, t := range s.Tensors {
+		sum += int64(len(t.Data))
+	}
+	return sum
 }
 
 // Step is the number of optimizer steps behind the checkpoint.

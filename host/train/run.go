@@ -178,7 +178,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := assembly.CheckMemory(r.cfg, r.model, r.programs, false); err != nil {
+	if err := assembly.CheckMemory(r.cfg, r.model, r.programs); err != nil {
 		return tooLarge(err)
 	}
 	if r.device, err = assembly.Device(r.cfg, r.log.Warn); err != nil {
