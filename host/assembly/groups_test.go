@@ -1,0 +1,37 @@
+package assembly_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+)
+
+// TestGroups: the rate and the decay of a group reach the rules of its tensors, and of no
+// others.
+func TestGroups(t *testing.T) {
+	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "train.weight_decay=0.1",
+		`optimizer.groups=[{match="*mlp.w1*", rate=0.25, weight_decay=0.3}, {match="*attn.*", rate=3.0}, {roles="embedding", weight_decay=0.0}]`))
+	seen := map[[2]float64]int{}
+	for _, r := range plan.Rules {
+		want := [2]float64{1, 0}
+		switch {
+		case strings.Contains(r.Name, "mlp.w1"):
+			want = [2]float64{0.25, 0.3}
+		case strings.Contains(r.Name, "attn."):
+			want = [2]float64{3, 0.1}
+		case strings.Contains(r.Name, "mlp"):
+			want = [2]float64{1, 0.1}
+		}
+		if strings.Contains(r.Name, "norm") {
+			want[1] = 0
+		}
+		if got := [2]float64{r.RateFactor, r.Decay}; got != want {
+			t.Errorf("%s: rate factor and decay are %v, want %v", r.Name, got, want)
+		}
+		seen[want]++
+	}
+	if len(seen) < 4 {
+		t.Errorf("only these occur: %v", seen)
+	}
+}
