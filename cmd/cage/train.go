@@ -99,4 +99,7 @@ func printSummary(w io.Writer, s *train.Summary) {
 	if s.Skipped > 0 {
 		fmt.Fprintf(w, "%d steps were not finite and skipped\n", s.Skipped)
 	}
+	if s.Uncorrected > 0 {
+		fmt.Fprintf(w, "%d corrections of single weights were left out, as x − Q(x) was not finite\n", s.Uncorrected)
+	}
 }

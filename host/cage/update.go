@@ -26,10 +26,31 @@ const (
 	OutputX          = "x"           // x_{t+1}
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
 	OutputValueNorm2 = "value_norm2" // Σ x², scalar, with Statistics
+
+	// OutputUncorrected is a scalar of every rule with a correction: 1 if the residual is
+	// not finite and the tensor gets none, else 0.
+	OutputUncorrected = "uncorrected"
 )
 
 // Scalars are the scalar inputs that every update program has, used or not.
 var Scalars = []string{InputStep, InputRate, InputNextRate, InputClip, InputLambda}
+
+// Measures are the scalar outputs of a rule's program, in order.
+func (r Rule) Measures() []string {
+	var list []string
+	if r.Statistics {
+		list = append(list, OutputErrorNorm2, OutputValueNorm2)
+	}
+	if r.corrects() {
+		list = append(list, OutputUncorrected)
+	}
+	return list
+}
+
+// corrects reports whether the program has a correction.
+func (r Rule) corrects() bool {
+	return r.Quantizer != nil && (r.Form == Coupled || r.Form == Decoupled)
+}
 
 // Rule describes the update of one parameter tensor.
 type Rule struct {
@@ -94,6 +115,9 @@ func (r Rule) Program() (*program.Program, error) {
 		b.Output(OutputErrorNorm2, sumOfSquares(u.error()))
 		b.Output(OutputValueNorm2, sumOfSquares(u.in[InputX]))
 	}
+	if r.corrects() {
+		b.Output(OutputUncorrected, u.finite.Not().Convert(program.Float))
+	}
 	return r.build(b)
 }
 
@@ -123,13 +147,15 @@ func (r Rule) build(b *program.Builder) (*program.Program, error) {
 
 // writing is an update program under construction.
 type writing struct {
-	rule  Rule
-	b     *program.Builder
-	in    map[string]program.Value
-	x, g  program.Value // x̄ and the gradient that the optimizer sees
-	rate  program.Value // α_t of this tensor
-	e     program.Value // the error of the forward pass, once it is written
-	state map[string]program.Value
+	rule Rule
+	b    *program.Builder
+	in   map[string]program.Value
+	x, g program.Value // x̄ and the gradient that the optimizer sees
+	rate program.Value // α_t of this tensor
+	e    program.Value // the error of the forward pass, once it is written
+	// finite is whether the residual of the correction is.
+	finite program.Value
+	state  map[string]program.Value
 }
 
 // begin writes what comes before the optimizer.
@@ -186,9 +212,9 @@ func (u *writing) error() program.Value {
 // the check, which has to come before all elements, need not rotate.
 func (u *writing) finiteError() program.Value {
 	if u.rule.Rotation <= 1 {
-		return finiteOrZero(u.error())
+		return u.finiteOrZero(u.error())
 	}
-	return zeroUnlessFinite(u.in[InputX].Sub(u.in[InputQuantized]), u.error())
+	return u.zeroUnlessFinite(u.in[InputX].Sub(u.in[InputQuantized]), u.error())
 }
 
 // restore is Q(x) from the input quantized.
@@ -221,7 +247,7 @@ func (u *writing) correct(y program.Value) program.Value {
 	switch {
 	case u.rule.Variant == Official:
 		strength = u.scaled(u.in[InputNextRate]).Mul(u.in[InputLambda])
-		return y.Sub(finiteOrZero(y.Sub(u.quantize(y))).Mul(strength))
+		return y.Sub(u.finiteOrZero(y.Sub(u.quantize(y))).Mul(strength))
 	case u.rule.Decay == 0:
 		return y.Sub(u.finiteError().Mul(strength))
 	case u.rule.Quantizer.Homogeneous:
@@ -229,7 +255,7 @@ func (u *writing) correct(y program.Value) program.Value {
 		// forward pass times c: no second quantization is needed.
 		return y.Sub(u.finiteError().Mul(strength.Mul(u.keep())))
 	default:
-		return y.Sub(finiteOrZero(u.x.Sub(u.quantize(u.x))).Mul(strength))
+		return y.Sub(u.finiteOrZero(u.x.Sub(u.quantize(u.x))).Mul(strength))
 	}
 }
 
@@ -293,16 +319,12 @@ func (r Rule) Inputs() []program.Input {
 }
 
 // finiteOrZero is e, or zeros where any element of the tensor is not finite.
-func finiteOrZero(e program.Value) program.Value {
-	if !e.Valid() {
-		return e
-	}
-	return zeroUnlessFinite(e, e)
-}
+func (u *writing) finiteOrZero(e program.Value) program.Value { return u.zeroUnlessFinite(e, e) }
 
 // zeroUnlessFinite is e, or zeros where any element of x is not finite.
-func zeroUnlessFinite(x, e program.Value) program.Value {
-	return x.Square().SumAll().IsFinite().Select(e, e.Builder().Const(0))
+func (u *writing) zeroUnlessFinite(x, e program.Value) program.Value {
+	u.finite = x.Square().SumAll().IsFinite()
+	return u.finite.Select(e, u.b.Const(0))
 }
 
 // sumOfSquares adds up rows first: in float32 one running sum over millions of squares

@@ -128,7 +128,14 @@ func TestNonFiniteResidual(t *testing.T) {
 			rule.Form, rule.Variant = form, variant
 			x := append([]float64(nil), sampleX...)
 			x[2] = math.Inf(1) // e = Inf − Inf
-			out := runRule(t, rule, x, sampleG, testScalars)[OutputX].Floats
+			result := runRule(t, rule, x, sampleG, testScalars)
+			out := result[OutputX].Floats
+			if got := result[OutputUncorrected].Scalar(); got != 1 {
+				t.Errorf("%s %s: uncorrected is %v, want 1", form, variant, got)
+			}
+			if got := runRule(t, rule, sampleX, sampleG, testScalars)[OutputUncorrected].Scalar(); got != 0 {
+				t.Errorf("%s %s: uncorrected is %v for a finite residual, want 0", form, variant, got)
+			}
 			for i := range x {
 				if want := x[i] - testScalars[InputRate]*sampleG[i]; out[i] != want {
 					t.Errorf("%s %s: element %d: %v, want the uncorrected %v", form, variant, i, out[i], want)

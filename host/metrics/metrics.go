@@ -103,7 +103,8 @@ type Record struct {
 
 	Distance *Number `json:"distance,omitempty"` // problems: √((x−x*)ᵀA(x−x*)), how far x is from the optimum x*
 
-	Skipped int `json:"skipped,omitempty"` // steps left out so far because something was not finite
+	Skipped     int `json:"skipped,omitempty"`     // steps left out so far because something was not finite
+	Uncorrected int `json:"uncorrected,omitempty"` // corrections of single weights left out so far, one for each step, because x − Q(x) was not finite
 }
 
 func (r Record) at() int { return r.Step }

@@ -32,6 +32,7 @@ type Summary struct {
 	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² at the end
 	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
 	Skipped         int     `json:"skipped"`                     // steps left out because something was not finite
+	Uncorrected     int     `json:"uncorrected,omitempty"`       // corrections of single weights left out because x − Q(x) was not finite
 }
 
 // Stop is why a run ended before its last step.

@@ -213,28 +213,39 @@ func (p *Plan) rulesGraph(rules []cage.Rule, update UpdateFunc) ([]engine.Spec, 
 	}
 }
 
-// updateGraph maps what the rules read to new parameters and states, and with
-// statistics to the vectors Σe² and Σx² over the quantized parameters.
+// updateGraph maps what the rules read to new parameters and states, and to a vector of
+// each measure over the rules that have it.
 func (p *Plan) updateGraph(rules []cage.Rule) ([]engine.Spec, engine.BuildFunc) {
 	specs, sort := rulesInputs(rules)
 	return specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		var xs, states, e2, x2 []*graph.Node
+		var xs, states []*graph.Node
+		measures := map[string][]*graph.Node{}
 		for i, out := range p.updates(g, rules, sort(in)) {
 			xs = append(xs, out[cage.OutputX])
 			for _, s := range rules[i].State() {
 				states = append(states, out[sdk.StatePrefix+s.Name])
 			}
-			if rules[i].Statistics {
-				e2 = append(e2, graph.Reshape(out[cage.OutputErrorNorm2], 1))
-				x2 = append(x2, graph.Reshape(out[cage.OutputValueNorm2], 1))
+			for _, name := range rules[i].Measures() {
+				measures[name] = append(measures[name], graph.Reshape(out[name], 1))
 			}
 		}
 		out := append(xs, states...)
-		if len(e2) > 0 {
-			out = append(out, graph.Concatenate(e2, 0), graph.Concatenate(x2, 0))
+		for _, name := range measured(rules) {
+			out = append(out, graph.Concatenate(measures[name], 0))
 		}
 		return out
 	}
+}
+
+// measured are the measures of the rules: all that have any have the same, those with a
+// quantizer.
+func measured(rules []cage.Rule) []string {
+	for _, r := range rules {
+		if list := r.Measures(); len(list) > 0 {
+			return list
+		}
+	}
+	return nil
 }
 
 func isScalar(name string) bool { return slices.Contains(cage.Scalars, name) }

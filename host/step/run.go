@@ -36,6 +36,9 @@ type Result struct {
 	// FailedRefreshes names the tensors whose preconditioner could not be renewed
 	// and stays as it was.
 	FailedRefreshes []string
+	// Uncorrected names the quantized tensors that got no correction, as their residual
+	// is not finite.
+	Uncorrected []string
 	// ErrorNorm2 and ValueNorm2 are Σe² and Σx² of each quantized parameter at
 	// x_t, with Statistics.
 	ErrorNorm2, ValueNorm2 []float64

@@ -10,7 +10,7 @@ import (
 )
 
 // execUpdate runs an update. in are the inputs of all rules, and the result their new
-// parameters, their new states, and with statistics the two vectors of norms.
+// parameters, their new states, and a vector of each measure.
 func (k *Kernels) execUpdate(u *update, in []*engine.Buffer, donate []bool, scalars []float32) ([]*engine.Buffer, error) {
 	t := u.tiled
 	if t == nil {
@@ -20,7 +20,7 @@ func (k *Kernels) execUpdate(u *update, in []*engine.Buffer, donate []bool, scal
 	for _, r := range u.rules {
 		count += len(r.State())
 	}
-	out := make([]*engine.Buffer, count, count+len(t.norms))
+	out := make([]*engine.Buffer, count, count+len(t.measures))
 	if len(t.rest) > 0 {
 		if err := k.execRest(u, in, donate, scalars, out); err != nil {
 			return nil, err
@@ -33,10 +33,8 @@ func (k *Kernels) execUpdate(u *update, in []*engine.Buffer, donate []bool, scal
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range t.norms {
-		if len(list) == 0 {
-			break
-		}
+	for _, name := range measured(u.rules) {
+		list := t.measures[name]
 		b, err := engine.Upload(k.dev, list, len(list))
 		if err != nil {
 			return nil, err
@@ -76,14 +74,18 @@ func (k *Kernels) execRest(u *update, in []*engine.Buffer, donate []bool, scalar
 		results = results[s.states:]
 	}
 	defer engine.FinalizeAll(results...)
-	for i, vector := range results {
+	for i, name := range measured(u.rules) {
+		if i == len(results) { // all rules with measures are tiled
+			break
+		}
+		vector := results[i]
 		values, err := engine.Download[float32](vector)
 		if err != nil {
 			return err
 		}
 		for _, s := range u.tiled.rest {
-			if s.norm >= 0 {
-				u.tiled.norms[i][s.norm], values = values[0], values[1:]
+			if s.measure >= 0 {
+				u.tiled.measures[name][s.measure], values = values[0], values[1:]
 			}
 		}
 	}
@@ -123,11 +125,8 @@ func (k *Kernels) bind(t *tiles, i int, in []*engine.Buffer, donate []bool, scal
 	for j, o := range p.Outputs {
 		place := s.rule
 		switch {
-		case o.Name == cage.OutputErrorNorm2:
-			call.outputs[j] = t.norms[0][s.norm : s.norm+1]
-			continue
-		case o.Name == cage.OutputValueNorm2:
-			call.outputs[j] = t.norms[1][s.norm : s.norm+1]
+		case t.measures[o.Name] != nil:
+			call.outputs[j] = t.measures[o.Name][s.measure : s.measure+1]
 			continue
 		case j > 0: // after x, the states in order
 			place = s.state + j - 1

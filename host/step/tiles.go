@@ -26,8 +26,8 @@ type tiles struct {
 	rules      []span
 	memory     []memory // of the rules in order
 	rest       []span   // rules in the graph
-	// norms are Σe² and Σx² of all rules with statistics, in order.
-	norms [2][]float32
+	// measures are those of all rules that have them, in order.
+	measures map[string][]float32
 	// spent are the inputs that are given away and replaced by nothing, and reclaim an
 	// executable that takes them and does nothing: so their memory returns to the
 	// device, which would otherwise clear fresh memory for the next step.
@@ -46,18 +46,18 @@ type span struct {
 	rule          int
 	first, inputs int // among the inputs of the update, without the scalars
 	state, states int // among the outputs
-	norm          int // among the rules with statistics, -1 without
+	measure       int // among the rules with measures, -1 without
 }
 
 // spans are those of all rules.
 func (u *update) spans() []span {
 	var list []span
-	first, state, norm := 0, len(u.rules), 0
+	first, state, measure := 0, len(u.rules), 0
 	for i, r := range u.rules {
-		s := span{rule: i, first: first, inputs: len(r.Inputs()) - len(cage.Scalars), state: state, states: len(r.State()), norm: -1}
-		if r.Statistics {
-			s.norm = norm
-			norm++
+		s := span{rule: i, first: first, inputs: len(r.Inputs()) - len(cage.Scalars), state: state, states: len(r.State()), measure: -1}
+		if len(r.Measures()) > 0 {
+			s.measure = measure
+			measure++
 		}
 		first, state = first+s.inputs, state+s.states
 		list = append(list, s)
@@ -92,7 +92,7 @@ func (k *Kernels) compileUpdate(u *update) error {
 
 // tile compiles the rules that it can for tiles; nil if there is none.
 func (k *Kernels) tile(u *update) (*tiles, error) {
-	t := &tiles{}
+	t := &tiles{measures: map[string][]float32{}}
 	shared := map[string]*matrix.Kernel{}
 	for _, s := range u.spans() {
 		p, err := u.rules[s.rule].Program()
@@ -109,8 +109,8 @@ func (k *Kernels) tile(u *update) (*tiles, error) {
 		default:
 			t.rules, t.memory = append(t.rules, s), append(t.memory, m)
 		}
-		if s.norm >= 0 {
-			t.norms[0], t.norms[1] = make([]float32, s.norm+1), make([]float32, s.norm+1)
+		for _, name := range u.rules[s.rule].Measures() {
+			t.measures[name] = make([]float32, s.measure+1)
 		}
 	}
 	if len(t.rules) == 0 {

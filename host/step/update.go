@@ -48,11 +48,7 @@ func (k *Kernels) runUpdate(s *State, q *quantizedWeights, grads []*engine.Buffe
 	for _, i := range u.read {
 		s.Params[i].Finalize()
 	}
-	rest := s.replace(out)
-	if key.statistics {
-		return readStatistics(rest, res)
-	}
-	return nil
+	return k.readMeasures(u.rules, s.replace(out), res)
 }
 
 // form is that of the step's correction: off while λ_t = 0.
@@ -63,20 +59,37 @@ func (k *Kernels) form(q *quantizedWeights, set Settings) cage.Form {
 	return cage.Off
 }
 
-// readStatistics reads and frees the two vectors of statistics.
-func readStatistics(out []*engine.Buffer, res *Result) error {
+// readMeasures reads and frees the vectors of the rules' measures.
+func (k *Kernels) readMeasures(rules []cage.Rule, out []*engine.Buffer, res *Result) error {
 	defer engine.FinalizeAll(out...)
-	lists := []*[]float64{&res.ErrorNorm2, &res.ValueNorm2}
-	for i, list := range lists {
+	for i, name := range measured(rules) {
 		values, err := engine.Download[float32](out[i])
 		if err != nil {
 			return err
 		}
-		for _, v := range values {
-			*list = append(*list, float64(v))
+		list := make([]float64, len(values))
+		for j, v := range values {
+			list[j] = float64(v)
 		}
+		k.setMeasure(res, name, list)
 	}
 	return nil
+}
+
+// setMeasure puts a measure of the quantized parameters into the result.
+func (k *Kernels) setMeasure(res *Result, name string, list []float64) {
+	switch name {
+	case cage.OutputErrorNorm2:
+		res.ErrorNorm2 = list
+	case cage.OutputValueNorm2:
+		res.ValueNorm2 = list
+	case cage.OutputUncorrected:
+		for i, at := range k.plan.quantized() {
+			if list[i] != 0 {
+				res.Uncorrected = append(res.Uncorrected, k.plan.Rules[at].Name)
+			}
+		}
+	}
 }
 
 // measurePareto fills in the stationarity measures that were asked for.

@@ -13,11 +13,13 @@ import (
 
 // whole is a step as one executable.
 type whole struct {
-	exec       *engine.Executable
-	donate     []bool
-	losses     int // numbers of each kind in the vector that the host reads
-	norms      int
-	statistics int // of each of the two
+	exec   *engine.Executable
+	donate []bool
+	losses int // numbers of each kind in the vector that the host reads
+	norms  int
+	// measures are those that follow, each of so many quantized parameters.
+	measures  []string
+	quantized int
 }
 
 // whole compiles the step with one form of the correction. It always has the
@@ -36,7 +38,7 @@ func (k *Kernels) whole(form cage.Form) (*whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &whole{exec: exec, losses: k.plan.Accumulate, norms: len(rules), statistics: quantized}
+	w := &whole{exec: exec, losses: k.plan.Accumulate, norms: len(rules), measures: measured(rules), quantized: quantized}
 	for _, s := range specs {
 		w.donate = append(w.donate, s.Donated)
 	}
@@ -46,8 +48,8 @@ func (k *Kernels) whole(form cage.Form) (*whole, error) {
 
 // wholeGraph maps everything that is trained, the optimizers' states, the tokens of all
 // micro-batches and the scalars to the new parameters and states, and to one vector:
-// the losses of the micro-batches, the squared norms of the gradients, and with
-// statistics Σe² and Σx² of the quantized parameters. Where loss or norm is not finite
+// the losses of the micro-batches, the squared norms of the gradients, and the measures
+// of the quantized parameters. Where loss or norm is not finite
 // parameters and states come out as they went in.
 //
 // It is made of the graphs of the chain, of which nothing is computed otherwise.

@@ -75,13 +75,13 @@ func (k *Kernels) runWhole(s *State, b *Batches, set Settings) (res Result, err 
 	if err != nil {
 		return res, err
 	}
-	w.results(read, set, &res)
+	k.wholeResults(w, read, set, &res)
 	s.torn = false
 	return res, nil
 }
 
-// results takes the vector of a step apart.
-func (w *whole) results(read []float32, set Settings, res *Result) {
+// wholeResults takes the vector of a step apart.
+func (k *Kernels) wholeResults(w *whole, read []float32, set Settings, res *Result) {
 	next := func(n int) []float64 {
 		list := make([]float64, n)
 		for i, v := range read[:n] {
@@ -93,8 +93,11 @@ func (w *whole) results(read []float32, set Settings, res *Result) {
 	res.Loss = total(next(w.losses)) / float64(w.losses)
 	res.GradNorm = math.Sqrt(total(next(w.norms)))
 	res.Skipped = !finite(res.Loss) || !finite(res.GradNorm)
-	if set.Statistics && !res.Skipped && w.statistics > 0 {
-		res.ErrorNorm2, res.ValueNorm2 = next(w.statistics), next(w.statistics)
+	for _, name := range w.measures {
+		list := next(w.quantized)
+		if !res.Skipped && (set.Statistics || name == cage.OutputUncorrected) {
+			k.setMeasure(res, name, list)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/assembly"
@@ -100,6 +101,7 @@ func (r *run) one(ctx context.Context, ahead *feed) error {
 	if len(res.FailedRefreshes) > 0 {
 		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
 	}
+	r.countUncorrected(res)
 	if res.Skipped {
 		if err := r.skipped(res); err != nil {
 			r.done = before // a resumed run meets this step again
@@ -153,6 +155,16 @@ func (r *run) logs(t int) bool {
 func (r *run) measuresPareto(t int) bool {
 	every := r.cfg.Method.ParetoEvery
 	return every > 0 && t%every == 0 && len(r.programs.Weights) > 0
+}
+
+// countUncorrected counts the weights that the step could not correct, and names them
+// when they are others than in the step before.
+func (r *run) countUncorrected(res step.Result) {
+	r.done.Uncorrected += len(res.Uncorrected)
+	if len(res.Uncorrected) > 0 && !slices.Equal(res.Uncorrected, r.uncorrected) {
+		r.log.Warn("weights get no correction, as x − Q(x) is not finite: look at their quantizer", "step", r.done.Step, "weights", res.Uncorrected)
+	}
+	r.uncorrected = res.Uncorrected
 }
 
 // skipped counts a step that was not finite, and ends the run when the policy says so.

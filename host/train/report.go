@@ -16,7 +16,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 	rec := metrics.Record{
 		Step: r.done.Step, Loss: metrics.Number(res.Loss), LR: metrics.Number(set.Rate), Lambda: metrics.Number(set.Lambda),
 		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds),
-		GradNorm: metrics.Some(res.GradNorm), Skipped: r.done.Skipped,
+		GradNorm: metrics.Some(res.GradNorm), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
 	addStatistics(&rec, set, res)
 	if !r.logs(r.done.Step) {
@@ -53,7 +53,7 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 	applied := 0
 	for i, v := range res.ErrorNorm2 {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			continue // this tensor gets no correction
+			continue
 		}
 		e2, x2, norms = e2+v, x2+res.ValueNorm2[i], norms+math.Sqrt(v)
 		applied++
@@ -63,6 +63,8 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 	rec.AvgErrNorm, rec.AvgCorrNorm = metrics.Some(mean), metrics.Some(set.Lambda*mean)
 	if set.Lambda == 0 {
 		applied = 0
+	} else {
+		applied = len(res.ErrorNorm2) - len(res.Uncorrected) // at the point where the correction takes its residual
 	}
 	rec.AppliedParams = &applied
 }
@@ -78,7 +80,7 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 	}
 	rec := metrics.Record{
 		Step: r.done.Step, Loss: r.display.latest.Loss, LR: metrics.Number(set.Rate), Lambda: metrics.Number(set.Lambda),
-		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped,
+		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 		ValLoss: metrics.Some(loss), ValPPL: r.perplexity(loss),
 	}
 	if rec.Distance, err = r.distance(); err != nil {
@@ -113,7 +115,7 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 	s := &Summary{Dir: r.cfg.Train.Out, Method: r.cfg.Method.Name, Form: r.cfg.Method.Form, Lambda: r.cfg.Method.Lambda, Silence: r.cfg.Method.Silence}
 	s.Summary = metrics.Summary{
 		Name: filepath.Base(r.cfg.Train.Out), Completed: completed, Steps: r.done.Step, TotalSteps: r.cfg.Train.Steps, Tokens: r.done.Tokens,
-		Parameters: int64(model.CountParams(r.model.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(r.model.Params())), Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped,
+		Parameters: int64(model.CountParams(r.model.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(r.model.Params())), Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 		ErrorNorm2: last.ErrorNorm2, ErrorRel: last.ErrorRel,
 	}
 	if r.done.Seconds > 0 && r.done.Tokens > 0 {
@@ -140,7 +142,7 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 	}
 	s.ValLoss, s.ValPPL = metrics.Some(loss), r.perplexity(loss)
 	rec := metrics.Record{Step: r.done.Step, Loss: last.Loss, LR: last.LR, Lambda: last.Lambda, Tokens: r.done.Tokens,
-		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, ValLoss: s.ValLoss, ValPPL: s.ValPPL, Distance: s.Distance}
+		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected, ValLoss: s.ValLoss, ValPPL: s.ValPPL, Distance: s.Distance}
 	r.display.evaluated(rec)
 	if r.evaluated == r.done.Step {
 		return s, nil // a finished run that was resumed: the record is there

@@ -142,6 +142,8 @@ type run struct {
 	identity  string
 	saving    saving
 	evaluated int // step of the newest recorded evaluation, 0 for none
+	// uncorrected are the weights that got no correction in the last step.
+	uncorrected []string
 }
 
 // progress is the part of a run's state that is not tensors. It is saved in
@@ -151,6 +153,8 @@ type progress struct {
 	Skipped int     `json:"skipped"` // steps that were not finite
 	Tokens  int64   `json:"tokens"`
 	Seconds float64 `json:"seconds"`
+	// Uncorrected counts the corrections of single weights that were left out.
+	Uncorrected int `json:"uncorrected,omitempty"`
 }
 
 // prepare makes everything that does not depend on the run directory.

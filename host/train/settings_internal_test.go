@@ -3,10 +3,15 @@ package train
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/step"
 )
 
 func runOf(t *testing.T, overrides ...string) *run {
@@ -77,5 +82,29 @@ func TestDue(t *testing.T) {
 	}
 	if want := []int{40, 80}; !slices.Equal(evaluated, want) {
 		t.Errorf("evaluated are %v, want %v", evaluated, want)
+	}
+}
+
+// TestUncorrectedWeightsAreCounted: every correction that is left out counts, in records
+// too, and the weights are named once for as long as they are the same.
+func TestUncorrectedWeightsAreCounted(t *testing.T) {
+	var said strings.Builder
+	r := runOf(t)
+	r.log = hclog.New(&hclog.LoggerOptions{Output: &said})
+	two := []string{"layers.0.attn.out", "layers.1.mlp.w1"}
+	for _, list := range [][]string{nil, two, two, two[:1], nil} {
+		r.countUncorrected(step.Result{Uncorrected: list})
+	}
+	if r.done.Uncorrected != 5 {
+		t.Errorf("%d corrections are counted, want 5", r.done.Uncorrected)
+	}
+	if got := strings.Count(said.String(), "\n"); got != 2 || !strings.Contains(said.String(), "layers.1.mlp.w1") {
+		t.Errorf("%d warnings, want 2 that name the weights:\n%s", got, said.String())
+	}
+	var rec metrics.Record
+	res := step.Result{ErrorNorm2: []float64{1, math.NaN(), 3, 4}, ValueNorm2: []float64{1, 1, 1, 1}, Uncorrected: two}
+	addStatistics(&rec, step.Settings{Lambda: 1}, res)
+	if *rec.AppliedParams != 2 || float64(*rec.ErrorNorm2) != 8 {
+		t.Errorf("applied to %d weights, Σ‖e‖² %v; want 2 and 8", *rec.AppliedParams, *rec.ErrorNorm2)
 	}
 }

@@ -111,12 +111,15 @@ func AdamW(beta1, beta2, eps float64) func(cage.Rule, map[string]*graph.Node) ma
 			decayed = graph.Mul(x, keep)
 		}
 		y := graph.Sub(decayed, graph.Mul(u, rate))
+		out := map[string]*graph.Node{sdk.StatePrefix + "m": m, sdk.StatePrefix + "v": v}
 		if rule.Form == cage.Decoupled && rule.Quantizer != nil {
 			e := graph.Sub(x, rotate(in[cage.InputQuantized], rule.Rotation))
 			ok := graph.IsFinite(graph.ReduceAllSum(graph.Mul(e, e)))
 			factor := graph.Mul(graph.Mul(rate, in[cage.InputLambda]), keep)
 			y = graph.Sub(y, graph.Mul(graph.Where(ok, e, graph.ZerosLike(e)), factor))
+			out[cage.OutputUncorrected] = graph.ConvertDType(graph.LogicalNot(ok), x.DType())
 		}
-		return map[string]*graph.Node{cage.OutputX: y, sdk.StatePrefix + "m": m, sdk.StatePrefix + "v": v}
+		out[cage.OutputX] = y
+		return out
 	}
 }
