@@ -52,7 +52,8 @@ type State map[string]program.Value
 
 // UpdateInput is what an update may read.
 type UpdateInput struct {
-	// X is the parameter before the step, after weight decay.
+	// X is the parameter before the step, after weight decay unless the run says that it
+	// comes last.
 	X program.Value
 	// Gradient has the tensor's shape; it is already clipped.
 	Gradient program.Value

@@ -35,3 +35,14 @@ func TestGroups(t *testing.T) {
 		t.Errorf("only these occur: %v", seen)
 	}
 }
+
+// TestDecayOrder: the order reaches every rule.
+func TestDecayOrder(t *testing.T) {
+	for text, want := range map[string]bool{"first": false, "last": true} {
+		for _, r := range testrun.Plan(t, testrun.Config(t, "model.vocab=40", `train.decay="`+text+`"`)).Rules {
+			if r.DecayLast != want {
+				t.Errorf("train.decay = %q: %s decays last: %t", text, r.Name, r.DecayLast)
+			}
+		}
+	}
+}

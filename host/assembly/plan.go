@@ -52,7 +52,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	for _, t := range programs.Tensors {
 		rule := cage.Rule{
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Clip: cfg.Train.Clip > 0,
-			Decay: t.Decay, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer,
+			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer,
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
 			rule.Quantizer = &q

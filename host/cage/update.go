@@ -69,6 +69,9 @@ type Rule struct {
 	Clip bool
 	// Decay is the weight decay ω, 0 for none.
 	Decay float64
+	// DecayLast lets the weights decay after the optimizer's update, as the official SOAP
+	// does, and not before it. The residual of the paper's variant is that at x_t then.
+	DecayLast bool
 	// RateFactor multiplies the schedule's rate for this tensor; 0 means 1.
 	RateFactor float64
 	// Form and Variant of the correction; Off while λ_t = 0, which makes a run
@@ -94,6 +97,8 @@ type Rule struct {
 //	y ← x̄ − α·u
 //	x' ← y − α·λ_t·e               (decoupled)
 //
+// With DecayLast, x̄ is x and y ← (1 − α·ω)·(x − α·u).
+//
 // The correction is never clipped and, decoupled, never enters the state. A
 // tensor whose residual is not finite gets no correction.
 func (r Rule) Program() (*program.Program, error) {
@@ -104,6 +109,9 @@ func (r Rule) Program() (*program.Program, error) {
 	}
 	out := u.apply(r.Optimizer.Update)
 	y := u.x.Sub(out[sdk.OutputDirection].Mul(u.rate))
+	if r.Decay > 0 && r.DecayLast {
+		y = y.Mul(u.keep())
+	}
 	if r.Form == Decoupled && r.Quantizer != nil {
 		y = u.correct(y)
 	}
@@ -180,7 +188,7 @@ func (r Rule) begin(b *program.Builder) *writing {
 		u.g, u.state[fisherState] = terms.Gradient, terms.Fisher
 	}
 	u.x = u.in[InputX]
-	if r.Decay > 0 {
+	if r.decaysFirst() {
 		u.x = u.x.Mul(u.keep())
 	}
 	return u
@@ -248,7 +256,7 @@ func (u *writing) correct(y program.Value) program.Value {
 	case u.rule.Variant == Official:
 		strength = u.scaled(u.in[InputNextRate]).Mul(u.in[InputLambda])
 		return y.Sub(u.finiteOrZero(y.Sub(u.quantize(y))).Mul(strength))
-	case u.rule.Decay == 0:
+	case !u.rule.decaysFirst():
 		return y.Sub(u.finiteError().Mul(strength))
 	case u.rule.Quantizer.Homogeneous:
 		// Q(c·x) = c·Q(x), so the residual at the decayed point is the one of the
@@ -271,8 +279,11 @@ func (u *writing) quantize(x program.Value) program.Value {
 // quantizesAgain reports whether the program quantizes another point than x_t.
 func (r Rule) quantizesAgain() bool {
 	return r.Quantizer != nil && r.Form == Decoupled &&
-		(r.Variant == Official || r.Decay > 0 && !r.Quantizer.Homogeneous)
+		(r.Variant == Official || r.decaysFirst() && !r.Quantizer.Homogeneous)
 }
+
+// decaysFirst reports whether the optimizer gets a decayed x.
+func (r Rule) decaysFirst() bool { return r.Decay > 0 && !r.DecayLast }
 
 // fisherState is the state tensor of LOTION's Fisher average, beside those of the
 // optimizer.

@@ -79,6 +79,7 @@ type Train struct {
 	MemoryCheck       string // "on" or "off"
 	Clip              float64
 	WeightDecay       float64
+	Decay             string // "first" or [DecayLast]
 	Rotations         string // "half" or "full"; "" for problems
 	EvalEvery         int    // steps; 0: only at the end
 	EvalBatches       int    // 0: the whole validation set
@@ -92,6 +93,10 @@ type Train struct {
 	NaNPolicy         string // "skip" or "stop"
 	MaxSkipped        int
 }
+
+// DecayLast is the value of train.decay with which weights decay after the optimizer's
+// update.
+const DecayLast = "last"
 
 // Schedule is the learning rate over the run.
 type Schedule struct {

@@ -35,6 +35,10 @@ var trainTable = table{
 		{key: "weight_decay", models: languages, kind: number, is: between(0, 1000), def: 0.1,
 			at:  func(c *Config) any { return &c.Train.WeightDecay },
 			doc: "decoupled weight decay of the linear layers' matrices; 0: none"},
+		{key: "decay", kind: text, is: oneOf("first", DecayLast), def: "first",
+			at: func(c *Config) any { return &c.Train.Decay },
+			doc: "when weights decay in a step: first, before the optimizer's update, as in Algorithm 1 of the CAGE paper and in AdamW; " +
+				"last, after it, as in the official SOAP, where the paper's variant of the correction takes x − Q(x) before both"},
 		{key: "rotations", models: languages, kind: text, is: oneOf("half", "full"), def: "half",
 			at: func(c *Config) any { return &c.Train.Rotations },
 			doc: "products of activations and weights that their quantizers rotate alike: half leaves both rotated, where fewer rotations are computed that way; " +

@@ -18,8 +18,9 @@
 // The published code turns the bases at the end of an update, with the factors that
 // this update left, and nothing reads them before the next one. A refresh is
 // therefore the beginning of the next update, and factors are a matter of Update:
-// there is nothing to observe. Decay is the host's, which applies it before the
-// update and not after it; their difference is of the order of the rate squared.
+// there is nothing to observe. Decay is the host's, which applies it before the update,
+// and with train.decay = "last" after it, as the published code does; their difference
+// is of the order of the rate squared.
 package main
 
 import (

@@ -1,0 +1,101 @@
+package cage
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// TestDecayLast works out one step by hand in which weights decay after the optimizer's
+// update, as in the official SOAP: x ← x − α·u; x ← x − α·ω·x. The residual of the paper's
+// variant is that of the incoming x, that of the official one comes after all of it.
+func TestDecayLast(t *testing.T) {
+	const decay = 0.2
+	rate, next, lambda := testScalars[InputRate], testScalars[InputNextRate], testScalars[InputLambda]
+	for _, quantizer := range []string{"fixed grid 0.25", "paper QuEST 4-bit per row, no rotation"} {
+		for _, c := range []struct {
+			form    Form
+			variant Variant
+			want    func(x, g []float64, q func([]float64) []float64) []float64
+		}{
+			{Off, Paper, func(x, g []float64, _ func([]float64) []float64) []float64 { return decayed(x, g, rate, decay) }},
+			{Decoupled, Paper, func(x, g []float64, q func([]float64) []float64) []float64 {
+				return minus(decayed(x, g, rate, decay), rate*lambda, residual(x, q))
+			}},
+			{Decoupled, Official, func(x, g []float64, q func([]float64) []float64) []float64 {
+				y := decayed(x, g, rate, decay)
+				return minus(y, next*lambda, residual(y, q))
+			}},
+			{Coupled, Paper, func(x, g []float64, q func([]float64) []float64) []float64 {
+				return decayed(x, minus(g, -lambda, residual(x, q)), rate, decay)
+			}},
+		} {
+			t.Run(fmt.Sprintf("%s/%s/%s", quantizer, c.form, c.variant), func(t *testing.T) {
+				rule := testRule(t, sgd{}, quantizer, 2, 3)
+				rule.Form, rule.Variant, rule.Decay, rule.DecayLast = c.form, c.variant, decay, true
+				got := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
+				want := c.want(sampleX, sampleG, byHand(quantizer))
+				for i := range want {
+					if math.Abs(got[i]-want[i]) > 1e-15 {
+						t.Errorf("element %d: %v, want %v", i, got[i], want[i])
+					}
+				}
+				rule.DecayLast = false
+				if first := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats; first[0] == got[0] {
+					t.Error("the order of decay and update changes nothing")
+				}
+			})
+		}
+	}
+}
+
+// decayed is (1 − α·ω)·(x − α·g).
+func decayed(x, g []float64, rate, decay float64) []float64 {
+	y := minus(x, rate, g)
+	return minus(y, rate*decay, y)
+}
+
+func minus(x []float64, factor float64, y []float64) []float64 {
+	out := make([]float64, len(x))
+	for i := range x {
+		out[i] = x[i] - factor*y[i]
+	}
+	return out
+}
+
+func residual(x []float64, q func([]float64) []float64) []float64 { return minus(x, 1, q(x)) }
+
+// byHand are the quantizers of these tests over matrices of rows of three elements.
+func byHand(name string) func([]float64) []float64 {
+	return func(x []float64) []float64 {
+		out := make([]float64, len(x))
+		for at := 0; at < len(x); at += 3 {
+			step, low, high := 0.25, math.Inf(-1), math.Inf(1)
+			if name != "fixed grid 0.25" {
+				sum := 0.0
+				for _, v := range x[at : at+3] {
+					sum += v * v
+				}
+				step, low, high = math.Sqrt(sum/3)*2.370255550006294/7, -8, 7
+			}
+			for i := at; i < at+3; i++ {
+				out[i] = step * min(max(math.RoundToEven(x[i]/step), low), high)
+			}
+		}
+		return out
+	}
+}
+
+// TestDecayOrderWithoutDecay: without decay there is no order.
+func TestDecayOrderWithoutDecay(t *testing.T) {
+	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
+	rule.Form = Decoupled
+	first, err := rule.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule.DecayLast = true
+	if last, err := rule.Program(); err != nil || last.Hash() != first.Hash() {
+		t.Errorf("another program: %v", err)
+	}
+}
