@@ -65,8 +65,8 @@ func victims(t *testing.T) []victim {
 	toy := problem(t, tinyProblem)
 	model := testrun.Config(t, tinyModel...)
 	list := []victim{
-		{"problem", toy, 0, 5}, {"problem resumed", testrun.Again(t, toy), 3, 7},
-		{"model", model, 0, 17}, {"model resumed", testrun.Again(t, model), 3, 17},
+		{"problem", toy, 0, 13}, {"problem resumed", testrun.Again(t, toy), 3, 17},
+		{"model", model, 0, 29}, {"model resumed", testrun.Again(t, model), 3, 29},
 	}
 	for _, v := range []victim{list[0], list[2]} {
 		testrun.Train(t, testrun.Again(t, v.cfg), train.Options{})
