@@ -177,8 +177,32 @@ func (c *campaign) printf(format string, args ...any) {
 	fmt.Fprintf(c.Out, format, args...)
 }
 
-// one does an experiment and keeps its outcome.
+// tries is how often an experiment is done on a machine that is too busy for it.
+const tries = 3
+
+// one does an experiment and keeps its outcome. One in which cage gave up a plugin, because
+// the machine had no time for it, says nothing and is done again.
 func (c *campaign) one(ctx context.Context, worker int, k Key) error {
+	for left := tries; ; left-- {
+		e, err := c.try(ctx, worker, k)
+		if err != nil {
+			return err
+		}
+		if len(e.record.Failures) > 0 && e.tooBusy() && left > 1 {
+			continue
+		}
+		if err := c.results.add(e.record); err != nil {
+			return err
+		}
+		if len(e.record.Failures) == 0 {
+			return nil
+		}
+		return c.keep(filepath.Dir(e.dir), e)
+	}
+}
+
+// try does an experiment.
+func (c *campaign) try(ctx context.Context, worker int, k Key) (*experiment, error) {
 	s := c.subjects[k.Scenario]
 	dir := filepath.Join(c.Dir, fmt.Sprintf("worker-%d", worker))
 	e := &experiment{
@@ -186,18 +210,9 @@ func (c *campaign) one(ctx context.Context, worker int, k Key) error {
 		scenario: s.Scenario, whole: s.whole(), killed: filepath.Join(dir, "killed"), record: Record{Key: k},
 	}
 	if err := e.clean(s.template()); err != nil {
-		return err
+		return nil, err
 	}
-	if err := e.run(ctx, k.plan(c.Seed, s.calls)); err != nil {
-		return err
-	}
-	if err := c.results.add(e.record); err != nil {
-		return err
-	}
-	if len(e.record.Failures) == 0 {
-		return nil
-	}
-	return c.keep(dir, e)
+	return e, e.run(ctx, k.plan(c.Seed, s.calls))
 }
 
 // keep keeps what a failed experiment left, and says how to see it again.

@@ -1,7 +1,9 @@
 package campaign
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -126,10 +128,19 @@ type experiment struct {
 	whole    string // directory of the undisturbed run
 	killed   string // receives a copy of what the kills left
 	record   Record
+	late     bool // a command took longer than commandLimit
+	alone    bool // a process that a command had started was killed without it
 }
 
 func (e *experiment) fail(format string, args ...any) {
 	e.record.Failures = append(e.record.Failures, fmt.Sprintf(format, args...))
+}
+
+// tooBusy tells whether cage gave up a plugin that had no time to start or to answer, or
+// was itself given up.
+func (e *experiment) tooBusy() bool {
+	said, err := os.ReadFile(e.log)
+	return e.late || err == nil && (bytes.Contains(said, []byte("was not ready within")) || bytes.Contains(said, []byte("did not answer within")))
 }
 
 // run kills the scenario at the key's call, goes on, and compares.
@@ -184,7 +195,8 @@ func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan)
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		e.fail("cage %s: %v", strings.Join(args, " "), err) // it did not end in time
+		e.late = errors.Is(err, context.DeadlineExceeded)
+		e.fail("cage %s: %v", strings.Join(args, " "), err)
 		return args, nil
 	}
 	if len(r.Orphans) > 0 {
@@ -202,7 +214,8 @@ func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan)
 		return nil, err
 	}
 	e.record.Failures = append(e.record.Failures, broken...)
-	if !p.all && !kill.Root && e.scenario.Failed != nil {
+	e.alone = e.alone || !p.all && !kill.Root
+	if e.alone && e.scenario.Failed != nil {
 		return e.scenario.Failed, nil
 	}
 	return e.scenario.Again, nil
