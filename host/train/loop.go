@@ -16,6 +16,9 @@ import (
 func (r *run) train(ctx context.Context) (*Summary, error) {
 	r.display = newDisplay(r.opts.Console, r.cfg)
 	start := time.Since(r.began).Seconds()
+	for _, message := range r.tooStrong(r.kernels.Plan().Rules) {
+		r.log.Warn(message)
+	}
 	r.display.latest = r.last
 	defer r.display.close()
 	r.display.previous.Tokens, r.display.previous.Seconds = r.done.Tokens, metrics.Number(r.done.Seconds)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -9,9 +10,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/sdk"
 )
 
 func runOf(t *testing.T, overrides ...string) *run {
@@ -106,5 +109,38 @@ func TestUncorrectedWeightsAreCounted(t *testing.T) {
 	addStatistics(&rec, step.Settings{Lambda: 1}, res)
 	if *rec.AppliedParams != 2 || float64(*rec.ErrorNorm2) != 8 {
 		t.Errorf("applied to %d weights, Σ‖e‖² %v; want 2 and 8", *rec.AppliedParams, *rec.ErrorNorm2)
+	}
+}
+
+// TestTooStrong: a rate of about 1, as for an optimizer with a step size of its own, makes
+// the correction and the decay too strong, each by itself; what is usual is not.
+func TestTooStrong(t *testing.T) {
+	rules := []cage.Rule{{Name: "a", Quantizer: &sdk.QuantizerProgram{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
+	for _, c := range []struct {
+		rate, lambda, decay, factor float64
+		form                        string
+		want                        []string
+	}{
+		{1, 2, 0.2, 1, "decoupled", []string{"method.lambda", "train.weight_decay"}},
+		{1, 0, 0.2, 1, "decoupled", []string{"train.weight_decay"}},
+		{1, 2, 0.2, 1, "coupled", []string{"train.weight_decay"}},
+		{1, 2, 0, 1, "decoupled", []string{"method.lambda"}},
+		{1, 0.002, 0.0002, 1, "decoupled", nil},
+		{3e-3, 2, 0.2, 1, "decoupled", nil},
+		{3e-3, 10, 0.2, 1, "decoupled", nil},
+		{3e-3, 2, 0.2, 300, "decoupled", []string{"method.lambda", "train.weight_decay"}},
+	} {
+		r := runOf(t, fmt.Sprintf("schedule.rate=%v", c.rate), fmt.Sprintf("method.lambda=%v", c.lambda), fmt.Sprintf("method.form=%q", c.form))
+		rules[0].Decay, rules[0].RateFactor = c.decay, c.factor
+		got := r.tooStrong(rules)
+		if len(got) != len(c.want) {
+			t.Errorf("%+v: got %q", c, got)
+			continue
+		}
+		for i, part := range c.want {
+			if !strings.Contains(got[i], part) {
+				t.Errorf("%+v: %q does not name %s", c, got[i], part)
+			}
+		}
 	}
 }

@@ -1,0 +1,47 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/cage"
+)
+
+// The rate of the schedule multiplies the correction and the weight decay, too. An
+// optimizer whose directions carry a step size of their own is run with a rate of about
+// 1, with which both are hundreds of times too strong. Ordinary runs stay far below
+// these bounds: at a rate of 3e-3, λ = 2 and a decay of 0.1 they have 0.006 and 0.0003.
+const (
+	mostCorrection = 0.125 // of the residual, in one step
+	mostDecay      = 0.02  // of a weight, in one step
+)
+
+// tooStrong says of the correction and of the weight decay when a step has more of it
+// than a run can stand: "" where it has not.
+func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
+	method := assembly.Method(r.cfg)
+	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
+	for t := 1; t <= r.cfg.Train.Steps; t++ {
+		rate = max(rate, r.rates.Rate(t-1))
+		pull = max(pull, r.rates.Rate(t-1)*method.LambdaAt(t, r.cfg.Train.Steps))
+	}
+	correction, decay := 0.0, 0.0
+	for _, rule := range rules {
+		factor := rule.RateFactor
+		if factor == 0 {
+			factor = 1
+		}
+		if rule.Quantizer != nil && method.Form == cage.Decoupled {
+			correction = max(correction, factor*pull)
+		}
+		decay = max(decay, factor*rate*rule.Decay)
+	}
+	const hint = "an optimizer with a step size of its own wants schedule.rate near 1: then multiply %s by that step size, about 1e-3"
+	if correction > mostCorrection {
+		messages = append(messages, fmt.Sprintf("rate × λ reaches %.3g: a step of the correction takes that share of x − Q(x); "+hint, correction, "method.lambda"))
+	}
+	if decay > mostDecay {
+		messages = append(messages, fmt.Sprintf("rate × weight decay reaches %.3g: weights lose that share in a step; "+hint, decay, "train.weight_decay"))
+	}
+	return messages
+}
