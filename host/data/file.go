@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/regular"
@@ -111,7 +112,12 @@ func (f *File) decode(dst []int32, raw []byte, at int64) error {
 // Verify reads the whole file and compares it with its hash and its
 // vocabulary; it stops when ctx ends. A file that was changed or damaged is a
 // [*FormatError], or a [*tokenizer.RangeError] where that shows in an id.
-func (f *File) Verify(ctx context.Context) error {
+func (f *File) Verify(ctx context.Context) error { return f.VerifyPaced(ctx, nil) }
+
+// VerifyPaced is Verify for a caller that has other work to do on the same processors.
+// After each part of the file, about a megabyte, it calls pause with the time that the
+// part took; nil means without pauses.
+func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error {
 	const chunk = 1 << 18 // tokens
 	sum := sha256.New()
 	raw := make([]byte, chunk*f.header.TokenBytes)
@@ -119,6 +125,7 @@ func (f *File) Verify(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		begin := time.Now()
 		part := raw[:int(min(chunk, f.Len()-at))*f.header.TokenBytes]
 		if _, err := f.file.ReadAt(part, headerSize+at*int64(f.header.TokenBytes)); err != nil {
 			return fmt.Errorf("token file %s: tokens from %d: %w", f.path, at, err)
@@ -126,6 +133,9 @@ func (f *File) Verify(ctx context.Context) error {
 		sum.Write(part)
 		if f.largest(part) >= uint32(f.header.Tokenizer.VocabSize) {
 			return f.decode(make([]int32, len(part)/f.header.TokenBytes), part, at) // says where
+		}
+		if pause != nil {
+			pause(time.Since(begin))
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.header.SHA256 {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -153,6 +154,29 @@ func TestVerifyFindsDamage(t *testing.T) {
 	cancel()
 	if err := f.Verify(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Verify after cancel: %v", err)
+	}
+}
+
+func TestVerifyPaced(t *testing.T) {
+	const part = 1 << 18 // tokens
+	f := writeTokens(t, wideInfo, counting(2*part+1, 1000))
+	pauses := 0
+	pause := func(worked time.Duration) {
+		pauses++
+		if worked <= 0 {
+			t.Errorf("a part took %v", worked)
+		}
+	}
+	if err := f.VerifyPaced(context.Background(), pause); err != nil {
+		t.Error(err)
+	}
+	if pauses != 3 {
+		t.Errorf("%d pauses, want one after each of 3 parts", pauses)
+	}
+	patch(t, f.Path(), headerSize+4*2*part, []byte{1})
+	var format *FormatError
+	if err := f.VerifyPaced(context.Background(), pause); !errors.As(err, &format) {
+		t.Errorf("a damaged last token: %v", err)
 	}
 }
 

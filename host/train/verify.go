@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cage-qat/cage/host/data"
@@ -16,16 +17,35 @@ type verification struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 	err   error // valid once done is closed
+	// awaited is closed when somebody waits: until then the processors are left to the
+	// training.
+	awaited chan struct{}
+	once    sync.Once // closes awaited
 }
+
+// idleShare is how long a verification that nobody waits for pauses, relative to how long
+// it works: it takes a tenth of one processor.
+const idleShare = 9
+
+// pause leaves the processors to others for a while, or until somebody waits.
+func (v *verification) pause(worked time.Duration) {
+	select {
+	case <-v.awaited:
+	case <-time.After(idleShare * worked):
+	}
+}
+
+// hurry ends all pauses.
+func (v *verification) hurry() { v.once.Do(func() { close(v.awaited) }) }
 
 // verifyFiles begins the verification of files, one after the other.
 func verifyFiles(files ...*data.File) *verification {
 	ctx, stop := context.WithCancel(context.Background())
-	v := &verification{files: files, stop: stop, done: make(chan struct{})}
+	v := &verification{files: files, stop: stop, done: make(chan struct{}), awaited: make(chan struct{})}
 	go func() {
 		defer close(v.done)
 		for _, f := range files {
-			if err := f.Verify(ctx); err != nil {
+			if err := f.VerifyPaced(ctx, v.pause); err != nil {
 				v.err = err
 				return
 			}
@@ -52,6 +72,7 @@ func (v *verification) wait() error {
 	if v == nil {
 		return nil
 	}
+	v.hurry()
 	<-v.done
 	return v.err
 }
@@ -60,6 +81,7 @@ func (v *verification) wait() error {
 func (v *verification) close() {
 	if v != nil {
 		v.stop()
+		v.hurry()
 		<-v.done
 	}
 }
@@ -97,6 +119,7 @@ func (r *run) awaitData() error {
 	if r.verification == nil || r.verified != nil {
 		return nil
 	}
+	r.verification.hurry()
 	select {
 	case <-r.verification.done:
 	case <-time.After(patience):

@@ -1,0 +1,31 @@
+package train
+
+import (
+	"testing"
+	"time"
+)
+
+// TestVerificationPauses: a verification leaves the processors to the training, and no
+// longer does once somebody waits for it or closes it.
+func TestVerificationPauses(t *testing.T) {
+	for name, end := range map[string]func(*verification){
+		"wait":  func(v *verification) { _ = v.wait() },
+		"close": (*verification).close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := verifyFiles()
+			paused := make(chan struct{})
+			go func() {
+				v.pause(time.Hour)
+				close(paused)
+			}()
+			select {
+			case <-paused:
+				t.Fatal("it did not pause")
+			case <-time.After(10 * time.Millisecond):
+			}
+			end(v)
+			<-paused
+		})
+	}
+}
