@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"testing"
 
 	method "github.com/cage-qat/cage/host/cage"
@@ -44,9 +45,12 @@ func TestCorrectedGolden(t *testing.T) {
 				in[method.InputStep] = reference.Float(float64(i + 1))
 				in[method.InputRate], in[method.InputNextRate] = reference.Float(rates[i]), reference.Float(rates[i+1])
 				in[method.InputLambda] = reference.Float(schedule.LambdaAt(i+1, c.Params.Int("total")))
-				for name, v := range m.Run(t, p, in) {
-					in[name] = v
+				out := m.Run(t, p, in)
+				if out[method.OutputUncorrected].Scalar() != 0 {
+					t.Errorf("step %d is not corrected", i+1)
 				}
+				delete(out, method.OutputUncorrected) // the others are inputs of the next step
+				maps.Copy(in, out)
 				m.Close(step, "x", in[method.InputX].Floats, single)
 			}
 		})
