@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -202,6 +203,7 @@ func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site
 		var eaten [][]byte
 		for {
 			eaten = append(eaten, bytes.Repeat([]byte{1}, 16<<20))
+			runtime.KeepAlive(eaten)
 		}
 	case "stop-parent": // on Linux that is its supervisor
 		_ = syscall.Kill(os.Getppid(), syscall.SIGSTOP)

@@ -111,7 +111,7 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to checkpoint.State, e
 		return from, to, err
 	}
 	if len(entries) > 0 {
-		from, entries, err = newestIntact(entries, o.Logger)
+		from, _, err = newestIntact(entries, o.Logger)
 	}
 	if errors.Is(err, checkpoint.ErrDamaged) && o.From == nil {
 		err = nil // from the beginning
