@@ -11,7 +11,7 @@
 #
 #   FUZZTIME=10m     time for each target
 #   WORKERS=1        processes that try inputs
-#   RESULTS=fuzz-results.tsv   what was run; without it everything begins anew
+#   RESULTS=docs/results/fuzz.tsv   what was run; without the file everything begins anew
 #
 # A failing input is kept in testdata/fuzz of the package, where every `go test` tries
 # it again. Inputs that only reach new code stay in Go's cache; scripts/fuzz-corpus.sh
@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 
 fuzztime=${FUZZTIME:-10m}
 workers=${WORKERS:-1}
-results=${RESULTS:-fuzz-results.tsv}
+results=${RESULTS:-docs/results/fuzz.tsv}
 
 # targets prints "package function" for each target, found in the source, so that a new
 # one needs no list.
