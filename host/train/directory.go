@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
@@ -119,7 +120,7 @@ func (r *run) sameRun(previous *config.Config) error {
 		return err
 	}
 	r.identity = made.Run
-	if changed := made.changedPrograms(programHashes(r.programs)); len(changed) > 0 {
+	if changed := assembly.Changed(made.Programs, r.programs.Hashes()); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
 			r.cfg.Train.Out, changed[0], len(changed))
 	}

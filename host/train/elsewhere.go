@@ -105,7 +105,7 @@ func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) {
 	if o.Batch > 0 {
 		same.Activations = nil
 	}
-	if changed := t.made.changedPrograms(programHashes(&same)); len(changed) > 0 {
+	if changed := assembly.Changed(t.made.Programs, same.Hashes()); len(changed) > 0 {
 		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained", "programs", len(changed), "first", changed[0])
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/rundir"
 )
 
@@ -34,7 +35,7 @@ func FuzzProvenance(f *testing.F) {
 			}
 			return
 		}
-		if changed := p.changedPrograms(p.Programs); len(changed) > 0 {
+		if changed := assembly.Changed(p.Programs, p.Programs); len(changed) > 0 {
 			t.Fatalf("%q have changed against themselves", changed)
 		}
 		again, err := json.Marshal(p)

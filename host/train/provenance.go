@@ -5,17 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
-	"maps"
 	"os"
-	"slices"
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // provenance is what run.toml does not say about how a run came to be.
@@ -29,30 +25,8 @@ type provenance struct {
 	// Data are the token files, once their content is known to have these hashes.
 	Data    []verifiedFile  `json:"data,omitempty"`
 	Plugins []assembly.Used `json:"plugins"`
-	// Programs holds the SHA-256 of each program by role and name. They, and not
-	// the executables they came from, are what a run depends on: a plugin that
-	// was built anew and writes the same programs continues it.
+	// Programs are the hashes of the programs; see assembly.Programs.Hashes.
 	Programs map[string]string `json:"programs"`
-}
-
-// programHashes names the programs of a run and hashes them.
-func programHashes(p *assembly.Programs) map[string]string {
-	hashes := map[string]string{}
-	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
-		for which, q := range programs {
-			hashes[owner+": "+which] = q.Hash()
-		}
-	}
-	for name, q := range p.Weights {
-		add("weight "+name, q.Programs())
-	}
-	for name, q := range p.Activations {
-		add("activation "+name, q.Programs())
-	}
-	for _, t := range p.Tensors {
-		add("optimizer of "+t.Name, t.Optimizer.Programs())
-	}
-	return hashes
 }
 
 // describe writes what there is to say of the run before its first step. run.toml makes
@@ -72,7 +46,7 @@ func (r *run) describe() error {
 }
 
 func (r *run) writeProvenance() error {
-	p := provenance{Run: r.identity, Build: r.device.BuildInfo(), Data: r.verified, Plugins: r.programs.Used, Programs: programHashes(r.programs)}
+	p := provenance{Run: r.identity, Build: r.device.BuildInfo(), Data: r.verified, Plugins: r.programs.Used, Programs: r.programs.Hashes()}
 	var err error
 	if p.Directory, err = os.Getwd(); err != nil {
 		return err
@@ -129,17 +103,4 @@ func readProvenance(dir rundir.Dir) (*provenance, error) {
 		return nil, &descriptionError{fmt.Errorf("what the run was made of cannot be read: %s: %w", path, err)}
 	}
 	return p, nil
-}
-
-// changedPrograms compares programs with the recorded ones and returns, in order, the
-// names of those that are different now. Names that only one side has are not compared:
-// an evaluation needs fewer programs.
-func (p *provenance) changedPrograms(now map[string]string) []string {
-	var changed []string
-	for _, name := range slices.Sorted(maps.Keys(p.Programs)) {
-		if hash, ok := now[name]; ok && hash != p.Programs[name] {
-			changed = append(changed, name)
-		}
-	}
-	return changed
 }
