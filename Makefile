@@ -63,12 +63,16 @@ demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (about 3 min
 demo-compare: build ## The same model in full precision, with QuEST, and with QuEST + CAGE, side by side
 	scripts/demo.sh compare
 
+.PHONY: life
+life: build ## Pretrain, fine-tune on conversations in MXFP4, chat, export for other programs (about 12 minutes on 2 cores)
+	scripts/life.sh
+
 .PHONY: paper-small
 paper-small: build ## The small variants of the paper's experiments, with their report (under an hour on 2 cores)
 	scripts/paper.sh
 
 .PHONY: check
-check: vet staticcheck generated tidy reproducible vulnerabilities ## What CI checks beside the tests
+check: vet staticcheck deadcode generated tidy reproducible vulnerabilities ## What CI checks beside the tests
 
 .PHONY: vet
 vet: ## gofmt and go vet
@@ -78,6 +82,10 @@ vet: ## gofmt and go vet
 .PHONY: staticcheck
 staticcheck: ## staticcheck at a fixed version
 	$(GO) run $(STATICCHECK) ./...
+
+.PHONY: deadcode
+deadcode: ## Fail when there are functions that nothing calls
+	GO=$(GO) scripts/deadcode.sh
 
 .PHONY: generate
 generate: ## Regenerate the wire format's code, tables in docs, and the licences of others' code
@@ -111,6 +119,10 @@ snapshot: ## Make the archives of a release in dist/, and publish nothing
 .PHONY: release
 release: ## Make the archives at a tag and draft a release of them (needs GITHUB_TOKEN)
 	$(GO) run $(GORELEASER) release --clean
+
+.PHONY: interop
+interop: ## Export small models and load them with transformers, compressed-tensors, gguf and llama.cpp (6 GB of Python packages)
+	scripts/interop.sh
 
 .PHONY: bench
 bench: ## Run the benchmarks of all packages once

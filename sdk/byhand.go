@@ -10,7 +10,7 @@ import (
 const describeFlag = "--describe"
 
 // byHand answers a person who started the plugin with the command line args, and
-// returns the exit status. The error is that of the descriptions.
+// returns the exit status. err says what is wrong with the descriptions.
 func byHand(out, errOut io.Writer, args []string, descriptions map[Kind]Description, err error) int {
 	if err != nil {
 		fmt.Fprintf(errOut, "this plugin cannot work: %v\n", err)

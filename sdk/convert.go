@@ -8,8 +8,8 @@ import (
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
-// The plugin's half of the conversions: descriptions and programs to the wire,
-// sites and tensors from it. The host's half is package client.
+// Here are the plugin's conversions: of descriptions and programs to messages, and of
+// sites and tensors from messages. The host's are in package client.
 
 func describeResponse(d Description) (*pb.DescribeResponse, error) {
 	m := &pb.Description{Name: d.Name, Version: d.Version, Doc: d.Doc}
@@ -62,7 +62,29 @@ func fromTensor(m *pb.Tensor) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, fmt.Errorf("tensor %s: %w", m.GetName(), err)
 	}
-	return Tensor{Name: m.GetName(), Role: TensorRole(role), Shape: shape, Values: values}, nil
+	parts, err := fromParts(m.GetParts(), shape)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("tensor %s: %w", m.GetName(), err)
+	}
+	return Tensor{Name: m.GetName(), Role: TensorRole(role), Shape: shape, Parts: parts, Values: values}, nil
+}
+
+// fromParts reads the parts of a tensor. If there are any, they must have all its rows.
+func fromParts(list []*pb.Part, shape []int) (out []Part, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	rows := uint64(0)
+	for _, p := range list {
+		out = append(out, Part{Name: p.GetName(), First: int(rows), Rows: int(p.GetRows())})
+		if rows += uint64(p.GetRows()); p.GetRows() == 0 || len(shape) == 0 || rows > uint64(shape[0]) {
+			return nil, fmt.Errorf("part %s has %d rows in a tensor of shape %v", p.GetName(), p.GetRows(), shape)
+		}
+	}
+	if rows != uint64(shape[0]) {
+		return nil, fmt.Errorf("the parts have %d rows in a tensor of shape %v", rows, shape)
+	}
+	return out, nil
 }
 
 func fromShapeAndValues(shape []uint32, values map[string]*pb.Value) ([]int, Values, error) {

@@ -6,11 +6,14 @@
 //
 //	func main() { sdk.ServeQuantizer(absmax{}) }
 //
-// It never sees a tensor. For each site of the model the host asks once for a
-// program (package program), inlines it into the training step and asks no more.
-// What only some algorithms need is an interface of its own, which the author adds
-// to the same type: [Trainable] and [Packer] to a quantizer, [Refresher] and
-// [Selective] to an optimizer.
+// A plugin never sees a tensor. A host is the program that trains, and a site is a
+// place in the model where a tensor is quantized. The host asks a quantizer once for
+// each site, and an optimizer once for each trained tensor. The plugin answers with a
+// program of tensor operations (package program), which becomes part of the training step.
+//
+// Some algorithms need more. For them there are further interfaces, which an author
+// implements on the same type: [Trainable] and [Packer] for quantizers, [Refresher]
+// and [Selective] for optimizers.
 //
 // Quantizers and optimizers know nothing of each other, of the model, or of the
 // method that corrects the training; weight decay, gradient clipping, schedules

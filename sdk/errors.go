@@ -17,15 +17,15 @@ const (
 	KindOptimizer Kind = "optimizer"
 )
 
-// Refusal is a plugin's answer that it does not accept a site or tensor with its
-// settings: no mistake of anybody's code, but a limit of the algorithm. It reaches the
-// person who wrote the settings, in the author's words.
+// Refusal is a plugin's answer that it does not accept a site or tensor with these
+// settings: a limit of the algorithm, not a mistake in anybody's code. The person who
+// wrote the settings reads it, in the author's words.
 type Refusal struct{ Err error }
 
-// Refuse makes a [*Refusal] that says, in the manner of fmt.Errorf, what is not
+// Refuse makes a [*Refusal], with a format as for fmt.Errorf. It should say what is not
 // accepted and what would be right: "rows of 7 cannot be packed: use a multiple of 8".
-// Every other error that an author's method returns, and every panic, is a mistake in
-// the plugin to a host.
+// A host takes every other error that an author's method returns, and every panic, for
+// a mistake in the plugin.
 func Refuse(format string, args ...any) error { return &Refusal{fmt.Errorf(format, args...)} }
 
 // Error is what the author says.
@@ -54,7 +54,8 @@ func (e *SiteError) Unwrap() error { return e.Err }
 type ParameterError struct {
 	Plugin string
 	Name   string
-	// Known tells a declared parameter with a wrong value from an unknown name.
+	// Known is true for a declared parameter with a wrong value, false for a name that
+	// is not declared.
 	Known bool
 	Err   error
 }
@@ -72,12 +73,6 @@ func joinErrors(errs []error) error {
 		return errs[0]
 	}
 	return errors.Join(errs...)
-}
-
-// panicError is a panic of the author's code as an error. It must be called while
-// the panic is being recovered.
-func panicError(kind Kind, plugin, site string, cause any) error {
-	return &SiteError{Kind: kind, Plugin: plugin, Site: site, Err: fmt.Errorf("panic: %v%s", cause, panicSite())}
 }
 
 // panicSite names the line of the author's code that panicked, while the panic

@@ -8,12 +8,13 @@ import (
 	"github.com/cage-qat/cage/sdk/internal/wire"
 )
 
-// parentPoll is how often a plugin looks whether its parent is still the same.
+// parentPoll is the time after which a plugin looks again whether its parent is still
+// the same.
 const parentPoll = 500 * time.Millisecond
 
-// watchHost ends the process when the host is gone, however it ended: its end of
-// the pipe on standard input closes, or, should that pipe have leaked into
-// another process, the plugin gets another parent.
+// watchHost ends the process when the host is gone, however it ended. Then the pipe on
+// standard input closes; and if another process still holds the pipe open, the plugin at
+// least gets another parent.
 func watchHost() {
 	if os.Getenv(wire.LifelineKey) == wire.LifelineStdin {
 		go func() {

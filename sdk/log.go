@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -10,14 +11,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// newLogger writes the lines that the host understands, and makes log/slog (and
-// with it package log) write the same, so that an author needs nothing beyond the
-// standard library to reach the host's log.
+// newLogger returns a logger that writes lines as the host understands them. It also
+// makes log/slog, and with it package log, write such lines, so that an author reaches
+// the host's log with the standard library alone.
 func newLogger(w io.Writer) hclog.Logger {
-	level := hclog.LevelFromString(os.Getenv(wire.LogKey))
-	if level == hclog.NoLevel {
-		level = hclog.Info
-	}
+	level := cmp.Or(hclog.LevelFromString(os.Getenv(wire.LogKey)), hclog.Info) // hclog.NoLevel is 0
 	logger := hclog.New(&hclog.LoggerOptions{Output: w, Level: level, JSONFormat: true})
 	slog.SetDefault(slog.New(&slogHandler{logger: logger}))
 	return logger

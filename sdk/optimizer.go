@@ -5,8 +5,8 @@ import "github.com/cage-qat/cage/sdk/program"
 // Optimizer writes the update direction for a parameter tensor as two pure
 // functions: state in, state out.
 //
-// What a method does not support it refuses by [Refuse]; any other error is a mistake
-// of the plugin.
+// A method refuses what it does not support by [Refuse]; any other error is a mistake of
+// the plugin.
 type Optimizer interface {
 	// Describe names the plugin and declares its parameters.
 	Describe() Description
@@ -42,8 +42,19 @@ type Tensor struct {
 	Name  string
 	Role  TensorRole
 	Shape []int
+	// Parts are the matrices, from the top down, that a fused weight holds one below the
+	// other, as those of queries, keys and values. Together they have all its rows. It is
+	// empty for a weight that is one matrix.
+	Parts []Part
 	// Values holds the declared parameters of the optimizer, checked and complete.
 	Values
+}
+
+// Part is one of the matrices that a fused weight holds.
+type Part struct {
+	Name  string // such as q, k or v
+	First int    // its first row
+	Rows  int
 }
 
 // State is an optimizer's memory for one tensor, or the trained parameters of a

@@ -9,19 +9,10 @@ import (
 // BuildOptimizer calls o for one tensor and returns its checked programs, or that
 // o does not accept the tensor. Errors of the author's code, panics included, come
 // back as errors that name the tensor.
-func BuildOptimizer(o Optimizer, t Tensor) (out OptimizerProgram, err error) {
-	var name string
-	defer func() {
-		if r := recover(); r != nil {
-			out, err = OptimizerProgram{}, panicError(KindOptimizer, name, t.Name, r)
-		}
-	}()
-	name = o.Describe().Name
-	out, err = buildOptimizer(o, name, t)
-	if err != nil {
-		return OptimizerProgram{}, &SiteError{Kind: KindOptimizer, Plugin: name, Site: t.Name, Err: err}
-	}
-	return out, nil
+func BuildOptimizer(o Optimizer, t Tensor) (OptimizerProgram, error) {
+	return build(KindOptimizer, t.Name, o.Describe, func(name string) (OptimizerProgram, error) {
+		return buildOptimizer(o, name, t)
+	})
 }
 
 func buildOptimizer(o Optimizer, name string, t Tensor) (OptimizerProgram, error) {
@@ -74,10 +65,8 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 	}
 	b.Output(OutputDirection, u)
 	outputState(b, StatePrefix, next)
-	if o.out.Update, err = b.Build(); err != nil {
-		return fmt.Errorf("update: %w", err)
-	}
-	return nil
+	o.out.Update, err = finish(b, "update")
+	return err
 }
 
 func (o *optimizerBuilder) refresher(author Refresher) error {
@@ -130,15 +119,11 @@ func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	}
 }
 
-// finish builds a program that returns state; one that returns none does nothing,
-// and is left out.
+// finish builds a program that returns state. One that returns none does nothing, and is
+// left out.
 func (o *optimizerBuilder) finish(b *program.Builder, which string, state State) (*program.Program, error) {
 	if len(state) == 0 {
 		return nil, b.Err() // a mistake in what is left out is still one
 	}
-	p, err := b.Build()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", which, err)
-	}
-	return p, nil
+	return finish(b, which)
 }

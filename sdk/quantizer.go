@@ -7,31 +7,30 @@ type Quantizer interface {
 	// Describe names the plugin and declares its parameters.
 	Describe() Description
 	// Quantize builds Q(x) for one site of the model. x has the site's shape.
-	// It is called once for each site and must be pure. What it does not support it
-	// refuses by [Refuse]; any other error is a mistake of the plugin.
+	// It is called once for each site and must be pure: for equal sites it writes equal
+	// programs. It refuses what it does not support by [Refuse]; any other error is a
+	// mistake of the plugin.
 	Quantize(b *program.Builder, x program.Value, site Site) (Quantized, error)
 }
 
 // Trainable is a quantizer with trained parameters of its own, such as a learned step
-// size. They are initialised from a sample of the tensor, trained with the
-// optimizer of the run without weight decay, saved in checkpoints, and never
-// corrected.
+// size. They start from a sample of the tensor. The optimizer of the run trains them,
+// without weight decay; checkpoints save them; CAGE does not correct them.
 type Trainable interface {
 	// InitTrained builds the initial values of the trained parameters from x: the
 	// weight, or the first batch of activations. Quantize then finds them in
-	// Site.Trained, and their gradients are those of the surrogate, which must
-	// therefore be given. A site without trained parameters returns none. Their
-	// shapes must not depend on the number of rows of an activation, which is
-	// another in evaluation.
+	// Site.Trained. The gradient of the surrogate trains them, so Quantize must give
+	// one. For a site without trained parameters return none. The shapes must not
+	// depend on the number of rows of an activation, because evaluation uses another
+	// number.
 	InitTrained(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
 // Packer is a quantizer whose results can be stored as integer codes and scales.
 type Packer interface {
-	// Unpack builds Q(x) from the codes and scales that Quantize returns for the
-	// site, bit for bit. Nothing else is stored: Site.Trained is empty, and what
-	// decoding needs of it belongs into the scale. A Packer returns codes and
-	// scale at every site.
+	// Unpack builds Q(x), bit for bit, from the codes and scales that Quantize returns
+	// for the site. A Packer returns both at every site. Nothing else is stored:
+	// Site.Trained is empty here, and what decoding needs of it belongs into the scale.
 	Unpack(b *program.Builder, codes, scale program.Value, site Site) (program.Value, error)
 }
 
@@ -77,15 +76,15 @@ type Quantized struct {
 	// forward value stays Value bit for bit. Absent: x itself, the plain
 	// straight-through estimator.
 	Surrogate program.Value
-	// Codes, Scale and Mask describe the quantization for export and
-	// diagnostics: integer codes in the quantization domain (int or float
-	// holding integers, the shape of x), the scale of each group, and the
-	// straight-through mask (bool, the shape of x). Each may be absent.
+	// Codes, Scale and Mask describe the quantization for export and diagnostics.
+	// Each may be absent. Codes are integers, as int or float, in the shape of x;
+	// for a quantizer that rotates, those of the rotated tensor. Scale is that of
+	// each group. Mask is a bool in the shape of x: where the gradient passes.
 	Codes, Scale, Mask program.Value
-	// Homogeneous promises Q(c·x) = c·Q(x) for every c > 0 up to rounding, as
-	// holds for scales in proportion to the data without an additive constant.
-	// The host may then derive the error at a rescaled point from the error it
-	// has. Trained parameters rule it out.
+	// Homogeneous promises Q(c·x) = c·Q(x) for every c > 0, up to rounding. That is
+	// so if scales are in proportion to the data, without an additive constant, and
+	// it cannot be so with trained parameters. The host may then derive the error
+	// at a rescaled point from the error that it has.
 	Homogeneous bool
 }
 

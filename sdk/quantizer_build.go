@@ -9,19 +9,34 @@ import (
 
 // BuildQuantizer calls q for one site and returns its checked programs. Errors of
 // the author's code, panics included, come back as errors that name the site.
-func BuildQuantizer(q Quantizer, site Site) (out QuantizerProgram, err error) {
+func BuildQuantizer(q Quantizer, site Site) (QuantizerProgram, error) {
+	return build(KindQuantizer, site.Name, q.Describe, func(name string) (QuantizerProgram, error) {
+		return buildQuantizer(q, name, site)
+	})
+}
+
+// build calls the code of an author. Its errors and panics become a [*SiteError].
+func build[T any](kind Kind, site string, describe func() Description, f func(name string) (T, error)) (out T, err error) {
 	var name string
 	defer func() {
 		if r := recover(); r != nil {
-			out, err = QuantizerProgram{}, panicError(KindQuantizer, name, site.Name, r)
+			err = fmt.Errorf("panic: %v%s", r, panicSite())
+		}
+		if err != nil {
+			out, err = *new(T), &SiteError{Kind: kind, Plugin: name, Site: site, Err: err}
 		}
 	}()
-	name = q.Describe().Name
-	out, err = buildQuantizer(q, name, site)
+	name = describe().Name
+	return f(name)
+}
+
+// finish builds one of the programs of an answer.
+func finish(b *program.Builder, which string) (*program.Program, error) {
+	p, err := b.Build()
 	if err != nil {
-		return QuantizerProgram{}, &SiteError{Kind: KindQuantizer, Plugin: name, Site: site.Name, Err: err}
+		return nil, fmt.Errorf("%s: %w", which, err)
 	}
-	return out, nil
+	return p, nil
 }
 
 func buildQuantizer(q Quantizer, name string, site Site) (out QuantizerProgram, err error) {
@@ -49,11 +64,8 @@ func buildTrained(q Trainable, name string, site Site) (*program.Program, []Stat
 		return nil, nil, cmp.Or(err, b.Err())
 	}
 	trained := outputState(b, TrainedPrefix, state)
-	p, err := b.Build()
-	if err != nil {
-		return nil, nil, fmt.Errorf("init: %w", err)
-	}
-	return p, trained, nil
+	p, err := finish(b, "init")
+	return p, trained, err
 }
 
 func (q *QuantizerProgram) buildProgram(author Quantizer, name string, site Site) error {
@@ -95,9 +107,5 @@ func buildUnpack(q Packer, quantize *program.Program, name string, site Site) (*
 		return nil, err
 	}
 	b.Output(OutputValue, value)
-	p, err := b.Build()
-	if err != nil {
-		return nil, fmt.Errorf("unpack: %w", err)
-	}
-	return p, nil
+	return finish(b, "unpack")
 }

@@ -7,22 +7,21 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Refresher is an optimizer with preconditioners: parts of its state that are
-// renewed every few updates by factorizations too costly for every one. The host
-// runs the refresh program between two updates, where factorizations are possible
-// (program.OpQR, OpEighValues, OpEighVectors), and not at all in most steps.
+// Refresher is an optimizer with preconditioners: parts of its state that need
+// factorizations, which are too costly for every update. The host runs a refresh program
+// every few updates, and only there are factorizations possible (program.OpQR,
+// OpEighValues, OpEighVectors).
 //
-// Update t of a tensor is then: Observe; if a refresh is due at t, Refresh;
-// Update. Each sees the state as the one before it left it.
+// Update t of a tensor runs Observe; then Refresh, if one is due at t; then Update. Each
+// sees the state as the one before it left it.
 type Refresher interface {
-	// Observe builds the statistics that a refresh reads from the gradient of
-	// this update. It returns only the state tensors that it changes; none
-	// leaves everything to Update. It is part of every update, also where no
-	// refresh is ever due.
+	// Observe builds the statistics of the gradient of this update that a refresh
+	// reads. It returns only the state tensors that it changes, which may be none. It
+	// is part of every update, even if no refresh is ever due.
 	Observe(b *program.Builder, in UpdateInput, t Tensor) (State, error)
-	// Refresh builds the renewed state tensors, and returns only those, at least
-	// one. first asks for the program of the first refresh, which may differ.
-	// It is called for the refreshes that are due.
+	// Refresh builds the renewed state tensors and returns only those, at least one.
+	// The program of the first refresh may differ from that of the others; first
+	// says which is asked for.
 	Refresh(b *program.Builder, in RefreshInput, first bool, t Tensor) (State, error)
 	// RefreshAt says at which updates of the tensor a refresh is due.
 	RefreshAt(t Tensor) Due
@@ -54,7 +53,7 @@ func (d Due) At(t int) (due, first bool) {
 	return (t-d.Next)%d.Every == 0, false
 }
 
-// check tells a mistake from a schedule.
+// check says what is wrong with d.
 func (d Due) check() error {
 	switch {
 	case min(d.First, d.Next, d.Every) < 0 || max(d.First, d.Next, d.Every) > math.MaxInt32:

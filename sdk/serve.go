@@ -48,8 +48,8 @@ func serve(q Quantizer, o Optimizer) {
 	})
 }
 
-// describe collects and checks the descriptions of what is served. The error is
-// the first invalid one's, or a panic's.
+// describe collects and checks the descriptions of what is served. The error says what
+// is wrong with one, or is a panic of Describe.
 func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -282,6 +282,32 @@ func TestStartedByHand(t *testing.T) {
 	}
 }
 
+// asked is an optimizer that keeps what it was asked about.
+type asked struct {
+	optimizer
+	tensor *sdk.Tensor
+}
+
+func (a asked) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
+	*a.tensor = t
+	return a.optimizer.Init(b, x, t)
+}
+
+func TestPartsTravel(t *testing.T) {
+	fused := matrix
+	fused.Parts = []sdk.Part{{Name: "q", Rows: 1}, {Name: "k", First: 1, Rows: 1}}
+	for _, sent := range []sdk.Tensor{matrix, fused} {
+		var got sdk.Tensor
+		_, o := connect(t, nil, asked{momentum, &got})
+		if _, err := o.Program(t.Context(), sent, program.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(sent.Parts, got.Parts); diff != "" {
+			t.Errorf("the parts changed (-sent +received):\n%s", diff)
+		}
+	}
+}
+
 // Requests that a host of another version might send are refused.
 func TestUnknownRequests(t *testing.T) {
 	conn := dial(t, quantizer(nil), momentum)
@@ -300,6 +326,10 @@ func TestUnknownRequests(t *testing.T) {
 		"no tensor":                   nil,
 		"tensor t: role 9 is unknown": {Name: "t", Role: 9},
 		"no elements on axis 1":       {Role: pb.TensorRole_TENSOR_ROLE_HEAD, Shape: []uint32{1, 0}},
+		"the parts have 3 rows":       {Role: 1, Shape: []uint32{4, 2}, Parts: []*pb.Part{{Name: "q", Rows: 1}, {Name: "k", Rows: 2}}},
+		"part k has 4 rows":           {Role: 1, Shape: []uint32{4, 2}, Parts: []*pb.Part{{Name: "q", Rows: 1}, {Name: "k", Rows: 4}}},
+		"part v has 0 rows":           {Role: 1, Shape: []uint32{4, 2}, Parts: []*pb.Part{{Name: "q", Rows: 4}, {Name: "v"}}},
+		"part q has 1 rows":           {Role: 1, Parts: []*pb.Part{{Name: "q", Rows: 1}}},
 	} {
 		if _, err := o.Program(t.Context(), &pb.ProgramRequest{Tensor: tensor}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)

@@ -109,10 +109,10 @@ func failure(err error) error {
 	return wire.ToStatus(reason, err.Error())
 }
 
-// guard stands before every call: a panic becomes an error, and before the first
-// call the process's output is set right. go-plugin points os.Stdout and os.Stderr
-// at pipes that travel through gRPC, where the last words of a dying plugin are
-// lost; from here on both are the standard error that the host reads directly.
+// guard runs every call. It turns a panic into an error. Before the first call it also
+// restores the output of the process: go-plugin sends os.Stdout and os.Stderr through
+// gRPC, where the last words of a dying plugin are lost. From here on both are the
+// standard error, which the host reads directly.
 func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	var first sync.Once
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {

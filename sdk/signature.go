@@ -47,8 +47,8 @@ func ports(prefix string, list []StateTensor) []program.Input {
 	return out
 }
 
-// checkList verifies that names are there and in order, so that equal lists are
-// equal.
+// checkList verifies that every tensor has a name and that the names are in order, so that
+// two lists of the same tensors are equal.
 func checkList(what string, list []StateTensor) error {
 	for i, s := range list {
 		if s.Name == "" {
@@ -139,20 +139,11 @@ func (s signature) checkOps(p *program.Program) error {
 	return nil
 }
 
-// unused returns the first of the named inputs on which an output does not
-// depend, and whether there is one.
+// unused returns the first of the named inputs on which an output, which must exist, does
+// not depend, and whether there is one.
 func unused(p *program.Program, output string, inputs []program.Input) (string, bool) {
-	live := make([]bool, p.NumValues())
-	if id, ok := p.Output(output); ok {
-		live[id] = true
-	}
-	for id := p.NumValues() - 1; id >= len(p.Inputs); id-- {
-		if live[id] {
-			for _, arg := range p.Node(program.ID(id)).Args {
-				live[arg] = true
-			}
-		}
-	}
+	id, _ := p.Output(output)
+	live := p.Needs([]program.Output{{Name: output, Value: id}})
 	for _, in := range inputs {
 		if i := p.Input(in.Name); i < 0 || !live[i] {
 			return in.Name, true

@@ -27,12 +27,11 @@ var version = ""
 
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built", Args: exactly(0, "no arguments")}
-	asJSON := jsonFlag(cmd)
 	kind := cmd.Flags().String("device", engine.CPU, "device to open and describe: cpu or cuda")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return answering(cmd, func(*cobra.Command, []string) (*answer, error) {
 		dev, err := engine.Open(*kind, engine.Options{})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer dev.Close()
 		v := struct {
@@ -42,13 +41,12 @@ func newVersion() *cobra.Command {
 			Device  string           `json:"device"`
 			Lacks   []string         `json:"lacks,omitempty"`
 		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), lacking()}
-		if *asJSON {
-			return printJSON(cmd, v)
+		lacks := ""
+		for _, what := range v.Lacks {
+			lacks += "lacks: " + what + "\n"
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "cage %s\n%s\ndevices: %v\ndevice: %s\n%s", v.Version, v.Build, v.Devices, v.Device, bullets("lacks", v.Lacks))
-		return err
-	}
-	return cmd
+		return inWords(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s", v.Version, v.Build, v.Devices, v.Device, lacks), nil
+	})
 }
 
 // buildVersion is the release, or the revision that was built.

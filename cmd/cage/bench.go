@@ -24,11 +24,11 @@ func newBench() *cobra.Command {
 	return cmd
 }
 
-// benchModel are the sizes of the step to measure.
+// benchModel is the model whose step is measured.
 type benchModel struct {
 	layers, width, heads, context, batch, vocab, bits int
 	quantizer, optimizer, device, precision           string
-	preset                                            string // "": the sizes
+	preset                                            string // "": the sizes are those of the flags
 	given                                             func(flag string) bool
 }
 
@@ -51,7 +51,7 @@ func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32, or bfloat16 with cuda")
 }
 
-// presetFlag adds the flag of a named size. The size of its batch is as free as without.
+// presetFlag adds the flag of a named size, which does not set the batch.
 func (m *benchModel) presetFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&m.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
 	m.given = flags.Changed
@@ -65,7 +65,6 @@ type stepFlags struct {
 	profile, peer string
 	byKind, alone bool
 	rounds        int
-	json          *bool
 }
 
 func newBenchStep() *cobra.Command {
@@ -86,68 +85,68 @@ plugin. --compare runs this benchmark and another command in turn, A B A B, each
 a process of its own, and prints how many times as fast this one is. The command is
 run by the shell and prints, last, a JSON object with the "seconds" of one step, as
 this one does with --json.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usageError{fmt.Errorf("expected at most one TOML file, got %d arguments", len(args))}
-			}
-			return nil
-		},
+		Args: atMostOne("TOML file"),
 	}
-	f.json = jsonFlag(cmd)
+	f.add(cmd)
+	return answering(cmd, f.run)
+}
+
+func (f *stepFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.sizeFlags(flags)
 	f.kindFlags(flags)
 	f.presetFlag(flags)
 	flags.StringArrayVar(&f.sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
-	flags.StringVar((*string)(&f.Dispatch), "dispatch", "", "the step in several executables or in one: chain or whole; empty: as the device needs it")
+	flags.StringVar((*string)(&f.Dispatch), "dispatch", "", "the step in several executables or in one: chain or single; empty: as the device needs it")
 	flags.IntVar(&f.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
 	flags.BoolVar(&f.byKind, "profile", false, "name the processor time by kind of operation and by plugin")
 	flags.StringVar(&f.peer, "compare", "", "command to run in turn with this benchmark")
 	flags.IntVar(&f.rounds, "rounds", 5, "pairs of runs of --compare that count, after one that does not")
-	// The processes of --compare and of `bench scale`.
-	flags.BoolVar(&f.alone, "alone", false, "")
-	if err := flags.MarkHidden("alone"); err != nil {
-		panic(err)
-	}
 	flags.BoolVar(&f.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
-	cmd.RunE = f.run
-	return cmd
+	// Prints the measures of the configured step in one line: for the processes of
+	// --compare and of `bench scale`.
+	flags.BoolVar(&f.alone, "alone", false, "")
+	hide(flags, "alone")
 }
 
-func (f *stepFlags) run(cmd *cobra.Command, args []string) error {
+// hide leaves a flag out of the help.
+func hide(flags *pflag.FlagSet, name string) {
+	if err := flags.MarkHidden(name); err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
+func (f *stepFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
 	cfg, err := f.config(args, f.sets)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f.Rounds < 1 || f.rounds < 1 {
-		return usageError{fmt.Errorf("--steps %d, --rounds %d: at least 1 each", f.Rounds, f.rounds)}
+		return nil, usageError{fmt.Errorf("--steps %d, --rounds %d: at least 1 each", f.Rounds, f.rounds)}
 	}
 	if f.peer != "" {
-		return compareStep(cmd, f.peer, f.rounds, *f.json)
+		return compareStep(cmd, f.peer, f.rounds)
 	}
 	f.Direct = f.Direct && (cmd.Flags().Changed("direct") || f.directExists(cfg))
 	if f.Finder, f.Plugins, err = newFinder(cmd); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case f.alone:
-		return stepAlone(cmd, cfg, f.Options)
+		return stepAlone(cmd.Context(), cfg, f.Options)
 	case f.byKind:
-		return profileStep(cmd, cfg, f.Options, *f.json)
+		return profileStep(cmd.Context(), cfg, f.Options)
 	}
 	stop, err := startProfile(f.profile)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	report, err := bench.Run(cmd.Context(), cfg, f.Options)
 	if err := errors.Join(err, stop()); err != nil {
-		return err
+		return nil, err
 	}
-	if *f.json {
-		return printJSON(cmd, report)
-	}
-	return printBench(cmd.OutOrStdout(), report)
+	return &answer{report, func(w io.Writer) { printBench(w, report) }}, nil
 }
 
 // startProfile writes a CPU profile until the returned function is called; an empty
@@ -169,7 +168,7 @@ func startProfile(path string) (stop func() error, err error) {
 	}, nil
 }
 
-// directExists tells whether the step is one of those also written in the host.
+// directExists tells whether the step is also written directly in the host.
 func (m benchModel) directExists(cfg *config.Config) bool {
 	q := cfg.Quantizer
 	return len(q.Overrides)+len(cfg.Optimizer.Groups) == 0 && (m.bits == 0 || m.bits == 4) && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
@@ -212,7 +211,7 @@ func (m benchModel) config(args, sets []string) (*config.Config, error) {
 	return config.Parse("flags", []byte(text.String()), sets)
 }
 
-func printBench(w io.Writer, r *bench.Report) error {
+func printBench(w io.Writer, r *bench.Report) {
 	fmt.Fprintf(w, "%s\n%d parameters, %d tokens and %.1f GFLOP per step, peak memory %.0f MiB\n",
 		r.Build, r.Parameters, r.Tokens, r.FLOPs/1e9, float64(r.PeakMemory)/(1<<20))
 	fmt.Fprintf(w, "plugins started in %.0f ms, handed over their programs in %.0f ms; a large matrix product runs at %.0f GFLOP/s\n\n", 1e3*r.PluginStart, 1e3*r.PluginHandover, r.PeakFLOPS/1e9)
@@ -224,5 +223,5 @@ func printBench(w io.Writer, r *bench.Report) error {
 			fmt.Sprintf("%.3f–%.3f", t.Low, t.High), fmt.Sprintf("%.3f", t.CPURatio), fmt.Sprintf("%.0f", 1e3*t.Compile),
 		})
 	}
-	return table(w, rows)
+	table(w, rows)
 }

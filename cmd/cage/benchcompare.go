@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,26 +19,23 @@ import (
 )
 
 // compareStep runs this command and a peer's in turn.
-func compareStep(cmd *cobra.Command, peer string, rounds int, asJSON bool) error {
+func compareStep(cmd *cobra.Command, peer string, rounds int) (*answer, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a := append([]string{self}, withoutFlags(os.Args[1:], "compare", "rounds", "json")...)
-	c, err := bench.Compare(cmd.Context(), append(a, "--alone"), []string{"sh", "-c", peer}, rounds, func(side string, p bench.Process) {
+	own := append([]string{self}, withoutFlags(os.Args[1:], "compare", "rounds", "json")...)
+	c, err := bench.Compare(cmd.Context(), append(own, "--alone"), []string{"sh", "-c", peer}, rounds, func(side string, p bench.Process) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s %.4f s\n", side, p.Seconds)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if asJSON {
-		return printJSON(cmd, c)
-	}
-	return printComparison(cmd.OutOrStdout(), c)
+	return &answer{c, func(w io.Writer) { printComparison(w, c) }}, nil
 }
 
-// ownOutput runs this command with other arguments, for a benchmark that wants a process
-// of its own, and returns what it wrote.
+// ownOutput runs this command with other arguments in a process of its own, and returns
+// what it wrote.
 func ownOutput(ctx context.Context, args []string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -58,12 +56,9 @@ func ownOutput(ctx context.Context, args []string) ([]byte, error) {
 func withoutFlags(args []string, names ...string) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {
-		name, _, joined := strings.Cut(strings.TrimPrefix(args[i], "--"), "=")
-		leave := false
-		for _, n := range names {
-			leave = leave || strings.HasPrefix(args[i], "--") && name == n
-		}
-		if !leave {
+		name, isFlag := strings.CutPrefix(args[i], "--")
+		name, _, joined := strings.Cut(name, "=")
+		if !isFlag || !slices.Contains(names, name) {
 			out = append(out, args[i])
 		} else if !joined && name != "json" {
 			i++
@@ -72,26 +67,22 @@ func withoutFlags(args []string, names ...string) []string {
 	return out
 }
 
-// stepAlone measures one step and prints one line, for a process that compares.
-func stepAlone(cmd *cobra.Command, cfg *config.Config, o bench.Options) error {
-	o.Direct = false
-	o.Only = bench.Configured(cfg)
-	r, err := bench.Run(cmd.Context(), cfg, o)
+// stepAlone measures the configured step and prints one line.
+func stepAlone(ctx context.Context, cfg *config.Config, o bench.Options) (*answer, error) {
+	o.Direct, o.Only = false, bench.Configured(cfg)
+	r, err := bench.Run(ctx, cfg, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	text, err := json.Marshal(map[string]any{
-		"seconds": r.Steps[0].Seconds, "first_step_unix": float64(r.FirstStep.UnixNano()) / 1e9,
-		"gflops": r.FLOPs / r.Steps[0].Seconds / 1e9, "flops": r.FLOPs, "peak_memory_bytes": r.PeakMemory,
-	})
-	if err != nil {
-		return err
+	value := map[string]any{
+		"seconds": r.Seconds, "first_step_unix": r.FirstStepUnix,
+		"gflops": r.FLOPs / r.Seconds / 1e9, "flops": r.FLOPs, "peak_memory_bytes": r.PeakMemory,
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), string(text))
-	return err
+	line, err := json.Marshal(value)
+	return inWords(value, "%s\n", line), err
 }
 
-func printComparison(w io.Writer, c *bench.Comparison) error {
+func printComparison(w io.Writer, c *bench.Comparison) {
 	fmt.Fprintf(w, "A: %s\nB: %s\n\n", c.A.Command, c.B.Command)
 	rows := [][]string{{"medians", "step ms", "peak MiB", "process s", "cpu s", "start to first step s"}}
 	for i, s := range []bench.Side{c.A, c.B} {
@@ -105,35 +96,23 @@ func printComparison(w io.Writer, c *bench.Comparison) error {
 			fmt.Sprintf("%.1f", m.Wall), fmt.Sprintf("%.1f", m.CPU), first,
 		})
 	}
-	if err := table(w, rows); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\nA is %.2f times as fast as B (%.2f to %.2f in %d pairs) and needs %.2f times its memory\n",
+	table(w, rows)
+	fmt.Fprintf(w, "\nA is %.2f times as fast as B (%.2f to %.2f in %d pairs) and needs %.2f times its memory\n",
 		c.Ratio, c.Low, c.High, len(c.A.Runs), c.Memory)
-	return err
 }
 
-// profileStep prints where the time of a step goes.
-func profileStep(cmd *cobra.Command, cfg *config.Config, o bench.Options, asJSON bool) error {
-	p, err := bench.ProfileStep(cmd.Context(), cfg, o)
+// profileStep says where the time of a step goes.
+func profileStep(ctx context.Context, cfg *config.Config, o bench.Options) (*answer, error) {
+	p, err := bench.ProfileStep(ctx, cfg, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if asJSON {
-		return printJSON(cmd, p)
-	}
-	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "%s\nprocessor time of a step, mean of %d\n", p.Build, p.Steps)
-	for _, part := range []struct {
-		title string
-		rows  []opprofile.Row
-	}{{"kind of operation", p.Kinds}, {"part", p.Parts}} {
+	return &answer{p, func(w io.Writer) {
+		fmt.Fprintf(w, "%s\nprocessor time of a step, mean of %d\n\n", p.Build, p.Steps)
+		table(w, shares("kind of operation", p.Kinds))
 		fmt.Fprintln(w)
-		if err := table(w, shares(part.title, part.rows)); err != nil {
-			return err
-		}
-	}
-	return nil
+		table(w, shares("part", p.Parts))
+	}}, nil
 }
 
 // shares are the rows of a table with each one's part of the whole.

@@ -23,7 +23,6 @@ relative to the first. All run in turn, step by step. Means are printed, as the 
 that refresh preconditioners take longer than the others.`,
 		Args: exactly(0, "no arguments"),
 	}
-	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	m.sizeFlags(flags)
 	flags.StringSliceVar(&quantizers, "quantizers", []string{"none", "absmax", "quest", "mxfp4", "nvfp4", "lsq"}, "quantizers, the reference first")
@@ -31,13 +30,12 @@ that refresh preconditioners take longer than the others.`,
 	flags.StringVar(&m.quantizer, "base", "quest", "quantizer with which optimizers are compared, or none")
 	flags.StringVar((*string)(&o.Stacking), "stacking", "", "updates of tensors that are alike: side-by-side or together; empty: as the device needs it")
 	flags.IntVar(&o.Rounds, "steps", 20, "rounds to count, after a warm-up of a quarter as many")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return answering(cmd, func(cmd *cobra.Command, _ []string) (a *answer, err error) {
 		if len(quantizers) == 0 || len(optimizers) == 0 || o.Rounds < 1 {
-			return usageError{fmt.Errorf("--quantizers, --optimizers and --steps: at least one each")}
+			return nil, usageError{fmt.Errorf("--quantizers, --optimizers and --steps: at least one each")}
 		}
-		var err error
 		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
-			return err
+			return nil, err
 		}
 		configure := func(p bench.Pair) (*config.Config, error) {
 			m := m
@@ -46,17 +44,13 @@ that refresh preconditioners take longer than the others.`,
 		}
 		report, err := bench.Matrix(cmd.Context(), configure, quantizers, optimizers, m.quantizer, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if *asJSON {
-			return printJSON(cmd, report)
-		}
-		return printMatrix(cmd.OutOrStdout(), report)
-	}
-	return cmd
+		return &answer{report, func(w io.Writer) { printMatrix(w, report) }}, nil
+	})
 }
 
-func printMatrix(w io.Writer, r *bench.MatrixReport) error {
+func printMatrix(w io.Writer, r *bench.MatrixReport) {
 	fmt.Fprintf(w, "%s\n%d parameters, %d tokens per step\n", r.Build, r.Parameters, r.Tokens)
 	for _, part := range []struct {
 		title string
@@ -74,9 +68,6 @@ func printMatrix(w io.Writer, r *bench.MatrixReport) error {
 			})
 		}
 		fmt.Fprintln(w)
-		if err := table(w, rows); err != nil {
-			return err
-		}
+		table(w, rows)
 	}
-	return nil
 }

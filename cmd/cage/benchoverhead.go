@@ -27,47 +27,37 @@ time of a step without and with the correction in turn, for quantizers without a
 with a Hadamard rotation, and the peak memory of a process that runs each alone.`,
 		Args: exactly(0, "no arguments"),
 	}
-	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	m.sizeFlags(flags)
 	flags.IntVar(&m.bits, "bits", 0, "bits of the quantizer; 0: its own default")
 	flags.IntVar(&o.Rounds, "steps", 20, "rounds to count, after a warm-up of a quarter as many")
-	// The processes in which memory is measured are of this command, too.
+	// For the processes in which the memory of one variant is measured.
 	flags.StringVar(&alone, "alone", "", "")
-	if err := flags.MarkHidden("alone"); err != nil {
-		panic(err)
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	hide(flags, "alone")
+	return answering(cmd, func(cmd *cobra.Command, _ []string) (a *answer, err error) {
 		if o.Rounds < 1 {
-			return usageError{fmt.Errorf("--steps %d: at least 1", o.Rounds)}
+			return nil, usageError{fmt.Errorf("--steps %d: at least 1", o.Rounds)}
 		}
-		var err error
 		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
-			return err
+			return nil, err
 		}
 		variants := bench.Variants()
 		if alone != "" {
 			i, err := strconv.Atoi(alone)
 			if err != nil || i < 0 || i >= len(variants) {
-				return usageError{fmt.Errorf("--alone %q: want the number of a variant", alone)}
+				return nil, usageError{fmt.Errorf("--alone %q: want the number of a variant", alone)}
 			}
 			variants = variants[i : i+1]
 		}
 		report, err := bench.Overhead(cmd.Context(), m.variant, variants, o)
+		if err == nil && alone == "" {
+			err = addMemory(cmd.Context(), report)
+		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if alone == "" {
-			if err := addMemory(cmd.Context(), report); err != nil {
-				return err
-			}
-		}
-		if *asJSON {
-			return printJSON(cmd, report)
-		}
-		return printOverhead(cmd.OutOrStdout(), report)
-	}
-	return cmd
+		return &answer{report, func(w io.Writer) { printOverhead(w, report) }}, nil
+	})
 }
 
 // variant is the configuration of a variant of the step.
@@ -99,7 +89,7 @@ func addMemory(ctx context.Context, report *bench.OverheadReport) error {
 	return nil
 }
 
-func printOverhead(w io.Writer, r *bench.OverheadReport) error {
+func printOverhead(w io.Writer, r *bench.OverheadReport) {
 	fmt.Fprintf(w, "%s\n%d parameters, %d tokens per step\n\n", r.Build, r.Parameters, r.Tokens)
 	rows := [][]string{{"step", "ms", "quartiles of the ratio", "ratio", "cpu ratio", "peak MiB"}}
 	for _, t := range r.Variants {
@@ -112,5 +102,5 @@ func printOverhead(w io.Writer, r *bench.OverheadReport) error {
 			fmt.Sprintf("%.3f", t.Ratio), fmt.Sprintf("%.3f", t.CPURatio), memory,
 		})
 	}
-	return table(w, rows)
+	table(w, rows)
 }

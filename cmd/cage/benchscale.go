@@ -43,7 +43,6 @@ peak memory. Each size runs in a process of its own. Of --widths, --depths, --co
 and --batches only those given are measured; without any, all of them.`,
 		Args: exactly(0, "no arguments"),
 	}
-	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	m.sizeFlags(flags)
 	m.kindFlags(flags)
@@ -51,9 +50,9 @@ and --batches only those given are measured; without any, all of them.`,
 		flags.IntSliceVar(&all[i].sizes, d.flag, d.sizes, d.usage)
 	}
 	flags.IntVar(&steps, "steps", 6, "steps to count at each size")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return answering(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
 		if m.width < 1 || steps < 1 {
-			return usageError{fmt.Errorf("--width %d, --steps %d: at least 1 each", m.width, steps)}
+			return nil, usageError{fmt.Errorf("--width %d, --steps %d: at least 1 each", m.width, steps)}
 		}
 		chosen := slices.DeleteFunc(slices.Clone(all), func(d dimension) bool { return !flags.Changed(d.flag) })
 		if len(chosen) == 0 {
@@ -67,20 +66,16 @@ and --batches only those given are measured; without any, all of them.`,
 				return at.point(ctx, steps)
 			})
 			if err != nil {
-				return err
+				return nil, err
 			}
 			report = append(report, g)
 		}
-		if *asJSON {
-			return printJSON(cmd, report)
-		}
-		return printGrowth(cmd.OutOrStdout(), report)
-	}
-	return cmd
+		return &answer{report, func(w io.Writer) { printGrowth(w, report) }}, nil
+	})
 }
 
 // point measures the step in a process of its own.
-func (m benchModel) point(ctx context.Context, steps int) (bench.Point, error) {
+func (m benchModel) point(ctx context.Context, steps int) (p bench.Point, err error) {
 	args := []string{"bench", "step", "--alone", "--steps", strconv.Itoa(steps), "--quantizer", m.quantizer, "--optimizer", m.optimizer,
 		"--device", m.device, "--precision", m.precision}
 	for _, size := range append(m.sizes(), benchSize{"batch", m.batch}, benchSize{"bits", m.bits}) {
@@ -88,7 +83,7 @@ func (m benchModel) point(ctx context.Context, steps int) (bench.Point, error) {
 	}
 	text, err := ownOutput(ctx, args)
 	if err != nil {
-		return bench.Point{}, err
+		return p, err
 	}
 	var said struct {
 		Seconds float64 `json:"seconds"`
@@ -99,7 +94,7 @@ func (m benchModel) point(ctx context.Context, steps int) (bench.Point, error) {
 	return bench.Point{Seconds: said.Seconds, FLOPs: said.FLOPs, PeakMemory: said.Peak}, err
 }
 
-func printGrowth(w io.Writer, report []bench.Growth) error {
+func printGrowth(w io.Writer, report []bench.Growth) {
 	for i, g := range report {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -111,10 +106,7 @@ func printGrowth(w io.Writer, report []bench.Growth) error {
 				fmt.Sprintf("%.0f", float64(p.PeakMemory)/(1<<20)),
 			})
 		}
-		if err := table(w, rows); err != nil {
-			return err
-		}
+		table(w, rows)
 		fmt.Fprintf(w, "time grows with the power %.2f (operations %.2f), memory %.2f\n", g.Time, g.FLOPs, g.Memory)
 	}
-	return nil
 }

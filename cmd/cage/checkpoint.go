@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -61,38 +62,32 @@ the identity of its run, the build that wrote it, its tensors and its hash. The 
 not read: 'cage checkpoint verify' tells whether they are intact.`,
 		Args: exactly(1, "one checkpoint or run directory"),
 	}
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		list, err := checkpointsAt(args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		path := list[len(list)-1]
-		info, err := checkpoint.Inspect(path)
+		f, err := checkpoint.Open(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if *asJSON {
-			return printJSON(cmd, shownCheckpoint(path, info))
+		defer f.Close()
+		about := [][]string{{path.Name, ""}, {"step", fmt.Sprint(f.Step)}}
+		for _, key := range slices.Sorted(maps.Keys(f.Meta)) {
+			about = append(about, []string{key, f.Meta[key]})
 		}
-		rows := [][]string{{path.Name, ""}, {"step", fmt.Sprint(info.Step)}}
-		for _, key := range slices.Sorted(maps.Keys(info.Meta)) {
-			rows = append(rows, []string{key, info.Meta[key]})
+		about = append(about, []string{"bytes", fmt.Sprint(f.Size())}, []string{"SHA-256", f.Digest()})
+		tensors := [][]string{{"tensor", "type", "bytes", "shape"}}
+		for _, t := range f.Infos() {
+			tensors = append(tensors, []string{t.Name, string(t.DType), fmt.Sprint(t.End - t.Begin), fmt.Sprint(t.Shape)})
 		}
-		rows = append(rows, []string{"bytes", fmt.Sprint(info.Size)}, []string{"SHA-256", info.Digest})
-		if err := table(cmd.OutOrStdout(), rows); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
-			return err
-		}
-		rows = [][]string{{"tensor", "type", "bytes", "shape"}}
-		for _, t := range info.Tensors {
-			rows = append(rows, []string{t.Name, string(t.DType), fmt.Sprint(t.End - t.Begin), fmt.Sprint(t.Shape)})
-		}
-		return table(cmd.OutOrStdout(), rows)
-	}
-	return cmd
+		return &answer{shownCheckpoint(path, f), func(w io.Writer) {
+			table(w, about)
+			fmt.Fprintln(w)
+			table(w, tensors)
+		}}, nil
+	})
 }
 
 // checkpointShown is a checkpoint as printed in JSON.
@@ -112,17 +107,17 @@ type tensorShown struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func shownCheckpoint(path vfs.Path, info checkpoint.Info) checkpointShown {
-	out := checkpointShown{File: path.Name, Step: info.Step, Meta: map[string]json.RawMessage{},
-		Bytes: info.Size, SHA256: info.Digest, Tensors: []tensorShown{}}
-	for key, text := range info.Meta {
+func shownCheckpoint(path vfs.Path, f *checkpoint.File) checkpointShown {
+	out := checkpointShown{File: path.Name, Step: f.Step, Meta: map[string]json.RawMessage{},
+		Bytes: f.Size(), SHA256: f.Digest(), Tensors: []tensorShown{}}
+	for key, text := range f.Meta {
 		raw := json.RawMessage(text)
 		if !json.Valid(raw) { // not a checkpoint of ours
 			raw, _ = json.Marshal(text)
 		}
 		out.Meta[key] = raw
 	}
-	for _, t := range info.Tensors {
+	for _, t := range f.Infos() {
 		out.Tensors = append(out.Tensors, tensorShown{t.Name, string(t.DType), append([]int{}, t.Shape...), t.End - t.Begin})
 	}
 	return out
@@ -145,61 +140,53 @@ func newCheckpointVerify() *cobra.Command {
 		Short: "Read checkpoints and compare them with their hashes",
 		Long: `Read checkpoints, or all those of run directories, to the last byte and compare them
 with the hashes that they carry; those of a run directory must be of that run. The exit
-code is 1 when one is damaged. Training verifies what it goes on from, and what it keeps,
+code is 1 when one is damaged; of a damaged one, the tensors that differ are named. Training verifies what it goes on from, and what it keeps,
 by itself.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		var list []checkpointVerified
+		var rows [][]string
 		damaged := 0
 		for _, arg := range args {
 			paths, err := checkpointsAt(arg)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for _, path := range paths {
 				v := verifyCheckpoint(arg, path)
-				if !v.Intact {
+				found := v.Error
+				if v.Intact {
+					found = fmt.Sprintf("intact: step %d, %d tensors, %d bytes", *v.Step, v.Tensors, v.Bytes)
+				} else {
 					damaged++
 				}
-				list = append(list, v)
+				list, rows = append(list, v), append(rows, []string{v.File, found})
 			}
 		}
-		if err := printVerifiedCheckpoints(cmd, *asJSON, list); err != nil {
-			return err
-		}
+		var err error
 		if damaged > 0 {
-			return fmt.Errorf("%d of %d checkpoints are damaged", damaged, len(list))
+			err = fmt.Errorf("%d of %d checkpoints are damaged", damaged, len(list))
 		}
-		return nil
-	}
-	return cmd
+		return inTable(list, rows), err
+	})
 }
 
 // verifyCheckpoint reads a checkpoint that the argument stands for: itself, or its run.
 func verifyCheckpoint(arg string, path vfs.Path) checkpointVerified {
-	info, err := checkpoint.Verify(path)
+	v := checkpointVerified{File: path.Name}
+	f, err := checkpoint.Open(path)
+	if err == nil {
+		defer f.Close()
+		err = f.Verify()
+	}
 	if err == nil && arg != path.Name {
-		err = train.CheckOwner(rundir.At(arg), info.Step, info.Meta)
+		err = train.CheckOwner(rundir.At(arg), f.Step, f.Meta)
 	}
 	if err != nil {
-		return checkpointVerified{File: path.Name, Error: err.Error()}
+		v.Error = err.Error()
+		return v
 	}
-	return checkpointVerified{File: path.Name, Intact: true, Step: &info.Step, Tensors: len(info.Tensors), Bytes: info.Size, SHA256: info.Digest}
-}
-
-func printVerifiedCheckpoints(cmd *cobra.Command, asJSON bool, list []checkpointVerified) error {
-	if asJSON {
-		return printJSON(cmd, list)
-	}
-	var rows [][]string
-	for _, v := range list {
-		found := v.Error
-		if v.Intact {
-			found = fmt.Sprintf("intact: step %d, %d tensors, %d bytes", *v.Step, v.Tensors, v.Bytes)
-		}
-		rows = append(rows, []string{v.File, found})
-	}
-	return table(cmd.OutOrStdout(), rows)
+	v.Intact, v.Step, v.Tensors, v.Bytes, v.SHA256 = true, &f.Step, len(f.Tensors), f.Size(), f.Digest()
+	return v
 }

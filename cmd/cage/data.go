@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newData() *cobra.Command {
@@ -17,139 +15,126 @@ func newData() *cobra.Command {
 		Use:   "data",
 		Short: "Make, inspect and verify token files",
 	})
-	cmd.AddCommand(outlasts(newDataPrepare()), newDataShow(), newDataVerify())
+	cmd.AddCommand(outlasts(newDataPrepare()), newDataTokenizer(), newDataShow(), newDataVerify())
 	return cmd
 }
 
-func newDataPrepare() *cobra.Command {
-	var opts data.PrepareOptions
-	var spec string
+func newDataTokenizer() *cobra.Command {
+	var tokens int
+	var out string
 	cmd := &cobra.Command{
-		Use:   "prepare TEXT...",
-		Short: "Turn text files and directories into token files",
-		Long: `Turn text files and directories into a dataset: a directory with train.tokens,
-val.tokens, the tokenizer and a manifest. Directories are searched to any depth.
-Every file is a document, unless --separator divides it. Documents are split at
-random, by seed, into training and validation; the same files and options give the
-same bytes. Files that are not plain text in UTF-8, hidden ones and symbolic links are
-left out, and listed with the reason.
+		Use:   "tokenizer FILE",
+		Short: "Learn a tokenizer from a token file of bytes",
+		Long: `Learn a tokenizer from the documents of a token file of bytes: byte-level BPE with the
+words and the special tokens of Llama 3. Its directory is what --tokenizer wants.
 
-  cage data prepare "$(go env GOROOT)/src" --include '*.go' --out data/go`,
-		Args: atLeastOne("text file or directory"),
+  cage data prepare texts --out data/bytes
+  cage data tokenizer data/bytes/train.tokens --tokens 4096 --out data/tokenizer
+  cage data prepare texts --tokenizer data/tokenizer --out data/texts`,
+		Args: notNegative(exactly(1, "one token file"), "tokens"),
 	}
-	asJSON := jsonFlag(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&opts.Out, "out", "", "directory `DIR` of the dataset (required)")
-	flags.StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json`)
-	flags.StringArrayVar(&opts.Include, "include", nil, "take only files of directories whose name matches `PATTERN` (repeatable)")
-	flags.StringVar(&opts.Separator, "separator", "", "text between the documents of a file")
-	flags.Float64Var(&opts.ValFraction, "validation", data.DefaultValFraction, "share of the documents for validation")
-	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil, "validation text: file or directory `PATH`, instead of a share (repeatable)")
-	flags.Uint64Var(&opts.Seed, "seed", data.DefaultSplitSeed, "seed of the split")
-	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0, "take at most this much text, at random; 0: all")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if opts.Out == "" {
-			return usageError{fmt.Errorf("--out is required: the directory of the dataset")}
+	cmd.Flags().IntVar(&tokens, "tokens", 4096, "tokens of the tokenizer")
+	cmd.Flags().StringVar(&out, "out", "", "directory `DIR` of the tokenizer (required)")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		if out == "" {
+			return nil, usageError{fmt.Errorf("--out is required: the directory of the tokenizer")}
 		}
-		if cmd.Flags().Changed("validation") && opts.ValFraction == 0 {
-			return usageError{fmt.Errorf("--validation 0: want a share above 0, or --validation-text")}
-		}
-		if len(opts.ValInputs) > 0 && !cmd.Flags().Changed("validation") {
-			opts.ValFraction = 0
-		}
-		var err error
-		if opts.Tokenizer, err = tokenizer.Open(spec); err != nil {
-			return fmt.Errorf("--tokenizer: %w", err)
-		}
-		opts.Inputs = args
-		opts.Progress = prepareProgress(cmd.ErrOrStderr())
-		m, err := data.Prepare(cmd.Context(), opts)
+		f, err := data.Open(args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if *asJSON {
-			return printJSON(cmd, m)
+		defer f.Close()
+		info, err := data.LearnTokenizer(cmd.Context(), f, tokens, vfs.At(out))
+		if err != nil {
+			return nil, err
 		}
-		return printManifest(cmd.OutOrStdout(), opts.Out, m)
-	}
-	return cmd
-}
-
-// prepareProgress reports at most every two seconds.
-func prepareProgress(w io.Writer) func(data.Progress) {
-	last := time.Now()
-	return func(p data.Progress) {
-		if time.Since(last) < 2*time.Second {
-			return
-		}
-		last = time.Now()
-		fmt.Fprintf(w, "%s: %d documents, %.1f of %.1f MB\n", p.Stage, p.Documents, float64(p.Bytes)/1e6, float64(p.TotalBytes)/1e6)
-	}
-}
-
-func printManifest(w io.Writer, dir string, m *data.Manifest) error {
-	rows := [][]string{{"", "documents", "tokens", "file"},
-		{"training", fmt.Sprint(m.Train.Documents), fmt.Sprint(m.Train.Tokens), filepath.Join(dir, data.TrainFile)},
-		{"validation", fmt.Sprint(m.Val.Documents), fmt.Sprint(m.Val.Tokens), filepath.Join(dir, data.ValFile)},
-	}
-	if err := table(w, rows); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(w, "tokenizer %s, vocabulary %d, %.1f s\n", m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds); err != nil {
-		return err
-	}
-	return printLeftOut(w, m.LeftOut)
-}
-
-// printLeftOut says which files a dataset was not made of.
-func printLeftOut(w io.Writer, list []data.LeftOut) error {
-	if len(list) == 0 {
-		return nil
-	}
-	rows, rowsOfJSON := [][]string{{"left out", "files", ""}}, false
-	for _, l := range list {
-		reason := string(l.Reason)
-		if l.Reason.NotYet() {
-			reason += " (not read yet)"
-		}
-		rows = append(rows, []string{reason, fmt.Sprint(l.Files), l.List()})
-		rowsOfJSON = rowsOfJSON || l.Reason == data.JSONRows
-	}
-	if err := table(w, rows); err != nil || !rowsOfJSON {
-		return err
-	}
-	_, err := fmt.Fprintln(w, data.InsistHint)
-	return err
+		return inWords(info, "%s: %d tokens\n", out, info.VocabSize), nil
+	})
 }
 
 func newDataShow() *cobra.Command {
 	var verify bool
+	var chat showFlags
 	cmd := &cobra.Command{
 		Use:   "show FILE",
-		Short: "Describe a token file",
-		Args:  exactly(1, "one token file"),
+		Short: "Describe a token file, or show rows of a chat file",
+		Args:  exactly(1, "one token file or chat file"),
 	}
-	asJSON := jsonFlag(cmd)
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	chat.add(cmd)
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		if isChatFile(args[0]) {
+			return showChat(cmd.Context(), args[0], chat, verify)
+		}
 		f, err := data.Open(args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer f.Close()
 		if verify {
 			if err := f.Verify(cmd.Context()); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		h := f.Header()
-		if *asJSON {
-			return printJSON(cmd, h)
-		}
-		return table(cmd.OutOrStdout(), [][]string{
+		return inTable(h, [][]string{
 			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)}, {"bytes per token", fmt.Sprint(h.TokenBytes)},
-			{"tokenizer", h.Tokenizer.Name}, {"vocabulary", fmt.Sprint(h.Tokenizer.VocabSize)}, {"sha256", h.SHA256},
-		})
+			{"tokenizer", h.Tokenizer.Name}, {"vocabulary", fmt.Sprint(h.Tokenizer.VocabSize)},
+			{"begin token", tokenName(h.Tokenizer.BOS)}, {"end token", tokenName(h.Tokenizer.EOS)}, {"sha256", h.SHA256},
+		}), nil
+	})
+}
+
+// tokenName is an id, or that there is none.
+func tokenName(id int32) string {
+	if id == tokenizer.NoToken {
+		return "none"
 	}
-	return cmd
+	return fmt.Sprint(id)
+}
+
+func newDataVerify() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify PATH...",
+		Short: "Read token files and datasets, and compare them with their hashes",
+		Long: `Read token files, or the files of datasets that 'cage data prepare' made, and compare
+them with their sizes and hashes, with the vocabulary and with the manifest. The exit
+code is 1 when a file is damaged or missing. Training verifies its files by itself.`,
+		Args: atLeastOne("token file or directory of a dataset"),
+	}
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		files, rows, damaged := []verifiedFile{}, [][]string{}, 0
+		for _, path := range args {
+			found, err := verifyData(cmd.Context(), path)
+			if err != nil {
+				return nil, err
+			}
+			for _, v := range found {
+				f := verifiedFile{Path: v.Path, Intact: v.Err == nil, Tokens: v.Header.Tokens, SHA256: v.Header.SHA256}
+				row := []string{v.Path, "intact", ""}
+				if v.Err != nil {
+					damaged++
+					f.Error = v.Err.Error()
+					row = []string{v.Path, "damaged", f.Error}
+				} else if f.SHA256 != "" {
+					row[2] = fmt.Sprintf("%d tokens", f.Tokens)
+				}
+				files, rows = append(files, f), append(rows, row)
+			}
+		}
+		var err error
+		if damaged > 0 {
+			err = fmt.Errorf("%d of %d files are damaged or missing", damaged, len(files))
+		}
+		return inTable(files, rows), err
+	})
+}
+
+// verifiedFile is a file as printed in JSON.
+type verifiedFile struct {
+	Path   string `json:"path"`
+	Intact bool   `json:"intact"`
+	Tokens int64  `json:"tokens,omitempty"`
+	SHA256 string `json:"sha256,omitempty"`
+	Error  string `json:"error,omitempty"`
 }

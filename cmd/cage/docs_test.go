@@ -58,6 +58,23 @@ func TestExamplesAreRead(t *testing.T) {
 	}
 }
 
+// The runs that start from a model can be read where there is one; here a small one stands
+// for it.
+func TestFineTuningExamplesAreRead(t *testing.T) {
+	for path, init := range map[string]string{
+		"../../examples/recipes/tulu3.toml": "../../host/huggingface/testdata/llama32", "../../examples/recipes/paper.toml": "../../host/huggingface/testdata/llama32",
+		"../../examples/life/finetune.toml": "../../host/huggingface/testdata/llama32", "../../examples/life/pretrain.toml": "",
+	} {
+		var overrides []string
+		if init != "" {
+			overrides = []string{`model.init="` + init + `"`, "model.context=64"}
+		}
+		if _, err := config.Load(path, overrides); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The three runs that are compared differ in nothing but what is compared.
 func TestExamplesDiffer(t *testing.T) {
 	load := func(name string) *config.Config {

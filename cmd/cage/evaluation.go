@@ -1,108 +1,128 @@
 package main
 
 import (
-	"fmt"
+	"io"
 	"math"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/train"
 )
 
 func newEval() *cobra.Command {
-	var batches, step int
+	var batches, step, context int
 	var dataFile string
 	cmd := &cobra.Command{
-		Use:   "eval RUN",
-		Short: "Evaluate a run's newest checkpoint",
+		Use:   "eval RUN|CHECKPOINT",
+		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
 		Long: `Evaluate the newest checkpoint of a run directory on its validation set, with
 the run's quantizers: the mean loss per token and the perplexity. Of a problem
 without data, the loss of its quantized point.
 
 A run directory may be moved or copied. The validation set and plugins that it names
 by a path are looked for at that path, then where the run was trained, then in the run
-directory; --data needs neither the training nor the validation set.`,
-		Args: exactly(1, "one run directory"),
+directory; --data needs neither the training nor the validation set.
+
+The directory of a Hugging Face checkpoint is evaluated as it is, in full precision, on
+the token file that --data names.`,
+		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "batches", "step", "context"),
 	}
-	asJSON := jsonFlag(cmd)
+	contextFlag(cmd, &context)
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().IntVar(&step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
 	cmd.Flags().StringVar(&dataFile, "data", "", "evaluate on the token file `FILE` instead of the validation set")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := notNegative(cmd, "batches", "step"); err != nil {
-			return err
-		}
-		log, err := newLogger(cmd, nil)
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Data: dataFile, Context: context})
 		if err != nil {
-			return err
-		}
-		trained, err := train.Open(cmd.Context(), args[0], train.OpenOptions{Step: step, Data: dataFile, Logger: log})
-		if err != nil {
-			return err
+			return nil, err
 		}
 		defer trained.Close()
 		loss, tokens, err := trained.Evaluate(cmd.Context(), batches)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if *asJSON {
-			result := map[string]any{"run": args[0], "step": trained.Step(), "loss": loss, "tokens": tokens}
-			if tokens > 0 {
-				result["perplexity"] = math.Exp(loss)
-			}
-			return printJSON(cmd, result)
-		}
+		result := map[string]any{"run": args[0], "step": trained.Step(), "loss": loss, "tokens": tokens}
 		if tokens == 0 { // a problem without data
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, step %d: loss %.6g\n", args[0], trained.Step(), loss)
-			return err
+			return inWords(result, "%s, step %d: loss %.6g\n", args[0], trained.Step(), loss), nil
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n",
-			args[0], trained.Step(), loss, math.Exp(loss), tokens)
-		return err
+		result["perplexity"] = math.Exp(loss)
+		return inWords(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], trained.Step(), loss, math.Exp(loss), tokens), nil
+	})
+}
+
+// contextFlag is the flag about how a Hugging Face checkpoint is used.
+func contextFlag(cmd *cobra.Command, context *int) {
+	cmd.Flags().IntVar(context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: as many as it has positions, 2048 at most")
+}
+
+// openRun opens a trained model, with the messages of the command.
+func openRun(cmd *cobra.Command, dir string, o train.OpenOptions) (trained *train.Trained, err error) {
+	if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
+		return nil, err
 	}
-	return cmd
+	return train.Open(cmd.Context(), dir, o)
 }
 
 func newGenerate() *cobra.Command {
 	var prompt string
+	var step, context int
+	var endless bool
 	opts := generate.Options{}
 	cmd := &cobra.Command{
-		Use:   "generate RUN",
+		Use:   "generate RUN|CHECKPOINT",
 		Short: "Continue a prompt with a trained model",
-		Long: `Continue a prompt with the newest checkpoint of a run directory, with the run's
-quantizers. Equal seeds give equal text. The data of the training is not needed.`,
-		Args: exactly(1, "one run directory"),
+		Long: `Continue a prompt with a checkpoint of a run directory, with the run's quantizers,
+until the document ends. The text appears as it grows. Equal seeds give equal text. The
+data of the training is not needed. The directory of a Hugging Face checkpoint is used as
+it is.`,
+		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "tokens", "temperature", "top-k", "top-p", "step", "context"),
 	}
-	asJSON := jsonFlag(cmd)
+	contextFlag(cmd, &context)
 	flags := cmd.Flags()
 	flags.StringVar(&prompt, "prompt", "", "text to continue; empty: the start of a document")
-	flags.IntVar(&opts.Tokens, "tokens", 200, "tokens to generate")
-	flags.Float64Var(&opts.Temperature, "temperature", 0.8, "temperature; 0 takes the likeliest token")
-	flags.IntVar(&opts.TopK, "top-k", 0, "draw from the K likeliest tokens only; 0: all")
-	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of the draws")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := notNegative(cmd, "tokens", "temperature", "top-k"); err != nil {
-			return err
-		}
-		log, err := newLogger(cmd, nil)
+	flags.IntVar(&step, "step", 0, "use the checkpoint of this step instead of the newest")
+	flags.BoolVar(&endless, "endless", false, "go on behind the end of the document")
+	samplingFlags(flags, &opts)
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Generate: 1, NoData: true, Context: context})
 		if err != nil {
-			return err
-		}
-		trained, err := train.Open(cmd.Context(), args[0], train.OpenOptions{Batch: 1, NoData: true, Logger: log})
-		if err != nil {
-			return err
+			return nil, err
 		}
 		defer trained.Close()
-		text, err := trained.Generate(cmd.Context(), prompt, opts)
+		if endless {
+			opts.Stop = []int32{}
+		}
+		show := typing(cmd)
+		if err := show(prompt); err != nil {
+			return nil, err
+		}
+		text, err := trained.Generate(cmd.Context(), prompt, opts, show)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if *asJSON {
-			return printJSON(cmd, map[string]any{"run": args[0], "step": trained.Step(), "prompt": prompt, "text": text})
+		result := map[string]any{"run": args[0], "step": trained.Step(), "prompt": prompt, "text": text}
+		return inWords(result, "\n"), nil
+	})
+}
+
+// samplingFlags are the flags about how tokens are drawn.
+func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
+	flags.IntVar(&o.Tokens, "tokens", 200, "tokens to generate at most")
+	flags.Float64Var(&o.Temperature, "temperature", 0.8, "temperature; 0 takes the likeliest token")
+	flags.IntVar(&o.TopK, "top-k", 0, "draw from the K likeliest tokens only; 0: all")
+	flags.Float64Var(&o.TopP, "top-p", 0, "draw from the fewest likeliest tokens with this share of the probability; 0: all")
+	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the draws")
+}
+
+// typing prints text as it grows, unless the answer is to be JSON.
+func typing(cmd *cobra.Command) func(text string) error {
+	return func(text string) error {
+		if wantsJSON(cmd) {
+			return nil
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", prompt, text)
+		_, err := io.WriteString(cmd.OutOrStdout(), text)
 		return err
 	}
-	return cmd
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -45,46 +46,42 @@ stay as they are, with λ_t shaded.`,
 		for i := range runs {
 			runs[i].Records = slices.DeleteFunc(runs[i].Records, func(r metrics.Record) bool { return r.Step < from })
 		}
-		name, draw := "curves", figure.WriteFile
+		name, picture := "curves", figure.Picture(&figure.Curves{Runs: runs})
 		if movement {
 			name = "diagnostics"
-			if draw, err = drawMovement(args[0]); err != nil {
-				return err
+			cfg, err := config.Load(rundir.At(args[0]).Config().Name, nil)
+			if err != nil {
+				return notRun(args[0], "it has no configuration", err)
 			}
+			picture = &figure.Movement{Runs: runs, Window: cfg.Diagnostics.Window}
 		}
 		if len(out) == 0 {
 			out = []string{filepath.Join(args[0], name+".png"), filepath.Join(args[0], name+".svg")}
 		}
-		for _, path := range out {
-			err := draw(path, runs, figure.Options{Title: title})
-			if movement && errors.Is(err, figure.ErrNoData) {
-				return errors.New("no run has recorded diagnostics, as those with diagnostics.every above 0 do")
-			}
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), path)
-		}
-		return nil
+		return savePicture(cmd.OutOrStdout(), out, picture, title)
 	}
 	return cmd
 }
 
-// drawMovement draws the diagnostics of runs with the window of the run in dir.
-func drawMovement(dir string) (func(path string, runs []figure.Run, o figure.Options) error, error) {
-	cfg, err := config.Load(rundir.At(dir).Config().Name, nil)
-	if err != nil {
-		return nil, notRun(dir, "it has no configuration", err)
+// savePicture writes a picture to files, and their names to w.
+func savePicture(w io.Writer, paths []string, p figure.Picture, title string) error {
+	for _, path := range paths {
+		err := figure.Save(path, p, figure.Options{Title: title})
+		if _, movement := p.(*figure.Movement); movement && errors.Is(err, figure.ErrNoData) {
+			return errors.New("no run has recorded diagnostics, as those with diagnostics.every above 0 do")
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w, path)
 	}
-	return func(path string, runs []figure.Run, o figure.Options) error {
-		return figure.WriteMovementFile(path, runs, cfg.Diagnostics.Window, o)
-	}, nil
+	return nil
 }
 
 func readRuns(dirs []string) ([]figure.Run, error) {
 	var runs []figure.Run
 	for _, dir := range dirs {
-		records, err := metrics.Read(rundir.At(dir).Metrics())
+		records, err := metrics.Read[metrics.Record](rundir.At(dir).Metrics())
 		if err != nil {
 			return nil, notRun(dir, "it has no metrics", err)
 		}
@@ -93,8 +90,8 @@ func readRuns(dirs []string) ([]figure.Run, error) {
 	return runs, nil
 }
 
-// notRun explains why a part of a run directory could not be read; absent says what
-// it means that the part is missing.
+// notRun explains why a file of a run directory could not be read. absent says what it
+// means that the file is missing.
 func notRun(dir, absent string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -115,15 +112,14 @@ the relative quantization error of the weights, and the speed of training. A run
 that was interrupted shows – for what it has not measured.`,
 		Args: atLeastOne("run directory"),
 	}
-	asJSON := jsonFlag(cmd)
 	cmd.Flags().StringArrayVar(&out, "out", nil, "also draw the curves of all runs to `FILE`, .png or .svg (repeatable)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		var list []metrics.Summary
 		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖²/‖x‖²", "tokens/s", "minutes"}}
 		for _, dir := range args {
 			s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 			if err != nil {
-				return notRun(dir, "its training has not ended yet", err)
+				return nil, notRun(dir, "its training has not ended yet", err)
 			}
 			list = append(list, s)
 			rows = append(rows, []string{
@@ -131,21 +127,17 @@ that was interrupted shows – for what it has not measured.`,
 				number(s.ErrorRel, "%.5f"), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
 			})
 		}
-		for _, path := range out {
+		if len(out) > 0 {
 			runs, err := readRuns(args)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if err := figure.WriteFile(path, runs, figure.Options{}); err != nil {
-				return err
+			if err := savePicture(io.Discard, out, &figure.Curves{Runs: runs}, ""); err != nil {
+				return nil, err
 			}
 		}
-		if *asJSON {
-			return printJSON(cmd, list)
-		}
-		return table(cmd.OutOrStdout(), rows)
-	}
-	return cmd
+		return inTable(list, rows), nil
+	})
 }
 
 // number formats a value that may not have been measured.

@@ -47,9 +47,8 @@ at values known from elsewhere, such as the fit published with QuEST:
 
 With --out, the result is written as fit.md, fit.csv and fit.json, with figures: loss
 against size, eff·16/P, and the Pareto front of loss against bytes.`,
-		Args: atLeastOne("run directory, directory of runs, .csv or .json file"),
+		Args: notNegative(atLeastOne("run directory, directory of runs, .csv or .json file"), "bootstrap", "huber", "prior"),
 	}
-	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Reference, "reference", "", "`METHOD` whose eff is 1")
 	flags.StringVar(&f.Baseline, "baseline", "", "`METHOD` to compare the others with, bits by bits")
@@ -66,63 +65,50 @@ against size, eff·16/P, and the Pareto front of loss against bytes.`,
 	flags.StringToStringVar(&f.bits, "bits", nil, "bits per weight of quantizers that do not say: `PLUGIN=BITS,...`")
 	flags.StringVar(&f.format, "format", string(scaling.Text), "text, markdown, csv or json")
 	flags.StringVar(&f.out, "out", "", "`DIR` to write the result and its figures to")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *asJSON {
-			f.format = string(scaling.JSON)
-		}
-		return f.run(cmd, args)
-	}
-	return cmd
+	return answering(cmd, f.run)
 }
 
-func (f *fitFlags) run(cmd *cobra.Command, args []string) error {
-	labels, err := f.check(cmd)
+func (f *fitFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
+	labels, err := f.check()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	points, damaged, err := readPoints(cmd.ErrOrStderr(), args, labels)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fit, err := scaling.Run(cmd.Context(), points, f.Options)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f.out != "" {
 		if err := writeFit(cmd.Context(), f.out, fit); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	err = fit.Write(cmd.OutOrStdout(), scaling.Format(f.format))
-	if err == nil && damaged > 0 {
+	if damaged > 0 {
 		err = fmt.Errorf("%d of the runs cannot be read; the fit is without them", damaged)
 	}
-	return err
+	return &answer{fit, func(w io.Writer) { _ = fit.Write(w, scaling.Format(f.format)) }}, err
 }
 
 // check turns the flags into options.
-func (f *fitFlags) check(cmd *cobra.Command) (scaling.Labels, error) {
-	none := scaling.Labels{}
-	if err := notNegative(cmd, "bootstrap", "huber", "prior"); err != nil {
-		return none, err
-	}
+func (f *fitFlags) check() (labels scaling.Labels, err error) {
 	f.Resample, f.Alpha0, f.Beta0 = scaling.Resampling(f.resample), f.prior0[0], f.prior0[1]
 	if !slices.Contains(scaling.Formats, scaling.Format(f.format)) {
-		return none, usageError{fmt.Errorf("--format %q: use text, markdown, csv or json", f.format)}
+		return labels, usageError{fmt.Errorf("--format %q: use text, markdown, csv or json", f.format)}
 	}
-	fixed, err := assignments("fix", f.fixed)
-	if err != nil {
-		return none, err
+	if f.Fixed, err = assignments("fix", f.fixed); err != nil {
+		return labels, err
 	}
-	f.Fixed = fixed
-	bits, err := assignments("bits", f.bits)
-	if err != nil {
-		return none, err
+	if labels.Bits, err = assignments("bits", f.bits); err != nil {
+		return labels, err
 	}
+	labels.Keys = f.labels
 	if err := f.Options.Check(); err != nil {
-		return none, usageError{err}
+		return labels, usageError{err}
 	}
-	return scaling.Labels{Keys: f.labels, Bits: bits}, nil
+	return labels, nil
 }
 
 // assignments reads the numbers of NAME=VALUE flags.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,12 +10,12 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 )
 
-// releases is where archives with everything are.
+// releases is the address of complete archives.
 const releases = "https://" + modulePath + "/releases"
 
-// lacks says what this executable should have and has not, each with how to get it: go
-// install makes one without plugins, and without the processor's vector instructions
-// unless it is told to use them.
+// lacks lists what this executable should have and has not, each with how to get it. One
+// made by go install has no plugins, and no vector instructions of the processor unless
+// GOEXPERIMENT asked for them.
 func lacks(noSIMD, noPlugins bool) (list []string) {
 	if noSIMD {
 		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it computes several times slower. "+
@@ -29,16 +28,16 @@ func lacks(noSIMD, noPlugins bool) (list []string) {
 	return list
 }
 
-// lacking is what this executable lacks.
+// lacking lists what this executable lacks.
 func lacking() []string {
 	finder, err := plugin.NewFinder()
 	return lacks(engine.LacksSIMD(), err == nil && !finder.Any())
 }
 
-// needy are the commands that compute, or that need plugins.
-var needy = []string{"train", "study run", "eval", "generate", "bench", "plugins list"}
+// needy are the commands that compute or need plugins.
+var needy = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
 
-// warnOfLacks tells before a command what its executable lacks.
+// warnOfLacks warns, before a needy command runs, of what the executable lacks.
 func warnOfLacks(cmd *cobra.Command, _ []string) error {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	if !slices.ContainsFunc(needy, func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }) {
@@ -52,12 +51,4 @@ func warnOfLacks(cmd *cobra.Command, _ []string) error {
 		log.Warn(what)
 	}
 	return nil
-}
-
-// bullets are lines of the output of cage version.
-func bullets(name string, list []string) (text string) {
-	for _, item := range list {
-		text += fmt.Sprintf("%s: %s\n", name, item)
-	}
-	return text
 }

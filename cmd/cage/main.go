@@ -45,8 +45,8 @@ func run(args []string) int {
 	return code
 }
 
-// explain says what err means to the person and as an exit code. stopped is not nil
-// after a signal.
+// explain says what err means, as an exit code and to a person. stopped is the error of the
+// context, not nil after a signal.
 func explain(cmd *cobra.Command, err, stopped error) (code int, message string) {
 	var usage usageError
 	switch {
@@ -80,6 +80,7 @@ with or without the CAGE correction, from one TOML file.
   cage train RUN.toml                    train, with checkpoints and metrics
   cage eval RUN                          evaluate a run on its validation set
   cage verify RUN                        replay a part of a run and compare every bit
+  cage export RUN --to FORMAT --out DIR  write a model for other programs
   cage plugins list                      what can be named in the TOML
   cage config                            every key of the TOML, with its default`,
 		Version:           buildVersion(),
@@ -91,6 +92,6 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(outlasts(newTrain()), newEval(), newGenerate(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
+	root.AddCommand(outlasts(newTrain()), newImport(), newEval(), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
 	return root
 }

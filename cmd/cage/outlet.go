@@ -13,10 +13,10 @@ import (
 )
 
 // outlet is the standard output or error of this process. All text goes through it,
-// escaped as package safetext says, but for what draws on the terminal.
+// escaped as package safetext says; only progress displays write past it.
 //
-// Writing to a reader that is gone is no failure: it has seen what it wanted. Short
-// commands do not come that far, as SIGPIPE ends them without a word; see [outlasts].
+// Writing to a reader that is gone is no failure: it has seen what it wanted. This concerns
+// commands that outlast their readers (see [outlasts]); SIGPIPE silently ends the others.
 type outlet struct {
 	file *os.File
 	mu   sync.Mutex
@@ -37,7 +37,8 @@ func (o *outlet) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failed is the first error of writing, which may have been nobody's business then.
+// failed is the first error of writing. Most callers do not look at the errors of their
+// writes, so that it is reported when the command has ended.
 func (o *outlet) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,9 +53,9 @@ func drawing(w io.Writer) io.Writer {
 	return w
 }
 
-// outlasts makes a command go on when nobody reads its output any more, as after
-// `| head`, or when Ctrl-C has ended the tee behind it first: what it does matters more
-// than what it prints.
+// outlasts makes a command go on when nobody reads its output any more, as after `| head`,
+// or when Ctrl-C has ended a tee behind it. It is for commands whose work matters more than
+// what they print.
 func outlasts(cmd *cobra.Command) *cobra.Command {
 	cmd.PreRun = func(*cobra.Command, []string) { keepWriting() }
 	return cmd

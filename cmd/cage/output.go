@@ -2,9 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -12,42 +12,75 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/metrics/console"
+	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// jsonFlag adds --json to a command that prints a result.
-func jsonFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("json", false, "print the result as JSON")
+// answer is what a command prints in the end: value with --json, else text. Errors of
+// writing are noticed by [outlet], and need no handling here.
+type answer struct {
+	value any
+	text  func(w io.Writer)
 }
 
-// printJSON writes v indented to the command's standard output.
-func printJSON(cmd *cobra.Command, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+// inTable is an answer whose text is a table; the first row is the heading.
+func inTable(value any, rows [][]string) *answer {
+	return &answer{value, func(w io.Writer) { table(w, rows) }}
+}
+
+// inWords is an answer whose text is formatted as by fmt.Printf.
+func inWords(value any, format string, args ...any) *answer {
+	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
+}
+
+// answering gives a command the flag --json, and makes it print what run returns. An answer
+// beside an error is printed, too.
+func answering(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error)) *cobra.Command {
+	cmd.Flags().Bool("json", false, "print the result as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a, err := run(cmd, args)
+		switch {
+		case a == nil:
+		case wantsJSON(cmd):
+			err = errors.Join(printJSON(cmd.OutOrStdout(), a.value), err)
+		default:
+			a.text(cmd.OutOrStdout())
+		}
 		return err
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), safetext.JSON(string(text)))
+	return cmd
+}
+
+// wantsJSON tells whether a command shall print its result as JSON.
+func wantsJSON(cmd *cobra.Command) bool {
+	asJSON, _ := cmd.Flags().GetBool("json")
+	return asJSON
+}
+
+// printJSON writes v indented.
+func printJSON(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintln(w, safetext.JSON(string(text)))
+	}
 	return err
 }
 
 // table writes rows in aligned columns; the first is the heading. On a terminal the
 // last column is wrapped.
-func table(w io.Writer, rows [][]string) error {
+func table(w io.Writer, rows [][]string) {
 	rows = oneLineEach(rows)
-	if f, ok := drawing(w).(*os.File); ok {
-		if width := console.Terminal(f); width != nil {
-			rows = wrapLast(rows, width())
-		}
+	if width, _ := console.Size(drawing(w)); width != nil {
+		rows = wrapLast(rows, width())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
-	return t.Flush()
+	t.Flush()
 }
 
-// oneLineEach escapes what would break the lines of a table.
+// oneLineEach escapes what would break a row of a table into several lines.
 func oneLineEach(rows [][]string) [][]string {
 	out := make([][]string, len(rows))
 	for i, row := range rows {
@@ -60,7 +93,7 @@ func oneLineEach(rows [][]string) [][]string {
 
 const (
 	columnGap  = 2
-	leastWidth = 20 // of a column that is worth wrapping
+	leastWidth = 20 // a narrower column is not worth wrapping
 )
 
 // wrapLast breaks the last column between words so that rows fit into width.
@@ -107,8 +140,8 @@ func breakLines(text string, width int) []string {
 	return lines
 }
 
-// newLogger makes the logger of a command; messages go to out, or if that is nil to the
-// standard error. They may quote what others said.
+// newLogger makes the logger of a command, which writes to out. Messages may quote what
+// others said.
 func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 	name, err := cmd.Flags().GetString("log-level")
 	if err != nil {
@@ -117,9 +150,6 @@ func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 	level := hclog.LevelFromString(name)
 	if level == hclog.NoLevel {
 		return nil, usageError{fmt.Errorf("--log-level %q: use trace, debug, info, warn, error or off", name)}
-	}
-	if out == nil {
-		out = cmd.ErrOrStderr()
 	}
 	return hclog.New(&hclog.LoggerOptions{Name: "cage", Level: level, Output: safetext.NewWriter(out), TimeFormat: "15:04:05"}), nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -11,6 +13,9 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/sdk"
 )
+
+// kinds of plugins, in the order in which they are shown.
+var kinds = []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer}
 
 func newPlugins() *cobra.Command {
 	cmd := group(&cobra.Command{
@@ -28,11 +33,10 @@ the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G.`,
 
 func newPluginsList() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the plugins that can be found", Args: exactly(0, "no arguments")}
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return answering(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
 		finder, opts, err := newFinder(cmd)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var list []listing
 		rows := [][]string{{"name", "kind", "what it is"}}
@@ -47,53 +51,61 @@ func newPluginsList() *cobra.Command {
 			}
 			list, rows = append(list, item), append(rows, row)
 		}
-		if *asJSON {
-			return printJSON(cmd, list)
+		if len(list) == 0 && !wantsJSON(cmd) {
+			return nil, fmt.Errorf("no plugins found; looked in %s", strings.Join(finder.Dirs, ", "))
 		}
-		if len(list) == 0 {
-			return fmt.Errorf("no plugins found; looked in %s", strings.Join(finder.Dirs, ", "))
-		}
-		return table(cmd.OutOrStdout(), rows)
-	}
-	return cmd
+		return inTable(list, rows), nil
+	})
 }
 
 func newPluginsShow() *cobra.Command {
 	cmd := &cobra.Command{Use: "show NAME", Short: "Describe a plugin and its parameters", Args: exactly(1, "the name or path of one plugin")}
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		finder, opts, err := newFinder(cmd)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		exe, err := finder.Find(cmd.Context(), args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var list []listing
 		var texts []string
-		var failed error
-		for _, kind := range []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer} {
-			client, err := plugin.Start(cmd.Context(), exe, kind, opts)
-			if err != nil {
-				failed = err
-				continue
-			}
+		err = asEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
 			d := client.Description()
-			list = append(list, listing{Name: d.Name, Path: client.Path(), Kind: kind}.describe(d))
-			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, kind, client.Path(), oneLineParameters(d)))
-			client.Close()
+			list = append(list, listing{Name: d.Name, Path: client.Path(), Kind: client.Kind()}.describe(d))
+			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), oneLineParameters(d)))
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		if len(list) == 0 {
-			return failed
+		return inWords(list, "%s", strings.Join(texts, "\n")), nil
+	})
+}
+
+// asEach calls do with the plugin started as each of the kinds that it serves. It is an
+// error when it serves none.
+func asEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts plugin.Options, do func(*plugin.Client) error) error {
+	served := false
+	var refused error
+	for _, kind := range kinds {
+		client, err := plugin.Start(ctx, exe, kind, opts)
+		if err != nil {
+			refused = err
+			continue
 		}
-		if *asJSON {
-			return printJSON(cmd, list)
+		served = true
+		err = do(client)
+		client.Close()
+		if err != nil {
+			return err
 		}
-		_, err = fmt.Fprint(cmd.OutOrStdout(), strings.Join(texts, "\n"))
-		return err
 	}
-	return cmd
+	if served {
+		return nil
+	}
+	return refused
 }
 
 // oneLineParameters escapes what would break the table of parameters.
@@ -113,8 +125,10 @@ func oneLineParameters(d sdk.Description) sdk.Description {
 	return d
 }
 
+// newFinder returns what finds plugins, and how they are started. Both tell the person
+// what they do.
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
-	log, err := newLogger(cmd, nil)
+	log, err := newLogger(cmd, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, plugin.Options{}, err
 	}
@@ -135,4 +149,47 @@ func firstSentence(text string) string {
 		}
 	}
 	return text
+}
+
+// listing is a plugin as printed in JSON.
+type listing struct {
+	Name       string      `json:"name"`
+	Path       string      `json:"path"`
+	Kind       sdk.Kind    `json:"kind,omitempty"`
+	Version    string      `json:"version,omitempty"`
+	Doc        string      `json:"doc,omitempty"`
+	Parameters []parameter `json:"parameters,omitempty"`
+	Error      string      `json:"error,omitempty"`
+}
+
+// parameter is a parameter of a plugin as printed in JSON, which knows no infinity:
+// an open side has no bound.
+type parameter struct {
+	Name    string   `json:"name"`
+	Type    sdk.Type `json:"type"`
+	Default any      `json:"default"`
+	Min     *float64 `json:"min,omitempty"`
+	Max     *float64 `json:"max,omitempty"`
+	Choices []string `json:"choices,omitempty"`
+	Doc     string   `json:"doc"`
+}
+
+// describe fills in what a plugin says of itself.
+func (l listing) describe(d sdk.Description) listing {
+	l.Version, l.Doc = d.Version, d.Doc
+	for _, p := range d.Parameters {
+		out := parameter{Name: p.Name, Type: p.Type, Default: p.Default, Choices: p.Choices, Doc: p.Doc}
+		if p.Type == sdk.TypeInt || p.Type == sdk.TypeFloat {
+			out.Min, out.Max = bound(p.Min), bound(p.Max)
+		}
+		l.Parameters = append(l.Parameters, out)
+	}
+	return l
+}
+
+func bound(v float64) *float64 {
+	if math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
 }

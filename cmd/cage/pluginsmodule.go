@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// modulePath is that of the module in which package sdk is.
+// modulePath is the path of the module that holds package sdk.
 const modulePath = "github.com/cage-qat/cage"
 
 // pluginModule is the module that a new plugin gets for its own.
@@ -29,8 +29,8 @@ type pluginModule struct {
 	source  string // absolute directory that replaces it; empty: none
 }
 
-// ownModule decides where the plugin finds package sdk. It is nil where the module
-// around the new directory provides it.
+// ownModule decides where the plugin finds package sdk. It returns nil where the module
+// around the new directory has it.
 func (s scaffold) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule, error) {
 	if s.source != "" {
 		return s.replaced()
@@ -77,11 +77,10 @@ func (s scaffold) published() (*pluginModule, error) {
 // write makes go.mod and go.sum in dir. The notice tells why they are not complete
 // yet, for example because cage's module must be fetched and there is no network.
 //
-// Left to itself the go command would read the module graph to complete them, and
-// fetch modules that nothing here is built from. So all that cage's own module
-// requires is required here, too, which needs no graph, and then what is not used is
-// left out: the outcome is that of go mod tidy, without a network where cage itself
-// was built.
+// To complete them, go mod tidy would read the module graph and fetch modules that
+// nothing here is built from. Instead, all that cage's own module requires is required
+// here as well, which needs no graph; then what is not used is left out. The outcome is
+// the same, and on a machine where cage was built it needs no network.
 func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) (notice, err error) {
 	source, sums, notice := m.sdk(ctx, tool, dir)
 	if notice != nil {
@@ -113,17 +112,9 @@ func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) 
 	if notice != nil {
 		return notice, ctx.Err()
 	}
-	return nil, m.save(dir, of.Go.Version, among(required, strings.Fields(string(used))))
-}
-
-// among are the modules of the list whose paths are named.
-func among(list []module.Version, paths []string) (kept []module.Version) {
-	for _, m := range list {
-		if slices.Contains(paths, m.Path) {
-			kept = append(kept, m)
-		}
-	}
-	return kept
+	paths := strings.Fields(string(used))
+	required = slices.DeleteFunc(required, func(m module.Version) bool { return !slices.Contains(paths, m.Path) })
+	return nil, m.save(dir, of.Go.Version, required)
 }
 
 // sdk returns the directory of the required version of cage's module, and the lines of

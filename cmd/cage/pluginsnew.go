@@ -15,16 +15,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/schema"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/gotool"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
 )
 
-// templates holds a directory for each kind of plugin; the name of a file without
-// .tmpl is that of the file it becomes.
+// templates holds a directory for each kind of plugin. A template is named after the file
+// that it becomes, with .tmpl added.
 //
 //go:embed templates
 var templates embed.FS
@@ -46,10 +46,10 @@ module of its own, with a go.mod.`,
 		if err := s.check(); err != nil {
 			return usageError{err}
 		}
-		if err := s.place(); err != nil {
+		if err := s.checkPlace(); err != nil {
 			return err
 		}
-		log, err := newLogger(cmd, nil)
+		log, err := newLogger(cmd, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ module of its own, with a go.mod.`,
 		}
 		path := s.path()
 		if !filepath.IsAbs(path) {
-			path = "./" + filepath.ToSlash(path) // with a slash it is not taken for a name
+			path = "./" + filepath.ToSlash(path) // without a slash it would be taken for a name
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, path, s.kind, strings.Join(tool.Settings(), " "))
 		return err
@@ -74,8 +74,8 @@ module of its own, with a go.mod.`,
 	return cmd
 }
 
-// The settings are those with which cage builds plugins, and the Makefile cage: under
-// others go test would compile all libraries once more.
+// The settings are those with which cage builds plugins and the Makefile builds cage.
+// With others, go test would compile all libraries once more.
 const nextSteps = `wrote %[1]s
   %[3]s go -C %[1]s test -trimpath .
   cage plugins show %[1]s
@@ -89,14 +89,14 @@ type scaffold struct {
 	source     string // the directory of cage's module; empty: a published version
 }
 
-// path is that of the new directory.
+// path is the path of the new directory.
 func (s scaffold) path() string { return filepath.Join(s.parent, s.name) }
 
 // ignored are names of directories that the go command passes over.
 var ignored = []string{"testdata", "vendor"}
 
-// place tells why the directory cannot be made.
-func (s scaffold) place() error {
+// checkPlace tells why the directory cannot be made.
+func (s scaffold) checkPlace() error {
 	if _, err := os.Lstat(s.path()); err == nil {
 		return fmt.Errorf("%s is already there; choose another name, or remove it", s.path())
 	}
@@ -106,12 +106,11 @@ func (s scaffold) place() error {
 	return nil
 }
 
-// check tells a mistake on the command line.
+// check finds mistakes on the command line.
 func (s scaffold) check() error {
-	kinds := []string{string(sdk.KindQuantizer), string(sdk.KindOptimizer)}
-	if !slices.Contains(kinds, s.kind) {
+	if !slices.Contains(kinds, sdk.Kind(s.kind)) {
 		err := fmt.Errorf("unknown kind of plugin %q: use quantizer or optimizer", s.kind)
-		if near := config.Nearest(s.kind, kinds); near != "" {
+		if near := schema.Nearest(s.kind, []string{string(kinds[0]), string(kinds[1])}); near != "" {
 			err = fmt.Errorf("%w; did you mean %s?", err, near)
 		}
 		return err
@@ -122,8 +121,8 @@ func (s scaffold) check() error {
 	return sdk.Description{Name: s.name}.Check()
 }
 
-// write makes the directory with all its files, or leaves nothing behind. The
-// notice is what kept the requirements of a new module from being completed.
+// write makes the directory with all its files, or leaves nothing behind. notice says
+// why the requirements of a new module are not complete yet.
 func (s scaffold) write(ctx context.Context, tool *gotool.Tool) (notice, err error) {
 	module, err := s.ownModule(ctx, tool)
 	if err != nil {

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// noDevice leaves programs to the oracle alone.
+// noDevice is the kind of device that runs nothing: programs are run by the oracle alone.
 const noDevice = "none"
 
 func newPluginsTest() *cobra.Command {
@@ -41,7 +41,6 @@ plugins can be compared with it: those that take the parameters of quest, mxfp4,
 absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
 		Args: exactly(1, "the name or path of one plugin"),
 	}
-	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&p.golden, "golden", "", "also run the cases of a golden `FILE`")
 	flags.StringVar(&p.device, "device", engine.CPU, fmt.Sprintf("`KIND` of device for compiled programs: %s or none", strings.Join(engine.Kinds(), ", ")))
@@ -53,21 +52,17 @@ absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
 	flags.BoolVar(&p.traits.Still, "still", false, "an optimizer claims that zero gradients from the start move nothing")
 	flags.Float64Var(&p.traits.Descent, "descent", 0, "an optimizer claims to bring the test functions down to this `PART` of their first value")
 	flags.BoolVar(&p.traits.NoDescent, "no-descent", false, "an optimizer does not minimise on its own")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		reports, err := p.run(cmd, args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if *asJSON {
-			err = printJSON(cmd, reports)
-		} else {
+		return &answer{reports, func(w io.Writer) {
 			for _, r := range reports {
-				err = errors.Join(err, r.Write(cmd.OutOrStdout()))
+				_ = r.Write(w)
 			}
-		}
-		return errors.Join(err, verdict(args[0], reports))
-	}
-	return cmd
+		}}, verdict(args[0], reports)
+	})
 }
 
 // verdict names the checks that failed.
@@ -121,24 +116,12 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 		opts.Logger.SetLevel(hclog.Error)
 	}
 	var reports []sdktest.Report
-	var refused error
-	for _, kind := range kinds {
-		client, err := plugin.Start(cmd.Context(), exe, kind, opts)
-		if err != nil {
-			refused = err
-			continue
-		}
+	err = asEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
 		report, err := p.check(cmd.Context(), client, options)
-		client.Close()
-		if err != nil {
-			return nil, err
-		}
 		reports = append(reports, report)
-	}
-	if len(reports) == 0 {
-		return nil, refused
-	}
-	return reports, nil
+		return err
+	})
+	return reports, err
 }
 
 // check runs the kit on a running plugin.
@@ -156,9 +139,8 @@ func (p *pluginTest) check(ctx context.Context, client *plugin.Client, options [
 	return report, ctx.Err()
 }
 
-// options checks the command line. A golden file leaves one kind of plugins.
+// options checks the command line. A golden file is about one kind of plugin.
 func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
-	kinds := []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer}
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
 	}
@@ -182,19 +164,18 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	return append(options, sdktest.Golden(file)), []sdk.Kind{kind}, nil
 }
 
-// settings reads the values as TOML, but for those of string parameters, which need no
-// quotes.
+// settings reads the values as TOML. Those of string parameters need no quotes.
 func (p *pluginTest) settings(d sdk.Description) map[string]any {
 	settings := map[string]any{}
 	for _, set := range p.sets {
 		key, text, _ := strings.Cut(set, "=")
-		text = strings.TrimSpace(text)
+		key, text = strings.TrimSpace(key), strings.TrimSpace(text)
 		var value struct{ V any }
 		_, err := toml.Decode("v = "+text, &value)
 		if _, isText := value.V.(string); err != nil || !isText && wantsText(d, key) {
 			value.V = text
 		}
-		settings[strings.TrimSpace(key)] = value.V
+		settings[key] = value.V
 	}
 	return settings
 }

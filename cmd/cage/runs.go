@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/runs"
+	"github.com/cage-qat/cage/host/rundir"
 )
 
 func newRuns() *cobra.Command {
@@ -26,10 +26,10 @@ interrupted (stopped or killed, and can go on), diverged, failed or unreadable.`
 	return cmd
 }
 
-// roots are where runs lie when nothing is said: the defaults of train.out and of study.out.
+// roots are searched when no directory is named: the defaults of train.out and study.out.
 var roots = []string{"runs", "studies"}
 
-// columnsOfKeys is how many keys of configurations are listed unasked.
+// columnsOfKeys is how many keys of configurations are listed without --columns.
 const columnsOfKeys = 4
 
 func newRunsList() *cobra.Command {
@@ -47,44 +47,37 @@ steps and validation loss, and the keys of their configurations that tell them a
 
 A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains". An
 index in each directory keeps this quick for thousands of runs.`,
+		Args: notNegative(cobra.ArbitraryArgs, "limit"),
 	}
-	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&where, "where", nil, "only runs that fulfil the `CONDITION` (repeatable)")
 	flags.StringVar(&by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
 	flags.StringSliceVar(&columns, "columns", nil, "`NAME`s to show, separated by commas")
 	flags.IntVar(&limit, "limit", 0, "show at most this many runs; 0: all")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := notNegative(cmd, "limit"); err != nil {
-			return err
-		}
+	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		list, err := findRuns(args)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if list, err = selectRuns(list, where, by, columns); err != nil {
-			return err
+			return nil, err
 		}
 		if limit > 0 {
 			list = list[:min(limit, len(list))]
 		}
-		if *asJSON {
-			return printRuns(cmd, list)
-		}
 		if len(columns) == 0 {
-			columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, runs.Varying(list, columnsOfKeys))
+			columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, rundir.Varying(list, columnsOfKeys))
 		}
-		rows := [][]string{columns}
+		value, rows := []runListing{}, [][]string{columns}
 		for _, r := range list {
-			rows = append(rows, cells(r, columns))
+			value, rows = append(value, listingOf(r)), append(rows, cells(r, columns))
 		}
-		return table(cmd.OutOrStdout(), rows)
-	}
-	return cmd
+		return inTable(value, rows), nil
+	})
 }
 
 // findRuns lists the runs below the directories, or below the usual ones.
-func findRuns(dirs []string) ([]*runs.Run, error) {
+func findRuns(dirs []string) ([]*rundir.Run, error) {
 	if len(dirs) == 0 {
 		for _, dir := range roots {
 			if _, err := os.Stat(dir); err == nil {
@@ -97,18 +90,18 @@ func findRuns(dirs []string) ([]*runs.Run, error) {
 			return nil, errors.New("there is neither a directory runs nor studies here; name one")
 		}
 	}
-	return runs.List(dirs...)
+	return rundir.List(dirs...)
 }
 
-// selectRuns filters and sorts; names that no run has are mistakes.
-func selectRuns(list []*runs.Run, where []string, by string, columns []string) ([]*runs.Run, error) {
-	var conditions []runs.Condition
+// selectRuns filters and sorts. A name that no run has is an error.
+func selectRuns(list []*rundir.Run, where []string, by string, columns []string) ([]*rundir.Run, error) {
+	var conditions []rundir.Condition
 	for _, text := range where {
-		c, err := runs.ParseCondition(text)
+		c, err := rundir.ParseCondition(text)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--where: %w", err)}
 		}
-		if err := runs.Known(list, c.Name); err != nil {
+		if err := rundir.Known(list, c.Name); err != nil {
 			return nil, fmt.Errorf("--where %s: %w", text, err)
 		}
 		conditions = append(conditions, c)
@@ -117,21 +110,21 @@ func selectRuns(list []*runs.Run, where []string, by string, columns []string) (
 	if len(name) > 1 && name[0] == '-' {
 		name = name[1:]
 	}
-	if err := runs.Known(list, name); err != nil {
+	if err := rundir.Known(list, name); err != nil {
 		return nil, fmt.Errorf("--sort: %w", err)
 	}
 	for _, column := range columns {
-		if err := runs.Known(list, column); err != nil {
+		if err := rundir.Known(list, column); err != nil {
 			return nil, fmt.Errorf("--columns: %w", err)
 		}
 	}
-	list = runs.Filter(list, conditions)
-	runs.Sort(list, by)
+	list = rundir.Filter(list, conditions)
+	rundir.Sort(list, by)
 	return list, nil
 }
 
-// cells are a run's texts in the columns; – for what it does not have.
-func cells(r *runs.Run, columns []string) []string {
+// cells are the texts of a run in the columns, – for what it does not have.
+func cells(r *rundir.Run, columns []string) []string {
 	var row []string
 	for _, name := range columns {
 		text, ok := r.Lookup(name)
@@ -149,14 +142,14 @@ func cells(r *runs.Run, columns []string) []string {
 // runListing is a run as printed in JSON.
 type runListing struct {
 	Run      string                    `json:"run"`
-	State    runs.State                `json:"state"`
+	State    rundir.State              `json:"state"`
 	Error    string                    `json:"error,omitempty"`
 	Modified string                    `json:"modified"`
 	Results  map[string]metrics.Number `json:"results"`
 	Config   map[string]string         `json:"config"` // values in TOML
 }
 
-func listingOf(r *runs.Run) runListing {
+func listingOf(r *rundir.Run) runListing {
 	out := runListing{Run: r.Dir, State: r.State, Error: r.Err, Modified: r.Modified.UTC().Format("2006-01-02T15:04:05Z"),
 		Results: map[string]metrics.Number{}, Config: map[string]string{}}
 	for _, x := range r.Results() {
@@ -166,12 +159,4 @@ func listingOf(r *runs.Run) runListing {
 		out.Config[e.Key] = e.Value
 	}
 	return out
-}
-
-func printRuns(cmd *cobra.Command, list []*runs.Run) error {
-	out := []runListing{}
-	for _, r := range list {
-		out = append(out, listingOf(r))
-	}
-	return printJSON(cmd, out)
 }

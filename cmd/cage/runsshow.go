@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/runs"
 )
 
 func newRunsShow() *cobra.Command {
@@ -26,40 +27,47 @@ func newRunsShow() *cobra.Command {
 its configuration.`,
 		Args: exactly(1, "one run directory"),
 	}
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := runs.Open(args[0])
+	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+		r, err := rundir.Open(args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		checkpoints, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		provenance, err := rundir.At(r.Dir).Provenance().ReadFile()
 		if errors.Is(err, fs.ErrNotExist) {
 			provenance, err = []byte("{}"), nil
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		steps := []int{}
 		for _, e := range checkpoints {
 			steps = append(steps, e.Step)
 		}
-		if *asJSON {
-			return printJSON(cmd, struct {
-				runListing
-				Checkpoints []int           `json:"checkpoints"` // steps
-				Provenance  json.RawMessage `json:"provenance"`
-			}{listingOf(r), steps, provenance})
+		rows, err := runRows(r, steps, provenance)
+		if err != nil {
+			return nil, err
 		}
-		return showRun(cmd.OutOrStdout(), r, steps, provenance)
-	}
-	return cmd
+		config, err := rundir.At(r.Dir).Config().ReadFile()
+		if err != nil {
+			return nil, err
+		}
+		return &answer{struct {
+			runListing
+			Checkpoints []int           `json:"checkpoints"` // steps
+			Provenance  json.RawMessage `json:"provenance"`
+		}{listingOf(r), steps, provenance}, func(w io.Writer) {
+			table(w, rows)
+			fmt.Fprintf(w, "\n%s", config)
+		}}, nil
+	})
 }
 
-func showRun(w io.Writer, r *runs.Run, checkpoints []int, provenance []byte) error {
+// runRows show all that is known of a run, except its configuration.
+func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, error) {
 	rows := [][]string{{r.Dir, string(r.State)}}
 	if r.Err != "" {
 		rows = append(rows, []string{"error", r.Err})
@@ -71,21 +79,10 @@ func showRun(w io.Writer, r *runs.Run, checkpoints []int, provenance []byte) err
 	}
 	rows = append(rows, []string{"checkpoints", strings.Trim(fmt.Sprint(checkpoints), "[]")})
 	made, err := madeWith(provenance)
-	if err != nil {
-		return err
-	}
-	if err := table(w, append(rows, made...)); err != nil {
-		return err
-	}
-	text, err := rundir.At(r.Dir).Config().ReadFile()
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "\n%s", text)
-	return err
+	return append(rows, made...), err
 }
 
-// madeWith are the build and the plugins of a run, from its provenance.json.
+// madeWith reads the build and the plugins of a run from its provenance.json.
 func madeWith(text []byte) ([][]string, error) {
 	var provenance struct {
 		Run     string
@@ -114,65 +111,45 @@ func newRunsDiff() *cobra.Command {
 		Short: "Show in what two runs differ, and their results side by side",
 		Args:  exactly(2, "two run directories"),
 	}
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a, err := runs.Open(args[0])
+	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+		a, err := rundir.Open(args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		b, err := runs.Open(args[1])
+		b, err := rundir.Open(args[1])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		differences := runs.Diff(a, b)
-		if *asJSON {
-			config := map[string][]string{}
-			for _, d := range differences {
-				config[d.Key] = d.Values
-			}
-			results := map[string][]*metrics.Number{}
-			for _, name := range resultNames(a, b) {
-				results[name] = []*metrics.Number{resultOf(a, name), resultOf(b, name)}
-			}
-			return printJSON(cmd, map[string]any{"runs": []string{a.Dir, b.Dir}, "config": config, "results": results})
-		}
+		config, results := map[string][]string{}, map[string][]*metrics.Number{}
 		rows := [][]string{{"", a.Dir, b.Dir}}
-		for _, d := range differences {
-			rows = append(rows, []string{d.Key, orDash(d.Values[0]), orDash(d.Values[1])})
+		for _, d := range rundir.Diff(a, b) {
+			config[d.Key] = d.Values
+			rows = append(rows, []string{d.Key, cmp.Or(d.Values[0], "–"), cmp.Or(d.Values[1], "–")})
 		}
 		rows = append(rows, []string{"state", string(a.State), string(b.State)})
 		for _, name := range resultNames(a, b) {
-			rows = append(rows, []string{name, number(resultOf(a, name), "%.6g"), number(resultOf(b, name), "%.6g")})
+			x, y := resultOf(a, name), resultOf(b, name)
+			results[name] = []*metrics.Number{x, y}
+			rows = append(rows, []string{name, number(x, "%.6g"), number(y, "%.6g")})
 		}
-		return table(cmd.OutOrStdout(), rows)
-	}
-	return cmd
+		return inTable(map[string]any{"runs": []string{a.Dir, b.Dir}, "config": config, "results": results}, rows), nil
+	})
 }
 
 // resultNames are the names of the results of either run.
-func resultNames(a, b *runs.Run) []string {
+func resultNames(a, b *rundir.Run) []string {
 	var names []string
-	for _, x := range a.Results() {
-		names = append(names, x.Name)
-	}
-	for _, x := range b.Results() {
-		if _, ok := a.Result(x.Name); !ok {
+	for _, x := range slices.Concat(a.Results(), b.Results()) {
+		if !slices.Contains(names, x.Name) {
 			names = append(names, x.Name)
 		}
 	}
 	return names
 }
 
-func resultOf(r *runs.Run, name string) *metrics.Number {
+func resultOf(r *rundir.Run, name string) *metrics.Number {
 	if x, ok := r.Result(name); ok {
 		return metrics.Some(x)
 	}
 	return nil
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "–"
-	}
-	return text
 }

@@ -70,14 +70,7 @@ func buildPlugins() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "cage-plugins-"); err != nil {
 		return "", err
 	}
-	list, err := filepath.Glob("../../plugins/*/main.go")
-	if err != nil || len(list) < 4 {
-		return dir, fmt.Errorf("found the plugins %v: %w", list, err)
-	}
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
-	for _, file := range list {
-		args = append(args, "./"+filepath.ToSlash(filepath.Dir(file)))
-	}
+	args := []string{"build", "-o", dir + string(filepath.Separator), "../../plugins/..."}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // interruptible returns a context that ends with the first signal that asks this
@@ -30,7 +32,21 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
-// keepWriting turns SIGPIPE, which ends a process that writes to a closed standard
-// output or error, into an error of the write. Unlike a signal that is ignored, one
-// that is caught is not passed on to plugins and other children.
+// keepWriting makes writing to a closed standard output or error an error, in place of
+// SIGPIPE, which would end the process. The signal is caught, not ignored: children such as
+// plugins would inherit that it is ignored.
 func keepWriting() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// lastChance is how long the command may take to stop after standard input has ended.
+const lastChance = time.Minute
+
+// interruptAtEnd interrupts this process when in comes to its end: the program that holds
+// the other end wants it to stop, or has ended itself.
+func interruptAtEnd(in io.Reader) {
+	_, _ = io.Copy(io.Discard, in)
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil && self.Signal(os.Interrupt) == nil {
+		time.Sleep(lastChance)
+	}
+	os.Exit(exitInterrupted)
+}

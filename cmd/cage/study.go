@@ -12,9 +12,9 @@ import (
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/console"
+	"github.com/cage-qat/cage/host/schema"
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/study/overview"
 )
 
 func newStudy() *cobra.Command {
@@ -50,59 +50,61 @@ Without --parallel and study.parallel the cores decide: small models run side by
 side, one on each core, large ones one after the other on all cores. Ctrl-C ends the
 study with checkpoints, and the same command goes on. The exit code is 1 when a cell
 has failed.`,
-		Args: exactly(1, "one study file"),
+		Args: notNegative(exactly(1, "one study file"), "parallel"),
 	}
-	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores allow")
 	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave runs of changed plugins or data as they are; reports leave them out")
 	flags.StringArrayVar(&only, "only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	flags.BoolVar(&dry, "dry-run", false, "print what would be trained, and train nothing")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := notNegative(cmd, "parallel"); err != nil {
-			return err
-		}
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if opts.Only, err = labelsOf(s, only); err != nil {
-			return err
+			return nil, err
 		}
 		if opts.Survey, err = survey(cmd); err != nil {
-			return err
+			return nil, err
 		}
 		if dry {
-			return printPlan(cmd, s, opts, *asJSON)
+			return planned(cmd, s, opts)
 		}
-		opts.Planned = func(p study.Plan) { sayStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
-		display := overview.New(drawing(cmd.ErrOrStderr()))
-		opts.Watch = display.Watch
-		out, err := study.Run(cmd.Context(), s, opts)
-		display.Close()
-		if err != nil && !errors.Is(err, study.ErrInterrupted) {
-			return err
-		}
-		return errors.Join(printOutcome(cmd, s, out, *asJSON), err, failures(s, out))
-	}
-	return cmd
+		return runStudy(cmd, s, opts)
+	})
 }
 
-// survey looks at plugins and data before any cell is trained.
+// runStudy trains the cells and shows how far they are.
+func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
+	opts.Planned = func(p study.Plan) { sayStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
+	display := console.NewStudy(drawing(cmd.ErrOrStderr()))
+	opts.Watch = display.Watch
+	out, err := study.Run(cmd.Context(), s, opts)
+	display.Close()
+	if err != nil && !errors.Is(err, study.ErrInterrupted) {
+		return nil, err
+	}
+	if out.Failed > 0 {
+		err = errors.Join(err, fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry", out.Failed, out.Cells, s.File))
+	}
+	return inWords(struct {
+		Study string `json:"study"`
+		Out   string `json:"out"`
+		study.Outcome
+	}{s.Name, s.Out, out}, "%s", counts(s, out)), err
+}
+
+// survey returns what looks at plugins and data before any cell is trained.
 func survey(cmd *cobra.Command) (study.Survey, error) {
-	finder, err := plugin.NewFinder()
+	finder, opts, err := newFinder(cmd)
 	if err != nil {
 		return nil, err
 	}
-	logger, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, err
-	}
-	finder.Notify = plugin.Inform(logger)
 	return func(ctx context.Context, list []*config.Config) []study.Finding {
 		out := make([]study.Finding, len(list))
-		for i, f := range assembly.Survey(ctx, list, finder, plugin.Options{Logger: logger}) {
+		for i, f := range assembly.Survey(ctx, list, finder, opts) {
 			out[i] = study.Finding(f)
 		}
 		return out
@@ -122,8 +124,8 @@ func sayStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	}
 }
 
-// compared reads how far the cells are, stale ones among them. Those that could not be
-// compared are named on the terminal.
+// compared reads the state of each cell, and finds the stale ones. Those that cannot be
+// compared are named on the standard error.
 func compared(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	results, err := s.Results()
 	if err != nil {
@@ -147,7 +149,7 @@ func compared(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 
 // labelsOf reads the values of --only.
 func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
-	var where map[string][]string
+	where := map[string][]string{}
 	for _, text := range only {
 		fail := func(format string, args ...any) error {
 			return usageError{fmt.Errorf("--only %s: %w", text, fmt.Errorf(format, args...))}
@@ -158,7 +160,7 @@ func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		axis, ok := s.Axis(name)
 		if !ok {
-			return nil, fail("there is no axis %q; the axes are %s", name, config.QuotedList(s.AxisNames()))
+			return nil, fail("there is no axis %q; the axes are %s", name, schema.Quoted(s.AxisNames()))
 		}
 		list := strings.Split(labels, ",")
 		if slices.Contains(axis.Labels, labels) { // one label with commas in it
@@ -166,37 +168,16 @@ func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		for _, label := range list {
 			if !slices.Contains(axis.Labels, label) {
-				return nil, fail("the axis %q has no label %q; it has %s", name, label, config.QuotedList(axis.Labels))
+				return nil, fail("the axis %q has no label %q; it has %s", name, label, schema.Quoted(axis.Labels))
 			}
-		}
-		if where == nil {
-			where = map[string][]string{}
 		}
 		where[name] = append(where[name], list...)
 	}
 	return where, nil
 }
 
-// failures is the error of a study with failed cells.
-func failures(s *study.Study, out study.Outcome) error {
-	if out.Failed == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry", out.Failed, out.Cells, s.File)
-}
-
-func printOutcome(cmd *cobra.Command, s *study.Study, out study.Outcome, asJSON bool) error {
-	if asJSON {
-		return printJSON(cmd, struct {
-			Study string `json:"study"`
-			Out   string `json:"out"`
-			study.Outcome
-		}{s.Name, s.Out, out})
-	}
-	return printCounts(cmd.OutOrStdout(), s, out)
-}
-
-func printCounts(w io.Writer, s *study.Study, out study.Outcome) error {
+// counts is a line with the number of cells in each state.
+func counts(s *study.Study, out study.Outcome) string {
 	text := fmt.Sprintf("%s: %d of %d cells done", s.Out, out.Done, out.Cells)
 	for _, c := range []struct {
 		n    int
@@ -206,43 +187,34 @@ func printCounts(w io.Writer, s *study.Study, out study.Outcome) error {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
 		}
 	}
-	_, err := fmt.Fprintln(w, text)
-	return err
+	return text + "\n"
 }
 
-func threads(n int) string {
-	if n == 1 {
-		return "1 thread"
-	}
-	return fmt.Sprintf("%d threads", n)
-}
-
-// printPlan prints what a run would do.
-func printPlan(cmd *cobra.Command, s *study.Study, opts study.RunOptions, asJSON bool) error {
+// planned is what a run would do.
+func planned(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
 	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if asJSON {
-		list := []cellListing{}
-		for _, c := range plan.Run {
-			list = append(list, cellListing{ID: c.ID, Labels: c.Labels, Dir: c.Dir, Set: c.Set})
-		}
-		return printJSON(cmd, map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list})
-	}
-	w := cmd.OutOrStdout()
-	sayStale(w, s, plan, opts.KeepStale)
-	fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %s each\n", len(plan.Run), len(plan.Results), plan.AtOnce, threads(plan.Threads))
-	if len(plan.Run) == 0 {
-		return nil
-	}
-	rows := [][]string{append(s.AxisNames(), "settings")}
+	list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "settings")}
 	for _, c := range plan.Run {
+		list = append(list, cellListing{ID: c.ID, Labels: c.Labels, Dir: c.Dir, Set: c.Set})
 		var sets []string
 		for _, set := range c.Set {
 			sets = append(sets, set.Key+"="+set.Value)
 		}
 		rows = append(rows, append(c.Of(s.AxisNames()), strings.Join(sets, " ")))
 	}
-	return table(w, rows)
+	threads := fmt.Sprintf("%d threads", plan.Threads)
+	if plan.Threads == 1 {
+		threads = "1 thread"
+	}
+	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list}
+	return &answer{value, func(w io.Writer) {
+		sayStale(w, s, plan, opts.KeepStale)
+		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %s each\n", len(plan.Run), len(plan.Results), plan.AtOnce, threads)
+		if len(plan.Run) > 0 {
+			table(w, rows)
+		}
+	}}, nil
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,63 +33,56 @@ a plugin or of data that has changed since; the exit code is 1 then.
 the page of each.`,
 		Args: atLeastOne("study file"),
 	}
-	asJSON := jsonFlag(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "`DIR` to write into (default: report, in the study's directory)")
 	cmd.Flags().StringVar(&contents, "contents", "", "`FILE` for a page that leads to the reports")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if out != "" && len(args) > 1 {
-			return usageError{fmt.Errorf("--out %s is one directory, for one study, not %d", out, len(args))}
+			return nil, usageError{fmt.Errorf("--out %s is one directory, for one study, not %d", out, len(args))}
 		}
 		var done []written
 		for _, file := range args {
 			w, err := writeReport(cmd, file, out)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			done = append(done, w)
-			if !*asJSON {
-				if err := printReport(cmd.OutOrStdout(), w.report, w.Dir); err != nil {
-					return err
-				}
+			if !wantsJSON(cmd) {
+				printReport(cmd.OutOrStdout(), w)
 			}
 		}
-		if contents != "" {
-			if err := writeContents(contents, done); err != nil {
-				return err
-			}
-			if !*asJSON {
-				fmt.Fprintln(cmd.OutOrStdout(), contents)
-			}
+		var value any = done
+		if len(done) == 1 {
+			value = done[0]
 		}
-		var err error
-		switch {
-		case *asJSON && len(done) == 1:
-			err = printJSON(cmd, done[0])
-		case *asJSON:
-			err = printJSON(cmd, done)
+		if contents == "" {
+			return inWords(value, ""), leftOut(done)
 		}
-		return errors.Join(err, leftOut(done))
-	}
-	return cmd
+		if err := writeContents(contents, done); err != nil {
+			return nil, err
+		}
+		return inWords(value, "%s\n", contents), leftOut(done)
+	})
 }
 
 // leftOut is the error of reports without some of the runs that were trained.
 func leftOut(done []written) error {
-	var lines, stale []string
-	for _, w := range done {
-		for _, d := range w.Damages {
-			lines = append(lines, fmt.Sprintf("%s: %s", d.Run, d.Err))
-		}
-		for _, d := range w.Stale {
-			stale = append(stale, fmt.Sprintf("%s: %s", d.Run, d.Err))
-		}
-	}
 	var errs []error
-	if len(lines) > 0 {
-		errs = append(errs, fmt.Errorf("left out of the report, and trained again by 'cage study run' when the directory is deleted:\n  %s", strings.Join(lines, "\n  ")))
-	}
-	if len(stale) > 0 {
-		errs = append(errs, fmt.Errorf("left out of the report as stale, and trained again by 'cage study run':\n  %s", strings.Join(stale, "\n  ")))
+	for _, why := range []struct {
+		what string
+		runs func(w written) []report.Damage
+	}{
+		{"left out of the report, and trained again by 'cage study run' when the directory is deleted", func(w written) []report.Damage { return w.Damages }},
+		{"left out of the report as stale, and trained again by 'cage study run'", func(w written) []report.Damage { return w.Stale }},
+	} {
+		list := ""
+		for _, w := range done {
+			for _, d := range why.runs(w) {
+				list += fmt.Sprintf("\n  %s: %s", d.Run, d.Err)
+			}
+		}
+		if list != "" {
+			errs = append(errs, fmt.Errorf("%s:%s", why.what, list))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -115,9 +108,7 @@ func writeReport(cmd *cobra.Command, file, out string) (written, error) {
 	if err != nil {
 		return written{}, err
 	}
-	if out == "" {
-		out = report.Dir(s.Out)
-	}
+	out = cmp.Or(out, report.Dir(s.Out))
 	files, err := r.Save(vfs.At(out))
 	return written{out, files, r.Results(), r}, err
 }
@@ -139,15 +130,13 @@ func writeContents(path string, done []written) error {
 	return atomicfile.WriteBytes(vfs.At(path), html)
 }
 
-// printReport prints the tables, and where everything is.
-func printReport(w io.Writer, r *report.Report, dir string) error {
-	fmt.Fprintln(w, r.Progress())
-	for i := range r.Tables {
-		fmt.Fprintf(w, "\n%s\n", r.Tables[i].Title)
-		if err := table(w, r.Tables[i].Text()); err != nil {
-			return err
-		}
+// printReport prints the tables of a report, and where everything is.
+func printReport(w io.Writer, done written) {
+	fmt.Fprintln(w, done.report.Progress())
+	for i := range done.report.Tables {
+		t := &done.report.Tables[i]
+		fmt.Fprintf(w, "\n%s\n", t.Title)
+		table(w, t.Text())
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", filepath.Join(dir, report.PageFile))
-	return err
+	fmt.Fprintf(w, "\n%s\n", filepath.Join(done.Dir, report.PageFile))
 }

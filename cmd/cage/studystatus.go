@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,21 +31,22 @@ error), missing, or stale: made by a plugin or of data that has changed since. I
 be asked at any time, also while the study runs.`,
 		Args: exactly(1, "one study file"),
 	}
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		results, err := compared(cmd, s)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if *asJSON {
-			return printStatusJSON(cmd, s, results)
-		}
-		rows := [][]string{append(s.AxisNames(), "state", "val loss", "error or directory")}
+		list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "state", "val loss", "error or directory")}
 		for _, r := range results {
+			cell := cellListing{ID: r.Cell.ID, Labels: r.Cell.Labels, Dir: r.Cell.Dir, State: r.State, Error: r.Err, Set: r.Cell.Set, Summary: map[string]metrics.Number{}}
+			for name, x := range r.Summary {
+				cell.Summary[name] = metrics.Number(x)
+			}
+			list = append(list, cell)
 			loss, last := "–", r.Cell.Dir
 			if x, ok := r.Summary["val_loss"]; ok {
 				loss = number(metrics.Some(x), "%.4f")
@@ -53,25 +56,10 @@ be asked at any time, also while the study runs.`,
 			}
 			rows = append(rows, append(r.Cell.Of(s.AxisNames()), string(r.State), loss, last))
 		}
-		if err := table(cmd.OutOrStdout(), rows); err != nil {
-			return err
-		}
-		return printCounts(cmd.OutOrStdout(), s, study.Count(results))
-	}
-	return cmd
-}
-
-func printStatusJSON(cmd *cobra.Command, s *study.Study, results []study.Result) error {
-	list := []cellListing{}
-	for _, r := range results {
-		cell := cellListing{ID: r.Cell.ID, Labels: r.Cell.Labels, Dir: r.Cell.Dir, State: r.State, Error: r.Err, Set: r.Cell.Set}
-		for name, x := range r.Summary {
-			if cell.Summary == nil {
-				cell.Summary = map[string]metrics.Number{}
-			}
-			cell.Summary[name] = metrics.Number(x)
-		}
-		list = append(list, cell)
-	}
-	return printJSON(cmd, map[string]any{"study": s.Name, "out": s.Out, "counts": study.Count(results), "cells": list})
+		total := study.Count(results)
+		return &answer{map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}, func(w io.Writer) {
+			table(w, rows)
+			fmt.Fprint(w, counts(s, total))
+		}}, nil
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -34,49 +34,45 @@ Every key can be overridden with --set, values as in TOML:
   cage train examples/demo.toml --set train.steps=50 --set 'quantizer.plugin="absmax"'
 
 See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
-		Args: exactly(1, "one TOML file"),
+		Args: notNegative(exactly(1, "one TOML file"), "stop-after"),
 	}
-	asJSON := jsonFlag(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&opts.Resume, "resume", false, "go on with the run in train.out, or begin it")
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
 	flags.BoolVar(&lifeline, "lifeline", false, "stop as on Ctrl-C when standard input ends: for a program that starts this one")
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := notNegative(cmd, "stop-after"); err != nil {
-			return err
-		}
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		cfg, err := config.Load(args[0], sets)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if lifeline {
-			go hangOn(os.Stdin)
+			go interruptAtEnd(os.Stdin)
 		}
-		messages, endDisplay := cmd.ErrOrStderr(), func() error { return nil }
-		if !quiet {
-			display := train.NewConsole(drawing(messages), cfg)
-			messages, opts.Console, endDisplay = display, display, display.Close
-		}
-		if opts.Logger, err = newLogger(cmd, messages); err != nil {
-			return err
-		}
-		summary, err := train.Run(cmd.Context(), cfg, opts)
-		endDisplay()
+		summary, err := runTraining(cmd, cfg, opts, quiet)
 		if summary == nil {
-			return err
+			return nil, err
 		}
-		if *asJSON {
-			return errors.Join(printJSON(cmd, summary), err)
-		}
-		printSummary(cmd.OutOrStdout(), summary)
-		return err
-	}
-	return cmd
+		return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
+	})
 }
 
-func printSummary(w io.Writer, s *train.Summary) {
+// runTraining trains, with messages and, unless quiet, progress on the standard error.
+func runTraining(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (_ *metrics.Summary, err error) {
+	messages := cmd.ErrOrStderr()
+	if !quiet {
+		display := train.NewConsole(drawing(messages), cfg)
+		defer display.Close()
+		messages, opts.Console = display, display
+	}
+	if opts.Logger, err = newLogger(cmd, messages); err != nil {
+		return nil, err
+	}
+	return train.Run(cmd.Context(), cfg, opts)
+}
+
+func printSummary(w io.Writer, s *metrics.Summary) {
 	fmt.Fprintf(w, "%s: %d of %d steps", s.Dir, s.Steps, s.TotalSteps)
 	if s.Tokens > 0 {
 		fmt.Fprintf(w, ", %d tokens", s.Tokens)

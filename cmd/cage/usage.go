@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
-// group completes a command that only has subcommands: alone it prints its help,
-// and what is none of its subcommands is a mistake.
+// group completes a command that only has subcommands. Alone it prints its help; another
+// word after it is an unknown command.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -38,13 +38,13 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	}
 	path := strings.TrimPrefix(cmd.CommandPath()+" "+name, cmd.Root().Name()+" ")
 	err := fmt.Errorf("unknown command %q", path)
-	if near := config.Nearest(name, known); near != "" {
+	if near := schema.Nearest(name, known); near != "" {
 		err = fmt.Errorf("%w; did you mean %s?", err, near)
 	}
 	return usageError{err}
 }
 
-// flagError says what a flag wants, or which one was probably meant.
+// flagError says what value a flag wants, or which flag was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -64,10 +64,10 @@ func flagError(cmd *cobra.Command, err error) error {
 }
 
 // nearestFlag is the flag that was probably meant. Words of one or two letters must be
-// equal: top-k is no slip of the pen for top-p.
+// equal: top-p is not a typing error for top-k.
 func nearestFlag(name string, known []string) string {
 	words := strings.Split(name, "-")
-	return config.Nearest(name, slices.DeleteFunc(known, func(k string) bool {
+	return schema.Nearest(name, slices.DeleteFunc(known, func(k string) bool {
 		others := strings.Split(k, "-")
 		if len(others) != len(words) {
 			return false
@@ -101,8 +101,8 @@ func newHelp() *cobra.Command {
 	}
 }
 
-// usageTemplate changes cobra's: flags are wrapped to a terminal of 80 columns, and
-// a command that only has subcommands is not said to run alone.
+// usageTemplate changes cobra's template: flags are wrapped to 80 columns, and a command
+// that only has subcommands has no usage line of its own.
 func usageTemplate(cobras string) string {
 	return strings.NewReplacer(
 		"FlagUsages ", "FlagUsagesWrapped 80 ",
@@ -110,7 +110,7 @@ func usageTemplate(cobras string) string {
 	).Replace(cobras)
 }
 
-// exactly accepts n arguments and says what they are when they are missing.
+// exactly accepts n arguments; what says what they are.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -133,12 +133,27 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// notNegative refuses negative values of flags that count something.
-func notNegative(cmd *cobra.Command, names ...string) error {
-	for _, name := range names {
-		if f := cmd.Flags().Lookup(name); strings.HasPrefix(f.Value.String(), "-") {
-			return usageError{fmt.Errorf("--%s %s: want 0 or more", name, f.Value)}
+// atMostOne accepts one argument or none.
+func atMostOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usageError{fmt.Errorf("expected at most one %s, got %d arguments", what, len(args))}
 		}
+		return nil
 	}
-	return nil
+}
+
+// notNegative accepts what then accepts, unless one of the named flags is negative.
+func notNegative(then cobra.PositionalArgs, flags ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := then(cmd, args); err != nil {
+			return err
+		}
+		for _, name := range flags {
+			if f := cmd.Flags().Lookup(name); strings.HasPrefix(f.Value.String(), "-") {
+				return usageError{fmt.Errorf("--%s %s: want 0 or more", name, f.Value)}
+			}
+		}
+		return nil
+	}
 }

@@ -112,8 +112,9 @@ func TestUsed(t *testing.T) {
 	if v := p.Used[0].Values; v["bits"] != 3 || v["form"] != "paper" {
 		t.Errorf("the parameters of quest are %v", v)
 	}
-	if cfg.Optimizer.SHA256 != p.Used[2].SHA256 || cfg.Quantizer.Weights.SHA256 != p.Used[0].SHA256 {
-		t.Error("the hashes are not pinned in the configuration")
+	pinned := p.Pinned(cfg)
+	if pinned.Optimizer.SHA256 != p.Used[2].SHA256 || pinned.Quantizer.Weights.SHA256 != p.Used[0].SHA256 || cfg.Optimizer.SHA256 != "" {
+		t.Error("the hashes are not those of the pinned configuration, and of it alone")
 	}
 }
 
@@ -167,14 +168,17 @@ func TestKilledAfterHandover(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=40", "method.silence=0.0")
 	want := trainFive(t, cfg, testrun.Plan(t, testrun.Again(t, cfg)))
 	m := modelOf(t, cfg)
-	clients, err := testrun.Finder(t).StartAll(t.Context(),
-		plugin.Request{Name: "quest", Kind: sdk.KindQuantizer}, plugin.Request{Name: "adamw", Kind: sdk.KindOptimizer})
-	if err != nil {
-		t.Fatal(err)
+	start := func(name string, kind sdk.Kind) *plugin.Client {
+		c, err := testrun.Finder(t).Start(t.Context(), name, kind, plugin.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
 	}
-	defer plugin.CloseAll(clients)
-	programs := handOver(t, cfg, m, clients[0], clients[1])
-	for _, c := range clients {
+	quantizer, optimizer := start("quest", sdk.KindQuantizer), start("adamw", sdk.KindOptimizer)
+	programs := handOver(t, cfg, m, quantizer, optimizer)
+	for _, c := range []*plugin.Client{quantizer, optimizer} {
 		if err := syscall.Kill(c.PID(), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -234,19 +238,19 @@ func handOver(t *testing.T, cfg *config.Config, m model.Model, quantizer, optimi
 // trainFive returns all tensors after five steps.
 func trainFive(t *testing.T, cfg *config.Config, plan step.Plan) map[string][]float32 {
 	t.Helper()
-	k := testrun.Compile(t, plan)
-	s, err := k.NewState(0, nil)
+	c := testrun.Compile(t, plan)
+	s, err := c.NewState(0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	for i := range 5 {
 		b := [][]int32{testrun.Tokens(uint64(i), cfg.Train.Batch, cfg.Model.Context+1, 40)}
-		if _, err := k.Step(s, b, step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i)}); err != nil {
+		if _, err := c.Step(s, b, step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return testrun.Download(t, k, s)
+	return testrun.Download(t, c, s)
 }
 
 // TestPlan: decay for the linear layers' matrices only, and the correction for

@@ -1,31 +1,171 @@
 package assembly
 
 import (
+	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 )
 
-// Batches is an endless sequence of micro-batches: windows of tokens, or the noise of
-// a problem without data. It is used by one goroutine at a time.
+// Batches is an endless sequence of micro-batches: windows of tokens, rows of documents, or
+// the noise of a problem without data. It is used by one goroutine at a time.
 type Batches interface {
 	// BatchLen is the number of elements of a batch.
 	BatchLen() int
 	// At fills dst with batch index, from 0.
 	At(index int64, dst []int32) error
+	// Finish completes the batches of one step, and returns the number of targets in them.
+	Finish(batches [][]int32) (targets int64)
+}
+
+// sampler is what batches of tokens or noise are drawn from.
+type sampler interface {
+	BatchLen() int
+	At(index int64, dst []int32) error
 }
 
 // OpenBatches returns the batches that a model is trained on. d are
-// the token files of a language model, nil for other models.
+// the data of a language model, nil for other models.
 func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {
-		return q.NoiseSource(uint64(cfg.Seed)), nil
+		return noise{q.NoiseSource(uint64(cfg.Seed))}, nil
 	}
-	s, err := data.NewSampler(d.Train, data.SamplerConfig{
-		Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed),
-	})
+	if f, ok := d.Train.(*rows.File); ok {
+		return openConversations(cfg, f)
+	}
+	s, err := openWindows(cfg, d)
+	if err != nil || !cfg.Data.Separate() {
+		return windows{s, cfg.Train.Batch * cfg.Model.Context}, err
+	}
+	return &documents{sampler: s, context: cfg.Model.Context, info: d.Train.Tokenizer(), read: make([]int32, s.BatchLen())}, nil
+}
+
+// openWindows opens the token files of texts.
+func openWindows(cfg *config.Config, d *Data) (sampler, error) {
+	how := data.SamplerConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
+	if d.Sources == nil {
+		s, err := data.NewSampler(d.Train.(*data.File), how)
+		if err != nil {
+			return nil, cfg.ErrorAt("data.train", "%w", err)
+		}
+		return s, nil
+	}
+	var sources []data.Weighted
+	for i, f := range d.Sources {
+		sources = append(sources, data.Weighted{File: f, Weight: cfg.Data.Mixture[i].Weight})
+	}
+	mixture, err := data.NewMixture(sources, how)
+	if err != nil {
+		return nil, cfg.ErrorAt("data.mixture", "%w", err)
+	}
+	return mixture, nil
+}
+
+// noise is that of a problem without data, which has no targets.
+type noise struct{ sampler }
+
+func (noise) Finish([][]int32) int64 { return 0 }
+
+// windows are sequences of tokens whatever documents they are of.
+type windows struct {
+	sampler
+	targets int // of a batch
+}
+
+func (w windows) Finish(batches [][]int32) int64 { return int64(len(batches) * w.targets) }
+
+// MixtureEpochs says how much of each source of a mixture so many batches are, in epochs; it
+// returns nil where there is none.
+func MixtureEpochs(b Batches, batches int64) []float64 {
+	var s sampler
+	switch b := b.(type) {
+	case windows:
+		s = b.sampler
+	case *documents:
+		s = b.sampler
+	}
+	if m, ok := s.(*data.Mixture); ok {
+		return m.Epochs(batches)
+	}
+	return nil
+}
+
+// documents are windows in which documents are kept apart.
+type documents struct {
+	sampler
+	context int
+	info    tokenizer.Info
+	read    []int32 // a batch of windows
+}
+
+func (d *documents) BatchLen() int { return len(d.read) * model.Planes }
+
+func (d *documents) At(index int64, dst []int32) error {
+	if err := d.sampler.At(index, d.read); err != nil {
+		return err
+	}
+	separate(dst, d.read, d.context, d.info)
+	return nil
+}
+
+func (d *documents) Finish(batches [][]int32) int64 { return finish(batches, d.context) }
+
+// finish normalizes the weights of a step, and counts its targets before.
+func finish(batches [][]int32, context int) int64 {
+	n := int64(0)
+	for _, b := range batches {
+		n += targets(b, context)
+	}
+	model.NormalizeWeights(batches, context)
+	return n
+}
+
+// conversations are the rows of a chat file. A step has the rows of its micro-batches.
+type conversations struct {
+	sampler    *rows.Sampler
+	context    int
+	batch      int
+	accumulate int64
+	read       []rows.Row
+}
+
+func openConversations(cfg *config.Config, f *rows.File) (*conversations, error) {
+	s, err := rows.NewSampler(f, conversationRows(cfg, cfg.Train.Batch*cfg.Train.Accumulate))
 	if err != nil {
 		return nil, cfg.ErrorAt("data.train", "%w", err)
 	}
-	return s, nil
+	if steps := s.Steps(); int64(cfg.Train.Steps) > steps {
+		e := cfg.ErrorAt("train.steps", "%d steps, but data.epochs = %d of %s gives %d", cfg.Train.Steps, cfg.Data.Epochs, f.Path(), steps)
+		e.Hint = "leave the key out to take all, or raise data.epochs"
+		return nil, e
+	}
+	return &conversations{s, cfg.Model.Context, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
 }
+
+// conversationRows says how conversations are laid out for training.
+func conversationRows(cfg *config.Config, batch int) rows.Config {
+	return rows.Config{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs, Packing: rows.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
+}
+
+func newRows(n, length int) []rows.Row {
+	list := make([]rows.Row, n)
+	for i := range list {
+		list[i] = rows.NewRow(length)
+	}
+	return list
+}
+
+func (c *conversations) BatchLen() int { return c.batch * model.Planes * (c.context + 1) }
+
+func (c *conversations) At(index int64, dst []int32) error {
+	if _, err := c.sampler.At(index/c.accumulate, int(index%c.accumulate)*c.batch, c.read); err != nil {
+		return err
+	}
+	for i, row := range model.DocumentRows(dst, c.context) {
+		conversation(row, c.read[i])
+	}
+	return nil
+}
+
+func (c *conversations) Finish(batches [][]int32) int64 { return finish(batches, c.context) }

@@ -3,23 +3,26 @@ package assembly
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/diagnostics"
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/schedule"
 )
 
 // Finding is what [Survey] found out about a configuration.
 type Finding struct {
-	// Err is why it could not be trained, such as [config.Errors]; nil: it could.
+	// Err says why it could not be trained, such as [config.Errors]; nil: it could.
 	Err error
-	// Stale is why what lies in its run directory, train.out, is not what would be trained
-	// there now; empty: nothing lies there, or it is.
+	// Stale says in what the run in its directory, train.out, differs from what would be
+	// trained there now; empty: in nothing, or there is no run.
 	Stale string
 }
 
-// Survey finds out which of the configurations could not be trained for what only data,
+// Survey finds configurations that could not be trained, for reasons that only data,
 // model and plugins can tell: a parameter that a plugin does not have, a shape that it
-// refuses, a token file with another vocabulary. Of the others it compares programs and
+// refuses, a token file with another vocabulary. For the others it compares programs and
 // data with those of the run that is there. It starts each plugin once for all of them,
 // and changes nothing in the configurations.
 func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []Finding {
@@ -31,8 +34,8 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 		if out[i].Err = ctx.Err(); out[i].Err != nil {
 			continue
 		}
-		// The cells of a study are alike in most of what matters here. Only the good
-		// ones are known by it: a problem is to be placed where it stands in each.
+		// Most cells of a study ask the same of data, model and plugins. Only good answers
+		// are kept: a problem is reported with the line that each configuration has it on.
 		key, unknown := askedOf(cfg)
 		now, ok := good[key]
 		if unknown != nil || !ok {
@@ -48,40 +51,39 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 	return out
 }
 
-// askedOf is a text in which two configurations are equal when data, model and plugins
-// are asked the same for both.
+// askedOf is a text that two configurations share when they ask the same of data, model
+// and plugins.
 func askedOf(cfg *config.Config) (string, error) {
 	c := *cfg
 	c.Seed, c.Data.Seed = 0, 0
 	c.Train = config.Train{Batch: c.Train.Batch, Clip: c.Train.Clip}
-	c.Schedule, c.Diagnostics, c.Device = config.Schedule{}, config.Diagnostics{}, config.Device{Count: c.Device.Count}
+	c.Schedule, c.Diagnostics, c.Device = schedule.Settings{}, diagnostics.Settings{}, config.Device{Count: c.Device.Count}
 	c.Method.Lambda, c.Method.Silence = 0, 0
 	text, err := json.Marshal(&c)
 	return string(text), err
 }
 
-// check goes the way of a training up to its plan.
+// check does what a training does, up to its plan.
 func check(ctx context.Context, cfg *config.Config, running *pool) (made, error) {
-	own := *cfg // the vocabulary and the hashes of data are filled in
-	if own.Model.Language() {
-		d, err := OpenData(&own)
+	if cfg.Model.Language() {
+		d, err := OpenData(cfg)
 		if err != nil {
 			return made{}, err
 		}
-		d.Pin(&own)
-		if err := d.Close(); err != nil {
+		cfg, err = d.Pinned(cfg)
+		if err := errors.Join(err, d.Close()); err != nil {
 			return made{}, err
 		}
 	}
-	m, err := Model(&own)
+	m, err := Model(cfg)
 	if err != nil {
 		return made{}, err
 	}
-	c := newCollector(Request{Config: &own, Model: m, Batch: ReplicaBatch(&own)}, running)
+	c := newCollector(Request{Config: cfg, Model: m, Batch: ReplicaBatch(cfg)}, running)
 	programs, err := c.collect(ctx)
 	if err != nil {
 		return made{}, err
 	}
-	_, err = Plan(&own, m, programs)
-	return made{programs: programs.Hashes(), data: own.Data}, err
+	_, err = Plan(cfg, m, programs)
+	return made{programs: programs.Hashes(), data: cfg.Data}, err
 }

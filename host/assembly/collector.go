@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/schema"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -14,16 +15,16 @@ import (
 type collector struct {
 	Request
 	pool    *pool
-	clients map[*config.Plugin]*plugin.Client
-	values  map[*config.Plugin]sdk.Values
-	matched map[string]bool // tables of overrides and groups that had an effect
+	clients map[string]*plugin.Client // by the plugin's table
+	values  map[string]sdk.Values     // of its parameters, by the plugin's table
+	matched map[string]bool           // tables of overrides and groups that had an effect
 	out     *Programs
 }
 
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
-		Request: req, pool: running, clients: map[*config.Plugin]*plugin.Client{}, values: map[*config.Plugin]sdk.Values{},
-		matched: map[string]bool{}, out: &Programs{},
+		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
+		matched: map[string]bool{}, out: &Programs{Forward: req.Forward},
 	}
 }
 
@@ -58,7 +59,7 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	for i, p := range list {
 		s := c.pool.known[names[i]]
 		if s.err == nil {
-			c.clients[p] = s.client
+			c.clients[p.Table] = s.client
 			problems = append(problems, c.resolve(p)...)
 			continue
 		}
@@ -76,8 +77,7 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	return nil
 }
 
-// distinct leaves out problems that were reported before: one table may serve both
-// roles of the quantizer.
+// distinct leaves out repeated problems: one table may serve both roles of the quantizer.
 func distinct(problems config.Errors) config.Errors {
 	var out config.Errors
 	for _, e := range problems {
@@ -104,17 +104,13 @@ func (c *collector) startError(p *config.Plugin, err error) *config.Error {
 
 // resolve checks the parameters of a plugin's table against its declaration.
 func (c *collector) resolve(p *config.Plugin) config.Errors {
-	client := c.clients[p]
-	given := map[string]any{}
-	for _, param := range p.Params {
-		given[param.Key] = param.Value
-	}
+	client := c.clients[p.Table]
 	d := client.Description()
-	values, err := client.Resolve(given)
+	values, err := client.Resolve(p.Params)
 	if err != nil {
 		return c.parameterErrors(p, d, err)
 	}
-	c.values[p] = values
+	c.values[p.Table] = values
 	c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
 	return nil
 }
@@ -135,7 +131,7 @@ func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err err
 		e := c.Config.ErrorAt(p.Path(pe.Name), "%v", pe.Err)
 		if !pe.Known {
 			e.Msg = "plugin " + d.Name + " has no such parameter"
-			if near := config.Nearest(pe.Name, d.Names()); near != "" {
+			if near := schema.Nearest(pe.Name, d.Names()); near != "" {
 				e.Hint = "did you mean " + near + "?"
 			} else {
 				e.Hint = "see `cage plugins show " + p.Name + "`"

@@ -1,28 +1,33 @@
 package assembly
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
+	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Data are the token files of a run.
+// Data are the texts or conversations of a run.
 type Data struct {
-	Train, Validation *data.File
+	Train, Validation Part
+	// Sources are the files of Train that a mixture draws from; nil without a mixture.
+	Sources []*data.File
 }
 
-// OpenData opens the files that the configuration names, compares them with the
-// hashes it pins and with each other, and fills in model.vocab where it is 0.
+// OpenData opens the files that the configuration names, and compares them with the
+// hashes it pins, with the model's vocabulary and with each other.
 func OpenData(cfg *config.Config) (*Data, error) {
 	d := &Data{}
 	var err error
-	if d.Train, err = openPart(cfg, "data.train", cfg.Data.Train, cfg.Data.TrainSHA256); err != nil {
+	if d.Train, d.Sources, err = openTrain(cfg, cfg.Data.Files()); err != nil {
 		return nil, err
 	}
-	if d.Validation, err = openPart(cfg, "data.validation", cfg.Data.Validation, cfg.Data.ValidationSHA256); err != nil {
+	if d.Validation, err = openPart(cfg, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -33,31 +38,72 @@ func OpenData(cfg *config.Config) (*Data, error) {
 	return d, nil
 }
 
-func openPart(cfg *config.Config, key, path, pin string) (*data.File, error) {
-	f, err := data.Open(path)
+// openTrain opens the files to train on, which are those that the configuration names, or
+// lie elsewhere.
+func openTrain(cfg *config.Config, files []string) (train Part, sources []*data.File, err error) {
+	if len(cfg.Data.Mixture) == 0 {
+		train, err = openPart(cfg, "data.train", cfg.Data.TrainSHA256, files...)
+		return train, nil, err
+	}
+	for i, path := range files {
+		f, err := openPart(cfg, cfg.Data.FileKey(i), "", path)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll(sources))
+		}
+		sources = append(sources, f.(*data.File))
+	}
+	joined, err := data.Join(sources...)
+	if err != nil {
+		return nil, nil, errors.Join(cfg.ErrorAt("data.mixture", "%w", err), closeAll(sources))
+	}
+	if err := checkPin(cfg, "data.train_sha256", cfg.Data.TrainSHA256, joined); err != nil {
+		return nil, nil, err
+	}
+	return joined, sources, nil
+}
+
+func closeAll(files []*data.File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func openPart(cfg *config.Config, key, pin string, paths ...string) (Part, error) {
+	f, err := openFiles(cfg.Data.Kind, paths...)
 	if err != nil {
 		e := cfg.ErrorAt(key, "%w", err)
 		e.Hint = "make token files with `cage data prepare`"
+		if cfg.Data.Kind == config.KindChat {
+			e.Hint = "make chat files with `cage data prepare --kind chat`"
+		}
 		return nil, e
 	}
-	if got := f.Header().SHA256; pin != "" && pin != got {
-		f.Close()
-		return nil, cfg.ErrorAt(key+"_sha256", "%s has the hash %s, the configuration pins %s", path, got, pin)
+	if err := checkPin(cfg, key+"_sha256", pin, f); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
 
+// checkPin compares the hash of a file with the one that the configuration pins. It closes
+// the file if it has another.
+func checkPin(cfg *config.Config, pinKey, pin string, f Part) error {
+	if got := f.SHA256(); pin != "" && pin != got {
+		f.Close()
+		return cfg.ErrorAt(pinKey, "%s has the hash %s, the configuration pins %s", strings.Join(f.Paths(), ", "), got, pin)
+	}
+	return nil
+}
+
 // fit compares the vocabularies of both files and of the model.
 func (d *Data) fit(cfg *config.Config) error {
-	train, val := d.Train.Header().Tokenizer, d.Validation.Header().Tokenizer
+	train, val := d.Train.Tokenizer(), d.Validation.Tokenizer()
 	if train.SHA256 != val.SHA256 || train.VocabSize != val.VocabSize {
 		return cfg.ErrorAt("data.validation", "%s was made with the tokenizer %s, %s with %s: both need the same",
 			d.Validation.Path(), val.Name, d.Train.Path(), train.Name)
 	}
-	if cfg.Model.Vocab == 0 {
-		cfg.Model.Vocab = train.VocabSize
-	}
-	if cfg.Model.Vocab < train.VocabSize {
+	if cfg.Model.Vocab != 0 && cfg.Model.Vocab < train.VocabSize {
 		e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d", cfg.Model.Vocab, train.VocabSize)
 		e.Hint = "leave the key out to take the data's"
 		return e
@@ -73,24 +119,37 @@ func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	if spec == "" {
 		spec = filepath.Dir(d.Train.Path())
 	}
-	content, err := tokenizer.Definition(spec, d.Train.Header().Tokenizer)
+	content, err := tokenizer.Definition(spec, d.Train.Tokenizer())
 	if err != nil {
 		return nil, cfg.ErrorAt("data.tokenizer", "%w", err)
 	}
 	return content, nil
 }
 
-// Pin writes the hashes of the files into the configuration, so that a copy of it
-// repeats the run on the same data or not at all.
-func (d *Data) Pin(cfg *config.Config) {
-	cfg.Data.TrainSHA256 = d.Train.Header().SHA256
-	cfg.Data.ValidationSHA256 = d.Validation.Header().SHA256
+// Pinned is the configuration with the hashes of the files, so that it repeats the run on
+// the same data or not at all, and with their vocabulary and the number of steps where it
+// has none.
+func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
+	return cfg.Changed(func(c *config.Config) error {
+		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()
+		if c.Model.Vocab == 0 {
+			c.Model.Vocab = d.Train.Tokenizer().VocabSize
+		}
+		if f, ok := d.Train.(*rows.File); ok && c.Train.Steps == 0 {
+			s, err := rows.NewSampler(f, conversationRows(c, c.Train.Batch*c.Train.Accumulate))
+			if err != nil {
+				return cfg.ErrorAt("data.train", "%w", err)
+			}
+			c.Train.Steps = int(s.Steps())
+		}
+		return nil
+	})
 }
 
 // Close closes both files.
 func (d *Data) Close() error {
 	var first error
-	for _, f := range []*data.File{d.Train, d.Validation} {
+	for _, f := range []Part{d.Train, d.Validation} {
 		if f == nil {
 			continue
 		}

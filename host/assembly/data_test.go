@@ -21,10 +21,15 @@ func TestOpenData(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if vocab := d.Train.Header().Tokenizer.VocabSize; cfg.Model.Vocab != vocab {
-		t.Errorf("the vocabulary is %d, want the data's %d", cfg.Model.Vocab, vocab)
+	before := cfg.Model.Vocab
+	pinned, err := d.Pinned(cfg)
+	if err != nil {
+		t.Fatal(err)
 	}
-	d.Pin(cfg)
+	if vocab := d.Train.Tokenizer().VocabSize; pinned.Model.Vocab != vocab || cfg.Model.Vocab != before {
+		t.Errorf("the vocabulary is %d, want the data's %d; that of the configuration itself was %d, is %d", pinned.Model.Vocab, vocab, before, cfg.Model.Vocab)
+	}
+	cfg = pinned
 	again, err := assembly.OpenData(testrun.Again(t, cfg))
 	if err != nil {
 		t.Fatalf("with pinned hashes: %v", err)

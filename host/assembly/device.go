@@ -16,8 +16,8 @@ func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.
 func Device(cfg *config.Config, warn func(message string, details ...any)) (*engine.Device, error) {
 	d := cfg.Device
 	dev, err := engine.Open(d.Kind, engine.Options{
-		Threads: d.Threads, Count: d.Count, Precision: engine.Precision(d.Precision), TF32: d.TF32 == "on",
-		Attention: engine.Attention(d.Attention), Warn: warn,
+		Threads: d.Threads, Count: d.Count, Precision: d.Precision, TF32: d.TF32 == "on",
+		Attention: d.Attention, Warn: warn,
 	})
 	if few, ok := errors.AsType[*engine.CountError](err); ok {
 		return nil, cfg.ErrorAt("device.count", "%w", few)

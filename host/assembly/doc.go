@@ -2,8 +2,8 @@
 // evaluation and benchmarks are made of: token files, the model, the programs of
 // the plugins, and the plan of a step.
 //
-// It is where names become things and where mistakes that only the things can
-// reveal (an unknown plugin parameter, a token file with another vocabulary) are
-// reported with the line of the configuration. It computes nothing and keeps
-// nothing running: once the programs are collected the plugins are stopped.
+// Some mistakes only these parts can reveal, such as an unknown parameter of a plugin or
+// a token file with another vocabulary. They are reported here, with the line of the
+// configuration. Nothing is computed, and nothing keeps running: once the programs are
+// collected, the plugins are stopped.
 package assembly

@@ -29,7 +29,7 @@ plugin = "quest"
 	}
 	quantized := model.CountParams(m.Params(), func(p model.Param) bool { return p.Quantized })
 	fmt.Printf("%d of %d parameters are quantized\n", quantized, model.CountParams(m.Params(), nil))
-	method := assembly.Method(cfg)
+	method := cfg.Method
 	fmt.Printf("%s, λ at the end: %v\n", method.Form, method.LambdaAt(cfg.Train.Steps, cfg.Train.Steps))
 	// Output:
 	// 20480 of 37088 parameters are quantized

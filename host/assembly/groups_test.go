@@ -1,10 +1,12 @@
 package assembly_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestGroups: the rate and the decay of a group reach the rules of its tensors, and of no
@@ -33,6 +35,18 @@ func TestGroups(t *testing.T) {
 	}
 	if len(seen) < 4 {
 		t.Errorf("only these occur: %v", seen)
+	}
+}
+
+// TestParts: optimizers hear what matrices a fused weight holds. Muon takes those of
+// different sizes apart.
+func TestParts(t *testing.T) {
+	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "model.kv_heads=1", `optimizer={plugin="muon"}`))
+	for _, r := range plan.Rules {
+		apart := slices.ContainsFunc(r.Optimizer.Update.Nodes, func(n program.Node) bool { return n.Op == program.OpConcatenate })
+		if want := strings.HasSuffix(r.Name, "attn.qkv"); apart != want {
+			t.Errorf("%s: in parts of different sizes: %t, want %t", r.Name, apart, want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/memory"
@@ -11,28 +12,17 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// CheckMemory refuses, before anything large is allocated, a run that by an estimate
-// needs more memory than the machine has. What a GPU has is not asked: there only sizes
-// that no machine has are refused, and so it is with train.memory_check = "off".
+// CheckMemory refuses a run that by an estimate needs more memory than the machine has,
+// before anything large is allocated. On a GPU, and with train.memory_check = "off", only
+// sizes that no machine has are refused.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
-	return checkMemory(cfg, memoryModel(cfg, m, programs))
-}
-
-// CheckMemoryForward is [CheckMemory] for an evaluation of a checkpoint of that size.
-func CheckMemoryForward(cfg *config.Config, m model.Model, programs *Programs, checkpoint int64) error {
-	need := memoryModel(cfg, m, programs)
-	need.Forward, need.Loaded = true, float64(checkpoint)
-	return checkMemory(cfg, need)
-}
-
-func checkMemory(cfg *config.Config, need memory.Model) error {
 	var available *memory.Available
 	if cfg.Device.Kind == engine.CPU && cfg.Train.MemoryCheck != "off" {
 		if a, ok := memory.Machine(); ok {
 			available = &a
 		}
 	}
-	if err := memory.Check(need, available); err != nil {
+	if err := memory.Check(memoryModel(cfg, m, programs), available); err != nil {
 		return err
 	}
 	if available != nil {
@@ -43,7 +33,7 @@ func checkMemory(cfg *config.Config, need memory.Model) error {
 
 // memoryModel gathers the sizes that memory depends on.
 func memoryModel(cfg *config.Config, m model.Model, programs *Programs) memory.Model {
-	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context}
+	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: programs.Forward}
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
 		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
@@ -58,7 +48,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) memory.M
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape)
 		}
-		if cfg.Method.Name == config.MethodLOTION {
+		if cfg.Method.Name == cage.MethodLOTION {
 			out.States += elements(t.Shape)
 		}
 	}
@@ -66,8 +56,8 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) memory.M
 	return out
 }
 
-// workspaces is what the threads that update tensors work with: each keeps memory for
-// every shape.
+// workspaces is the memory of the threads that update tensors: each keeps some for every
+// shape.
 func workspaces(programs *Programs, threads int) float64 {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -82,7 +72,7 @@ func workspaces(programs *Programs, threads int) float64 {
 	return float64(threads) * sum
 }
 
-// workspace is what the programs of one tensor work with.
+// workspace is the memory that the programs of one tensor need while they run.
 func workspace(o sdk.OptimizerProgram) float64 {
 	most := 0.0
 	for _, p := range o.Programs() {

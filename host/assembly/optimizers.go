@@ -6,7 +6,8 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/refresh"
+	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -26,10 +27,10 @@ func (c *collector) optimizers(ctx context.Context) error {
 
 // Tensors lists everything that is trained with the quantizers of p, without
 // optimizers: the model's parameters, then the quantizers', which do not decay.
-func Tensors(cfg *config.Config, m model.Model, p *Programs) []Tensor {
-	var list []Tensor
+func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
+	var list []TrainedTensor
 	for _, param := range m.Params() {
-		t := Tensor{Name: param.Name, Shape: param.Dims, Role: tensorRole(param.Role), RateFactor: 1}
+		t := TrainedTensor{Name: param.Name, Shape: param.Dims, Role: tensorRole(param.Role), Parts: parts(param), RateFactor: 1}
 		if param.Decay {
 			t.Decay = cfg.Train.WeightDecay
 		}
@@ -37,7 +38,7 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []Tensor {
 	}
 	trained := func(site string, q sdk.QuantizerProgram) {
 		for _, t := range q.Trained {
-			list = append(list, Tensor{Name: step.TrainedName(site, t.Name), Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1})
+			list = append(list, TrainedTensor{Name: update.Trained(site, t.Name), Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1})
 		}
 	}
 	for _, param := range m.Params() {
@@ -49,9 +50,19 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []Tensor {
 	return list
 }
 
+// parts are those of a fused weight as plugins see them.
+func parts(param model.Param) (list []sdk.Part) {
+	first := 0
+	for _, p := range param.Parts {
+		list = append(list, sdk.Part{Name: p.Name, First: first, Rows: p.Rows})
+		first += p.Rows
+	}
+	return list
+}
+
 // optimizer collects the program of one tensor from the optimizer of its group, from
 // the main one, or from the one for the rest.
-func (c *collector) optimizer(ctx context.Context, t *Tensor) error {
+func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	o := &c.Config.Optimizer
 	p := &o.Plugin
 	own := false // whether the group names the optimizer
@@ -75,7 +86,7 @@ func (c *collector) optimizer(ctx context.Context, t *Tensor) error {
 	}
 	if !own && o.Rest != nil {
 		p = o.Rest
-		if c.clients[p] == nil {
+		if c.clients[p.Table] == nil {
 			if err := c.start(ctx, []*config.Plugin{p}); err != nil {
 				return err
 			}
@@ -93,9 +104,9 @@ func (c *collector) optimizer(ctx context.Context, t *Tensor) error {
 }
 
 // delay sets by how many updates the refreshes of a tensor take effect late.
-func (c *collector) delay(t *Tensor, g *config.Group, p *config.Plugin) error {
+func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) error {
 	updates, key := c.Config.Optimizer.Delay(g, p)
-	if err := step.CheckDelay(t.Optimizer, updates); err != nil {
+	if err := refresh.CheckDelay(t.Optimizer, updates); err != nil {
 		e := c.Config.ErrorAt(key, "%s for %s: %w", p.Name, t.Name, err)
 		e.Hint = fmt.Sprintf("want 0 to %d", max(0, t.Optimizer.Due.Every-1))
 		if updates < t.Optimizer.Due.Every {
@@ -108,8 +119,8 @@ func (c *collector) delay(t *Tensor, g *config.Group, p *config.Plugin) error {
 }
 
 // askOptimizer reports whether the plugin accepts the tensor, and takes its programs.
-func (c *collector) askOptimizer(ctx context.Context, p *config.Plugin, t *Tensor) (accepted bool, err error) {
-	program, err := c.clients[p].Program(ctx, sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Values: c.values[p]})
+func (c *collector) askOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
+	program, err := c.clients[p.Table].Program(ctx, sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]})
 	if err != nil {
 		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}

@@ -7,37 +7,30 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/lotion"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"
 )
 
-// Method is the configured method.
-func Method(cfg *config.Config) cage.Method {
-	m := cfg.Method
-	return cage.Method{Form: cage.Form(m.Form), Variant: cage.Variant(m.Variant), Lambda: m.Lambda, Silence: m.Silence, Ramp: cage.Ramp(m.Ramp)}
-}
-
 // Plan makes the plan of a training step, or with programs without an optimizer
 // that of an evaluation, which must not train.
 func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
 	plan := step.Plan{
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
-		Form: cage.Form(cfg.Method.Form), Variant: cage.Variant(cfg.Method.Variant), Clip: cfg.Train.Clip,
+		Form: cfg.Method.Form, Variant: cfg.Method.Variant, Clip: cfg.Train.Clip,
 		RefreshDelay: map[string]int{},
 		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}
 	var err error
-	if cfg.Method.Gradient == "full" && cfg.Method.Name != config.MethodLOTION {
+	if cfg.Method.Gradient == cage.FullGradient && cfg.Method.Name != cage.MethodLOTION {
 		if err := noTrained(cfg, "method.gradient", programs); err != nil {
 			return plan, err
 		}
 		plan.FullPrecision = true
 	}
-	var regularizer *lotion.Method
-	if cfg.Method.Name == config.MethodLOTION {
+	var regularizer *cage.Lotion
+	if cfg.Method.Name == cage.MethodLOTION {
 		if regularizer, err = lotionMethod(cfg, programs); err != nil {
 			return plan, err
 		}
@@ -48,6 +41,14 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	}
 	if plan.Activations, err = quantizers(programs.Activations); err != nil {
 		return plan, err
+	}
+	for tokens, list := range programs.Pieces {
+		if plan.Pieces == nil {
+			plan.Pieces = map[int]map[string]lower.Quantizer{}
+		}
+		if plan.Pieces[tokens], err = quantizers(list); err != nil {
+			return plan, err
+		}
 	}
 	for _, t := range programs.Tensors {
 		rule := cage.Rule{
@@ -67,11 +68,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 
 // lotionMethod is the configured LOTION, which trains in full precision and weights
 // only.
-func lotionMethod(cfg *config.Config, programs *Programs) (*lotion.Method, error) {
-	m := &lotion.Method{Coeff: cfg.Method.Coeff, FisherDecay: cfg.Method.FisherDecay, Denominator: cfg.Method.Denominator()}
-	if err := m.Check(); err != nil {
-		return nil, cfg.ErrorAt("method.name", "%w", err)
-	}
+func lotionMethod(cfg *config.Config, programs *Programs) (*cage.Lotion, error) {
 	if len(programs.Activations) > 0 {
 		e := cfg.ErrorAt("method.name", "LOTION is for weights only, but activations are quantized")
 		e.Hint = `configure [quantizer.weights] alone`
@@ -80,7 +77,8 @@ func lotionMethod(cfg *config.Config, programs *Programs) (*lotion.Method, error
 	if err := noTrained(cfg, "method.name", programs); err != nil {
 		return nil, err
 	}
-	return m, nil
+	m := cfg.Method.Lotion()
+	return &m, nil
 }
 
 // noTrained refuses quantizers with trained parameters, whose gradients a training in

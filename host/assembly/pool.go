@@ -48,10 +48,7 @@ func (p *pool) start(ctx context.Context, list []wanted) {
 		all.Go(func() {
 			o := p.options
 			o.SHA256 = w.sha256
-			clients, err := p.finder.StartAll(ctx, plugin.Request{Name: w.name, Kind: w.kind, Options: o})
-			if s.err = err; err == nil {
-				s.client = clients[0]
-			}
+			s.client, s.err = p.finder.Start(ctx, w.name, w.kind, o)
 		})
 	}
 	all.Wait()
@@ -72,9 +69,11 @@ func (s *started) ended() bool {
 }
 
 func (p *pool) close() {
-	var clients []*plugin.Client
+	var all sync.WaitGroup
 	for _, s := range p.known {
-		clients = append(clients, s.client)
+		if s.client != nil {
+			all.Go(s.client.Close)
+		}
 	}
-	plugin.CloseAll(clients)
+	all.Wait()
 }

@@ -15,9 +15,13 @@ type Programs struct {
 	// Weights and Activations hold the quantizers' programs by parameter and
 	// by site; both are empty for a role that is not quantized.
 	Weights, Activations map[string]sdk.QuantizerProgram
+	// Pieces holds those of activations by the number of tokens: see [Request].
+	Pieces map[int]map[string]sdk.QuantizerProgram
 	// Tensors lists everything that is trained, with its optimizer: the model's
 	// parameters, then the quantizers' in the order of step.Plan.Trained.
-	Tensors []Tensor
+	Tensors []TrainedTensor
+	// Forward says that there are no optimizers, as for an evaluation.
+	Forward bool
 	// Used tells which plugins ran.
 	Used []Used
 	// Start is how long the plugins took to start, side by side; Handover how
@@ -25,11 +29,12 @@ type Programs struct {
 	Start, Handover time.Duration
 }
 
-// Tensor is a trained tensor with the settings of its group.
-type Tensor struct {
+// TrainedTensor is a parameter of the model or of a quantizer with the settings of its group.
+type TrainedTensor struct {
 	Name      string
 	Shape     []int
 	Role      sdk.TensorRole
+	Parts     []sdk.Part           // of a fused weight
 	Optimizer sdk.OptimizerProgram // zero for an evaluation
 	Table     string               // of the optimizer's configuration
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
@@ -56,23 +61,38 @@ type Request struct {
 	Batch int
 	// Forward leaves the optimizer out, as evaluation does.
 	Forward bool
+	// Pieces are the numbers of tokens of which activations are quantized at once where
+	// sequences are continued; see step.Plan.
+	Pieces  []int
 	Finder  *plugin.Finder
 	Options plugin.Options
 }
 
 // Collect starts the plugins that the configuration names, checks their
 // parameters, collects the programs for every tensor and site of the model, and
-// stops them: no later step needs a plugin. The hashes of what ran are written into
-// the configuration.
+// stops them: no later step needs a plugin. [Programs.Used] has the hashes of what ran.
 func Collect(ctx context.Context, req Request) (*Programs, error) {
 	running := newPool(req.Finder, req.Options)
 	defer running.close()
 	c := newCollector(req, running)
-	programs, err := c.collect(ctx)
-	for p, client := range c.clients {
-		p.SHA256 = client.SHA256()
+	return c.collect(ctx)
+}
+
+// Pinned is the configuration with the hashes of the plugins that ran.
+func (p *Programs) Pinned(cfg *config.Config) *config.Config {
+	hashes := map[string]string{}
+	for _, u := range p.Used {
+		hashes[u.Table] = u.SHA256
 	}
-	return programs, err
+	pinned, _ := cfg.Changed(func(c *config.Config) error {
+		for _, q := range c.Plugins() {
+			if hash, ran := hashes[q.Table]; ran {
+				q.SHA256 = hash
+			}
+		}
+		return nil
+	})
+	return pinned
 }
 
 // collect asks the plugins of the pool for everything.
@@ -107,15 +127,29 @@ func (c *collector) weights(ctx context.Context) error {
 	return nil
 }
 
-func (c *collector) activations(ctx context.Context) error {
-	c.out.Activations = map[string]sdk.QuantizerProgram{}
-	for _, s := range c.Model.ActivationSites(c.Batch, c.Config.Model.Context) {
-		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}}
-		if err := c.quantize(ctx, c.out.Activations, config.RoleActivations, site); err != nil {
+func (c *collector) activations(ctx context.Context) (err error) {
+	if c.out.Activations, err = c.quantizeActivations(ctx, c.Batch, c.Config.Model.Context); err != nil {
+		return err
+	}
+	c.out.Pieces = map[int]map[string]sdk.QuantizerProgram{}
+	for _, tokens := range c.Pieces {
+		if c.out.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// quantizeActivations collects the programs of the activations of batch sequences.
+func (c *collector) quantizeActivations(ctx context.Context, batch, context int) (map[string]sdk.QuantizerProgram, error) {
+	list := map[string]sdk.QuantizerProgram{}
+	for _, s := range c.Model.ActivationSites(batch, context) {
+		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}}
+		if err := c.quantize(ctx, list, config.RoleActivations, site); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // quantize collects the program of one site, if it is quantized.
@@ -127,8 +161,8 @@ func (c *collector) quantize(ctx context.Context, into map[string]sdk.QuantizerP
 	if p == nil {
 		return nil
 	}
-	site.Values = c.values[p]
-	q, err := c.clients[p].Quantize(ctx, site)
+	site.Values = c.values[p.Table]
+	q, err := c.clients[p.Table].Quantize(ctx, site)
 	if err != nil {
 		return c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/rundir"
@@ -52,9 +53,8 @@ type made struct {
 	data     config.Data
 }
 
-// stale says why the run in the configuration's directory is made of something else;
-// empty when it is not, and when nothing readable there says of what. A damaged file is
-// for those to report who read the run.
+// stale says in what the run in the configuration's directory differs; empty when it does
+// not, or when its files cannot be read: those who read the run report a damaged file.
 func (m made) stale(cfg *config.Config) string {
 	if changed := Changed(recordedPrograms(cfg.Train.Out), m.programs); len(changed) > 0 {
 		return fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
@@ -64,7 +64,7 @@ func (m made) stale(cfg *config.Config) string {
 		return ""
 	}
 	for _, d := range []struct{ path, was, is string }{
-		{m.data.Train, before.Data.TrainSHA256, m.data.TrainSHA256},
+		{strings.Join(m.data.Files(), ", "), before.Data.TrainSHA256, m.data.TrainSHA256},
 		{m.data.Validation, before.Data.ValidationSHA256, m.data.ValidationSHA256},
 	} {
 		if d.was != "" && d.was != d.is {

@@ -7,40 +7,62 @@ import (
 	"path/filepath"
 
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/rundir"
 )
 
 // FindValidation opens the validation file of a run that was trained before, with the
 // hash that its configuration pins, wherever the file is now.
-func FindValidation(cfg *config.Config, search rundir.Search) (*data.File, error) {
-	return findPart(cfg, search, "data.validation", cfg.Data.Validation, cfg.Data.ValidationSHA256)
+func FindValidation(cfg *config.Config, search rundir.Search) (Part, error) {
+	file, _, err := findPart(cfg, search, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation)
+	return file, err
 }
 
-// FindTrain is [FindValidation] for the training file.
-func FindTrain(cfg *config.Config, search rundir.Search) (*data.File, error) {
-	return findPart(cfg, search, "data.train", cfg.Data.Train, cfg.Data.TrainSHA256)
+// FindTrain is [FindValidation] for the training files, those of a mixture as one. The
+// places are where they are now.
+func FindTrain(cfg *config.Config, search rundir.Search) (file Part, places []string, err error) {
+	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
 }
 
-func findPart(cfg *config.Config, search rundir.Search, key, path, pin string) (*data.File, error) {
-	var file *data.File
-	_, err := search.Find(path, func(place string) error {
-		f, err := data.Open(place)
+// findPart looks for each file by itself. One must have the pinned hash; of several only all
+// together have it.
+func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths ...string) (Part, []string, error) {
+	var places []string
+	for _, path := range paths {
+		place, err := search.Find(path, func(place string) error {
+			f, err := openFiles(cfg.Data.Kind, place)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if len(paths) > 1 {
+				return nil
+			}
+			return samePart(f, pin)
+		})
 		if err != nil {
-			return err
+			return nil, nil, cfg.ErrorAt(key, "%w", err)
 		}
-		if got := f.Header().SHA256; pin != "" && got != pin {
-			f.Close()
-			return fmt.Errorf("it holds other tokens: its hash is %s, the run's %s", got, pin)
-		}
-		file = f
-		return nil
-	})
-	if err != nil {
-		return nil, cfg.ErrorAt(key, "%w", err)
+		places = append(places, place)
 	}
-	return file, nil
+	joined, err := openFiles(cfg.Data.Kind, places...)
+	if err == nil {
+		if err = samePart(joined, pin); err != nil {
+			joined.Close()
+		}
+	}
+	if err != nil {
+		return nil, nil, cfg.ErrorAt(key, "%w", err)
+	}
+	return joined, places, nil
+}
+
+// samePart compares a file with the hash of the run's.
+func samePart(f Part, pin string) error {
+	if got := f.SHA256(); pin != "" && got != pin {
+		return fmt.Errorf("it holds other tokens: its hash is %s, the run's %s", got, pin)
+	}
+	return nil
 }
 
 // FindTokenizer opens the tokenizer of a run that was trained before: the copy in the
@@ -51,7 +73,7 @@ func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info
 	}
 	key, path := "data.tokenizer", cfg.Data.Tokenizer
 	if path == "" {
-		key, path = "data.train", filepath.Join(filepath.Dir(cfg.Data.Train), tokenizer.DefinitionFile)
+		key, path = "data.train", filepath.Join(filepath.Dir(cfg.Data.Files()[0]), tokenizer.DefinitionFile)
 	}
 	var found tokenizer.Tokenizer
 	_, err := search.Find(path, func(place string) error {

@@ -2,9 +2,9 @@
 // on the same batch, A B C A B C …, so that what disturbs the machine disturbs all
 // alike, and ratios are taken within each round.
 //
-// It holds measurements only. The variants that exist for comparison alone, such as
-// the algorithms of plugins written directly in the host (package direct), live
-// below this room, and nothing outside of it may use them.
+// Steps that exist only to be compared with, such as the algorithms of plugins written
+// directly in the host (package direct), live in packages below, and nothing else may
+// use them.
 package bench
 
 import (
@@ -15,18 +15,20 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/cage-qat/cage/host/step"
 )
 
 // Subject is one variant of a step.
 type Subject struct {
-	Name    string
-	Kernels *step.Kernels
+	Name     string
+	Compiled *step.Compiled
 	// Lambda is λ_t of every step; 0 runs without correction.
 	Lambda float64
 }
 
-// Timing is what was measured of a subject.
+// Timing is what was measured of one subject.
 type Timing struct {
 	Name string `json:"name"`
 	// Seconds is the median of a step, over the rounds after the warm-up.
@@ -47,7 +49,8 @@ type Timing struct {
 	// on the machine hardly touches them. 0 where the system does not tell.
 	CPU      float64 `json:"cpu_seconds"`
 	CPURatio float64 `json:"cpu_ratio"`
-	// CPUMean and CPUMeanRatio are to CPU what Mean is to Seconds.
+	// CPUMean and CPUMeanRatio are the mean of the processor time and its ratio to the
+	// first subject's.
 	CPUMean      float64 `json:"cpu_mean_seconds"`
 	CPUMeanRatio float64 `json:"cpu_mean_ratio"`
 	// Compile is how long compiling and the first step took.
@@ -74,7 +77,7 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 	}()
 	for i, s := range subjects {
 		var err error
-		if states[i], err = s.Kernels.NewState(0, tokens(s.Kernels, vocab)); err != nil {
+		if states[i], err = s.Compiled.NewState(0, tokens(s.Compiled, vocab)); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
 		timings[i].Name = s.Name
@@ -85,7 +88,7 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			m, err := one(s, states[i], vocab, round)
+			m, err := timeStep(s, states[i], vocab, round)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.Name, err)
 			}
@@ -106,29 +109,29 @@ func Steps(ctx context.Context, subjects []Subject, vocab, rounds int) ([]Timing
 }
 
 // tokens are a batch of random ids, the same at each call.
-func tokens(k *step.Kernels, vocab int) []int32 {
+func tokens(c *step.Compiled, vocab int) []int32 {
 	rng := rand.New(rand.NewPCG(0, 0))
-	ids := make([]int32, k.Batch()*(k.Plan().Context+1))
+	ids := make([]int32, c.Batch()*(c.Plan().Context+1))
 	for i := range ids {
 		ids[i] = int32(rng.IntN(vocab))
 	}
 	return ids
 }
 
-// measured is one step.
+// measured is what one step took.
 type measured struct{ wall, cpu, loss float64 }
 
-// one times a step. Collecting garbage is not part of it, as it would hit whichever
+// timeStep times a step. Collecting garbage is not part of it, as it would hit whichever
 // subject comes next.
-func one(s Subject, state *step.State, vocab, round int) (measured, error) {
-	p := s.Kernels.Plan()
+func timeStep(s Subject, state *step.State, vocab, round int) (measured, error) {
+	p := s.Compiled.Plan()
 	batches := make([][]int32, p.Accumulate)
 	for i := range batches {
-		batches[i] = tokens(s.Kernels, vocab)
+		batches[i] = tokens(s.Compiled, vocab)
 	}
 	runtime.GC()
 	began, used := time.Now(), processorTime()
-	res, err := s.Kernels.Step(state, batches, step.Settings{
+	res, err := s.Compiled.Step(state, batches, step.Settings{
 		Step: round + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: s.Lambda,
 	})
 	if err == nil && res.Skipped {
@@ -141,20 +144,12 @@ func summarize(t, first *Timing) {
 	wall := ratios(t.All, first.All)
 	t.Seconds = quantile(t.All, 0.5)
 	t.Ratio, t.Low, t.High = quantile(wall, 0.5), quantile(wall, 0.25), quantile(wall, 0.75)
-	t.Mean = mean(t.All)
-	t.MeanRatio = t.Mean / mean(first.All)
+	t.Mean = stat.Mean(t.All, nil)
+	t.MeanRatio = t.Mean / stat.Mean(first.All, nil)
 	t.CPU, t.CPURatio = quantile(t.cpu, 0.5), quantile(ratios(t.cpu, first.cpu), 0.5)
-	if t.CPUMean = mean(t.cpu); t.CPUMean > 0 {
-		t.CPUMeanRatio = t.CPUMean / mean(first.cpu)
+	if t.CPUMean = stat.Mean(t.cpu, nil); t.CPUMean > 0 {
+		t.CPUMeanRatio = t.CPUMean / stat.Mean(first.cpu, nil)
 	}
-}
-
-func mean(values []float64) float64 {
-	total := 0.0
-	for _, v := range values {
-		total += v
-	}
-	return total / float64(len(values))
 }
 
 // ratios divides round by round.

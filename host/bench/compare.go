@@ -98,8 +98,8 @@ func (s *Side) summarize() {
 	}
 }
 
-// letGo is how long a benchmark that was stopped is waited for: what it has started may
-// live longer than itself and hold its output open.
+// letGo is how long to wait for a benchmark that was stopped: processes that it has started
+// may outlive it and hold its output open.
 const letGo = 5 * time.Second
 
 // runProcess runs one side once.

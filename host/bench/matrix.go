@@ -6,8 +6,6 @@ import (
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/step"
 )
 
 // Pair names a quantizer and an optimizer.
@@ -53,29 +51,30 @@ func Matrix(ctx context.Context, configure func(Pair) (*config.Config, error), q
 
 // measure runs the pairs in turn.
 func (r *MatrixReport) measure(ctx context.Context, configure func(Pair) (*config.Config, error), pairs []Pair, o Options) ([]PairTiming, error) {
-	var subjects []Subject
-	defer func() { closeAll(subjects) }()
-	vocab := 0
-	var dev *engine.Device
+	var list []variant
+	var first *prepared
 	for _, pair := range pairs {
 		cfg, err := configure(pair)
 		if err != nil {
 			return nil, fmt.Errorf("%s with %s: %w", pair.Quantizer, pair.Optimizer, err)
 		}
-		if dev == nil {
-			if dev, err = assembly.Device(cfg, o.warn()); err != nil {
-				return nil, err
-			}
-			defer dev.Close()
-			vocab = cfg.Model.Vocab
-		}
-		k, err := r.compile(ctx, dev, cfg, o)
+		p, err := prepare(ctx, cfg, o)
 		if err != nil {
 			return nil, fmt.Errorf("%s with %s: %w", pair.Quantizer, pair.Optimizer, err)
 		}
-		subjects = append(subjects, Subject{Name: pair.Quantizer + " + " + pair.Optimizer, Kernels: k})
+		if first == nil {
+			first = p
+		}
+		p.plan.Stacking = o.Stacking
+		list = append(list, variant{name: pair.Quantizer + " + " + pair.Optimizer, plan: p.plan})
 	}
-	timings, err := Steps(ctx, subjects, vocab, o.Rounds)
+	dev, err := assembly.Device(first.config, o.warn())
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	r.Workload = first.workload(dev)
+	timings, err := inTurn(ctx, dev, list, first.config.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -84,14 +83,4 @@ func (r *MatrixReport) measure(ctx context.Context, configure func(Pair) (*confi
 		out[i] = PairTiming{pairs[i], t}
 	}
 	return out, nil
-}
-
-func (r *MatrixReport) compile(ctx context.Context, dev *engine.Device, cfg *config.Config, o Options) (*step.Kernels, error) {
-	p, err := prepare(ctx, cfg, o)
-	if err != nil {
-		return nil, err
-	}
-	p.plan.Stacking = o.Stacking
-	r.Workload = p.workload(dev)
-	return step.Compile(dev, p.plan)
 }

@@ -2,10 +2,9 @@ package bench
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/step"
 )
 
 // Variant is one step of the overhead table (CAGE paper, Appendix "Training
@@ -26,7 +25,7 @@ func (v Variant) String() string {
 	return name + " without rotation"
 }
 
-// Variants are those of the table, each CAGE after the QuEST it is compared with.
+// Variants lists the rows of the table, each CAGE after the QuEST it is compared with.
 func Variants() []Variant {
 	return []Variant{{false, false}, {false, true}, {true, false}, {true, true}}
 }
@@ -52,12 +51,7 @@ type OverheadReport struct {
 func Overhead(ctx context.Context, configure func(Variant) (*config.Config, error), variants []Variant, o Options) (*OverheadReport, error) {
 	report := &OverheadReport{}
 	for _, rotation := range []bool{false, true} {
-		var pair []Variant
-		for _, v := range variants {
-			if v.Rotation == rotation {
-				pair = append(pair, v)
-			}
-		}
+		pair := slices.DeleteFunc(slices.Clone(variants), func(v Variant) bool { return v.Rotation != rotation })
 		if len(pair) == 0 {
 			continue
 		}
@@ -84,21 +78,16 @@ func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*
 		return nil, err
 	}
 	defer dev.Close()
-	var subjects []Subject
-	defer func() { closeAll(subjects) }()
-	for _, v := range pair {
-		k, err := step.Compile(dev, p.plan)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v, err)
-		}
-		s := Subject{Name: v.String(), Kernels: k}
-		if v.CAGE {
-			s.Lambda = cfg.Method.Lambda
-		}
-		subjects = append(subjects, s)
-	}
 	r.Workload = p.workload(dev)
-	timings, err := Steps(ctx, subjects, cfg.Model.Vocab, o.Rounds)
+	var list []variant
+	for _, v := range pair {
+		lambda := 0.0
+		if v.CAGE {
+			lambda = cfg.Method.Lambda
+		}
+		list = append(list, variant{v.String(), p.plan, lambda})
+	}
+	timings, err := inTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}

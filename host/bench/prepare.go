@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
@@ -18,8 +19,8 @@ type prepared struct {
 	plan     step.Plan
 }
 
-// prepare has the plugins hand over their programs and plans the step. Benchmarks feed
-// random tokens, so that only language models with a known vocabulary can be measured.
+// prepare collects the programs of the plugins and plans the step. Benchmarks feed random
+// tokens, so that only language models with a known vocabulary can be measured.
 func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, error) {
 	if !cfg.Model.Language() {
 		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
@@ -65,9 +66,23 @@ func (p *prepared) workload(dev *engine.Device) Workload {
 	return Workload{dev.BuildInfo(), model.CountParams(p.model.Params(), nil), c.Train.Batch * c.Model.Context * c.Train.Accumulate}
 }
 
-// closeAll frees the kernels of subjects.
-func closeAll(subjects []Subject) {
-	for _, s := range subjects {
-		s.Kernels.Close()
+// variant is a step to be measured beside others.
+type variant struct {
+	name   string
+	plan   step.Plan
+	lambda float64
+}
+
+// inTurn compiles the variants and measures them with [Steps].
+func inTurn(ctx context.Context, dev *engine.Device, variants []variant, vocab, rounds int) ([]Timing, error) {
+	var subjects []Subject
+	for _, v := range variants {
+		c, err := step.Compile(dev, v.plan)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		defer c.Close()
+		subjects = append(subjects, Subject{v.name, c, v.lambda})
 	}
+	return Steps(ctx, subjects, vocab, rounds)
 }

@@ -53,22 +53,22 @@ func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, 
 
 // profilePlan returns the processor time of one step by executable and kind.
 func profilePlan(ctx context.Context, dev *engine.Device, plan step.Plan, cfg *config.Config, rounds int) ([]opprofile.Row, error) {
-	k, err := step.Compile(dev, plan)
+	c, err := step.Compile(dev, plan)
 	if err != nil {
 		return nil, err
 	}
-	defer k.Close()
-	subject := Subject{Name: "profile", Kernels: k}
+	defer c.Close()
+	subject := Subject{Name: "profile", Compiled: c}
 	if len(plan.Weights) > 0 {
 		subject.Lambda = cfg.Method.Lambda
 	}
-	state, err := k.NewState(0, tokens(k, cfg.Model.Vocab))
+	state, err := c.NewState(0, tokens(c, cfg.Model.Vocab))
 	if err != nil {
 		return nil, err
 	}
 	defer state.Close()
-	for round := range 2 { // compiles what is compiled late
-		if _, err := one(subject, state, cfg.Model.Vocab, round); err != nil {
+	for round := range 2 { // warms up
+		if _, err := timeStep(subject, state, cfg.Model.Vocab, round); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +77,7 @@ func profilePlan(ctx context.Context, dev *engine.Device, plan step.Plan, cfg *c
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if _, err := one(subject, state, cfg.Model.Vocab, 2+round); err != nil {
+			if _, err := timeStep(subject, state, cfg.Model.Vocab, 2+round); err != nil {
 				return err
 			}
 		}

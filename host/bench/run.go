@@ -10,10 +10,10 @@ import (
 	"github.com/cage-qat/cage/host/bench/direct"
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/update"
 )
 
 // Report is the result of a step benchmark.
@@ -25,8 +25,8 @@ type Report struct {
 	PluginStart    float64  `json:"plugin_start_seconds"`
 	PluginHandover float64  `json:"plugin_handover_seconds"`
 	Steps          []Timing `json:"steps"`
-	// Seconds are those of the configured step, see [Configured], under the name that
-	// [Compare] reads; FirstStepUnix is FirstStep as it reads that.
+	// Seconds is the time of the configured step (see [Configured]), and FirstStepUnix is
+	// FirstStep, both under the names that [Compare] reads.
 	Seconds       float64 `json:"seconds"`
 	FirstStepUnix float64 `json:"first_step_unix"`
 	PeakMemory    int64   `json:"peak_memory_bytes"`
@@ -47,7 +47,7 @@ const (
 // Configured names the subject that is the step of a training with this configuration:
 // that with the correction, where it has one.
 func Configured(cfg *config.Config) string {
-	if cfg.Quantizer.Weights != nil && cfg.Method.Name == config.MethodCAGE && cfg.Method.Form != "off" {
+	if cfg.Quantizer.Weights != nil && cfg.Method.Name == cage.MethodCAGE && cfg.Method.Form != "off" {
 		return WithCAGE
 	}
 	return Plain
@@ -61,9 +61,9 @@ type Options struct {
 	Direct bool
 	// Only names the one subject to measure; empty measures all.
 	Only string
-	// Stacking is that of the plans of [Matrix]; empty leaves it to the device.
-	Stacking step.Stacking
-	// Dispatch is that of the plans of [Run]; empty leaves it to the device.
+	// Stacking is used by [Matrix]; empty leaves it to the device.
+	Stacking update.Stacking
+	// Dispatch is used by [Run]; empty leaves it to the device.
 	Dispatch step.Dispatch
 	Finder   *plugin.Finder
 	Plugins  plugin.Options
@@ -85,12 +85,11 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer dev.Close()
-	subjects, err := compile(dev, p, o)
-	defer func() { closeAll(subjects) }()
+	list, err := variants(p, o)
 	if err != nil {
 		return nil, err
 	}
-	timings, err := Steps(ctx, subjects, cfg.Model.Vocab, o.Rounds)
+	timings, err := inTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -107,44 +106,29 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	}, nil
 }
 
-func compile(dev *engine.Device, ready *prepared, o Options) ([]Subject, error) {
-	cfg, plan := ready.config, ready.plan
+// variants lists the steps that the options ask for.
+func variants(ready *prepared, o Options) ([]variant, error) {
+	plan := ready.plan
 	plan.Dispatch = o.Dispatch
 	if plan.Form == cage.Off {
 		plan.Form = cage.Decoupled
 	}
-	var subjects []Subject
-	add := func(name string, p step.Plan, lambda float64) error {
-		if o.Only != "" && o.Only != name {
-			return nil
-		}
-		k, err := step.Compile(dev, p)
-		if err == nil {
-			subjects = append(subjects, Subject{name, k, lambda})
-		}
-		return err
-	}
-	if err := add(Plain, plan, 0); err != nil {
-		return subjects, err
-	}
+	list := []variant{{Plain, plan, 0}}
 	if len(plan.Weights) > 0 {
-		if err := add(WithCAGE, plan, cfg.Method.Lambda); err != nil {
-			return subjects, err
-		}
+		list = append(list, variant{WithCAGE, plan, ready.config.Method.Lambda})
 	}
 	if o.Direct {
-		p, err := directPlan(cfg, plan)
+		direct, err := directPlan(ready.config, plan)
 		if err != nil {
-			return subjects, err
+			return nil, err
 		}
-		if err := add(Direct, p, 0); err != nil {
-			return subjects, err
-		}
+		list = append(list, variant{Direct, direct, 0})
 	}
-	if len(subjects) == 0 {
+	list = slices.DeleteFunc(list, func(v variant) bool { return o.Only != "" && o.Only != v.name })
+	if len(list) == 0 {
 		return nil, fmt.Errorf("there is no step %q to measure", o.Only)
 	}
-	return subjects, nil
+	return list, nil
 }
 
 // directPlan replaces plugins' programs by graphs written in the host.

@@ -65,7 +65,7 @@ func minus(x []float64, factor float64, y []float64) []float64 {
 
 func residual(x []float64, q func([]float64) []float64) []float64 { return minus(x, 1, q(x)) }
 
-// byHand are the quantizers of these tests over matrices of rows of three elements.
+// byHand computes the quantizers of these tests without programs, for rows of three elements.
 func byHand(name string) func([]float64) []float64 {
 	return func(x []float64) []float64 {
 		out := make([]float64, len(x))

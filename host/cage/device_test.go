@@ -15,14 +15,14 @@ import (
 // device runs a program as training does: lowered, compiled for the CPU, in float32.
 func device(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor {
 	t.Helper()
-	return plugintest.CPU().Run(t, p, in)
+	return plugintest.CPU(t).Run(t, p, in)
 }
 
 // single is the tolerance of the golden values in float32. The cases have six steps and
 // elements of up to 1.2; inputs are rounded to float32, and each step adds a few
-// roundings of 2⁻²⁴ of x. 1e-6 absolute and relative covers that and is far below
-// what another code would change: a step of the grids, about 0.25, times α·λ_t, at
-// least 0.01.
+// roundings of 2⁻²⁴ of x. 1e-6 absolute and relative covers that. It is far below the
+// effect of a single element that is rounded to another point of the grid: a step of the
+// grid, about 0.25, times α·λ_t, at least 0.01.
 var single = golden.Tolerance{Abs: 1e-6, Rel: 1e-6}
 
 // TestStepsGoldenOnTheDevice is TestStepsGolden on the device.
@@ -56,10 +56,10 @@ func TestParetoMetricOnTheDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, point := range o.List("points") {
-		x, residual := point.Tensor("x"), point.Tensor("residual")
+		x, residual := point.Array("x"), point.Array("residual")
 		q := []float64{x.Data[0] - residual.Data[0], x.Data[1] - residual.Data[1]}
 		out := device(t, p, map[string]reference.Tensor{
-			InputGradient: reference.Floats(point.Tensor("grad").Data, 2), InputX: reference.Floats(x.Data, 2),
+			InputGradient: reference.Floats(point.Array("grad").Data, 2), InputX: reference.Floats(x.Data, 2),
 			InputQuantized: reference.Floats(q, 2), InputLambda: reference.Float(o.Float("lam")),
 		})
 		point.CloseWithin(single, "norm", []float64{math.Sqrt(out[OutputNorm2].Scalar())})

@@ -1,10 +1,5 @@
 package cage
 
-import (
-	"fmt"
-	"math"
-)
-
 // Form says where the correction enters the step.
 type Form string
 
@@ -56,48 +51,3 @@ type Method struct {
 
 // Default is the paper's setting for pre-training: decoupled, λ = 2, s = 0.9.
 var Default = Method{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
-
-// Check fails for values outside the method's definition.
-func (m Method) Check() error {
-	switch m.Form {
-	case Off, Decoupled, Coupled:
-	default:
-		return fmt.Errorf("form %q: use off, decoupled or coupled", m.Form)
-	}
-	if m.Variant != Paper && m.Variant != Official {
-		return fmt.Errorf("variant %q: use paper or official", m.Variant)
-	}
-	if m.Ramp != Linear && m.Ramp != Constant {
-		return fmt.Errorf("ramp %q: use linear or constant", m.Ramp)
-	}
-	if !(m.Lambda >= 0) || math.IsInf(m.Lambda, 0) {
-		return fmt.Errorf("lambda %v: use a finite number of at least 0", m.Lambda)
-	}
-	if !(m.Silence >= 0 && m.Silence < 1) {
-		return fmt.Errorf("silence %v: use a fraction of at least 0 and below 1", m.Silence)
-	}
-	return nil
-}
-
-// LambdaAt is λ_t for the optimizer step t = 1…total (paper Eq. 6,
-// Algorithm 1 lines 3–7):
-//
-//	λ_t = 0                       if t/total ≤ s
-//	λ_t = λ·(t/total − s)/(1 − s) if t/total > s
-//
-// The progress is one division, so that the step with t = s·total is still
-// silent. Past the end the ramp stays at λ. When the form is off, or total is not
-// positive, λ_t is 0.
-func (m Method) LambdaAt(t, total int) float64 {
-	if m.Form == Off || total <= 0 {
-		return 0
-	}
-	r := float64(t) / float64(total)
-	if r <= m.Silence {
-		return 0
-	}
-	if m.Ramp == Constant || r >= 1 {
-		return m.Lambda
-	}
-	return m.Lambda * ((r - m.Silence) / (1 - m.Silence))
-}

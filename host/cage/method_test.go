@@ -2,7 +2,6 @@ package cage
 
 import (
 	"math"
-	"strings"
 	"testing"
 )
 
@@ -43,26 +42,6 @@ func TestLambdaIsMonotoneAndBounded(t *testing.T) {
 		}
 		if last != 5 {
 			t.Errorf("s=%v: λ_T = %v, want 5 exactly", silence, last)
-		}
-	}
-}
-
-func TestCheck(t *testing.T) {
-	if err := Default.Check(); err != nil {
-		t.Errorf("the default: %v", err)
-	}
-	bad := map[string]func(*Method){
-		"form":    func(m *Method) { m.Form = "both" },
-		"variant": func(m *Method) { m.Variant = "" },
-		"ramp":    func(m *Method) { m.Ramp = "cubic" },
-		"lambda":  func(m *Method) { m.Lambda = math.NaN() },
-		"silence": func(m *Method) { m.Silence = 1 },
-	}
-	for word, spoil := range bad {
-		m := Default
-		spoil(&m)
-		if err := m.Check(); err == nil || !strings.HasPrefix(err.Error(), word) {
-			t.Errorf("%s: got %v, want an error that begins with it", word, err)
 		}
 	}
 }

@@ -49,8 +49,8 @@ func TestRateFactor(t *testing.T) {
 	}
 }
 
-// TestRateFactorOfSharedResidual: where the residual is that of the forward pass, times
-// what the decay leaves, the factor counts in both.
+// TestRateFactorOfSharedResidual: where the residual is computed from that of the forward
+// pass, the factor acts on the rate and on the decay.
 func TestRateFactorOfSharedResidual(t *testing.T) {
 	rule := testRule(t, sgd{}, "paper QuEST 4-bit per row, no rotation", 2, 3)
 	rule.Form, rule.Decay, rule.RateFactor = Decoupled, 0.2, 0.3

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -43,11 +42,7 @@ func saveForever(dir, mode string) error {
 	if entries, err := checkpoint.List(vfs.At(dir)); err != nil {
 		return err
 	} else if len(entries) > 0 {
-		s, err := checkpoint.Latest(vfs.At(dir), nil)
-		if err != nil {
-			return err
-		}
-		if err := s.Meta.Get("value", &value); err != nil {
+		if err := checkpoint.Latest(vfs.At(dir), nil, func(f *checkpoint.File) error { return f.Meta.Get("value", &value) }); err != nil {
 			return err
 		}
 	}
@@ -128,7 +123,7 @@ func runAndKill(t *testing.T, dir, mode string, delay time.Duration) int {
 	return saved
 }
 
-// checkAfterKill demands that every checkpoint in dir is whole and that the
+// checkAfterKill demands that every checkpoint in dir is complete and that the
 // newest is at least as new as what was reported as saved.
 func checkAfterKill(t *testing.T, dir string, round, saved int) {
 	t.Helper()
@@ -138,7 +133,7 @@ func checkAfterKill(t *testing.T, dir string, round, saved int) {
 	}
 	newest := 0
 	for _, entry := range entries {
-		s, err := checkpoint.Load(entry.Path)
+		s, err := load(t, entry.Path)
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -146,14 +141,13 @@ func checkAfterKill(t *testing.T, dir string, round, saved int) {
 		if err := s.Meta.Get("value", &value); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		for _, tensor := range s.Tensors {
-			values, err := safetensors.Values[float32](tensor)
-			if err != nil || len(values) != crashSize {
-				t.Fatalf("round %d: %d values, %v", round, len(values), err)
+		for name, values := range values(t, s.State) {
+			if len(values) != crashSize {
+				t.Fatalf("round %d: %d values", round, len(values))
 			}
 			for _, v := range values {
 				if v != float32(value) {
-					t.Fatalf("round %d: tensor %s of value %d holds %v", round, tensor.Name, value, v)
+					t.Fatalf("round %d: tensor %s of value %d holds %v", round, name, value, v)
 				}
 			}
 		}

@@ -15,9 +15,9 @@ import (
 // no checkpoint any more; nothing reads or removes it.
 const DamagedSuffix = ".damaged"
 
-// Keeper keeps the newest checkpoints of one run, and only intact ones count: a
-// damaged one is put aside under another name, and told. No one else may write into
-// the directory meanwhile.
+// Keeper keeps the newest checkpoints of one run. Only intact ones count: a damaged one is
+// put aside under another name, and reported. No one else may write into the directory
+// meanwhile.
 type Keeper struct {
 	dir  vfs.Path
 	keep int
@@ -46,16 +46,21 @@ func (k *Keeper) Save(ctx context.Context, s State) error {
 	return nil
 }
 
-// Latest is the function of that name. Damaged checkpoints newer than the one that it
-// loads are put aside; where no other is left, all stay as they are.
-func (k *Keeper) Latest() (State, error) {
+// Latest is the function of that name. Damaged checkpoints newer than the one that is used
+// are put aside; where no other is left, all stay as they are.
+func (k *Keeper) Latest(use func(*File) error) error {
 	var found []damaged
-	s, err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damaged{path, err}) })
+	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damaged{path, err}) }, func(f *File) error {
+		err := use(f)
+		if err == nil && f.Verify() == nil { // what was not used may be damaged
+			k.note(k.dir.Join(FileName(f.Step)))
+		}
+		return err
+	})
 	if err != nil {
-		return State{}, err
+		return err
 	}
-	k.note(k.dir.Join(FileName(s.Step)))
-	return s, k.putAside(found)
+	return k.putAside(found)
 }
 
 // Prune removes the checkpoints that are older than the newest intact ones that are
@@ -111,7 +116,7 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 	return kept, old, found, err
 }
 
-// verify is [Verify] for files that have changed since they were last known to be intact.
+// verify reads a checkpoint if it has changed since it was last known to be intact.
 func (k *Keeper) verify(path vfs.Path) error {
 	if known := k.intact[path.Name]; known != nil {
 		now, err := path.Stat()
@@ -120,7 +125,11 @@ func (k *Keeper) verify(path vfs.Path) error {
 		}
 	}
 	delete(k.intact, path.Name)
-	if _, err := Verify(path); err != nil {
+	f, err := Open(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Verify(), f.Close()); err != nil {
 		return err
 	}
 	k.note(path)
@@ -145,7 +154,12 @@ func (k *Keeper) putAside(list []damaged) error {
 	var errs []error
 	for _, d := range list {
 		delete(k.intact, d.path.Name)
-		name, err := unusedName(k.dir.Join(d.path.Base() + DamagedSuffix))
+		name, err := k.dir.Unused(func(n int) string {
+			if n == 1 {
+				return d.path.Base() + DamagedSuffix
+			}
+			return fmt.Sprint(d.path.Base(), DamagedSuffix, n)
+		})
 		if err == nil {
 			err = d.path.Rename(name.Name)
 		}
@@ -159,19 +173,4 @@ func (k *Keeper) putAside(list []damaged) error {
 		errs = append(errs, k.dir.SyncDir())
 	}
 	return errors.Join(errs...)
-}
-
-// unusedName is the path, with a number where there is such a file already.
-func unusedName(path vfs.Path) (vfs.Path, error) {
-	name := path
-	for n := 2; ; n++ {
-		there, err := name.Exists()
-		if err == nil && !there {
-			return name, nil
-		}
-		if err != nil {
-			return vfs.Path{}, err
-		}
-		name = path.Dir().Join(fmt.Sprintf("%s%d", path.Base(), n))
-	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// told collects the names of damaged checkpoints that a keeper tells of.
+// told collects the names of damaged checkpoints that a keeper reports.
 type told []string
 
 func (t *told) add(path vfs.Path, err error) {
@@ -24,7 +24,7 @@ func (t *told) add(path vfs.Path, err error) {
 }
 
 // TestPruneCountsIntactOnly: damaged checkpoints are newer than the only good one, which
-// stays. They are put aside and told.
+// stays. They are put aside and reported.
 func TestPruneCountsIntactOnly(t *testing.T) {
 	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
 		t.Run(how, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPruneWithoutAnIntactOne(t *testing.T) {
 	if err := checkpoint.NewKeeper(vfs.At(dir).Join("absent"), 1, nil).Prune(); err != nil {
 		t.Errorf("where nothing was saved yet: %v", err)
 	}
-	if _, err := k.Latest(); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
+	if err := k.Latest((*checkpoint.File).Verify); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
 		t.Errorf("latest: %v", err)
 	}
 	if got := steps(t, dir); !slices.Equal(got, []int{1, 2, 3}) {
@@ -105,8 +105,13 @@ func TestPutAsideTwice(t *testing.T) {
 	for range 2 {
 		save(t, dir, state(t, 2, 2, 5))
 		damage(t, dir, 2, "cut")
-		if s, err := checkpoint.NewKeeper(vfs.At(dir), 1, list.add).Latest(); err != nil || s.Step != 1 {
-			t.Fatalf("step %d, %v", s.Step, err)
+		step := 0
+		err := checkpoint.NewKeeper(vfs.At(dir), 1, list.add).Latest(func(f *checkpoint.File) error {
+			step = f.Step
+			return nil
+		})
+		if err != nil || step != 1 {
+			t.Fatalf("step %d, %v", step, err)
 		}
 	}
 	name := checkpoint.FileName(2) + checkpoint.DamagedSuffix
@@ -118,33 +123,30 @@ func TestPutAsideTwice(t *testing.T) {
 	}
 }
 
-func TestInspectAndVerify(t *testing.T) {
+func TestOpenAndVerify(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, state(t, 1, 1, 5))
 	path := save(t, dir, state(t, 7, 1.5, 5))
-	look := map[string]func(vfs.Path) (checkpoint.Info, error){"inspect": checkpoint.Inspect, "verify": checkpoint.Verify}
-	for name, f := range look {
-		info, err := f(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stat, err := path.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Step != 7 || len(info.Tensors) != 2 || !slices.Equal(info.Tensors[0].Shape, []int{5}) || len(info.Digest) != 64 ||
-			info.Size != stat.Size() || len(info.Meta) != 1 || info.Meta["value"] != "1.5" {
-			t.Errorf("%s: %+v", name, info)
-		}
+	f, err := load(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := path.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Step != 7 || len(f.Infos()) != 2 || !slices.Equal(f.Infos()[0].Shape, []int{5}) || len(f.Digest()) != 64 ||
+		f.Size() != stat.Size() || len(f.Meta) != 1 || f.Meta["value"] != "1.5" {
+		t.Errorf("%+v", f)
 	}
 	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
 		save(t, dir, state(t, 7, 1.5, 5))
 		damage(t, dir, 7, how)
-		if _, err := checkpoint.Verify(path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path.Name) {
+		if _, err := load(t, path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path.Name) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
-	if _, err := checkpoint.Verify(vfs.At(dir).Join("absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
+	if _, err := checkpoint.Open(vfs.At(dir).Join("absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("absent file: %v", err)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Meta holds the parts of a state that are not tensors: total steps, seeds, the
-// sampler's position, hashes, counters. Each value is the JSON text of what was
-// set, so that any program can read it and no number loses digits.
+// Meta holds the parts of a state that are not tensors: total steps, seeds, counters,
+// the identity of the run. Each value is the JSON text of what was set, so that any program
+// can read it and no number loses digits.
 type Meta map[string]string
 
 // Set stores a value under key, in JSON.
@@ -31,4 +31,12 @@ func (m Meta) Get(key string, value any) error {
 		return fmt.Errorf("%w: metadata %q: %w", ErrDamaged, key, err)
 	}
 	return nil
+}
+
+// GetIf is Get for a key that may be missing: the variable stays as it is then.
+func (m Meta) GetIf(key string, value any) error {
+	if _, ok := m[key]; !ok {
+		return nil
+	}
+	return m.Get(key, value)
 }

@@ -1,69 +1,127 @@
 package config
 
-import "math"
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/diagnostics"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/schedule"
+)
 
 // Config is a resolved training run: every default filled in, presets
-// expanded. The meaning, range and default of each field is in [Reference].
+// expanded. It does not change once it is read: see [Config.Changed]. The meaning, range
+// and default of each field is in [Reference].
 type Config struct {
 	Seed        int64 // model initialisation, and the noise of problems
-	Model       Model
+	Model       model.Settings
+	Init        string // directory of the weights that the model starts from; "": they are drawn
 	Data        Data
 	Train       Train
-	Schedule    Schedule
-	Method      Method
+	Schedule    schedule.Settings
+	Method      cage.Settings
 	Quantizer   Quantizer
 	Optimizer   Optimizer
-	Diagnostics Diagnostics
+	Diagnostics diagnostics.Settings
 	Device      Device
 
-	origin origin // where each key stood, for ErrorAt
+	untrained bool // train.steps is 0: the run holds a model as it was imported
+
+	origin // where each key stood, for ErrorAt
 }
 
-// Model is what is trained. The fields of other kinds than its own are zero, but for
-// Context, which is 1 then.
-type Model struct {
-	Kind string // KindLlama, KindOLMo2, KindQuadratic or KindToy
-
-	// Language models. Sizes are counts; Width is the residual stream's.
-	Preset  string // name in Presets, or "" for free sizes
-	Layers  int
-	Width   int
-	Heads   int
-	Hidden  int // feed-forward width; Load replaces 0 by SwiGLUHidden(Width)
-	Vocab   int // 0: as many as the data's tokenizer has
-	Context int // tokens per sequence
-
-	KVHeads int // heads of keys and values; Load replaces 0 by Heads
-
-	RopeTheta         float64
-	RopePairs         string  // "interleaved" or "half"
-	RopeFactor        float64 // of Llama 3's longer wavelengths; 1: none, and without effect is what follows
-	RopeLow, RopeHigh float64
-	RopeOriginal      int // tokens
-
-	NormEps float64
-	InitStd float64
-	Head    string // "own" or "tied"
-
-	// Problems: nil lists are drawn.
-	Dimension, Rows int
-	Condition       float64   // κ(A), when there is no Spectrum
-	Spectrum        []float64 // eigenvalues of A
-	Optimum         []float64 // x*, row by row
-	ProblemSeed     int64     // of eigenvectors and optimum
-	Start           []float64 // x at the start, row by row
-	StartStd        float64
-	Noise           float64 // standard deviation of the gradient's noise
+// Changed returns a copy of the configuration with a change. The configuration itself stays
+// as it is, as whoever holds it expects.
+func (c *Config) Changed(change func(*Config) error) (*Config, error) {
+	out := *c
+	q, o := &out.Quantizer, &out.Optimizer
+	q.Weights, q.Activations, q.Overrides = q.Weights.copy(), q.Activations.copy(), slices.Clone(q.Overrides)
+	for i := range q.Overrides {
+		q.Overrides[i].Plugin = q.Overrides[i].Plugin.copy()
+	}
+	o.Plugin, o.Rest, o.Groups = *o.Plugin.copy(), o.Rest.copy(), slices.Clone(o.Groups)
+	for i := range o.Groups {
+		o.Groups[i].Plugin = o.Groups[i].Plugin.copy()
+	}
+	return &out, change(&out)
 }
 
-// Data names the token files. Paths are relative to the working directory.
+// Untrained tells that train.steps is 0: the run holds a model as it was imported.
+func (c *Config) Untrained() bool { return c.untrained }
+
+// Plugins lists the plugins of all tables, those of the quantizer first.
+func (c *Config) Plugins() []*Plugin { return append(c.Quantizer.Plugins(), c.Optimizer.Plugins()...) }
+
+// Kinds of data.
+const (
+	KindText = "text" // token files
+	KindChat = "chat" // conversations
+)
+
+// Data names the texts or conversations. Paths are relative to the working directory.
 type Data struct {
-	Train            string
+	Kind             string   // KindText or KindChat
+	Train            []string // read one after another; none where there is a mixture
+	Mixture          []Source
 	Validation       string
 	Tokenizer        string // path of a tokenizer.json; "": as recorded in the token file
+	Documents        string // documentsJoined or documentsSeparate; of texts
+	Packing          string // of conversations: defaultPacking or "none"
+	Epochs           int    // of conversations
 	Seed             int64  // of the sampler's permutation
 	TrainSHA256      string // expected hash of the token ids in Train, lower-case hexadecimal; "": any
 	ValidationSHA256 string // the same for Validation
+}
+
+// Source is a token file, or several, of a mixture.
+type Source struct {
+	Path   string
+	Weight float64 // its share of the tokens, in relation to the other weights
+}
+
+// Values of data.documents, and the default of data.packing.
+const (
+	documentsJoined   = "joined"
+	documentsSeparate = "separate" // documents do not see each other
+	defaultPacking    = "first_fit"
+)
+
+// Separate tells whether the documents of a sequence are kept apart, as conversations
+// always are.
+func (d *Data) Separate() bool { return d.Kind == KindChat || d.Documents == documentsSeparate }
+
+// Files are the token files to train on, those of a mixture in its order. Each may be a
+// pattern.
+func (d *Data) Files() []string {
+	if len(d.Mixture) == 0 {
+		return d.Train
+	}
+	var files []string
+	for _, s := range d.Mixture {
+		files = append(files, s.Path)
+	}
+	return files
+}
+
+// SetFiles puts other paths in the place of [Data.Files].
+func (d *Data) SetFiles(files []string) {
+	if len(d.Mixture) == 0 {
+		d.Train = files
+		return
+	}
+	d.Mixture = slices.Clone(d.Mixture)
+	for i := range d.Mixture {
+		d.Mixture[i].Path = files[i]
+	}
+}
+
+// FileKey is the key of one of [Data.Files].
+func (d *Data) FileKey(i int) string {
+	if len(d.Mixture) == 0 {
+		return "data.train"
+	}
+	return Indexed("data.mixture", i) + ".path"
 }
 
 // RecomputeBlocks is the value of train.recompute with which the backward pass computes
@@ -72,7 +130,7 @@ const RecomputeBlocks = "blocks"
 
 // Train is the loop: its length, batches, evaluation, checkpoints.
 type Train struct {
-	Steps             int    // optimizer steps
+	Steps             int    // optimizer steps; 0: nothing is trained
 	Batch             int    // sequences per micro-batch; 1 for problems
 	Accumulate        int    // micro-batches per step
 	Recompute         string // "none" or RecomputeBlocks
@@ -98,40 +156,12 @@ type Train struct {
 // update.
 const DecayLast = "last"
 
-// Schedule is the learning rate over the run.
-type Schedule struct {
-	Kind   string
-	Rate   float64 // peak learning rate
-	Warmup float64 // fraction of the steps below 1, else steps; see WarmupSteps
-	Floor  float64 // final rate as a fraction of Rate
-	Decay  float64 // "wsd": fraction of the steps in the decay phase
-}
-
-// WarmupSteps is the warm-up in whole steps of a run of the given length: a
-// fraction below 1 is rounded down.
-func (s Schedule) WarmupSteps(steps int) int {
-	if s.Warmup >= 1 {
-		return int(s.Warmup)
-	}
-	return portion(s.Warmup, steps)
-}
-
-// DecaySteps is the length of the decay phase of "wsd" in whole steps,
-// rounded down.
-func (s Schedule) DecaySteps(steps int) int { return portion(s.Decay, steps) }
-
-// portion rounds fraction*steps down, forgiving the last bit of a decimal
-// fraction that binary cannot hold (0.29 of 100 is 29).
-func portion(fraction float64, steps int) int {
-	return int(math.Floor(fraction*float64(steps) + 1e-9))
-}
-
 // Device is where the run computes.
 type Device struct {
-	Kind      string // "cpu" or "cuda"
+	Kind      string // engine.CPU or engine.CUDA
 	Count     int    // replicas; 0, as 1, where a model has no batches to share
-	Precision string // "float32" or "bfloat16"
+	Precision engine.Precision
 	TF32      string // "off" or "on"
-	Attention string // "auto", "fused" or "plain"
-	Threads   int    // 0: all cores
+	Attention engine.Attention
+	Threads   int // 0: all cores
 }

@@ -1,8 +1,12 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // decoder turns the tree of a document into a Config, collecting problems.
@@ -10,7 +14,11 @@ type decoder struct {
 	values map[string]any
 	origin origin
 	cfg    *Config
+	schema []table // tied to cfg
 	errs   Errors
+
+	initial *Initial // that model.init names, if it was read
+	closed  bool     // model.init is not read
 
 	given map[string]bool // keys that stand in the file or in an override
 	bad   map[string]bool // keys with a problem, which must not cause a second one
@@ -18,14 +26,13 @@ type decoder struct {
 
 func newDecoder(doc *Document) *decoder {
 	d := &decoder{values: doc.values, cfg: &Config{},
-		origin: origin{file: doc.file, line: doc.line, keys: map[string]place{}},
+		origin: origin{doc.file, doc.line, maps.Clone(doc.keys)},
 		given:  map[string]bool{}, bad: map[string]bool{}}
 	if d.values == nil {
 		d.values = map[string]any{}
 	}
-	for key, line := range doc.lines {
-		d.origin.keys[key] = place{line: line}
-	}
+	d.cfg.origin = d.origin
+	d.schema = d.cfg.tables()
 	d.expandShort()
 	return d
 }
@@ -33,7 +40,7 @@ func newDecoder(doc *Document) *decoder {
 // expandShort makes a table of every string that stands for one: rest = "sgd" is
 // rest = { plugin = "sgd" }, to which an override can add.
 func (d *decoder) expandShort() {
-	for _, t := range schema() {
+	for _, t := range d.schema {
 		if !t.short {
 			continue
 		}
@@ -49,26 +56,69 @@ func (d *decoder) expandShort() {
 // decode checks and resolves everything. The Config is of use only when
 // d.errs is empty.
 func (d *decoder) decode() *Config {
-	for _, t := range schema() {
-		if t.plugin {
+	for _, t := range d.schema {
+		if t.plugin != nil || t.list {
 			continue
 		}
 		if values, ok := d.table(t); ok {
 			d.settings(t, values)
 		}
 	}
+	d.mixture()
 	d.plugins()
-	d.kindDefault()
-	d.presetName()
-	preset, _ := LookupPreset(d.cfg.Model.Kind, d.cfg.Model.Preset)
-	for _, t := range schema() {
-		if !t.plugin {
-			d.defaults(t, preset)
+	d.cfg.untrained = d.given["train.steps"] && d.good("train.steps") && d.cfg.Train.Steps == 0
+	suggested := d.suggestions()
+	for _, t := range d.schema {
+		if t.plugin == nil && !t.list {
+			d.defaults(t, suggested)
 		}
 	}
-	d.relations(preset)
-	d.cfg.origin = d.origin
+	d.relations()
 	return d.cfg
+}
+
+// suggestions are the values of absent keys, by full key, of the preset that is named, or of the model that this one
+// starts from.
+func (d *decoder) suggestions() map[string]any {
+	d.readInitial()
+	// The kind of the model decides on other defaults.
+	if d.good("model", "model.kind") && !d.given["model.kind"] {
+		d.cfg.Model.Kind = model.KindLlama
+		if d.initial != nil {
+			d.cfg.Model.Kind = d.initial.Settings.Kind
+		}
+	}
+	if d.initial != nil {
+		return d.initial.values()
+	}
+	preset, problems := d.cfg.Model.FindPreset()
+	d.problems(problems)
+	return preset.Values()
+}
+
+// mixture reads [[data.mixture]].
+func (d *decoder) mixture() {
+	t := mixtureTable(&Source{})
+	raw := dig(d.values, strings.Split(t.name, "."))
+	if raw == nil {
+		return
+	}
+	list, ok := TablesOf(raw)
+	if !ok {
+		d.report(t.name, "found "+schema.Describe(raw), "want an array of tables, each with path and weight")
+		return
+	}
+	d.cfg.Data.Mixture = make([]Source, len(list))
+	for i, values := range list {
+		element := mixtureTable(&d.cfg.Data.Mixture[i])
+		element.name = Indexed(t.name, i)
+		d.settings(element, values)
+		for _, k := range element.keys {
+			if !d.given[element.path(k.Name)] {
+				d.missing(element, k)
+			}
+		}
+	}
 }
 
 // table returns the values of a table, nothing when it is absent.
@@ -86,105 +136,75 @@ func (d *decoder) table(t table) (map[string]any, bool) {
 		if t.short {
 			hint = "want the name of a plugin, or a table [" + t.name + "]"
 		}
-		d.report(t.name, "found "+Describe(raw), hint)
+		d.report(t.name, "found "+schema.Describe(raw), hint)
 	}
 	return values, ok
 }
 
-// settings reads the fields of a table that is not a plugin's.
+// settings reads the keys of a table that is not a plugin's.
 func (d *decoder) settings(t table, values map[string]any) {
-	for key, raw := range values {
-		path := joinKey(t.name, key)
-		if f := t.field(key); f != nil {
-			d.field(*f, path, raw, func(v any) { assign(f.at(d.cfg), v) })
-		} else if !slices.Contains(t.children(), key) {
-			d.unknown(t, key, raw)
+	for name, raw := range values {
+		if k := t.key(name); k != nil {
+			d.read(*k, t.path(name), raw)
+		} else if !slices.Contains(t.children(), name) {
+			d.unknown(t, name, raw)
 		}
 	}
 }
 
-// field checks the value of a key, and hands it to set when it is right.
-func (d *decoder) field(f field, path string, raw any, set func(any)) {
+// read sets a key to a value of the file, if that is right.
+func (d *decoder) read(k schema.Key, path string, raw any) {
 	d.given[path] = true
-	v, ok := f.accept(raw)
-	if ok {
-		set(v)
-		return
+	if found, hint := k.Read(raw); found != "" {
+		d.report(path, found, hint)
 	}
-	hint, found := "want "+f.wants(), Describe(raw)
-	if bad := f.firstBad(raw); bad != nil {
-		raw, found = bad, found+" with "+Describe(bad)
-	}
-	if s, isText := raw.(string); isText && len(f.is.choices) > 2 {
-		if near := Nearest(s, f.is.choices); near != "" {
-			hint += "; did you mean " + QuotedList([]string{near}) + "?"
-		}
-	}
-	d.report(path, "found "+found, hint)
-}
-
-// firstBad returns the first element of an array that makes it wrong for a field
-// that takes an array, nil for none.
-func (f field) firstBad(raw any) any {
-	list, isList := raw.([]any)
-	if f.kind != texts && f.kind != numbers || !isList {
-		return nil
-	}
-	for _, e := range list {
-		_, nested := e.([]any)
-		_, isText := e.(string)
-		if _, ok := f.accept(e); !ok || nested || isText != (f.kind == texts) {
-			return e
-		}
-	}
-	return nil
 }
 
 // unknown reports a key that the schema does not have, with the key that was
 // probably meant.
 func (d *decoder) unknown(t table, key string, raw any) {
-	path := joinKey(t.name, key)
+	path := t.path(key)
 	what, meant := "unknown key", meantKey(t, key)
-	if isTable(raw) || isTables(raw) {
+	if IsTable(raw) {
 		what, meant = "unknown table", ""
-		if near := Nearest(key, t.children()); near != "" {
-			meant = joinKey(t.name, near)
+		if near := schema.Nearest(key, t.children()); near != "" {
+			meant = t.path(near)
 		}
 	}
 	if meant == "" {
-		d.report(path, what, "known here: "+strings.Join(d.keys(t), ", "))
+		d.report(path, what, "known here: "+strings.Join(d.known(t), ", "))
 		return
 	}
-	d.bad[meant] = true // it is not missing, it is misspelt
+	d.bad[meant] = true // so that it is not reported as missing, too
 	d.report(path, what, "did you mean "+meant+"?")
 }
 
 // meantKey guesses the full key meant by an unknown one in a table: the same
 // name in another table, else a similar name here, else one elsewhere.
 func meantKey(t table, key string) string {
-	if home := onlyHome(key); home != "" {
-		return home
+	if full := uniqueKey(key); full != "" {
+		return full
 	}
-	if near := Nearest(key, t.keys()); near != "" {
-		return joinKey(t.name, near)
+	if near := schema.Nearest(key, t.names()); near != "" {
+		return t.path(near)
 	}
 	var everywhere []string
-	for _, other := range schema() {
-		if !other.plugin {
-			for _, f := range other.fields {
-				everywhere = append(everywhere, f.key)
+	for _, other := range new(Config).tables() {
+		if other.plugin == nil {
+			for _, k := range other.keys {
+				everywhere = append(everywhere, k.Name)
 			}
 		}
 	}
-	return onlyHome(Nearest(key, everywhere))
+	return uniqueKey(schema.Nearest(key, everywhere))
 }
 
-// onlyHome returns the full key of the only field with that name, or "".
-func onlyHome(key string) string {
+// uniqueKey returns the full key of the only key of that name in all tables, or "".
+func uniqueKey(key string) string {
 	full, found := "", 0
-	for _, t := range schema() {
-		if f := t.field(key); f != nil && !t.plugin && !f.common {
-			full, found = joinKey(t.name, key), found+1
+	for _, t := range new(Config).tables() {
+		if k := t.key(key); k != nil && t.plugin == nil && !k.Common {
+			full, found = t.path(key), found+1
 		}
 	}
 	if found != 1 {
@@ -193,47 +213,52 @@ func onlyHome(key string) string {
 	return full
 }
 
-// kindDefault fills in the kind of the model, which decides on other defaults.
-func (d *decoder) kindDefault() {
-	if d.good("model", "model.kind") && !d.given["model.kind"] {
-		d.cfg.Model.Kind = KindLlama
-	}
-}
-
 // defaults fills in what is not given, and reports what is missing.
-func (d *decoder) defaults(t table, preset Preset) {
-	for _, f := range t.fields {
-		path := joinKey(t.name, f.key)
-		if d.given[path] || !t.applies(f, d.cfg) {
+func (d *decoder) defaults(t table, suggested map[string]any) {
+	for _, k := range t.keys {
+		path := t.path(k.Name)
+		if d.given[path] || !t.applies(k, d.cfg) {
 			continue
 		}
-		switch {
-		case f.at != nil && f.optional != "":
+		switch value, ok := suggested[path]; {
+		case ok:
+			k.Set(value)
+		case k.Optional != "":
 			// nil stands for it
-		case f.preset != nil && preset.Name != "":
-			assign(f.at(d.cfg), f.preset(preset))
-		case f.def != nil:
-			assign(f.at(d.cfg), f.def)
-		case f.derive != nil:
-			assign(f.at(d.cfg), f.derive(d))
+		case k.Default != nil:
+			k.Set(k.Default)
+		case k.Derive != nil:
+			k.Set(k.Derive())
 		default:
-			d.missing(t, f, path)
+			d.missing(t, k)
 		}
 	}
 }
 
-func (d *decoder) missing(t table, f field, path string) {
-	if d.bad[path] || d.bad[t.name] {
+func (d *decoder) missing(t table, k schema.Key) {
+	if d.bad[t.path(k.Name)] || d.bad[t.name] {
 		return
 	}
-	hint := "want " + f.wants() + ": " + f.doc
-	if f.preset != nil {
+	hint := "want " + k.Wants() + ": " + k.Doc
+	if inPresets(t.path(k.Name)) {
 		if d.bad["model"] || d.bad["model.preset"] {
 			return
 		}
-		hint += " (or name a preset in model.preset)"
+		switch {
+		case d.initial != nil: // which has no preset
+		case slices.Contains(fixedKeys, k.Name):
+			hint += " (or name a preset in model.preset, or weights in model.init)"
+		default:
+			hint += " (or name a preset in model.preset)"
+		}
 	}
-	d.report(path, "missing", hint)
+	d.report(t.path(k.Name), "missing", hint)
+}
+
+// inPresets reports whether presets say something of a key.
+func inPresets(path string) bool {
+	_, ok := model.Presets()[0].Values()[path]
+	return ok
 }
 
 // report records a problem at a key.

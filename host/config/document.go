@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -13,12 +11,10 @@ import (
 // of its own around configurations, which is read as strictly as they are. Keys are
 // full and dotted, an element of an array by its index: "study.axes[0].name".
 type Document struct {
-	file    string
-	line    int // of the whole
+	origin
 	values  map[string]any
-	lines   map[string]int    // by key; tables at their first mention
 	leaves  []leaf            // the `key = value` expressions, in order
-	scalars map[string]string // by key: scalars as they are written, strings without quotes
+	scalars map[string]string // by key: numbers, booleans and dates as they are written
 }
 
 // leaf is a `key = value` expression.
@@ -60,35 +56,23 @@ func ParseDocument(path string, text []byte) (*Document, error) {
 // Values is the tree of the document as BurntSushi/toml decodes it.
 func (d *Document) Values() map[string]any { return d.values }
 
-// ErrorAt makes an error about a key, as [Config.ErrorAt] does.
-func (d *Document) ErrorAt(key, format string, args ...any) *Error {
-	e := &Error{File: d.file, Line: d.line, Key: key}
-	for k := key; k != ""; k = parentKey(k) {
-		if line, ok := d.lines[k]; ok {
-			e.Line = line
-			break
-		}
-	}
-	err := fmt.Errorf(format, args...)
-	e.Msg, e.cause = err.Error(), errors.Unwrap(err)
-	return e
-}
-
 // Scalar returns a value that is no array or table as it is written, a string without its
 // quotes.
 func (d *Document) Scalar(key string) (string, bool) {
-	text, ok := d.scalars[key]
+	if text, ok := d.scalars[key]; ok {
+		return text, true
+	}
+	text, ok := valueAt(d.values, key).(string)
 	return text, ok
 }
 
 // Table makes a document of a table of this one, whose lines it keeps.
 func (d *Document) Table(key string) *Document {
 	values, _ := dig(d.values, strings.Split(key, ".")).(map[string]any)
-	out := &Document{file: d.file, line: d.ErrorAt(key, "").Line, values: values,
-		lines: map[string]int{}, scalars: map[string]string{}}
-	for k, line := range d.lines {
+	out := &Document{origin: origin{file: d.file, line: d.at(key).Line, keys: map[string]place{}}, values: values}
+	for k, from := range d.keys {
 		if rest, below := strings.CutPrefix(k, key+"."); below {
-			out.lines[rest] = line
+			out.keys[rest] = from
 		}
 	}
 	return out
@@ -105,11 +89,11 @@ func (d *Document) Settings(table string, values map[string]any) []Setting {
 			continue
 		}
 		last = l.name
-		value := at(values, rest)
+		value := valueAt(values, rest)
 		if whole, err := strconv.Unquote(rest); err == nil {
 			rest = whole
 		}
-		list = append(list, Setting{Key: rest, Value: value, File: d.file, Line: d.lines[l.name]})
+		list = append(list, Setting{Key: rest, Value: value, File: d.file, Line: d.keys[l.name].line})
 	}
 	return list
 }
@@ -147,63 +131,4 @@ func (d *decoder) set(s Setting) *Error {
 	}
 	d.expandShort()
 	return nil
-}
-
-// parseKey reads a dotted key with indexes. The error has no place.
-func parseKey(key string) ([]step, *Error) {
-	plain, indexes, problem := cutIndexes(key + "=0")
-	if problem != nil {
-		return nil, problem
-	}
-	doc, err := parseTOML("", []byte(plain))
-	if err != nil || len(doc.leaves) != 1 || strings.ContainsAny(key, "\r\n=#") {
-		return nil, &Error{Msg: "not a key", Hint: `want a dotted key of the configuration, such as "train.steps"`}
-	}
-	return pathOf(doc.leaves[0].key, indexes), nil
-}
-
-// at returns the value at a dotted key with indexes, nil for none.
-func at(v any, key string) any {
-	path, err := parseKey(key)
-	if err != nil {
-		return nil
-	}
-	for _, s := range path {
-		table, _ := v.(map[string]any)
-		v = table[s.key]
-		if s.index < 0 {
-			continue
-		}
-		list, _ := tablesOf(v)
-		if s.index >= len(list) {
-			return nil
-		}
-		v = list[s.index]
-	}
-	return v
-}
-
-// clone copies a tree of TOML values.
-func clone(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for key, e := range v {
-			out[key] = clone(e)
-		}
-		return out
-	case []map[string]any:
-		out := make([]map[string]any, len(v))
-		for i, e := range v {
-			out[i] = clone(e).(map[string]any)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = clone(e)
-		}
-		return out
-	}
-	return v
 }

@@ -71,7 +71,7 @@ func TestDocumentSettings(t *testing.T) {
 			{"quantizer.overrides[0].match", "a*", "doc.toml", 11}, {"quantizer.overrides[0].plugin", "none", "doc.toml", 12},
 		},
 	} {
-		got := doc.Settings(indexed("outer.many", i)+".set", many[i]["set"].(map[string]any))
+		got := doc.Settings(Indexed("outer.many", i)+".set", many[i]["set"].(map[string]any))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", i, diff)
 		}
@@ -85,7 +85,7 @@ func TestDocumentSettings(t *testing.T) {
 	}
 }
 
-// A part of a document is a document, whose messages name the lines of the whole.
+// A table of a document is a document itself, whose messages name the lines of the file.
 func TestDocumentTable(t *testing.T) {
 	_, err := document(t, around).Table("inner").Resolve(nil)
 	var all Errors
@@ -103,7 +103,7 @@ func TestDocumentTable(t *testing.T) {
 	}
 }
 
-// Resolving leaves the document as it is, and is what overrides do.
+// Resolving leaves the document as it is, and does what overrides do.
 func TestResolve(t *testing.T) {
 	doc := document(t, small)
 	settings := []Setting{{Key: "seed", Value: int64(5)}, {Key: "quantizer.bits", Value: int64(3)}, {Key: "quantizer.plugin", Value: "quest"}, {Key: "seed", Value: int64(6)}}
@@ -160,7 +160,7 @@ func TestSettingText(t *testing.T) {
 	}
 }
 
-// The fingerprint is that of what a run computes and records.
+// The fingerprint depends on what a run computes and records, and on nothing else.
 func TestFingerprint(t *testing.T) {
 	print := func(overrides ...string) string {
 		t.Helper()
@@ -193,18 +193,18 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-func TestEntries(t *testing.T) {
+func TestSettingsOfBothRoles(t *testing.T) {
 	c, err := Parse("x.toml", []byte(small+"[quantizer]\nplugin='quest'\nbits=3\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := c.Entries()
+	list, err := c.settings(false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
 	for _, e := range list {
-		found[e.Key] = e.Value
+		found[e.path()] = e.value
 	}
 	for key, want := range map[string]string{"seed": "0", "quantizer.weights.bits": "3", "quantizer.activations.plugin": `"quest"`, "train.out": `"runs/x"`} {
 		if found[key] != want {

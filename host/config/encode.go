@@ -2,8 +2,12 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -90,47 +94,90 @@ func Diff(a, b *Config) ([]Difference, error) {
 	return diffs, nil
 }
 
+// incidental are the keys that change nothing of what a run computes and records.
+var incidental = []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "device.threads"}
+
+// Fingerprint is a hash of all that decides what a run computes and records. It is the same
+// for configurations that differ only in the run directory, checkpoints, recomputation
+// and threads. Keys that have their defaults do not count, so that a new key in the schema
+// changes no fingerprint.
+func (c *Config) Fingerprint() (string, error) {
+	settings, err := c.settings(false)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, s := range settings {
+		if !s.def && !slices.Contains(incidental, s.path()) {
+			fmt.Fprintf(h, "%s = %s\n", s.path(), s.value)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
 // settings lists the configuration in the order of the schema. shared writes
 // the quantizer of both roles as one.
 func (c *Config) settings(shared bool) ([]setting, error) {
 	w := settingsWriter{}
-	for _, t := range schema() {
-		switch {
-		case t.name == quantizerTable.name && shared:
-			if c.Quantizer.Weights != nil {
-				w.plugin(t.name, c.Quantizer.Weights)
+	for _, t := range c.tables() {
+		if t.name == mixtureTable(&Source{}).name {
+			for i := range c.Data.Mixture {
+				source := mixtureTable(&c.Data.Mixture[i])
+				source.name = Indexed(t.name, i)
+				w.table(source, c)
 			}
-		case t.name == weightsTable.name && !shared:
-			w.plugin(t.name, c.Quantizer.Weights)
-		case t.name == activationsTable.name && !shared:
-			w.plugin(t.name, c.Quantizer.Activations)
-		case t.name == overridesTable.name:
-			for i, o := range c.Quantizer.Overrides {
-				w.element(t, indexed(t.name, i), &o)
-				w.plugin(indexed(t.name, i), o.Plugin)
-			}
-		case t.name == optimizerTable.name:
-			w.plugin(t.name, &c.Optimizer.Plugin)
-			w.element(t, t.name, &c.Optimizer)
-		case t.name == restTable.name && c.Optimizer.Rest != nil:
-			w.plugin(t.name, c.Optimizer.Rest)
-			w.element(t, t.name, &c.Optimizer)
-		case t.name == groupsTable.name:
-			for i, g := range c.Optimizer.Groups {
-				w.element(t, indexed(t.name, i), &g)
-				if g.Plugin != nil {
-					w.plugin(indexed(t.name, i), g.Plugin)
-				}
-			}
-		case !t.plugin:
-			for _, f := range t.fields {
-				if v := deref(f.at(c)); v != nil && f.belongs(c.Method.Name) && t.applies(f, c) {
-					w.field(t.name, f, v)
-				}
-			}
+			continue
+		}
+		if t.plugin == nil {
+			w.table(t, c)
+			continue
+		}
+		for _, t := range c.pluginTablesOf(t.name, shared) {
+			w.table(t, c)
 		}
 	}
 	return w.settings, w.err
+}
+
+// pluginTablesOf is the table of that name with what the configuration has there: none,
+// or in an array several.
+func (c *Config) pluginTablesOf(name string, shared bool) (list []table) {
+	q, o := &c.Quantizer, &c.Optimizer
+	orNone := func(p *Plugin) *Plugin {
+		if p == nil {
+			return &Plugin{Name: noPlugin}
+		}
+		return p
+	}
+	switch {
+	case name == "quantizer" && shared && q.Weights != nil:
+		list = []table{quantizerTable(q.Weights)}
+	case name == "quantizer.weights" && !shared:
+		list = []table{roleTable(RoleWeights, orNone(q.Weights))}
+	case name == "quantizer.activations" && !shared:
+		list = []table{roleTable(RoleActivations, orNone(q.Activations))}
+	case name == "quantizer.overrides":
+		for i := range q.Overrides {
+			t := overrideTable(&q.Overrides[i], orNone(q.Overrides[i].Plugin))
+			t.name = Indexed(t.name, i)
+			list = append(list, t)
+		}
+	case name == "optimizer":
+		list = []table{o.table(&o.Plugin)}
+	case name == "optimizer.rest" && o.Rest != nil:
+		list = []table{o.restTable(o.Rest)}
+	case name == "optimizer.groups":
+		for i := range o.Groups {
+			g := &o.Groups[i]
+			t := groupTable(g, &Plugin{})
+			if g.Plugin != nil {
+				t = groupTable(g, g.Plugin)
+			}
+			t.name = Indexed(t.name, i)
+			list = append(list, t)
+		}
+	}
+	return list
 }
 
 // settingsWriter keeps the first error, so that its callers need not.
@@ -139,78 +186,38 @@ type settingsWriter struct {
 	err      error
 }
 
-func (w *settingsWriter) add(table, key string, value any) {
+func (w *settingsWriter) add(table, key string, value any, def bool) {
 	quoted := toml.Key{key}.String()
 	line, err := toml.Marshal(map[string]any{key: value})
 	if err != nil && w.err == nil {
-		w.err = fmt.Errorf("encoding %s: %w", joinKey(table, key), err)
+		w.err = fmt.Errorf("encoding %s: %w", JoinKey(table, key), err)
 	}
 	text := strings.TrimPrefix(strings.TrimSpace(string(line)), quoted+" = ")
-	w.settings = append(w.settings, setting{table: table, key: quoted, value: text})
+	w.settings = append(w.settings, setting{table: table, key: quoted, value: text, def: def})
 }
 
-// field writes a key of the schema.
-func (w *settingsWriter) field(table string, f field, value any) {
-	w.add(table, f.key, value)
-	w.settings[len(w.settings)-1].def = f.def != nil && reflect.DeepEqual(f.def, value)
-}
-
-// element writes the keys of ours in a table of optimizers or in an element of a list
-// of tables, which has a name of its own.
-func (w *settingsWriter) element(t table, name string, element any) {
-	for _, f := range t.fields {
-		if f.in == nil {
+// table writes a table: its keys, with the parameters of its plugin behind the plugin's own.
+func (w *settingsWriter) table(t table, c *Config) {
+	_, selected := t.selector(c)
+	for _, k := range t.keys {
+		v := k.Value()
+		if t.plugin == nil {
+			if v != nil && t.applies(k, c) && k.Belongs(selected) {
+				w.add(t.name, k.Name, v, reflect.DeepEqual(v, k.DefaultValue()))
+			}
 			continue
 		}
-		if v := deref(f.in(element)); v != nil {
-			w.field(name, f, v)
+		switch unnamed := t.plugin.Name == ""; {
+		case v == nil || k.Name == "plugin" && unnamed:
+		case k.Name == "plugin": // counts even if it is the default, as what a plugin does is no rule of ours
+			w.add(t.name, k.Name, v, false)
+		case k.Name != "sha256":
+			w.add(t.name, k.Name, v, reflect.DeepEqual(v, k.DefaultValue()))
+		case !unnamed && t.plugin.Name != noPlugin:
+			w.add(t.name, k.Name, v, v == "")
+			for _, name := range slices.Sorted(maps.Keys(t.plugin.Params)) {
+				w.add(t.name, name, t.plugin.Params[name], false)
+			}
 		}
-	}
-}
-
-func (w *settingsWriter) plugin(table string, p *Plugin) {
-	if p == nil {
-		w.add(table, "plugin", noPlugin)
-		return
-	}
-	w.add(table, "plugin", p.Name)
-	w.add(table, "sha256", p.SHA256)
-	w.settings[len(w.settings)-1].def = p.SHA256 == ""
-	for _, q := range p.Params {
-		w.add(table, q.Key, q.Value)
-	}
-}
-
-// deref reads through a pointer that field.at or field.in returned; nil for an
-// optional value that is absent.
-func deref(pointer any) any {
-	switch p := pointer.(type) {
-	case *int:
-		return int64(*p)
-	case *int64:
-		return *p
-	case *float64:
-		return *p
-	case *string:
-		return *p
-	case *[]string:
-		return *p
-	case *[]float64:
-		if *p == nil {
-			return nil
-		}
-		return *p
-	case **int:
-		if *p == nil {
-			return nil
-		}
-		return int64(**p)
-	case **float64:
-		if *p == nil {
-			return nil
-		}
-		return **p
-	default:
-		panic(fmt.Sprintf("config: the schema points to a %T", pointer))
 	}
 }

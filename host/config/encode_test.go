@@ -9,43 +9,74 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // randomFile writes a configuration that sets each key with probability a
 // half (required ones always) to a random value in its range.
 func randomFile(r *rand.Rand) string {
 	var b strings.Builder
-	method := []string{MethodCAGE, MethodCAGE, MethodLOTION, MethodOff}[r.IntN(4)]
-	kind := &Config{Model: Model{Kind: modelKinds[r.IntN(len(modelKinds))]}}
-	for _, t := range schema() {
+	method := []string{cage.MethodCAGE, cage.MethodCAGE, cage.MethodLOTION, cage.MethodOff}[r.IntN(4)]
+	mixture, chat := r.IntN(3) == 0, r.IntN(4) == 0
+	mixture = mixture && !chat
+	kind := &Config{Model: model.Settings{Kind: model.Kinds[r.IntN(len(model.Kinds))]}}
+	for _, t := range new(Config).tables() {
 		switch {
 		case t.models != nil && !slices.Contains(t.models, kind.Model.Kind):
+			continue
+		case t.name == "data.mixture":
+			for range r.IntN(3) + 1 {
+				if mixture {
+					fmt.Fprintf(&b, "[[%s]]\npath = %s\nweight = %g\n", t.name, tomlText("a"+randomText(r)), r.Float64()+0.001)
+				}
+			}
 			continue
 		case t.list:
 			for range r.IntN(4) {
 				fmt.Fprintf(&b, "[[%s]]\n%s", t.name, randomElement(r, t))
 			}
 			continue
-		case t.plugin && r.IntN(2) == 0 && (method != MethodLOTION || t.name != weightsTable.name):
+		case t.plugin != nil && r.IntN(2) == 0 && (method != cage.MethodLOTION || t.name != "quantizer.weights"):
 			continue
-		case t.plugin:
+		case t.plugin != nil:
 			fmt.Fprintf(&b, "[%s]\n%s", t.name, randomPlugin(r))
 			continue
 		case t.name != "":
 			fmt.Fprintf(&b, "[%s]\n", t.name)
 		}
-		if t.name == methodTable.name {
+		if t.name == "method" {
 			fmt.Fprintf(&b, "name = %q\n", method)
 		}
-		if t.name == modelTable.name {
+		if t.name == "model" {
 			fmt.Fprintf(&b, "kind = %q\n", kind.Model.Kind)
 		}
-		for _, f := range t.fields {
-			if !f.belongs(method) || f.key == "name" && t.name == methodTable.name || !t.applies(f, kind) {
+		kind.Method.Name = method
+		_, selected := t.selector(kind)
+		for _, k := range t.keys {
+			if t.name == "data" && k.Name == "train" {
+				switch {
+				case chat:
+					fmt.Fprintf(&b, "kind = \"chat\"\ntrain = %s\n", tomlText("a"+randomText(r)))
+				case !mixture:
+					fmt.Fprintf(&b, "train = %s\n", randomTexts(r, nil))
+				}
 				continue
 			}
-			if value := randomValue(r, t, f); value != "" {
-				fmt.Fprintf(&b, "%s = %s\n", f.key, value)
+			if t.name == "data" && (k.Name == "kind" || !chat && (k.Name == "packing" || k.Name == "epochs") || chat && k.Name == "documents") {
+				continue
+			}
+			if t.name == "train" && k.Name == "steps" && !chat {
+				fmt.Fprintf(&b, "steps = %d\n", 1+r.IntN(1000))
+				continue
+			}
+			if !k.Belongs(selected) || k.Name == "name" && t.name == "method" {
+				continue
+			}
+			if value := randomValue(r, t, k); value != "" {
+				fmt.Fprintf(&b, "%s = %s\n", k.Name, value)
 			}
 		}
 	}
@@ -56,20 +87,20 @@ func randomFile(r *rand.Rand) string {
 func randomElement(r *rand.Rand, t table) string {
 	var b strings.Builder
 	selected := false
-	for _, f := range t.fields {
+	for _, k := range t.keys {
 		value := ""
-		if f.in != nil {
-			value = randomValue(r, t, f)
+		if k.Name != "plugin" && k.Name != "sha256" {
+			value = randomValue(r, t, k)
 		}
 		if value != "" {
-			selected = selected || f.kind == texts
-			fmt.Fprintf(&b, "%s = %s\n", f.key, value)
+			selected = selected || k.Type() == schema.Texts
+			fmt.Fprintf(&b, "%s = %s\n", k.Name, value)
 		}
 	}
 	if !selected {
 		b.WriteString("match = \"*\"\n")
 	}
-	if t.field("plugin").optional == "" || r.IntN(2) == 0 {
+	if t.key("plugin").Optional == "" || r.IntN(2) == 0 {
 		b.WriteString(randomPlugin(r))
 	}
 	return b.String()
@@ -94,49 +125,51 @@ func randomTexts(r *rand.Rand, choices []string) string {
 }
 
 // randomValue is "" for a key to leave out.
-func randomValue(r *rand.Rand, t table, f field) string {
-	switch key := joinKey(t.name, f.key); {
-	case key == "model.kind", key == "model.preset", key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention":
-		return "" // tied to other keys; TestRoundTripPresets has them
+func randomValue(r *rand.Rand, t table, k schema.Key) string {
+	switch key := t.path(k.Name); {
+	case key == "model.kind", key == "model.preset", key == "model.init", key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention":
+		return "" // tied to other keys, or to files; TestRoundTripPresets has them
+	case key == "train.steps":
+		return strconv.Itoa(1 + r.IntN(1000)) // without steps there are fewer tables
 	case key == "model.width":
 		return "768"
-	case key == "model.kv_heads", key == "model.rope_high":
+	case key == "model.kv_heads", key == "model.head_size", key == "model.rope_high":
 		return ""
 	case key == "model.heads":
 		return strconv.Itoa([]int{1, 2, 3, 6, 12, 384}[r.IntN(6)])
 	case key == "train.steps":
 		return strconv.Itoa(100 + r.IntN(1000))
-	case f.def != nil || f.derive != nil || f.optional != "":
+	case k.Default != nil || k.Derive != nil || k.Optional != "":
 		if r.IntN(2) == 0 {
 			return ""
 		}
 	}
-	switch f.kind {
-	case texts:
-		return randomTexts(r, f.is.choices)
-	case numbers:
+	switch k.Type() {
+	case schema.Texts:
+		return randomTexts(r, k.Is.Words)
+	case schema.Numbers:
 		return "" // tied to other keys; TestProblem has them
 	}
-	if len(f.is.choices) > 0 {
-		return strconv.Quote(f.is.choices[r.IntN(len(f.is.choices))])
+	if len(k.Is.Words) > 0 {
+		return strconv.Quote(k.Is.Words[r.IntN(len(k.Is.Words))])
 	}
 	for {
 		var v any
-		switch f.kind {
-		case integer:
+		switch k.Type() {
+		case schema.Integer:
 			v = r.Int64N(1 << r.IntN(62))
-		case number:
+		case schema.Number:
 			v = r.Float64() * 0.45 // two phases of less than half fit in a run
-			if _, ok := f.accept(0.45); !ok {
+			if _, ok := k.Accept(0.45); !ok {
 				v = 1 + r.Float64()*1e6
 			}
-		case text:
+		case schema.Text:
 			v = randomText(r)
-			if strings.Contains(f.key, "sha256") {
+			if strings.Contains(k.Name, "sha256") {
 				v = fmt.Sprintf("%016x%016x%016x%016x", r.Uint64(), r.Uint64(), r.Uint64(), r.Uint64())
 			}
 		}
-		if _, ok := f.accept(v); ok {
+		if _, ok := k.Accept(v); ok {
 			return tomlText(v)
 		}
 	}
@@ -211,7 +244,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestRoundTripPresets(t *testing.T) {
-	for _, p := range Presets() {
+	for _, p := range model.Presets() {
 		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\ncount = 2\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\n",
 			`model.kind="`+p.Kind+`"`, `model.preset="`+p.Name+`"`))
 	}
@@ -233,7 +266,7 @@ func TestEncode(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	c.Optimizer.Params = []Param{{Key: "f", Value: func() {}}}
+	c.Optimizer.Params = map[string]any{"f": func() {}}
 	if _, err := c.Encode(); err == nil || !strings.Contains(err.Error(), "optimizer.f") {
 		t.Errorf("a function as a parameter: %v", err)
 	}

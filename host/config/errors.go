@@ -2,15 +2,12 @@ package config
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
-	"github.com/agnivade/levenshtein"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // Error is one problem of a configuration. Its text is
@@ -72,77 +69,15 @@ func (es Errors) Unwrap() []error {
 // Sort brings the problems into the order in which they are shown.
 func (es Errors) Sort() {
 	slices.SortStableFunc(es, func(a, b *Error) int {
-		// An override has no line and comes after the file.
-		fromFile := func(e *Error) int {
-			if e.Line > 0 {
-				return 0
-			}
-			return 1
+		byFile := 0
+		switch {
+		case a.Line > 0 && b.Line > 0: // files do not mix; overrides keep their order
+			byFile = cmp.Compare(a.File, b.File)
+		case a.Line > 0 || b.Line > 0: // an override has no line and comes after the file
+			byFile = cmp.Compare(b.Line, a.Line)
 		}
-		// Overrides keep their order, files do not mix.
-		fileOf := func(e *Error) string {
-			if e.Line > 0 {
-				return e.File
-			}
-			return ""
-		}
-		return cmp.Or(
-			cmp.Compare(fromFile(a), fromFile(b)),
-			cmp.Compare(fileOf(a), fileOf(b)),
-			cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Key, b.Key),
-			cmp.Compare(a.Msg, b.Msg),
-		)
+		return cmp.Or(byFile, cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Msg, b.Msg))
 	})
-}
-
-// ErrorAt makes an error about a key of this configuration, with the file and
-// line where the key stands (or the override that set it). A key that stands
-// nowhere, because its default holds, is placed at its table, else at line 1.
-// Use [Plugin.Path] for the key of a plugin's parameter. Set Hint on the
-// result to say what would be right. As with fmt.Errorf, %w keeps the cause.
-func (c *Config) ErrorAt(key, format string, args ...any) *Error {
-	e := c.origin.at(key)
-	err := fmt.Errorf(format, args...)
-	e.Msg, e.cause = err.Error(), errors.Unwrap(err)
-	return e
-}
-
-// longestCompared bounds the work of Nearest; no key of ours is longer.
-const longestCompared = 64
-
-// Nearest returns the known key that the writer most likely meant by key, or
-// "" when none is similar. Case is ignored; about one letter in three may
-// differ. Of equally near keys the first wins.
-func Nearest(key string, known []string) string {
-	if len(key) > longestCompared {
-		return ""
-	}
-	best, limit := "", max(1, (utf8.RuneCountInString(key)+1)/3)
-	for _, k := range known {
-		d := levenshtein.ComputeDistance(strings.ToLower(key), strings.ToLower(k))
-		if d <= limit && d < utf8.RuneCountInString(k) {
-			best, limit = k, d-1
-		}
-	}
-	return best
-}
-
-// QuotedList writes strings as `"a", "b", "c"`.
-func QuotedList(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = strconv.Quote(w)
-	}
-	return strings.Join(quoted, ", ")
-}
-
-// clipped shortens text of unknown length for use in a message.
-func clipped(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:most]) + "..."
 }
 
 // oneLine makes text of unknown content fit for a message: short, and without
@@ -153,5 +88,5 @@ func oneLine(s string) string {
 			return r
 		}
 		return '?'
-	}, clipped(s, 160))
+	}, schema.Clipped(s, 160))
 }

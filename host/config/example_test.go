@@ -36,7 +36,7 @@ func Example() {
 		return
 	}
 	fmt.Println(c.Train.Steps, c.Schedule.WarmupSteps(c.Train.Steps), c.Model.Hidden, c.Method.Form)
-	fmt.Println(c.Quantizer.Weights.Name, c.Quantizer.Weights.Params[0].Value)
+	fmt.Println(c.Quantizer.Weights.Name, c.Quantizer.Weights.Params["bits"])
 
 	_, err = config.Parse("demo.toml", []byte(strings.Replace(run, "batch", "bach", 1)), []string{"method.silence=1"})
 	fmt.Println(err)
@@ -70,7 +70,7 @@ plugin = "none"
 	}
 	for _, name := range []string{"layers.0.attn.qkv", "layers.0.attn.out", "layers.1.mlp.w1"} {
 		if p := c.Quantizer.For(config.RoleWeights, name); p != nil {
-			fmt.Println(name, p.Name, p.Params[0].Value, p.Table)
+			fmt.Println(name, p.Name, p.Params["bits"], p.Table)
 		} else {
 			fmt.Println(name, "unquantized")
 		}

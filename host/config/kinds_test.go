@@ -1,10 +1,13 @@
 package config
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/model"
 )
 
 // problem is the shortest configuration of a problem without data.
@@ -19,12 +22,12 @@ rate = 1e-3
 
 func TestProblem(t *testing.T) {
 	c := parse(t, problem, "model.rows=2", "model.spectrum=[0.5, 1]", "model.optimum=[1, 2, 3.5, -4]")
-	want := Model{Kind: KindQuadratic, Dimension: 2, Rows: 2, Condition: 10, Spectrum: []float64{0.5, 1},
+	want := model.Settings{Kind: model.KindQuadratic, Dimension: 2, Rows: 2, Condition: 10, Spectrum: []float64{0.5, 1},
 		Optimum: []float64{1, 2, 3.5, -4}, StartStd: 1, Noise: 0.01, Context: 1}
 	if diff := cmp.Diff(want, c.Model); diff != "" {
 		t.Errorf("model (-want +got):\n%s", diff)
 	}
-	if c.Train.Clip != 0 || c.Train.Batch != 1 || c.Train.TrajectoryEvery != 10 || c.Train.WeightDecay != 0 || c.Data != (Data{}) {
+	if c.Train.Clip != 0 || c.Train.Batch != 1 || c.Train.TrajectoryEvery != 10 || c.Train.WeightDecay != 0 || !reflect.DeepEqual(c.Data, Data{}) {
 		t.Errorf("a problem is not clipped, has no batches, decay or data: %+v, %+v", c.Train, c.Data)
 	}
 	roundTrip(t, c)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/internal/regular"
@@ -112,13 +113,17 @@ func defaultOut(path string) string {
 // configuration can be read and shown anywhere.
 func (c *Config) CheckFiles() error {
 	var errs Errors
-	for _, f := range []struct{ key, path, hint string }{
-		{"data.train", c.Data.Train, "make a token file with: cage data prepare"},
+	type named struct{ key, path, hint string }
+	files := []named{
 		{"data.validation", c.Data.Validation, "make a token file with: cage data prepare"},
 		{"data.tokenizer", c.Data.Tokenizer, "want a tokenizer.json; leave the key out for the tokenizer recorded in the token file"},
-	} {
-		if f.path == "" {
-			continue
+	}
+	for i, path := range c.Data.Files() {
+		files = append(files, named{c.Data.FileKey(i), path, "make a token file with: cage data prepare"})
+	}
+	for _, f := range files {
+		if found, _ := filepath.Glob(f.path); f.path == "" || len(found) > 0 && !slices.Contains(found, f.path) {
+			continue // a pattern that matches something
 		}
 		info, err := os.Stat(f.path)
 		var e *Error

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/cage"
 )
 
-// Weights that only an override quantizes are corrected like others.
+// Weights that only an override quantizes are corrected as all quantized weights are.
 func TestFormFollowsOverrides(t *testing.T) {
 	const only = "[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"absmax\"\n"
-	for text, want := range map[string]string{
+	for text, want := range map[string]cage.Form{
 		only: "decoupled", only + "role = \"activations\"\n": "off", only + "role = \"weights\"\n": "decoupled",
 		"[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"none\"\n":     "off",
 		only + "[method]\nname = \"lotion\"\n":                            "off",
@@ -26,8 +28,9 @@ func TestFormFollowsOverrides(t *testing.T) {
 func TestMethods(t *testing.T) {
 	const weights = "[quantizer.weights]\nplugin = \"absmax\"\n"
 	c := parse(t, small+weights, `method={name="lotion", coeff=10, fisher_decay=0.9, bits=3}`)
-	want := Method{Name: "lotion", Form: "off", Gradient: "quantized", Variant: "paper", Lambda: 2, Silence: 0.9, Ramp: "linear",
-		Coeff: 10, FisherDecay: 0.9, Bits: 3, Denom: "power"}
+	want := cage.Settings{Name: "lotion", Gradient: "quantized",
+		Method: cage.Method{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9, Ramp: cage.Linear},
+		Coeff:  10, FisherDecay: 0.9, Bits: 3, Denom: "power"}
 	if diff := cmp.Diff(want, c.Method); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -36,7 +39,7 @@ func TestMethods(t *testing.T) {
 		bits  int
 		want  float64
 	}{{"power", 4, 8}, {"symmetric", 4, 7}, {"power", 2, 2}, {"symmetric", 2, 1}, {"power", 16, 32768}} {
-		if got := (Method{Bits: d.bits, Denom: d.denom}).Denominator(); got != d.want {
+		if got := (cage.Settings{Bits: d.bits, Denom: d.denom}).Lotion().Denominator; got != d.want {
 			t.Errorf("%s at %d bits: %g, want %g", d.denom, d.bits, got, d.want)
 		}
 	}

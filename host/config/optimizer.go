@@ -59,7 +59,7 @@ func (o *Optimizer) Delay(g *Group, p *Plugin) (updates int, key string) {
 	case p == o.Rest:
 		updates = o.RestRefreshDelay
 	}
-	return updates, joinKey(table, "refresh_delay")
+	return updates, JoinKey(table, "refresh_delay")
 }
 
 // Plugins lists the plugins of all tables: the main one, Rest, those of groups.

@@ -3,8 +3,6 @@ package config
 import (
 	"fmt"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 )
 
 // override puts the settings of the command line in the place of the file's,
@@ -57,17 +55,4 @@ func overrideHint(key, value string) string {
 		return "want a TOML value"
 	}
 	return fmt.Sprintf(`want a TOML value; a string needs quotes: --set '%s="%s"'`, oneLine(key), oneLine(value))
-}
-
-// dig returns the value at a key, or nil.
-func dig(values map[string]any, key toml.Key) any {
-	var v any = values
-	for _, part := range key {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil
-		}
-		v = m[part]
-	}
-	return v
 }

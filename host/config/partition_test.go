@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/cage-qat/cage/sdk"
 )
 
 func TestQuantizerOverrides(t *testing.T) {
@@ -30,7 +28,7 @@ plugin = "lsq"
 	q := c.Quantizer
 	want := []Override{
 		{"quantizer.overrides[0]", []string{"layers.0.*"}, "both",
-			&Plugin{Table: "quantizer.overrides[0]", Name: "absmax", Params: []Param{{"bits", int64(8), 20}}}},
+			&Plugin{Table: "quantizer.overrides[0]", Name: "absmax", Params: map[string]any{"bits": int64(8)}}},
 		{"quantizer.overrides[1]", []string{"layers.0.mlp.*", "layers.1.attn.qkv.input"}, "activations", nil},
 		{"quantizer.overrides[2]", []string{"*.out"}, "weights", &Plugin{Table: "quantizer.overrides[2]", Name: "lsq"}},
 	}
@@ -86,11 +84,11 @@ rate = 2
 `, "optimizer.rest.beta1=0.8", `optimizer.groups[2]={roles="matrix"}`, "optimizer.groups[2].weight_decay=0.3")
 	zero, some := 0.0, 0.3
 	want := Optimizer{
-		Plugin: Plugin{Table: "optimizer", Name: "muon", Params: []Param{{"momentum", 0.95, 16}}},
-		Rest:   &Plugin{Table: "optimizer.rest", Name: "adamw", Params: []Param{{"beta1", 0.8, 0}}},
+		Plugin: Plugin{Table: "optimizer", Name: "muon", Params: map[string]any{"momentum": 0.95}},
+		Rest:   &Plugin{Table: "optimizer.rest", Name: "adamw", Params: map[string]any{"beta1": 0.8}},
 		Groups: []Group{
 			{"optimizer.groups[0]", []string{"embedding", "head"}, tensorRoles,
-				&Plugin{Table: "optimizer.groups[0]", Name: "sgd", Params: []Param{{"momentum", 0.9, 21}}}, 0.5, &zero, nil},
+				&Plugin{Table: "optimizer.groups[0]", Name: "sgd", Params: map[string]any{"momentum": 0.9}}, 0.5, &zero, nil},
 			{"optimizer.groups[1]", []string{"*norm*"}, []string{"head", "vector"}, nil, 2, nil, nil},
 			{"optimizer.groups[2]", []string{"*"}, []string{"matrix"}, nil, 1, &some, nil},
 		},
@@ -191,11 +189,11 @@ func TestRest(t *testing.T) {
 	}{
 		"absent":                {"", nil, Plugin{Name: "adamw"}},
 		"string":                {"[optimizer]\nrest = \"sgd\"\n", nil, Plugin{Name: "sgd"}},
-		"table":                 {"[optimizer.rest]\nplugin = \"sgd\"\nmomentum = 0.9\n", nil, Plugin{Name: "sgd", Params: []Param{{"momentum", 0.9, 0}}}},
-		"parameters only":       {"[optimizer.rest]\nbeta1 = 0.8\n", nil, Plugin{Name: "adamw", Params: []Param{{"beta1", 0.8, 0}}}},
+		"table":                 {"[optimizer.rest]\nplugin = \"sgd\"\nmomentum = 0.9\n", nil, Plugin{Name: "sgd", Params: map[string]any{"momentum": 0.9}}},
+		"parameters only":       {"[optimizer.rest]\nbeta1 = 0.8\n", nil, Plugin{Name: "adamw", Params: map[string]any{"beta1": 0.8}}},
 		"set":                   {"", []string{`optimizer.rest="sgd"`}, Plugin{Name: "sgd"}},
-		"set on a string":       {"[optimizer]\nrest = \"sgd\"\n", []string{"optimizer.rest.momentum=1"}, Plugin{Name: "sgd", Params: []Param{{"momentum", int64(1), 0}}}},
-		"set on a set string":   {"", []string{`optimizer.rest="sgd"`, "optimizer.rest.momentum=1"}, Plugin{Name: "sgd", Params: []Param{{"momentum", int64(1), 0}}}},
+		"set on a string":       {"[optimizer]\nrest = \"sgd\"\n", []string{"optimizer.rest.momentum=1"}, Plugin{Name: "sgd", Params: map[string]any{"momentum": int64(1)}}},
+		"set on a set string":   {"", []string{`optimizer.rest="sgd"`, "optimizer.rest.momentum=1"}, Plugin{Name: "sgd", Params: map[string]any{"momentum": int64(1)}}},
 		"string set on a table": {"[optimizer.rest]\nbeta1 = 0.8\n", []string{`optimizer.rest="sgd"`}, Plugin{Name: "sgd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,13 +201,5 @@ func TestRest(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// The roles of groups are those that the SDK gives tensors.
-func TestTensorRoles(t *testing.T) {
-	want := []string{string(sdk.TensorMatrix), string(sdk.TensorVector), string(sdk.TensorEmbedding), string(sdk.TensorHead)}
-	if diff := cmp.Diff(want, tensorRoles); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -5,25 +5,6 @@ import (
 	"strings"
 )
 
-// pattern is the range of one or several patterns of names.
-func pattern() rule {
-	return rule{words: "of at least one character each", ok: func(v any) bool {
-		return len(v.([]string)) > 0 && !slices.Contains(v.([]string), "")
-	}}
-}
-
-// someOf is the range of one or several choices.
-func someOf(choices ...string) rule {
-	return rule{choices: choices, ok: func(v any) bool {
-		for _, s := range v.([]string) {
-			if !slices.Contains(choices, s) {
-				return false
-			}
-		}
-		return len(v.([]string)) > 0
-	}}
-}
-
 func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
 }

@@ -1,40 +1,35 @@
 package config
 
 import (
+	"maps"
 	"reflect"
-	"slices"
+
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // Plugin names a plugin and the parameters to give it. The parameters are not
 // checked here: only the plugin knows which it takes.
 type Plugin struct {
-	Table  string  // where it was configured, such as "quantizer.weights"
-	Name   string  // name, or path when it contains a slash
-	SHA256 string  // expected hash in lower-case hexadecimal; "": any
-	Params []Param // sorted by key
-}
-
-// Param is one parameter of a plugin as it stands in the file.
-type Param struct {
-	Key string
-	// Value is an int64, float64, string, bool, or a slice of one of these;
-	// an empty array is a []any of length 0. An integer is not widened, even
-	// where the plugin will want a float.
-	Value any
-	Line  int // 0 when it was set by an override
+	Table  string // where it was configured, such as "quantizer.weights"
+	Name   string // name, or path when it contains a slash
+	SHA256 string // expected hash in lower-case hexadecimal; "": any
+	// Params are an int64, float64, string, bool, or a slice of one of these, each; an
+	// empty array is a []any of length 0. An integer is not widened, even where the
+	// plugin will want a float.
+	Params map[string]any
 }
 
 // Path is the full dotted key of a parameter, for [Config.ErrorAt].
-func (p *Plugin) Path(key string) string { return joinKey(p.Table, key) }
+func (p *Plugin) Path(key string) string { return JoinKey(p.Table, key) }
 
-// Lookup returns the parameter of that key.
-func (p *Plugin) Lookup(key string) (Param, bool) {
-	for _, q := range p.Params {
-		if q.Key == key {
-			return q, true
-		}
+// copy is a plugin of its own with what p has; nil when p is.
+func (p *Plugin) copy() *Plugin {
+	if p == nil {
+		return nil
 	}
-	return Param{}, false
+	other := *p
+	other.Params = maps.Clone(p.Params)
+	return &other
 }
 
 // same reports whether two roles have one plugin with one set of parameters.
@@ -42,10 +37,7 @@ func (p *Plugin) same(q *Plugin) bool {
 	if p == nil || q == nil {
 		return p == q
 	}
-	return p.Name == q.Name && p.SHA256 == q.SHA256 &&
-		slices.EqualFunc(p.Params, q.Params, func(a, b Param) bool {
-			return a.Key == b.Key && reflect.DeepEqual(a.Value, b.Value)
-		})
+	return p.Name == q.Name && p.SHA256 == q.SHA256 && reflect.DeepEqual(p.Params, q.Params)
 }
 
 // paramValue brings an array to the slice type of its elements and refuses
@@ -57,12 +49,12 @@ func paramValue(raw any) (any, string) {
 	case int64, string, bool:
 		return v, ""
 	case float64:
-		if !finite(v) {
-			return nil, Describe(v)
+		if !schema.Finite(v) {
+			return nil, schema.Describe(v)
 		}
 		return v, ""
 	default:
-		return nil, Describe(raw)
+		return nil, schema.Describe(raw)
 	}
 }
 

@@ -3,121 +3,106 @@ package config
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
-	"github.com/BurntSushi/toml"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // plugins reads the tables of plugins and gives each role its own.
 func (d *decoder) plugins() {
-	readInto := func(t table, element any) (*Plugin, bool) {
-		values, ok := d.table(t)
-		if !ok {
-			return nil, false
-		}
-		return d.plugin(t, values, element), true
-	}
-	read := func(t table) (*Plugin, bool) { return readInto(t, nil) }
-	both, _ := read(quantizerTable)
-	role := func(t table) *Plugin {
-		if p, own := read(t); own || both == nil {
+	q, o := &d.cfg.Quantizer, &d.cfg.Optimizer
+	both, _ := d.plugin(quantizerTable(&Plugin{}))
+	role := func(role string) *Plugin {
+		if p, own := d.plugin(roleTable(role, &Plugin{})); own || both == nil {
 			return p
 		}
-		shared := *both
-		shared.Params = slices.Clone(both.Params)
-		return &shared
+		return both.copy()
 	}
-	d.cfg.Quantizer.Weights = role(weightsTable)
-	d.cfg.Quantizer.Activations = role(activationsTable)
-	d.cfg.Quantizer.Overrides = readList(d, overridesTable, func(t table, values map[string]any) (o Override) {
-		o.Table, o.Plugin = t.name, d.plugin(t, values, &o)
-		return o
-	})
-	optimizer := func(t table) *Plugin {
-		if p, given := readInto(t, &d.cfg.Optimizer); given && p != nil {
-			return p
-		}
-		return &Plugin{Table: t.name, Name: t.field("plugin").def.(string)}
-	}
-	d.cfg.Optimizer.Plugin, d.cfg.Optimizer.Rest = *optimizer(optimizerTable), optimizer(restTable)
-	d.cfg.Optimizer.Groups = readList(d, groupsTable, func(t table, values map[string]any) (g Group) {
-		g.Table, g.Plugin = t.name, d.plugin(t, values, &g)
-		return g
-	})
+	q.Weights, q.Activations = role(RoleWeights), role(RoleActivations)
+	q.Overrides = readList(d, func(o *Override) table { return overrideTable(o, &Plugin{}) },
+		func(o *Override, table string, p *Plugin) { o.Table, o.Plugin = table, p })
+	o.Rest = &Plugin{}
+	d.plugin(o.table(&o.Plugin))
+	d.plugin(o.restTable(o.Rest))
+	o.Groups = readList(d, func(g *Group) table { return groupTable(g, &Plugin{}) },
+		func(g *Group, table string, p *Plugin) { g.Table, g.Plugin = table, p })
 }
 
-// readList reads an array of tables; one gets the table with its index in the name.
-func readList[T any](d *decoder, t table, one func(table, map[string]any) T) []T {
+// readList reads an array of tables; one is the table of an element, which done gets with
+// its name and plugin.
+func readList[T any](d *decoder, one func(*T) table, done func(e *T, table string, p *Plugin)) []T {
+	t := one(new(T))
 	raw := dig(d.values, strings.Split(t.name, "."))
 	if raw == nil {
 		return nil
 	}
-	list, ok := tablesOf(raw)
+	list, ok := TablesOf(raw)
 	if !ok {
-		d.report(t.name, "found "+Describe(raw), "want an array of tables "+t.title())
+		d.report(t.name, "found "+schema.Describe(raw), "want an array of tables "+t.title())
 		return nil
 	}
-	var out []T
+	out := make([]T, len(list))
 	for i, values := range list {
-		element := t
-		element.name = indexed(t.name, i)
-		out = append(out, one(element, values))
+		element := one(&out[i])
+		element.name = Indexed(t.name, i)
+		done(&out[i], element.name, d.readPlugin(element, values))
 	}
 	return out
 }
 
-// plugin reads a plugin's table. nil when it has no plugin or "none"; the
-// problems are recorded. The keys of ours in a table of optimizers or in an element of
-// a list of tables, which is nil for other tables, go into element.
-func (d *decoder) plugin(t table, values map[string]any, element any) *Plugin {
-	p := &Plugin{Table: t.name}
-	if def, ok := t.field("plugin").def.(string); ok {
-		p.Name = def
-	}
-	var params []string
-	for key, raw := range values {
-		path, f := joinKey(t.name, key), t.field(key)
-		switch {
-		case key == "plugin":
-			d.field(*f, path, raw, func(v any) { p.Name = v.(string) })
-		case key == "sha256":
-			d.field(*f, path, raw, func(v any) { p.SHA256 = v.(string) })
-		case f != nil:
-			d.field(*f, path, raw, func(v any) { assign(f.in(element), v) })
-		case slices.Contains(t.children(), key):
-			// [quantizer.weights] is read on its own.
-		case isTable(raw) || isTables(raw):
-			d.subTable(t, key)
-		default:
-			params = append(params, key)
+// plugin reads a plugin's table, if it is given.
+func (d *decoder) plugin(t table) (p *Plugin, given bool) {
+	values, given := d.table(t)
+	p = d.readPlugin(t, values)
+	return p, given
+}
+
+// readPlugin reads a plugin's table, and returns its plugin; nil when it has none, or
+// "none". The problems are recorded.
+func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
+	p := t.plugin
+	p.Table = t.name
+	for _, k := range t.keys {
+		if k.Default != nil {
+			k.Set(k.Default)
 		}
 	}
-	sort.Strings(params)
-	d.elementDefaults(t, params, element)
+	if values == nil {
+		return nil
+	}
+	var params []string
+	for name, raw := range values {
+		switch k := t.key(name); {
+		case k != nil:
+			d.read(*k, t.path(name), raw)
+		case slices.Contains(t.children(), name):
+			// [quantizer.weights] is read on its own.
+		case IsTable(raw):
+			d.subTable(t, name)
+		default:
+			params = append(params, name)
+		}
+	}
+	slices.Sort(params)
+	d.missingKeys(t, params)
 	d.pluginNamed(t, values, params)
 	if p.Name == "" || p.Name == noPlugin {
 		return nil
 	}
-	for _, key := range params {
-		d.param(p, key, values[key])
+	for _, name := range params {
+		d.param(p, name, values[name])
 	}
 	return p
 }
 
-// elementDefaults fills in what is not given of the keys of an element, and reports what is missing.
-func (d *decoder) elementDefaults(t table, params []string, element any) {
-	given := func(key string) bool { return d.given[joinKey(t.name, key)] }
-	for _, f := range t.fields {
-		switch path := joinKey(t.name, f.key); {
-		case f.in == nil || given(f.key):
-		case f.def != nil:
-			assign(f.in(element), f.def)
-		case f.optional == "" && !d.misspelt(t, f.key, params):
-			d.missing(t, f, path)
-		}
+// missingKeys reports the keys that select what a table is about when they are missing.
+func (d *decoder) missingKeys(t table, params []string) {
+	given := func(name string) bool { return d.given[t.path(name)] }
+	match := t.key("match")
+	if match != nil && match.Default == nil && !given("match") && !d.misspelt(t, "match", params) {
+		d.missing(t, *match)
 	}
-	if t.field("roles") == nil || given("match") || given("roles") {
+	if t.key("roles") == nil || given("match") || given("roles") {
 		return
 	}
 	if !d.misspelt(t, "match", params) && !d.misspelt(t, "roles", params) {
@@ -127,11 +112,11 @@ func (d *decoder) elementDefaults(t table, params []string, element any) {
 
 // misspelt reports the parameter that was probably meant to be the key, if any.
 func (d *decoder) misspelt(t table, key string, params []string) bool {
-	near := Nearest(key, params)
+	near := schema.Nearest(key, params)
 	if near == "" {
 		return false
 	}
-	d.report(joinKey(t.name, near), "unknown key", "did you mean "+joinKey(t.name, key)+"?")
+	d.report(t.path(near), "unknown key", "did you mean "+t.path(key)+"?")
 	return true
 }
 
@@ -144,15 +129,17 @@ func (d *decoder) param(p *Plugin, key string, raw any) {
 		d.report(path, "found "+bad, wantParam)
 		return
 	}
-	line := d.origin.at(path).Line
-	p.Params = append(p.Params, Param{Key: key, Value: v, Line: line})
+	if p.Params == nil {
+		p.Params = map[string]any{}
+	}
+	p.Params[key] = v
 }
 
 // subTable reports a table where none belongs.
 func (d *decoder) subTable(t table, key string) {
-	path := joinKey(t.name, key)
-	if near := Nearest(key, t.children()); near != "" {
-		d.report(path, "unknown table", "did you mean "+joinKey(t.name, near)+"?")
+	path := t.path(key)
+	if near := schema.Nearest(key, t.children()); near != "" {
+		d.report(path, "unknown table", "did you mean "+t.path(near)+"?")
 		return
 	}
 	d.report(path, "found a table", wantParam)
@@ -166,24 +153,24 @@ func (d *decoder) pluginNamed(t table, values map[string]any, params []string) {
 	if _, named := values["plugin"]; named || d.misspelt(t, "plugin", params) {
 		return
 	}
-	f := t.field("plugin")
+	k := t.key("plugin")
 	_, pinned := values["sha256"]
-	if f.def != nil || !pinned && len(params) == 0 && (f.optional != "" || onlyTables(t, values)) {
+	if k.Default != nil || !pinned && len(params) == 0 && (k.Optional != "" || onlyTables(t, values)) {
 		return
 	}
 	msg := "missing"
-	if f.optional != "" && len(params) > 0 {
-		for _, key := range params {
-			for _, own := range t.fields {
-				if !d.given[joinKey(t.name, own.key)] && Nearest(key, []string{own.key}) != "" {
-					d.misspelt(t, own.key, []string{key})
+	if k.Optional != "" && len(params) > 0 {
+		for _, name := range params {
+			for _, own := range t.keys {
+				if !d.given[t.path(own.Name)] && schema.Nearest(name, []string{own.Name}) != "" {
+					d.misspelt(t, own.Name, []string{name})
 					return
 				}
 			}
 		}
 		msg = fmt.Sprintf("missing, but %s is set", params[0])
 	}
-	d.report(joinKey(t.name, "plugin"), msg, "want the name of a plugin, such as plugin = "+t.example)
+	d.report(t.path("plugin"), msg, "want the name of a plugin, such as plugin = "+t.example)
 }
 
 // onlyTables reports whether a table holds tables, and nothing else. Which of these
@@ -191,43 +178,9 @@ func (d *decoder) pluginNamed(t table, values map[string]any, params []string) {
 func onlyTables(t table, values map[string]any) bool {
 	children := t.children()
 	for key, v := range values {
-		if !slices.Contains(children, key) && !isTable(v) && !isTables(v) {
+		if !slices.Contains(children, key) && !IsTable(v) {
 			return false
 		}
 	}
 	return len(values) > 0
-}
-
-func isTable(v any) bool {
-	_, ok := v.(map[string]any)
-	return ok
-}
-
-// isTables reports whether a value is an array of at least one table.
-func isTables(v any) bool {
-	list, ok := tablesOf(v)
-	return ok && len(list) > 0
-}
-
-// tablesOf returns the tables of an array of tables, in either notation.
-func tablesOf(v any) ([]map[string]any, bool) {
-	switch v := v.(type) {
-	case []map[string]any:
-		return v, true
-	case []any:
-		return sliceOf[map[string]any](v)
-	}
-	return nil, false
-}
-
-// indexed is the name of an element of an array of tables.
-func indexed(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
-
-// joinKey appends a part to a dotted key, quoted where TOML needs it.
-func joinKey(table, key string) string {
-	quoted := toml.Key{key}.String()
-	if table == "" {
-		return quoted
-	}
-	return table + "." + quoted
 }

@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // Reference documents every key of the schema as Markdown: type and range,
@@ -15,7 +17,7 @@ func Reference() string {
 		"A TOML file. Keys match exactly; an unknown key is an error. Any key can be set on the\n" +
 		"command line: `--set train.steps=100`, `--set 'model.preset=\"30M\"'`; in an array of tables by index,\n" +
 		"`--set 'quantizer.overrides[0].bits=3'`, where the first free index adds a table.\n")
-	for _, t := range schema() {
+	for _, t := range new(Config).tables() {
 		b.WriteString("\n## " + t.title() + "\n\n")
 		if t.doc != "" {
 			b.WriteString(t.doc + "\n")
@@ -27,8 +29,8 @@ func Reference() string {
 			b.WriteString("\n")
 		}
 		b.WriteString("| key | value | default | meaning |\n|---|---|---|---|\n")
-		for _, f := range t.fields {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.key, f.wants(), f.defaultWords(), f.meaning())
+		for _, k := range t.keys {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Wants(), defaultWords(t, k), meaning(k))
 		}
 		if t.sample != "" {
 			b.WriteString("\n```toml\n" + t.sample + "```\n")
@@ -50,27 +52,26 @@ func (t table) title() string {
 	}
 }
 
-// meaning is the field's doc with the methods or the models whose key it is.
-func (f field) meaning() string {
-	owners := append(slices.Clone(f.of), f.models...)
-	if len(owners) == 0 {
-		return f.doc
+// meaning is the key's doc with the methods or the models that have it.
+func meaning(k schema.Key) string {
+	if len(k.For) == 0 {
+		return k.Doc
 	}
-	return strings.Join(owners, ", ") + ": " + f.doc
+	return strings.Join(k.For, ", ") + ": " + k.Doc
 }
 
 // defaultWords says what a key is when left out.
-func (f field) defaultWords() string {
+func defaultWords(t table, k schema.Key) string {
 	words := "required"
 	switch {
-	case f.def != nil:
-		words = "`" + tomlScalar(f.def) + "`"
-	case f.derive != nil:
-		words = f.derived
-	case f.optional != "":
-		words = f.optional
+	case k.Default != nil:
+		words = "`" + tomlScalar(k.DefaultValue()) + "`"
+	case k.Derive != nil:
+		words = k.Derived
+	case k.Optional != "":
+		words = k.Optional
 	}
-	if f.preset != nil {
+	if inPresets(t.path(k.Name)) {
 		words += "; the preset's, when one is named"
 	}
 	return words
@@ -81,9 +82,9 @@ func tomlScalar(v any) string {
 	case string:
 		return strconv.Quote(x)
 	case float64:
-		return decimal(x)
+		return schema.Decimal(x)
 	case []string:
-		return "[" + QuotedList(x) + "]"
+		return "[" + schema.Quoted(x) + "]"
 	default:
 		return fmt.Sprint(x)
 	}
@@ -95,9 +96,9 @@ func presetReference(b *strings.Builder) {
 		"file leaves out. Parameters do not count the embedding and the output head.\n\n" +
 		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, p := range Presets() {
+	for _, p := range model.Presets() {
 		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
 			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
-			p.Batch, p.Accumulate, p.Steps, p.Warmup, decimal(p.Rate))
+			p.Batch, p.Accumulate, p.Steps, p.Warmup, schema.Decimal(p.Rate))
 	}
 }

@@ -2,145 +2,178 @@ package config
 
 import (
 	"fmt"
-	"math"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/schema"
 )
 
-// relations checks what ties keys together, and resolves what depends on
-// other keys. A rule is skipped when one of its keys has a problem already.
-func (d *decoder) relations(preset Preset) {
-	d.kind()
-	d.method()
-	d.points()
-	d.presetSizes(preset)
-	d.heads()
-	d.phases()
-	d.device()
-	m := &d.cfg.Model
-	if m.Language() {
-		d.rope()
-		if m.Hidden == 0 {
-			m.Hidden = SwiGLUHidden(m.Width)
-		}
+// relations checks what ties keys together, and fills in what depends on other keys. A
+// rule is skipped when one of its keys has a problem already.
+func (d *decoder) relations() {
+	d.foreignKeys()
+	d.lotion()
+	d.problems(d.cfg.Model.Check())
+	if d.cfg.untrained {
+		d.untrained()
+	} else if p, found := d.cfg.Schedule.Problem(d.cfg.Train.Steps); found && d.cfg.Train.Steps > 0 {
+		d.problems(schema.Problems{p})
+	}
+	d.problems(d.cfg.Device.check(d.cfg.Train.Batch))
+	d.trainingFiles()
+	d.conversations()
+	d.cfg.Model.FillIn()
+	if d.initial != nil {
+		d.problems(d.initial.problems(d.cfg.Model))
+	}
+	if !d.cfg.Model.Language() {
+		d.cfg.Train.Batch = 1
 	}
 }
 
-// device refuses what the CPU has not, and micro-batches that the replicas cannot share.
-func (d *decoder) device() {
-	dev, batch := d.cfg.Device, d.cfg.Train.Batch
-	for _, key := range []struct{ name, value, cpu string }{{"precision", dev.Precision, "float32"}, {"tf32", dev.TF32, "off"}} {
-		if d.good("device.kind", "device."+key.name) && key.value != key.cpu && dev.Kind != "cuda" {
-			d.report("device."+key.name, fmt.Sprintf("found the string %q with device.kind = %q", key.value, dev.Kind),
-				fmt.Sprintf(`want %q, or device.kind = "cuda"`, key.cpu))
-		}
+// trainingFiles demands either one file or a mixture.
+func (d *decoder) trainingFiles() {
+	mixture := len(d.cfg.Data.Mixture) > 0
+	switch {
+	case !d.cfg.Model.Language() || d.cfg.untrained || !d.good("data", "data.train", "data.mixture", "model", "model.kind"):
+	case mixture && d.given["data.train"]:
+		d.report("data.mixture", "found beside data.train", "want one of them")
+	case !mixture && !d.given["data.train"]:
+		t := table{name: "data", keys: d.cfg.Data.keys()}
+		d.missing(t, *t.key("train"))
 	}
-	if d.good("device.kind", "device.precision", "device.attention") && dev.Attention == "fused" && (dev.Kind != "cuda" || dev.Precision != "bfloat16") {
-		d.report("device.attention", fmt.Sprintf("found the string %q with device.kind = %q and device.precision = %q", dev.Attention, dev.Kind, dev.Precision),
-			`want "auto", or device.kind = "cuda" and device.precision = "bfloat16"`)
-	}
-	if dev.Count <= 1 || !d.good("device.kind", "device.count") {
+}
+
+// conversations refuses keys of the other kind of data.
+func (d *decoder) conversations() {
+	if !d.good("data", "data.kind", "model", "model.kind") {
 		return
 	}
-	found := fmt.Sprintf("found the integer %d with ", dev.Count)
-	if dev.Kind != "cuda" {
-		d.report("device.count", found+fmt.Sprintf("device.kind = %q", dev.Kind), `want 1, or device.kind = "cuda"`)
-	} else if batch%dev.Count != 0 && d.good("train.batch") {
-		d.report("device.count", found+fmt.Sprintf("train.batch = %d", batch), "want a divisor of train.batch")
+	chat := d.cfg.Model.Language() && d.cfg.Data.Kind == KindChat
+	data := d.cfg.Data
+	for _, k := range []struct {
+		key   string
+		other bool // it has another value than its default, with the other kind
+	}{
+		{"data.packing", !chat && data.Packing != defaultPacking}, {"data.epochs", !chat && data.Epochs != 1},
+		{"data.documents", chat && data.Documents != documentsJoined}, {"data.mixture", chat && len(data.Mixture) > 0},
+	} {
+		if k.other && d.given[k.key] && d.good(k.key) {
+			d.report(k.key, fmt.Sprintf("found with data.kind = %q", data.Kind), "leave the key out")
+		}
+	}
+	if chat && len(d.cfg.Data.Train) > 1 && d.good("data.train") {
+		d.report("data.train", fmt.Sprintf("found %d files with data.kind = %q", len(d.cfg.Data.Train), KindChat), "want one file")
+	}
+}
+
+// problems reports those that do not follow from others.
+func (d *decoder) problems(list schema.Problems) {
+	for _, p := range list {
+		if d.good(p.Key) && d.good(p.With...) {
+			d.report(p.Key, "found "+p.Found, p.Hint)
+		}
 	}
 }
 
 func (d *decoder) good(keys ...string) bool {
-	for _, k := range keys {
-		if d.bad[k] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(keys, func(k string) bool { return d.bad[k] })
 }
 
-// presetName refuses a size of another architecture.
-func (d *decoder) presetName() {
-	m := d.cfg.Model
-	if _, ok := LookupPreset(m.Kind, m.Preset); ok || m.Preset == "" || !m.Language() || !d.good("model.preset") {
-		return
-	}
-	d.report("model.preset", fmt.Sprintf("found the string %q, which is no size of %s", m.Preset, m.Kind),
-		"want one of "+QuotedList(presetNames(m.Kind)))
-}
-
-// presetSizes refuses sizes that contradict the preset: the name of a size
-// would otherwise say something untrue.
-func (d *decoder) presetSizes(p Preset) {
-	if p.Name == "" {
-		return
-	}
-	m := d.cfg.Model
-	for _, s := range []struct {
-		key       string
-		got, want int
-	}{
-		{"layers", m.Layers, p.Layers},
-		{"width", m.Width, p.Width},
-		{"heads", m.Heads, p.Heads},
-		{"hidden", m.Hidden, p.Hidden},
-	} {
-		key := "model." + s.key
-		// hidden = 0 is the rule that the presets follow themselves.
-		if !d.good(key) || s.got == s.want || s.key == "hidden" && s.got == 0 {
+// foreignKeys reports the keys and tables of other kinds of models than the named one, and
+// the keys of other methods.
+func (d *decoder) foreignKeys() {
+	for _, t := range d.schema {
+		selector, value := t.selector(d.cfg)
+		if !d.good(selector, parentKey(selector)) {
 			continue
 		}
-		d.report(key, fmt.Sprintf("found the integer %d, but preset %s has %d", s.got, p.Name, s.want),
-			"leave the key out, or leave model.preset out and give all sizes")
+		if t.models != nil && !slices.Contains(t.models, value) {
+			if _, given := d.values[t.name]; given {
+				d.foreign(d.placed(t.name), "a table", "leave it out", selector, value, t.models)
+			}
+			continue
+		}
+		leave := "leave it out"
+		if t.name == "method" {
+			leave = "leave the key out"
+		}
+		for _, k := range t.keys {
+			if t.plugin == nil && d.given[t.path(k.Name)] && !k.Belongs(value) {
+				d.foreign(t.path(k.Name), "a key", leave, selector, value, k.For)
+			}
+		}
 	}
 }
 
-func (d *decoder) heads() {
-	m := d.cfg.Model
-	if !d.good("model.heads", "model.width") || m.Heads == 0 || m.Width == 0 {
-		return
+// placed is a table's name, or where no line of the file has it, the first key in it
+// that an override has set.
+func (d *decoder) placed(table string) string {
+	if _, ok := d.origin.keys[table]; ok {
+		return table
 	}
-	if m.KVHeads == 0 {
-		d.cfg.Model.KVHeads = m.Heads
-	} else if m.Heads%m.KVHeads != 0 && d.good("model.kv_heads") {
-		d.report("model.kv_heads", fmt.Sprintf("found %d heads of keys and values for %d heads", m.KVHeads, m.Heads),
-			"want a divisor of model.heads")
+	for _, key := range slices.Sorted(maps.Keys(d.origin.keys)) {
+		if strings.HasPrefix(key, table+".") {
+			return key
+		}
 	}
-	if m.Width%m.Heads != 0 || m.Width/m.Heads%2 != 0 {
-		d.report("model.heads", fmt.Sprintf("found %d heads for a width of %d", m.Heads, m.Width),
-			"want width/heads to be a whole, even number")
+	return table
+}
+
+// foreign reports a key or table of others, in place of everything else that is wrong
+// with it.
+func (d *decoder) foreign(key, what, leave, selector, value string, owners []string) {
+	d.errs = slices.DeleteFunc(d.errs, func(e *Error) bool { return e.Key == key || strings.HasPrefix(e.Key, key+".") })
+	theirs := selector + " = " + strings.ReplaceAll(schema.Quoted(owners), ", ", " or ")
+	d.report(key, fmt.Sprintf("%s of %s, found with %s = %q", what, theirs, selector, value), leave+", or set "+theirs)
+}
+
+// untrained refuses tables about training where nothing is trained.
+func (d *decoder) untrained() {
+	for _, name := range trainingTables {
+		if _, given := d.values[name]; given {
+			d.report(d.placed(name), "found with train.steps = 0, with which nothing is trained", "leave it out, or give steps")
+		}
 	}
 }
 
-func (d *decoder) rope() {
-	if m := d.cfg.Model; d.good("model.rope_low", "model.rope_high") && m.RopeHigh <= m.RopeLow {
-		d.report("model.rope_high", "found "+describeFloat(m.RopeHigh)+" with model.rope_low = "+decimal(m.RopeLow),
-			"want a number above model.rope_low")
+// lotion refuses LOTION where no weight is quantized.
+func (d *decoder) lotion() {
+	if d.cfg.Method.Name != cage.MethodLOTION || d.cfg.Quantizer.quantizesWeights() || !d.good("method", "method.name") {
+		return
 	}
+	for key := range d.bad {
+		if key == "quantizer" || strings.HasPrefix(key, "quantizer.") {
+			return
+		}
+	}
+	d.report("method.name", `found the string "lotion", but no weight is quantized`,
+		"want a [quantizer.weights], with which the run is evaluated")
 }
 
-// phases checks warm-up and decay against the length of the run.
-func (d *decoder) phases() {
-	s, steps := d.cfg.Schedule, d.cfg.Train.Steps
-	if !d.good("schedule.warmup") {
-		return
+// check refuses what the CPU has not, and micro-batches that the replicas cannot share.
+func (d Device) check(batch int) (out schema.Problems) {
+	onCPU := func(key, value, only string) {
+		out.Unless(value == only || d.Kind == engine.CUDA, schema.Problem{Key: key, With: []string{"device.kind"},
+			Found: fmt.Sprintf("the string %q with device.kind = %q", value, d.Kind), Hint: fmt.Sprintf(`want %q, or device.kind = "cuda"`, only)})
 	}
-	if s.Warmup >= 1 && s.Warmup != math.Trunc(s.Warmup) {
-		d.report("schedule.warmup", "found the float "+decimal(s.Warmup),
-			"want a fraction of the steps below 1, or a whole number of steps")
-		return
+	onCPU("device.precision", string(d.Precision), string(engine.Float32))
+	onCPU("device.tf32", d.TF32, "off")
+	out.Unless(d.Attention != engine.FusedAttention || d.Kind == engine.CUDA && d.Precision == engine.BFloat16, schema.Problem{
+		Key: "device.attention", With: []string{"device.kind", "device.precision"},
+		Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", d.Attention, d.Kind, d.Precision),
+		Hint:  `want "auto", or device.kind = "cuda" and device.precision = "bfloat16"`})
+	count := schema.Problem{Key: "device.count", With: []string{"device.kind"}}
+	if d.Kind != engine.CUDA {
+		count.Found, count.Hint = fmt.Sprintf("the integer %d with device.kind = %q", d.Count, d.Kind), `want 1, or device.kind = "cuda"`
+		out.Unless(d.Count <= 1, count)
+	} else {
+		count.With = append(count.With, "train.batch")
+		count.Found, count.Hint = fmt.Sprintf("the integer %d with train.batch = %d", d.Count, batch), "want a divisor of train.batch"
+		out.Unless(d.Count <= 1 || batch%d.Count == 0, count)
 	}
-	if steps == 0 || !d.good("train.steps") {
-		return
-	}
-	if w := s.WarmupSteps(steps); w > steps {
-		d.report("schedule.warmup", fmt.Sprintf("found a warm-up of %d steps in a run of %d", w, steps),
-			"want at most train.steps, or a fraction below 1")
-		return
-	}
-	if s.Kind != "wsd" || !d.good("schedule.kind", "schedule.decay") {
-		return
-	}
-	if w, c := s.WarmupSteps(steps), s.DecaySteps(steps); w+c > steps {
-		d.report("schedule.decay", fmt.Sprintf("found a warm-up of %d and a decay of %d steps in a run of %d", w, c, steps),
-			"want both together to fit in train.steps")
-	}
+	return out
 }

@@ -3,69 +3,65 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/model"
 )
 
 // The table itself must hold together: its defaults are in range, and no two
 // keys share a name or a place in the Config.
 func TestSchema(t *testing.T) {
-	cfg := &Config{}
-	elements := map[string]any{overridesTable.name: &Override{}, groupsTable.name: &Group{}, optimizerTable.name: &cfg.Optimizer, restTable.name: &cfg.Optimizer}
 	keys, places := map[string]bool{}, map[any]string{}
-	for _, table := range schema() {
-		for _, f := range table.fields {
-			key := joinKey(table.name, f.key)
-			if keys[key] {
-				t.Errorf("%s stands twice", key)
+	preset := model.Presets()[0].Values()
+	for _, table := range new(Config).tables() {
+		for _, k := range table.keys {
+			path := table.path(k.Name)
+			if keys[path] {
+				t.Errorf("%s stands twice", path)
 			}
-			keys[key] = true
-			if f.doc == "" {
-				t.Errorf("%s has no meaning", key)
+			keys[path] = true
+			if k.Doc == "" {
+				t.Errorf("%s has no meaning", path)
 			}
-			if f.def != nil {
-				if _, ok := f.accept(f.def); !ok {
-					t.Errorf("%s: the default %v is not %s", key, f.def, f.wants())
+			if k.Default != nil {
+				if _, ok := k.Accept(k.DefaultValue()); !ok {
+					t.Errorf("%s: the default %v is not %s", path, k.Default, k.Wants())
 				}
 			}
-			var place any
-			switch {
-			case f.in != nil:
-				place = f.in(elements[table.name])
-			case table.plugin:
-				continue
-			default:
-				place = f.at(cfg)
+			if other := places[k.To]; other != "" {
+				t.Errorf("%s and %s are one place", path, other)
 			}
-			if other := places[place]; other != "" {
-				t.Errorf("%s and %s are one place", key, other)
-			}
-			places[place] = key
-			for _, p := range Presets() {
-				if f.preset == nil {
-					continue
-				}
-				if _, ok := f.accept(f.preset(p)); !ok {
-					t.Errorf("%s: preset %s gives %v, which is not %s", key, p.Name, f.preset(p), f.wants())
+			places[k.To] = path
+			delete(preset, path)
+			for _, p := range model.Presets() {
+				if v, ok := p.Values()[path]; ok {
+					k.Set(v)
+					if _, ok := k.Accept(k.Value()); !ok {
+						t.Errorf("%s: preset %s gives %v, which is not %s", path, p.Name, v, k.Wants())
+					}
 				}
 			}
 		}
+	}
+	if len(preset) > 0 {
+		t.Errorf("presets have values of unknown keys: %v", preset)
 	}
 }
 
 func TestReference(t *testing.T) {
 	text := Reference()
-	for _, table := range schema() {
+	for _, table := range new(Config).tables() {
 		if table.name != "" && !strings.Contains(text, "\n## "+table.title()+"\n") {
 			t.Errorf("no section for [%s]", table.name)
 		}
-		for _, f := range table.fields {
-			if !strings.Contains(text, "| `"+f.key+"` | "+f.wants()+" | ") {
-				t.Errorf("no row for %s", joinKey(table.name, f.key))
+		for _, k := range table.keys {
+			if !strings.Contains(text, "| `"+k.Name+"` | "+k.Wants()+" | ") {
+				t.Errorf("no row for %s", table.path(k.Name))
 			}
 		}
 	}
 	for _, want := range []string{
 		"| `silence` | a number of at least 0 and below 1 | `0.9` |",
-		"| `steps` | an integer from 1 to 1000000000 | required; the preset's, when one is named | optimizer steps |",
+		"| `steps` | an integer from 0 to 1000000000 | required; the preset's, when one is named | optimizer steps; with conversations,",
 		"| llama | 30M | 6 | 5 | 640 | 1792 | 30482560 | 512 | 32000 | 64 | 8 | 11444 | 1144 | 0.0012 |",
 	} {
 		if !strings.Contains(text, want) {

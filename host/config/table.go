@@ -1,101 +1,101 @@
 package config
 
-import "math"
+import (
+	"math"
 
-// most bounds counts that have no natural bound.
-const most = 1_000_000_000
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/schema"
+)
 
-// noPlugin in place of a quantizer's name leaves the role unquantized.
-const noPlugin = "none"
+// tables lists every table, with its keys tied to c, in the order of [Reference] and
+// [Config.Encode]. Those of the quantizers' and optimizers' plugins are tied to samples:
+// see pluginTables.
+func (c *Config) tables() []table {
+	return append(append([]table{
+		{keys: []schema.Key{
+			{Name: "seed", To: &c.Seed, Is: schema.From(0, math.MaxInt64), Default: 0,
+				Doc: "seed of the model's initialisation, and of the noise of a problem without data"},
+		}},
+		{name: "model", keys: append(c.Model.Keys(), c.initKey()),
+			doc: "What is trained. A language model (llama, olmo2, qwen3) is a preset or has free sizes: a preset fixes layers, width,\n" +
+				"heads and hidden, the rest it only suggests. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with\n" +
+				"A = UΛUᵀ and b = Ax*, of which the one parameter x is quantized; or the toy, f(x) = ½(x − ½)² on the numbers.\n" +
+				"A key of another kind than the named one is an error."},
+		{name: "data", models: model.Languages, keys: c.Data.keys(),
+			doc: "Files made by `cage data prepare`, for a model that learns from text; others have no such table. Relative paths are\n" +
+				"relative to the working directory."},
+		mixtureTable(&Source{}),
+		{name: "train", keys: c.trainKeys(), doc: "The loop. A step of a language model sees batch × accumulate sequences."},
+		{name: "schedule", keys: c.Schedule.Keys(), doc: "The learning rate over the run."},
+		{name: "method", keys: c.Method.Keys(c.Quantizer.quantizesWeights),
+			doc: "What the training does about the quantization of weights, beyond the straight-through estimator: the CAGE\n" +
+				"correction; or LOTION, the baseline that trains in full precision on a loss smoothed by randomized rounding, and\n" +
+				"quantizes for evaluation only. A key of another method than the named one is an error."},
+	}, c.pluginTables()...),
+		table{name: "diagnostics", keys: c.Diagnostics.Keys(),
+			doc: "Samples of the codes and residuals of quantized weights, from which each line of metrics at a sample says how\n" +
+				"often codes change, how long they stay and whether residuals add up: what the schedule of λ rests on. They\n" +
+				"change nothing about the training."},
+		table{name: "device", keys: c.Device.keys(), doc: "Where the run computes."})
+}
 
-// schema lists every table in the order of [Reference] and [Config.Encode].
-func schema() []table {
-	return []table{
-		topTable, modelTable, dataTable, trainTable, scheduleTable, methodTable,
-		quantizerTable, weightsTable, activationsTable, overridesTable,
-		optimizerTable, restTable, groupsTable, diagnosticsTable, deviceTable,
+func (d *Data) keys() []schema.Key {
+	return []schema.Key{
+		{Name: "kind", To: &d.Kind, Is: schema.OneOf(KindText, KindChat), Default: KindText, Common: true,
+			Doc: "text: token files; chat: conversations, which `cage data prepare --kind chat` makes, of which the assistant's turns are learned"},
+		{Name: "train", To: &d.Train, Is: schema.Paths("that name token files"), Optional: "required, unless there is a mixture",
+			Doc: "token file to train on; several, or a pattern such as `data/web/train-*.tokens`, are read one after another"},
+		{Name: "validation", To: &d.Validation, Is: schema.NonEmpty("that names a token file"),
+			Doc: "token file to evaluate on"},
+		{Name: "tokenizer", To: &d.Tokenizer, Is: schema.Anything("that names a tokenizer.json, or empty"), Default: "",
+			Doc: "path of a tokenizer.json; empty: as recorded in the token file"},
+		{Name: "documents", To: &d.Documents, Is: schema.OneOf(documentsJoined, documentsSeparate), Default: documentsJoined,
+			Doc: "joined: attention and predictions go across the borders of the documents in a sequence, as in the QuEST and CAGE papers; separate: they stay within each, as those of conversations always do"},
+		{Name: "packing", To: &d.Packing, Is: schema.OneOf(defaultPacking, "none"), Default: defaultPacking,
+			Doc: "kind = \"chat\": how conversations are put into sequences; first_fit: several into one, each into the first with room for it; none: each has its own"},
+		{Name: "epochs", To: &d.Epochs, Is: schema.From(1, 1<<20), Default: 1,
+			Doc: "kind = \"chat\": how often each conversation comes"},
+		{Name: "seed", To: &d.Seed, Is: schema.From(0, math.MaxInt64), Default: 1337,
+			Doc: "seed of the order in which sequences are visited; conversations are put into an order of its own in each epoch"},
+		{Name: "train_sha256", To: &d.TrainSHA256, Is: schema.Hash(), Default: "",
+			Doc: "SHA-256 of the training tokens, as the header of the token file records it, or of several files, as a run's run.toml records it; empty: any"},
+		{Name: "validation_sha256", To: &d.ValidationSHA256, Is: schema.Hash(), Default: "",
+			Doc: "the same for the validation tokens"},
 	}
 }
 
-var topTable = table{
-	fields: []field{
-		{key: "seed", is: from(0, math.MaxInt64), def: int64(0),
-			at:  func(c *Config) any { return &c.Seed },
-			doc: "seed of the model's initialisation, and of the noise of a problem without data"},
-	},
+func mixtureTable(s *Source) table {
+	return table{name: "data.mixture", list: true, models: model.Languages, sample: mixtureSample,
+		doc: "In place of data.train: token files that are drawn from by weight, all made with the same tokenizer. After any number\n" +
+			"of sequences each has had its share of them, but for a few. A file that has been gone through begins its next\n" +
+			"epoch in a new order, whatever the others do; the summary of a run says how many epochs it had.",
+		keys: []schema.Key{
+			{Name: "path", To: &s.Path, Is: schema.NonEmpty("that names a token file"), Common: true,
+				Doc: "token file, or a pattern for several that are read as one"},
+			{Name: "weight", To: &s.Weight, Is: schema.Above(0, 1e6), Common: true,
+				Doc: "share of the tokens, in relation to the other weights"},
+		}}
 }
 
-var dataTable = table{
-	name:   "data",
-	models: languages,
-	doc: "Token files made by `cage data prepare`, for a model that learns from text; others have no such table. Relative\n" +
-		"paths are relative to the working directory.",
-	fields: []field{
-		{key: "train", kind: text, is: nonEmpty("that names a token file"),
-			at:  func(c *Config) any { return &c.Data.Train },
-			doc: "token file to train on"},
-		{key: "validation", kind: text, is: nonEmpty("that names a token file"),
-			at:  func(c *Config) any { return &c.Data.Validation },
-			doc: "token file to evaluate on"},
-		{key: "tokenizer", kind: text, is: anything("that names a tokenizer.json, or empty"), def: "",
-			at:  func(c *Config) any { return &c.Data.Tokenizer },
-			doc: "path of a tokenizer.json; empty: as recorded in the token file"},
-		{key: "seed", is: from(0, math.MaxInt64), def: int64(1337),
-			at:  func(c *Config) any { return &c.Data.Seed },
-			doc: "seed of the order in which sequences are visited"},
-		{key: "train_sha256", kind: text, is: hash(), def: "",
-			at:  func(c *Config) any { return &c.Data.TrainSHA256 },
-			doc: "SHA-256 of the training tokens, as the header of the token file records it; empty: any"},
-		{key: "validation_sha256", kind: text, is: hash(), def: "",
-			at:  func(c *Config) any { return &c.Data.ValidationSHA256 },
-			doc: "the same for the validation tokens"},
-	},
-}
+const mixtureSample = `[data]
+mixture = [{path = "data/web/train-*.tokens", weight = 0.8}, {path = "data/code/train.tokens", weight = 0.2}]
+validation = "data/web/val.tokens"
+`
 
-var scheduleTable = table{
-	name: "schedule",
-	doc:  "The learning rate over the run.",
-	fields: []field{
-		{key: "kind", kind: text, is: oneOf("onecycle_cos", "linear_warmup_cosine", "wsd", "constant"), def: "onecycle_cos",
-			at:  func(c *Config) any { return &c.Schedule.Kind },
-			doc: "shape"},
-		{key: "rate", kind: number, is: above(0, 1000),
-			at:     func(c *Config) any { return &c.Schedule.Rate },
-			preset: func(p Preset) any { return p.Rate },
-			doc:    "peak learning rate"},
-		{key: "warmup", kind: number, is: between(0, most), def: 0.1,
-			at:  func(c *Config) any { return &c.Schedule.Warmup },
-			doc: "warm-up: a fraction of the steps when below 1, else a whole number of steps"},
-		{key: "floor", kind: number, is: between(0, 1), def: 0.1,
-			at:  func(c *Config) any { return &c.Schedule.Floor },
-			doc: "rate at the end, as a fraction of rate"},
-		{key: "decay", kind: number, is: between(0, 1), def: 0.1,
-			at:  func(c *Config) any { return &c.Schedule.Decay },
-			doc: "wsd only: fraction of the steps in the decay phase"},
-	},
-}
-
-var deviceTable = table{
-	name: "device",
-	doc:  "Where the run computes.",
-	fields: []field{
-		{key: "kind", kind: text, is: oneOf("cpu", "cuda"), def: "cpu",
-			at:  func(c *Config) any { return &c.Device.Kind },
-			doc: "device"},
-		{key: "count", models: languages, is: from(1, 1024), def: int64(1),
-			at:  func(c *Config) any { return &c.Device.Count },
-			doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; cuda only"},
-		{key: "precision", kind: text, is: oneOf("float32", "bfloat16"), def: "float32",
-			at:  func(c *Config) any { return &c.Device.Precision },
-			doc: "type of the model's matrix products, which add up in float32; bfloat16 with cuda only. Parameters, optimizer states, quantizers and losses stay float32"},
-		{key: "tf32", kind: text, is: oneOf("off", "on"), def: "off",
-			at:  func(c *Config) any { return &c.Device.TF32 },
-			doc: "cuda only: products that are float32, those of quantizers and optimizers among them, round their operands to 10 bits of mantissa. Faster; off is exact"},
-		{key: "attention", kind: text, is: oneOf("auto", "fused", "plain"), def: "auto",
-			at:  func(c *Config) any { return &c.Device.Attention },
-			doc: "bfloat16 only: how attention is computed; fused: as one operation of the device, cuDNN's, which keeps no weights; plain: as products and a softmax; auto: fused where a short trial agrees with plain"},
-		{key: "threads", is: from(0, 4096), def: int64(0),
-			at:  func(c *Config) any { return &c.Device.Threads },
-			doc: "CPU threads; 0: all cores"},
-	},
+func (d *Device) keys() []schema.Key {
+	return []schema.Key{
+		{Name: "kind", To: &d.Kind, Is: schema.OneOf(engine.CPU, engine.CUDA), Default: engine.CPU,
+			Doc: "device"},
+		{Name: "count", To: &d.Count, Is: schema.From(1, 1024), For: model.Languages, Default: 1,
+			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; cuda only"},
+		{Name: "precision", To: &d.Precision, Is: schema.OneOf(engine.Float32, engine.BFloat16), Default: engine.Float32,
+			Doc: "type of the model's matrix products, which add up in float32; bfloat16 with cuda only. Parameters, optimizer states, quantizers and losses stay float32"},
+		{Name: "tf32", To: &d.TF32, Is: schema.OneOf("off", "on"), Default: "off",
+			Doc: "cuda only: products that are float32, those of quantizers and optimizers among them, round their operands to 10 bits of mantissa. Faster; off is exact"},
+		{Name: "attention", To: &d.Attention, Is: schema.OneOf(engine.AutoAttention, engine.FusedAttention, engine.PlainAttention), Default: engine.AutoAttention,
+			Doc: "bfloat16 only: how attention is computed; fused: as one operation of the device, cuDNN's, which keeps no weights; plain: as products and a softmax; auto: fused where a short trial agrees with plain"},
+		{Name: "threads", To: &d.Threads, Is: schema.From(0, 4096), Default: 0,
+			Doc: "CPU threads; 0: all cores"},
+	}
 }

@@ -1,90 +1,75 @@
 package config
 
-var trainTable = table{
-	name: "train",
-	doc:  "The loop. A step of a language model sees batch × accumulate sequences.",
-	fields: []field{
-		{key: "steps", is: from(1, most),
-			at:     func(c *Config) any { return &c.Train.Steps },
-			preset: func(p Preset) any { return int64(p.Steps) },
-			doc:    "optimizer steps"},
-		{key: "batch", models: languages, is: from(1, 1<<20),
-			at:     func(c *Config) any { return &c.Train.Batch },
-			preset: func(p Preset) any { return int64(p.Batch) },
-			doc:    "sequences per micro-batch"},
-		{key: "accumulate", is: from(1, 1<<20), def: int64(1),
-			at:     func(c *Config) any { return &c.Train.Accumulate },
-			preset: func(p Preset) any { return int64(p.Accumulate) },
-			doc:    "micro-batches whose gradients make one step"},
-		{key: "recompute", models: languages, kind: text, is: oneOf("none", RecomputeBlocks), def: "none",
-			at:  func(c *Config) any { return &c.Train.Recompute },
-			doc: "what the backward pass computes again instead of keeping it from the forward pass; blocks: what is inside each transformer block (gradient checkpointing). Less memory and more time, for the same bits on the CPU"},
-		{key: "memory_check", kind: text, is: oneOf("on", "off"), def: "on",
-			at:  func(c *Config) any { return &c.Train.MemoryCheck },
-			doc: "on: before it begins, the run is refused when it needs more memory than there is, by an estimate; off: it is tried all the same"},
-		{key: "clip", kind: number, is: between(0, 1e9),
-			derive: func(d *decoder) any {
-				if d.cfg.Model.Language() {
-					return 1.0
-				}
-				return 0.0
-			},
-			derived: "`1`; quadratic, toy: `0`",
-			at:      func(c *Config) any { return &c.Train.Clip },
-			doc:     "largest global norm of the gradient; 0: no clipping"},
-		{key: "weight_decay", models: languages, kind: number, is: between(0, 1000), def: 0.1,
-			at:  func(c *Config) any { return &c.Train.WeightDecay },
-			doc: "decoupled weight decay of the linear layers' matrices; 0: none"},
-		{key: "decay", kind: text, is: oneOf("first", DecayLast), def: "first",
-			at: func(c *Config) any { return &c.Train.Decay },
-			doc: "when weights decay in a step: first, before the optimizer's update, as in Algorithm 1 of the CAGE paper and in AdamW; " +
+import (
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/schema"
+)
+
+func (c *Config) trainKeys() []schema.Key { return append(c.loopKeys(), c.endingKeys()...) }
+
+// loopKeys are the keys about steps, and about what is recorded of them.
+func (c *Config) loopKeys() []schema.Key {
+	t := &c.Train
+	return []schema.Key{
+		{Name: "steps", To: &t.Steps, Is: schema.From(0, schema.Most),
+			Doc: "optimizer steps; with conversations, as many as data.epochs gives when it is left out; 0: none, in the run that `cage import` makes, which has neither [data] nor [schedule]"},
+		{Name: "batch", To: &t.Batch, Is: schema.From(1, 1<<20), For: model.Languages,
+			Doc: "sequences per micro-batch"},
+		{Name: "accumulate", To: &t.Accumulate, Is: schema.From(1, 1<<20), Default: 1,
+			Doc: "micro-batches whose gradients make one step"},
+		{Name: "recompute", To: &t.Recompute, Is: schema.OneOf("none", RecomputeBlocks), For: model.Languages, Default: "none",
+			Doc: "what the backward pass computes again instead of keeping it from the forward pass; blocks: what is inside each transformer block (gradient checkpointing). Less memory and more time, for the same bits on the CPU"},
+		{Name: "memory_check", To: &t.MemoryCheck, Is: schema.OneOf("on", "off"), Default: "on",
+			Doc: "on: before it begins, the run is refused when it needs more memory than there is, by an estimate; off: it is tried all the same"},
+		{Name: "clip", To: &t.Clip, Is: schema.Between(0, 1e9),
+			Derive: func() any { return either(c.Model.Language(), 1.0, 0.0) }, Derived: "`1`; quadratic, toy: `0`",
+			Doc: "largest global norm of the gradient; 0: no clipping"},
+		{Name: "weight_decay", To: &t.WeightDecay, Is: schema.Between(0, 1000), For: model.Languages, Default: 0.1,
+			Doc: "decoupled weight decay of the linear layers' matrices; 0: none"},
+		{Name: "decay", To: &t.Decay, Is: schema.OneOf("first", DecayLast), Default: "first",
+			Doc: "when weights decay in a step: first, before the optimizer's update, as in Algorithm 1 of the CAGE paper and in AdamW; " +
 				"last, after it, as in the official SOAP, where the paper's variant of the correction takes x − Q(x) before both"},
-		{key: "rotations", models: languages, kind: text, is: oneOf("half", "full"), def: "half",
-			at: func(c *Config) any { return &c.Train.Rotations },
-			doc: "products of activations and weights that their quantizers rotate alike: half leaves both rotated, where fewer rotations are computed that way; " +
+		{Name: "rotations", To: &t.Rotations, Is: schema.OneOf("half", "full"), For: model.Languages, Default: "half",
+			Doc: "products of activations and weights that their quantizers rotate alike: half leaves both rotated, where fewer rotations are computed that way; " +
 				"full rotates both back. Equal but for rounding"},
-		{key: "eval_every", is: from(0, most), def: int64(200),
-			at:  func(c *Config) any { return &c.Train.EvalEvery },
-			doc: "steps between evaluations; 0: only at the end"},
-		{key: "eval_batches", models: languages, is: from(0, most), def: int64(32),
-			at:  func(c *Config) any { return &c.Train.EvalBatches },
-			doc: "batches of an evaluation during training; 0: the whole validation set"},
-		{key: "final_eval_batches", models: languages, is: from(0, most), def: int64(0),
-			at:  func(c *Config) any { return &c.Train.FinalEvalBatches },
-			doc: "batches of the evaluation at the end; 0: the whole validation set"},
-		{key: "log_every", is: from(1, most), def: int64(10),
-			at:  func(c *Config) any { return &c.Train.LogEvery },
-			doc: "steps between lines of metrics"},
-		{key: "trajectory_every", models: problems, is: from(0, most), def: int64(10),
-			at:  func(c *Config) any { return &c.Train.TrajectoryEvery },
-			doc: "steps between lines of trajectory.jsonl, which hold x; 0: none"},
-		{key: "checkpoint_every", is: from(0, most), def: int64(0),
-			at:  func(c *Config) any { return &c.Train.CheckpointEvery },
-			doc: "steps between checkpoints; 0: none by steps. One is saved in any case when the run ends: at its last step, by a signal, or by an error after which the state is whole"},
-		{key: "checkpoint_minutes", kind: number, is: between(0, 1e6),
-			derive: func(d *decoder) any {
-				if d.cfg.Train.CheckpointEvery > 0 {
-					return 0.0
-				}
-				return 10.0
-			},
-			derived: "`10`; with `checkpoint_every`: `0`",
-			at:      func(c *Config) any { return &c.Train.CheckpointMinutes },
-			doc: "minutes since the last checkpoint until the next; 0: none by the clock. So a run that says nothing of checkpoints loses at most that " +
+		{Name: "eval_every", To: &t.EvalEvery, Is: schema.From(0, schema.Most), Default: 200,
+			Doc: "steps between evaluations; 0: only at the end"},
+		{Name: "eval_batches", To: &t.EvalBatches, Is: schema.From(0, schema.Most), For: model.Languages, Default: 32,
+			Doc: "batches of an evaluation during training; 0: the whole validation set"},
+		{Name: "final_eval_batches", To: &t.FinalEvalBatches, Is: schema.From(0, schema.Most), For: model.Languages, Default: 0,
+			Doc: "batches of the evaluation at the end; 0: the whole validation set"},
+		{Name: "log_every", To: &t.LogEvery, Is: schema.From(1, schema.Most), Default: 10,
+			Doc: "steps between lines of metrics"},
+		{Name: "trajectory_every", To: &t.TrajectoryEvery, Is: schema.From(0, schema.Most), For: model.Problems, Default: 10,
+			Doc: "steps between lines of trajectory.jsonl, which hold x; 0: none"},
+	}
+}
+
+// endingKeys are the keys about what is left behind, and about an early end.
+func (c *Config) endingKeys() []schema.Key {
+	t := &c.Train
+	return []schema.Key{
+		{Name: "checkpoint_every", To: &t.CheckpointEvery, Is: schema.From(0, schema.Most), Default: 0,
+			Doc: "steps between checkpoints; 0: none by steps. One is saved in any case when the run ends: at its last step, by a signal, or by an error after which the state is consistent"},
+		{Name: "checkpoint_minutes", To: &t.CheckpointMinutes, Is: schema.Between(0, 1e6),
+			Derive: func() any { return either(t.CheckpointEvery > 0, 0.0, 10.0) }, Derived: "`10`; with `checkpoint_every`: `0`",
+			Doc: "minutes since the last checkpoint until the next; 0: none by the clock. So a run that says nothing of checkpoints loses at most that " +
 				"when the machine stops. By the clock, and not by steps, as that fits runs of seconds, which write none, and of weeks; when states are saved changes no bit of the result"},
-		{key: "keep", is: from(1, most), def: int64(2),
-			at:  func(c *Config) any { return &c.Train.Keep },
-			doc: "checkpoints kept, the latest ones"},
-		{key: "out", kind: text, is: nonEmpty("that names a directory"),
-			derive:  func(d *decoder) any { return defaultOut(d.origin.file) },
-			derived: "`runs/NAME`, NAME being the configuration file's without its ending",
-			at:      func(c *Config) any { return &c.Train.Out },
-			doc:     "run directory"},
-		{key: "nan_policy", kind: text, is: oneOf("skip", "stop"), def: "skip",
-			at:  func(c *Config) any { return &c.Train.NaNPolicy },
-			doc: "what to do at a step whose loss or gradient is not finite: leave the parameters as they are and go on, or end the run"},
-		{key: "max_skipped", is: from(0, most), def: int64(10),
-			at:  func(c *Config) any { return &c.Train.MaxSkipped },
-			doc: "nan_policy skip: steps skipped in all before the run ends; 0: the first one ends it"},
-	},
+		{Name: "keep", To: &t.Keep, Is: schema.From(1, schema.Most), Default: 2,
+			Doc: "checkpoints kept, the latest ones"},
+		{Name: "out", To: &t.Out, Is: schema.NonEmpty("that names a directory"),
+			Derive: func() any { return defaultOut(c.origin.file) }, Derived: "`runs/NAME`, NAME being the configuration file's without its ending",
+			Doc: "run directory"},
+		{Name: "nan_policy", To: &t.NaNPolicy, Is: schema.OneOf("skip", "stop"), Default: "skip",
+			Doc: "what to do at a step whose loss or gradient is not finite: leave the parameters as they are and go on, or end the run"},
+		{Name: "max_skipped", To: &t.MaxSkipped, Is: schema.From(0, schema.Most), Default: 10,
+			Doc: "nan_policy skip: steps skipped in all before the run ends; 0: the first one ends it"},
+	}
+}
+
+func either(condition bool, yes, no any) any {
+	if condition {
+		return yes
+	}
+	return no
 }

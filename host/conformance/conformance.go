@@ -1,5 +1,5 @@
-// Package conformance connects the conformance kit (package sdktest) to what a host
-// has: plugins as processes, and devices. It holds no check of its own.
+// Package conformance lets the conformance kit (package sdktest) test what a host has:
+// plugins that run as processes, and devices. It holds no check of its own.
 package conformance
 
 import (

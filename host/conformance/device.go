@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -15,9 +16,10 @@ import (
 // keptExecutables is the number of compiled programs that a Device keeps.
 const keptExecutables = 64
 
-// Device executes programs on a device, in binary32. It is not safe for concurrent
-// use.
+// Device executes programs on a device, in binary32, one at a time. It is safe for use by
+// several goroutines.
 type Device struct {
+	mu       sync.Mutex
 	device   *engine.Device
 	compiled map[*program.Program]*engine.Executable
 	order    []*program.Program // of compilation
@@ -42,9 +44,11 @@ func (d *Device) Close() {
 	d.order = nil
 }
 
-// Run compiles p, unless it was just run, and executes it. Each program is lowered
-// as hosts lower it into their training steps.
+// Run compiles p, unless it was compiled recently, and executes it. Programs are lowered
+// as in a training step.
 func (d *Device) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	args := make([]*engine.Buffer, len(p.Inputs))
 	defer func() { engine.FinalizeAll(args...) }()
 	for i, in := range p.Inputs {

@@ -23,12 +23,12 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	finder := &plugin.Finder{Dirs: []string{"../../plugins"}, CacheDir: cache}
-	clients, err := finder.StartAll(ctx, plugin.Request{Name: "adamw", Kind: sdk.KindOptimizer})
+	client, err := finder.Start(ctx, "adamw", sdk.KindOptimizer, plugin.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer plugin.CloseAll(clients)
+	defer client.Close()
 	device, err := engine.Open(engine.CPU, engine.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -38,7 +38,7 @@ func Example() {
 	machine := conformance.NewDevice(device)
 	defer machine.Close()
 
-	report := sdktest.CheckOptimizer(conformance.Optimizer(ctx, clients[0]), sdktest.On(machine))
+	report := sdktest.CheckOptimizer(conformance.Optimizer(ctx, client), sdktest.On(machine))
 	fmt.Println(report.Plugin, report.Machines, "failed:", report.Failed())
 	// Output: adamw [oracle cpu] failed: false
 }

@@ -3,15 +3,10 @@ package data
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
+	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/regular"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // The names of the files of a dataset. A Hugging Face tokenizer's tokenizer.json lies
@@ -20,7 +15,7 @@ const (
 	TrainFile       = "train.tokens"
 	ValFile         = "val.tokens"
 	ManifestFile    = "dataset.json"
-	manifestVersion = 1
+	manifestVersion = 2 // 1 is read, too: it lacks what version 2 adds
 )
 
 // Manifest says what a dataset was made of and what came out; it is stored as
@@ -30,72 +25,46 @@ type Manifest struct {
 	Tokenizer tokenizer.Info `json:"tokenizer"`
 	Train     Part           `json:"train"`
 	Val       Part           `json:"val"`
+	// Read is what was read, by format.
+	Read []Read `json:"read,omitempty"`
 	// LeftOut are the files that were found and not taken.
 	LeftOut []LeftOut `json:"left_out"`
 	// Skipped is what earlier versions wrote in place of LeftOut.
 	Skipped json.RawMessage `json:"skipped,omitempty"`
 
 	// The options it was made with.
-	Inputs      []string `json:"inputs"`
-	Include     []string `json:"include,omitempty"`
-	Separator   string   `json:"separator,omitempty"`
-	ValInputs   []string `json:"val_inputs,omitempty"`
-	ValFraction float64  `json:"val_fraction,omitempty"`
-	Seed        uint64   `json:"seed"`
-	MaxBytes    int64    `json:"max_bytes,omitempty"`
+	Inputs      []string      `json:"inputs"`
+	Format      source.Format `json:"format,omitempty"`
+	Field       string        `json:"field,omitempty"`
+	SkipBad     bool          `json:"skip_bad,omitempty"`
+	Include     []string      `json:"include,omitempty"`
+	Separator   string        `json:"separator,omitempty"`
+	ValInputs   []string      `json:"val_inputs,omitempty"`
+	ValFraction float64       `json:"val_fraction,omitempty"`
+	Seed        uint64        `json:"seed"`
+	MaxBytes    int64         `json:"max_bytes,omitempty"`
+	ShardTokens int64         `json:"shard_tokens,omitempty"`
 
 	// Seconds is how long it took.
 	Seconds float64 `json:"seconds"`
 }
 
-// Part describes one token file.
+// Part describes the token files of training or of validation.
 type Part struct {
 	Documents int64  `json:"documents"`
 	Tokens    int64  `json:"tokens"`
 	Bytes     int64  `json:"bytes"`  // of text
-	SHA256    string `json:"sha256"` // of the stored ids
+	SHA256    string `json:"sha256"` // of the stored ids, see [Header]
+	// Shards are the files, when there are several.
+	Shards []Shard `json:"shards,omitempty"`
 }
 
-func (m *Manifest) save(path vfs.Path) error {
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(path, append(text, '\n'))
-}
-
-// Dataset is a folder that [Prepare] made.
-type Dataset struct {
-	Manifest   Manifest
-	Train, Val *File
-	Tokenizer  tokenizer.Tokenizer
-}
-
-// OpenDataset opens the dataset in dir and checks that its parts belong
-// together. It does not read the tokens; see [Verify].
-func OpenDataset(dir string) (*Dataset, error) {
-	d := &Dataset{}
-	text, err := regular.ReadFile(filepath.Join(dir, ManifestFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not a dataset, or an unfinished one: prepare it first: %w", dir, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := d.Manifest.parse(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ManifestFile), err)
-	}
-	if d.Train, err = openPart(dir, TrainFile, &d.Manifest, d.Manifest.Train); err != nil {
-		return nil, err
-	}
-	if d.Val, err = openPart(dir, ValFile, &d.Manifest, d.Manifest.Val); err == nil {
-		d.Tokenizer, err = tokenizer.Reopen(dir, d.Manifest.Tokenizer)
-	}
-	if err != nil {
-		d.Close()
-		return nil, err
-	}
-	return d, nil
+// Shard is one of several token files that belong together, in their order.
+type Shard struct {
+	File      string `json:"file"`
+	Documents int64  `json:"documents"`
+	Tokens    int64  `json:"tokens"`
+	SHA256    string `json:"sha256"`
 }
 
 func (m *Manifest) parse(text []byte) error {
@@ -104,23 +73,10 @@ func (m *Manifest) parse(text []byte) error {
 	if err := dec.Decode(m); err != nil {
 		return err
 	}
-	if m.Version != manifestVersion {
-		return fmt.Errorf("version %d, this program reads version %d", m.Version, manifestVersion)
+	if m.Version < 1 || m.Version > manifestVersion {
+		return fmt.Errorf("version %d, this program reads versions 1 to %d", m.Version, manifestVersion)
 	}
 	return nil
-}
-
-// openPart opens one token file and compares it with the manifest.
-func openPart(dir, name string, m *Manifest, part Part) (*File, error) {
-	f, err := Open(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	if err := m.matches(f, part); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // matches compares the header of a token file with its part of the manifest.
@@ -132,13 +88,23 @@ func (m *Manifest) matches(f *File, part Part) error {
 	return nil
 }
 
-// Close closes the token files.
-func (d *Dataset) Close() error {
-	var errs []error
-	for _, f := range []*File{d.Train, d.Val} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+// files are the names of the part's files; one is the name when there is one.
+func (p *Part) files(one string) []string {
+	if len(p.Shards) == 0 {
+		return []string{one}
 	}
-	return errors.Join(errs...)
+	var names []string
+	for _, s := range p.Shards {
+		names = append(names, s.File)
+	}
+	return names
+}
+
+// shard describes one of the part's files.
+func (p *Part) shard(i int) Part {
+	if len(p.Shards) == 0 {
+		return *p
+	}
+	s := p.Shards[i]
+	return Part{Documents: s.Documents, Tokens: s.Tokens, SHA256: s.SHA256}
 }

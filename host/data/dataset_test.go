@@ -82,7 +82,7 @@ func TestOpenDatasetRefuses(t *testing.T) {
 			if err := test.harm(out); err != nil {
 				t.Fatal(err)
 			}
-			d, err := OpenDataset(out)
+			d, err := openDataset(out)
 			if err == nil {
 				d.Close()
 			}

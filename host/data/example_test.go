@@ -40,12 +40,12 @@ func Example() {
 	fmt.Println(manifest.Train.Documents, "documents,", manifest.Train.Tokens, "tokens for training")
 	fmt.Println(manifest.Val.Documents, "documents,", manifest.Val.Tokens, "tokens for validation")
 
-	set, err := data.OpenDataset(out)
+	train, err := data.Open(filepath.Join(out, data.TrainFile))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer set.Close()
-	sampler, err := data.NewSampler(set.Train, data.SamplerConfig{Context: 14, Batch: 2, Seed: 1337})
+	defer train.Close()
+	sampler, err := data.NewSampler(train, data.SamplerConfig{Context: 14, Batch: 2, Seed: 1337})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,13 +53,13 @@ func Example() {
 	if err := sampler.At(0, batch); err != nil {
 		log.Fatal(err)
 	}
-	text, err := set.Tokenizer.Decode(batch[:15])
+	text, err := tokenizer.Bytes{}.Decode(batch[:15])
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%d batches in an epoch; one window is %q\n", sampler.BatchesPerEpoch(), text)
+	fmt.Printf("one window is %q\n", text)
 	// Output:
 	// 6 documents, 1806 tokens for training
 	// 2 documents, 602 tokens for validation
-	// 64 batches in an epoch; one window is "t number 1. tex"
+	// one window is "t number 1. tex"
 }

@@ -26,11 +26,12 @@ type preparing struct {
 func newPreparing(t *testing.T) preparing {
 	t.Helper()
 	dir, _ := corpus(t, 6)
+	writeTree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`, "zipped.gz": zipped(t, "three")})
 	return preparing{[]string{dir}, tokenizer.Bytes{}}
 }
 
 func (p preparing) run(t *testing.T, files vfs.FS, out string, seed uint64) error {
-	_, err := Prepare(t.Context(), PrepareOptions{Inputs: p.inputs, Tokenizer: p.tok, Files: files, Out: out, Seed: seed})
+	_, err := Prepare(t.Context(), PrepareOptions{Inputs: p.inputs, Tokenizer: p.tok, Files: files, Out: out, Seed: seed, ShardTokens: 60})
 	return err
 }
 
@@ -74,7 +75,7 @@ func (p preparing) begin(t *testing.T, older bool) string {
 // preparing it again makes the dataset of want.
 func (p preparing) whole(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
-	if set, err := OpenDataset(out); err == nil {
+	if set, err := openDataset(out); err == nil {
 		if err := errors.Join(set.Train.Verify(t.Context()), set.Val.Verify(t.Context())); err != nil {
 			t.Errorf("%s: a damaged dataset is opened: %v", what, err)
 		}

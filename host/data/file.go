@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sort"
 	"sync"
 	"time"
 
@@ -16,35 +17,65 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// File is a token file opened for reading. It is safe for concurrent use.
+// File is a token file opened for reading, or several that are read as one. It is safe
+// for concurrent use.
 //
 // It reads through the operating system's page cache and holds no mapping: a
 // file that shrinks while it is in use gives an error, not a crash.
 type File struct {
-	path    string
-	file    *os.File
+	parts   []filePart
 	header  Header
 	buffers sync.Pool // of *[]byte
 }
 
-// Open opens the token file at path and checks its header against its length.
-// A file that is no token file, or a damaged one, is a [*FormatError].
-func Open(path string) (*File, error) {
-	file, err := regular.Open(path)
-	if wrong, ok := errors.AsType[*regular.Error](err); ok {
-		return nil, &FormatError{path, wrong.Error()}
-	}
+// filePart is one file of several.
+type filePart struct {
+	path   string
+	file   *os.File
+	header Header
+	begin  int64 // the number of its first token among those of all
+}
+
+// Open opens the token files at paths, to be read one after another as if they were one.
+// A path may be a pattern ("train-*.tokens"), which stands for what it matches, by name.
+// Each header is checked against the length of its file. A file that is no token file,
+// or a damaged one, is a [*FormatError].
+func Open(paths ...string) (*File, error) {
+	paths, err := expandPatterns(paths)
 	if err != nil {
 		return nil, err
+	}
+	f := &File{}
+	f.buffers.New = func() any { return new([]byte) }
+	for _, path := range paths {
+		part, err := openPart(path)
+		if err == nil {
+			part.begin = f.header.Tokens
+			f.parts = append(f.parts, part)
+			err = f.join(part)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	f.setHash()
+	return f, nil
+}
+
+func openPart(path string) (filePart, error) {
+	file, err := regular.Open(path)
+	if wrong, ok := errors.AsType[*regular.Error](err); ok {
+		return filePart{}, &FormatError{path, wrong.Error()}
+	}
+	if err != nil {
+		return filePart{}, err
 	}
 	header, err := readHeader(file)
 	if err != nil {
 		file.Close()
-		return nil, &FormatError{path, err.Error()}
+		return filePart{}, &FormatError{path, err.Error()}
 	}
-	f := &File{path: path, file: file, header: header}
-	f.buffers.New = func() any { return new([]byte) }
-	return f, nil
+	return filePart{path: path, file: file, header: header}, nil
 }
 
 func readHeader(file *os.File) (Header, error) {
@@ -59,49 +90,85 @@ func readHeader(file *os.File) (Header, error) {
 	return parseHeader(block, stat.Size())
 }
 
-// Path returns the path that the file was opened with.
-func (f *File) Path() string { return f.path }
+// Path returns the path of the file, or of the first of several.
+func (f *File) Path() string { return f.parts[0].path }
 
-// Header returns what the file says about itself.
+// Paths returns the paths of all files.
+func (f *File) Paths() []string {
+	var paths []string
+	for _, p := range f.parts {
+		paths = append(paths, p.path)
+	}
+	return paths
+}
+
+// Header returns what the file says about itself. Of several files it is the sum, and the
+// hash is that of their hashes, each in hexadecimal and with a line feed behind it.
 func (f *File) Header() Header { return f.header }
+
+// Tokenizer returns what made the tokens.
+func (f *File) Tokenizer() tokenizer.Info { return f.header.Tokenizer }
+
+// SHA256 returns the hash of the tokens, in lower-case hexadecimal.
+func (f *File) SHA256() string { return f.header.SHA256 }
 
 // Len returns the number of tokens.
 func (f *File) Len() int64 { return f.header.Tokens }
 
 // Close closes the file.
-func (f *File) Close() error { return f.file.Close() }
+func (f *File) Close() error {
+	var errs []error
+	for _, p := range f.parts {
+		errs = append(errs, p.file.Close())
+	}
+	return errors.Join(errs...)
+}
 
 // ReadTokens fills dst with the ids from position at onwards. A range that
 // the file does not have is an error, as is an id outside the vocabulary.
 func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
-		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d", f.path, at, at+int64(len(dst)), f.Len())
+		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d", f.Path(), at, at+int64(len(dst)), f.Len())
 	}
-	width := f.header.TokenBytes
+	i := sort.Search(len(f.parts), func(i int) bool { return f.parts[i].begin > at }) - 1
+	for ; len(dst) > 0; i++ {
+		part := &f.parts[i]
+		n := min(int64(len(dst)), part.begin+part.header.Tokens-at)
+		if err := f.readPart(part, dst[:n], at-part.begin); err != nil {
+			return err
+		}
+		dst, at = dst[n:], at+n
+	}
+	return nil
+}
+
+// readPart is ReadTokens for one file.
+func (f *File) readPart(p *filePart, dst []int32, at int64) error {
+	width := p.header.TokenBytes
 	buffer := f.buffers.Get().(*[]byte)
 	defer f.buffers.Put(buffer)
 	if need := len(dst) * width; cap(*buffer) < need {
 		*buffer = make([]byte, need)
 	}
 	raw := (*buffer)[:len(dst)*width]
-	if _, err := f.file.ReadAt(raw, headerSize+at*int64(width)); err != nil {
-		return fmt.Errorf("token file %s: tokens from %d: %w", f.path, at, err)
+	if _, err := p.file.ReadAt(raw, headerSize+at*int64(width)); err != nil {
+		return fmt.Errorf("token file %s: tokens from %d: %w", p.path, at, err)
 	}
-	return f.decode(dst, raw, at)
+	return p.decode(dst, raw, at)
 }
 
 // decode converts stored ids and checks them.
-func (f *File) decode(dst []int32, raw []byte, at int64) error {
-	vocab := uint32(f.header.Tokenizer.VocabSize)
+func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
+	vocab := uint32(p.header.Tokenizer.VocabSize)
 	for i := range dst {
 		var id uint32
-		if f.header.TokenBytes == 2 {
+		if p.header.TokenBytes == 2 {
 			id = uint32(binary.LittleEndian.Uint16(raw[2*i:]))
 		} else {
 			id = binary.LittleEndian.Uint32(raw[4*i:])
 		}
 		if id >= vocab {
-			return fmt.Errorf("token file %s: at position %d: %w", f.path, at+int64(i),
+			return fmt.Errorf("token file %s: at position %d: %w", p.path, at+int64(i),
 				&tokenizer.RangeError{ID: int64(id), VocabSize: int(vocab)})
 		}
 		dst[i] = int32(id)
@@ -114,40 +181,50 @@ func (f *File) decode(dst []int32, raw []byte, at int64) error {
 // [*FormatError], or a [*tokenizer.RangeError] where that shows in an id.
 func (f *File) Verify(ctx context.Context) error { return f.VerifyPaced(ctx, nil) }
 
-// VerifyPaced is Verify for a caller that has other work to do on the same processors.
-// After each part of the file, about a megabyte, it calls pause with the time that the
-// part took; nil means without pauses.
+// VerifyPaced is Verify with pauses for other work on the same processors: after each
+// part of the file, about a megabyte, it calls pause, unless nil, with the time that the
+// part took.
 func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error {
+	for i := range f.parts {
+		if err := f.parts[i].verify(ctx, pause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *filePart) verify(ctx context.Context, pause func(worked time.Duration)) error {
 	const chunk = 1 << 18 // tokens
 	sum := sha256.New()
-	raw := make([]byte, chunk*f.header.TokenBytes)
-	for at := int64(0); at < f.Len(); at += chunk {
+	h := &p.header
+	raw := make([]byte, chunk*h.TokenBytes)
+	for at := int64(0); at < h.Tokens; at += chunk {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		begin := time.Now()
-		part := raw[:int(min(chunk, f.Len()-at))*f.header.TokenBytes]
-		if _, err := f.file.ReadAt(part, headerSize+at*int64(f.header.TokenBytes)); err != nil {
-			return fmt.Errorf("token file %s: tokens from %d: %w", f.path, at, err)
+		part := raw[:int(min(chunk, h.Tokens-at))*h.TokenBytes]
+		if _, err := p.file.ReadAt(part, headerSize+at*int64(h.TokenBytes)); err != nil {
+			return fmt.Errorf("token file %s: tokens from %d: %w", p.path, at, err)
 		}
 		sum.Write(part)
-		if f.largest(part) >= uint32(f.header.Tokenizer.VocabSize) {
-			return f.decode(make([]int32, len(part)/f.header.TokenBytes), part, at) // says where
+		if h.largest(part) >= uint32(h.Tokenizer.VocabSize) {
+			return p.decode(make([]int32, len(part)/h.TokenBytes), part, at) // says where
 		}
 		if pause != nil {
 			pause(time.Since(begin))
 		}
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != f.header.SHA256 {
-		return &FormatError{f.path, fmt.Sprintf("the tokens have the hash %s, the header says %s: the file was changed or damaged", got, f.header.SHA256)}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != h.SHA256 {
+		return &FormatError{p.path, fmt.Sprintf("the tokens have the hash %s, the header says %s: the file was changed or damaged", got, h.SHA256)}
 	}
 	return nil
 }
 
 // largest is the largest of stored ids.
-func (f *File) largest(raw []byte) uint32 {
+func (h *Header) largest(raw []byte) uint32 {
 	var found uint32
-	if f.header.TokenBytes == 2 {
+	if h.TokenBytes == 2 {
 		for ; len(raw) >= 2; raw = raw[2:] {
 			found = max(found, uint32(binary.LittleEndian.Uint16(raw)))
 		}

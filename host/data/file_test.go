@@ -15,7 +15,7 @@ import (
 )
 
 // wideInfo is a tokenizer whose ids need 4 bytes.
-var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.NoBOS, SHA256: strings.Repeat("a", 64)}
+var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: strings.Repeat("a", 64)}
 
 // writeTokens makes a token file of one document.
 func writeTokens(t testing.TB, info tokenizer.Info, ids []int32) *File {
@@ -64,7 +64,10 @@ func TestWriteAndRead(t *testing.T) {
 		"bytes":          {tokenizer.Bytes{}.Info(), [][]int32{{1, 2, 255}, {}, {7}}, []int32{0, 1, 2, 255, 0, 0, 7}, 2},
 		"wide":           {wideInfo, [][]int32{{1, 70000}, {1<<20 - 1}}, []int32{1, 70000, 1<<20 - 1}, 4},
 		"nothing":        {wideInfo, nil, nil, 4},
-		"largest narrow": {tokenizer.Info{VocabSize: 1 << 16, BOS: 65535, SHA256: wideInfo.SHA256}, [][]int32{{0}}, []int32{65535, 0}, 2},
+		"largest narrow": {tokenizer.Info{VocabSize: 1 << 16, BOS: 65535, EOS: tokenizer.NoToken, SHA256: wideInfo.SHA256}, [][]int32{{0}}, []int32{65535, 0}, 2},
+		"begin and end":  {tokenizer.Info{VocabSize: 10, BOS: 1, EOS: 2, SHA256: wideInfo.SHA256}, [][]int32{{5}, {}, {6, 7}}, []int32{1, 5, 2, 1, 2, 1, 6, 7, 2}, 2},
+		"the same token": {tokenizer.Info{VocabSize: 10, BOS: 1, EOS: 1, SHA256: wideInfo.SHA256}, [][]int32{{5}, {6}}, []int32{1, 5, 1, 6}, 2},
+		"end only":       {tokenizer.Info{VocabSize: 10, BOS: tokenizer.NoToken, EOS: 0, SHA256: wideInfo.SHA256}, [][]int32{{5}, {6}}, []int32{5, 0, 6, 0}, 2},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

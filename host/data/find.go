@@ -1,41 +1,56 @@
 package data
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/cage-qat/cage/host/data/source"
 )
 
 // sourceFile is a file that documents are taken from.
 type sourceFile struct {
-	path string
-	size int64
+	path     string
+	size     int64     // -1: not known
+	number   int       // among the text files
+	stdin    io.Reader // in place of a file, if not nil
+	format   source.Format
+	compress source.Compression
 }
+
+// stdinName is the input that means the standard input.
+const stdinName = "-"
 
 // finder lists files that it has not listed before.
 type finder struct {
 	include []string
-	exclude string          // the folder that is being written, absolute
+	exclude string        // the folder that is being written, absolute
+	format  source.Format // of all files; "": that of their names
+	stdin   io.Reader
 	seen    map[string]bool // absolute paths: no file is found twice
+	added   int             // how many files and folders were added, found before or not
 	files   []sourceFile
 	leftOut leftOut
 }
 
-func newFinder(include []string, exclude string) (*finder, error) {
-	for _, pattern := range include {
+func newFinder(o *PrepareOptions) (*finder, error) {
+	for _, pattern := range o.Include {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("include pattern %q: %w", pattern, err)
 		}
 	}
-	exclude, err := filepath.Abs(exclude)
-	return &finder{include: include, exclude: exclude, seen: make(map[string]bool), leftOut: leftOut{}}, err
+	exclude, err := filepath.Abs(o.Out)
+	return &finder{include: o.Include, exclude: exclude, format: o.Format, stdin: o.Stdin, seen: make(map[string]bool), leftOut: leftOut{}}, err
 }
 
 // find returns the files that inputs name: files as they are, folders with all
-// regular files below them in lexical order, and in this order.
+// regular files below them in lexical order, patterns as what they match, and in this
+// order.
 func (f *finder) find(inputs []string) ([]sourceFile, error) {
 	f.files = nil
 	for _, input := range inputs {
@@ -47,12 +62,19 @@ func (f *finder) find(inputs []string) ([]sourceFile, error) {
 }
 
 func (f *finder) add(input string) error {
+	f.added++
+	if input == stdinName {
+		return f.takeStdin()
+	}
 	stat, err := os.Stat(input)
+	if errors.Is(err, fs.ErrNotExist) && isPattern(input) {
+		return f.glob(input)
+	}
 	if err != nil {
 		return err
 	}
 	if stat.Mode().IsRegular() {
-		return f.take(input, stat.Size(), f.matches(input, filepath.Base(input)))
+		return f.take(input, stat.Size())
 	}
 	if !stat.IsDir() {
 		return fmt.Errorf("%s is neither a file nor a folder", input)
@@ -111,7 +133,7 @@ func (f *finder) visit(root, name string, entry fs.DirEntry) error {
 		if err != nil {
 			return err
 		}
-		return f.take(name, info.Size(), matched)
+		return f.take(name, info.Size())
 	}
 	return nil
 }
@@ -138,25 +160,42 @@ func (f *finder) matches(name, below string) bool {
 		if strings.Contains(pattern, "/") {
 			subject = below
 		}
-		if ok, _ := path.Match(pattern, subject); ok {
+		if matchPath(pattern, subject) {
 			return true
 		}
 	}
 	return false
 }
 
-// take adds a file unless an earlier input named it already. Rows of JSON are taken
-// only when a pattern insists on them.
-func (f *finder) take(name string, size int64, insists bool) error {
+// take adds a file unless an earlier input named it already.
+func (f *finder) take(name string, size int64) error {
 	abs, err := filepath.Abs(name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case rowsByName(name) && !insists:
-		f.leave(JSONRows, abs, name)
-	case !f.seen[abs]:
-		f.seen[abs] = true
-		f.files = append(f.files, sourceFile{name, size})
 	}
+	if f.seen[abs] {
+		return nil
+	}
+	f.seen[abs] = true
+	format, compress := source.ByName(name)
+	if f.format != "" {
+		format = f.format
+	}
+	f.files = append(f.files, sourceFile{path: name, size: size, format: format, compress: compress})
+	return nil
+}
+
+// takeStdin adds the standard input.
+func (f *finder) takeStdin() error {
+	switch {
+	case f.stdin == nil:
+		return errors.New("there is no standard input to read")
+	case f.seen[stdinName]:
+		return errors.New("the standard input can be read only once")
+	case f.format == "":
+		return errors.New("the standard input has no name that says what it is: give --format text, jsonl or parquet")
+	}
+	f.seen[stdinName] = true
+	f.files = append(f.files, sourceFile{path: "standard input", size: -1, stdin: f.stdin, format: f.format})
 	return nil
 }

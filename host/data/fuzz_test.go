@@ -17,14 +17,15 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add(text)
 	f.Add([]byte(`{"version":1,"inputs":null,"skipped":{"binary":-1}} x`))
-	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":2,"read":[{"format":"jsonl"}],"train":{"shards":[{"file":"x"}]}}`))
+	f.Add([]byte(`{"version":3}`))
 	f.Add([]byte(`{"version":1,"unknown":0}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var m Manifest
 		if m.parse(data) != nil {
 			return
 		}
-		if m.Version != manifestVersion {
+		if m.Version < 1 || m.Version > manifestVersion {
 			t.Fatalf("version %d is accepted", m.Version)
 		}
 		text, err := json.MarshalIndent(m, "", "  ")
@@ -51,8 +52,9 @@ func FuzzInclude(f *testing.F) {
 	f.Add("*.go", "a/b.go")
 	f.Add("a/[^x]?\\*", "a/yz*")
 	f.Add("a/[", "a/b")
+	f.Add("**/x/**/*", "x/a/b")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		found, err := newFinder([]string{pattern}, "out")
+		found, err := newFinder(&PrepareOptions{Include: []string{pattern}, Out: "out"})
 		if err != nil {
 			if !strings.Contains(err.Error(), strconv.Quote(pattern)) {
 				t.Fatalf("no pattern in %v", err)

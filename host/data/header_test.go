@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/fileheader"
 )
 
 func testHeader() Header {
@@ -63,8 +64,8 @@ func TestParseHeaderRefuses(t *testing.T) {
 	}
 	text := func(s string) []byte {
 		return raw(func(b []byte) {
-			clear(b[jsonOffset:])
-			copy(b[jsonOffset:], s)
+			clear(b[fileheader.TextOffset:])
+			copy(b[fileheader.TextOffset:], s)
 			binary.LittleEndian.PutUint32(b[12:], uint32(len(s)))
 		})
 	}
@@ -114,14 +115,14 @@ func FuzzParseHeader(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	fixed, text := block[:jsonOffset], bytes.TrimRight(block[jsonOffset:], "\x00")
+	fixed, text := block[:fileheader.TextOffset], bytes.TrimRight(block[fileheader.TextOffset:], "\x00")
 	f.Add(fixed, text, int64(headerSize+20))
 	f.Add(fixed, bytes.Replace(text, []byte(`"tokens":10`), []byte(`"tokens":1e1`), 1), int64(headerSize+20))
 	f.Add(fixed[:5], []byte(nil), int64(5))
 	f.Fuzz(func(t *testing.T, fixed, text []byte, size int64) {
 		block := make([]byte, headerSize)
 		copy(block, fixed)
-		copy(block[jsonOffset:], text)
+		copy(block[fileheader.TextOffset:], text)
 		h, err := parseHeader(block, size)
 		if err != nil {
 			return

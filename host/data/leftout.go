@@ -14,9 +14,8 @@ type Reason string
 const (
 	Binary      Reason = "binary"        // it has a zero byte
 	InvalidUTF8 Reason = "not UTF-8"     // text of another encoding, or no text
-	Compressed  Reason = "compressed"    // not read yet
-	Parquet     Reason = "Parquet"       // not read yet
-	JSONRows    Reason = "rows of JSON"  // not read yet
+	Compressed  Reason = "compressed"    // and not, by its name, in a way that is read
+	Parquet     Reason = "Parquet"       // and its name does not say so
 	Empty       Reason = "empty"         // of nothing but white space
 	Hidden      Reason = "hidden"        // its name, or that of its folder, begins with a dot
 	Link        Reason = "symbolic link" // links are not followed, but for inputs
@@ -27,12 +26,9 @@ const (
 const isText Reason = ""
 
 // reasons is the order in which they are reported.
-var reasons = []Reason{JSONRows, Parquet, Compressed, Binary, InvalidUTF8, Empty, Hidden, Link, Special}
+var reasons = []Reason{Parquet, Compressed, Binary, InvalidUTF8, Empty, Hidden, Link, Special}
 
-// NotYet tells whether the files hold text in a format that is not read yet.
-func (r Reason) NotYet() bool { return r == JSONRows || r == Parquet || r == Compressed }
-
-// mostNames is how many files of a reason are named.
+// mostNames is how many files are named for each reason.
 const mostNames = 5
 
 // LeftOut are files that a dataset was not made of.
@@ -91,24 +87,14 @@ func (l leftOut) String() string {
 		return ""
 	}
 	text := "; left out: " + strings.Join(parts, ", ")
-	if l[JSONRows] != nil {
-		text += "; " + InsistHint
+	if l[Parquet] != nil || l[Compressed] != nil {
+		text += "; " + NameHint
 	}
 	return text
 }
 
-// InsistHint says how to have rows of JSON taken all the same.
-const InsistHint = "rows of JSON are not read yet; --include '*.jsonl' takes them as plain text"
-
-// rowsByName tells whether the name is that of a file with a JSON value in each line.
-// Such a file is text, and nothing in it would show the mistake of taking it as such.
-func rowsByName(name string) bool {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".jsonl", ".ndjson", ".jsonlines":
-		return true
-	}
-	return false
-}
+// NameHint says how files are read that hold no plain text.
+const NameHint = "compressed files and Parquet are read when they are called so: .gz, .zst, .parquet"
 
 // signatures are what files of some formats begin with.
 var signatures = []struct {

@@ -3,10 +3,12 @@ package data
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -19,18 +21,32 @@ const (
 	DefaultSplitSeed   = 2357
 )
 
+// DefaultField is what published data sets call the text of a row.
+const DefaultField = "text"
+
 // PrepareOptions says what [Prepare] makes of which text.
 type PrepareOptions struct {
-	// Inputs are text files and folders. Folders are searched to any depth;
-	// hidden entries, links and anything but regular files are passed over.
+	// Inputs are files, folders and patterns ("data/**/*.jsonl.gz"), and "-" for
+	// Stdin. Folders are searched to any depth; hidden entries, links and anything
+	// but regular files are passed over.
 	Inputs []string
+	// Stdin is what the input "-" stands for; it may be compressed.
+	Stdin io.Reader
+	// Format is that of all files. Empty: as their names say. How they are compressed
+	// is always up to their names.
+	Format source.Format
+	// Field is where the rows of JSON and Parquet have their text. Empty means
+	// DefaultField.
+	Field string
+	// SkipBad leaves out rows that hold no text, and counts them; otherwise the first
+	// is an error.
+	SkipBad bool
 	// Include selects files within folders by shell patterns ("*.go"); one
 	// with a slash is matched against the path below the input, any other
-	// against the file's name. Empty: all files but those that hold rows of
-	// JSON by their names, which are taken only where a pattern fits. Other
-	// files named in Inputs are always taken.
+	// against the file's name. Empty: all files. Files named in Inputs are always
+	// taken.
 	Include []string
-	// Separator ends a document within a file, as "<|endoftext|>". It is not
+	// Separator ends a document within a text file, as "<|endoftext|>". It is not
 	// part of any document. Empty: every file is one document.
 	Separator string
 	// Out is the folder of the dataset; it is made if need be.
@@ -50,6 +66,9 @@ type PrepareOptions struct {
 	// MaxBytes bounds the text taken from Inputs: documents are taken in
 	// random order up to the first that does not fit. Zero means no bound.
 	MaxBytes int64
+	// ShardTokens divides the training tokens into several files: each ends with the
+	// first document that brings it to this number. Zero: one file.
+	ShardTokens int64
 	// Files is the file system of Out; nil: the operating system's.
 	Files vfs.FS
 	// Progress, if not nil, is called now and then, by one goroutine at a time.
@@ -60,7 +79,8 @@ type PrepareOptions struct {
 type Progress struct {
 	Stage     string // "scan", then "encode"
 	Documents int64  // done in this stage
-	// Bytes and TotalBytes count text, of all stages alike.
+	// Bytes and TotalBytes count what is read: of the files, then of their text. The
+	// size of the standard input is not known before.
 	Bytes, TotalBytes int64
 }
 
@@ -71,19 +91,27 @@ func (o *PrepareOptions) out(elem ...string) vfs.Path { return vfs.On(o.Files, o
 func (o *PrepareOptions) resolve() error {
 	switch {
 	case len(o.Inputs) == 0:
-		return errors.New("prepare: no input: name at least one text file or folder")
+		return errors.New("no input: name at least one text file or folder")
 	case o.Out == "":
-		return errors.New("prepare: no output folder")
+		return errors.New("no output folder")
 	case o.Tokenizer == nil:
-		return errors.New("prepare: no tokenizer")
+		return errors.New("no tokenizer")
 	case math.IsNaN(o.ValFraction) || o.ValFraction < 0 || o.ValFraction >= 1:
-		return fmt.Errorf("prepare: validation fraction %v, want a number from 0 (default %v) to below 1", o.ValFraction, DefaultValFraction)
+		return fmt.Errorf("validation fraction %v, want a number from 0 (default %v) to below 1", o.ValFraction, DefaultValFraction)
 	case len(o.ValInputs) > 0 && o.ValFraction != 0:
-		return errors.New("prepare: a validation fraction and validation inputs exclude each other")
+		return errors.New("a validation fraction and validation inputs exclude each other")
 	case o.MaxBytes < 0:
-		return fmt.Errorf("prepare: at most %d bytes, want 0 (no bound) or more", o.MaxBytes)
+		return fmt.Errorf("at most %d bytes, want 0 (no bound) or more", o.MaxBytes)
+	case o.ShardTokens < 0:
+		return fmt.Errorf("shards of %d tokens, want 0 (one file) or more", o.ShardTokens)
 	case !utf8.ValidString(o.Separator) || strings.ContainsRune(o.Separator, 0):
-		return fmt.Errorf("prepare: separator %q is not text", o.Separator)
+		return fmt.Errorf("separator %q is not text", o.Separator)
+	}
+	if _, err := source.ParseFormat(string(o.Format)); err != nil {
+		return err
+	}
+	if o.Field == "" {
+		o.Field = DefaultField
 	}
 	if o.ValFraction == 0 && len(o.ValInputs) == 0 {
 		o.ValFraction = DefaultValFraction

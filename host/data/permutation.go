@@ -1,8 +1,9 @@
 package data
 
 import (
-	"math/bits"
 	"math/rand/v2"
+
+	"github.com/cage-qat/cage/internal/shuffle"
 )
 
 // samplerStream is the second half of the seed of every epoch's generator; it
@@ -16,8 +17,8 @@ const splitStream = 0x63616765_73706c74 // "cagesplt"
 // begins, in [0, context), and the order in which its windows are visited.
 //
 // The generator is PCG-DXSM with the seed (seed + epoch, samplerStream), whose
-// output math/rand/v2 fixes. The drawing of bounded numbers and the shuffle are
-// spelled out here, because the library does not promise theirs.
+// output math/rand/v2 fixes; the drawing of bounded numbers and the shuffle are
+// those of [shuffle.Below] and [shuffle.Slice].
 //
 // The order is an explicit table of 4 bytes per window: 80 MB for ten billion
 // tokens in windows of 512, shuffled once per epoch. A Feistel network would
@@ -25,26 +26,11 @@ const splitStream = 0x63616765_73706c74 // "cagesplt"
 // reproduce elsewhere.
 func epochOrder(seed uint64, epoch int64, context int, windows uint32) (offset int, order []uint32) {
 	rng := rand.NewPCG(seed+uint64(epoch), samplerStream)
-	offset = int(below(rng, uint64(context)))
+	offset = int(shuffle.Below(rng, uint64(context)))
 	order = make([]uint32, windows)
 	for i := range order {
 		order[i] = uint32(i)
 	}
-	shuffle(rng, order)
+	shuffle.Slice(rng, order)
 	return offset, order
-}
-
-// shuffle permutes list with the algorithm of Fisher and Yates, from its end.
-func shuffle[T any](rng rand.Source, list []T) {
-	for i := len(list) - 1; i > 0; i-- {
-		j := below(rng, uint64(i)+1)
-		list[i], list[j] = list[j], list[i]
-	}
-}
-
-// below returns a number in [0, n): the upper half of a 128-bit product. Its
-// bias is at most n/2⁶⁴.
-func below(rng rand.Source, n uint64) uint64 {
-	hi, _ := bits.Mul64(rng.Uint64(), n)
-	return hi
 }

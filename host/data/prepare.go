@@ -7,64 +7,76 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/inorder"
+	"github.com/cage-qat/cage/internal/shuffle"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Prepare makes a dataset of text files and returns its manifest, which it
-// also stores with it.
+// Prepare makes a dataset of texts and returns its manifest, which it also stores
+// with it. Package source below says what files it reads.
 //
 // Documents are put into a random order that the seed fixes; the first go to
-// validation, the others to training. In each file every document begins with
-// the tokenizer's beginning-of-document token, if it has one, and nothing marks
-// its end. A file that contains a zero byte counts as binary and is left out,
-// as is one that is not valid UTF-8; files and documents of nothing but white
-// space are left out too. The manifest counts them, with the other files that
-// were found and not taken ([Reason]).
+// validation, the others to training. How they are written is in [Writer]. A text
+// file that contains a zero byte counts as binary and is left out, as is one that is
+// not valid UTF-8; files and documents of nothing but white space are left out too.
+// The manifest counts them, with the other files that were found and not taken
+// ([Reason]). A row without text and a damaged file are errors.
+//
+// Memory does not grow with the length of documents where the tokenizer can cut them
+// ([tokenizer.Tokenizer]), and by 16 bytes with every document. The text of rows and of
+// compressed files lies in a temporary file in the folder meanwhile.
 //
 // The folder changes only at the end, file by file and each atomically; the
-// manifest comes last, and [OpenDataset] compares it with the files.
+// manifest comes last, and [Verify] compares it with the files.
 func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
-	began := time.Now()
-	if err := options.resolve(); err != nil {
-		return nil, err
-	}
-	if err := options.out().MkdirAll(); err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	lock, err := enter(options.out())
+	p := &preparation{ctx: ctx, options: &options}
+	manifest, err := p.run()
 	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	defer lock.Unlock()
-	finder, err := newFinder(options.Include, options.Out)
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	p := &preparation{options: &options, finder: finder, leftOut: finder.leftOut}
-	train, val, err := p.collect(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	manifest, err := p.write(ctx, train, val)
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	manifest.Seconds = time.Since(began).Seconds()
-	if err := manifest.save(options.out(ManifestFile)); err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	return manifest, nil
 }
 
+// run is Prepare.
+func (p *preparation) run() (manifest *Manifest, err error) {
+	began, o := time.Now(), p.options
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
+	if err := o.out().MkdirAll(); err != nil {
+		return nil, err
+	}
+	lock, err := enter(o.out())
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Unlock()
+	if p.finder, err = newFinder(o); err != nil {
+		return nil, err
+	}
+	p.spools = &spools{dir: o.out(), add: func(s *spool) int { return p.addFile(textFile{"the text of rows and compressed files", s}) }}
+	defer func() { err = errors.Join(err, p.spools.close()) }()
+	train, val, err := p.collect()
+	if err != nil {
+		return nil, err
+	}
+	if manifest, err = p.write(train, val); err != nil {
+		return nil, err
+	}
+	manifest.Seconds = time.Since(began).Seconds()
+	return manifest, atomicfile.WriteJSON(o.out(ManifestFile), manifest)
+}
+
 // lockFile is held while a dataset is prepared.
 const lockFile = ".lock"
 
-// enter makes sure that nobody else prepares the dataset in dir, and removes what a
-// preparation that was killed left there.
+// enter makes sure that nobody else prepares the dataset in dir. It removes what a killed
+// preparation has left there.
 func enter(dir vfs.Path) (vfs.Lock, error) {
 	lock, err := dir.Join(lockFile).Lock()
 	if errors.Is(err, vfs.ErrLocked) {
@@ -73,7 +85,7 @@ func enter(dir vfs.Path) (vfs.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{TrainFile, ValFile, ManifestFile, tokenizer.DefinitionFile}
+	names := []string{TrainFile, ValFile, ManifestFile, tokenizer.DefinitionFile, spoolName}
 	if err := atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) }); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
@@ -82,20 +94,33 @@ func enter(dir vfs.Path) (vfs.Lock, error) {
 
 // preparation is one run of Prepare.
 type preparation struct {
-	options  *PrepareOptions
-	finder   *finder
-	leftOut  leftOut
+	ctx     context.Context
+	options *PrepareOptions
+	finder  *finder
+	spools  *spools
+	report  report
+
+	mu       sync.Mutex // of what follows
+	files    []textFile
 	progress Progress
 }
 
+// addFile gives a text file its number.
+func (p *preparation) addFile(file textFile) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.files = append(p.files, file)
+	return len(p.files) - 1
+}
+
 // collect finds the documents of both parts.
-func (p *preparation) collect(ctx context.Context) (train, val []document, err error) {
+func (p *preparation) collect() (train, val []document, err error) {
 	o := p.options
 	// Validation comes first: its files are then taken, and cannot be trained on.
-	if val, err = p.scan(ctx, o.ValInputs); err != nil {
+	if val, err = p.scan(o.ValInputs); err != nil {
 		return nil, nil, err
 	}
-	documents, err := p.scan(ctx, o.Inputs)
+	documents, err := p.scan(o.Inputs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,48 +140,49 @@ func (p *preparation) tooFew(documents int) error {
 	o := p.options
 	switch {
 	case documents == 0 && o.MaxBytes > 0:
-		return fmt.Errorf("no document of at most %d bytes found%s", o.MaxBytes, p.leftOut)
+		return fmt.Errorf("no document of at most %d bytes found%s", o.MaxBytes, p.finder.leftOut)
 	case documents == 0:
-		return fmt.Errorf("no document found in %q with include patterns %q%s", o.Inputs, o.Include, p.leftOut)
+		return fmt.Errorf("no document found in %q with include patterns %q%s", o.Inputs, o.Include, p.finder.leftOut)
 	case len(o.ValInputs) > 0:
-		return fmt.Errorf("no document found in %q for validation%s", o.ValInputs, p.leftOut)
+		return fmt.Errorf("no document found in %q for validation%s", o.ValInputs, p.finder.leftOut)
 	}
 	return errors.New("one document cannot be split into training and validation: give more files, a separator that cuts it into documents, or separate validation text")
 }
 
 // scan returns the documents of inputs in random order.
-func (p *preparation) scan(ctx context.Context, inputs []string) ([]document, error) {
+func (p *preparation) scan(inputs []string) ([]document, error) {
 	files, err := p.finder.find(inputs)
 	if err != nil {
 		return nil, err
 	}
 	p.progress = Progress{Stage: "scan"}
 	for i := range files {
-		p.progress.TotalBytes += files[i].size
-	}
-	type found struct {
-		file      *sourceFile
-		documents []document
-		reason    Reason
+		files[i].number = p.addFile(textFile{path: files[i].path})
+		p.progress.TotalBytes += max(files[i].size, 0)
 	}
 	var documents []document
-	err = inOrder(ctx, files, func(file *sourceFile) (found, error) {
-		list, reason, err := scanFile(file, p.options.Separator)
-		return found{file, list, reason}, err
-	}, func(f found) error {
-		documents = append(documents, f.documents...)
-		if f.reason != isText {
-			p.leftOut.add(f.reason, f.file.path)
+	err = inorder.Run(p.ctx, inorder.Each(files), func(file *sourceFile) (found, error) { return p.readFile(file) }, func(f found) error {
+		if documents == nil {
+			documents = f.documents
+		} else {
+			documents = append(documents, f.documents...)
 		}
-		p.advance(int64(len(f.documents)), f.file.size)
+		if f.reason != isText {
+			p.finder.leftOut.add(f.reason, f.source.path)
+		} else {
+			p.report.add(&f)
+		}
+		p.advance(int64(len(f.documents)), 0)
 		return nil
 	})
-	shuffle(rand.NewPCG(p.options.Seed, splitStream), documents)
+	shuffle.Slice(rand.NewPCG(p.options.Seed, splitStream), documents)
 	return documents, err
 }
 
 // advance reports progress.
 func (p *preparation) advance(documents, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.progress.Documents += documents
 	p.progress.Bytes += bytes
 	if p.options.Progress != nil {
@@ -164,15 +190,20 @@ func (p *preparation) advance(documents, bytes int64) {
 	}
 }
 
+// expect adds to the bytes that progress goes to.
+func (p *preparation) expect(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.progress.TotalBytes += bytes
+}
+
 // limit returns the documents up to the first that would exceed the bound.
 func limit(documents []document, maxBytes int64) []document {
 	if maxBytes == 0 {
 		return documents
 	}
-	var sum int64
 	for i := range documents {
-		sum += documents[i].end - documents[i].start
-		if sum > maxBytes {
+		if maxBytes -= documents[i].length(); maxBytes < 0 {
 			return documents[:i]
 		}
 	}
@@ -191,83 +222,60 @@ func split(documents []document, fraction float64) (val, train []document) {
 }
 
 // write makes the token files and then puts everything in place.
-func (p *preparation) write(ctx context.Context, train, val []document) (*Manifest, error) {
+func (p *preparation) write(train, val []document) (*Manifest, error) {
 	o := p.options
 	p.progress = Progress{Stage: "encode", TotalBytes: textBytes(train) + textBytes(val)}
-	m := &Manifest{
+	m := p.manifest()
+	trainOut, err := p.encode(TrainFile, o.ShardTokens, train)
+	if err != nil {
+		return nil, err
+	}
+	defer trainOut.abort()
+	valOut, err := p.encode(ValFile, 0, val)
+	if err != nil {
+		return nil, err
+	}
+	defer valOut.abort()
+	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
+		if err := atomicfile.WriteBytes(o.out(tokenizer.DefinitionFile), t.Definition()); err != nil {
+			return nil, err
+		}
+	}
+	if m.Train, err = trainOut.commit(textBytes(train)); err != nil {
+		return nil, err
+	}
+	if m.Val, err = valOut.commit(textBytes(val)); err != nil {
+		return nil, err
+	}
+	return m, removeStale(o.out(), m)
+}
+
+// manifest says what is known before anything is written.
+func (p *preparation) manifest() *Manifest {
+	o := p.options
+	return &Manifest{
 		Version:     manifestVersion,
 		Tokenizer:   o.Tokenizer.Info(),
+		Read:        p.report.list(),
+		LeftOut:     p.finder.leftOut.list(),
 		Inputs:      o.Inputs,
+		Format:      o.Format,
+		Field:       o.Field,
+		SkipBad:     o.SkipBad,
 		Include:     o.Include,
 		Separator:   o.Separator,
 		ValInputs:   o.ValInputs,
 		ValFraction: o.ValFraction,
 		Seed:        o.Seed,
 		MaxBytes:    o.MaxBytes,
-		LeftOut:     p.leftOut.list(),
+		ShardTokens: o.ShardTokens,
 	}
-	trainOut, err := p.encode(ctx, TrainFile, train)
-	if err != nil {
-		return nil, err
-	}
-	defer trainOut.Abort()
-	valOut, err := p.encode(ctx, ValFile, val)
-	if err != nil {
-		return nil, err
-	}
-	defer valOut.Abort()
-	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
-		if err := atomicfile.WriteBytes(o.out(tokenizer.DefinitionFile), t.Definition()); err != nil {
-			return nil, err
-		}
-	}
-	if m.Train, err = commit(trainOut, textBytes(train)); err != nil {
-		return nil, err
-	}
-	m.Val, err = commit(valOut, textBytes(val))
-	return m, err
-}
-
-// encode writes documents to a token file that is still to be committed.
-func (p *preparation) encode(ctx context.Context, name string, documents []document) (*Writer, error) {
-	w, err := NewWriter(p.options.out(name), p.options.Tokenizer.Info())
-	if err != nil {
-		return nil, err
-	}
-	type encoded struct {
-		ids   []int32
-		bytes int64
-	}
-	err = inOrder(ctx, documents, func(d *document) (encoded, error) {
-		text, err := d.read()
-		if err != nil {
-			return encoded{}, err
-		}
-		ids, err := p.options.Tokenizer.Encode(text)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", d.file.path, err)
-		}
-		return encoded{ids, int64(len(text))}, err
-	}, func(e encoded) error {
-		p.advance(1, e.bytes)
-		return w.WriteDocument(e.ids)
-	})
-	if err != nil {
-		w.Abort()
-		return nil, err
-	}
-	return w, nil
-}
-
-func commit(w *Writer, bytes int64) (Part, error) {
-	header, err := w.Commit()
-	return Part{Documents: header.Documents, Tokens: header.Tokens, Bytes: bytes, SHA256: header.SHA256}, err
 }
 
 func textBytes(documents []document) int64 {
 	var sum int64
 	for i := range documents {
-		sum += documents[i].end - documents[i].start
+		sum += documents[i].length()
 	}
 	return sum
 }

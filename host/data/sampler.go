@@ -23,8 +23,8 @@ type SamplerConfig struct {
 // token, so that every token of the epoch but its first is a target exactly
 // once. The windows are visited in a random order without replacement, and
 // what does not fill a batch is left out. An epoch has ⌊Tokens/Context⌋ − 1
-// windows, the number that fits at any offset, so that batch i is the same
-// for everyone who knows file, configuration and i.
+// windows, as many as fit at any offset, so that batch i depends only on the
+// file, the configuration and i.
 //
 // A sampler is not safe for concurrent use; samplers share a [File].
 type Sampler struct {
@@ -75,9 +75,6 @@ func NewSampler(file *File, config SamplerConfig) (*Sampler, error) {
 
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (s *Sampler) BatchLen() int { return s.config.Batch * (s.config.Context + 1) }
-
-// BatchesPerEpoch returns the number of batches of one epoch.
-func (s *Sampler) BatchesPerEpoch() int64 { return s.batches }
 
 // At fills dst, shaped [Batch, Context+1], with batch index, from 0, epoch
 // after epoch.

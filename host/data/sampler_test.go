@@ -57,14 +57,14 @@ func TestEachWindowOncePerEpoch(t *testing.T) {
 		s := newSampler(t, f, SamplerConfig{Context: size.context, Batch: size.batch, Seed: 11})
 		dst := make([]int32, s.BatchLen())
 		windows := size.tokens/size.context - 1
-		if want := int64(windows / size.batch); s.BatchesPerEpoch() != want {
-			t.Fatalf("%+v: %d batches, want %d", size, s.BatchesPerEpoch(), want)
+		if want := int64(windows / size.batch); s.batches != want {
+			t.Fatalf("%+v: %d batches, want %d", size, s.batches, want)
 		}
 		offsets := map[int32]bool{}
 		for epoch := range int64(40) {
 			seen := map[int32]bool{}
-			for i := range s.BatchesPerEpoch() {
-				if err := s.At(epoch*s.BatchesPerEpoch()+i, dst); err != nil {
+			for i := range s.batches {
+				if err := s.At(epoch*s.batches+i, dst); err != nil {
 					t.Fatalf("%+v: %v", size, err)
 				}
 				for row := range slices.Chunk(dst, size.context+1) {
@@ -142,7 +142,7 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 	batch := func(seed uint64, epoch int64) []int32 {
 		s := newSampler(t, f, SamplerConfig{Context: 16, Batch: 4, Seed: seed})
 		dst := make([]int32, s.BatchLen())
-		if err := s.At(epoch*s.BatchesPerEpoch(), dst); err != nil {
+		if err := s.At(epoch*s.batches, dst); err != nil {
 			t.Fatal(err)
 		}
 		return dst
@@ -160,7 +160,7 @@ func TestSamplerShort(t *testing.T) {
 		f := writeTokens(t, wideInfo, counting(tokens, 1<<20))
 		s, err := NewSampler(f, SamplerConfig{Context: 32, Batch: 4})
 		if ok {
-			if err != nil || s.BatchesPerEpoch() != 1 {
+			if err != nil || s.batches != 1 {
 				t.Errorf("%d tokens: %v", tokens, err)
 			}
 			continue

@@ -2,58 +2,15 @@ package data
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"unicode/utf8"
-
-	"github.com/cage-qat/cage/internal/regular"
 )
-
-// document is a stretch of a file.
-type document struct {
-	file       *sourceFile
-	start, end int64
-}
-
-// read returns the text of the document.
-func (d *document) read() (string, error) {
-	file, err := regular.Open(d.file.path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	text := make([]byte, d.end-d.start)
-	if _, err := file.ReadAt(text, d.start); err != nil {
-		return "", fmt.Errorf("%s changed while it was being read: %w", d.file.path, err)
-	}
-	return string(text), nil
-}
-
-// scanFile finds the documents of a file without keeping its text.
-func scanFile(source *sourceFile, separator string) ([]document, Reason, error) {
-	file, err := regular.Open(source.path)
-	if err != nil {
-		return nil, isText, err
-	}
-	defer file.Close()
-	s := &scanner{source: source, separator: []byte(separator)}
-	found, err := s.run(file, 1<<20)
-	if err != nil {
-		return nil, isText, fmt.Errorf("%s: %w", source.path, err)
-	}
-	if found != isText {
-		return nil, found, nil
-	}
-	if len(s.documents) == 0 {
-		return nil, Empty, nil
-	}
-	return s.documents, isText, nil
-}
 
 // scanner goes through a file in chunks. Documents that are nothing but white
 // space are left out.
 type scanner struct {
-	source    *sourceFile
+	file      int    // the number of the text file that the documents lie in
+	base      int64  // where in that file the text begins
 	separator []byte // empty: the file is one document
 	documents []document
 	begin     []byte // the first bytes of the file
@@ -107,7 +64,7 @@ func runeStart(text []byte, at int) int {
 			return i
 		}
 	}
-	return at // no UTF-8 anyway
+	return at // this is not UTF-8
 }
 
 // split ends a document at every separator that begins before cut.
@@ -131,14 +88,15 @@ func (s *scanner) split(text []byte, cut int) {
 	}
 }
 
-func (s *scanner) look(text []byte) {
-	s.visible = s.visible || len(bytes.TrimSpace(text)) > 0
-}
+func (s *scanner) look(text []byte) { s.visible = s.visible || !isBlank(text) }
+
+// isBlank tells whether text has nothing but white space.
+func isBlank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
 // finish ends the current document.
 func (s *scanner) finish(end int64) {
 	if s.visible {
-		s.documents = append(s.documents, document{s.source, s.start, end})
+		s.documents = append(s.documents, newDocument(s.file, s.base+s.start, s.base+end))
 	}
 	s.visible = false
 }

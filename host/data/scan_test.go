@@ -20,7 +20,7 @@ func scanText(t *testing.T, text, separator string, chunk int) ([]string, Reason
 	}
 	var documents []string
 	for _, d := range s.documents {
-		documents = append(documents, text[d.start:d.end])
+		documents = append(documents, text[d.start():d.start()+d.length()])
 	}
 	return documents, found
 }

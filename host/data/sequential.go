@@ -31,9 +31,6 @@ func NewSequential(file *File, context, batch int) (*Sequential, error) {
 // BatchLen returns the number of ids in a batch, batch × (context+1).
 func (s *Sequential) BatchLen() int { return s.batch * (s.context + 1) }
 
-// Windows returns the number of windows.
-func (s *Sequential) Windows() int64 { return s.windows }
-
 // Batches returns the number of batches, a last one that is not full included.
 func (s *Sequential) Batches() int64 {
 	return (s.windows + int64(s.batch) - 1) / int64(s.batch)

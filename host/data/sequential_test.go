@@ -48,8 +48,8 @@ func TestSequential(t *testing.T) {
 			}
 			windows += rows
 		}
-		if int64(windows) != s.Windows() {
-			t.Errorf("%+v: %d windows, Windows() = %d", test, windows, s.Windows())
+		if int64(windows) != s.windows {
+			t.Errorf("%+v: %d windows, s.windows = %d", test, windows, s.windows)
 		}
 		if left := test.tokens - 1 - int(next); left < 0 || left >= test.context {
 			t.Errorf("%+v: %d tokens were left out", test, left)

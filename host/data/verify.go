@@ -42,11 +42,11 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 	if manifest.Err != nil {
 		return []Verification{manifest}, nil
 	}
-	list := []Verification{
-		manifest,
-		verifyFile(ctx, filepath.Join(path, TrainFile), func(f *File) error { return m.matches(f, m.Train) }),
-		verifyFile(ctx, filepath.Join(path, ValFile), func(f *File) error { return m.matches(f, m.Val) }),
+	list := []Verification{manifest}
+	for i, name := range m.Train.files(TrainFile) {
+		list = append(list, verifyFile(ctx, filepath.Join(path, name), func(f *File) error { return m.matches(f, m.Train.shard(i)) }))
 	}
+	list = append(list, verifyFile(ctx, filepath.Join(path, ValFile), func(f *File) error { return m.matches(f, m.Val) }))
 	if content, err := tokenizer.Definition(path, m.Tokenizer); content != nil || err != nil {
 		list = append(list, Verification{Path: filepath.Join(path, tokenizer.DefinitionFile), Err: err})
 	}

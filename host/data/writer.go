@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 
@@ -13,8 +14,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Writer writes a token file as a stream of documents. Nothing appears under
-// the file's name before [Writer.Commit], and then all of it does.
+// Writer writes a token file as a stream of documents. Each has the tokenizer's begin
+// token before it and its end token behind it, where the tokenizer has them. Where both
+// are the same token, as with GPT-2, it is written once, before the document: it then
+// ends the document before. Nothing appears under the file's name before
+// [Writer.Commit], and then all of it does.
 type Writer struct {
 	header  Header
 	path    vfs.Path
@@ -47,19 +51,52 @@ func NewWriter(path vfs.Path, info tokenizer.Info) (*Writer, error) {
 	return w, nil
 }
 
-// WriteDocument appends one document: the beginning-of-document token, where
-// the tokenizer has one, and ids. An id outside the vocabulary is a
+// WriteDocument appends one document. An id outside the vocabulary is a
 // [*tokenizer.RangeError]; nothing is written then.
 func (w *Writer) WriteDocument(ids []int32) error {
-	info := &w.header.Tokenizer
-	buf := w.scratch[:0]
-	if info.BOS != tokenizer.NoBOS {
-		buf = w.appendID(buf, info.BOS)
+	if err := w.check(ids); err != nil {
+		return err
 	}
+	return errors.Join(w.Begin(), w.Append(ids), w.End())
+}
+
+// Begin begins a document that is written in parts: Append and End follow.
+func (w *Writer) Begin() error {
+	if bos := w.header.Tokenizer.BOS; bos != tokenizer.NoToken {
+		return w.write([]int32{bos})
+	}
+	return nil
+}
+
+// Append appends part of a document.
+func (w *Writer) Append(ids []int32) error {
+	if err := w.check(ids); err != nil {
+		return err
+	}
+	return w.write(ids)
+}
+
+// End ends a document.
+func (w *Writer) End() error {
+	w.header.Documents++
+	if eos := w.header.Tokenizer.EOS; eos != tokenizer.NoToken && eos != w.header.Tokenizer.BOS {
+		return w.write([]int32{eos})
+	}
+	return nil
+}
+
+func (w *Writer) check(ids []int32) error {
 	for _, id := range ids {
-		if id < 0 || int(id) >= info.VocabSize {
-			return fmt.Errorf("token file %s: %w", w.path, &tokenizer.RangeError{ID: int64(id), VocabSize: info.VocabSize})
+		if id < 0 || int(id) >= w.header.Tokenizer.VocabSize {
+			return fmt.Errorf("token file %s: %w", w.path, &tokenizer.RangeError{ID: int64(id), VocabSize: w.header.Tokenizer.VocabSize})
 		}
+	}
+	return nil
+}
+
+func (w *Writer) write(ids []int32) error {
+	buf := w.scratch[:0]
+	for _, id := range ids {
 		buf = w.appendID(buf, id)
 	}
 	w.scratch = buf
@@ -67,8 +104,7 @@ func (w *Writer) WriteDocument(ids []int32) error {
 	if _, err := w.out.Write(buf); err != nil {
 		return fmt.Errorf("token file %s: %w", w.path, err)
 	}
-	w.header.Tokens += int64(len(buf) / w.header.TokenBytes)
-	w.header.Documents++
+	w.header.Tokens += int64(len(ids))
 	return nil
 }
 
@@ -79,9 +115,11 @@ func (w *Writer) appendID(buf []byte, id int32) []byte {
 	return binary.LittleEndian.AppendUint32(buf, uint32(id))
 }
 
-// Commit writes the header, puts the file in its place, and returns when it
-// is on disk.
-func (w *Writer) Commit() (Header, error) {
+// finish writes the header, and closes the file when it is on disk.
+func (w *Writer) finish() error {
+	if w.header.SHA256 != "" {
+		return nil
+	}
 	w.header.SHA256 = hex.EncodeToString(w.sum.Sum(nil))
 	block, err := w.header.encode()
 	if err == nil {
@@ -91,9 +129,21 @@ func (w *Writer) Commit() (Header, error) {
 		_, err = w.file.WriteAt(block, 0)
 	}
 	if err == nil {
-		err = w.file.Commit()
+		err = w.file.Close()
 	}
 	if err != nil {
+		return fmt.Errorf("token file %s: %w", w.path, err)
+	}
+	return nil
+}
+
+// Commit writes the header, puts the file in its place, and returns when it
+// is on disk.
+func (w *Writer) Commit() (Header, error) {
+	if err := w.finish(); err != nil {
+		return Header{}, err
+	}
+	if err := w.file.CommitAs(w.path); err != nil {
 		return Header{}, fmt.Errorf("token file %s: %w", w.path, err)
 	}
 	return w.header, nil

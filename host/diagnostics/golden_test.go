@@ -12,7 +12,7 @@ import (
 // once as two, which shows the visits and the coherence of each.
 func TestGolden(t *testing.T) {
 	top := golden.Load(t, "testdata/cage.json").Top(t).Object("diagnostics")
-	codes, residuals, want := top.Tensor("codes"), top.Tensor("residuals"), top.Object("expected")
+	codes, residuals, want := top.Array("codes"), top.Array("residuals"), top.Object("expected")
 	rows := codes.Shape[0]
 	one, two := tracker(t, rows, 2), tracker(t, rows, 1, 1)
 	for r := range rows {
@@ -28,7 +28,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: visits of %v samples, want %v", what, got, want)
 		}
 	}
-	wantVisits("vector", all.VectorDwell, want.Tensor("vector_visits").Data)
+	wantVisits("vector", all.VectorDwell, want.Array("vector_visits").Data)
 	var coherence []float64
 	for i, visits := range want.Lists("coordinate_visits") {
 		wantVisits("coordinate", each[i].Dwell, visits)

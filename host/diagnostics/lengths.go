@@ -29,9 +29,6 @@ func (l *Lengths) merge(other Lengths) {
 	}
 }
 
-// Visits is their number.
-func (l Lengths) Visits() int { return l.visits }
-
 // Counts yields the lengths that occur, ascending, with the number of their visits.
 func (l Lengths) Counts() iter.Seq2[int, int] {
 	return func(yield func(length, visits int) bool) {

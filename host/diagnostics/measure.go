@@ -1,6 +1,9 @@
 package diagnostics
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Measures describe the coordinates of one group, or of all of them, over the samples
 // in the window. A residual that is not finite makes the measures of residuals NaN.
@@ -14,9 +17,9 @@ type Measures struct {
 	// that add up, about 1/√W for W independent ones with mean 0, and 0 for residuals
 	// that cancel.
 	Coherence, VectorCoherence float64
-	// Dwell holds the lengths of the visits of coordinates of which some part lies in
-	// the window, each counted from its true beginning to its end or, while it goes
-	// on, to the last sample. VectorDwell holds those of the vector visits of groups.
+	// Dwell holds the lengths of coordinates' visits that lie at least partly in the window,
+	// each from its true beginning to its end or, while it goes on, to the last sample.
+	// VectorDwell holds those of the vector visits of groups.
 	Dwell, VectorDwell Lengths
 	// Visits is the mean over coordinates of the number of visits since the first sample.
 	Visits float64
@@ -138,7 +141,7 @@ func (t *Tracker) visits(group span, s *sums) {
 // sum of residuals over one of them.
 func (t *Tracker) vectorVisits(g int, s *sums) {
 	group, began := t.groups[g], int(t.groupSince[g])
-	sum := append([]float64(nil), t.before[group.from:group.to]...)
+	sum := slices.Clone(t.before[group.from:group.to])
 	end := func(now int) {
 		s.vectorDwell.add(now-began, 1)
 		s.visitSum = max(s.visitSum, norm(sum))

@@ -1,18 +1,21 @@
 package diagnostics
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // State is everything that a tracker remembers, for a checkpoint.
 type State struct {
 	Samples int // since the beginning
-	// Codes and Residuals are those of the samples in the window, oldest first, each
+	// Codes and Residuals are the samples in the window, oldest first, each of the shape
 	// [samples, coordinates].
 	Codes     []int32
 	Residuals []float32
-	// Begun and Since hold, by coordinate, the number of visits so far and the sample
-	// at which the visit of the oldest kept sample began; GroupSince holds the latter
-	// for the vector visit of each group, and Before the sum of the residuals of that
-	// before the oldest kept sample, by coordinate.
+	// Begun is the number of visits so far, and Since the sample at which the visit of the
+	// oldest kept sample began, both by coordinate. GroupSince is the latter for the vector
+	// visit of each group, and Before, by coordinate, the sum of the residuals of that visit
+	// before the oldest kept sample.
 	Begun, Since, GroupSince []int32
 	Before                   []float64
 }
@@ -21,8 +24,8 @@ type State struct {
 func (t *Tracker) State() State {
 	s := State{
 		Samples: t.samples,
-		Begun:   append([]int32(nil), t.begun...), Since: append([]int32(nil), t.since...),
-		GroupSince: append([]int32(nil), t.groupSince...), Before: append([]float64(nil), t.before...),
+		Begun:   slices.Clone(t.begun), Since: slices.Clone(t.since),
+		GroupSince: slices.Clone(t.groupSince), Before: slices.Clone(t.before),
 	}
 	for _, row := range t.rows {
 		s.Codes, s.Residuals = append(s.Codes, row.codes...), append(s.Residuals, row.residuals...)
@@ -30,8 +33,8 @@ func (t *Tracker) State() State {
 	return s
 }
 
-// Restore puts a tracker of the same window and groups where the one was of which s
-// is the state. A state of another one is an error and changes nothing.
+// Restore sets the tracker to a state taken from one with the same window and groups.
+// Any other state is an error and changes nothing.
 func (t *Tracker) Restore(s State) error {
 	n, rows := t.Coordinates(), min(s.Samples, t.window)
 	for _, part := range []struct {
@@ -48,7 +51,7 @@ func (t *Tracker) Restore(s State) error {
 	}
 	t.samples, t.rows = s.Samples, nil
 	for r := range rows {
-		t.rows = append(t.rows, sample{append([]int32(nil), s.Codes[r*n:(r+1)*n]...), append([]float32(nil), s.Residuals[r*n:(r+1)*n]...)})
+		t.rows = append(t.rows, sample{slices.Clone(s.Codes[r*n : (r+1)*n]), slices.Clone(s.Residuals[r*n : (r+1)*n])})
 	}
 	copy(t.begun, s.Begun)
 	copy(t.since, s.Since)

@@ -5,25 +5,25 @@
 // Eq. 7–14): while codes change often, residuals cancel and a correction is noise;
 // when codes stay, residuals are coherent and it acts.
 //
-// The room is arithmetic on samples of codes and residuals that it is given. How they
-// are read from a device is the business of host/step, when and what is recorded that
-// of host/train.
+// The package computes with samples of codes and residuals that it is given. host/step
+// reads them from a device; host/train decides when, and what is recorded.
 package diagnostics
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Tracker follows a fixed set of coordinates, divided into groups, one for each
 // weight, through samples taken at equal distances. Its unit of time is the sample.
-// It keeps the last samples, the window; nothing is summed up over longer times but
-// the lengths of visits and the sums of residuals over them, so that the measures do
+// It keeps the last samples, the window. Of older ones it knows only how long the visits
+// that still go on have lasted, and the sums of residuals over them. So the measures do
 // not depend on how often a run was stopped and resumed.
 //
-// A visit lasts while a code is unchanged (Eq. 7 for codes in the place of values, as
-// the paper defines it for scales that move): that of a coordinate, while its own code
-// is; the vector visit of a group, while all codes of the group are.
+// A visit is a time in which a code is unchanged (Eq. 7, with codes in place of values, as
+// the paper defines it for scales that move). The visit of a coordinate lasts while its own
+// code is unchanged, the vector visit of a group while all codes of the group are.
 type Tracker struct {
 	window  int
 	groups  []span
@@ -76,11 +76,8 @@ func (t *Tracker) Coordinates() int { return len(t.since) }
 // Samples is the number of samples since the beginning.
 func (t *Tracker) Samples() int { return t.samples }
 
-// Window is the number of samples that the measures look at once there are as many.
-func (t *Tracker) Window() int { return t.window }
-
-// Full tells whether there have been as many samples as the window holds. Before
-// that, the coherence of fewer residuals is larger for their number alone.
+// Full tells whether there have been as many samples as the window holds. Before that,
+// coherence is larger only because there are fewer residuals.
 func (t *Tracker) Full() bool { return len(t.rows) == t.window }
 
 // Add takes the next sample: the code and the residual of every coordinate, group
@@ -89,7 +86,7 @@ func (t *Tracker) Add(codes []int32, residuals []float32) error {
 	if n := t.Coordinates(); len(codes) != n || len(residuals) != n {
 		return fmt.Errorf("diagnostics: a sample of %d codes and %d residuals of %d coordinates", len(codes), len(residuals), n)
 	}
-	t.rows = append(t.rows, sample{append([]int32(nil), codes...), append([]float32(nil), residuals...)})
+	t.rows = append(t.rows, sample{slices.Clone(codes), slices.Clone(residuals)})
 	t.samples++
 	last := t.rows[len(t.rows)-1]
 	for i, c := range last.codes {
@@ -103,7 +100,7 @@ func (t *Tracker) Add(codes []int32, residuals []float32) error {
 	return nil
 }
 
-// forget drops the oldest sample, after noting what of it belongs to visits that go on.
+// forget drops the oldest sample, and notes what it adds to visits that go on.
 func (t *Tracker) forget() {
 	gone, oldest := t.rows[0], t.rows[1]
 	now := int32(t.samples - len(t.rows) + 1) // the number of the sample that is the oldest now
@@ -128,12 +125,7 @@ func (t *Tracker) forget() {
 
 // changed tells whether any code of a group differs between two samples.
 func changed(group span, a, b sample) bool {
-	for i := group.from; i < group.to; i++ {
-		if a.codes[i] != b.codes[i] {
-			return true
-		}
-	}
-	return false
+	return !slices.Equal(a.codes[group.from:group.to], b.codes[group.from:group.to])
 }
 
 // first is the number of the oldest kept sample.

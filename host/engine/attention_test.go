@@ -24,7 +24,7 @@ func TestAttentionOption(t *testing.T) {
 	d.Warn("nobody listens")
 }
 
-// TestOnce: what is found out about a device is found out once for each key, and told to whoever opened it.
+// TestOnce: what is found out about a device is found out once for each key, and the opener of the device is told.
 func TestOnce(t *testing.T) {
 	var heard []string
 	d, err := engine.Open(engine.CPU, engine.Options{Warn: func(message string, _ ...any) { heard = append(heard, message) }})

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
 // TestSameBits runs a step with products, reductions and reuse of buffers again and again, with different numbers of
@@ -25,7 +26,7 @@ func TestSameBits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := upload(t, d, data, 96, 160)
+		x := testdevice.Upload(t, d, data, 96, 160)
 		e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(96, 160)}}, manyBranches(6))
 		var group sync.WaitGroup
 		results := make([][]float32, 6)

@@ -31,8 +31,8 @@ func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded boo
 	return b
 }
 
-// Shape returns the element type and the dimensions of the buffer, those of the whole if it is sharded. It may be asked
-// also after the buffer is gone.
+// Shape returns the element type and the dimensions of the buffer, those of the whole if it is sharded. It is known even
+// after the buffer is gone.
 func (b *Buffer) Shape() shapes.Shape { return b.shape }
 
 // Sharded reports whether each replica has a part of the buffer, of equal size, along its first axis. With one replica
@@ -180,13 +180,13 @@ func Take(b *Buffer) (*Buffer, error) {
 	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
 }
 
-// Data returns the buffer's own memory, which only a device has whose memory is the host's: the [CPU] device. It is
-// valid until the buffer is finalized or donated. Who writes to it must know that nothing reads it meanwhile.
+// Data returns the buffer's own memory. Only the [CPU] device has it in the host's memory. It is valid until the buffer is
+// finalized or donated. Write to it only while nothing else reads it.
 func Data[T Element](b *Buffer) ([]T, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)
 	}
-	if !b.device.backend.HasSharedBuffers() || b.device.Count() > 1 {
+	if !b.device.SharesMemory() {
 		return nil, fmt.Errorf("memory of shape %s: it is not in the host's memory", b.shape)
 	}
 	var flat any
@@ -202,6 +202,14 @@ func Data[T Element](b *Buffer) ([]T, error) {
 		return nil, fmt.Errorf("memory of shape %s as %T", b.shape, data)
 	}
 	return data, nil
+}
+
+// View returns the buffer's elements to be read only: its own memory where that is the host's ([Data]), a copy elsewhere.
+func View[T Element](b *Buffer) ([]T, error) {
+	if b.device.SharesMemory() {
+		return Data[T](b)
+	}
+	return Download[T](b)
 }
 
 // Scalar returns the only element of a buffer of size one.

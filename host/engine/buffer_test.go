@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
 // roundTrip uploads and downloads data of one element type.
 func roundTrip[T engine.Element](data []T, dims ...int) func(*testing.T, *engine.Device) {
 	return func(t *testing.T, d *engine.Device) {
-		b := upload(t, d, data, dims...)
-		got := download[T](t, b)
+		b := testdevice.Upload(t, d, data, dims...)
+		got := testdevice.Download[T](t, b)
 		if len(got) != len(data) {
 			t.Fatalf("%d elements came back, want %d", len(got), len(data))
 		}
@@ -46,9 +47,9 @@ func TestUploadDownload(t *testing.T) {
 func TestUploadCopies(t *testing.T) {
 	d := open(t)
 	data := []float32{1, 2}
-	b := upload(t, d, data, 2)
+	b := testdevice.Upload(t, d, data, 2)
 	data[0] = 9
-	if got := download[float32](t, b); got[0] != 1 {
+	if got := testdevice.Download[float32](t, b); got[0] != 1 {
 		t.Errorf("the buffer follows the slice it was uploaded from: got %v", got)
 	}
 }
@@ -63,7 +64,7 @@ func TestUploadRefusesBadDimensions(t *testing.T) {
 }
 
 func TestDownloadRefusesWrongSlice(t *testing.T) {
-	b := upload(t, open(t), []float32{1, 2, 3}, 3)
+	b := testdevice.Upload(t, open(t), []float32{1, 2, 3}, 3)
 	if _, err := engine.Download[float64](b); err == nil {
 		t.Error("float32 elements were downloaded as float64")
 	}
@@ -76,7 +77,7 @@ func TestDownloadRefusesWrongSlice(t *testing.T) {
 }
 
 func TestFinalize(t *testing.T) {
-	b := upload(t, open(t), []float32{1}, 1)
+	b := testdevice.Upload(t, open(t), []float32{1}, 1)
 	if b.Gone() {
 		t.Error("a new buffer is gone")
 	}
@@ -98,7 +99,7 @@ func TestData(t *testing.T) {
 	if d.Kind() != engine.CPU {
 		t.Skip("only the CPU's memory is the host's")
 	}
-	b := upload(t, d, []float32{1, 2, 3}, 3)
+	b := testdevice.Upload(t, d, []float32{1, 2, 3}, 3)
 	data, err := engine.Data[float32](b)
 	if err != nil {
 		t.Fatal(err)
@@ -111,13 +112,35 @@ func TestData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := download[float32](t, taken); got[1] != 5 || !b.Gone() {
+	if got := testdevice.Download[float32](t, taken); got[1] != 5 || !b.Gone() {
 		t.Errorf("taken: %v; the old buffer is gone: %t", got, b.Gone())
 	}
 	for _, err := range []error{second(engine.Take(b)), second(engine.Data[float32](b))} {
 		if !errors.Is(err, engine.ErrBufferGone) {
 			t.Errorf("got %v, want that the buffer is gone", err)
 		}
+	}
+}
+
+// TestView: the elements without a copy where there need be none, and the same everywhere.
+func TestView(t *testing.T) {
+	d := open(t)
+	b := testdevice.Upload(t, d, []float32{1, 2, 3}, 3)
+	view, err := engine.View[float32](b)
+	if err != nil || view[1] != 2 || len(view) != 3 {
+		t.Fatalf("%v, %v", view, err)
+	}
+	if d.Kind() == engine.CPU {
+		data, err := engine.Data[float32](b)
+		if err != nil || &data[0] != &view[0] {
+			t.Errorf("the CPU's memory was copied, %v", err)
+		}
+	}
+	if err := b.Finalize(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.View[float32](b); !errors.Is(err, engine.ErrBufferGone) {
+		t.Errorf("got %v, want that the buffer is gone", err)
 	}
 }
 

@@ -16,6 +16,3 @@ func openCUDA(Options) (compute.Backend, error) {
 		"`CGO_ENABLED=1 GOEXPERIMENT=simd go build -tags cuda -o bin/cage ./cmd/cage`; at run time it needs an NVIDIA driver " +
 		"and a PJRT plugin for CUDA: " + getCUDA)
 }
-
-// lendMemory has nothing to tell the Go backend, which reuses the memory of donated inputs as it runs.
-func lendMemory(compute.Builder, map[int]int) int { return 0 }

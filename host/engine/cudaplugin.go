@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,7 +31,7 @@ const jaxPlugins = "jax_plugins/xla_cuda*"
 func FindCUDAPlugin() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = "" // Then there are no places of the user.
+		home = "" // the user has no places to search
 	}
 	return pluginSearch{os.Getenv, home, "/", pythonPath}.find()
 }
@@ -57,7 +58,9 @@ func (s pluginSearch) find() (string, error) {
 			return filepath.Abs(path)
 		}
 	}
-	for _, places := range []func() []string{s.environments, s.packages, s.usual} {
+	active := func() []string { return below(sitePackages, s.getenv("VIRTUAL_ENV"), s.getenv("CONDA_PREFIX")) }
+	packages := func() []string { return below(jaxPlugins, s.python()...) }
+	for _, places := range []func() []string{active, packages, s.usual} {
 		for _, pattern := range places() {
 			searched = append(searched, pattern)
 			directories, err := filepath.Glob(pattern)
@@ -77,23 +80,12 @@ func (s pluginSearch) find() (string, error) {
 
 const sitePackages = "lib/python3*/site-packages/" + jaxPlugins
 
-// environments are patterns of directories in the active environments of Python.
-func (s pluginSearch) environments() []string {
+// below joins a pattern to each directory that is not empty.
+func below(pattern string, directories ...string) []string {
 	var places []string
-	for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		if prefix := s.getenv(variable); prefix != "" {
-			places = append(places, filepath.Join(prefix, sitePackages))
-		}
-	}
-	return places
-}
-
-// packages are patterns of directories where Python finds packages.
-func (s pluginSearch) packages() []string {
-	var places []string
-	for _, directory := range s.python() {
+	for _, directory := range directories {
 		if directory != "" {
-			places = append(places, filepath.Join(directory, jaxPlugins))
+			places = append(places, filepath.Join(directory, pattern))
 		}
 	}
 	return places
@@ -101,16 +93,11 @@ func (s pluginSearch) packages() []string {
 
 // usual are patterns of directories where plugins and packages commonly are, the preferred first.
 func (s pluginSearch) usual() []string {
-	var places []string
-	if s.home != "" {
-		places = append(places, filepath.Join(s.home, ".local", sitePackages), filepath.Join(s.home, ".local/lib/go-xla"))
-	}
-	return append(places,
-		filepath.Join(s.root, "usr/local", sitePackages),
-		filepath.Join(s.root, "usr/local/lib/python3*/dist-packages", jaxPlugins),
-		filepath.Join(s.root, "usr", sitePackages),
-		filepath.Join(s.root, "usr/lib/python3*/dist-packages", jaxPlugins),
-		filepath.Join(s.root, "usr/local/lib/go-xla"))
+	return slices.Concat(
+		below(".local/"+sitePackages, s.home), below(".local/lib/go-xla", s.home),
+		below("usr/local/"+sitePackages, s.root), below("usr/local/lib/python3*/dist-packages/"+jaxPlugins, s.root),
+		below("usr/"+sitePackages, s.root), below("usr/lib/python3*/dist-packages/"+jaxPlugins, s.root),
+		below("usr/local/lib/go-xla", s.root))
 }
 
 // pythonPath asks the python3 of the PATH where it finds packages: an environment can be in use without any variable

@@ -3,9 +3,11 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gomlx/compute"
 )
@@ -44,8 +46,7 @@ type Options struct {
 	// kinds and precisions ignore it.
 	Attention Attention
 
-	// Warn is told what whoever opened the device should know, with details as pairs of a key and a value. Nil discards
-	// it.
+	// Warn receives warnings, with details as pairs of a key and a value. Nil discards them.
 	Warn func(message string, details ...any)
 }
 
@@ -71,10 +72,11 @@ const (
 // A Device compiles and runs steps, and owns the buffers it uploads and computes. Its methods may be called from
 // several goroutines, except Close.
 type Device struct {
-	kind    string
-	options Options
-	backend compute.Backend
-	found   sync.Map // by key, func() any: see Once
+	kind     string
+	options  Options
+	backend  compute.Backend
+	compiled atomic.Int64
+	found    sync.Map // by key, func() any: see Once
 }
 
 // openers maps each kind of device to the function that makes its backend.
@@ -85,12 +87,7 @@ var openers = map[string]func(Options) (compute.Backend, error){
 
 // Kinds lists the names that [Open] accepts, sorted.
 func Kinds() []string {
-	var kinds []string
-	for kind := range openers {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
-	return kinds
+	return slices.Sorted(maps.Keys(openers))
 }
 
 // Built lists the kinds that this build has, sorted: CUDA needs the tag "cuda".
@@ -128,10 +125,15 @@ func Open(kind string, opts Options) (*Device, error) {
 	}
 	var backend compute.Backend
 	err := catch(func() (err error) {
-		backend, err = open(opts)
+		if backend, err = open(opts); err == nil {
+			err = checkHidden(backend)
+		}
 		return err
 	})
 	if err != nil {
+		if backend != nil {
+			backend.Finalize()
+		}
 		return nil, fmt.Errorf("opening device %q: %w", kind, err)
 	}
 	d := &Device{kind: kind, options: opts, backend: backend}
@@ -150,11 +152,14 @@ func (d *Device) Count() int { return d.options.Count }
 // Description says in words what the device is.
 func (d *Device) Description() string { return d.backend.Description() }
 
+// Compiled is the number of executables that were compiled for the device so far.
+func (d *Device) Compiled() int { return int(d.compiled.Load()) }
+
 // Threads is the limit of worker goroutines that the device was opened with, 0 for none.
 func (d *Device) Threads() int { return d.options.Threads }
 
-// Backend returns the GoMLX backend below the device, for code that asks for its capabilities.
-func (d *Device) Backend() compute.Backend { return d.backend }
+// SharesMemory reports whether buffers are in the host's memory, where [Data] gives access to them.
+func (d *Device) SharesMemory() bool { return d.kind == CPU }
 
 // Attention returns how models are to compute attention.
 func (d *Device) Attention() Attention { return d.options.Attention }
@@ -166,8 +171,8 @@ func (d *Device) Warn(message string, details ...any) {
 	}
 }
 
-// Once returns what find returned when Once was first called with the key on this device: for what has to be found out
-// about a device. find may compile and run steps. Keys are of types that only their owner uses.
+// Once calls find the first time it is called with a key on this device, and returns that result ever after. It is for
+// facts about a device that take a trial: find may compile and run steps. Keys are of types that only their owner uses.
 func (d *Device) Once(key any, find func() any) any {
 	f, _ := d.found.LoadOrStore(key, sync.OnceValue(find))
 	return f.(func() any)()

@@ -68,7 +68,7 @@ type panicError struct {
 func (e *panicError) Error() string { return e.cause.Error() }
 func (e *panicError) Unwrap() error { return e.cause }
 
-// catch calls f and turns a panic into an error, with the stack beside it and not in its message.
+// catch calls f and turns a panic into an error that carries the stack; its message does not have it.
 func catch(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {

@@ -25,10 +25,10 @@ type Spec struct {
 	// replicas. It says nothing where there is one.
 	Sharded bool
 
-	// Donated inputs lend their memory to an output: the first of the same shape that no input before has taken, so
-	// that parameters and states in the order of their successors are updated in place. It changes no values. Run still
-	// wants to be told what is donated in each call; if an input is not, the step works on a copy of it. The CPU device
-	// reuses memory without being told.
+	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input has taken. So
+	// parameters and states are updated in place if their successors are returned in the same order. Values do not
+	// change. Each call of Run still says what it donates; the step works on a copy of an input that it does not. The
+	// CPU device reuses memory without this.
 	Donated bool
 }
 
@@ -73,12 +73,15 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		g.Finalize()
 		return nil, stepError(name, Building, err)
 	}
+	d.compiled.Add(1)
 	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
 	for _, output := range outputs {
 		e.outputs = append(e.outputs, output.Shape())
 	}
 	if err := catch(func() error {
-		e.aliased = lendMemory(backend.builder, pairDonated(inputs, e.outputs))
+		if e.aliased, err = lendMemory(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
+			return err
+		}
 		return g.Compile(outputs...)
 	}); err != nil {
 		g.Finalize()
@@ -150,9 +153,6 @@ func checkOutputs(g *graph.Graph, outputs []*graph.Node) error {
 
 // Name returns the name given to Compile.
 func (e *Executable) Name() string { return e.name }
-
-// Inputs returns what Run expects, in order.
-func (e *Executable) Inputs() []Spec { return e.inputs }
 
 // Outputs returns the shapes of what Run returns, in order.
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }

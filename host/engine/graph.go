@@ -44,15 +44,14 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 	return dot.General(aContracted, aBatch, bContracted, bBatch)
 }
 
-// OnCPU reports whether the graph is built for the CPU device, for code that gets the same numbers faster in another
-// way there.
+// OnCPU reports whether the graph is built for the CPU device, where some numbers are computed faster in another way.
 func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.BackendName }
 
 // Replicas is the number of replicas that will run the graph, each on its own shard of the sharded inputs.
 func Replicas(g *graph.Graph) int { return g.NumDevices() }
 
-// SumAcross returns for each node the sum of its values on all replicas, equal on all of them; the nodes themselves where
-// there is one. Gradients do not pass through it: it is for what has been differentiated already.
+// SumAcross returns for each node the sum of its values on all replicas, equal on all of them; with one replica, the
+// nodes themselves. Gradients do not pass through it: it is for what has been differentiated already.
 func SumAcross(nodes ...*graph.Node) []*graph.Node {
 	sums := make([]*graph.Node, len(nodes))
 	for i, node := range nodes {

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
 // TestLoop sums the rows of a matrix, with the same constants and reductions before, in and after the loop.
@@ -22,10 +23,10 @@ func TestLoop(t *testing.T) {
 		})
 		return append(state, double(state[0]), before)
 	})
-	x := upload(t, d, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 4, 3)
-	out := run(t, e, x, upload(t, d, []float32{10}))
+	x := testdevice.Upload(t, d, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 4, 3)
+	out := run(t, e, x, testdevice.Upload(t, d, []float32{10}))
 	for i, want := range []float32{1560, 156, 3120, 156} {
-		if got := download[float32](t, out[i])[0]; got != want {
+		if got := testdevice.Download[float32](t, out[i])[0]; got != want {
 			t.Errorf("output %d is %v, want %v", i, got, want)
 		}
 	}

@@ -25,7 +25,7 @@ func TestBFloat16(t *testing.T) {
 		}
 	}
 	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16})
-	x, y := upload(t, d, a, batch, rows, inner), upload(t, d, b, batch, columns, inner)
+	x, y := testdevice.Upload(t, d, a, batch, rows, inner), testdevice.Upload(t, d, b, batch, columns, inner)
 	e := compile(t, d, []engine.Spec{{Name: "a", Shape: x.Shape()}, {Name: "b", Shape: y.Shape()}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		turned := graph.TransposeAllAxes(in[1], 0, 2, 1)
 		left := graph.TransposeAllAxes(in[0], 0, 2, 1)
@@ -38,7 +38,7 @@ func TestBFloat16(t *testing.T) {
 	})
 	out := run(t, e, x, y)
 	for i, rounded := range []bool{true, true, true, false} {
-		got := download[float32](t, out[i])
+		got := testdevice.Download[float32](t, out[i])
 		for j := range got {
 			k, row, column := j/(rows*columns), j/columns%rows, j%columns
 			want := 0.0

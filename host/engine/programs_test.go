@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
 // record opens a device with as many replicas as the options say.
@@ -82,7 +83,7 @@ func TestPrograms(t *testing.T) {
 func TestReplicasGetTheirBuffers(t *testing.T) {
 	d, r := record(t, engine.Options{Count: 2})
 	e := compile(t, d, descentInputs(), descent)
-	rate, w := upload(t, d, []float32{1}), upload(t, d, make([]float32, 15), 3, 5)
+	rate, w := testdevice.Upload(t, d, []float32{1}), testdevice.Upload(t, d, make([]float32, 15), 3, 5)
 	x, err := engine.UploadSharded(d, make([]float32, 12), 4, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func TestFewerReplicasThanGPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	upload(t, d, []float32{1})
+	testdevice.Upload(t, d, []float32{1})
 	if got := r.Log(t); !slices.Equal(got, []string{"upload 0@0", "upload 1@1"}) {
 		t.Errorf("uploads are %q", got)
 	}

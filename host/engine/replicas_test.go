@@ -37,14 +37,14 @@ func TestSumAcross(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x.Sharded() != (count > 1) || !x.Shape().Equal(f32(8, 3)) || !slices.Equal(download[float32](t, x), data) {
-			t.Errorf("%d replicas: a buffer of shape %s, sharded %t, of %v", count, x.Shape(), x.Sharded(), download[float32](t, x))
+		if x.Sharded() != (count > 1) || !x.Shape().Equal(f32(8, 3)) || !slices.Equal(testdevice.Download[float32](t, x), data) {
+			t.Errorf("%d replicas: a buffer of shape %s, sharded %t, of %v", count, x.Shape(), x.Sharded(), testdevice.Download[float32](t, x))
 		}
-		y := upload(t, d, []float32{1, 2, 3}, 3)
+		y := testdevice.Upload(t, d, []float32{1, 2, 3}, 3)
 		out := run(t, e, x, y)
 		n := float32(count)
 		for i, want := range [][]float32{{84, 92, 100}, {2 * n, 3 * n, 4 * n}} {
-			if got := download[float32](t, out[i]); !slices.Equal(got, want) {
+			if got := testdevice.Download[float32](t, out[i]); !slices.Equal(got, want) {
 				t.Errorf("%d replicas: output %d is %v, want %v", count, i, got, want)
 			}
 		}
@@ -82,7 +82,7 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := upload(t, d, []float32{1, -1, 0.5}, width)
+	w := testdevice.Upload(t, d, []float32{1, -1, 0.5}, width)
 	for range steps {
 		out, err := step.Run([]*engine.Buffer{w, x}, []bool{true, false})
 		if err != nil {
@@ -101,13 +101,13 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 		return []*graph.Node{graph.Sub(mean, in[0]), graph.Sub(squares, graph.Square(in[0]))}
 	})
 	for _, difference := range run(t, spread, w) {
-		for i, value := range download[float32](t, difference) {
+		for i, value := range testdevice.Download[float32](t, difference) {
 			if value != 0 {
 				t.Errorf("%d replicas: element %d differs among them by %v", n, i, value)
 			}
 		}
 	}
-	return download[float32](t, w)
+	return testdevice.Download[float32](t, w)
 }
 
 func TestReplicasRefuse(t *testing.T) {
@@ -116,7 +116,7 @@ func TestReplicasRefuse(t *testing.T) {
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.ReduceAllSum(in[0]), graph.ReduceAllSum(in[1])}
 		})
-	whole := upload(t, d, make([]float32, 12), 4, 3)
+	whole := testdevice.Upload(t, d, make([]float32, 12), 4, 3)
 	part, err := engine.UploadSharded(d, make([]float32, 12), 4, 3)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
 // watchdogVariable tells the test binary to be the subprocess of TestManyBranchesDoNotHang.
@@ -41,7 +42,7 @@ func runManyBranches(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(32, 48)}}, manyBranches(64))
-		x := upload(t, d, make([]float32, 32*48), 32, 48)
+		x := testdevice.Upload(t, d, make([]float32, 32*48), 32, 48)
 		for range 30 {
 			if err := engine.FinalizeAll(run(t, e, x)...); err != nil {
 				t.Fatal(err)

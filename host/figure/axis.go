@@ -23,11 +23,11 @@ func (a Axis) drawable(v float64) bool {
 	return math.Abs(v) < largest // false for NaN
 }
 
-// given tells whether the range does not depend on the data.
+// given tells whether the range was chosen, and is not that of the data.
 func (a Axis) given() bool { return a.Min != 0 || a.Max != 0 }
 
-// reach is the length of an interval to one side as it can be drawn: none when it is
-// no positive number.
+// reach is how far an interval is drawn to one side: not at all unless its length is
+// a positive number.
 func reach(length float64) float64 {
 	if !(length > 0) {
 		return 0
@@ -43,6 +43,13 @@ func newSpan() span { return span{math.Inf(1), math.Inf(-1)} }
 func (s *span) add(a Axis, v float64) {
 	if a.drawable(v) {
 		s.low, s.high = min(s.low, v), max(s.high, v)
+	}
+}
+
+// addInterval adds a value with the ends of the interval around it.
+func (s *span) addInterval(a Axis, v, minus, plus float64) {
+	for _, x := range []float64{v, v - reach(minus), v + reach(plus)} {
+		s.add(a, x)
 	}
 }
 
@@ -74,7 +81,7 @@ func (a Axis) apply(axis *plot.Axis, s span) {
 		}
 		axis.Min, axis.Max = s.low-margin, s.high+margin
 		if s.low >= 0 && s.low <= 0.05*s.high {
-			axis.Min = 0 // no room for what cannot be
+			axis.Min = 0 // no room below zero, where there are no values
 		}
 	}
 }
@@ -130,18 +137,3 @@ func formatPower(m, e int) string {
 }
 
 var superscript = strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
-
-// names are the marks of an axis whose places 0, 1, 2, … have names.
-type names []string
-
-// Ticks returns one mark for each name.
-func (n names) Ticks(_, _ float64) []plot.Tick {
-	var out []plot.Tick
-	for i, name := range n {
-		if name == "" {
-			name = " " // a mark without any label is drawn as a minor one
-		}
-		out = append(out, plot.Tick{Value: float64(i), Label: name})
-	}
-	return out
-}

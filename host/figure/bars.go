@@ -25,7 +25,7 @@ type Bars struct {
 type BarSeries struct {
 	Name  string // in the legend; empty: it is not mentioned there
 	Bars  []Bar
-	Color int // 1, 2, …: the n-th colour of all figures; 0: that of its place among the series
+	Color int // 1, 2, …: the n-th colour of all figures; 0: by its place among the series
 }
 
 // Bar is a value, with an interval around it if it has one. A bar that is not
@@ -39,15 +39,13 @@ type Bar struct {
 // groupShare is the share of its place on the axis that a group of bars takes.
 const groupShare = 0.8
 
-func (b *Bars) compose(width vg.Length) (*composition, error) {
+func (b *Bars) compose(width vg.Length) (composition, error) {
 	ends, whole := newSpan(), newSpan() // of the bars; with their intervals
 	for _, s := range b.Series {
 		for _, bar := range s.Bars[:min(len(s.Bars), len(b.Groups))] {
 			if b.Y.drawable(bar.Y) && !bar.Absent {
 				ends.add(b.Y, bar.Y)
-				whole.add(b.Y, bar.Y)
-				whole.add(b.Y, bar.Y-reach(bar.Minus))
-				whole.add(b.Y, bar.Y+reach(bar.Plus))
+				whole.addInterval(b.Y, bar.Y, bar.Minus, bar.Plus)
 			}
 		}
 	}
@@ -58,16 +56,16 @@ func (b *Bars) compose(width vg.Length) (*composition, error) {
 	if !dots && !b.Y.Log {
 		whole.low, whole.high = min(whole.low, 0), max(whole.high, 0)
 	}
-	out := &composition{plot: bare("")}
-	p := out.plot
+	p := bare("")
 	grid := plotter.NewGrid()
 	grid.Vertical.Width = 0
 	grid.Horizontal = lineStyle(gridColor, axisWidth, nil)
 	p.Add(grid)
 	b.Y.apply(&p.Y, whole)
-	nominal(&p.X, b.Groups, width-vg.Inch)
+	nominalX(&p.X, b.Groups, width-vg.Inch)
 	p.X.Label.Text = clean(b.X.Label)
 	p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { b.draw(c, p, dots) }))
+	out := &single{plot: p}
 	for i, s := range b.Series {
 		if s.Name != "" {
 			out.legend = append(out.legend, entry{s.Name, s.thumbnail(i, dots)})
@@ -88,30 +86,18 @@ func (b *Bars) asDots(ends span) bool {
 	return ends.low*ends.high > 0 && ends.high-ends.low < length/4 && ends.high > ends.low
 }
 
-func (s BarSeries) place(i int) int {
-	if s.Color > 0 {
-		return s.Color - 1
-	}
-	return i
-}
-
 func (s BarSeries) thumbnail(i int, dots bool) plot.Thumbnailer {
 	if !dots {
-		return tile{s.place(i)}
+		return area(func(c *draw.Canvas) { drawBar(*c, place(s.Color, i), c.Min.X+4, c.Max.X-4, c.Min.Y, c.Max.Y) })
 	}
-	mark := markOf(s.place(i))
+	mark := markOf(place(s.Color, i))
 	return swatch{mark: &mark}
 }
 
 // draw draws all bars with their intervals and numbers.
 func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 	x, y := p.Transforms(&c)
-	clamp := func(v float64) vg.Length {
-		if p.Y.Min > 0 && v < p.Y.Min {
-			return c.Min.Y
-		}
-		return min(max(y(v), c.Min.Y), c.Max.Y)
-	}
+	at := heights(c, p)
 	width := (x(1) - x(0)) * groupShare / vg.Length(len(b.Series))
 	for g := range b.Groups {
 		places := b.present(g)
@@ -119,7 +105,7 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 		for n, i := range places {
 			s := b.Series[i]
 			if b.Y.drawable(s.Bars[g].Y) {
-				b.value(c, s.place(i), s.Bars[g], left+width*vg.Length(n), width, clamp, dots)
+				b.value(c, place(s.Color, i), s.Bars[g], left+width*vg.Length(n), width, at, dots)
 			}
 		}
 	}
@@ -189,9 +175,3 @@ func (b *Bars) number(c draw.Canvas, v float64, at vg.Point, width vg.Length) {
 		c.FillText(style, vg.Point{X: at.X, Y: at.Y + 2}, clean(text))
 	}
 }
-
-// tile is the picture of the bars of a place in a legend.
-type tile struct{ place int }
-
-// Thumbnail draws the tile.
-func (t tile) Thumbnail(c *draw.Canvas) { drawBar(*c, t.place, c.Min.X+4, c.Max.X-4, c.Min.Y, c.Max.Y) }

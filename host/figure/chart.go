@@ -23,7 +23,7 @@ const (
 	Solid
 	Dashed
 	Dotted
-	Varied // one of several patterns, by its place among the series, so that lines on top of each other can be seen
+	Varied // a pattern by its place among the series, so that lines on top of each other can be told apart
 )
 
 // Series is a list of points that belong together.
@@ -34,8 +34,8 @@ type Series struct {
 	Marks  bool // a mark at each point; its shape goes with the colour
 	Band   bool // draw the intervals of the points as a shaded band instead of error bars
 	Ends   bool // mark where the line begins (a ring) and ends (a disc)
-	Color  int  // 1, 2, …: the n-th colour of all figures; 0: that of its place among the series
-	Key    Line // in the legend beside the marks, of a series without a line: that of the curve drawn through it
+	Color  int  // 1, 2, …: the n-th colour of all figures; 0: by its place among the series
+	Key    Line // for a series without a line: the line shown beside its mark in the legend, as of a curve through it
 }
 
 // Point is a point, with an interval around Y if it has one.
@@ -45,27 +45,25 @@ type Point struct {
 	Label       string  // written beside the point
 }
 
-func (c *Chart) compose(vg.Length) (*composition, error) {
+func (c *Chart) compose(vg.Length) (composition, error) {
 	x, y := newSpan(), newSpan()
 	for _, s := range c.Series {
 		for _, p := range s.Points {
-			if c.drawable(p) {
+			if c.X.drawable(p.X) && c.Y.drawable(p.Y) {
 				x.add(c.X, p.X)
-				y.add(c.Y, p.Y)
-				y.add(c.Y, p.Y-reach(p.Minus))
-				y.add(c.Y, p.Y+reach(p.Plus))
+				y.addInterval(c.Y, p.Y, p.Minus, p.Plus)
 			}
 		}
 	}
 	if x.empty() || y.empty() {
 		return nil, ErrNoData
 	}
-	out := &composition{plot: newPlot(""), equal: c.Equal && !c.X.Log && !c.Y.Log}
+	out := &single{plot: newPlot(""), equal: c.Equal && !c.X.Log && !c.Y.Log}
 	c.X.apply(&out.plot.X, x)
 	c.Y.apply(&out.plot.Y, y)
 	layers := [][]plot.Plotter{{}, {}, {}}
 	for i, s := range c.Series {
-		d := drawing{s, s.place(i), s.pieces(c)}
+		d := drawing{s, place(s.Color, i), s.pieces(c)}
 		for layer, part := range []func(draw.Canvas, *plot.Plot){d.intervals, d.lines, d.marks} {
 			layers[layer] = append(layers[layer], layerFunc(part))
 		}
@@ -75,37 +73,24 @@ func (c *Chart) compose(vg.Length) (*composition, error) {
 	}
 	for i, s := range c.Series {
 		if s.Name != "" {
-			out.legend = append(out.legend, entry{s.Name, s.thumbnail(s.place(i))})
+			out.legend = append(out.legend, entry{s.Name, s.thumbnail(place(s.Color, i))})
 		}
 	}
 	return out, nil
 }
 
-func (c *Chart) drawable(p Point) bool { return c.X.drawable(p.X) && c.Y.drawable(p.Y) }
-
-// place is the number of the colour, from 0, of the i-th series.
-func (s Series) place(i int) int {
-	if s.Color > 0 {
-		return s.Color - 1
+// place is the number, from 0, of the colour and mark of the i-th series: of the chosen
+// color (1, 2, …) if it is not 0, else i.
+func place(color, i int) int {
+	if color > 0 {
+		return color - 1
 	}
 	return i
 }
 
 // pieces are the unbroken parts of a series.
 func (s Series) pieces(c *Chart) [][]Point {
-	var out [][]Point
-	var piece []Point
-	for _, p := range s.Points {
-		if c.drawable(p) {
-			p.Minus, p.Plus = reach(p.Minus), reach(p.Plus)
-			piece = append(piece, p)
-		} else if len(piece) > 0 {
-			out, piece = append(out, piece), nil
-		}
-	}
-	if len(piece) > 0 {
-		out = append(out, piece)
-	}
+	out := split(s.Points, c.X, c.Y)
 	if s.Line != NoLine && !s.Marks {
 		for i := range out {
 			out[i] = Thin(out[i], maxPoints)
@@ -117,8 +102,8 @@ func (s Series) pieces(c *Chart) [][]Point {
 // patterns of varied lines.
 var patterns = [][]vg.Length{nil, {6, 2.5}, {2, 1.8}, {7, 2, 2, 2}}
 
-// style is the style of the line of a series in the given place, nil without one. Dashes
-// tell colours apart that appear again.
+// style is the style of a series' line in the given place, nil if it has none. Dashes
+// tell series apart whose colour is the same.
 func (s Series) style(place int) *draw.LineStyle {
 	var dashes []vg.Length
 	switch s.Line {
@@ -161,9 +146,3 @@ type layerFunc func(draw.Canvas, *plot.Plot)
 
 // Plot draws the part.
 func (f layerFunc) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
-
-// Thin returns at most about n points of a curve that look the same: of each stretch
-// of neighbours the lowest and the highest, and both ends.
-func Thin(points []Point, n int) []Point {
-	return thin(points, n, func(p Point) float64 { return p.Y })
-}

@@ -2,7 +2,6 @@ package figure
 
 import (
 	"image/color"
-	"io"
 	"math"
 	"slices"
 
@@ -14,29 +13,15 @@ import (
 	"github.com/cage-qat/cage/host/metrics"
 )
 
-// WriteMovementFile draws the movement of the weights of runs to a file, as
-// [WriteFile] draws their curves.
-func WriteMovementFile(path string, runs []Run, window int, o Options) error {
-	return save(path, func(w io.Writer, format Format) error { return WriteMovement(w, format, runs, window, o) })
-}
-
-// WriteMovement draws how the weights of runs move between the cells of their
-// quantizer: a panel for the fraction of codes that change from sample to sample, one
-// for the coherence of residuals, one for dwell times. λ_t is shaded behind each, from 0
-// at the bottom to its largest value at the top. window is the number of samples that
-// coherence was taken over; a line shows what independent residuals would have, unless
-// it is 0. It returns ErrNoData when no run has recorded diagnostics.
-func WriteMovement(w io.Writer, format Format, runs []Run, window int, o Options) error {
-	panels, err := movementPanels(runs, window)
-	if err != nil {
-		return err
-	}
-	if len(panels) == 0 {
-		return ErrNoData
-	}
-	panels[0].plot.Title.Text = o.Title
-	width, height := size(panels, o)
-	return render(w, format, width, height, func(c draw.Canvas) { lay(panels, c) })
+// Movement shows how the weights of runs move between the cells of their quantizer: a
+// panel for the fraction of codes that change from sample to sample, one for the
+// coherence of residuals, one for dwell times. λ_t is shaded behind each, from 0 at the
+// bottom to its largest value at the top.
+type Movement struct {
+	Runs []Run
+	// Window is the number of samples that coherence was taken over. A line shows what
+	// independent residuals would have, unless it is 0.
+	Window int
 }
 
 const movementHeight = 1.7 * vg.Inch
@@ -53,21 +38,14 @@ var (
 		{"vector", func(r *metrics.Record) *metrics.Number { return r.CoherenceVector }},
 		{"mean over coordinates", func(r *metrics.Record) *metrics.Number { return r.Coherence }},
 	}
+	// plot's own logarithmic axis takes room for a label in the middle of its values, which
+	// is near its end. So logarithms are drawn, on an axis marked by decades.
 	dwellKinds = []kind{
-		{"mean", func(r *metrics.Record) *metrics.Number { return log10(r.DwellMean) }},
-		{"ninth decile", func(r *metrics.Record) *metrics.Number { return log10(r.DwellP90) }},
-		{"largest", func(r *metrics.Record) *metrics.Number { return log10(r.DwellMax) }},
+		{"mean", func(r *metrics.Record) *metrics.Number { return after(r.DwellMean, math.Log10) }},
+		{"ninth decile", func(r *metrics.Record) *metrics.Number { return after(r.DwellP90, math.Log10) }},
+		{"largest", func(r *metrics.Record) *metrics.Number { return after(r.DwellMax, math.Log10) }},
 	}
 )
-
-// log10 is for an axis marked by decades: plot's own logarithmic axis takes room for a
-// label in the middle of its values, which is near its end.
-func log10(n *metrics.Number) *metrics.Number {
-	if n == nil {
-		return nil
-	}
-	return metrics.Some(math.Log10(float64(*n)))
-}
 
 // decades are the marks of an axis of logarithms.
 type decades struct{}
@@ -83,62 +61,41 @@ func (decades) Ticks(low, high float64) []plot.Tick {
 
 // flipRate is the fraction of codes that changed, in percent.
 func flipRate(r *metrics.Record) *metrics.Number {
-	if r.FlipRate == nil {
-		return nil
-	}
-	return metrics.Some(100 * float64(*r.FlipRate))
+	return after(r.FlipRate, func(x float64) float64 { return 100 * x })
 }
 
-// movementPanels makes the panels for which there is something to draw.
-func movementPanels(runs []Run, window int) ([]panel, error) {
-	var panels []panel
-	for _, m := range []struct {
-		label string
-		kinds []kind
-		scale func(p *plot.Plot) legend
-	}{
-		{"codes changed (%)", flipKinds, func(p *plot.Plot) legend { return scaleFlips(p, runs) }},
-		{"coherence", coherenceKinds, func(p *plot.Plot) legend { return scaleCoherence(p, window) }},
-		{"dwell time (steps)", dwellKinds, scaleDwell},
-	} {
-		p, err := movementPanel(runs, m.label, m.kinds)
-		if err != nil {
-			return nil, err
-		}
-		if p == nil {
-			continue
-		}
-		more := m.scale(p)
-		p.Add(inside(append(kindLegend(m.kinds, len(runs)), more...)))
-		panels = append(panels, panel{p, movementHeight})
-	}
-	if len(panels) > 0 {
-		shareSteps(panels)
-	}
-	return panels, nil
+func (m *Movement) compose(vg.Length) (composition, error) {
+	return stack(
+		m.panel("codes changed (%)", flipKinds, m.scaleFlips),
+		m.panel("coherence", coherenceKinds, m.scaleCoherence),
+		m.panel("dwell time (steps)", dwellKinds, scaleDwell))
 }
 
-// movementPanel draws some kinds of curves of every run, nil when none has any. With
-// one run colours tell the kinds apart, with several they say which run it is.
-func movementPanel(runs []Run, label string, kinds []kind) (*plot.Plot, error) {
+// panel draws some kinds of curves of every run, nil when none has any. With one run
+// colours tell the kinds apart, with several they say which run it is. scale sets the
+// vertical axis, and returns what the legend says besides the kinds.
+func (m *Movement) panel(label string, kinds []kind, scale func(p *plot.Plot) legend) *panel {
 	p := newPlot(label)
-	for i, run := range runs {
-		p.Add(shade{run.Records, shadeColor(i, len(runs))})
+	for i, run := range m.Runs {
+		p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { shade(c, p, run.Records, shadeColor(i, len(m.Runs))) }))
 	}
 	drawn := 0
-	for i, run := range slices.Backward(runs) {
+	for i, run := range slices.Backward(m.Runs) {
 		for k, kind := range slices.Backward(kinds) {
 			pieces := series(run.Records, kind.of)
 			drawn += points(pieces)
-			if err := addLine(p, pieces, kindStyle(i, k, len(runs))); err != nil {
-				return nil, err
-			}
+			addLine(p, pieces, kindStyle(i, k, len(m.Runs)))
 		}
 	}
 	if drawn == 0 {
-		return nil, nil
+		return nil
 	}
-	return p, nil
+	more := scale(p)
+	l := append(kindLegend(kinds, len(m.Runs)), more...)
+	p.Add(layerFunc(func(c draw.Canvas, _ *plot.Plot) { // at the top of the panel's data area
+		l.draw(draw.Crop(c, legendInset, -legendInset, 0, -legendInset/2))
+	}))
+	return &panel{p, movementHeight}
 }
 
 // kindLegend says which kind is which, where there are several.
@@ -169,33 +126,33 @@ const legendRoom = 1.22
 
 // scaleFlips begins at 0, and has the legend that holds for all panels: which run is
 // which, and what is shaded.
-func scaleFlips(p *plot.Plot, runs []Run) legend {
+func (m *Movement) scaleFlips(p *plot.Plot) legend {
 	p.Y.Min, p.Y.Max = 0, max(legendRoom*p.Y.Max, 0.01)
 	var l legend
 	shaded := false
-	for i, run := range runs {
-		if len(runs) > 1 && points(series(run.Records, flipRate)) > 0 {
-			l = append(l, entry{run.Name, swatch{kindStyle(i, 0, len(runs)), nil}})
+	for i, run := range m.Runs {
+		if len(m.Runs) > 1 && points(series(run.Records, flipRate)) > 0 {
+			l = append(l, entry{run.Name, swatch{kindStyle(i, 0, len(m.Runs)), nil}})
 		}
 		shaded = shaded || largestLambda(run.Records) > 0
 	}
 	if shaded {
 		c := shadeColor(0, 1)
-		if len(runs) > 1 {
+		if len(m.Runs) > 1 {
 			c = faint(axisColor)
 		}
-		l = append(l, entry{"λ", block{c}})
+		l = append(l, entry{"λ", area(func(canvas *draw.Canvas) { canvas.FillPolygon(c, corners(canvas.Rectangle)) })})
 	}
 	return l
 }
 
 // scaleCoherence shows the whole range of a ratio and where independent residuals are.
-func scaleCoherence(p *plot.Plot, window int) legend {
+func (m *Movement) scaleCoherence(p *plot.Plot) legend {
 	p.Y.Min, p.Y.Max = 0, legendRoom
-	if window < 1 {
+	if m.Window < 1 {
 		return nil
 	}
-	independent := plotter.NewFunction(func(float64) float64 { return 1 / math.Sqrt(float64(window)) })
+	independent := plotter.NewFunction(func(float64) float64 { return 1 / math.Sqrt(float64(m.Window)) })
 	independent.Samples = 2
 	independent.LineStyle = lineStyle(axisColor, axisWidth, dashes[2])
 	p.Add(independent)
@@ -209,28 +166,12 @@ func scaleDwell(p *plot.Plot) legend {
 	return nil
 }
 
-// inside draws a legend at the top of a panel's data area.
-type inside legend
-
-// Plot draws the legend.
-func (l inside) Plot(c draw.Canvas, _ *plot.Plot) {
-	legend(l).draw(draw.Crop(c, legendInset, -legendInset, 0, -legendInset/2))
-}
-
-// shade fills the area below λ_t, scaled to the height of the panel.
-type shade struct {
-	records []metrics.Record
-	color   color.NRGBA
-}
-
-// shadeColor is that of λ_t of the i-th run.
+// shadeColor is the colour in which λ_t of the i-th run is shaded.
 func shadeColor(i, runs int) color.NRGBA {
-	c := palette[4]
 	if runs > 1 {
-		c = runColor(i)
+		return band(runColor(i))
 	}
-	c.A = bandAlpha
-	return c
+	return band(palette[4])
 }
 
 func largestLambda(records []metrics.Record) float64 {
@@ -243,28 +184,21 @@ func largestLambda(records []metrics.Record) float64 {
 	return top
 }
 
-// Plot draws the area; it has no part in the ranges of the axes.
-func (s shade) Plot(c draw.Canvas, p *plot.Plot) {
-	top := largestLambda(s.records)
+// shade fills the area below λ_t, scaled to the height of the panel. It has no part in the
+// ranges of the axes.
+func shade(c draw.Canvas, p *plot.Plot, records []metrics.Record, ink color.Color) {
+	top := largestLambda(records)
 	if top == 0 {
 		return
 	}
 	x, _ := p.Transforms(&c)
 	height := c.Max.Y - c.Min.Y
-	for _, piece := range series(s.records, lambda) {
+	for _, piece := range series(records, lambda) {
 		var outline []vg.Point
-		for _, xy := range thin(piece, maxPoints, ordinate) {
+		for _, xy := range Thin(piece, maxPoints) {
 			outline = append(outline, vg.Point{X: x(xy.X), Y: c.Min.Y + height*vg.Length(max(0, xy.Y)/top)})
 		}
 		outline = append(outline, vg.Point{X: outline[len(outline)-1].X, Y: c.Min.Y}, vg.Point{X: outline[0].X, Y: c.Min.Y})
-		if outline = c.ClipPolygonXY(outline); len(outline) > 2 {
-			c.FillPolygon(s.color, outline)
-		}
+		fillArea(c, ink, outline)
 	}
 }
-
-// block is the picture of an area in a legend.
-type block struct{ color color.NRGBA }
-
-// Thumbnail draws the block.
-func (b block) Thumbnail(c *draw.Canvas) { c.FillPolygon(b.color, corners(c.Rectangle)) }

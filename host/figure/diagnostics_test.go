@@ -34,7 +34,7 @@ func moving(steps int, lambda float64) []metrics.Record {
 func renderMovement(t *testing.T, format figure.Format, runs []figure.Run, window int, o figure.Options) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := figure.WriteMovement(&buf, format, runs, window, o); err != nil {
+	if err := figure.Draw(&buf, format, &figure.Movement{Runs: runs, Window: window}, o); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
@@ -86,10 +86,10 @@ func TestMovement(t *testing.T) {
 
 func TestMovementFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "movement.svg")
-	if err := figure.WriteMovementFile(path, []figure.Run{{"run", simulate(100, 2, 1)}}, 32, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
+	if err := figure.Save(path, &figure.Movement{Runs: []figure.Run{{"run", simulate(100, 2, 1)}}, Window: 32}, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
 		t.Errorf("runs without diagnostics give %v", err)
 	}
-	if err := figure.WriteMovementFile(path, []figure.Run{{"run", moving(400, 1)}}, 32, figure.Options{}); err != nil {
+	if err := figure.Save(path, &figure.Movement{Runs: []figure.Run{{"run", moving(400, 1)}}, Window: 32}, figure.Options{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -18,19 +19,10 @@ type drawing struct {
 
 func (d drawing) color() color.NRGBA { return runColor(d.place) }
 
-// bandAlpha makes a band faint enough to see others through it: 20 %.
-const bandAlpha = 0x33
-
 // intervals draws the band, or error bars.
 func (d drawing) intervals(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	bottom, top := c.Min.Y, c.Max.Y
-	at := func(v float64) vg.Length { // on a logarithmic axis, what lies below zero is at the lower end
-		if p.Y.Min > 0 && v < p.Y.Min {
-			return bottom
-		}
-		return min(max(y(v), bottom), top)
-	}
+	x, _ := p.Transforms(&c)
+	at := heights(c, p)
 	for _, piece := range d.pieces {
 		if !d.series.Band {
 			for _, pt := range piece {
@@ -48,11 +40,32 @@ func (d drawing) intervals(c draw.Canvas, p *plot.Plot) {
 			pt := piece[len(piece)-1-i]
 			outline = append(outline, vg.Point{X: x(pt.X), Y: at(pt.Y - pt.Minus)})
 		}
-		shade := d.color()
-		shade.A = bandAlpha
-		if outline = c.ClipPolygonXY(outline); len(outline) > 2 {
-			c.FillPolygon(shade, outline)
+		fillArea(c, band(d.color()), outline)
+	}
+}
+
+// band is a colour for areas, faint enough to see others through it: 20 %.
+func band(c color.NRGBA) color.NRGBA {
+	c.A = 0x33
+	return c
+}
+
+// fillArea fills what of an area lies on the canvas.
+func fillArea(c draw.Canvas, ink color.Color, outline []vg.Point) {
+	if outline = c.ClipPolygonXY(outline); len(outline) > 2 {
+		c.FillPolygon(ink, outline)
+	}
+}
+
+// heights places values on the vertical axis, those beyond its ends at the ends. On a
+// logarithmic axis what lies below zero is at the lower end.
+func heights(c draw.Canvas, p *plot.Plot) func(v float64) vg.Length {
+	_, y := p.Transforms(&c)
+	return func(v float64) vg.Length {
+		if p.Y.Min > 0 && v < p.Y.Min {
+			return c.Min.Y
 		}
+		return min(max(y(v), c.Min.Y), c.Max.Y)
 	}
 }
 
@@ -71,17 +84,10 @@ func errorBar(c draw.Canvas, style draw.LineStyle, x, low, high vg.Length) {
 
 // lines draws the connected points.
 func (d drawing) lines(c draw.Canvas, p *plot.Plot) {
-	style := d.series.style(d.place)
-	if style == nil {
-		return
-	}
-	x, y := p.Transforms(&c)
-	for _, piece := range d.pieces {
-		line := make([]vg.Point, len(piece))
-		for i, pt := range piece {
-			line[i] = vg.Point{X: x(pt.X), Y: y(pt.Y)}
+	if style := d.series.style(d.place); style != nil {
+		for _, piece := range d.pieces {
+			(&plotter.Line{XYs: coordinates(piece), LineStyle: *style}).Plot(c, p)
 		}
-		c.StrokeLines(*style, c.ClipLinesXY(line)...)
 	}
 }
 
@@ -154,10 +160,10 @@ func (g polygon) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.FillPolygon(style.Color, corners)
 }
 
-// open is a mark of which only the rim is drawn.
+// open is a mark that is not filled: only its rim is drawn.
 type open struct{ draw.GlyphDrawer }
 
-// DrawGlyph draws the mark, and what is within its rim as background.
+// DrawGlyph draws the mark, then fills the inside with the background.
 func (o open) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	style.Shape, style.Radius = o.GlyphDrawer, style.Radius+ringWidth/2
 	c.DrawGlyphNoClip(style, at)
@@ -165,8 +171,8 @@ func (o open) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.DrawGlyphNoClip(style, at)
 }
 
-// markOf is the mark of the i-th place. When the colours come for the second time their
-// marks are open, for the third time they have other shapes, and so on.
+// markOf is the mark of the i-th place. The second time that the colours are used the
+// marks are open, the third time they have other shapes, and so on.
 func markOf(i int) draw.GlyphStyle {
 	const step = 3 // to another shape; with Colors shapes every one comes once
 	round := i / Colors

@@ -54,7 +54,7 @@ func compare() []figure.Run {
 func render(t testing.TB, format figure.Format, runs []figure.Run, o figure.Options) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := figure.Write(&buf, format, runs, o); err != nil {
+	if err := figure.Draw(&buf, format, &figure.Curves{Runs: runs}, o); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
@@ -154,7 +154,7 @@ func TestPanelsFollowTheData(t *testing.T) {
 func TestNoData(t *testing.T) {
 	nan := metrics.Number(math.NaN())
 	for name, runs := range map[string][]figure.Run{"no run": nil, "no record": {{"run", nil}}, "no number": {{"run", []metrics.Record{{Step: 1, Loss: nan}}}}} {
-		if err := figure.Write(io.Discard, figure.PNG, runs, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
+		if err := figure.Draw(io.Discard, figure.PNG, &figure.Curves{Runs: runs}, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
 			t.Errorf("%s: error %v, want ErrNoData", name, err)
 		}
 	}
@@ -215,18 +215,18 @@ func TestLongRunsMakeSmallFiles(t *testing.T) {
 	}
 }
 
-func TestWriteFile(t *testing.T) {
+func TestSaveCurves(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"curves.png", "curves.SVG"} {
-		if err := figure.WriteFile(filepath.Join(dir, name), compare(), figure.Options{Title: "three runs"}); err != nil {
+		if err := figure.Save(filepath.Join(dir, name), &figure.Curves{Runs: compare()}, figure.Options{Title: "three runs"}); err != nil {
 			t.Error(err)
 		}
 	}
-	err := figure.WriteFile(filepath.Join(dir, "curves.gif"), compare(), figure.Options{})
+	err := figure.Save(filepath.Join(dir, "curves.gif"), &figure.Curves{Runs: compare()}, figure.Options{})
 	if err == nil || !strings.Contains(err.Error(), ".png or .svg") {
 		t.Errorf("unknown type: %v", err)
 	}
-	if err := figure.WriteFile(filepath.Join(dir, "nothing.png"), nil, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
+	if err := figure.Save(filepath.Join(dir, "nothing.png"), &figure.Curves{}, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
 		t.Errorf("no data: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -247,7 +247,7 @@ func Example() {
 		records = append(records, metrics.Record{Step: step, Loss: metrics.Number(2 + 3/float64(step))})
 	}
 	path := filepath.Join(dir, "loss.svg")
-	fmt.Println(figure.WriteFile(path, []figure.Run{{Name: "demo", Records: records}}, figure.Options{}))
+	fmt.Println(figure.Save(path, &figure.Curves{Runs: []figure.Run{{Name: "demo", Records: records}}}, figure.Options{}))
 	// Output: <nil>
 }
 

@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
@@ -17,13 +18,13 @@ import (
 type Heat struct {
 	X, Y          Axis // their labels
 	Columns, Rows []string
-	Values        [][]float64 // by row, the first on top, and column; what is not finite is missing
+	Values        [][]float64 // by row, the first on top, and column; a value that is not finite is missing
 	Format        string      // verb of the values; empty: "%.3g"
 	Scale         string      // label of the colour scale
 	Log           bool        // a logarithmic colour scale; values that are not positive are missing
 }
 
-func (h *Heat) compose(width vg.Length) (*composition, error) {
+func (h *Heat) compose(width vg.Length) (composition, error) {
 	values, axis := newSpan(), Axis{Log: h.Log}
 	for row := range h.Rows {
 		for column := range h.Columns {
@@ -36,20 +37,15 @@ func (h *Heat) compose(width vg.Length) (*composition, error) {
 	if values.low == values.high {
 		values.low, values.high = values.low-0.5*math.Abs(values.low)-1e-9, values.high+0.5*math.Abs(values.high)+1e-9
 	}
-	out := &composition{plot: bare(clean(h.Y.Label)), scale: h.colorScale(values)}
-	p := out.plot
-	nominal(&p.X, h.Columns, width-scaleWidth-scaleGap-vg.Inch)
+	p := bare(clean(h.Y.Label))
+	nominalX(&p.X, h.Columns, width-scaleWidth-scaleGap-vg.Inch)
 	p.X.Label.Text = clean(h.X.Label)
-	rows := make(names, len(h.Rows))
-	for i, name := range h.Rows {
-		rows[len(rows)-1-i] = fit(clean(name), p.Y.Tick.Label, 1.4*vg.Inch)
-	}
-	p.Y.Tick.Marker = rows
-	p.Y.Tick.LineStyle.Color = color.Transparent
-	p.Y.Min, p.Y.Max = -0.5, float64(len(rows))-0.5
+	rows := slices.Clone(h.Rows)
+	slices.Reverse(rows)
+	nominal(&p.Y, rows)
 	p.X.LineStyle.Width, p.Y.LineStyle.Width = 0, 0
 	p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { h.cells(c, p, values) }))
-	return out, nil
+	return &single{plot: p, scale: h.colorScale(values)}, nil
 }
 
 // at is a value, NaN where the matrix has none.
@@ -60,7 +56,7 @@ func (h *Heat) at(row, column int) float64 {
 	return math.NaN()
 }
 
-// share is where a value lies on the scale, between 0 and 1.
+// share is the place of a value on the scale, from 0 to 1.
 func (h *Heat) share(v float64, s span) float64 {
 	if h.Log {
 		return math.Log(v/s.low) / math.Log(s.high/s.low)
@@ -72,10 +68,7 @@ func (h *Heat) cells(c draw.Canvas, p *plot.Plot, s span) {
 	x, y := p.Transforms(&c)
 	style := textStyle(tickSize)
 	style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
-	format := h.Format
-	if format == "" {
-		format = "%.3g"
-	}
+	format := cmp.Or(h.Format, "%.3g")
 	for row := range h.Rows {
 		for column := range h.Columns {
 			cx, cy := float64(column), float64(len(h.Rows)-1-row)

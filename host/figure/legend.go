@@ -41,3 +41,24 @@ func (l legend) draw(c draw.Canvas) vg.Length {
 	}
 	return c.Max.Y - y + rowHeight/2 + legendFoot
 }
+
+// swatch is the picture of a line in a legend, with a mark in the middle if it has one.
+type swatch struct {
+	line draw.LineStyle
+	mark *draw.GlyphStyle
+}
+
+// Thumbnail draws the swatch.
+func (s swatch) Thumbnail(c *draw.Canvas) {
+	y := c.Center().Y
+	c.StrokeLine2(s.line, c.Min.X, y, c.Max.X, y)
+	if s.mark != nil {
+		c.DrawGlyph(*s.mark, vg.Point{X: c.Center().X, Y: y})
+	}
+}
+
+// area is the picture of an area, such as a bar, in a legend.
+type area func(c *draw.Canvas)
+
+// Thumbnail draws the area.
+func (a area) Thumbnail(c *draw.Canvas) { a(c) }

@@ -1,7 +1,6 @@
 package figure
 
 import (
-	"image/color"
 	"math"
 	"slices"
 
@@ -11,35 +10,29 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Heights of the panels' data areas.
-const (
-	lossHeight   = 2.6 * vg.Inch
-	errorHeight  = 1.6 * vg.Inch
-	lambdaHeight = 1.1 * vg.Inch
-)
+// panels are plots below each other that share the axis of steps.
+type panels []*panel
 
-// build makes the panels for which there is something to draw, top to bottom.
-func build(runs []Run) ([]panel, error) {
-	var panels []panel
-	for _, newPanel := range []func([]Run) (*panel, error){lossPanel, errorPanel, lambdaPanel} {
-		p, err := newPanel(runs)
-		if err != nil {
-			return nil, err
-		}
-		if p != nil {
-			panels = append(panels, *p)
-		}
-	}
-	if len(panels) > 0 {
-		shareSteps(panels)
-	}
-	return panels, nil
+// panel is one of the plots.
+type panel struct {
+	plot   *plot.Plot
+	height vg.Length // of the data area and what stands above it
 }
 
-// shareSteps gives all panels one horizontal axis, labelled below the last.
-func shareSteps(panels []panel) {
+const (
+	footHeight = 0.4 * vg.Inch // tick labels and axis label below the last panel
+	panelGap   = 0.12 * vg.Inch
+)
+
+// stack puts the panels that are not nil below each other. They share one horizontal
+// axis, labelled below the last.
+func stack(list ...*panel) (composition, error) {
+	list = slices.DeleteFunc(list, func(p *panel) bool { return p == nil })
+	if len(list) == 0 {
+		return nil, ErrNoData
+	}
 	low, high := math.Inf(1), math.Inf(-1)
-	for _, p := range panels {
+	for _, p := range list {
 		low, high = min(low, p.plot.X.Min), max(high, p.plot.X.Max)
 	}
 	if low <= 0.05*high {
@@ -48,203 +41,82 @@ func shareSteps(panels []panel) {
 	if low == high {
 		low, high = low-1, high+1
 	}
-	for i, p := range panels {
+	for i, p := range list {
 		p.plot.X.Min, p.plot.X.Max = low, high
-		p.plot.X.Tick.Marker = ticks{unlabelled: i < len(panels)-1}
+		p.plot.X.Tick.Marker = ticks{unlabelled: i < len(list)-1}
 	}
-	panels[len(panels)-1].plot.X.Label.Text = "step"
+	list[len(list)-1].plot.X.Label.Text = "step"
+	return panels(list), nil
 }
 
-// lossPanel draws training and validation loss.
-func lossPanel(runs []Run) (*panel, error) {
-	p := newPlot("loss (nats per token)")
-	drawn, validated := 0, 0
-	for i, run := range slices.Backward(runs) { // the first run ends up on top
-		train, validation := series(run.Records, trainLoss), series(run.Records, valLoss)
-		drawn += points(train) + points(validation)
-		validated += points(validation)
-		c := runColor(i)
-		if len(runs) == 1 && points(train) >= smoothFrom {
-			// With several runs, the raw curves would hide each other.
-			if err := addLine(p, train, lineStyle(faint(c), rawWidth, nil)); err != nil {
-				return nil, err
-			}
+func (ps panels) gaps() vg.Length { return panelGap * vg.Length(len(ps)-1) }
+
+// content is the height of the panels with the title and what stands below the last.
+func (ps panels) content(title string) vg.Length {
+	total := footHeight
+	if title != "" {
+		total += titleHeight
+	}
+	for _, p := range ps {
+		total += p.height
+	}
+	return total
+}
+
+func (ps panels) height(title string) vg.Length { return 2*margin + ps.content(title) + ps.gaps() }
+
+// lay draws the panels. Their data areas begin and end at the same columns, so that a
+// step stands at the same place in all of them.
+func (ps panels) lay(c draw.Canvas, title string) {
+	ps[0].plot.Title.Text = title
+	scale := (c.Max.Y - c.Min.Y - ps.gaps()) / ps.content(title) // 1 unless a height was asked for
+	cells := make([]draw.Canvas, len(ps))
+	top := c.Max.Y
+	for i, p := range ps {
+		height := p.height
+		if i == 0 && title != "" {
+			height += titleHeight
 		}
-		if err := addLine(p, smooth(train), lineStyle(c, lineWidth, runDashes(i))); err != nil {
-			return nil, err
+		if i == len(ps)-1 {
+			height += footHeight
 		}
-		if err := addValidation(p, validation, validationColor(c, len(runs))); err != nil {
-			return nil, err
-		}
+		cells[i] = c
+		cells[i].Max.Y, cells[i].Min.Y = top, top-height*scale
+		top = cells[i].Min.Y - panelGap
 	}
-	if drawn == 0 {
-		return nil, nil
+	var left, right vg.Length
+	for i, p := range ps {
+		data := p.plot.DataCanvas(cells[i])
+		left = max(left, data.Min.X-cells[i].Min.X)
+		right = max(right, cells[i].Max.X-data.Max.X)
 	}
-	addLegend(p, runs, validated > 0)
-	fitLoss(p, runs)
-	return &panel{p, lossHeight}, nil
+	for i, p := range ps {
+		data := p.plot.DataCanvas(cells[i])
+		cell := draw.Crop(cells[i], left-(data.Min.X-cells[i].Min.X), (cells[i].Max.X-data.Max.X)-right, 0, 0)
+		placeLegend(p.plot, p.plot.DataCanvas(cell))
+		p.plot.Draw(cell)
+	}
 }
 
-// validationColor sets the validation curve of a single run off from its training
-// curve; with several runs the colour says which run it is.
-func validationColor(c color.NRGBA, runs int) color.NRGBA {
-	if runs == 1 {
-		return palette[1]
-	}
-	return c
+// placeLegend moves a legend to the right end of the data area with its text after
+// the swatches, where it may grow in a viewer that uses another font.
+func placeLegend(p *plot.Plot, data draw.Canvas) {
+	width := p.Legend.Rectangle(data).Size().X
+	p.Legend.Left = true
+	p.Legend.XOffs = data.Max.X - data.Min.X - width - legendInset
 }
 
-// addLegend names the runs, and then says what the kinds of lines mean. Where
-// there is one run, or one kind of line, there is nothing to say about it.
-func addLegend(p *plot.Plot, runs []Run, validated bool) {
-	for i, run := range runs {
-		empty := points(series(run.Records, trainLoss))+points(series(run.Records, valLoss)) == 0
-		if len(runs) > 1 && !empty {
-			p.Legend.Add(run.Name, swatch{lineStyle(runColor(i), 2*lineWidth, runDashes(i)), nil})
-		}
-	}
-	if !validated {
-		return
-	}
-	train, validation := axisColor, axisColor
-	if len(runs) == 1 {
-		train, validation = runColor(0), validationColor(runColor(0), 1)
-	}
-	mark := glyph(validation)
-	p.Legend.Add("training", swatch{lineStyle(train, lineWidth, nil), nil})
-	p.Legend.Add("validation", swatch{lineStyle(validation, lineWidth, validationDashes()), &mark})
-}
-
-// fitLoss leaves the steep fall of the first steps out of a long run's panel: the
-// vertical axis ends where the smoothed curves are after a share of the steps,
-// a larger one when runs are compared. Without that, the differences that matter
-// would be too small to see.
-func fitLoss(p *plot.Plot, runs []Run) {
-	share := 0.01
-	if len(runs) > 1 {
-		share = 0.05
-	}
-	top := math.Inf(-1)
-	for _, run := range runs {
-		train := series(run.Records, trainLoss)
-		n := points(train)
-		if n > 0 && (n < smoothFrom || !fromBeginning(train)) {
-			return // a short run, or the end of one, which fits as it is
-		}
-		skip := int(math.Ceil(share * float64(n)))
-		for _, piece := range smooth(train) {
-			rest := piece[min(skip, len(piece)):]
-			skip -= len(piece) - len(rest)
-			for _, xy := range rest {
-				top = max(top, xy.Y)
-			}
-		}
-	}
-	if top > p.Y.Min {
-		p.Y.Max = min(p.Y.Max, top+0.05*(top-p.Y.Min))
-	}
-	p.Y.Min -= 0.03 * (p.Y.Max - p.Y.Min)
-}
-
-// fromBeginning tells whether a curve begins where its run did, or soon after.
-func fromBeginning(pieces []plotter.XYs) bool {
-	last := pieces[len(pieces)-1]
-	return pieces[0][0].X <= 0.05*last[len(last)-1].X
-}
-
-// errorPanel draws the quantization error: relative to the weights where any run
-// has recorded that, else its norm.
-func errorPanel(runs []Run) (*panel, error) {
-	p, err := curvePanel(runs, relativeError, "‖x − Q(x)‖ / ‖x‖  (%)", errorHeight)
-	if p != nil || err != nil {
-		return p, err
-	}
-	return curvePanel(runs, absoluteError, "‖x − Q(x)‖", errorHeight)
-}
-
-// lambdaPanel draws λ_t, unless it is 0 throughout: then CAGE was off.
-func lambdaPanel(runs []Run) (*panel, error) {
-	on := false
-	for _, run := range runs {
-		for i := range run.Records {
-			on = on || run.Records[i].Lambda != 0
-		}
-	}
-	if !on {
-		return nil, nil
-	}
-	return curvePanel(runs, lambda, "CAGE λ", lambdaHeight)
-}
-
-// curvePanel draws one field of every run, nil when none has it. Which run is which
-// is said in the panel of the loss, which every run has.
-func curvePanel(runs []Run, f field, label string, height vg.Length) (*panel, error) {
-	p := newPlot(label)
-	drawn := 0
-	for i, run := range slices.Backward(runs) {
-		pieces := series(run.Records, f)
-		drawn += points(pieces)
-		if err := addLine(p, pieces, lineStyle(runColor(i), lineWidth, runDashes(i))); err != nil {
-			return nil, err
-		}
-	}
-	if drawn == 0 {
-		return nil, nil
-	}
-	if room := 0.06 * (p.Y.Max - p.Y.Min); room > 0 {
-		p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
-	}
-	return &panel{p, height}, nil
-}
-
-// addLine adds a curve in one style.
-func addLine(p *plot.Plot, pieces []plotter.XYs, style draw.LineStyle) error {
+// addLine adds the curve of a run to a panel.
+func addLine(p *plot.Plot, pieces [][]Point, style draw.LineStyle) {
 	for _, piece := range pieces {
-		line, err := plotter.NewLine(plotter.XYs(thin(piece, maxPoints, ordinate)))
-		if err != nil {
-			return err
-		}
-		line.LineStyle = style
-		p.Add(line)
+		p.Add(&plotter.Line{XYs: coordinates(Thin(piece, maxPoints)), LineStyle: style})
 	}
-	return nil
 }
 
-// addValidation adds a dashed curve with a mark at each evaluation, as long as
-// there are few enough of them to tell apart.
-func addValidation(p *plot.Plot, pieces []plotter.XYs, c color.NRGBA) error {
-	if err := addLine(p, pieces, lineStyle(c, lineWidth, validationDashes())); err != nil {
-		return err
+func coordinates(points []Point) plotter.XYs {
+	out := make(plotter.XYs, len(points))
+	for i, p := range points {
+		out[i] = plotter.XY{X: p.X, Y: p.Y}
 	}
-	const maxMarks = 40
-	if points(pieces) <= maxMarks {
-		for _, piece := range pieces {
-			marks, err := plotter.NewScatter(piece)
-			if err != nil {
-				return err
-			}
-			marks.GlyphStyle = glyph(c)
-			p.Add(marks)
-		}
-	}
-	return nil
-}
-
-func glyph(c color.Color) draw.GlyphStyle {
-	return draw.GlyphStyle{Color: c, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
-}
-
-// swatch is the picture of a line in a legend, with a mark in the middle if it has one.
-type swatch struct {
-	line draw.LineStyle
-	mark *draw.GlyphStyle
-}
-
-// Thumbnail draws the swatch.
-func (s swatch) Thumbnail(c *draw.Canvas) {
-	y := c.Center().Y
-	c.StrokeLine2(s.line, c.Min.X, y, c.Max.X, y)
-	if s.mark != nil {
-		c.DrawGlyph(*s.mark, vg.Point{X: c.Center().X, Y: y})
-	}
+	return out
 }

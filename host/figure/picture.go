@@ -1,22 +1,13 @@
 package figure
 
 import (
-	"io"
-
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Picture is one of the kinds of figures that Draw knows: *Chart, *Bars or *Heat.
-type Picture interface {
-	// compose makes the parts of a figure of the given width, without a layout. It
-	// returns ErrNoData when there is nothing to draw.
-	compose(width vg.Length) (*composition, error)
-}
-
-// composition is a figure before it is laid out.
-type composition struct {
+// single is a figure of one plot.
+type single struct {
 	plot   *plot.Plot
 	legend legend
 	scale  *plot.Plot // the colour scale at the right; nil: none
@@ -24,36 +15,14 @@ type composition struct {
 }
 
 const (
-	defaultHeight = 3.6 * vg.Inch
-	scaleWidth    = 0.75 * vg.Inch // the colour scale with its numbers and label
-	scaleGap      = 0.15 * vg.Inch
+	scaleWidth = 0.75 * vg.Inch // the colour scale with its numbers and label
+	scaleGap   = 0.15 * vg.Inch
 )
 
-// Save draws a picture to a file, atomically. The ending of its name, .png or .svg,
-// chooses the format.
-func Save(path string, p Picture, o Options) error {
-	return save(path, func(w io.Writer, format Format) error { return Draw(w, format, p, o) })
-}
-
-// Draw draws a picture. It returns ErrNoData when none of its values is finite.
-func Draw(w io.Writer, format Format, p Picture, o Options) error {
-	width, height := defaultWidth, defaultHeight
-	if o.Width > 0 {
-		width = vg.Length(o.Width) * vg.Inch
-	}
-	if o.Height > 0 {
-		height = vg.Length(o.Height) * vg.Inch
-	}
-	parts, err := p.compose(width)
-	if err != nil {
-		return err
-	}
-	return render(w, format, width, height, func(c draw.Canvas) { parts.lay(c, clean(o.Title)) })
-}
+func (*single) height(string) vg.Length { return defaultHeight }
 
 // lay draws the title, below it the legend, and the plot in the rest.
-func (parts *composition) lay(c draw.Canvas, title string) {
-	c = draw.Crop(c, margin, -margin, margin, -margin)
+func (s *single) lay(c draw.Canvas, title string) {
 	if title != "" {
 		style := textStyle(titleSize)
 		style.XAlign, style.YAlign = draw.XCenter, draw.YTop
@@ -61,30 +30,30 @@ func (parts *composition) lay(c draw.Canvas, title string) {
 		c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, title)
 		c.Max.Y -= titleHeight
 	}
-	if len(parts.legend) > 0 {
-		c.Max.Y -= parts.legend.draw(c)
+	if len(s.legend) > 0 {
+		c.Max.Y -= s.legend.draw(c)
 	}
 	c.Max.Y -= vg.Points(3) // room for half of a number at the upper end
 	scale := c
-	if parts.scale != nil {
+	if s.scale != nil {
 		c.Max.X -= scaleWidth + scaleGap
 	}
-	fitLabels(parts.plot, c)
-	if parts.equal {
-		equalize(parts.plot, parts.plot.DataCanvas(c).Size())
+	fitLabels(s.plot, c)
+	if s.equal {
+		equalize(s.plot, s.plot.DataCanvas(c).Size())
 	}
-	parts.plot.Draw(c)
-	if parts.scale != nil {
-		data := parts.plot.DataCanvas(c)
+	s.plot.Draw(c)
+	if s.scale != nil {
+		data := s.plot.DataCanvas(c)
 		scale.Min = vg.Point{X: scale.Max.X - scaleWidth, Y: data.Min.Y}
 		scale.Max.Y = data.Max.Y
-		fitLabels(parts.scale, scale)
-		parts.scale.Draw(scale)
+		fitLabels(s.scale, scale)
+		s.scale.Draw(scale)
 	}
 }
 
-// fitLabels shortens labels that are longer than their axes, for which the plot would
-// make room at the cost of its data area.
+// fitLabels shortens labels that are longer than their axes. The plot would make room
+// for them at the cost of its data area.
 func fitLabels(p *plot.Plot, c draw.Canvas) {
 	x, y := p.X.Label.Text, p.Y.Label.Text
 	p.X.Label.Text, p.Y.Label.Text = "", ""

@@ -3,8 +3,6 @@ package figure
 import (
 	"math"
 
-	"gonum.org/v1/plot/plotter"
-
 	"github.com/cage-qat/cage/host/metrics"
 )
 
@@ -17,53 +15,59 @@ func lambda(r *metrics.Record) *metrics.Number    { return &r.Lambda }
 
 // relativeError is ‖x − Q(x)‖ / ‖x‖ in percent.
 func relativeError(r *metrics.Record) *metrics.Number {
-	if r.ErrorRel == nil {
-		return nil
-	}
-	return metrics.Some(100 * math.Sqrt(float64(*r.ErrorRel)))
+	return after(r.ErrorRel, func(x float64) float64 { return 100 * math.Sqrt(x) })
 }
 
 // absoluteError is ‖x − Q(x)‖.
-func absoluteError(r *metrics.Record) *metrics.Number {
-	if r.ErrorNorm2 == nil {
+func absoluteError(r *metrics.Record) *metrics.Number { return after(r.ErrorNorm2, math.Sqrt) }
+
+// after is f of a number, nil where that was not measured.
+func after(n *metrics.Number, f func(float64) float64) *metrics.Number {
+	if n == nil {
 		return nil
 	}
-	return metrics.Some(math.Sqrt(float64(*r.ErrorNorm2)))
+	return metrics.Some(f(float64(*n)))
 }
 
-// largest is the magnitude from which on a value is as good as infinite: such
-// values would leave no room for the others, and break the plotting arithmetic.
+// largest is the magnitude from which a value counts as infinite. Such values would
+// leave no room for the others, and overflow in the arithmetic of plotting.
 const largest = 1e30
 
 // series returns a curve as pieces: where a value is not finite, the line breaks,
 // so that a step that went wrong can be seen. Steps that were not measured are
 // passed over.
-func series(records []metrics.Record, f field) []plotter.XYs {
-	var pieces []plotter.XYs
-	var piece plotter.XYs
+func series(records []metrics.Record, f field) [][]Point {
+	var list []Point
 	seen := math.MinInt // the step of the last value
 	for i := range records {
-		y := f(&records[i])
-		if y == nil || records[i].Step == seen {
-			continue
-		}
-		seen = records[i].Step
-		if v := float64(*y); math.Abs(v) < largest { // false for NaN
-			piece = append(piece, plotter.XY{X: float64(records[i].Step), Y: v})
-			continue
-		}
-		if len(piece) > 0 {
-			pieces, piece = append(pieces, piece), nil
+		if y := f(&records[i]); y != nil && records[i].Step != seen {
+			seen = records[i].Step
+			list = append(list, Point{X: float64(seen), Y: float64(*y)})
 		}
 	}
-	if len(piece) > 0 {
-		pieces = append(pieces, piece)
+	return split(list, Axis{}, Axis{})
+}
+
+// split divides a list at points that have no place on the axes, which break a line.
+func split(list []Point, x, y Axis) [][]Point {
+	var pieces [][]Point
+	broken := true
+	for _, p := range list {
+		if !x.drawable(p.X) || !y.drawable(p.Y) {
+			broken = true
+			continue
+		}
+		if broken {
+			pieces, broken = append(pieces, nil), false
+		}
+		p.Minus, p.Plus = reach(p.Minus), reach(p.Plus)
+		pieces[len(pieces)-1] = append(pieces[len(pieces)-1], p)
 	}
 	return pieces
 }
 
 // points is the number of points of a curve.
-func points(pieces []plotter.XYs) int {
+func points(pieces [][]Point) int {
 	n := 0
 	for _, piece := range pieces {
 		n += len(piece)
@@ -82,58 +86,54 @@ const (
 // around it. The window is centred, so that the curve does not lag behind. It
 // narrows towards the beginning of a piece, where a loss falls too steeply to be
 // averaged over, and is cut off at the end, where a run is read off.
-func smooth(pieces []plotter.XYs) []plotter.XYs {
+func smooth(pieces [][]Point) [][]Point {
 	n := points(pieces)
 	if n < smoothFrom {
 		return pieces
 	}
 	reach := max(1, int(smoothShare*float64(n)/2))
-	out := make([]plotter.XYs, len(pieces))
+	out := make([][]Point, len(pieces))
 	for i, piece := range pieces {
 		sums := make([]float64, len(piece)+1) // sums[j] is the sum of the first j values
 		for j, p := range piece {
 			sums[j+1] = sums[j] + p.Y
 		}
-		out[i] = make(plotter.XYs, len(piece))
+		out[i] = make([]Point, len(piece))
 		for j, p := range piece {
 			r := min(reach, j)
 			from, to := j-r, min(j+r+1, len(piece))
-			out[i][j] = plotter.XY{X: p.X, Y: (sums[to] - sums[from]) / float64(to-from)}
+			out[i][j] = Point{X: p.X, Y: (sums[to] - sums[from]) / float64(to-from)}
 		}
 	}
 	return out
 }
 
-// maxPoints is how many points a curve is drawn with at most: more than there are
-// pixels, few enough for a small file.
+// maxPoints is the most points that a curve is drawn with: more than there are pixels,
+// few enough for a small file.
 const maxPoints = 2000
 
-// thin returns a curve with at most about n points that looks the same: of each
-// stretch of neighbouring points it keeps the lowest and the highest by y.
-func thin[T any](piece []T, n int, y func(T) float64) []T {
-	if len(piece) <= n {
-		return piece
+// Thin returns at most about n points of a curve that look the same: of each stretch
+// of neighbours the lowest and the highest, and both ends.
+func Thin(points []Point, n int) []Point {
+	if len(points) <= n {
+		return points
 	}
-	stretch := (2*len(piece) + n - 1) / n
-	out := []T{piece[0]}
-	for from := 1; from < len(piece)-1; from += stretch {
-		to := min(from+stretch, len(piece)-1)
+	stretch := (2*len(points) + n - 1) / n
+	out := []Point{points[0]}
+	for from := 1; from < len(points)-1; from += stretch {
 		low, high := from, from
-		for i := from; i < to; i++ {
-			if y(piece[i]) < y(piece[low]) {
+		for i := from; i < min(from+stretch, len(points)-1); i++ {
+			if points[i].Y < points[low].Y {
 				low = i
 			}
-			if y(piece[i]) > y(piece[high]) {
+			if points[i].Y > points[high].Y {
 				high = i
 			}
 		}
-		out = append(out, piece[min(low, high)])
+		out = append(out, points[min(low, high)])
 		if low != high {
-			out = append(out, piece[max(low, high)])
+			out = append(out, points[max(low, high)])
 		}
 	}
-	return append(out, piece[len(piece)-1])
+	return append(out, points[len(points)-1])
 }
-
-// ordinate is the y of a point.
-func ordinate(p plotter.XY) float64 { return p.Y }

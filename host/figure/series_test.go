@@ -4,15 +4,13 @@ import (
 	"math"
 	"testing"
 
-	"gonum.org/v1/plot/plotter"
-
 	"github.com/cage-qat/cage/host/metrics"
 )
 
-func curve(n int, f func(i int) float64) plotter.XYs {
-	out := make(plotter.XYs, n)
+func curve(n int, f func(i int) float64) []Point {
+	out := make([]Point, n)
 	for i := range out {
-		out[i] = plotter.XY{X: float64(i), Y: f(i)}
+		out[i] = Point{X: float64(i), Y: f(i)}
 	}
 	return out
 }
@@ -24,32 +22,32 @@ func TestSeriesBreaksWhereAValueIsNotFinite(t *testing.T) {
 	}
 	records[8].ValLoss = metrics.Some(6)
 	pieces := series(records, trainLoss)
-	if len(pieces) != 3 || len(pieces[0]) != 2 || len(pieces[1]) != 1 || len(pieces[2]) != 2 || pieces[2][0] != (plotter.XY{X: 7, Y: 4}) {
+	if len(pieces) != 3 || len(pieces[0]) != 2 || len(pieces[1]) != 1 || len(pieces[2]) != 2 || pieces[2][0] != (Point{X: 7, Y: 4}) {
 		t.Errorf("pieces %v", pieces)
 	}
-	if pieces := series(records, valLoss); points(pieces) != 1 || pieces[0][0] != (plotter.XY{X: 8, Y: 6}) {
+	if pieces := series(records, valLoss); points(pieces) != 1 || pieces[0][0] != (Point{X: 8, Y: 6}) {
 		t.Errorf("validation %v", pieces)
 	}
 }
 
 func TestSmooth(t *testing.T) {
-	short := []plotter.XYs{curve(smoothFrom-1, func(i int) float64 { return float64(i % 2) })}
+	short := [][]Point{curve(smoothFrom-1, func(i int) float64 { return float64(i % 2) })}
 	if got := smooth(short); &got[0][0] != &short[0][0] {
 		t.Error("a short curve is smoothed")
 	}
 	line := curve(500, func(i int) float64 { return 3 - 0.01*float64(i) })
-	for i, p := range smooth([]plotter.XYs{line})[0][:490] {
+	for i, p := range smooth([][]Point{line})[0][:490] {
 		if math.Abs(p.Y-line[i].Y) > 1e-9 || p.X != line[i].X {
 			t.Fatalf("a straight line is bent at %d: %v, want %v", i, p, line[i])
 		}
 	}
 	noise := curve(1000, func(i int) float64 { return float64(i % 2) })
-	for i, p := range smooth([]plotter.XYs{noise})[0][20:] {
+	for i, p := range smooth([][]Point{noise})[0][20:] {
 		if math.Abs(p.Y-0.5) > 0.06 {
 			t.Fatalf("noise of amplitude 0.5 is left at %v at point %d", p.Y, i+20)
 		}
 	}
-	pieces := smooth([]plotter.XYs{curve(60, func(int) float64 { return 1 }), curve(60, func(int) float64 { return 2 })})
+	pieces := smooth([][]Point{curve(60, func(int) float64 { return 1 }), curve(60, func(int) float64 { return 2 })})
 	if pieces[0][59].Y != 1 || pieces[1][0].Y != 2 {
 		t.Errorf("a break is smoothed over: %v, %v", pieces[0][59], pieces[1][0])
 	}
@@ -58,14 +56,14 @@ func TestSmooth(t *testing.T) {
 func TestThinKeepsTheExtremes(t *testing.T) {
 	long := curve(100_003, func(i int) float64 { return math.Sin(float64(i) / 500) })
 	long[77_777].Y, long[5].Y = 9, -9
-	got := thin(long, maxPoints, ordinate)
+	got := Thin(long, maxPoints)
 	if len(got) > maxPoints+2 {
 		t.Errorf("%d points are left", len(got))
 	}
 	if got[0] != long[0] || got[len(got)-1] != long[len(long)-1] {
 		t.Error("an end is missing")
 	}
-	seen := map[plotter.XY]bool{}
+	seen := map[Point]bool{}
 	for i, p := range got {
 		seen[p] = true
 		if i > 0 && p.X <= got[i-1].X {
@@ -75,7 +73,7 @@ func TestThinKeepsTheExtremes(t *testing.T) {
 	if !seen[long[77_777]] || !seen[long[5]] {
 		t.Error("a spike is lost")
 	}
-	if short := curve(10, func(i int) float64 { return 1 }); len(thin(short, maxPoints, ordinate)) != 10 {
+	if short := curve(10, func(i int) float64 { return 1 }); len(Thin(short, maxPoints)) != 10 {
 		t.Error("a short curve is thinned")
 	}
 }

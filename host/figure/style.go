@@ -16,7 +16,7 @@ import (
 // marks and dashes, and bars by stripes.
 const Colors = 7
 
-// palette is that of Okabe and Ito ("Color Universal Design", 2008), which people
+// palette is the one of Okabe and Ito ("Color Universal Design", 2008), which people
 // with any kind of colour vision can tell apart, the darker colours first.
 var palette = [Colors]color.NRGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, // blue
@@ -49,8 +49,8 @@ const (
 	legendInset = 6 // points between a legend and the edge of its panel
 )
 
-// dashes tells solid lines apart once every colour has been used. None looks like a line
-// that is dashed or dotted because of what it means.
+// dashes tell solid lines apart once every colour has been used. They look unlike the
+// dashed and dotted lines that have a meaning.
 var dashes = [][]vg.Length{nil, {5, 1.6, 1.2, 1.6}, {5, 1.6, 1.2, 1.6, 1.2, 1.6}}
 
 // runColor and runDashes are the style of the i-th run.

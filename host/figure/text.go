@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"cmp"
 	"image/color"
 	"math"
 	"strings"
@@ -40,24 +41,28 @@ func fit(s string, style draw.TextStyle, width vg.Length) string {
 	return "…"
 }
 
-// nominal gives the horizontal axis names, upright where they have room and
-// slanted otherwise. Width is what they share.
-func nominal(axis *plot.Axis, list []string, width vg.Length) {
-	const (
-		longest = 1.4 * vg.Inch
-		slant   = math.Pi / 6
-	)
-	shown := make(names, len(list))
-	widest := vg.Length(0)
-	for i, name := range list {
-		shown[i] = fit(clean(name), axis.Tick.Label, longest)
-		widest = max(widest, axis.Tick.Label.Width(shown[i]))
+// nominal gives the places 0, 1, 2, … of an axis names, and returns the width of the
+// widest.
+func nominal(axis *plot.Axis, names []string) (widest vg.Length) {
+	const longest = 1.4 * vg.Inch
+	var marks plot.ConstantTicks
+	for i, name := range names {
+		name = fit(clean(name), axis.Tick.Label, longest)
+		widest = max(widest, axis.Tick.Label.Width(name))
+		// A mark without any label would be drawn as a minor one.
+		marks = append(marks, plot.Tick{Value: float64(i), Label: cmp.Or(name, " ")})
 	}
-	axis.Tick.Marker = shown
+	axis.Tick.Marker = marks
 	axis.Tick.LineStyle.Color = color.Transparent // its length is the distance of the names
-	axis.Min, axis.Max = -0.5, float64(len(list))-0.5
-	if widest > 0.95*width/vg.Length(len(list)) {
-		axis.Tick.Label.Rotation = slant
+	axis.Min, axis.Max = -0.5, float64(len(names))-0.5
+	return widest
+}
+
+// nominalX gives the horizontal axis names, upright where they have room and slanted
+// otherwise. Width is what they share.
+func nominalX(axis *plot.Axis, names []string, width vg.Length) {
+	if widest := nominal(axis, names); widest > 0.95*width/vg.Length(len(names)) {
+		axis.Tick.Label.Rotation = math.Pi / 6
 		axis.Tick.Label.XAlign, axis.Tick.Label.YAlign = draw.XRight, draw.YCenter
 	}
 }

@@ -7,16 +7,32 @@ import (
 	"github.com/cage-qat/cage/host/generate"
 )
 
-// A model that always prefers the next even number, of six tokens.
-func ExampleContinue() {
-	model := func(tokens []int32) ([]float32, error) {
-		logits := make([]float32, len(tokens)*6)
-		for i, t := range tokens {
-			logits[i*6+int(t+2)%6] = 1
-		}
-		return logits, nil
+// even is a model that always prefers the next even number, of six tokens.
+type even struct{}
+
+func (even) Context() int { return 8 }
+
+func (e even) Begin(prompts [][]int32, _ int) (generate.Sequences, []float32, error) {
+	var last []int32
+	for _, p := range prompts {
+		last = append(last, p[len(p)-1])
 	}
-	next, err := generate.Continue(context.Background(), model, 8, []int32{0}, generate.Options{Tokens: 4})
+	logits, err := e.Next(last)
+	return e, logits, err
+}
+
+func (even) Next(tokens []int32) ([]float32, error) {
+	logits := make([]float32, len(tokens)*6)
+	for i, t := range tokens {
+		logits[i*6+int(t+2)%6] = 1
+	}
+	return logits, nil
+}
+
+func (even) Close() {}
+
+func ExampleContinue() {
+	next, err := generate.Continue(context.Background(), even{}, [][]int32{{0}}, generate.Options{Tokens: 4}, nil)
 	fmt.Println(next, err)
-	// Output: [2 4 0 2] <nil>
+	// Output: [[2 4 0 2]] <nil>
 }

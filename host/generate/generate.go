@@ -1,109 +1,178 @@
-// Package generate continues token sequences with a language model: softmax
-// sampling with temperature and top-k, seeded. It knows a model only as a function
-// from tokens to logits; text and tokenizers belong to the caller.
+// Package generate continues token sequences with a language model: softmax sampling with
+// temperature, top-k and top-p, seeded. It knows a model only as what gives logits for
+// tokens; text, tokenizers and templates belong to the caller.
 package generate
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 )
 
 // Options control sampling.
 type Options struct {
-	// Tokens is the number of tokens to generate.
+	// Tokens is the largest number of tokens to generate.
 	Tokens int
 	// Temperature divides the logits; 0 takes the likeliest token.
 	Temperature float64
 	// TopK restricts the choice to the K likeliest tokens; 0 means all.
 	TopK int
+	// TopP restricts the choice to the fewest likeliest tokens whose probabilities add up to
+	// P at least (Holtzman et al., 2020); 0 means all.
+	TopP float64
+	// Stop lists tokens that end a sequence. They are not part of it.
+	Stop []int32
 	// Vocab restricts ids to those below it, where a model has more rows than its
 	// tokenizer has tokens; 0 means all.
 	Vocab int
-	// Seed fixes the draws.
+	// Seed fixes the draws; each sequence of a batch has its own.
 	Seed uint64
 }
 
-// Model returns the logits of the token that follows each position of a full
-// context, flat [context, vocabulary].
-type Model func(tokens []int32) ([]float32, error)
+// Model is a language model.
+type Model interface {
+	// Context is the largest number of tokens that it sees.
+	Context() int
+	// Begin reads prompts, and returns the logits of the token after each, one row of the
+	// vocabulary for each, and what continues them, up to length tokens with the prompt.
+	Begin(prompts [][]int32, length int) (Sequences, []float32, error)
+}
 
-// Continue extends prompt, which must not be empty, and returns the new tokens.
-// The model sees the last tokens that fit into its context.
-func Continue(ctx context.Context, m Model, context int, prompt []int32, o Options) ([]int32, error) {
-	if len(prompt) == 0 {
-		return nil, fmt.Errorf("generate: the prompt is empty: give at least one token")
+// Sequences are what a model has read.
+type Sequences interface {
+	// Next reads one more token of each, and returns the logits of the token after it.
+	Next(tokens []int32) ([]float32, error)
+	Close()
+}
+
+// ErrStop ends a sequence when emit returns it.
+var ErrStop = errors.New("the sequence ends here")
+
+// Continue extends prompts, none of which may be empty, and returns the new tokens of each.
+// Once a sequence is longer than the model's context, the model sees its last tokens, at
+// least half as many as the context has. emit, if not nil, is told each new token of
+// sequence i before the next one is computed.
+func Continue(ctx context.Context, m Model, prompts [][]int32, o Options, emit func(i int, token int32) error) ([][]int32, error) {
+	if err := o.check(prompts); err != nil {
+		return nil, err
 	}
-	if o.Temperature < 0 || math.IsNaN(o.Temperature) || o.Tokens < 0 || o.TopK < 0 {
-		return nil, fmt.Errorf("generate: tokens %d, temperature %v, top-k %d: none may be negative", o.Tokens, o.Temperature, o.TopK)
+	c := &continuation{m: m, o: o, all: make([][]int32, len(prompts)), done: make([]bool, len(prompts))}
+	for i, p := range prompts {
+		c.all[i] = slices.Clone(p)
+		c.draws = append(c.draws, rand.New(rand.NewPCG(o.Seed, uint64(i))))
 	}
-	rng := rand.New(rand.NewPCG(o.Seed, 0))
-	all := slices.Clone(prompt)
-	window := make([]int32, context)
+	defer c.close()
 	for range o.Tokens {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		seen := all[max(0, len(all)-context):]
-		// What follows the last token is padding, which causal attention keeps it from seeing.
-		clear(window)
-		copy(window, seen)
-		logits, err := m(window)
-		if err != nil {
+		if !slices.Contains(c.done, false) {
+			break
+		}
+		if err := c.advance(emit); err != nil {
 			return nil, err
 		}
-		vocab := len(logits) / context
-		row := logits[(len(seen)-1)*vocab : len(seen)*vocab]
-		if o.Vocab > 0 {
-			row = row[:min(vocab, o.Vocab)]
-		}
-		next, err := draw(rng, row, o)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, next)
 	}
-	return all[len(prompt):], nil
+	new := make([][]int32, len(prompts))
+	for i := range c.all {
+		new[i] = c.all[i][len(prompts[i]):]
+	}
+	return new, nil
 }
 
-// draw picks a token from one row of logits.
-func draw(rng *rand.Rand, logits []float32, o Options) (int32, error) {
-	order := make([]int32, len(logits))
-	for i, l := range logits {
-		if math.IsNaN(float64(l)) {
-			return 0, fmt.Errorf("generate: the model's output is not a number")
-		}
-		order[i] = int32(i)
-	}
-	slices.SortStableFunc(order, func(a, b int32) int {
-		switch {
-		case logits[a] > logits[b]:
-			return -1
-		case logits[a] < logits[b]:
-			return 1
-		}
-		return 0
-	})
-	if o.Temperature == 0 {
-		return order[0], nil
-	}
-	if o.TopK > 0 {
-		order = order[:min(o.TopK, len(order))]
-	}
-	best := float64(logits[order[0]])
-	weights := make([]float64, len(order))
-	total := 0.0
-	for i, id := range order {
-		weights[i] = math.Exp((float64(logits[id]) - best) / o.Temperature)
-		total += weights[i]
-	}
-	left := rng.Float64() * total
-	for i, w := range weights {
-		if left -= w; left < 0 {
-			return order[i], nil
+func (o Options) check(prompts [][]int32) error {
+	for _, p := range prompts {
+		if len(p) == 0 {
+			return fmt.Errorf("generate: the prompt is empty: give at least one token")
 		}
 	}
-	return order[len(order)-1], nil
+	if !(o.Temperature >= 0) || o.Tokens < 0 || o.TopK < 0 {
+		return fmt.Errorf("generate: tokens %d, temperature %v, top-k %d: none may be negative", o.Tokens, o.Temperature, o.TopK)
+	}
+	if !(o.TopP >= 0 && o.TopP <= 1) {
+		return fmt.Errorf("generate: top-p %v, want a share from 0 to 1", o.TopP)
+	}
+	return nil
+}
+
+// continuation is Continue while it runs.
+type continuation struct {
+	m         Model
+	o         Options
+	draws     []*rand.Rand
+	all       [][]int32 // each prompt with what follows
+	done      []bool
+	sequences Sequences // nil: what the model is to see has to be read
+	seen      int       // tokens of the longest sequence that it has read
+}
+
+func (c *continuation) close() {
+	if c.sequences != nil {
+		c.sequences.Close()
+	}
+}
+
+// advance adds a token to each sequence that is not done.
+func (c *continuation) advance(emit func(i int, token int32) error) error {
+	logits, err := c.read()
+	if err != nil {
+		return err
+	}
+	vocab := len(logits) / len(c.all)
+	for i := range c.all {
+		if c.done[i] {
+			continue
+		}
+		token, err := c.o.draw(c.draws[i], logits[i*vocab:(i+1)*vocab])
+		if err != nil {
+			return err
+		}
+		if slices.Contains(c.o.Stop, token) {
+			c.done[i] = true
+			continue
+		}
+		c.all[i] = append(c.all[i], token)
+		if emit == nil {
+			continue
+		}
+		switch err := emit(i, token); {
+		case errors.Is(err, ErrStop):
+			c.done[i] = true
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// read lets the model read what it has not read yet: the last token of each sequence, or as
+// much as it may see where that is the first time or the context is full. A sequence that is
+// done goes on with its last token, which nobody looks at.
+func (c *continuation) read() ([]float32, error) {
+	context := c.m.Context()
+	if c.sequences != nil && c.seen < context {
+		c.seen++
+		last := make([]int32, len(c.all))
+		for i, s := range c.all {
+			last[i] = s[len(s)-1]
+		}
+		return c.sequences.Next(last)
+	}
+	most := context
+	if c.sequences != nil {
+		c.sequences.Close()
+		c.sequences, most = nil, max(1, context/2)
+	}
+	var prompts [][]int32
+	c.seen = 0
+	for _, s := range c.all {
+		p := s[max(0, len(s)-most):]
+		prompts, c.seen = append(prompts, p), max(c.seen, len(p))
+	}
+	var logits []float32
+	var err error
+	c.sequences, logits, err = c.m.Begin(prompts, min(context, c.seen+c.o.Tokens))
+	return logits, err
 }

@@ -10,64 +10,143 @@ import (
 )
 
 // counter is a model over 8 tokens whose likeliest next token is the previous plus one.
-func counter(tokens []int32) ([]float32, error) {
-	logits := make([]float32, len(tokens)*8)
-	for i, t := range tokens {
-		logits[i*8+int(t+1)%8] = 5
-		logits[i*8+int(t+2)%8] = 4
-	}
-	return logits, nil
+type counter struct {
+	context int
+	begun   *[]int // lengths of the longest prompts
+	broken  error
+	nan     bool
 }
 
-func TestGreedyFollowsTheModel(t *testing.T) {
-	got, err := Continue(context.Background(), counter, 4, []int32{6}, Options{Tokens: 6})
+func (c counter) Context() int { return c.context }
+
+func (c counter) Begin(prompts [][]int32, length int) (Sequences, []float32, error) {
+	var last []int32
+	longest := 0
+	for _, p := range prompts {
+		last, longest = append(last, p[len(p)-1]), max(longest, len(p))
+	}
+	if longest > length || length > c.context {
+		return nil, nil, errors.New("more tokens than were announced, or than the context has")
+	}
+	if c.begun != nil {
+		*c.begun = append(*c.begun, longest)
+	}
+	s := &counting{c, length - longest}
+	logits, err := s.logits(last)
+	return s, logits, err
+}
+
+type counting struct {
+	counter
+	room int
+}
+
+func (s *counting) Next(tokens []int32) ([]float32, error) {
+	if s.room--; s.room < 0 {
+		return nil, errors.New("no room is left")
+	}
+	return s.logits(tokens)
+}
+
+func (s *counting) logits(tokens []int32) ([]float32, error) {
+	out := make([]float32, len(tokens)*8)
+	for i, t := range tokens {
+		out[i*8+int(t+1)%8] = 5
+		out[i*8+int(t+2)%8] = 4
+	}
+	if s.nan {
+		out[3] = float32(math.NaN())
+	}
+	return out, s.broken
+}
+
+func (s *counting) Close() {}
+
+// one continues a single prompt.
+func one(t *testing.T, m Model, prompt []int32, o Options) []int32 {
+	t.Helper()
+	got, err := Continue(context.Background(), m, [][]int32{prompt}, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return got[0]
+}
+
+// TestGreedyFollowsTheModel: also past the length of the context, of which half is read
+// again.
+func TestGreedyFollowsTheModel(t *testing.T) {
+	var begun []int
+	got := one(t, counter{context: 4, begun: &begun}, []int32{5, 6}, Options{Tokens: 6})
 	if want := []int32{7, 0, 1, 2, 3, 4}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v: also past the length of the context", got, want)
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if want := []int{2, 2}; !slices.Equal(begun, want) {
+		t.Errorf("prompts of %v tokens were read, want %v", begun, want)
+	}
+}
+
+// TestBatch: each sequence of a batch ends by itself and is told as it grows.
+func TestBatch(t *testing.T) {
+	told := map[int][]int32{}
+	got, err := Continue(context.Background(), counter{context: 16}, [][]int32{{1, 2}, {6}, {3}}, Options{Tokens: 5, Stop: []int32{5}},
+		func(i int, token int32) error {
+			told[i] = append(told[i], token)
+			if i == 1 && token == 1 {
+				return ErrStop
+			}
+			return nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]int32{{3, 4}, {7, 0, 1}, {4}} {
+		if !slices.Equal(got[i], want) || !slices.Equal(told[i], want) {
+			t.Errorf("sequence %d: got %v, was told %v, want %v", i, got[i], told[i], want)
+		}
 	}
 }
 
 func TestSeedsAndTopK(t *testing.T) {
-	sample := func(seed uint64, k int) []int32 {
-		got, err := Continue(context.Background(), counter, 4, []int32{0}, Options{Tokens: 200, Temperature: 1, TopK: k, Seed: seed})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
+	sample := func(o Options) []int32 {
+		o.Tokens, o.Temperature = 200, 1
+		return one(t, counter{context: 4}, []int32{0}, o)
 	}
-	if !slices.Equal(sample(1, 0), sample(1, 0)) {
+	if !slices.Equal(sample(Options{Seed: 1}), sample(Options{Seed: 1})) {
 		t.Error("equal seeds give different tokens")
 	}
-	if slices.Equal(sample(1, 0), sample(2, 0)) {
+	if slices.Equal(sample(Options{Seed: 1}), sample(Options{Seed: 2})) {
 		t.Error("different seeds give the same 200 tokens")
 	}
-	last := int32(0)
-	counts := map[int32]int{}
-	for _, id := range sample(3, 2) {
-		counts[(id-last+8)%8]++
-		last = id
+	// The two likeliest tokens have e⁵ and e⁴ of e⁵ + e⁴ + 6 shares: 97 %.
+	for name, o := range map[string]Options{"top-2": {Seed: 3, TopK: 2}, "top-p": {Seed: 3, TopP: 0.9}} {
+		last, counts := int32(0), map[int32]int{}
+		for _, id := range sample(o) {
+			counts[(id-last+8)%8]++
+			last = id
+		}
+		if counts[1]+counts[2] != 200 || counts[2] == 0 {
+			t.Errorf("%s took the steps %v, want only 1 and 2", name, counts)
+		}
+		// The odds of logits 5 and 4 are e to 1.
+		if share := float64(counts[1]) / 200; math.Abs(share-math.E/(1+math.E)) > 0.1 {
+			t.Errorf("%s: the likelier token was drawn with frequency %.2f, want about 0.73", name, share)
+		}
 	}
-	if counts[1]+counts[2] != 200 || counts[2] == 0 {
-		t.Errorf("top-2 took the steps %v, want only 1 and 2", counts)
-	}
-	// The odds of logits 5 and 4 are e to 1.
-	if share := float64(counts[1]) / 200; math.Abs(share-math.E/(1+math.E)) > 0.1 {
-		t.Errorf("the likelier token was drawn with frequency %.2f, want about 0.73", share)
+	greedy := one(t, counter{context: 4}, []int32{0}, Options{Tokens: 200})
+	for name, o := range map[string]Options{"top-1": {Seed: 1, TopK: 1}, "a small top-p": {Seed: 1, TopP: 0.1}} {
+		if !slices.Equal(sample(o), greedy) {
+			t.Errorf("%s is not the likeliest token", name)
+		}
 	}
 }
 
 func TestVocabHidesPadding(t *testing.T) {
-	got, err := Continue(context.Background(), counter, 4, []int32{2}, Options{Tokens: 1, Vocab: 3})
-	if err != nil || got[0] > 2 {
-		t.Errorf("got %v, %v, want an id below 3", got, err)
+	if got := one(t, counter{context: 4}, []int32{2}, Options{Tokens: 1, Vocab: 3}); got[0] > 2 {
+		t.Errorf("got %v, want an id below 3", got)
 	}
 }
 
 func TestBadInput(t *testing.T) {
-	nan := func(tokens []int32) ([]float32, error) { return []float32{float32(math.NaN()), 1}, nil }
-	fails := func([]int32) ([]float32, error) { return nil, errors.New("device lost") }
 	tests := []struct {
 		name   string
 		m      Model
@@ -75,13 +154,14 @@ func TestBadInput(t *testing.T) {
 		o      Options
 		want   string
 	}{
-		{"empty prompt", counter, nil, Options{Tokens: 1}, "prompt is empty"},
-		{"temperature", counter, []int32{1}, Options{Tokens: 1, Temperature: -1}, "none may be negative"},
-		{"not a number", nan, []int32{1}, Options{Tokens: 1}, "not a number"},
-		{"device", fails, []int32{1}, Options{Tokens: 1}, "device lost"},
+		{"empty prompt", counter{context: 1}, nil, Options{Tokens: 1}, "prompt is empty"},
+		{"temperature", counter{context: 1}, []int32{1}, Options{Tokens: 1, Temperature: -1}, "none may be negative"},
+		{"top-p", counter{context: 1}, []int32{1}, Options{Tokens: 1, TopP: 1.5}, "top-p 1.5, want a share from 0 to 1"},
+		{"not a number", counter{context: 1, nan: true}, []int32{1}, Options{Tokens: 1}, "not a number"},
+		{"device", counter{context: 1, broken: errors.New("device lost")}, []int32{1}, Options{Tokens: 1}, "device lost"},
 	}
 	for _, tt := range tests {
-		_, err := Continue(context.Background(), tt.m, 1, tt.prompt, tt.o)
+		_, err := Continue(context.Background(), tt.m, [][]int32{tt.prompt}, tt.o, nil)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want an error with %q", tt.name, err, tt.want)
 		}

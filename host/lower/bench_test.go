@@ -114,9 +114,9 @@ func BenchmarkLowerQuest(b *testing.B) {
 				rotate := func(x *graph.Node) *graph.Node {
 					return graph.Reshape(graph.Dot(graph.Reshape(x, s.rows*s.cols/s.block, s.block), h).Product(), s.rows, s.cols)
 				}
-				return gradient(autodiff.StraightThrough(value, in[0], func(dy *graph.Node) *graph.Node {
+				return gradient(autodiff.Custom(value, in, func(dy *graph.Node) []*graph.Node {
 					dz := rotate(dy)
-					return rotate(graph.Where(mask, dz, graph.ZerosLike(dz)))
+					return []*graph.Node{rotate(graph.Where(mask, dz, graph.ZerosLike(dz)))}
 				}), in[0])
 			})
 		})

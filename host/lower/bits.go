@@ -22,9 +22,9 @@ func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Where(finite, exponent, graph.Abs(x))
 }
 
-// lowerLdexp multiplies by powers of two whose product is 2ⁿ, so ordered that at
-// most the last product rounds: results that become subnormal in two roundings
-// would differ from those of one.
+// lowerLdexp multiplies by powers of two whose product is 2ⁿ. Their order is such
+// that at most the last product rounds: a subnormal result that is rounded twice
+// may differ from one that is rounded once.
 func lowerLdexp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, e, f := args[0], args[1], l.float
 	r := l.rangeOf(n.Args[1])
@@ -46,10 +46,10 @@ func lowerLdexp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return x
 }
 
-// powers splits 2ᵉ into three factors that are representable. A result is only
-// inexact where it is subnormal. The first of a negative exponent's factors leaves
-// all x whose result is not zero normal, hence exact, so that the second rounds
-// alone. Positive exponents do not round before they overflow.
+// powers splits 2ᵉ into three factors that are representable. Only a subnormal
+// result is inexact. For a negative exponent, the product with the first factor is
+// normal, hence exact, wherever the result is not zero, so that only the second
+// product rounds. For a positive exponent nothing rounds before it overflows.
 func (l *lowering) powers(e *graph.Node) []*graph.Node {
 	f := l.float
 	c := func(v int) *graph.Node { return l.scalar(float64(v)) }

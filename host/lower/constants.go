@@ -35,8 +35,8 @@ func (l *lowering) table(data []float64, shape ...int) *graph.Node {
 // constant is a scalar.
 func constant[T engine.Element](g *graph.Graph, v T) *graph.Node { return stored(g, []T{v}, nil) }
 
-// stored is a constant of the given elements, the same node whenever a graph has
-// them again: that the devices find equal operations depends on it.
+// stored is a constant of the given elements. A graph has one node for equal
+// constants: only so do devices recognize equal operations on them.
 func stored[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
 	h := sha256.New()
 	// Writing a slice of numbers or bools to a hash cannot fail.
@@ -49,14 +49,14 @@ func stored[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node
 // its functions: the body of a loop cannot use those of another.
 type sharedNodes struct{ of *graph.Function }
 
-// shared returns the node that was made in this function of the graph under the key,
-// and makes it the first time.
+// shared returns the node of this function of the graph with that key, which create makes
+// the first time.
 func shared(g *graph.Graph, key string, create func() *graph.Node) *graph.Node {
-	place := sharedNodes{g.CurrentFunc()}
-	nodes, ok := g.State(place).(map[string]*graph.Node)
+	function := sharedNodes{g.CurrentFunc()}
+	nodes, ok := g.State(function).(map[string]*graph.Node)
 	if !ok {
 		nodes = map[string]*graph.Node{}
-		g.AttachState(place, nodes)
+		g.AttachState(function, nodes)
 	}
 	node, ok := nodes[key]
 	if !ok {

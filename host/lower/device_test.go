@@ -38,14 +38,8 @@ func run(t testing.TB, p *program.Program, inputs map[string]reference.Tensor) m
 // runIn executes p on the device in the given precision.
 func runIn(t testing.TB, float dtypes.DType, p *program.Program, inputs map[string]reference.Tensor) map[string]reference.Tensor {
 	t.Helper()
-	specs, buffers := uploadInputs(t, float, p, inputs)
-	outputs := execute(t, specs, buffers, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
-		results := lower.Lower(g, p, nodes)
-		ordered := make([]*graph.Node, len(p.Outputs))
-		for i, o := range p.Outputs {
-			ordered[i] = results[o.Name]
-		}
-		return ordered
+	outputs := execute(t, uploadInputs(t, float, p, inputs), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		return lower.Outputs(g, p, in)
 	})
 	results := map[string]reference.Tensor{}
 	for i, o := range p.Outputs {
@@ -54,85 +48,51 @@ func runIn(t testing.TB, float dtypes.DType, p *program.Program, inputs map[stri
 	return results
 }
 
-func uploadInputs(t testing.TB, float dtypes.DType, p *program.Program, inputs map[string]reference.Tensor) ([]engine.Spec, []*engine.Buffer) {
+func uploadInputs(t testing.TB, float dtypes.DType, p *program.Program, inputs map[string]reference.Tensor) []*engine.Buffer {
 	t.Helper()
-	var specs []engine.Spec
 	var buffers []*engine.Buffer
 	for _, in := range p.Inputs {
-		b := upload(t, float, inputs[in.Name])
-		specs = append(specs, engine.Spec{Name: in.Name, Shape: b.Shape()})
-		buffers = append(buffers, b)
+		buffers = append(buffers, upload(t, float, inputs[in.Name]))
 	}
-	return specs, buffers
+	return buffers
 }
 
-func execute(t testing.TB, specs []engine.Spec, inputs []*engine.Buffer, build engine.BuildFunc) []*engine.Buffer {
+func execute(t testing.TB, inputs []*engine.Buffer, build engine.BuildFunc) []*engine.Buffer {
 	t.Helper()
-	step, err := device(t).Compile(t.Name(), specs, build)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer step.Close()
-	outputs, err := step.Run(inputs, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return outputs
+	return testdevice.Run(t, device(t), inputs, build)
 }
 
 func upload(t testing.TB, float dtypes.DType, x reference.Tensor) *engine.Buffer {
 	t.Helper()
-	var b *engine.Buffer
-	var err error
 	d, shape := device(t), x.Type.Shape
 	switch {
 	case x.Type.DType == program.Float && float == dtypes.Float64:
-		b, err = engine.Upload(d, x.Floats, shape...)
+		return testdevice.Upload(t, d, x.Floats, shape...)
 	case x.Type.DType == program.Float:
-		b, err = engine.Upload(d, convert(x.Floats, func(v float64) float32 { return float32(v) }), shape...)
+		return testdevice.Upload(t, d, convert(x.Floats, func(v float64) float32 { return float32(v) }), shape...)
 	case x.Type.DType == program.Int:
-		b, err = engine.Upload(d, convert(x.Ints, func(v int64) int32 { return int32(v) }), shape...)
+		return testdevice.Upload(t, d, convert(x.Ints, func(v int64) int32 { return int32(v) }), shape...)
 	case x.Type.DType == program.Uint:
-		b, err = engine.Upload(d, convert(x.Ints, func(v int64) uint32 { return uint32(v) }), shape...)
+		return testdevice.Upload(t, d, convert(x.Ints, func(v int64) uint32 { return uint32(v) }), shape...)
 	default:
-		b, err = engine.Upload(d, convert(x.Ints, func(v int64) bool { return v != 0 }), shape...)
+		return testdevice.Upload(t, d, x.Bools(), shape...)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 func download(t testing.TB, typ program.Type, b *engine.Buffer) reference.Tensor {
 	t.Helper()
-	out := reference.Tensor{Type: typ}
 	switch b.Shape().DType {
 	case dtypes.Float64:
-		out.Floats = fetch[float64](t, b)
+		return reference.Floats(testdevice.Download[float64](t, b), typ.Shape...)
 	case dtypes.Float32:
-		out.Floats = convert(fetch[float32](t, b), func(v float32) float64 { return float64(v) })
+		return reference.Floats(convert(testdevice.Download[float32](t, b), func(v float32) float64 { return float64(v) }), typ.Shape...)
 	case dtypes.Int32:
-		out.Ints = convert(fetch[int32](t, b), func(v int32) int64 { return int64(v) })
+		return reference.Ints(testdevice.Download[int32](t, b), typ.Shape...)
 	case dtypes.Uint32:
-		out.Ints = convert(fetch[uint32](t, b), func(v uint32) int64 { return int64(v) })
-	case dtypes.Bool:
-		out.Ints = convert(fetch[bool](t, b), func(v bool) int64 {
-			if v {
-				return 1
-			}
-			return 0
-		})
+		return reference.Uints(testdevice.Download[uint32](t, b), typ.Shape...)
+	default:
+		return reference.Bools(testdevice.Download[bool](t, b), typ.Shape...)
 	}
-	return out
-}
-
-func fetch[T engine.Element](t testing.TB, b *engine.Buffer) []T {
-	t.Helper()
-	data, err := engine.Download[T](b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }
 
 func convert[S, T any](data []S, f func(S) T) []T {

@@ -4,12 +4,10 @@
 // The meaning of every operation is that of the table in sdk/program, on every
 // device. Most operations are one node of GoMLX with exactly that meaning. Where
 // the Go backend's own operation deviates (its vectorized maximum loses NaN, its
-// exponential saturates) or is slow for want of a vector kernel, the files named
-// gobackend*.go put a composition in its place; other backends, that is XLA, get
-// the plain nodes.
+// exponential saturates) or is slow because it has no vector kernel, the files named
+// gobackend*.go use several nodes in its place. XLA gets the plain nodes.
 //
 // Functions here build graphs and, by GoMLX's convention, panic on a mistake;
-// host/engine turns the panic into an error. Whether a program may be trusted is
-// not decided here: it must have passed its validation. Nothing here knows
-// about plugins, models or training.
+// host/engine turns the panic into an error. Programs must have passed their
+// validation. Nothing here knows about plugins, models or training.
 package lower

@@ -17,16 +17,16 @@ type extreme = func(x, y *graph.Node) *graph.Node
 type clipped struct{ source, value *graph.Node }
 
 // goExtreme is a maximum or minimum that is NaN if either operand is. A chain of
-// them with constants looks for NaN once, at its source; what intermediate results
-// do with it is never executed.
+// them with constants looks for NaN once, at its source. The same test for results
+// inside the chain is in the graph, but is never executed.
 func goExtreme(f extreme) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		x, y := n.Args[0], n.Args[1]
 		if l.rangeOf(x).nan && !l.rangeOf(y).nan && l.p.TypeOf(y).IsScalar() {
-			return l.clip(f, x, args[1])
+			return l.clip(f, args[0], args[1])
 		}
 		if l.rangeOf(y).nan && !l.rangeOf(x).nan && l.p.TypeOf(x).IsScalar() {
-			return l.clip(f, y, args[0])
+			return l.clip(f, args[1], args[0])
 		}
 		out := f(args[0], args[1])
 		for i, id := range n.Args {
@@ -38,14 +38,15 @@ func goExtreme(f extreme) rule {
 	}
 }
 
-func (l *lowering) clip(f extreme, x program.ID, bound *graph.Node) *graph.Node {
+func (l *lowering) clip(f extreme, x, bound *graph.Node) *graph.Node {
 	c, ok := l.clips[x]
 	if !ok {
-		c = clipped{source: l.values[x], value: l.values[x]}
+		c = clipped{source: x, value: x}
 	}
 	c.value = f(c.value, bound)
-	l.clips[l.id] = c
-	return l.keepNaN(c.source, c.value)
+	out := l.keepNaN(c.source, c.value)
+	l.clips[out] = c
+	return out
 }
 
 // keepNaN returns y where x is a number, and x, hence NaN, elsewhere; y has the
@@ -83,8 +84,8 @@ func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 	}
 }
 
-// reduceExtreme folds short rows in two steps. The backend's kernel for rows as
-// long as a vector, or a few, spends its time on folding the last vector.
+// reduceExtreme reduces short rows in two steps. On rows of one or a few vectors, the
+// backend's kernel spends most of its time on reducing the last vector.
 func reduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node, x *graph.Node, axes []int) *graph.Node {
 	const lanes, longest = 8, 64
 	d := dims(x)

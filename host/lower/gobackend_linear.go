@@ -9,22 +9,23 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// goDot spares a transposition. The backend multiplies [batch, left, contracted]
-// with [batch, contracted, right] or [batch, right, contracted]; when an operand
-// has another form it transposes both. Here only the left one is when that is enough.
+// goDot avoids a transposition. The backend multiplies [batch, left, contracted]
+// with [batch, contracted, right] or [batch, right, contracted]. When an operand has
+// another form, it transposes both; here only the left one is transposed where that
+// is enough.
 func goDot(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	a, x := n.Attr, args[0]
 	if len(a.LhsContract) == 0 {
 		return goOuter(l, n, args)
 	}
 	batch, contracted := len(a.LhsBatch), len(a.LhsContract)
-	order := slices.Concat(a.LhsBatch, rest(x.Rank(), a.LhsBatch, a.LhsContract), a.LhsContract)
+	order := slices.Concat(a.LhsBatch, program.OtherAxes(x.Rank(), a.LhsBatch, a.LhsContract), a.LhsContract)
 	y := slices.Concat(a.RhsBatch, a.RhsContract)
-	if slices.IsSorted(order) || !slices.Equal(y, upTo(batch+contracted)) {
+	if slices.IsSorted(order) || !slices.Equal(y, program.OtherAxes(batch+contracted)) {
 		return lowerDot(l, n, args)
 	}
 	x = graph.TransposeAllAxes(x, order...)
-	return graph.DotGeneral(x, upTo(x.Rank())[x.Rank()-contracted:], upTo(batch), args[1], a.RhsContract, a.RhsBatch)
+	return graph.DotGeneral(x, program.OtherAxes(x.Rank())[x.Rank()-contracted:], program.OtherAxes(batch), args[1], a.RhsContract, a.RhsBatch)
 }
 
 // goOuter is a product without contracted axes: each operand gets one of size 1.
@@ -32,26 +33,6 @@ func goOuter(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x := graph.InsertAxes(args[0], -1)
 	y := graph.InsertAxes(args[1], -1)
 	return graph.DotGeneral(x, []int{x.Rank() - 1}, n.Attr.LhsBatch, y, []int{y.Rank() - 1}, n.Attr.RhsBatch)
-}
-
-// rest lists the axes below rank that are in neither list.
-func rest(rank int, a, b []int) []int {
-	var axes []int
-	for i := range rank {
-		if !slices.Contains(a, i) && !slices.Contains(b, i) {
-			axes = append(axes, i)
-		}
-	}
-	return axes
-}
-
-// upTo lists 0, 1, … n−1.
-func upTo(n int) []int {
-	axes := make([]int, n)
-	for i := range axes {
-		axes[i] = i
-	}
-	return axes
 }
 
 // The fastest rotation on the Go backend multiplies rows of goTrail elements by
@@ -91,10 +72,10 @@ func goFactor(lead int) int {
 }
 
 // rotateColumns multiplies each matrix of x[count, size, …] from the left by the
-// Walsh–Hadamard matrix. The left operand repeats one matrix; it is a sum with
-// zeros, computed in each step, rather than a constant that would occupy memory
-// all the time. The barrier makes it depend on something that is no constant: of
-// constants the backend keeps a packed copy for every product.
+// Walsh–Hadamard matrix. The left operand repeats one matrix. It is a sum with
+// zeros, computed in each step, as a constant would occupy memory all the time. The
+// barrier makes it depend on a node that is not constant: for constants the backend
+// keeps a packed copy for every product.
 func (l *lowering) rotateColumns(x *graph.Node) *graph.Node {
 	count, size := x.Shape().Dim(0), x.Shape().Dim(1)
 	left := shared(l.g, fmt.Sprint("repeated hadamard ", l.float.dtype, size, count), func() *graph.Node {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -25,10 +26,9 @@ func goBroadcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return l.repeat(spread(n, args[0]), n.Type.Shape)
 }
 
-// repeat repeats x, of the same rank or a scalar, along its axes of size 1 to the
-// given shape; a scalar stays one. It is an operation with zeros that fill the
-// other axes: binary operations are vectorized over such operands, the backend's
-// broadcast is not.
+// repeat repeats x along its axes of size 1 to the given shape, of the same rank. A
+// scalar stays one. It adds zeros of that shape: the backend vectorizes binary
+// operations on such operands, but not its broadcast.
 func (l *lowering) repeat(x *graph.Node, shape []int) *graph.Node {
 	if x.IsScalar() || slices.Equal(x.Shape().Dimensions, shape) {
 		return x
@@ -60,10 +60,4 @@ func (l *lowering) zeros(shape ...int) *graph.Node {
 	return l.table(make([]float64, product(shape)), shape...)
 }
 
-func product(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
+func product(shape []int) int { return shapes.Make(dtypes.Float32, shape...).Size() }

@@ -27,8 +27,8 @@ func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 	return graph.Reshape(l.rotate(args[0], runs, n.Attr.Block), n.Type.Shape...)
 }
 
-// rotate multiplies each of the runs of block elements that x holds, under any
-// shape, by the matrix; the result has some shape, too.
+// rotate multiplies each of the runs of block elements in x, of any shape, by the
+// matrix. The caller reshapes the result.
 func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 	if block <= largestBlock {
 		return l.rotateRows(x, block, 0)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/pass/simplify"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/shapes"
@@ -43,17 +43,14 @@ func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobacken
 	if err := Check(p); err != nil {
 		panic(err)
 	}
-	l := &lowering{g: g, float: single, gobackend: gobackend, clips: map[program.ID]clipped{}}
+	l := &lowering{g: g, float: single, gobackend: gobackend, clips: map[*graph.Node]clipped{}}
 	l.setFloat(p, inputs)
 	l.p = l.rewrite(p)
-	l.values = append(make([]*graph.Node, 0, l.p.NumValues()), l.checkInputs(inputs)...)
 	l.ranges = ranges(l.p)
-	for i := range l.p.Nodes {
-		l.values = append(l.values, l.node(i))
-	}
+	values := program.Interpret(l.p, l.checkInputs(inputs), l.node)
 	outputs := make(map[string]*graph.Node, len(p.Outputs))
 	for _, o := range l.p.Outputs {
-		outputs[o.Name] = l.values[o.Value]
+		outputs[o.Name] = values[o.Value]
 	}
 	return outputs
 }
@@ -64,13 +61,11 @@ type lowering struct {
 	p         *program.Program
 	float     format
 	gobackend bool // the graph is for GoMLX's Go backend
-	values    []*graph.Node
-	ranges    []span
-	id        program.ID             // of the node being lowered
-	clips     map[program.ID]clipped // see goExtreme
+	ranges    []bounds
+	clips     map[*graph.Node]clipped // by their results; see goExtreme
 }
 
-// rewrite brings the program into the form from which nodes are made.
+// rewrite simplifies the program, and prepares it for the Go backend.
 func (l *lowering) rewrite(p *program.Program) *program.Program {
 	p, err := simplify.Program(p)
 	if err == nil && l.gobackend {
@@ -128,19 +123,13 @@ func (l *lowering) shape(t program.Type) shapes.Shape {
 // rule lowers one node of the program whose operands have become args.
 type rule func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 
-// node lowers node i and checks that it has the stated type.
-func (l *lowering) node(i int) (out *graph.Node) {
-	n := &l.p.Nodes[i]
+// node lowers the node that defines id and checks that the result has the stated type.
+func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out *graph.Node) {
 	defer func() {
 		if r := recover(); r != nil {
-			panic(l.nodeError(i, r))
+			panic(l.nodeError(id, n, r))
 		}
 	}()
-	l.id = program.ID(len(l.p.Inputs) + i)
-	args := make([]*graph.Node, len(n.Args))
-	for j, id := range n.Args {
-		args[j] = l.values[id]
-	}
 	apply, ok := rules[n.Op]
 	if special, found := gobackendRules[n.Op]; found && l.gobackend {
 		apply, ok = special, true
@@ -155,16 +144,16 @@ func (l *lowering) node(i int) (out *graph.Node) {
 	return out
 }
 
-func (l *lowering) nodeError(i int, cause any) error {
+func (l *lowering) nodeError(id program.ID, n *program.Node, cause any) error {
 	err, ok := cause.(error)
 	if !ok {
 		err = fmt.Errorf("%v", cause)
 	}
-	return &NodeError{Program: l.p.Name, Node: fmt.Sprintf("%%%d = %s", len(l.p.Inputs)+i, l.p.Nodes[i].Op), Err: err}
+	return &NodeError{Program: l.p.Name, Node: fmt.Sprintf("%%%d = %s", id, n.Op), Err: err}
 }
 
 // rangeOf is what is known of the elements of an operand.
-func (l *lowering) rangeOf(id program.ID) span { return l.ranges[id] }
+func (l *lowering) rangeOf(id program.ID) bounds { return l.ranges[id] }
 
 // dims are the dimensions of a node.
 func dims(x *graph.Node) []int { return slices.Clone(x.Shape().Dimensions) }

@@ -83,8 +83,8 @@ func TestPlainRules(t *testing.T) {
 
 func comparePlain(t *testing.T, p *program.Program, inputs, want map[string]reference.Tensor, abs float64) {
 	t.Helper()
-	specs, buffers := uploadInputs(t, dtypes.Float32, p, inputs)
-	outputs := execute(t, specs, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	buffers := uploadInputs(t, dtypes.Float32, p, inputs)
+	outputs := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		results := lower.LowerPlain(g, p, in, false)
 		var ordered []*graph.Node
 		for _, o := range p.Outputs {
@@ -106,7 +106,7 @@ func comparePlain(t *testing.T, p *program.Program, inputs, want map[string]refe
 func TestSharedNodes(t *testing.T) {
 	p := build(t, quest(64, 4, 128))
 	count := func(times int) (nodes int) {
-		execute(t, []engine.Spec{spec("x", 4, 128)}, []*engine.Buffer{upload(t, dtypes.Float32, normal(1, 4, 128))},
+		execute(t, []*engine.Buffer{upload(t, dtypes.Float32, normal(1, 4, 128))},
 			func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
 				for range times {
 					out = append(out, lower.Lower(g, p, in)["value"])

@@ -27,8 +27,8 @@ func TestNodeErrors(t *testing.T) {
 	} {
 		_, err := cpu.Compile("node", inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			p := &program.Program{Name: "bad", Inputs: []program.Input{{Name: "x", Type: program.FloatType(4)}}, Nodes: []program.Node{n}}
-			l := &lowering{g: g, p: p, float: single, values: in, ranges: ranges(p)}
-			return []*graph.Node{l.node(0)}
+			l := &lowering{g: g, p: p, float: single, ranges: ranges(p)}
+			return []*graph.Node{l.node(1, &n, in)}
 		})
 		var failed *NodeError
 		if !errors.As(err, &failed) || failed.Program != "bad" || failed.Node != "%1 = "+n.Op.String() || errors.Unwrap(failed) == nil {
@@ -44,21 +44,21 @@ func TestRanges(t *testing.T) {
 	cases := []struct {
 		name  string
 		value program.Value
-		want  span
+		want  bounds
 	}{
-		{"clip", x.Clip(-8, 7), span{-8, 7, true}},
-		{"clip_small", b.Iota(program.FloatType(4), 0).Clip(-8, 2), span{0, 2, false}},
-		{"clip_tiny", x.Sign().Clip(-8, 7), span{-8, 7, true}},
-		{"neg", x.Clip(-8, 7).Round().Neg(), span{-7, 8, true}},
-		{"abs", x.Clip(-8, 7).Abs(), span{0, 8, true}},
-		{"abs_far", x.Clip(2, 7).Neg().Abs(), span{2, 7, true}},
-		{"sign", x.Sign(), span{-1, 1, true}},
-		{"bool", c.Convert(program.Float), span{0, 1, false}},
-		{"select", c.Select(x.Clip(0, 1), b.Const(5)), span{0, 5, true}},
-		{"floor", x.Clip(-1.5, 2.5).Floor().Reshape(2, 2).MaxRow(), span{-2, 2, true}},
+		{"clip", x.Clip(-8, 7), bounds{-8, 7, true}},
+		{"clip_small", b.Iota(program.FloatType(4), 0).Clip(-8, 2), bounds{0, 2, false}},
+		{"clip_tiny", x.Sign().Clip(-8, 7), bounds{-8, 7, true}},
+		{"neg", x.Clip(-8, 7).Round().Neg(), bounds{-7, 8, true}},
+		{"abs", x.Clip(-8, 7).Abs(), bounds{0, 8, true}},
+		{"abs_far", x.Clip(2, 7).Neg().Abs(), bounds{2, 7, true}},
+		{"sign", x.Sign(), bounds{-1, 1, true}},
+		{"bool", c.Convert(program.Float), bounds{0, 1, false}},
+		{"select", c.Select(x.Clip(0, 1), b.Const(5)), bounds{0, 5, true}},
+		{"floor", x.Clip(-1.5, 2.5).Floor().Reshape(2, 2).MaxRow(), bounds{-2, 2, true}},
 		{"add", x.Clip(0, 9).Add(x), unknown},
-		{"iota", b.Iota(program.Type{DType: program.Int, Shape: []int{3}}, 0).Convert(program.Float), span{0, 2, false}},
-		{"concatenate", x.Max(b.Const(1)).Concatenate(0, x.Clip(-3, 4)), span{-3, inf, true}},
+		{"iota", b.Iota(program.Type{DType: program.Int, Shape: []int{3}}, 0).Convert(program.Float), bounds{0, 2, false}},
+		{"concatenate", x.Max(b.Const(1)).Concatenate(0, x.Clip(-3, 4)), bounds{-3, inf, true}},
 		{"nan", b.Const(math.NaN()), unknown},
 		{"int", x.Clip(0, 1).Convert(program.Int), unknown},
 	}

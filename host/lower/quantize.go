@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	device "github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -115,14 +115,7 @@ func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.
 func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
 	value, residuals := q.Forward(x, trained)
 	at := Point{X: x, Trained: trained, Value: value}
-	if len(trained) == 0 {
-		return device.StraightThrough(value, x, func(dy *graph.Node) *graph.Node {
-			dx, _ := q.Backward(at, residuals, dy)
-			return dx
-		})
-	}
-	inputs := append([]*graph.Node{x}, trained...)
-	return device.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
+	return device.Custom(value, append([]*graph.Node{x}, trained...), func(dy *graph.Node) []*graph.Node {
 		dx, dTrained := q.Backward(at, residuals, dy)
 		return append([]*graph.Node{dx}, dTrained...)
 	})

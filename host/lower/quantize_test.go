@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -64,15 +65,14 @@ func TestQuantize(t *testing.T) {
 				t.Fatal(err)
 			}
 			x, dy := normal(1, 12, 192), normal(2, 12, 192)
-			specs := []engine.Spec{spec("x", 12, 192), spec("dy", 12, 192)}
 			buffers := []*engine.Buffer{upload(t, dtypes.Float32, x), upload(t, dtypes.Float32, dy)}
-			got := execute(t, specs, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			got := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 				value := lower.Quantize(in[0], nil, part)
 				alone := lower.Lower(g, p, in[:1])[sdk.OutputValue]
 				dx := graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0])[0]
 				return []*graph.Node{value, alone, dx}
 			})
-			sameBits(t, fetch[float32](t, got[0]), fetch[float32](t, got[1]))
+			sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))
 			compareGradient(t, p, x, dy, download(t, x.Type, got[2]))
 		})
 	}

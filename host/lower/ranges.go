@@ -7,53 +7,46 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// span is what is known of all elements of a value: those that are numbers lie
-// between lo and hi, and only if nan is set may some be NaN. It holds for integers
-// too, where infinite bounds mean that nothing is known.
-type span struct {
+// bounds is what is known of all elements of a value: the numbers lie between lo and
+// hi, and some may be NaN only if nan is set. Of integers nothing is known where the
+// bounds are infinite.
+type bounds struct {
 	lo, hi float64
 	nan    bool
 }
 
-var unknown = span{math.Inf(-1), math.Inf(1), true}
+var unknown = bounds{math.Inf(-1), math.Inf(1), true}
 
 // within reports whether every element that is not NaN lies in [lo, hi].
-func (s span) within(lo, hi float64) bool { return s.lo >= lo && s.hi <= hi }
+func (s bounds) within(lo, hi float64) bool { return s.lo >= lo && s.hi <= hi }
 
-func (s span) or(o span) span {
-	return span{min(s.lo, o.lo), max(s.hi, o.hi), s.nan || o.nan}
+func (s bounds) or(o bounds) bounds {
+	return bounds{min(s.lo, o.lo), max(s.hi, o.hi), s.nan || o.nan}
 }
 
-// ranges bounds the values of p. It knows the operations that limit a value and
-// those that pass one on, which is enough for what a quantizer clips; nothing is
-// said of results that round.
-func ranges(p *program.Program) []span {
-	out := slices.Repeat([]span{unknown}, len(p.Inputs))
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		args := make([]span, len(n.Args))
-		for j, id := range n.Args {
-			args[j] = out[id]
-		}
+// ranges bounds the values of p. It knows the operations that limit a value and those
+// that pass one on, which is enough for the clipping of quantizers. Of other results
+// it knows nothing.
+func ranges(p *program.Program) []bounds {
+	inputs := slices.Repeat([]bounds{unknown}, len(p.Inputs))
+	return program.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bounds) bounds {
 		if n.Op == program.OpConvert {
-			out = append(out, convertedRange(n.Type.DType, p.TypeOf(n.Args[0]).DType, args[0]))
-			continue
+			return convertedRange(n.Type.DType, p.TypeOf(n.Args[0]).DType, args[0])
 		}
-		out = append(out, rangeOf(n, args))
-	}
-	return out
+		return rangeOf(n, args)
+	})
 }
 
-func rangeOf(n *program.Node, args []span) span {
+func rangeOf(n *program.Node, args []bounds) bounds {
 	switch n.Op {
 	case program.OpConstant:
 		return constantRange(n.Attr)
 	case program.OpIota:
-		return span{0, float64(n.Type.Shape[n.Attr.Axes[0]] - 1), false}
+		return bounds{0, float64(n.Type.Shape[n.Attr.Axes[0]] - 1), false}
 	case program.OpMax:
-		return span{max(args[0].lo, args[1].lo), max(args[0].hi, args[1].hi), args[0].nan || args[1].nan}
+		return bounds{max(args[0].lo, args[1].lo), max(args[0].hi, args[1].hi), args[0].nan || args[1].nan}
 	case program.OpMin:
-		return span{min(args[0].lo, args[1].lo), min(args[0].hi, args[1].hi), args[0].nan || args[1].nan}
+		return bounds{min(args[0].lo, args[1].lo), min(args[0].hi, args[1].hi), args[0].nan || args[1].nan}
 	case program.OpClamp:
 		return clampedRange(args[0], args[1], args[2])
 	case program.OpSelect:
@@ -69,46 +62,46 @@ func rangeOf(n *program.Node, args []span) span {
 }
 
 // clampedRange allows for any number within the bounds where x is NaN.
-func clampedRange(x, lo, hi span) span {
-	out := span{min(max(x.lo, lo.lo), hi.lo), min(max(x.hi, lo.hi), hi.hi), x.nan || lo.nan || hi.nan}
+func clampedRange(x, lo, hi bounds) bounds {
+	out := bounds{min(max(x.lo, lo.lo), hi.lo), min(max(x.hi, lo.hi), hi.hi), x.nan || lo.nan || hi.nan}
 	if x.nan {
 		out.lo, out.hi = lo.lo, hi.hi
 	}
 	return out
 }
 
-func unaryRange(n *program.Node, args []span) span {
+func unaryRange(n *program.Node, args []bounds) bounds {
 	switch n.Op {
 	case program.OpReshape, program.OpTranspose, program.OpBroadcast, program.OpSlice,
 		program.OpReduceMax, program.OpReduceMin, program.OpStopGradient:
 		return args[0]
 	case program.OpNeg:
 		if n.Type.DType == program.Float { // an integer may wrap
-			return span{-args[0].hi, -args[0].lo, args[0].nan}
+			return bounds{-args[0].hi, -args[0].lo, args[0].nan}
 		}
 	case program.OpAbs:
 		if n.Type.DType == program.Float {
-			return span{max(args[0].lo, -args[0].hi, 0), max(math.Abs(args[0].lo), math.Abs(args[0].hi)), args[0].nan}
+			return bounds{max(args[0].lo, -args[0].hi, 0), max(math.Abs(args[0].lo), math.Abs(args[0].hi)), args[0].nan}
 		}
 	case program.OpSign, program.OpTanh:
-		return span{-1, 1, args[0].nan}
+		return bounds{-1, 1, args[0].nan}
 	case program.OpFloor:
-		return span{math.Floor(args[0].lo), math.Floor(args[0].hi), args[0].nan}
+		return bounds{math.Floor(args[0].lo), math.Floor(args[0].hi), args[0].nan}
 	case program.OpRound:
-		return span{math.RoundToEven(args[0].lo), math.RoundToEven(args[0].hi), args[0].nan}
+		return bounds{math.RoundToEven(args[0].lo), math.RoundToEven(args[0].hi), args[0].nan}
 	}
 	return unknown
 }
 
 // constantRange rounds outward to the device's precision.
-func constantRange(a program.Attr) span {
-	s := span{math.Inf(1), math.Inf(-1), false}
+func constantRange(a program.Attr) bounds {
+	s := bounds{math.Inf(1), math.Inf(-1), false}
 	for _, v := range a.Floats {
 		rounded := float64(float32(v))
-		s = s.or(span{min(v, rounded), max(v, rounded), math.IsNaN(v)})
+		s = s.or(bounds{min(v, rounded), max(v, rounded), math.IsNaN(v)})
 	}
 	for _, v := range a.Ints {
-		s = s.or(span{float64(v), float64(v), false})
+		s = s.or(bounds{float64(v), float64(v), false})
 	}
 	if s.nan {
 		return unknown
@@ -118,12 +111,12 @@ func constantRange(a program.Attr) span {
 
 // convertedRange keeps the bounds of a number that becomes a float. A float may be
 // out of an integer's range.
-func convertedRange(to, from program.DType, x span) span {
+func convertedRange(to, from program.DType, x bounds) bounds {
 	switch {
 	case to != program.Float:
 		return unknown
 	case from == program.Bool:
-		return span{0, 1, false}
+		return bounds{0, 1, false}
 	}
-	return span{x.lo, x.hi, x.nan && from == program.Float}
+	return bounds{x.lo, x.hi, x.nan && from == program.Float}
 }

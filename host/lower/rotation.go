@@ -3,32 +3,33 @@ package lower
 import (
 	"fmt"
 
+	"github.com/cage-qat/cage/internal/pass/rotation"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/rotation"
 )
 
 // Rotating is a [Quantizer] whose values may end in a rotation of their rows, which
 // can be left out where another operand of the same product is rotated alike.
 type Rotating interface {
 	Quantizer
-	// Unrotated returns the quantizer without that rotation, nil when there is none.
-	Unrotated() (*Unrotated, error)
+	// KeepRotated returns the quantizer without that last rotation, so that its values stay
+	// rotated; nil when there is none.
+	KeepRotated() (*Rotated, error)
 }
 
-// Unrotated is a quantizer in a rotated domain: its values are H·Q(x), and the
-// gradients that it takes are those on them. H rotates each run of Block elements of a
+// Rotated is a quantizer whose values stay rotated: they are H·Q(x), and the
+// gradients that it takes are those with respect to them. H rotates each run of Block elements of a
 // row.
-type Unrotated struct {
+type Rotated struct {
 	Quantizer
 	Block int
-	// Saved is how many rotations of the whole tensor a forward and a backward pass
-	// together have less; negative where they have more.
+	// Saved is by how many rotations of the whole tensor a forward and a backward pass
+	// together get shorter; negative where they get longer.
 	Saved float64
 }
 
-// Unrotated finds the rotation in the program, and in the surrogate's gradient.
-func (q programQuantizer) Unrotated() (*Unrotated, error) {
+// KeepRotated finds the rotation in the program, and in the surrogate's gradient.
+func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	block := rotation.Ending(q.Program, sdk.OutputValue)
 	if block == 0 {
 		return nil, nil
@@ -38,7 +39,7 @@ func (q programQuantizer) Unrotated() (*Unrotated, error) {
 	if half.Program, err = rotation.Undo(full.Program, block, sdk.OutputValue, sdk.OutputSurrogate); err != nil {
 		return nil, err
 	}
-	half.Unpack = nil // which is of Q(x)
+	half.Unpack = nil // it returns Q(x), not H·Q(x)
 	parts, err := split(half)
 	if err != nil {
 		return nil, fmt.Errorf("without its last rotation: %w", err)
@@ -51,5 +52,5 @@ func (q programQuantizer) Unrotated() (*Unrotated, error) {
 	}
 	saved := rotated(q.parts.Forward, q.parts.Backward) - rotated(parts.Forward, parts.Backward)
 	size := full.Program.Inputs[0].Type.Size()
-	return &Unrotated{programQuantizer{half, parts}, block, float64(saved) / float64(size)}, nil
+	return &Rotated{programQuantizer{half, parts}, block, float64(saved) / float64(size)}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -47,17 +48,17 @@ func rotating(t *testing.T, write func(b *program.Builder), trained ...sdk.State
 	return q.(lower.Rotating)
 }
 
-func unrotated(t *testing.T, q lower.Rotating) *lower.Unrotated {
+func keepRotated(t *testing.T, q lower.Rotating) *lower.Rotated {
 	t.Helper()
-	u, err := q.Unrotated()
+	u, err := q.KeepRotated()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return u
 }
 
-// TestUnrotated: which rotation is left out, and how many that saves.
-func TestUnrotated(t *testing.T) {
+// TestKeepRotated: which rotation is left out, and how many that saves.
+func TestKeepRotated(t *testing.T) {
 	step := sdk.StateTensor{Name: "step", Shape: []int{}}
 	for name, c := range map[string]struct {
 		q     lower.Rotating
@@ -69,7 +70,7 @@ func TestUnrotated(t *testing.T) {
 		"straight through": {rotating(t, straight(64, 12, 192)), 64, 0},
 		"no rotation":      {rotating(t, squareSurrogate(12, 192)), 0, 0},
 	} {
-		u := unrotated(t, c.q)
+		u := keepRotated(t, c.q)
 		switch {
 		case u == nil:
 			if c.block != 0 {
@@ -79,7 +80,7 @@ func TestUnrotated(t *testing.T) {
 		case u.Block != c.block || u.Saved != c.saved:
 			t.Errorf("%s: a rotation of %d, saving %v, want %d and %v", name, u.Block, u.Saved, c.block, c.saved)
 		}
-		if again := unrotated(t, u.Quantizer.(lower.Rotating)); again != nil {
+		if again := keepRotated(t, u.Quantizer.(lower.Rotating)); again != nil {
 			t.Errorf("%s: what is left ends in a rotation of %d", name, again.Block)
 		}
 		if len(u.Trained()) != len(c.q.Trained()) {
@@ -109,13 +110,13 @@ func TestRestored(t *testing.T) {
 	x.Floats[2*192+5] = nan
 	x.Floats[3*192+6] = inf
 	q := rotating(t, quest(64, 6, 192))
-	u := unrotated(t, q)
-	got := execute(t, []engine.Spec{spec("x", 6, 192)}, []*engine.Buffer{upload(t, dtypes.Float32, x)}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	u := keepRotated(t, q)
+	got := execute(t, []*engine.Buffer{upload(t, dtypes.Float32, x)}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		full, _ := q.Forward(in[0], nil)
 		half, _ := u.Forward(in[0], nil)
 		return []*graph.Node{hadamard(half, u.Block), full}
 	})
-	sameBits(t, fetch[float32](t, got[0]), fetch[float32](t, got[1]))
+	sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))
 }
 
 // TestProducts compares a product of two quantized matrices, and its gradients on both
@@ -134,7 +135,7 @@ func TestProducts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			full := product(t, c.x, c.w, tokens, out, in)
-			half := product(t, unrotated(t, c.x).Quantizer, unrotated(t, c.w).Quantizer, tokens, out, in)
+			half := product(t, keepRotated(t, c.x).Quantizer, keepRotated(t, c.w).Quantizer, tokens, out, in)
 			for i, what := range []string{"product", "gradient on x", "gradient on w", "gradient on the step"} {
 				if i == len(full) {
 					break
@@ -157,20 +158,14 @@ func TestProducts(t *testing.T) {
 func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]float32 {
 	t.Helper()
 	inputs := []reference.Tensor{normal(1, tokens, in), normal(2, out, in), normal(3, tokens, out), reference.Float(0.4)}
-	specs := []engine.Spec{spec("x", tokens, in), spec("w", out, in), spec("dy", tokens, out), spec("step")}
 	var buffers []*engine.Buffer
 	for _, i := range inputs {
 		buffers = append(buffers, upload(t, dtypes.Float32, i))
 	}
-	results := execute(t, specs, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	return testdevice.Evaluate(t, device(t), buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		trained := in[3 : 3+len(qx.Trained())]
 		y := graph.DotGeneral(lower.Quantize(in[0], trained, qx), []int{1}, nil, lower.Quantize(in[1], nil, qw), []int{1}, nil)
 		wrt := append([]*graph.Node{in[0], in[1]}, trained...)
 		return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[2])), wrt...)...)
 	})
-	var values [][]float32
-	for _, r := range results {
-		values = append(values, fetch[float32](t, r))
-	}
-	return values
 }

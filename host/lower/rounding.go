@@ -13,30 +13,23 @@ import (
 // too stays as it is.
 func delayRounding(p *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(p.Name)
-	values := make([]program.Value, 0, p.NumValues())
-	for _, in := range p.Inputs {
-		values = append(values, b.Input(in.Name, in.Type))
+	inputs := make([]program.Value, len(p.Inputs))
+	for i, in := range p.Inputs {
+		inputs[i] = b.Input(in.Name, in.Type)
 	}
 	uses := countUses(p)
 	rounded := map[program.ID]program.Value{} // operands of round, under the id of what is their rounding
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		id := program.ID(len(p.Inputs) + i)
-		args := make([]program.Value, len(n.Args))
-		for j, a := range n.Args {
-			args[j] = values[a]
-		}
+	values := program.Interpret(p, inputs, func(id program.ID, n *program.Node, args []program.Value) program.Value {
 		if n.Op == program.OpRound {
 			rounded[id] = args[0]
 		}
 		if j := delayedOperand(p, n, uses, rounded); j >= 0 {
 			args[j] = rounded[n.Args[j]]
 			rounded[id] = b.Apply(n.Op, n.Attr, n.Type, args...)
-			values = append(values, rounded[id].Round())
-			continue
+			return rounded[id].Round()
 		}
-		values = append(values, b.Apply(n.Op, n.Attr, n.Type, args...))
-	}
+		return b.Apply(n.Op, n.Attr, n.Type, args...)
+	})
 	for _, o := range p.Outputs {
 		b.Output(o.Name, values[o.Value])
 	}

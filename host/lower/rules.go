@@ -113,9 +113,9 @@ func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.BitwiseShiftRightArithmetic(args[0], args[1])
 }
 
-// lowerClamp is a pass for each bound that is not known to hold. The maximum and
-// minimum of the Go backend return either operand where one is NaN: the result is
-// NaN or within the bounds, as it may be.
+// lowerClamp applies only the bounds that are not known to hold. Where x is NaN, the
+// maximum and minimum of the Go backend return either operand: the result is NaN or
+// within the bounds, and both are allowed.
 func lowerClamp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, out := l.rangeOf(n.Args[0]), args[0]
 	if x.lo < l.rangeOf(n.Args[1]).hi {

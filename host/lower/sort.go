@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// lowerSortColumns finds where each column goes by comparing all keys with all others:
-// the Go backend has no sort, and the columns themselves take longer.
+// lowerSortColumns finds where each column goes by comparing all keys with all others,
+// as the Go backend has no sort. Moving the columns takes longer than that.
 func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, keys := args[0], args[1]
 	shape := n.Type.Shape

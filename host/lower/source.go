@@ -38,8 +38,8 @@ func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(
 	return stored(g, data, shape)
 }
 
-// lowerIota counts in integers where a float might be counted up in steps of one,
-// which stops at the largest exact integer.
+// lowerIota counts in integers beyond 2²⁴: a device that adds one to a float again and
+// again stops there.
 func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	axis := n.Attr.Axes[0]
 	if n.Type.DType == program.Float && n.Type.Shape[axis] > 1<<24 {

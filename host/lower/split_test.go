@@ -18,22 +18,9 @@ func rotateInBFloat16(t *testing.T, x []float32, block int) []float32 {
 	t.Helper()
 	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16})
 	p := build(t, func(b *program.Builder) { b.Output("y", b.Input("x", program.FloatType(len(x))).Hadamard(block)) })
-	step, err := d.Compile("rotate", []engine.Spec{spec("x", len(x))}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	return testdevice.Evaluate(t, d, []*engine.Buffer{testdevice.Upload(t, d, x, len(x))}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{lower.LowerPlain(g, p, in, false)["y"]}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer step.Close()
-	b, err := engine.Upload(d, x, len(x))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := step.Run([]*engine.Buffer{b}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fetch[float32](t, out[0])
+	})[0]
 }
 
 // TestSplitRotation bounds the error of a rotation in two halves: an element loses at most 2⁻¹⁷ of itself each time, and

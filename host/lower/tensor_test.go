@@ -219,7 +219,7 @@ func TestHadamard(t *testing.T) {
 
 func TestHadamardGolden(t *testing.T) {
 	golden.Load(t, "testdata/hadamard.json").Run(t, func(t *testing.T, c golden.Case) {
-		x, dy := c.Inputs.Tensor("x"), c.Inputs.Tensor("grad_out")
+		x, dy := c.Inputs.Array("x"), c.Inputs.Array("grad_out")
 		p := build(t, func(b *program.Builder) {
 			typ := program.FloatType(x.Shape...)
 			x, dy := b.Input("x", typ), b.Input("dy", typ)

@@ -70,9 +70,6 @@ func (n Need) parts() []part {
 		{n.Scores, "attention scores, which grow with the square of the context"},
 		{n.Logits, "logits of the vocabulary"},
 	}
-	if n.Step() < n.Total() {
-		all = []part{{n.Parameters, "parameters"}, {n.States, "states of the optimizer"}, {n.Checkpoint, "the checkpoint on its way to or from the disk"}}
-	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].bytes > all[j].bytes })
 	var list []part
 	for _, p := range all {

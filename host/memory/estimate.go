@@ -1,7 +1,5 @@
 package memory
 
-import "math"
-
 // Model is what the memory of a run depends on. Sizes of a transformer are zero for a
 // problem without data, which is small.
 type Model struct {
@@ -10,10 +8,8 @@ type Model struct {
 	Context, Batch int
 	// Recompute has blocks computed again in the backward pass.
 	Recompute bool
-	// Forward is an evaluation: no gradients, no optimizer. Loaded is the bytes of the
-	// checkpoint that it is of.
+	// Forward is an evaluation: no gradients, no optimizer.
 	Forward bool
-	Loaded  float64
 
 	// Numbers of elements: of everything that is trained, of the part with a quantized
 	// copy, of the optimizers' states.
@@ -22,8 +18,8 @@ type Model struct {
 	Workspace float64
 }
 
-// Need is the estimate of what a run needs at once, in bytes. Steps and the writing or
-// reading of a checkpoint follow each other: the larger of both counts.
+// Need is the estimate of what a run needs at once, in bytes. A checkpoint is written from
+// the parameters and states themselves, and read tensor by tensor: it needs nothing more.
 type Need struct {
 	Program    float64 // the program itself
 	Parameters float64
@@ -34,20 +30,16 @@ type Need struct {
 	Blocks     float64 // values within transformer blocks that the backward pass needs
 	Scores     float64 // of attention
 	Logits     float64
-	Checkpoint float64 // what writing or reading one takes beside parameters and states
 }
 
 // What is counted how often was fitted to the largest resident sizes of trainings on the
-// CPU that collected garbage often (GOGC=10); TestEstimate has them. A checkpoint is
-// written from copies of all tensors, one as they come from the device and one as they
-// go to the disk.
+// CPU that collected garbage often (GOGC=10); TestEstimate has them.
 const (
 	wordBytes = 4
 	itself    = 75e6 // code, plugins' programs, the runtime
 
-	gradients  = 2.0 // copies of the parameters
-	quantized  = 1.7
-	checkpoint = 1.9
+	gradients = 2.0 // copies of the parameters
+	quantized = 1.7
 
 	keptWidth, keptHidden, keptScores = 6.0, 6.0, 0.73 // of each layer
 	onceHidden, onceScores            = 0.7, 2.35      // of the layer that is computed
@@ -71,7 +63,6 @@ func Estimate(m Model) Need {
 	if m.Forward {
 		n.Blocks = wordBytes * (forwardWidth*width + forwardHidden*hidden)
 		n.Scores = wordBytes * forwardScores * scores
-		n.Checkpoint = m.Loaded
 		return n
 	}
 	layers, inputs := float64(m.Layers), 0.0
@@ -83,16 +74,10 @@ func Estimate(m Model) Need {
 	n.Workspace = wordBytes * m.Workspace
 	n.Blocks = wordBytes * (inputs + layers*(keptWidth*width+keptHidden*hidden) + onceHidden*hidden)
 	n.Scores = wordBytes * scores * (layers*keptScores + onceScores)
-	n.Checkpoint = checkpoint * (n.Parameters + n.States)
 	return n
-}
-
-// Step is what a step of the training needs, or the evaluation of a batch.
-func (n Need) Step() float64 {
-	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits
 }
 
 // Total is what the run needs at its peak.
 func (n Need) Total() float64 {
-	return math.Max(n.Step(), n.Program+n.Parameters+n.States+n.Checkpoint)
+	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits
 }

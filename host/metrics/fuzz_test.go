@@ -30,7 +30,7 @@ func FuzzTrajectory(f *testing.F) {
 	f.Add([]byte(`{"step":1,"x":[]}` + "\n" + `{"step":2}` + "\n{"))
 	path := filepath.Join(f.TempDir(), "trajectory.jsonl")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		points, err := metrics.ReadTrajectory(put(t, path, data))
+		points, err := metrics.Read[metrics.Point](put(t, path, data))
 		if err != nil {
 			if !strings.Contains(err.Error(), path+": line ") {
 				t.Fatalf("no file and line in %v", err)
@@ -40,7 +40,7 @@ func FuzzTrajectory(f *testing.F) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		w, err := metrics.CreateTrajectory(vfs.At(path))
+		w, err := metrics.Resume[metrics.Point](vfs.At(path), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func FuzzTrajectory(f *testing.F) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		again, err := metrics.ReadTrajectory(vfs.At(path))
+		again, err := metrics.Read[metrics.Point](vfs.At(path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func FuzzResume(f *testing.F) {
 		if err == nil && (lastErr != nil || ok != (len(all) > 0) || ok && last.Step != all[len(all)-1].Step) {
 			t.Fatalf("the last of %d records is %+v, %v, %v", len(all), last, ok, lastErr)
 		}
-		w, err := metrics.Resume(file, step)
+		w, err := metrics.Resume[metrics.Record](file, step)
 		if err != nil {
 			if after, readErr := os.ReadFile(path); readErr != nil || !bytes.Equal(after, data) {
 				t.Fatalf("a refused file was changed: %v, %v", err, readErr)

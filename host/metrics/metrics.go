@@ -4,7 +4,7 @@
 //
 // It defines what is recorded and keeps the files in order across crashes and
 // resumes. It computes nothing (host/train and host/cage do), shows nothing
-// (host/metrics/console does) and draws nothing (host/figure does).
+// (host/console does) and draws nothing (host/figure does).
 package metrics
 
 import (

@@ -9,15 +9,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Read returns the records of the metrics.jsonl at path. A last line without its
+// Read returns the entries of the file at path. A last line without its
 // end is that of a process that was killed, or that is writing it right now, and
 // is left out. Keys that are not known are ignored.
-func Read(path vfs.Path) ([]Record, error) { return read[Record](path) }
-
-// Parse is Read for the content of a file. Its error names the line.
-func Parse(data []byte) ([]Record, error) { return parse[Record](data) }
-
-func read[E entry](path vfs.Path) ([]E, error) {
+func Read[E Entry](path vfs.Path) ([]E, error) {
 	data, err := path.ReadFile()
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
@@ -29,7 +24,8 @@ func read[E entry](path vfs.Path) ([]E, error) {
 	return entries, nil
 }
 
-func parse[E entry](data []byte) ([]E, error) {
+// parse reads the content of a file. Its error names the line.
+func parse[E Entry](data []byte) ([]E, error) {
 	var entries []E
 	for line, err := range lines[E](data) {
 		if err != nil {
@@ -41,14 +37,14 @@ func parse[E entry](data []byte) ([]E, error) {
 }
 
 // line is a complete line of a file.
-type line[E entry] struct {
+type line[E Entry] struct {
 	entry E
 	end   int64 // offset of the byte after it
 }
 
 // lines yields the complete lines of a file; for one that is no entry an error, after
 // which it goes on.
-func lines[E entry](data []byte) iter.Seq2[line[E], error] {
+func lines[E Entry](data []byte) iter.Seq2[line[E], error] {
 	return func(yield func(line[E], error) bool) {
 		end, last := int64(0), 0
 		for number := 1; ; number++ {

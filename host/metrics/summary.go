@@ -33,6 +33,25 @@ type Summary struct {
 	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
 	Skipped         int     `json:"skipped"`                     // steps left out because something was not finite
 	Uncorrected     int     `json:"uncorrected,omitempty"`       // corrections of single weights left out because x − Q(x) was not finite
+
+	Sources []Epochs `json:"sources,omitempty"` // of a mixture, in its order
+
+	Dir string `json:"dir"` // the run directory
+	// Method, Form, Lambda and Silence repeat the method, for tables.
+	Method  string  `json:"method"`
+	Form    string  `json:"form"`
+	Lambda  float64 `json:"lambda"`
+	Silence float64 `json:"silence"`
+	// StartSeconds is the time from the call to the first step; of it, PluginSeconds went
+	// by until the plugins had started and handed over.
+	StartSeconds  float64 `json:"start_seconds"`
+	PluginSeconds float64 `json:"plugin_seconds"`
+}
+
+// Epochs says how often a run has gone through a source of its data.
+type Epochs struct {
+	Path   string  `json:"path"`
+	Epochs float64 `json:"epochs"`
 }
 
 // Stop is why a run ended before its last step.
@@ -45,15 +64,8 @@ const (
 	Failed      Stop = "failed"
 )
 
-// WriteSummary writes a summary to path as indented JSON, atomically. The value is
-// a Summary or a struct that embeds one.
-func WriteSummary(path vfs.Path, summary any) error {
-	text, err := json.MarshalIndent(summary, "", "  ")
-	if err != nil {
-		return fmt.Errorf("metrics: summary: %w", err)
-	}
-	return atomicfile.WriteBytes(path, append(text, '\n'))
-}
+// WriteSummary writes a summary to path as indented JSON, atomically.
+func WriteSummary(path vfs.Path, summary Summary) error { return atomicfile.WriteJSON(path, summary) }
 
 // ReadSummary reads the summary at path.
 func ReadSummary(path vfs.Path) (Summary, error) {

@@ -64,7 +64,7 @@ func TestWriteAfterAFailedOne(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
-	records, err := metrics.Read(path)
+	records, err := metrics.Read[metrics.Record](path)
 	if err != nil || len(records) != 3 || records[1].Step != 2 || records[2].Step != 3 {
 		t.Errorf("read %+v, %v", records, err)
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Point is one line of trajectory.jsonl: the parameters of a problem after a step.
@@ -53,31 +51,3 @@ func (v *Vector) UnmarshalJSON(text []byte) error {
 	}
 	return nil
 }
-
-// Trajectory appends points to a trajectory.jsonl, as a [Writer] does records.
-type Trajectory struct{ journal }
-
-// CreateTrajectory starts a new file at path; it is an error when there is one.
-func CreateTrajectory(path vfs.Path) (*Trajectory, error) {
-	j, err := create(path)
-	if err != nil {
-		return nil, err
-	}
-	return &Trajectory{j}, nil
-}
-
-// ResumeTrajectory opens the file at path for a run that goes on after the given step,
-// as [Resume] does.
-func ResumeTrajectory(path vfs.Path, step int) (*Trajectory, error) {
-	j, err := resume[Point](path, step)
-	if err != nil {
-		return nil, err
-	}
-	return &Trajectory{j}, nil
-}
-
-// Write appends a point. Steps must not go backwards.
-func (t *Trajectory) Write(p Point) error { return t.append(p) }
-
-// ReadTrajectory returns the points of the file at path, as [Read] does records.
-func ReadTrajectory(path vfs.Path) ([]Point, error) { return read[Point](path) }

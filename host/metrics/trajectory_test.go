@@ -15,7 +15,7 @@ import (
 
 func TestTrajectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trajectory.jsonl")
-	w, err := metrics.CreateTrajectory(vfs.At(path))
+	w, err := metrics.Resume[metrics.Point](vfs.At(path), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +41,9 @@ func TestTrajectory(t *testing.T) {
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("the file (-want +got):\n%s", diff)
 	}
-	got, err := metrics.ReadTrajectory(vfs.At(path))
+	got, err := metrics.Read[metrics.Point](vfs.At(path))
 	if diff := cmp.Diff(points, got, cmpopts.EquateNaNs()); err != nil || diff != "" {
 		t.Errorf("read back (-want +got), %v:\n%s", err, diff)
-	}
-	if _, err := metrics.CreateTrajectory(vfs.At(path)); err == nil {
-		t.Error("a trajectory was overwritten")
 	}
 }
 
@@ -58,7 +55,7 @@ func TestResumeTrajectory(t *testing.T) {
 		if err := os.WriteFile(path, []byte(lines), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		w, err := metrics.ResumeTrajectory(vfs.At(path), after)
+		w, err := metrics.Resume[metrics.Point](vfs.At(path), after)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,14 +63,14 @@ func TestResumeTrajectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Close()
-		if got, err := metrics.ReadTrajectory(vfs.At(path)); err != nil || len(got) != want+1 {
+		if got, err := metrics.Read[metrics.Point](vfs.At(path)); err != nil || len(got) != want+1 {
 			t.Errorf("after step %d: %d points (%v), want %d", after, len(got), err, want+1)
 		}
 	}
 	if err := os.WriteFile(path, []byte("{\"step\":0,\"x\":[true]}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := metrics.ResumeTrajectory(vfs.At(path), 3); err == nil {
+	if _, err := metrics.Resume[metrics.Point](vfs.At(path), 3); err == nil {
 		t.Error("a file with something else was resumed")
 	}
 }

@@ -6,23 +6,26 @@ import (
 	"github.com/cage-qat/cage/host/engine/autodiff"
 )
 
-// Attention works here on tensors in which features come before positions, [features, tokens]: the adjoint of a weight, and
-// those of keys and values, are then products without transpositions. Queries and the output are needed both ways. On
-// GPUs in bfloat16 positions come first: see [attentionByPosition].
+// In attention, features come before positions here, [features, tokens]: the adjoints of the weight, the keys and the
+// values are then products without transpositions. Queries and the output are needed in both orders. On GPUs in bfloat16
+// positions come first: see [attentionByPosition].
 //
-// Each head of keys and values serves a group of heads of queries, which often is just one. The scores of a group are
-// one product, in which its queries follow each other.
+// Each head of keys and values serves a group of heads of queries, often a group of one. The scores of a group are one
+// product, in which its queries follow each other.
 
 // attention returns the values that each position mixes from those before it and itself, [tokens, width], for x [tokens,
 // width] and the fused weight w of queries, keys and values. norms, if any, normalizes queries and keys.
 func attention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
+	if r.cached != nil {
+		return attentionCached(x, w, norms, r)
+	}
 	if r.core != nil {
 		return attentionByPosition(x, w, norms, r, r.core)
 	}
 	return attentionByFeature(x, w, norms, r)
 }
 
-// attentionByFeature is [attention] as the CPU and float32 have it.
+// attentionByFeature is [attention] on the CPU and in float32.
 func attentionByFeature(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	parts := r.splitWeight(w)
 	query := points{r.project(parts[0], x, r.heads), r.project(parts[1], x, r.heads)}

@@ -41,9 +41,9 @@ func near(t *testing.T, what string, got, want []float32) {
 func TestPairingsArePermutations(t *testing.T) {
 	half := tiny
 	half.RopePairs = HalfSplit
-	interleaved, split := newLlama(t, tiny), newLlama(t, half)
+	interleaved, split := newLlama(tiny), newLlama(half)
 	weights := hashedWeights(interleaved.Params())
-	tokens := hashedTokens(0, 2*9, tiny.Vocabulary)
+	tokens := hashedTokens(0, 2*9, tiny.Vocab)
 	want := lossesOf(t, interleaved, weights, tokens, 2)
 	unpermuted := lossesOf(t, split, weights, tokens, 2)
 	if slices.Equal(want, unpermuted) {
@@ -65,12 +65,12 @@ func TestPairingsArePermutations(t *testing.T) {
 // TestSharedKeys: with fewer heads of keys and values a model is one with as many as heads of queries, in which those of
 // a group are the same.
 func TestSharedKeys(t *testing.T) {
-	config := LlamaConfig{Layers: 1, Heads: 6, KeyHeads: 2, Width: 24, Hidden: 16, Vocabulary: 13}
+	config := Settings{Layers: 1, Heads: 6, KVHeads: 2, Width: 24, Hidden: 16, Vocab: 13}
 	full := config
-	full.KeyHeads = 6
-	shared, each := newLlama(t, config), newLlama(t, full)
+	full.KVHeads = 6
+	shared, each := newLlama(config), newLlama(full)
 	weights := hashedWeights(shared.Params())
-	tokens := hashedTokens(0, 2*9, config.Vocabulary)
+	tokens := hashedTokens(0, 2*9, config.Vocab)
 	want := lossesOf(t, shared, weights, tokens, 2)
 	at := indexOf(t, shared, "layers.0.attn.qkv")
 	const row = 24

@@ -14,16 +14,20 @@ import (
 )
 
 // chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
-// better: on the CPU, and in float32.
-func chooseCore(g *graph.Graph, s shape, context int) attentionCore {
+// better: on the CPU, and in float32. Documents in one row, whose segments are given, have the plain core: the fused one
+// hides later keys only.
+func chooseCore(g *graph.Graph, s Settings, context int, segments *graph.Node) attentionCore {
 	if engine.OnCPU(g) || !engine.InBFloat16(g) {
 		return nil
 	}
-	core, _ := trial{group: s.heads / s.keyHeads, size: s.size(), context: trialContext(context)}.choose(engine.DeviceOf(g))
+	if segments != nil {
+		return plainCore(segments)
+	}
+	core, _ := trial{group: s.Heads / s.KVHeads, size: s.HeadSize, context: trialContext(context)}.choose(engine.DeviceOf(g))
 	return core
 }
 
-// A trial of the fused core is what its outcome may depend on.
+// A trial finds out whether the fused core works. Its fields are what the outcome may depend on.
 type trial struct{ group, size, context int }
 
 // trialContext is a short context that leaves the same remainder as the given one when it is divided by the sizes of
@@ -39,12 +43,12 @@ func trialContext(context int) int {
 // errNoFusedAttention is that the device has no fused attention for such a trial.
 var errNoFusedAttention = errors.New("the device has no fused attention of this kind")
 
-// choose returns the core that the device is to use, and why it is not the fused one although that would be used. The
-// trial runs once on each device.
+// choose returns the core that the device is to use, and an error when that is the plain one because the trial of the
+// fused one failed. The trial runs once on each device.
 func (c trial) choose(d *engine.Device) (attentionCore, error) {
 	switch d.Attention() {
 	case engine.PlainAttention:
-		return plainCore, nil
+		return plainCore(nil), nil
 	case engine.FusedAttention:
 		return fusedCore, nil
 	}
@@ -56,7 +60,7 @@ func (c trial) choose(d *engine.Device) (attentionCore, error) {
 		return err
 	}).(error)
 	if err != nil {
-		return plainCore, err
+		return plainCore(nil), err
 	}
 	return fusedCore, nil
 }
@@ -90,7 +94,7 @@ func (c trial) run(d *engine.Device) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoFusedAttention, err)
 	}
-	plain, err := runCore(d, "plain attention", plainCore, specs, in)
+	plain, err := runCore(d, "plain attention", plainCore(nil), specs, in)
 	if err != nil {
 		return err
 	}

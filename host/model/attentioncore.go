@@ -17,8 +17,15 @@ import (
 // float32, and the adjoints of the three from that of the result.
 type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node))
 
-// plainCore keeps the weights of every pair of positions for the backward pass.
-func plainCore(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+// plainCore keeps the weights of every pair of positions for the backward pass. segments are those of the documents in
+// each row, [batch, context], nil for one.
+func plainCore(segments *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		return plainAttention(query, key, value, segments)
+	}
+}
+
+func plainAttention(query, key, value, segments *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 	dims := query.Shape().Dimensions
 	batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
 	group := dims[2] / keyHeads
@@ -27,7 +34,7 @@ func plainCore(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*
 
 	q := grouped(query)
 	products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
-	weights := softmax(masked(graph.MulScalar(products, scale)))
+	weights := softmax(masked(graph.MulScalar(products, scale), segments))
 	outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2}) // [batch, key heads, queries, group, size]
 	mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
 	return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
@@ -43,13 +50,18 @@ func plainCore(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*
 	}
 }
 
-// masked hides later keys from a query in scores [batch, key heads, queries, group, keys].
-func masked(scores *graph.Node) *graph.Node {
+// masked hides later keys, and those of other documents, from a query in scores [batch, key heads, queries, group, keys].
+func masked(scores, segments *graph.Node) *graph.Node {
 	g, dims := scores.Graph(), scores.Shape().Dimensions
 	square := shapes.Make(dtypes.Int32, 1, 1, dims[2], 1, dims[4])
 	seen := graph.LessOrEqual(graph.Iota(g, square, 4), graph.Iota(g, square, 2))
+	seen = graph.BroadcastToDims(seen, dims...)
+	if segments != nil {
+		same := graph.InsertAxes(graph.InsertAxes(sameDocument(segments), 2), 1)
+		seen = graph.LogicalAnd(seen, graph.BroadcastToDims(same, dims...))
+	}
 	hidden := graph.Scalar(g, scores.DType(), math.Inf(-1))
-	return graph.Where(graph.BroadcastToDims(seen, dims...), scores, graph.BroadcastToDims(hidden, dims...))
+	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
 }
 
 // fusedCore is one operation of the device forward and one backward, in bfloat16 with sums in float32, which keeps one

@@ -18,11 +18,11 @@ import (
 // activations.
 func BenchmarkStep(b *testing.B) {
 	for _, shape := range []struct {
-		config         LlamaConfig
+		config         Settings
 		context, batch int
 	}{
-		{LlamaConfig{Layers: 4, Heads: 4, Width: 256, Vocabulary: 256}, 256, 8},
-		{LlamaConfig{Layers: 2, Heads: 4, Width: 128, Vocabulary: 256}, 256, 8},
+		{Settings{Layers: 4, Heads: 4, Width: 256, Vocab: 256}, 256, 8},
+		{Settings{Layers: 2, Heads: 4, Width: 128, Vocab: 256}, 256, 8},
 	} {
 		for _, quantized := range []bool{false, true} {
 			name := fmt.Sprintf("layers=%d/width=%d/quantized=%t", shape.config.Layers, shape.config.Width, quantized)
@@ -31,18 +31,15 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-func benchmarkStep(b *testing.B, config LlamaConfig, context, batch int, quantized bool) {
-	m, err := NewLlama(config)
-	if err != nil {
-		b.Fatal(err)
-	}
+func benchmarkStep(b *testing.B, config Settings, context, batch int, quantized bool) {
+	m := newLlama(config)
 	d, err := engine.Open(engine.CPU, engine.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer d.Close()
 	specs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, batch, context+1)}}
-	tokens, err := engine.Upload(d, hashedTokens(0, batch*(context+1), config.Vocabulary), batch, context+1)
+	tokens, err := engine.Upload(d, hashedTokens(0, batch*(context+1), config.Vocab), batch, context+1)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -94,8 +91,8 @@ func fakeQuantize(x *graph.Node) *graph.Node {
 	r := graph.Div(z, scale)
 	code := graph.ClipScalar(graph.Round(r), lowest, highest)
 	mask := graph.Equal(graph.ClipScalar(r, lowest-0.5, highest+0.5), r)
-	return autodiff.StraightThrough(turn(graph.Mul(code, scale)), x, func(dy *graph.Node) *graph.Node {
-		return turn(graph.Where(mask, turn(dy), graph.ScalarZero(x.Graph(), x.DType())))
+	return autodiff.Custom(turn(graph.Mul(code, scale)), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{turn(graph.Where(mask, turn(dy), graph.ScalarZero(x.Graph(), x.DType())))}
 	})
 }
 

@@ -22,16 +22,23 @@ type modelGolden struct {
 		Total32000                              int `json:"total_vocab32000"`
 	}
 	Rope []struct {
-		ID      string
-		HeadDim int `json:"head_dim"`
-		Theta   float64
-		Scaling *struct {
-			Factor, Low, High float64
-			Original          int
-		}
+		ID          string
+		HeadDim     int `json:"head_dim"`
+		Theta       float64
+		Scaling     ropeScaling
 		Frequencies []float64 `json:"inv_freq"`
 	}
 	Tolerance struct{ Abs, Rel float64 }
+}
+
+// ropeScaling is how files of golden values write the stretching of wavelengths; a zero factor is none.
+type ropeScaling struct {
+	Factor, Low, High float64
+	Original          int
+}
+
+func (r ropeScaling) setIn(s *Settings) {
+	s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = r.Factor, r.Low, r.High, r.Original
 }
 
 func readGolden(t *testing.T) modelGolden {
@@ -52,19 +59,19 @@ func TestPresetsMatchGolden(t *testing.T) {
 	var names []string
 	for _, want := range golden.Sizes {
 		names = append(names, want.Name)
-		config, err := LlamaPreset(want.Name)
-		if err != nil {
-			t.Fatal(err)
+		preset, ok := LookupPreset(KindLlama, want.Name)
+		if !ok {
+			t.Fatalf("no preset %s", want.Name)
 		}
+		config := preset.Settings()
 		count := func(vocabulary int) (params []Param, total int) {
-			config.Vocabulary = vocabulary
-			m := newLlama(t, config)
+			config.Vocab = vocabulary
+			m := newLlama(config)
 			return m.Params(), CountParams(m.Params(), nil)
 		}
 		params, total := count(50304)
-		_, total32000 := count(0)
-		c := config.WithDefaults()
-		got := [...]int{c.Layers, c.Heads, c.Width, c.Width / c.Heads, c.Hidden, NonEmbedding(params),
+		_, total32000 := count(32000)
+		got := [...]int{config.Layers, config.Heads, config.Width, config.HeadSize, config.Hidden, NonEmbedding(params),
 			CountParams(params, func(p Param) bool { return p.Quantized }), total, total32000}
 		expected := [...]int{want.Layers, want.Heads, want.Width, want.HeadDim, want.Hidden, want.NonEmbedding,
 			want.Quantized, want.Total, want.Total32000}
@@ -72,11 +79,11 @@ func TestPresetsMatchGolden(t *testing.T) {
 			t.Errorf("%s: layers, heads, width, head size, hidden, and counts are\n%v, want\n%v", want.Name, got, expected)
 		}
 	}
-	if !slices.Equal(names, LlamaPresets()) {
-		t.Errorf("presets are %v, want %v", LlamaPresets(), names)
+	if got := PresetNames(KindLlama); !slices.Equal(names, got) {
+		t.Errorf("presets are %v, want %v", got, names)
 	}
-	if _, err := LlamaPreset("31M"); err == nil || !strings.Contains(err.Error(), "known are 30M, 50M") {
-		t.Errorf("unknown preset: got error %v", err)
+	if p, ok := LookupPreset(KindLlama, "31M"); ok {
+		t.Errorf("31M is %+v", p)
 	}
 }
 
@@ -84,12 +91,12 @@ func TestRopeFrequenciesMatchGolden(t *testing.T) {
 	golden := readGolden(t)
 	stretched := 0
 	for _, rope := range golden.Rope {
-		var scaling *RopeScaling
-		if s := rope.Scaling; s != nil {
-			scaling = &RopeScaling{Factor: s.Factor, Low: s.Low, High: s.High, Original: s.Original}
+		s := Settings{Heads: 1, Width: rope.HeadDim, RopeTheta: rope.Theta}
+		rope.Scaling.setIn(&s)
+		if s.RopeFactor > 1 {
 			stretched++
 		}
-		for i, got := range scaling.stretch(ropeFrequencies(rope.HeadDim, rope.Theta)) {
+		for i, got := range s.ropeFrequencies() {
 			want := rope.Frequencies[i]
 			if math.Abs(got-want) > golden.Tolerance.Abs+golden.Tolerance.Rel*want {
 				t.Errorf("%s: frequency %d is %v, want %v", rope.ID, i, got, want)
@@ -101,45 +108,9 @@ func TestRopeFrequenciesMatchGolden(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
-	good := LlamaConfig{Layers: 2, Heads: 3, Width: 48}
-	if err := good.Validate(); err != nil {
-		t.Errorf("%+v: %v", good, err)
-	}
-	for _, tc := range []struct {
-		change func(*LlamaConfig)
-		want   string
-	}{
-		{func(c *LlamaConfig) { c.Layers = 0 }, "layers is 0, must be at least 1"},
-		{func(c *LlamaConfig) { c.Heads = -2 }, "heads is -2, must be at least 1"},
-		{func(c *LlamaConfig) { c.Width = 0 }, "width is 0, must be at least 1"},
-		{func(c *LlamaConfig) { c.Width, c.Hidden = 0, 8 }, "width is 0, must be at least 1"},
-		{func(c *LlamaConfig) { c.Hidden = -1 }, "hidden is -1, must be at least 1"},
-		{func(c *LlamaConfig) { c.Vocabulary = -1 }, "vocabulary is -1, must be at least 1"},
-		{func(c *LlamaConfig) { c.Heads = 5 }, "48 does not split into 5 heads of even size: the nearest number of heads that does is 4"},
-		{func(c *LlamaConfig) { c.Heads = 48 }, "the nearest number of heads that does is 24"},
-		{func(c *LlamaConfig) { c.Width = 47 }, "width is 47, must be even"},
-		{func(c *LlamaConfig) { c.KeyHeads = 2 }, "2 key-value heads do not divide 3 heads"},
-		{func(c *LlamaConfig) { c.KeyHeads = -1 }, "key-value heads is -1, must be at least 1"},
-		{func(c *LlamaConfig) { c.RopePairs = "thirds" }, `rope pairs are "thirds", must be "interleaved" or "half"`},
-		{func(c *LlamaConfig) { c.RopeScaling = &RopeScaling{Factor: 8, Low: 4, High: 1, Original: 64} }, "0 < low < high"},
-		{func(c *LlamaConfig) { c.NormEpsilon = math.NaN() }, "norm epsilon is NaN, must be between 0 and 1"},
-		{func(c *LlamaConfig) { c.NormEpsilon = -1e-5 }, "norm epsilon is -1e-05"},
-		{func(c *LlamaConfig) { c.RopeTheta = 1 }, "rope theta is 1, must be above 1"},
-		{func(c *LlamaConfig) { c.RopeTheta = math.Inf(1) }, "rope theta is +Inf"},
-	} {
-		config := good
-		tc.change(&config)
-		_, err := NewLlama(config)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "llama: ") {
-			t.Errorf("%+v: got error %v, want %q in it", config, err, tc.want)
-		}
-	}
-}
-
 // TestParams checks names, roles and what follows from them.
 func TestParams(t *testing.T) {
-	m := newLlama(t, tiny)
+	m := newLlama(tiny)
 	want := map[string]struct {
 		dims []int
 		role Role
@@ -175,6 +146,26 @@ func TestParams(t *testing.T) {
 	for name := range want {
 		if !seen[name] {
 			t.Errorf("no parameter is named %s", name)
+		}
+	}
+}
+
+// TestParts: the rows of the weight of queries, keys and values, whose only parts are these.
+func TestParts(t *testing.T) {
+	for keyHeads, want := range map[int][]Part{0: {{"q", 16}, {"k", 16}, {"v", 16}}, 1: {{"q", 16}, {"k", 8}, {"v", 8}}} {
+		c := tiny
+		c.KVHeads = keyHeads
+		olmo2 := newOLMo2(Settings{Layers: 2, Heads: 2, KVHeads: keyHeads, Width: 16, Hidden: 24, Vocab: 13})
+		for _, p := range slices.Concat(newLlama(c).Params(), olmo2.Params()) {
+			if !strings.HasSuffix(p.Name, "attn.qkv") {
+				if p.Parts != nil {
+					t.Errorf("%s has parts: %v", p.Name, p.Parts)
+				}
+				continue
+			}
+			if !slices.Equal(p.Parts, want) {
+				t.Errorf("%s has parts %v, want %v", p.Name, p.Parts, want)
+			}
 		}
 	}
 }
@@ -216,7 +207,7 @@ func TestInit(t *testing.T) {
 // bits of all parameters.
 func TestInitStaysTheSame(t *testing.T) {
 	hash := fnv.New64a()
-	for _, values := range initial(newLlama(t, tiny), 1) {
+	for _, values := range initial(newLlama(tiny), 1) {
 		for _, v := range values {
 			bits := math.Float32bits(v)
 			hash.Write([]byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)})
@@ -230,7 +221,7 @@ func TestInitStaysTheSame(t *testing.T) {
 // TestStepFLOPs compares with a count by hand for one layer of width 4: products with 3·16 + 16 + 3·4·6 weights and
 // with a head of 5·4, norms of 3·4, and attention.
 func TestStepFLOPs(t *testing.T) {
-	m := newLlama(t, LlamaConfig{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocabulary: 5})
+	m := newLlama(Settings{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocab: 5})
 	const tokens = 2 * 7
 	want := 6.0*(48+16+72+20+12)*tokens + 12*1*4*7*tokens
 	if got := m.StepFLOPs(2, 7); got != want {
@@ -242,8 +233,8 @@ func TestStepFLOPs(t *testing.T) {
 // others, the count without embeddings and the work of a step, in which the table is multiplied with too, are the same.
 func TestTiedHead(t *testing.T) {
 	for _, tc := range []struct{ own, tied Language }{
-		{newLlama(t, tiny), newLlama(t, tiedHead(tiny))},
-		{newOLMo2(t, OLMo2Config(tiny)), newOLMo2(t, OLMo2Config(tiedHead(tiny)))},
+		{newLlama(tiny), newLlama(tiedHead(tiny))},
+		{newOLMo2(tiny), newOLMo2(tiedHead(tiny))},
 	} {
 		own, tied := tc.own.Params(), tc.tied.Params()
 		if diff := cmp.Diff(own[:len(own)-1], tied); diff != "" {

@@ -1,10 +1,10 @@
-// Package model is the room of the networks that are trained: what their parameters are, how they start, and how a loss
-// is computed from them. The functions that compute build GoMLX graphs and, by its convention, panic on a mistake; the
-// engine turns that into errors.
+// Package model holds the models that are trained: what their parameters are, how they start, and how a loss is computed
+// from them. The functions that compute build GoMLX graphs and, by its convention, panic on a mistake; the engine turns
+// that into errors.
 //
-// A model sees weights and knows nothing of what happened to them: whoever trains it quantizes each weight once per
-// optimizer step and hands in the result. Activations are quantized inside the model, at the places that
-// [Model.ActivationSites] lists, by a function of the caller's. No optimizer, no data and no plugin lives here.
+// Weights are quantized outside: the caller quantizes each weight once per optimizer step and passes the result.
+// Activations are quantized inside the model, at the places that [Model.ActivationSites] lists, by a function of the
+// caller's.
 //
 // # Layouts
 //

@@ -2,19 +2,15 @@ package model_test
 
 import (
 	"fmt"
-	"log"
 
 	"github.com/cage-qat/cage/host/model"
 )
 
-func ExampleLlamaPreset() {
-	config, err := model.LlamaPreset("30M")
+func ExampleLookupPreset() {
+	preset, _ := model.LookupPreset(model.KindLlama, "30M")
+	llama, err := model.New(preset.Settings(), model.Options{})
 	if err != nil {
-		log.Fatal(err)
-	}
-	llama, err := model.NewLlama(config)
-	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(model.NonEmbedding(llama.Params()), "parameters without embeddings")
 	for _, p := range llama.Params()[:4] {

@@ -1,8 +1,6 @@
 package model
 
 import (
-	"slices"
-
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
@@ -16,8 +14,8 @@ func linear(x, w *graph.Node) *graph.Node {
 	})
 }
 
-// weightGradient returns dyᵀ·x, [out, in], for dy [tokens, out] and x [tokens, in]. One of the two has to be
-// transposed, in memory on the CPU; the smaller one is, which for x costs a transposition of the result too.
+// weightGradient returns dyᵀ·x, [out, in], for dy [tokens, out] and x [tokens, in]. On the CPU one of the two is
+// transposed in memory: the one that costs less. With x, the result has to be transposed too.
 func weightGradient(dy, x *graph.Node) *graph.Node {
 	if !engine.OnCPU(dy.Graph()) {
 		return transposedTimes(dy, x)
@@ -59,5 +57,3 @@ func leadingAxes(n int) []int {
 	}
 	return axes
 }
-
-func sameDims(a, b []int) bool { return slices.Equal(a, b) }

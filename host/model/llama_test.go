@@ -26,22 +26,16 @@ func fakeQuantizeAll(m Model, params []*graph.Node) ([]*graph.Node, ActivationQu
 	return quantized, func(_ ActivationSite, x *graph.Node) *graph.Node { return fakeQuantize(x) }
 }
 
-func newLlama(t testing.TB, config LlamaConfig) *Llama {
-	t.Helper()
-	m, err := NewLlama(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+func newLlama(s Settings) *transformer {
+	s.Kind = KindLlama
+	s.FillIn()
+	return newTransformer(s, Options{})
 }
 
-func newOLMo2(t testing.TB, config OLMo2Config) *OLMo2 {
-	t.Helper()
-	m, err := NewOLMo2(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+func newOLMo2(s Settings) *transformer {
+	s.Kind = KindOLMo2
+	s.FillIn()
+	return newTransformer(s, Options{})
 }
 
 // initial returns what the model's parameters start with.
@@ -53,22 +47,26 @@ func initial(m Model, seed uint64) [][]float32 {
 	return weights
 }
 
-var tiny = LlamaConfig{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocabulary: 13}
+var tiny = Settings{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocab: 13}
 
 // tiedHead is the shape with the embedding as its head.
-func tiedHead(c LlamaConfig) LlamaConfig {
-	c.TiedHead = true
+func tiedHead(c Settings) Settings {
+	c.Head = "tied"
 	return c
 }
 
 // eachLanguage runs a test with a small model of every architecture, each of the sizes of tiny.
 func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	llama3 := tiny
-	llama3.KeyHeads, llama3.RopePairs = 1, HalfSplit
-	llama3.RopeScaling = &RopeScaling{Factor: 8, Low: 1, High: 4, Original: 64}
+	llama3.KVHeads, llama3.RopePairs = 1, HalfSplit
+	llama3.RopeFactor, llama3.RopeLow, llama3.RopeHigh, llama3.RopeOriginal = 8, 1, 4, 64
+	qwen3 := tiny
+	qwen3.Kind, qwen3.KVHeads, qwen3.HeadSize = KindQwen3, 1, 6
+	qwen3.FillIn()
 	for name, m := range map[string]Language{
-		"llama": newLlama(t, tiny), "llama3": newLlama(t, llama3), "olmo2": newOLMo2(t, OLMo2Config(tiny)),
-		"tied llama3": newLlama(t, tiedHead(llama3)), "tied olmo2": newOLMo2(t, OLMo2Config(tiedHead(tiny))),
+		"qwen3": newTransformer(qwen3, Options{}),
+		"llama": newLlama(tiny), "llama3": newLlama(llama3), "olmo2": newOLMo2(tiny),
+		"tied llama3": newLlama(tiedHead(llama3)), "tied olmo2": newOLMo2(tiedHead(tiny)),
 	} {
 		t.Run(name, func(t *testing.T) { test(t, m) })
 	}
@@ -82,7 +80,7 @@ func testSitesAreVisitedOnce(t *testing.T, m Language) {
 	const batch, context = 3, 5
 	sites := m.ActivationSites(batch, context)
 	var visited []ActivationSite
-	out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocabulary), batch,
+	out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
 		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 			zero := func(site ActivationSite, x *graph.Node) *graph.Node {
 				if want := []int{site.Tokens, site.Width}; !slices.Equal(x.Shape().Dimensions, want) {
@@ -124,9 +122,9 @@ func testCausality(t *testing.T, m Language) {
 			return []*graph.Node{m.Losses(params, ids, nil)}
 		})[0]
 	}
-	tokens := hashedTokens(0, context+1, tiny.Vocabulary)
+	tokens := hashedTokens(0, context+1, tiny.Vocab)
 	before := losses(tokens)
-	tokens[changed] = (tokens[changed] + 1) % int32(tiny.Vocabulary)
+	tokens[changed] = (tokens[changed] + 1) % int32(tiny.Vocab)
 	after := losses(tokens)
 	for i := range context {
 		// Loss i is that of token i+1.
@@ -142,14 +140,14 @@ func TestLogitsAgreeWithLosses(t *testing.T) { eachLanguage(t, testLogitsAgreeWi
 func testLogitsAgreeWithLosses(t *testing.T, m Language) {
 	const batch, context = 2, 6
 	weights := hashedWeights(m.Params())
-	tokens := hashedTokens(0, batch*(context+1), tiny.Vocabulary)
+	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 	out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 		inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
 		return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), Loss(m, params, ids, nil)}
 	})
 	mean := 0.0
 	for i, got := range out[0] {
-		row := out[1][i*tiny.Vocabulary : (i+1)*tiny.Vocabulary]
+		row := out[1][i*tiny.Vocab : (i+1)*tiny.Vocab]
 		total := 0.0
 		for _, logit := range row {
 			total += math.Exp(float64(logit))
@@ -170,9 +168,9 @@ func testLogitsAgreeWithLosses(t *testing.T, m Language) {
 func TestInvalidIDsGiveNaN(t *testing.T) { eachLanguage(t, testInvalidIDsGiveNaN) }
 
 func testInvalidIDsGiveNaN(t *testing.T, m Language) {
-	for _, wrong := range []int32{-1, int32(tiny.Vocabulary), math.MaxInt32, math.MinInt32} {
+	for _, wrong := range []int32{-1, int32(tiny.Vocab), math.MaxInt32, math.MinInt32} {
 		for _, position := range []int{0, 4, 9} {
-			tokens := hashedTokens(0, 10, tiny.Vocabulary)
+			tokens := hashedTokens(0, 10, tiny.Vocab)
 			tokens[position] = wrong
 			losses := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 				return []*graph.Node{m.Losses(params, ids, nil)}
@@ -189,8 +187,8 @@ func TestSameBits(t *testing.T) {
 	if testdevice.Kind() != engine.CPU {
 		t.Skip("only the CPU device adds up the rows of the embedding's gradient in a fixed order")
 	}
-	config := LlamaConfig{Layers: 3, Heads: 4, Width: 64, Vocabulary: 50}
-	for _, m := range []Language{newLlama(t, config), newOLMo2(t, OLMo2Config(config))} {
+	config := Settings{Layers: 3, Heads: 4, Width: 64, Vocab: 50}
+	for _, m := range []Language{newLlama(config), newOLMo2(config)} {
 		var first [][]float32
 		for range 2 {
 			out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
@@ -221,7 +219,7 @@ func differs(a, b []float32) int {
 
 // TestWrongInputsPanic checks the messages of mistakes in calls.
 func TestWrongInputsPanic(t *testing.T) {
-	m := newLlama(t, tiny)
+	m := newLlama(tiny)
 	d, err := engine.Open(engine.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -276,41 +274,12 @@ func evaluateIn(t *testing.T, precision engine.Precision, m Model, weights [][]f
 func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, tokens []int32, batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
 	t.Helper()
-	var specs []engine.Spec
 	var buffers []*engine.Buffer
-	add := func(name string, b *engine.Buffer, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		specs = append(specs, engine.Spec{Name: name, Shape: b.Shape()})
-		buffers = append(buffers, b)
-	}
 	for i, p := range m.Params() {
-		b, err := engine.Upload(d, weights[i], p.Dims...)
-		add(p.Name, b, err)
+		buffers = append(buffers, testdevice.Upload(t, d, weights[i], p.Dims...))
 	}
-	b, err := engine.Upload(d, tokens, batch, len(tokens)/batch)
-	add("tokens", b, err)
-	e, err := d.Compile(t.Name(), specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	buffers = append(buffers, testdevice.Upload(t, d, tokens, batch, len(tokens)/batch))
+	return testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		return build(in[:len(in)-1], in[len(in)-1])
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	outputs, err := e.Run(buffers, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var results [][]float32
-	for _, output := range outputs {
-		if !output.Shape().Equal(shapes.Make(dtypes.Float32, output.Shape().Dimensions...)) {
-			t.Fatalf("output has shape %s, want float32", output.Shape())
-		}
-		data, err := engine.Download[float32](output)
-		if err != nil {
-			t.Fatal(err)
-		}
-		results = append(results, data)
-	}
-	return results
 }

@@ -26,11 +26,12 @@ func crossEntropy(h, head, targets *graph.Node) *graph.Node {
 }
 
 // crossEntropyByMask picks the target's logit by comparing its column with all columns, which costs nothing where
-// elementwise operations are fused. The logit that is picked is the one in the sum, to the last bit, as it must be when
-// products round, and the gradient of a logit is rounded as a whole: it vanishes where the prediction is certain.
+// elementwise operations are fused. The logit is the one in the sum, to the last bit: computed a second time, a rounded
+// product could differ. The gradient of a logit is rounded as a whole, so that it vanishes where the prediction is
+// certain.
 //
-// Of the values for all columns only the logits are stored. The backward pass computes probabilities from them and not
-// from the exponentials in the sum, which would then be stored too.
+// Of the values for all columns only the logits are stored: the backward pass computes probabilities from them, and not
+// from the exponentials in the sum.
 func crossEntropyByMask(h, head, targets *graph.Node) *graph.Node {
 	g := h.Graph()
 	logits := timesTransposed(h, head)

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -10,14 +12,15 @@ type Model interface {
 	Params() []Param
 
 	// BatchDims returns the dimensions of what one evaluation of the function reads beside the parameters, int32. A
-	// [Language] model reads batch sequences of context tokens and the token after them; a problem without data, such
-	// as [Quadratic], pays no heed to either number.
+	// [Language] model reads batch sequences of context tokens and the token after them, or, with [Options.Documents],
+	// what [DocumentRow] describes; a [Quadratic] ignores both numbers.
 	BatchDims(batch, context int) []int
 
 	// Losses returns the losses whose mean training minimizes, float32. Those of a [Language] model are the
 	// cross-entropies, in nats, of each token given those before it in its sequence, [batch, context]: the first
 	// context columns of the batch are the input and its last the targets, and an id outside the vocabulary makes all
-	// losses NaN. A nil quantizer leaves activations as they are.
+	// losses NaN. With [Options.Documents] each is multiplied with its weight. A nil quantizer leaves activations as
+	// they are.
 	Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// ActivationSites lists the places at which activations are quantized when batch sequences of the given context
@@ -25,7 +28,9 @@ type Model interface {
 	ActivationSites(batch, context int) []ActivationSite
 
 	// StepFLOPs returns the number of floating-point operations of one training step on batch sequences of the given
-	// context, by the usual count: see [Llama.StepFLOPs].
+	// context, by the usual count: for a [Language] model 6·N·tokens for the products with weights, N counting all
+	// parameters but an embedding that is only looked up, and 12·layers·heads·size·context·tokens for attention without
+	// regard to causality, forward and backward.
 	StepFLOPs(batch, context int) float64
 }
 
@@ -36,6 +41,34 @@ type Language interface {
 	// Logits returns the unnormalized log-probabilities of the token that follows each position, [batch, context,
 	// vocabulary], float32, for tokens [batch, context], int32.
 	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
+
+	// CacheDims returns the shapes of the caches, float32, in which [Language.Decode] keeps what it needs of batch
+	// sequences of up to length tokens.
+	CacheDims(batch, length int) [][]int
+
+	// Decode returns the unnormalized log-probabilities of the token after a piece, [batch, vocabulary], and the caches
+	// with the piece. It has no gradient.
+	Decode(params []*graph.Node, piece Piece, caches []*graph.Node, q ActivationQuantizer) (logits *graph.Node, next []*graph.Node)
+}
+
+// Options say how a language model computes.
+type Options struct {
+	Recompute bool // each block is computed anew in the backward pass, instead of keeping what it computed
+	Documents bool // a batch holds several documents in a row and keeps them apart: see [DocumentRow]
+}
+
+// New makes the model of the settings; the vocabulary of a language model must be known.
+func New(s Settings, o Options) (Model, error) {
+	s.FillIn()
+	switch s.Kind {
+	case KindLlama, KindOLMo2, KindQwen3:
+		return newTransformer(s, o), nil
+	case KindQuadratic:
+		return newQuadratic(s), nil
+	case KindToy:
+		return newToy(s), nil
+	}
+	return nil, fmt.Errorf("there is no model of kind %q", s.Kind)
 }
 
 // Loss returns the mean of the model's losses, a scalar: the function that training minimizes.
@@ -53,8 +86,7 @@ type ActivationSite struct {
 }
 
 // An ActivationQuantizer returns the quantized form of the activation x, [site.Tokens, site.Width], with whatever
-// gradient it defines. It is called once per site, and a second time for the backward pass through a block that is
-// computed anew there: see Recompute in [LlamaConfig].
+// gradient it defines. It is called once per site, and a second time where the backward pass computes blocks anew.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
 // apply calls the quantizer, if there is one.

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 )
 
-// Streams of random numbers that must not meet although one seed is the seed of all.
+// Streams of random numbers that are independent although they share a seed.
 const (
 	rotationStream = 1 + iota
 	optimumStream
@@ -44,7 +44,7 @@ type NoiseSource struct {
 
 // NoiseSource returns the source of the problem's noise for a seed.
 func (m *Quadratic) NoiseSource(seed uint64) *NoiseSource {
-	return &NoiseSource{n: m.config.Rows * m.config.Dimension, std: m.config.Noise, seed: seed}
+	return &NoiseSource{n: m.settings.Rows * m.settings.Dimension, std: m.settings.Noise, seed: seed}
 }
 
 // BatchLen returns the number of elements of a batch.

@@ -8,7 +8,7 @@ import (
 
 // TestOLMo2Params checks names, order, shapes and how they start.
 func TestOLMo2Params(t *testing.T) {
-	m := newOLMo2(t, OLMo2Config{Layers: 2, Heads: 4, KeyHeads: 2, Width: 16, Hidden: 24, Vocabulary: 13})
+	m := newOLMo2(Settings{Layers: 2, Heads: 4, KVHeads: 2, Width: 16, Hidden: 24, Vocab: 13})
 	var names []string
 	for _, p := range m.Params() {
 		names = append(names, p.Name)
@@ -40,33 +40,27 @@ func TestOLMo2Presets(t *testing.T) {
 		"50M": {7, 6, 768, 2048, 49_567_488, 126_637_824},
 		"60M": {8, 8, 384, 1536, 18_887_040, 57_422_208},
 	} {
-		config, err := OLMo2Preset(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := newOLMo2(t, config)
-		c, n := m.Config(), NonEmbedding(m.Params())
-		if got := [6]int{c.Layers, c.Heads, c.Width, c.Hidden, n, n + c.Vocabulary*c.Width}; got != want {
+		preset, _ := LookupPreset(KindOLMo2, name)
+		c := preset.Settings()
+		n := NonEmbedding(newOLMo2(c).Params())
+		if got := [6]int{c.Layers, c.Heads, c.Width, c.Hidden, n, n + c.Vocab*c.Width}; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
-		if c.NormEpsilon != 1e-6 || c.RopeTheta != 500000 || c.RopePairs != HalfSplit || c.Vocabulary != 100352 || c.InitStd != 0.02 {
+		if c.NormEps != 1e-6 || c.RopeTheta != 500000 || c.RopePairs != HalfSplit || c.Vocab != 100352 || c.InitStd != 0.02 {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
-	if got := strings.Join(OLMo2Presets(), " "); got != "30M 50M 60M" {
+	if got := strings.Join(PresetNames(KindOLMo2), " "); got != "30M 50M 60M" {
 		t.Errorf("presets are %s", got)
 	}
-	if _, err := OLMo2Preset("800M"); err == nil || !strings.Contains(err.Error(), "known are 30M, 50M, 60M") {
-		t.Errorf("unknown preset: got error %v", err)
-	}
-	if _, err := NewOLMo2(OLMo2Config{Layers: 1, Heads: 3, Width: 16}); err == nil || !strings.HasPrefix(err.Error(), "olmo2: width 16") {
-		t.Errorf("three heads of 16 features: got error %v", err)
+	if p, ok := LookupPreset(KindOLMo2, "800M"); ok {
+		t.Errorf("800M is %+v", p)
 	}
 }
 
 // TestOLMo2StepFLOPs counts by hand, as TestStepFLOPs does: there are two more gains of the width of queries and keys.
 func TestOLMo2StepFLOPs(t *testing.T) {
-	m := newOLMo2(t, OLMo2Config{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocabulary: 5})
+	m := newOLMo2(Settings{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocab: 5})
 	const tokens = 2 * 7
 	want := 6.0*(48+16+72+20+20)*tokens + 12*1*4*7*tokens
 	if got := m.StepFLOPs(2, 7); got != want {

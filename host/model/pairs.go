@@ -54,8 +54,9 @@ func (r *rope) joinRows(parts *graph.Node) *graph.Node {
 	return graph.Reshape(graph.TransposeAllAxes(halves, 1, 0, 2, 3), features, n)
 }
 
-// queryKeyNorm normalizes queries and keys, each over the features of all heads of a token, before their rotation
-// (Dehghani et al., 2023). Gains are in the order of the features, [heads·size].
+// queryKeyNorm normalizes queries and keys before their rotation (Dehghani et al., 2023): over the features of all heads
+// of a token together where the gains are [heads·size], and each head alone where they are [size]. Gains are in the order
+// of the features.
 type queryKeyNorm struct {
 	query, key *graph.Node
 	epsilon    float64
@@ -84,14 +85,18 @@ func (n *queryKeyNorm) apply(query, key points, r *rope) (q, k points, back func
 	}
 }
 
-// normalize is RMSNorm over the first two axes of both coordinates, and its adjoint; see [rmsNorm].
+// normalize is RMSNorm over the features of both coordinates, and its adjoint; see [rmsNorm] and [queryKeyNorm].
 func (r *rope) normalize(x points, gain *graph.Node, epsilon float64) (y points, back func(dy points) (points, *graph.Node)) {
-	heads, width := x.first.Shape().Dim(0), gain.Shape().Dim(0)
+	width := gain.Shape().Dim(0)
+	features, repeats := []int{0, 1}, []int{2} // axes that a mean goes over, and those along which a gain is the same
+	if width == r.size {
+		features, repeats = []int{1}, []int{0, 2}
+	}
 	gains := r.splitRows(graph.Reshape(gain, width, 1))
-	g := points{graph.Reshape(gains[0], heads, r.size/2, 1), graph.Reshape(gains[1], heads, r.size/2, 1)}
-	meanProduct := func(a, b points) *graph.Node { // over the features of each token, [1, 1, tokens]
+	g := points{graph.Reshape(gains[0], width/r.size, r.size/2, 1), graph.Reshape(gains[1], width/r.size, r.size/2, 1)}
+	meanProduct := func(a, b points) *graph.Node { // [1 or heads, 1, tokens]
 		sum := graph.Add(graph.Mul(a.first, b.first), graph.Mul(a.second, b.second))
-		return graph.MulScalar(graph.ReduceAndKeep(sum, graph.ReduceSum, 0, 1), 1/float64(width))
+		return graph.MulScalar(graph.ReduceAndKeep(sum, graph.ReduceSum, features...), 1/float64(width))
 	}
 	scale := graph.Reciprocal(graph.Sqrt(graph.AddScalar(meanProduct(x, x), epsilon)))
 	n := points{graph.Mul(x.first, scale), graph.Mul(x.second, scale)}
@@ -103,8 +108,8 @@ func (r *rope) normalize(x points, gain *graph.Node, epsilon float64) (y points,
 			graph.Mul(graph.Sub(dn.second, graph.Mul(n.second, projection)), scale),
 		}
 		dGain := graph.Concatenate([]*graph.Node{
-			graph.Reshape(graph.ReduceSum(graph.Mul(dy.first, n.first), -1), width/2, 1),
-			graph.Reshape(graph.ReduceSum(graph.Mul(dy.second, n.second), -1), width/2, 1),
+			graph.Reshape(graph.ReduceSum(graph.Mul(dy.first, n.first), repeats...), width/2, 1),
+			graph.Reshape(graph.ReduceSum(graph.Mul(dy.second, n.second), repeats...), width/2, 1),
 		}, 0)
 		return dx, graph.Reshape(r.joinRows(dGain), width)
 	}

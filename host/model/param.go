@@ -5,6 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 )
 
 // A Role says what a parameter does in its model.
@@ -23,6 +26,7 @@ type Param struct {
 	Name      string
 	Dims      []int // [out, in] for a matrix
 	Role      Role
+	Parts     []Part    // the matrices that a fused weight holds one below the other, from the top down; nil: it is one
 	Quantized bool      // whether its model multiplies with it in quantized form
 	Decay     bool      // whether weight decay applies to it
 	InitMean  float64   // at the start of training its elements are drawn from N(InitMean, InitStd²)
@@ -31,14 +35,14 @@ type Param struct {
 	Start     []float32 // the elements themselves instead; nil: drawn
 }
 
-// Size returns the number of elements.
-func (p Param) Size() int {
-	size := 1
-	for _, dim := range p.Dims {
-		size *= dim
-	}
-	return size
+// A Part is one of the matrices that a fused weight holds.
+type Part struct {
+	Name string
+	Rows int
 }
+
+// Size returns the number of elements.
+func (p Param) Size() int { return shapes.Make(dtypes.Float32, p.Dims...).Size() }
 
 // Init returns the elements that the parameter starts training with, in row-major order. They depend on the seed, the
 // parameter's name and its size alone, so that parameters can be initialized in any order, and in parallel.
@@ -46,10 +50,10 @@ func (p Param) Init(seed uint64) []float32 {
 	if p.Start != nil {
 		return slices.Clone(p.Start)
 	}
-	values := make([]float32, p.Size())
 	if p.InitStd == 0 {
 		return slices.Repeat([]float32{float32(p.InitMean)}, p.Size())
 	}
+	values := make([]float32, p.Size())
 	name := fnv.New64a()
 	name.Write([]byte(p.Name)) // Never fails.
 	rng := rand.New(rand.NewPCG(seed, name.Sum64()))

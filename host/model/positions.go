@@ -10,8 +10,8 @@ import (
 // the order in which the products of a linear layer leave them and in which GPUs compute attention as one operation:
 // nothing large is transposed. core mixes the values.
 //
-// The features of each head of queries and keys are in the order of their coordinates, all first ones before all second
-// ones, to which rows of the weight are brought beforehand.
+// The rows of the weight are reordered first, so that in each head of queries and keys all first coordinates come before
+// all second ones.
 func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
 	rows := r.byCoordinate(w)
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
@@ -76,14 +76,23 @@ func (n *queryKeyNorm) applyByPosition(query, key *graph.Node, r *rope) (q, k *g
 	if n == nil {
 		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) { return dq, dk, nil }
 	}
-	column := func(gain *graph.Node) *graph.Node { return graph.Reshape(gain, -1, 1) }
-	reordered := func(gain *graph.Node) *graph.Node { return graph.Reshape(r.byCoordinate(column(gain)), -1) }
-	restored := func(dGain *graph.Node) *graph.Node { return graph.Reshape(r.inFeatureOrder(column(dGain)), -1) }
-	q, queryBack := normalizeRows(query, reordered(n.query), n.epsilon)
-	k, keyBack := normalizeRows(key, reordered(n.key), n.epsilon)
+	q, queryBack := r.normalizeByPosition(query, n.query, n.epsilon)
+	k, keyBack := r.normalizeByPosition(key, n.key, n.epsilon)
 	return q, k, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) {
 		dQuery, dQueryGain := queryBack(dq)
 		dKey, dKeyGain := keyBack(dk)
-		return dQuery, dKey, []*graph.Node{restored(dQueryGain), restored(dKeyGain)}
+		return dQuery, dKey, []*graph.Node{dQueryGain, dKeyGain}
+	}
+}
+
+// normalizeByPosition is [rope.normalize] for x [tokens, heads·size] in the order of coordinates.
+func (r *rope) normalizeByPosition(x, gain *graph.Node, epsilon float64) (y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
+	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) } // what is normalized together
+	same := func(y *graph.Node) *graph.Node { return graph.Reshape(y, x.Shape().Dimensions...) }
+	column := func(gain *graph.Node) *graph.Node { return graph.Reshape(gain, -1, 1) }
+	y, rowsBack := normalizeRows(rows(x), graph.Reshape(r.byCoordinate(column(gain)), -1), epsilon)
+	return same(y), func(dy *graph.Node) (*graph.Node, *graph.Node) {
+		dx, dGain := rowsBack(rows(dy))
+		return same(dx), graph.Reshape(r.inFeatureOrder(column(dGain)), -1)
 	}
 }

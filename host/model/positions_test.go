@@ -14,35 +14,30 @@ import (
 )
 
 // attentionVariant computes attention in one of its two orders.
-type attentionVariant func(s shape, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
+type attentionVariant func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
 
 // attentionOutputs evaluates a layer of attention on a device and returns its value and the adjoints of x, of the weight
-// and, with normed, of the gains.
-func attentionOutputs(t *testing.T, d *engine.Device, s shape, batch, context int, normed bool, attention attentionVariant) [][]float32 {
+// and of the gains, if there are any: as many for queries and for keys.
+func attentionOutputs(t *testing.T, d *engine.Device, s Settings, batch, context int, gains [2]int, attention attentionVariant) [][]float32 {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
-	var specs []engine.Spec
 	var in []*engine.Buffer
-	add := func(name string, mean, factor float64, dims ...int) {
-		n := 1
-		for _, dim := range dims {
-			n *= dim
-		}
-		values := make([]float32, n)
+	add := func(mean, factor float64, dims ...int) {
+		values := make([]float32, Param{Dims: dims}.Size())
 		for i := range values {
 			values[i] = float32(mean + factor*rng.NormFloat64())
 		}
-		b := uploaded(t, d, values, dims...)
-		specs, in = append(specs, engine.Spec{Name: name, Shape: b.Shape()}), append(in, b)
+		in = append(in, testdevice.Upload(t, d, values, dims...))
 	}
-	add("adjoint", 0, 1, batch*context, s.width)
-	add("x", 0, 1, batch*context, s.width)
-	add("w", 0, 0.3, s.projected(), s.width)
+	normed := gains != [2]int{}
+	add(0, 1, batch*context, s.queries())        // adjoint
+	add(0, 1, batch*context, s.Width)            // x
+	add(0, 0.3, s.queries()+2*s.keys(), s.Width) // w
 	if normed {
-		add("query gain", 1, 0.2, s.heads*s.size())
-		add("key gain", 1, 0.2, s.keyHeads*s.size())
+		add(1, 0.2, gains[0])
+		add(1, 0.2, gains[1])
 	}
-	e, err := d.Compile("attention", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	return testdevice.Evaluate(t, d, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		var norms *queryKeyNorm
 		if normed {
 			norms = &queryKeyNorm{query: in[3], key: in[4], epsilon: 1e-6}
@@ -50,43 +45,34 @@ func attentionOutputs(t *testing.T, d *engine.Device, s shape, batch, context in
 		y := attention(s, in[1], in[2], norms)
 		return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[0])), in[1:]...), y)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := e.Run(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make([][]float32, len(out))
-	for i, b := range out {
-		if values[i], err = engine.Download[float32](b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return values
 }
 
 // TestAttentionByPosition: attention is the same whichever of positions and features come first, with each pairing, with
-// shared keys and with norms, up to rounding.
+// shared keys, with norms of all heads or of each, and with heads of their own size, up to rounding.
 func TestAttentionByPosition(t *testing.T) {
 	const batch, context = 3, 10
 	d := testdevice.Open(t, engine.Options{})
-	byFeature := func(s shape, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+	byFeature := func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
 		return attentionByFeature(x, w, norms, newRopeByFeature(x.Graph(), s, batch, context))
 	}
-	byPosition := func(s shape, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore)
-		return attentionByPosition(x, w, norms, r, plainCore)
+	byPosition := func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore(nil))
+		return attentionByPosition(x, w, norms, r, r.core)
 	}
 	for _, c := range []struct {
-		pairing  Pairing
-		keyHeads int
-		normed   bool
-	}{{Interleaved, 4, false}, {Interleaved, 2, true}, {HalfSplit, 1, false}, {HalfSplit, 4, true}} {
-		t.Run(fmt.Sprintf("%s/%d/normed=%t", c.pairing, c.keyHeads, c.normed), func(t *testing.T) {
-			s := LlamaConfig{Layers: 1, Heads: 4, KeyHeads: c.keyHeads, Width: 32, RopePairs: c.pairing}.WithDefaults().shape()
-			want := attentionOutputs(t, d, s, batch, context, c.normed, byFeature)
-			got := attentionOutputs(t, d, s, batch, context, c.normed, byPosition)
+		pairing        Pairing
+		keyHeads, size int
+		norms          string
+	}{
+		{Interleaved, 4, 8, "none"}, {Interleaved, 2, 8, "all heads"}, {Interleaved, 2, 6, "each head"},
+		{HalfSplit, 1, 8, "none"}, {HalfSplit, 4, 8, "all heads"}, {HalfSplit, 2, 16, "each head"},
+	} {
+		t.Run(fmt.Sprintf("%s/%d of %d/norms=%s", c.pairing, c.keyHeads, c.size, c.norms), func(t *testing.T) {
+			s := Settings{Kind: KindLlama, Layers: 1, Heads: 4, KVHeads: c.keyHeads, HeadSize: c.size, Width: 32, RopePairs: c.pairing}
+			s.FillIn()
+			gains := map[string][2]int{"all heads": {s.queries(), s.keys()}, "each head": {c.size, c.size}}[c.norms]
+			want := attentionOutputs(t, d, s, batch, context, gains, byFeature)
+			got := attentionOutputs(t, d, s, batch, context, gains, byPosition)
 			for i := range want {
 				if apart := relativeDistance(got[i], want[i]); !(apart < 1e-6) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
@@ -115,13 +101,12 @@ func TestFusedAttention(t *testing.T) {
 // TestFusedModel trains nothing: it compares losses and gradients of whole models with fused and with plain attention.
 func TestFusedModel(t *testing.T) {
 	const batch, context = 2, 128
-	for name, c := range map[string]LlamaConfig{
-		"llama":  {Layers: 2, Heads: 2, KeyHeads: 2, Width: 128, Hidden: 128, Vocabulary: 13},
-		"shared": {Layers: 2, Heads: 4, KeyHeads: 2, Width: 128, Hidden: 128, Vocabulary: 13, Recompute: true},
+	for name, c := range map[string]Settings{
+		"llama":  {Layers: 2, Heads: 2, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
+		"shared": {Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := c.WithDefaults()
-			used := trial{group: c.Heads / c.KeyHeads, size: c.Width / c.Heads, context: context}
+			used := trial{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context}
 			err := used.run(testdevice.Open(t, engine.Options{Precision: engine.BFloat16}))
 			if errors.Is(err, errNoFusedAttention) {
 				t.Skip("fused attention was not tested:", err)
@@ -129,8 +114,9 @@ func TestFusedModel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := newLlama(t, c)
-			tokens := hashedTokens(0, batch*(context+1), c.Vocabulary)
+			m := newLlama(c)
+			m.Recompute = name == "shared"
+			tokens := hashedTokens(0, batch*(context+1), c.Vocab)
 			build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 				losses := m.Losses(params, ids, nil)
 				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)

@@ -19,7 +19,7 @@ func TestBFloat16(t *testing.T) { eachLanguage(t, testBFloat16) }
 
 func testBFloat16(t *testing.T, m Language) {
 	const batch, context = 4, 16
-	tokens := hashedTokens(0, batch*(context+1), tiny.Vocabulary)
+	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 	build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 		losses := m.Losses(params, ids, nil)
 		return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
@@ -70,28 +70,13 @@ func TestCrossEntropies(t *testing.T) {
 		targets[i] = int32(rng.IntN(vocabulary))
 	}
 	type variant func(h, head, targets *graph.Node) *graph.Node
-	evaluate := func(f variant, precision engine.Precision, h []float32) [3][]float32 {
+	evaluate := func(f variant, precision engine.Precision, h []float32) [][]float32 {
 		d := testdevice.Open(t, engine.Options{Precision: precision})
-		buffers := []*engine.Buffer{uploaded(t, d, h, tokens, width), uploaded(t, d, head, vocabulary, width), uploaded(t, d, targets, tokens)}
-		specs := []engine.Spec{{Name: "h", Shape: buffers[0].Shape()}, {Name: "head", Shape: buffers[1].Shape()}, {Name: "targets", Shape: buffers[2].Shape()}}
-		e, err := d.Compile("cross-entropy", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width), testdevice.Upload(t, d, targets, tokens)}
+		return testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			losses := f(in[0], in[1], in[2])
 			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllSum(losses), in[:2]...)...)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := e.Run(buffers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var results [3][]float32
-		for i := range results {
-			if results[i], err = engine.Download[float32](out[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return results
 	}
 	rows, mask := evaluate(crossEntropyByRows, engine.Float32, h), evaluate(crossEntropyByMask, engine.Float32, h)
 	for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
@@ -111,13 +96,4 @@ func TestCrossEntropies(t *testing.T) {
 			}
 		}
 	}
-}
-
-func uploaded[T engine.Element](t *testing.T, d *engine.Device, data []T, dims ...int) *engine.Buffer {
-	t.Helper()
-	b, err := engine.Upload(d, data, dims...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

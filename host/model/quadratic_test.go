@@ -3,21 +3,11 @@ package model
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"gonum.org/v1/gonum/mat"
 )
-
-func newQuadratic(t *testing.T, config QuadraticConfig) *Quadratic {
-	t.Helper()
-	m, err := NewQuadratic(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
 
 // lossAndGradient evaluates a problem at x with the given noise.
 func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float64, gradient []float32) {
@@ -26,7 +16,7 @@ func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float
 	for i, v := range noise {
 		bits[i] = int32(math.Float32bits(v))
 	}
-	out := evaluate(t, m, [][]float32{x}, bits, m.Config().Rows, func(params []*graph.Node, batch *graph.Node) []*graph.Node {
+	out := evaluate(t, m, [][]float32{x}, bits, m.settings.Rows, func(params []*graph.Node, batch *graph.Node) []*graph.Node {
 		losses := m.Losses(params, batch, nil)
 		return append([]*graph.Node{losses}, graph.Gradient(Loss(m, params, batch, nil), params...)...)
 	})
@@ -39,7 +29,7 @@ func drawn(seed uint64, n int) []float32 { return singles(normals(generator(seed
 // differences.
 func TestQuadratic(t *testing.T) {
 	const rows, n = 2, 12
-	m := newQuadratic(t, QuadraticConfig{Rows: rows, Dimension: n, Condition: 30, Seed: 3})
+	m := newQuadratic(Settings{Rows: rows, Dimension: n, Condition: 30, ProblemSeed: 3})
 	x, noise := drawn(1, rows*n), drawn(2, rows*n)
 	value := func(x []float32) float64 {
 		total := 0.0
@@ -70,7 +60,7 @@ func TestQuadratic(t *testing.T) {
 			t.Errorf("element %d of the gradient is %v, want %v", i, got, want)
 		}
 	}
-	if loss, gradient := lossAndGradient(t, m, m.Optimum(), make([]float32, rows*n)); loss != 0 || slices.Max(gradient) != 0 || slices.Min(gradient) != 0 {
+	if loss, gradient := lossAndGradient(t, m, m.optimum, make([]float32, rows*n)); loss != 0 || slices.Max(gradient) != 0 || slices.Min(gradient) != 0 {
 		t.Errorf("at the optimum the loss is %v, the gradient %v", loss, gradient)
 	}
 }
@@ -79,9 +69,9 @@ func TestQuadratic(t *testing.T) {
 func TestSpectrum(t *testing.T) {
 	const n = 16
 	var first []float32
-	for seed := range uint64(3) {
+	for seed := range int64(3) {
 		for _, condition := range []float64{1, 10, 100} {
-			m := newQuadratic(t, QuadraticConfig{Rows: 1, Dimension: n, Condition: condition, Seed: seed})
+			m := newQuadratic(Settings{Rows: 1, Dimension: n, Condition: condition, ProblemSeed: seed})
 			a := mat.NewSymDense(n, nil)
 			for i := range n {
 				for j := range n {
@@ -109,7 +99,7 @@ func TestSpectrum(t *testing.T) {
 			}
 		}
 	}
-	m := newQuadratic(t, QuadraticConfig{Rows: 1, Dimension: 2, Spectrum: []float64{3, 5}})
+	m := newQuadratic(Settings{Rows: 1, Dimension: 2, Spectrum: []float64{3, 5}})
 	if trace := m.matrix[0] + m.matrix[3]; math.Abs(float64(trace)-8) > 1e-6 {
 		t.Errorf("the trace is %v, want that of the given spectrum, 8", trace)
 	}
@@ -139,7 +129,7 @@ func TestRotationIsUniform(t *testing.T) {
 
 // TestToy: f(x) = ½(x − ½)².
 func TestToy(t *testing.T) {
-	m := newQuadratic(t, ToyConfig())
+	m := newToy(Settings{})
 	for _, x := range []float32{-3, 0.25, 0.5, 2} {
 		loss, gradient := lossAndGradient(t, m, []float32{x}, []float32{0})
 		away := float64(x) - 0.5
@@ -152,7 +142,7 @@ func TestToy(t *testing.T) {
 // TestNoiseSource: numbers of the standard deviation asked for, the same for the same batch however it is reached, and
 // others for another batch or seed.
 func TestNoiseSource(t *testing.T) {
-	m := newQuadratic(t, QuadraticConfig{Rows: 4, Dimension: 128, Condition: 1, Noise: 0.25})
+	m := newQuadratic(Settings{Rows: 4, Dimension: 128, Condition: 1, Noise: 0.25})
 	s := m.NoiseSource(7)
 	batch := func(s *NoiseSource, index int64) []int32 {
 		out := make([]int32, s.BatchLen())
@@ -177,7 +167,7 @@ func TestNoiseSource(t *testing.T) {
 	if slices.Equal(batch(s, 0), batch(s, 1)) || slices.Equal(batch(s, 0), batch(m.NoiseSource(8), 0)) {
 		t.Error("two batches are the same")
 	}
-	quiet := newQuadratic(t, ToyConfig()).NoiseSource(1)
+	quiet := newToy(Settings{}).NoiseSource(1)
 	if got := batch(quiet, 3); math.Float32frombits(uint32(got[0])) != 0 {
 		t.Errorf("without noise there is %v", got)
 	}
@@ -189,30 +179,8 @@ func TestNoiseSource(t *testing.T) {
 	}
 }
 
-func TestQuadraticValidate(t *testing.T) {
-	good := QuadraticConfig{Rows: 2, Dimension: 3, Condition: 10, StartStd: 1}
-	for _, tc := range []struct {
-		change func(*QuadraticConfig)
-		want   string
-	}{
-		{func(c *QuadraticConfig) { c.Dimension = 0 }, "dimension is 0"},
-		{func(c *QuadraticConfig) { c.Rows = -1 }, "rows is -1"},
-		{func(c *QuadraticConfig) { c.Condition = 0.5 }, "condition is 0.5, must be from 1"},
-		{func(c *QuadraticConfig) { c.Condition = math.NaN() }, "condition is NaN"},
-		{func(c *QuadraticConfig) { c.Noise = -1 }, "noise is -1"},
-		{func(c *QuadraticConfig) { c.StartStd = math.Inf(1) }, "start is +Inf"},
-		{func(c *QuadraticConfig) { c.Spectrum = []float64{1} }, "spectrum has 1 numbers, must have 3"},
-		{func(c *QuadraticConfig) { c.Spectrum = []float64{1, 0, 2} }, "spectrum has a number that is not positive"},
-		{func(c *QuadraticConfig) { c.Optimum = make([]float64, 3) }, "optimum has 3 numbers, must have 6"},
-		{func(c *QuadraticConfig) { c.Start = []float64{1, 2, 3, 4, 5, math.NaN()} }, "start has a number that is not finite"},
-	} {
-		config := good
-		tc.change(&config)
-		if _, err := NewQuadratic(config); err == nil || !strings.HasPrefix(err.Error(), "quadratic: ") || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v: got error %v, want %q in it", config, err, tc.want)
-		}
-	}
-	m := newQuadratic(t, good)
+func TestQuadraticParams(t *testing.T) {
+	m := newQuadratic(Settings{Rows: 2, Dimension: 3, Condition: 10, StartStd: 1})
 	if p := m.Params(); len(p) != 1 || !p[0].Quantized || p[0].Decay || !slices.Equal(p[0].Dims, []int{2, 3}) || m.ActivationSites(1, 1) != nil {
 		t.Errorf("parameters are %+v", p)
 	}

@@ -11,11 +11,11 @@ import (
 // TestRecomputeSameBits: losses and gradients do not depend on whether the backward pass keeps what is inside a block or
 // computes it again. The quantizer is asked a second time then, block by block from the last.
 func TestRecomputeSameBits(t *testing.T) {
-	llama, olmo2 := tiny, OLMo2Config(tiny)
+	llama, olmo2 := newLlama(tiny), newOLMo2(tiny)
 	llama.Recompute, olmo2.Recompute = true, true
 	for name, models := range map[string][2]Language{
-		"llama": {newLlama(t, tiny), newLlama(t, llama)},
-		"olmo2": {newOLMo2(t, OLMo2Config(tiny)), newOLMo2(t, olmo2)},
+		"llama": {newLlama(tiny), llama},
+		"olmo2": {newOLMo2(tiny), olmo2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, once := gradients(t, models[0])
@@ -37,7 +37,7 @@ func TestRecomputeSameBits(t *testing.T) {
 func gradients(t *testing.T, m Language) (outputs [][]float32, sites []string) {
 	t.Helper()
 	const batch, context = 3, 8
-	outputs = evaluate(t, m, hashedWeights(m.Params()), hashedTokens(0, batch*(context+1), tiny.Vocabulary), batch,
+	outputs = evaluate(t, m, hashedWeights(m.Params()), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
 		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 			quantized, q := fakeQuantizeAll(m, params)
 			losses := m.Losses(quantized, ids, func(site ActivationSite, x *graph.Node) *graph.Node {

@@ -56,7 +56,7 @@ type torchGradients struct {
 
 		KeyHeads int `json:"key_heads"`
 		Theta    float64
-		Scaling  *RopeScaling
+		Scaling  ropeScaling
 		Tied     bool
 	}
 	Variants []struct {
@@ -114,13 +114,17 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 	} {
 		reference := readTorchGradients(t, tc.file)
 		shape := reference.Model
-		config := LlamaConfig{Layers: shape.Layers, Heads: shape.Heads, KeyHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
-			Vocabulary: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs, RopeScaling: shape.Scaling, TiedHead: shape.Tied}
+		config := Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
+			Vocab: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs}
+		shape.Scaling.setIn(&config)
+		if shape.Tied {
+			config = tiedHead(config)
+		}
 		var m Model
 		if tc.olmo2 {
-			m = newOLMo2(t, OLMo2Config(config))
+			m = newOLMo2(config)
 		} else {
-			m = newLlama(t, config)
+			m = newLlama(config)
 		}
 		for _, variant := range reference.Variants {
 			t.Run(fmt.Sprintf("%s/quantized=%t", tc.file, variant.Quantized), func(t *testing.T) {

@@ -8,6 +8,16 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
+// Pairing says which features of a head are the coordinates of one point, which rotary positions turn. Weights trained
+// with one pairing are those of the other after a permutation of rows.
+type Pairing string
+
+// The pairings.
+const (
+	Interleaved Pairing = "interleaved" // features 2i and 2i+1
+	HalfSplit   Pairing = "half"        // features i and size/2 + i
+)
+
 // A rope holds what the attention layers of one graph share: shapes, the tables of the rotary position embedding (Su et
 // al., 2021) and the causal mask.
 //
@@ -19,23 +29,36 @@ type rope struct {
 	pairing                               Pairing
 
 	// Tables of shape [1, size/2, batch·context], and [1, context, 1, size/2] where there is a core.
-	turn, turnScaled rotation    // that for queries with the factor 1/√size of the scores
-	mask             *graph.Node // [1, 1, context, context]: 0 where a query sees a key, −∞ where not
+	turn, turnScaled rotation    // turnScaled is for queries: it has the factor 1/√size of the scores
+	mask             *graph.Node // [1 or batch, 1, context, context]: 0 where a query sees a key, −∞ where not
 
-	core attentionCore // of attention by position; nil: by feature
+	core   attentionCore // of attention by position; nil: by feature
+	cached *cached       // of attention to what caches hold; nil: to the tokens at hand
 }
 
 // newRope makes what attention needs in the way that is best for the graph's device.
-func newRope(g *graph.Graph, s shape, batch, context int) *rope {
-	if core := chooseCore(g, s, context); core != nil {
+// segments are those of the documents in each row, [batch, context], nil for one.
+func newRope(g *graph.Graph, s Settings, batch, context int, segments *graph.Node) *rope {
+	if core := chooseCore(g, s, context, segments); core != nil {
 		return newRopeByPosition(g, s, batch, context, core)
 	}
-	return newRopeByFeature(g, s, batch, context)
+	r := newRopeByFeature(g, s, batch, context)
+	if segments != nil {
+		same := graph.BroadcastToDims(graph.InsertAxes(sameDocument(segments), 1), batch, 1, context, context)
+		hidden := graph.Scalar(g, r.mask.DType(), math.Inf(-1))
+		r.mask = graph.Where(same, graph.BroadcastToDims(r.mask, batch, 1, context, context), graph.BroadcastToDims(hidden, batch, 1, context, context))
+	}
+	return r
 }
 
-func newRopeByPosition(g *graph.Graph, s shape, batch, context int, core attentionCore) *rope {
-	r := &rope{batch: batch, context: context, heads: s.heads, keyHeads: s.keyHeads, size: s.size(), pairing: s.pairing, core: core}
-	frequencies := s.scaling.stretch(ropeFrequencies(r.size, s.theta))
+// rope is newRope without the tables.
+func (s Settings) rope(batch, context int, core attentionCore) *rope {
+	return &rope{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads, size: s.HeadSize, pairing: s.RopePairs, core: core}
+}
+
+func newRopeByPosition(g *graph.Graph, s Settings, batch, context int, core attentionCore) *rope {
+	r := s.rope(batch, context, core)
+	frequencies := s.ropeFrequencies()
 	table := func(f func(float64) float64) *graph.Node {
 		values := make([]float32, 0, context*r.size/2)
 		for position := range context {
@@ -49,12 +72,11 @@ func newRopeByPosition(g *graph.Graph, s shape, batch, context int, core attenti
 	return r
 }
 
-func newRopeByFeature(g *graph.Graph, s shape, batch, context int) *rope {
-	size := s.size()
-	r := &rope{batch: batch, context: context, heads: s.heads, keyHeads: s.keyHeads, size: size, pairing: s.pairing}
-	frequencies := s.scaling.stretch(ropeFrequencies(size, s.theta))
+func newRopeByFeature(g *graph.Graph, s Settings, batch, context int) *rope {
+	r := s.rope(batch, context, nil)
+	frequencies := s.ropeFrequencies()
 	table := func(f func(float64) float64, factor float64) *graph.Node {
-		values := make([]float32, 0, size/2*batch*context)
+		values := make([]float32, 0, r.size/2*batch*context)
 		for _, frequency := range frequencies {
 			for range batch {
 				for position := range context {
@@ -62,33 +84,27 @@ func newRopeByFeature(g *graph.Graph, s shape, batch, context int) *rope {
 				}
 			}
 		}
-		return engine.Constant(g, values, 1, size/2, batch*context)
+		return engine.Constant(g, values, 1, r.size/2, batch*context)
 	}
-	scale := 1 / math.Sqrt(float64(size))
+	scale := 1 / math.Sqrt(float64(r.size))
 	r.turn = rotation{table(math.Cos, 1), table(math.Sin, 1)}
 	r.turnScaled = rotation{table(math.Cos, scale), table(math.Sin, scale)}
 	r.mask = causalMask(g, context)
 	return r
 }
 
-// ropeFrequencies returns the rotation per position of each pair, θ^(−2i/size) for i = 0 … size/2−1.
-func ropeFrequencies(size int, theta float64) []float64 {
-	frequencies := make([]float64, size/2)
+// ropeFrequencies returns the rotation per position of each pair, θ^(−2i/size) for i = 0 … size/2−1, lower where
+// RopeFactor stretches the wavelength.
+func (s Settings) ropeFrequencies() []float64 {
+	frequencies := make([]float64, s.HeadSize/2)
 	for i := range frequencies {
-		frequencies[i] = math.Pow(theta, -2*float64(i)/float64(size))
-	}
-	return frequencies
-}
-
-// stretch applies the rule to frequencies; without one they stay.
-func (s *RopeScaling) stretch(frequencies []float64) []float64 {
-	if s == nil {
-		return frequencies
-	}
-	for i, f := range frequencies {
-		periods := float64(s.Original) * f / (2 * math.Pi) // wavelengths in the original context
-		share := min(1, max(0, (periods-s.Low)/(s.High-s.Low)))
-		frequencies[i] = (1-share)*f/s.Factor + share*f
+		f := math.Pow(s.RopeTheta, -2*float64(i)/float64(s.HeadSize))
+		if s.RopeFactor > 1 {
+			periods := float64(s.RopeOriginal) * f / (2 * math.Pi) // wavelengths in the original context
+			share := min(1, max(0, (periods-s.RopeLow)/(s.RopeHigh-s.RopeLow)))
+			f = (1-share)*f/s.RopeFactor + share*f
+		}
+		frequencies[i] = f
 	}
 	return frequencies
 }

@@ -20,7 +20,7 @@ func TestOperandsMayBeRotated(t *testing.T) { eachLanguage(t, testOperandsMayBeR
 
 func testOperandsMayBeRotated(t *testing.T, m Language) {
 	const batch, context = 4, 16
-	tokens := hashedTokens(0, batch*(context+1), tiny.Vocabulary)
+	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 	run := func(rotate func(*graph.Node) *graph.Node) [][]float32 {
 		return evaluate(t, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 			used := slices.Clone(params)

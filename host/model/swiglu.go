@@ -38,3 +38,7 @@ func siluGradient(y, a, dy *graph.Node) *graph.Node {
 		false)
 	return da
 }
+
+// SwiGLUHidden is the usual number of features inside a feed-forward layer with SwiGLU: 8/3 of the width, so that three
+// matrices have as many elements as two of four times the width, rounded up to a multiple of 256.
+func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }

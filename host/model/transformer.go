@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
@@ -9,43 +10,68 @@ import (
 	"github.com/cage-qat/cage/host/engine/autodiff"
 )
 
-// transformer is what the language models here have in common: an embedding, blocks of causal attention and a
-// feed-forward layer with SwiGLU on a residual stream, RMSNorm, an output head, and no biases. What a block is, its
-// architecture says.
+// transformer is a language model: an embedding, blocks of causal attention and a feed-forward layer with SwiGLU on a
+// residual stream, RMSNorm, an output head, and no biases. Its architecture says what a block is.
 type transformer struct {
-	shape  shape
+	Settings
+	architecture
+	Options
 	params []Param
-	kind   architecture
 }
 
-// architecture is how a block is made of its parts.
+var _ Language = (*transformer)(nil)
+
+// An architecture says how blocks are made: it is [llama], [olmo2] or [qwen3].
 type architecture interface {
-	name() string // in messages
-	// blockParams lists the parameters of a block, and block computes one from the residual stream x and their values.
-	blockParams(s shape, prefix string) []Param
-	block(s shape, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node
-	// outer draws the embedding, and the head where it is a matrix of its own.
-	outer(s shape, p Param) Param
+	// blockParams lists the parameters of a block.
+	blockParams(s Settings, prefix string) []Param
+	// block computes a block from the residual stream x and the values of its parameters.
+	block(s Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node
+	// outer says how the embedding starts, and the head where it is a matrix of its own.
+	outer(p Param) Param
 }
 
 // newTransformer lists the parameters: embedding, those of each block, norm, and the head if it is not the embedding.
-func newTransformer(s shape, kind architecture) transformer {
-	m := transformer{shape: s, kind: kind}
+func newTransformer(s Settings, o Options) *transformer {
+	m := &transformer{Settings: s, architecture: llama{}, Options: o}
+	switch s.Kind {
+	case KindOLMo2:
+		m.architecture = olmo2{}
+	case KindQwen3:
+		m.architecture = qwen3{}
+	}
 	vocabulary := func(name string, role Role) Param {
-		return kind.outer(s, Param{Name: name, Dims: []int{s.vocabulary, s.width}, Role: role, InitStd: s.initStd})
+		return m.outer(Param{Name: name, Dims: []int{s.Vocab, s.Width}, Role: role, InitStd: s.InitStd})
 	}
 	m.params = []Param{vocabulary("embedding", RoleEmbedding)}
-	for layer := range s.layers {
-		m.params = append(m.params, kind.blockParams(s, layerPrefix(layer))...)
+	for layer := range s.Layers {
+		m.params = append(m.params, m.blockParams(s, layerPrefix(layer))...)
 	}
-	m.params = append(m.params, normParam("norm", s.width))
-	if !s.tied {
+	m.params = append(m.params, normParam("norm", s.Width))
+	if !s.tied() {
 		m.params = append(m.params, vocabulary("head", RoleHead))
 	}
 	return m
 }
 
 func layerPrefix(layer int) string { return fmt.Sprintf("layers.%d.", layer) }
+
+// tied reports whether the embedding is the output head.
+func (s Settings) tied() bool { return s.Head == "tied" }
+
+// queries is the number of features of all heads of queries, which is what attention returns too.
+func (s Settings) queries() int { return s.Heads * s.HeadSize }
+
+// keys is the number of features of all heads of keys, and of values.
+func (s Settings) keys() int { return s.KVHeads * s.HeadSize }
+
+// qkvParam is the fused weight of queries, keys and values. Where several heads of queries share one of keys, keys and
+// values have fewer rows.
+func (s Settings) qkvParam(prefix string) Param {
+	p := matrixParam(prefix+"attn.qkv", s.InitStd, s.queries()+2*s.keys(), s.Width)
+	p.Parts = []Part{{"q", s.queries()}, {"k", s.keys()}, {"v", s.keys()}}
+	return p
+}
 
 // matrixParam is the weight of a linear layer.
 func matrixParam(name string, std float64, out, in int) Param {
@@ -61,13 +87,18 @@ func normParam(name string, width int) Param {
 func (m *transformer) Params() []Param { return m.params }
 
 // BatchDims implements [Model].
-func (m *transformer) BatchDims(batch, context int) []int { return []int{batch, context + 1} }
+func (m *transformer) BatchDims(batch, context int) []int {
+	if m.Documents {
+		return []int{batch, Planes, context + 1}
+	}
+	return []int{batch, context + 1}
+}
 
 // ActivationSites implements [Model]. There are four per block: the inputs of the attention's fused projection, of its
 // output projection, of the two projections into the feed-forward layer, which share one, and of that out of it.
 func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	var sites []ActivationSite
-	for layer := range m.shape.layers {
+	for layer := range m.Layers {
 		block := m.blockSites(layer, batch*context)
 		sites = append(sites, block[:]...)
 	}
@@ -92,69 +123,94 @@ func (m *transformer) blockSites(layer, tokens int) [4]ActivationSite {
 		return ActivationSite{Name: prefix + name, Feeds: feeds, Tokens: tokens, Width: width}
 	}
 	return [4]ActivationSite{
-		siteQKV:  site("attn.qkv.input", m.shape.width, "attn.qkv"),
-		siteOut:  site("attn.out.input", m.shape.width, "attn.out"),
-		siteMLP:  site("mlp.input", m.shape.width, "mlp.w1", "mlp.w2"),
-		siteDown: site("mlp.down.input", m.shape.hidden, "mlp.down"),
+		siteQKV:  site("attn.qkv.input", m.Width, "attn.qkv"),
+		siteOut:  site("attn.out.input", m.queries(), "attn.out"),
+		siteMLP:  site("mlp.input", m.Width, "mlp.w1", "mlp.w2"),
+		siteDown: site("mlp.down.input", m.Hidden, "mlp.down"),
 	}
 }
 
 // Losses implements [Model].
-func (m *transformer) Losses(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node {
-	dims := tokens.Shape().Dimensions
-	if len(dims) != 2 || dims[1] < 2 {
-		exceptions.Panicf("%s: tokens have shape %s, want [batch, context+1]", m.kind.name(), tokens.Shape())
+func (m *transformer) Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+	rows, context := m.checkBatch(batch)
+	in := m.readBatch(batch)
+	inputs := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(0, context))
+	targets := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(1, context+1))
+	h := m.hidden(params, inputs, in.segments, q)
+	losses := crossEntropy(h, m.head(params), graph.Reshape(clampIDs(targets, m.Vocab), rows*context))
+	losses = graph.Reshape(nanUnlessValid(losses, in.tokens, m.Vocab), rows, context)
+	if in.weights == nil {
+		return losses
 	}
-	batch, context := dims[0], dims[1]-1
-	inputs := graph.Slice(tokens, graph.AxisRange(), graph.AxisRange(0, context))
-	targets := graph.Slice(tokens, graph.AxisRange(), graph.AxisRange(1, context+1))
-	h := m.hidden(params, inputs, q)
-	losses := crossEntropy(h, m.head(params), graph.Reshape(clampIDs(targets, m.shape.vocabulary), batch*context))
-	return graph.Reshape(nanUnlessValid(losses, tokens, m.shape.vocabulary), batch, context)
+	return graph.Mul(losses, in.weights)
+}
+
+// checkBatch returns the two numbers that the shape of a batch follows from.
+func (m *transformer) checkBatch(batch *graph.Node) (rows, context int) {
+	dims := batch.Shape().Dimensions
+	if len(dims) >= 2 && dims[len(dims)-1] >= 2 {
+		rows, context = dims[0], dims[len(dims)-1]-1
+	}
+	if context == 0 || !slices.Equal(dims, m.BatchDims(rows, context)) {
+		want := "[batch, context+1]"
+		if m.Documents {
+			want = "[batch, 3, context+1]"
+		}
+		exceptions.Panicf("%s: tokens have shape %s, want %s", m.Kind, batch.Shape(), want)
+	}
+	return rows, context
 }
 
 // Logits implements [Language].
 func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node {
 	dims := tokens.Shape().Dimensions
 	if len(dims) != 2 {
-		exceptions.Panicf("%s: tokens have shape %s, want [batch, context]", m.kind.name(), tokens.Shape())
+		exceptions.Panicf("%s: tokens have shape %s, want [batch, context]", m.Kind, tokens.Shape())
 	}
-	logits := linear(m.hidden(params, tokens, q), m.head(params))
-	return graph.Reshape(logits, dims[0], dims[1], m.shape.vocabulary)
+	logits := linear(m.hidden(params, tokens, nil, q), m.head(params))
+	return graph.Reshape(logits, dims[0], dims[1], m.Vocab)
 }
 
 // head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum over both its uses.
 func (m *transformer) head(params []*graph.Node) *graph.Node {
-	if m.shape.tied {
+	if m.tied() {
 		return params[0]
 	}
 	return params[len(params)-1]
 }
 
-// hidden computes the normalized residual stream after the last block, [tokens, width].
-func (m *transformer) hidden(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node {
+// hidden computes the normalized residual stream after the last block, [tokens, width]. segments are those of the tokens,
+// nil where each row is one document.
+func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node, q ActivationQuantizer) *graph.Node {
 	m.checkParams(params)
 	batch, context := tokens.Shape().Dim(0), tokens.Shape().Dim(1)
-	x := embed(params[0], graph.Reshape(clampIDs(tokens, m.shape.vocabulary), batch*context))
-	rope := newRope(x.Graph(), m.shape, batch, context)
+	r := newRope(tokens.Graph(), m.Settings, batch, context, segments)
+	return m.blocks(params, tokens, r, q.withoutPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
+}
+
+// blocks is hidden with the given attention; around calls the block of a layer.
+func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, q ActivationQuantizer,
+	around func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {
+	x := embed(params[0], graph.Reshape(clampIDs(tokens, m.Vocab), r.batch*r.context))
 	norm := len(params) - 1
-	if !m.shape.tied {
+	if !m.tied() {
 		norm-- // the head is behind it
 	}
 	blocks := params[1:norm]
-	size := len(blocks) / m.shape.layers
-	for layer := range m.shape.layers {
-		sites := m.blockSites(layer, batch*context)
-		x = m.computed(func(in []*graph.Node) *graph.Node {
-			return m.kind.block(m.shape, in[0], in[1:], sites, rope, q)
-		}, append([]*graph.Node{x}, blocks[layer*size:(layer+1)*size]...))
+	size := len(blocks) / m.Layers
+	for layer := range m.Layers {
+		sites := m.blockSites(layer, r.batch*r.context)
+		in := append([]*graph.Node{x}, blocks[layer*size:(layer+1)*size]...)
+		x = around(layer, func() *graph.Node {
+			return m.computed(func(in []*graph.Node) *graph.Node { return m.block(m.Settings, in[0], in[1:], sites, r, q) }, in)
+		})
 	}
-	return rmsNorm(x, params[norm], m.shape.epsilon)
+	return rmsNorm(x, params[norm], m.NormEps)
 }
 
-// computed returns block(in), whose intermediate values are kept for the backward pass or not.
+// computed returns block(in). The backward pass computes its intermediate values anew where Recompute is set.
 func (m *transformer) computed(block func(in []*graph.Node) *graph.Node, in []*graph.Node) *graph.Node {
-	if m.shape.recompute {
+	if m.Recompute {
 		return autodiff.Checkpoint(block, in...)
 	}
 	return block(in)
@@ -162,11 +218,11 @@ func (m *transformer) computed(block func(in []*graph.Node) *graph.Node, in []*g
 
 func (m *transformer) checkParams(params []*graph.Node) {
 	if len(params) != len(m.params) {
-		exceptions.Panicf("%s: got %d parameters, want %d", m.kind.name(), len(params), len(m.params))
+		exceptions.Panicf("%s: got %d parameters, want %d", m.Kind, len(params), len(m.params))
 	}
 	for i, p := range params {
-		if !sameDims(p.Shape().Dimensions, m.params[i].Dims) {
-			exceptions.Panicf("%s: parameter %s has shape %s, want %v", m.kind.name(), m.params[i].Name, p.Shape(), m.params[i].Dims)
+		if !slices.Equal(p.Shape().Dimensions, m.params[i].Dims) {
+			exceptions.Panicf("%s: parameter %s has shape %s, want %v", m.Kind, m.params[i].Name, p.Shape(), m.params[i].Dims)
 		}
 	}
 }
@@ -178,10 +234,9 @@ func feedForward(x *graph.Node, w []*graph.Node, sites [4]ActivationSite, q Acti
 	return linear(gated, w[2])
 }
 
-// StepFLOPs returns 6·N·tokens for the products with weights, N counting all parameters but the embedding, which is
-// looked up, unless it is the head too; plus 12·layers·width·context·tokens for attention without regard to causality: forward and backward.
+// StepFLOPs implements [Model].
 func (m *transformer) StepFLOPs(batch, context int) float64 {
 	tokens := float64(batch) * float64(context)
-	weights := CountParams(m.params, func(p Param) bool { return p.Role != RoleEmbedding || m.shape.tied })
-	return 6*float64(weights)*tokens + 12*float64(m.shape.layers)*float64(m.shape.width)*float64(context)*tokens
+	weights := CountParams(m.params, func(p Param) bool { return p.Role != RoleEmbedding || m.tied() })
+	return 6*float64(weights)*tokens + 12*float64(m.Layers)*float64(m.queries())*float64(context)*tokens
 }

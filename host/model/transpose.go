@@ -8,11 +8,11 @@ import (
 
 // transposed returns the transpose of a matrix.
 //
-// The CPU backend transposes one element at a time, at a tenth of the memory's speed where the number of rows is a
-// multiple of a large power of two, as numbers of tokens are. There, a tall matrix is cut into narrow blocks of columns,
-// which only moves whole runs of memory, and each block is multiplied with the identity from the left as the transposed
-// operand of a product, which is 2.5 times as fast altogether. The product is exact, except that a NaN or an infinity
-// makes NaNs of its block's part of a column; training discards a step that has any.
+// The CPU backend transposes one element at a time. Where the number of rows is a multiple of a large power of two, as
+// numbers of tokens are, it reaches only a tenth of the memory's speed. There, a tall matrix is cut into narrow blocks of
+// columns, which moves whole runs of memory, and each block is the transposed operand of a product with the identity.
+// Together this is 2.5 times as fast. The product is exact, except that a NaN or an infinity makes NaNs of its block's
+// part of a column; training discards a step that has any.
 func transposed(x *graph.Node) *graph.Node {
 	rows, columns := x.Shape().Dim(0), x.Shape().Dim(1)
 	block := transposeBlock(rows, columns)

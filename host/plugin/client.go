@@ -40,15 +40,10 @@ type Client struct {
 	optimizer *client.Optimizer
 	info      map[sdk.Kind]client.Info
 
-	started   time.Duration
-	handover  atomic.Int64
 	release   func() bool
 	closeOnce sync.Once
 	closed    atomic.Bool
 }
-
-// Name is the name under which the plugin was found.
-func (c *Client) Name() string { return c.exe.Name }
 
 // Path is the executable that runs.
 func (c *Client) Path() string { return c.exe.Path }
@@ -74,13 +69,6 @@ func (c *Client) Description() sdk.Description { return c.info[c.kind].Descripti
 func (c *Client) Resolve(given map[string]any) (sdk.Values, error) {
 	return c.Description().Resolve(given)
 }
-
-// StartDuration is the time from the start until the plugin had described itself.
-func (c *Client) StartDuration() time.Duration { return c.started }
-
-// HandoverDuration is the time spent in calls so far, validation included.
-// Concurrent calls count separately.
-func (c *Client) HandoverDuration() time.Duration { return time.Duration(c.handover.Load()) }
 
 // Done is closed when the plugin's process has ended.
 func (c *Client) Done() <-chan struct{} {
@@ -141,11 +129,9 @@ func (c *Client) Close() {
 
 // call runs f with the time limit and puts its errors into words.
 func (c *Client) call(ctx context.Context, site string, f func(context.Context) error) error {
-	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
 	err := f(limited)
-	c.handover.Add(int64(time.Since(begin)))
 	if err == nil {
 		return nil
 	}
@@ -154,8 +140,8 @@ func (c *Client) call(ctx context.Context, site string, f func(context.Context) 
 	return c.exe.complete(typed)
 }
 
-// explain tells the kinds of failed calls apart. limited is ctx with the time limit
-// of calls.
+// explain finds out of which kind a failure is. limited is ctx with the time limit of
+// calls.
 func (c *Client) explain(ctx, limited context.Context, err error) *Error {
 	refusal, refused := errors.AsType[*sdk.Refusal](err)
 	switch code := status.Code(err); {
@@ -178,7 +164,7 @@ func (c *Client) explain(ctx, limited context.Context, err error) *Error {
 		return failure(ErrKind, "does not serve the call: %s", status.Convert(err).Message())
 	case refused:
 		return failure(ErrRefused, "%w", refusal)
-	default: // in whatever language, a stack trace would be there
+	default: // its output may hold a stack trace, whatever its language
 		return c.withOutput(failure(ErrFailed, "%w", err))
 	}
 }
@@ -208,6 +194,7 @@ func (c *Client) ended(err error) *Error {
 	}
 }
 
+// withOutput adds the last lines of the plugin's standard error.
 func (c *Client) withOutput(e *Error) *Error {
 	if p, _ := c.launch.current(); p != nil {
 		e.Output = p.errors.lines()

@@ -44,8 +44,6 @@ type Error struct {
 	Plugin, Path string
 	// Site is the site or tensor that was asked for, if any.
 	Site string
-	// Request is the position of the request that failed, for errors of StartAll.
-	Request int
 	// Kind is one of the errors above, or that of a cancelled context.
 	Kind error
 	// Err says what happened.

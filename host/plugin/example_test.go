@@ -22,13 +22,12 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // ends the plugins at the latest
 
-	clients, err := finder.StartAll(ctx, plugin.Request{Name: "halves", Kind: sdk.KindQuantizer})
+	quantizer, err := finder.Start(ctx, "halves", sdk.KindQuantizer, plugin.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer plugin.CloseAll(clients)
-	quantizer := clients[0]
+	defer quantizer.Close()
 	values, err := quantizer.Resolve(nil)
 	if err != nil {
 		fmt.Println(err)

@@ -5,9 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/cage-qat/cage/internal/regular"
 )
@@ -18,16 +16,7 @@ type Executable struct {
 	Name string
 	// Path is the absolute path of the executable file.
 	Path string
-	// Source is the directory of the Go package from which it was built; empty for
-	// an executable that was there.
-	Source string
-	// BuildDuration is the time spent on building it, or on finding that it need
-	// not be built.
-	BuildDuration time.Duration
 }
-
-// Direct is an executable at a known path.
-func Direct(path string) Executable { return Executable{Name: filepath.Base(path), Path: path} }
 
 // checksum hashes the file and compares it with the pinned hash, if any.
 func checksum(path, pinned string) (string, error) {

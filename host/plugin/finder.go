@@ -108,17 +108,16 @@ func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) 
 		if err != nil {
 			return fail(ErrBuild, err)
 		}
-		exe.Name = name
 		return exe, nil
 	case info.IsDir():
 		return fail(ErrNotFound, errors.New("the directory holds no Go main package"))
-	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
+	case !executable(info):
 		return fail(ErrNotFound, errors.New("the file cannot be executed (chmod +x?)"))
 	}
 	return Executable{Name: name, Path: path}, nil
 }
 
-// lookedIn is one line of the answer to "where did you look?".
+// lookedIn says of a directory that was searched why the plugin is not there.
 func lookedIn(dir string, err error) string {
 	if _, statErr := os.Stat(dir); statErr != nil {
 		return dir + " (no such directory)"
@@ -191,5 +190,9 @@ func isPlugin(path string) bool {
 	if err != nil {
 		return false
 	}
-	return info.IsDir() && holdsMain(path) || info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+	return info.IsDir() && holdsMain(path) || executable(info)
+}
+
+func executable(info os.FileInfo) bool {
+	return info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }

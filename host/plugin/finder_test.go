@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +38,7 @@ func TestFindOrder(t *testing.T) {
 		filepath.Join(b, "quest"): filepath.Join(b, "quest"),
 	} {
 		got, err := f.Find(t.Context(), name)
-		if err != nil || got.Path != want || got.Name != name || got.Source != "" {
+		if err != nil || got.Path != want || got.Name != name {
 			t.Errorf("%s: got %+v, %v; want %s", name, got, err, want)
 		}
 	}
@@ -126,9 +125,6 @@ func TestBuildCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if exe.Source != filepath.Join(dir, "p") || exe.BuildDuration <= 0 {
-			t.Errorf("got %+v", exe)
-		}
 		return exe.Path, info.ModTime()
 	}
 	first, at := find()
@@ -209,46 +205,39 @@ func TestList(t *testing.T) {
 	}
 }
 
-func TestStartAll(t *testing.T) {
-	f := shelf(t, "quantizer", "optimizer", "crashes-at-start")
-	clients, err := f.StartAll(t.Context(), Request{Name: "quantizer", Kind: sdk.KindQuantizer}, Request{Name: "optimizer", Kind: sdk.KindOptimizer})
+func TestFinderStart(t *testing.T) {
+	f := shelf(t, "quantizer", "crashes-at-start")
+	c, err := f.Start(t.Context(), "quantizer", sdk.KindQuantizer, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if clients[0].Kind() != sdk.KindQuantizer || clients[1].Kind() != sdk.KindOptimizer || clients[0].Name() != "quantizer" {
-		t.Errorf("got %s and %s", clients[0].Kind(), clients[1].Kind())
+	if c.Kind() != sdk.KindQuantizer || filepath.Base(c.Path()) != "quantizer" {
+		t.Errorf("got %s, a %s", c.Path(), c.Kind())
 	}
-	CloseAll(append(clients, nil))
-	if slices.ContainsFunc(clients, func(c *Client) bool { return alive(c.PID()) }) {
-		t.Error("a plugin still runs")
+	c.Close()
+	if alive(c.PID()) {
+		t.Error("the plugin still runs")
 	}
-	_, err = f.StartAll(t.Context(), Request{Name: "quantizer", Kind: sdk.KindQuantizer}, Request{Name: "crashes-at-start", Kind: sdk.KindOptimizer})
+	_, err = f.Start(t.Context(), "crashes-at-start", sdk.KindOptimizer, Options{})
 	check(t, err, ErrStart)
-	if typed, ok := errors.AsType[*Error](err); !ok || typed.Request != 1 {
-		t.Errorf("the error is not that of request 1: %+v", typed)
-	}
-	_, err = f.StartAll(t.Context(), Request{Name: "none"})
+	_, err = f.Start(t.Context(), "none", "", Options{})
 	check(t, err, ErrNotFound)
 }
 
-// BenchmarkStart is the time that a run waits for its plugins: both started, asked
-// for a program each, and stopped.
+// BenchmarkStart is the time that a run waits for a plugin: started, asked for a program,
+// and stopped.
 func BenchmarkStart(b *testing.B) {
-	f := shelf(b, "quantizer", "optimizer")
-	values := sdk.NewValues(map[string]any{"momentum": 0.9})
+	f := shelf(b, "quantizer")
 	for b.Loop() {
-		clients, err := f.StartAll(b.Context(), Request{Name: "quantizer", Kind: sdk.KindQuantizer}, Request{Name: "optimizer", Kind: sdk.KindOptimizer})
+		c, err := f.Start(b.Context(), "quantizer", sdk.KindQuantizer, Options{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := clients[0].Quantize(b.Context(), site("")); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := clients[1].Program(b.Context(), sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{4, 8}, Values: values}); err != nil {
+		if _, err := c.Quantize(b.Context(), site("")); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		CloseAll(clients)
+		c.Close()
 		b.StartTimer()
 	}
 }

@@ -44,10 +44,8 @@ func holdsMain(dir string) bool {
 }
 
 // build compiles the Go main package in dir, unless the cache has an executable
-// made from the very same sources by the same toolchain. It is shown to the person as
-// it was named.
-func (f *Finder) build(ctx context.Context, shown, dir string) (Executable, error) {
-	begin := time.Now()
+// made from the very same sources by the same toolchain. Messages call it by its name.
+func (f *Finder) build(ctx context.Context, name, dir string) (Executable, error) {
 	if f.CacheDir == "" {
 		return Executable{}, errors.New("there is no cache directory to build into: set HOME or XDG_CACHE_HOME")
 	}
@@ -59,17 +57,15 @@ func (f *Finder) build(ctx context.Context, shown, dir string) (Executable, erro
 	if err != nil {
 		return Executable{}, err
 	}
-	name := filepath.Base(dir)
-	exe := Executable{Name: name, Path: filepath.Join(f.CacheDir, key, name), Source: dir}
+	exe := Executable{Name: name, Path: filepath.Join(f.CacheDir, key, filepath.Base(dir))}
 	if _, err := os.Stat(exe.Path); err != nil {
-		f.tell("building plugin " + shown + " …")
+		f.tell("building plugin " + name + " …")
 		if err := f.compile(ctx, tool, dir, exe.Path); err != nil {
 			return Executable{}, err
 		}
 	}
 	now := time.Now()
 	_ = os.Chtimes(filepath.Dir(exe.Path), now, now) // it is in use
-	exe.BuildDuration = time.Since(begin)
 	return exe, nil
 }
 
@@ -101,7 +97,7 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 	return vfs.At(filepath.Dir(target)).SyncDir()
 }
 
-// tell says what a person waits for.
+// tell passes on what a person waits for.
 func (f *Finder) tell(message string) {
 	if f.Notify != nil {
 		f.Notify(message)
@@ -137,7 +133,6 @@ type goPackage struct {
 		Main               bool
 	}
 	GoFiles, CgoFiles, CFiles, CXXFiles, HFiles, SFiles, SysoFiles, EmbedFiles []string
-	Error                                                                      *struct{ Err string }
 }
 
 // settings of the toolchain that change what is built.
@@ -176,7 +171,7 @@ func sourceKey(ctx context.Context, tool *gotool.Tool, dir string) (string, erro
 func (p *goPackage) addTo(h hash.Hash) error {
 	fmt.Fprintf(h, "package %s\n", p.ImportPath)
 	if p.Standard {
-		return nil // the version of Go says it all
+		return nil // fixed by the version of Go
 	}
 	if m := p.Module; m != nil && !m.Main && m.Version != "" && (m.Replace == nil || m.Replace.Version != "") {
 		fmt.Fprintf(h, "module %s %s %s\n", m.Path, m.Version, m.Dir)

@@ -15,8 +15,8 @@ import (
 //
 //	CORE|PROTOCOL|NETWORK|ADDRESS|grpc|CERTIFICATE
 //
-// and returns it in exactly this form for go-plugin, which trusts it more than a
-// line from a stranger deserves. The certificate may be absent.
+// and returns it in exactly this form for go-plugin, which does not check it. The
+// certificate may be absent.
 func checkHandshake(line string) (checked string, certified bool, err *Error) {
 	parts, err := splitHandshake(line)
 	if err != nil {

@@ -28,7 +28,7 @@ func link(t testing.TB, behaviour string) Executable {
 	if err := os.Symlink(self, path); err != nil {
 		t.Fatal(err)
 	}
-	return Direct(path)
+	return direct(path)
 }
 
 // short is a time limit for plugins that will exceed it.
@@ -88,3 +88,6 @@ func (l *logBuffer) String() string {
 func (l *logBuffer) logger() hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Output: l, Level: hclog.Debug})
 }
+
+// direct is an executable at a known path.
+func direct(path string) Executable { return Executable{Name: filepath.Base(path), Path: path} }

@@ -55,8 +55,7 @@ func (l *launcher) Start(context.Context) error {
 	return nil
 }
 
-// fail records why the plugin is given up, unless that is known already, and kills
-// it.
+// fail kills the plugin and records why; the first reason stays.
 func (l *launcher) fail(cause *Error) {
 	l.mu.Lock()
 	if l.cause == nil {

@@ -3,9 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
@@ -26,23 +24,26 @@ type Listing struct {
 	Err error
 }
 
-// List starts every plugin that can be found by name, asks what it is, and ends
-// it. The result is in the order of names and kinds.
-func (f *Finder) List(ctx context.Context, opts Options) []Listing {
-	var mu sync.Mutex
-	var all []Listing
+// each calls f for 0 … n−1, a few at a time.
+func each(n int, f func(i int)) {
 	var group errgroup.Group
 	group.SetLimit(parallel)
-	for _, name := range f.names() {
+	for i := range n {
 		group.Go(func() error {
-			found := f.examine(ctx, name, opts)
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, found...)
+			f(i)
 			return nil
 		})
 	}
 	_ = group.Wait() // no error is ever returned
+}
+
+// List starts every plugin that can be found by name, asks what it is, and ends
+// it. The result is in the order of names and kinds.
+func (f *Finder) List(ctx context.Context, opts Options) []Listing {
+	names := f.names()
+	found := make([][]Listing, len(names))
+	each(len(names), func(i int) { found[i] = f.examine(ctx, names[i], opts) })
+	all := slices.Concat(found...)
 	slices.SortFunc(all, func(a, b Listing) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Kind, a.Kind))
 	})
@@ -66,12 +67,11 @@ func (f *Finder) examine(ctx context.Context, name string, opts Options) []Listi
 	return found
 }
 
-// alternativesLimit is how long plugins may take to say of which kind they are, for a
-// message.
+// alternativesLimit is how long plugins may take in all to say of which kind they are.
 const alternativesLimit = 5 * time.Second
 
-// alternatives lists the plugins of a kind that can be found by name; "" is any kind. Of Go
-// packages the kind is not known: nothing is built for a message.
+// alternatives lists the plugins of a kind that can be found by name; "" is any kind. Go
+// packages are always listed: nothing is built for a message, and so their kind is unknown.
 func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
 	if kind == "" {
 		return f.names()
@@ -79,73 +79,21 @@ func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
 	ctx, cancel := context.WithTimeout(ctx, alternativesLimit)
 	defer cancel()
 	names := f.names()
-	fits := make([]bool, len(names))
-	var group errgroup.Group
-	group.SetLimit(parallel)
-	for i, name := range names {
-		group.Go(func() error {
-			if f.isSource(name) {
-				fits[i] = true
-				return nil
-			}
-			for _, l := range f.examine(ctx, name, Options{}) {
-				fits[i] = fits[i] || l.Err == nil && l.Kind == kind
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // no error is ever returned
-	var list []string
-	for i, name := range names {
-		if fits[i] {
-			list = append(list, name)
+	each(len(names), func(i int) {
+		fits := func(l Listing) bool { return l.Err == nil && l.Kind == kind }
+		if !f.isSource(names[i]) && !slices.ContainsFunc(f.examine(ctx, names[i], Options{}), fits) {
+			names[i] = ""
 		}
-	}
-	return list
+	})
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// Request asks for one plugin.
-type Request struct {
-	// Name is a name or path.
-	Name string
-	// Kind is what it must be.
-	Kind    sdk.Kind
-	Options Options
-}
-
-// StartAll finds and starts several plugins at once. It returns the clients in the
-// order of the requests, or the first error with no plugin left running. The
-// plugins end when ctx is cancelled.
-func (f *Finder) StartAll(ctx context.Context, requests ...Request) ([]*Client, error) {
-	clients := make([]*Client, len(requests))
-	var group errgroup.Group
-	group.SetLimit(parallel)
-	for i, r := range requests {
-		group.Go(func() error {
-			exe, err := f.find(ctx, r.Name, func() []string { return f.alternatives(ctx, r.Kind) })
-			if err == nil {
-				clients[i], err = Start(ctx, exe, r.Kind, r.Options)
-			}
-			if typed, ok := errors.AsType[*Error](err); ok {
-				typed.Request = i
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		CloseAll(clients)
+// Start finds a plugin by name or path and starts it; see [Start]. When there is none of
+// that name, the error suggests others of the kind.
+func (f *Finder) Start(ctx context.Context, name string, kind sdk.Kind, opts Options) (*Client, error) {
+	exe, err := f.find(ctx, name, func() []string { return f.alternatives(ctx, kind) })
+	if err != nil {
 		return nil, err
 	}
-	return clients, nil
-}
-
-// CloseAll closes several clients at once; nil ones are skipped.
-func CloseAll(clients []*Client) {
-	var all sync.WaitGroup
-	for _, c := range clients {
-		if c != nil {
-			all.Go(c.Close)
-		}
-	}
-	all.Wait()
+	return Start(ctx, exe, kind, opts)
 }

@@ -16,8 +16,8 @@ const MemoryVariable = "CAGE_PLUGIN_MEMORY"
 const leastMemory = 256 << 20
 
 // memoryLimit is how many bytes a plugin, and each process that it starts, may use. By
-// default that is half of the machine: enough for any plugin, which sees no tensors, and
-// not enough to take the host along.
+// default that is half of the machine: plenty for a plugin, which sees no tensors, and the
+// host can go on beside it.
 func memoryLimit(given uint64) (uint64, error) {
 	text, set := os.LookupEnv(MemoryVariable)
 	switch {
@@ -33,7 +33,7 @@ func memoryLimit(given uint64) (uint64, error) {
 	if half := machineMemory() / 2; half > 0 {
 		return max(half, leastMemory), nil
 	}
-	return math.MaxUint64, nil // it is not known; no limit
+	return math.MaxUint64, nil // the machine does not say: no limit
 }
 
 // parseSize reads a number of bytes, with an ending of a power of 1024.

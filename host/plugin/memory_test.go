@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/racing"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -11,6 +12,9 @@ import (
 func TestMemoryLimit(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only on Linux")
+	}
+	if racing.Enabled {
+		t.Skip("the race detector takes memory of its own")
 	}
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{Memory: 512 << 20})
 	_, err := c.Quantize(t.Context(), site("eat"))

@@ -16,7 +16,7 @@ import (
 // maxLine is the length at which lines of a plugin's output are split.
 const maxLine = 64 << 10
 
-// eachLine calls f for every line until r ends, one way or another.
+// eachLine calls f for every line until r ends or fails.
 func eachLine(r io.Reader, f func(line string)) {
 	reader := bufio.NewReaderSize(r, maxLine)
 	for {

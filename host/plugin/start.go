@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,12 +42,8 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = DefaultTimeout
-	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = DefaultTimeout
-	}
+	o.StartTimeout = cmp.Or(o.StartTimeout, DefaultTimeout)
+	o.CallTimeout = cmp.Or(o.CallTimeout, DefaultTimeout)
 	return o
 }
 
@@ -55,7 +52,6 @@ func (o Options) withDefaults() Options {
 // process ends. Errors are [*Error].
 func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
-	begin := time.Now()
 	path, err := filepath.Abs(exe.Path)
 	if err != nil {
 		return nil, exe.complete(&Error{Kind: ErrNotFound, Err: err})
@@ -77,7 +73,6 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 		c.Close()
 		return nil, exe.complete(err)
 	}
-	c.started = time.Since(begin)
 	return c, nil
 }
 
@@ -96,7 +91,7 @@ func (c *Client) start(ctx context.Context) *Error {
 		VersionedPlugins: client.Plugins(),
 		RunnerFunc:       c.launch.run,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		Logger:           hclog.NewNullLogger(), // the host's log tells its own story
+		Logger:           hclog.NewNullLogger(), // go-plugin would repeat what the host logs
 		StartTimeout:     2 * c.opts.StartTimeout,
 		SkipHostEnv:      true,
 		AutoMTLS:         true,
@@ -107,8 +102,8 @@ func (c *Client) start(ctx context.Context) *Error {
 	c.gp = goplugin.NewClient(config)
 	err := c.connect(ctx, config)
 	if err == nil {
-		// Nobody will connect again. Without the directory now, nothing is left behind
-		// in the temporary directory if this process is killed.
+		// Nobody will connect again. The directory goes now, so that none is left behind
+		// if this process is killed.
 		_ = os.RemoveAll(c.launch.socketDir)
 		return nil
 	}
@@ -161,7 +156,7 @@ func (c *Client) startError(err error) *Error {
 	}
 	p.kill()
 	<-p.drained
-	out := *cause // the plugin's last words may still have been on their way
+	out := *cause // made before the last lines of output arrived
 	out.Output = p.errors.lines()
 	if out.Kind == ErrShutdown { // before it was ready
 		out.Kind = ErrStart
@@ -169,8 +164,8 @@ func (c *Client) startError(err error) *Error {
 	return explainMemory(&out, c.launch.memory)
 }
 
-// environment is this process's, without variables by which go-plugin may have
-// configured it, and with those of the protocol.
+// environment is that of this process with the variables of the protocol. Those with
+// which go-plugin may have configured this process are left out.
 func environment(logger hclog.Logger) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -178,10 +173,7 @@ func environment(logger hclog.Logger) []string {
 			env = append(env, v)
 		}
 	}
-	level := logger.GetLevel()
-	if level == hclog.NoLevel {
-		level = hclog.Info
-	}
+	level := cmp.Or(logger.GetLevel(), hclog.Info) // hclog.NoLevel is 0
 	return append(env, client.Environment(level.String())...)
 }
 
@@ -194,6 +186,7 @@ func socketDir() string {
 	return "/tmp"
 }
 
+// complete names the plugin in an error.
 func (e Executable) complete(err error) error {
 	typed, ok := errors.AsType[*Error](err)
 	if !ok {

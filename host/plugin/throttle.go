@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// What a plugin may log and print, in all and by the second. Nobody reads more, and a
-// loop that prints must not fill the host's log.
+// What a plugin may log and print, in all and in a second: a loop that prints must not
+// fill the host's log.
 const (
 	loggedBytes = 1 << 20
 	loggedBurst = 1000 // lines at once
@@ -18,16 +18,16 @@ const (
 	loggedLine  = 4096 // bytes of a line
 )
 
-// throttle passes the output of one plugin on to the host's log, as far as it is
-// allowed to go, and escaped as package safetext says. Both streams share it.
+// throttle passes the output of one plugin on to the host's log, up to the limits above
+// and escaped by package safetext. Both streams share it.
 type throttle struct {
 	logger hclog.Logger
 	now    func() time.Time
 
 	mu           sync.Mutex
 	bytes        int       // passed on
-	lines        float64   // that may be passed on at once
-	last         time.Time // when lines was right; zero: before the first line
+	lines        float64   // how many may be passed on at once
+	last         time.Time // the time that lines is of; zero: before the first line
 	droppedLines int
 	droppedBytes int64
 }

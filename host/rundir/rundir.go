@@ -1,18 +1,24 @@
-// Package rundir names what is in a run directory, for all that write and read one, and
-// looks for the files outside of it that a run depends on. What the files hold is the
-// business of others: host/config, host/metrics, host/checkpoint and host/train.
+// Package rundir knows run directories: the names of what is in one, for all that write
+// and read it; where the files outside of it are that a run depends on; and which runs
+// there are, quickly even among thousands. What was read is kept in an index beside the
+// runs and read again only for those that have changed.
+//
+// What the files hold is the business of others: host/config, host/metrics,
+// host/checkpoint and host/train. Nothing here changes them, and the index is a cache: it
+// may be deleted at any time.
 package rundir
 
 import (
 	"slices"
 
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Names inside a run directory.
 const (
-	ConfigFile     = "run.toml"         // the resolved configuration
+	ConfigFile     = config.RunFile     // the resolved configuration
 	ProvenanceFile = "provenance.json"  // build, plugins and hashes of programs
 	MetricsFile    = "metrics.jsonl"    // the records
 	SummaryFile    = "summary.json"     // what came out
@@ -55,7 +61,7 @@ func (d Dir) Checkpoints() vfs.Path { return d.Join(checkpointDir) }
 // RemoveAbandoned removes what is left of files of the run directory whose writer was
 // killed. The caller holds the lock.
 func (d Dir) RemoveAbandoned() error {
-	names := []string{ConfigFile, ProvenanceFile, SummaryFile, TokenizerFile}
+	names := []string{ConfigFile, ProvenanceFile, SummaryFile, TokenizerFile, "tokenizer_config.json", "chat_template.jinja"}
 	return atomicfile.RemoveAbandoned(d.Path, func(name string) bool { return slices.Contains(names, name) })
 }
 

@@ -4,47 +4,115 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json/v2"
 	"fmt"
-	"hash"
+	"maps"
 	"strings"
 )
 
-// DigestKey is the metadata entry that holds the SHA-256 of a file, in
-// hexadecimal: of the whole file as written, with zeros ('0') in the place of
-// the digest itself. Write adds it, Read and File.Verify check it. A program
-// that changes such a file must remove the entry.
-const DigestKey = "content_sha256"
+// Write adds digests to the metadata of a file, all of them SHA-256 in hexadecimal, and
+// the reader checks them. A program that changes such a file must remove the entries.
+const (
+	// TensorDigestsKey is the entry that holds a JSON object: the digest of the data of
+	// each tensor by its name.
+	TensorDigestsKey = "tensor_sha256"
+	// HeaderDigestKey is the entry that holds the digest of the header: of the file up to
+	// the data, with zeros ('0') in the place of this digest. As the header holds the
+	// digests of the tensors, no bit of the file can change without one of them.
+	HeaderDigestKey = "header_sha256"
+	// oldDigestKey is the entry that files have instead whose tensors have no digests of their own:
+	// the digest of the whole file, with zeros in the place of this digest.
+	oldDigestKey = "content_sha256"
+)
 
-// noDigest stands in the digest's place while the digest is computed.
+// noDigest stands in the place of a digest while that is computed.
 var noDigest = strings.Repeat("0", sha256.Size*2)
 
-// digestOf returns the digest that metadata states, "" for none.
-func digestOf(metadata map[string]string) (string, error) {
-	digest, ok := metadata[DigestKey]
-	if !ok {
-		return "", nil
-	}
-	if len(digest) != len(noDigest) || strings.Trim(digest, "0123456789abcdef") != "" {
-		return "", fmt.Errorf("metadata: %s is %q, want %d lower-case hexadecimal digits", DigestKey, digest, len(noDigest))
-	}
-	return digest, nil
+// digests are those that a file states; all are empty in a file of another program.
+type digests struct {
+	ofHeader  string
+	ofTensors map[string]string // by name
+	ofFile    string            // of the whole file, instead of the others
 }
 
-// headerHash begins a file's hash: it takes in the header's length and text,
-// with zeros in the place of the digest.
-func headerHash(head []byte, digest string) (hash.Hash, error) {
+// takeDigests removes the digests from the metadata that they stand in.
+func takeDigests(metadata map[string]string) (d digests, err error) {
+	for key, place := range map[string]*string{HeaderDigestKey: &d.ofHeader, oldDigestKey: &d.ofFile} {
+		digest, some := metadata[key]
+		if some && !isDigest(digest) {
+			return d, fmt.Errorf("%s is %q, want %d lower-case hexadecimal digits", key, digest, len(noDigest))
+		}
+		*place = digest
+	}
+	list, some := metadata[TensorDigestsKey]
+	if some != (d.ofHeader != "") || some && d.ofFile != "" {
+		return d, fmt.Errorf("want %s and %s, or neither, and then perhaps %s", HeaderDigestKey, TensorDigestsKey, oldDigestKey)
+	}
+	if some {
+		d.ofTensors = map[string]string{}
+		if err := json.Unmarshal([]byte(list), &d.ofTensors); err != nil {
+			return d, fmt.Errorf("%s: %w", TensorDigestsKey, err)
+		}
+	}
+	for name, digest := range d.ofTensors {
+		if !isDigest(digest) {
+			return d, fmt.Errorf("%s of %q is %q, want %d lower-case hexadecimal digits", TensorDigestsKey, name, digest, len(noDigest))
+		}
+	}
+	maps.DeleteFunc(metadata, func(key, _ string) bool { return isDigestKey(key) })
+	return d, nil
+}
+
+func isDigest(text string) bool {
+	return len(text) == len(noDigest) && strings.Trim(text, "0123456789abcdef") == ""
+}
+
+func isDigestKey(key string) bool {
+	return key == HeaderDigestKey || key == TensorDigestsKey || key == oldDigestKey
+}
+
+// withDigests is metadata with the digests added, those of the present form.
+func (d digests) withDigests(metadata map[string]string) (map[string]string, error) {
+	list, err := json.Marshal(d.ofTensors, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("tensor names: %w", err)
+	}
+	all := map[string]string{HeaderDigestKey: d.ofHeader, TensorDigestsKey: string(list)}
+	maps.Copy(all, metadata)
+	return all, nil
+}
+
+// blank is a header with zeros in the place of the digest, whose text may stand in it
+// only once.
+func blank(head []byte, digest string) ([]byte, error) {
 	if bytes.Count(head, []byte(digest)) != 1 {
-		return nil, fmt.Errorf("metadata: the text of %s does not stand exactly once in the header", DigestKey)
+		return nil, fmt.Errorf("%w: the text of the digest does not stand exactly once in the header", ErrFormat)
 	}
-	sum := sha256.New()
-	sum.Write(bytes.Replace(head, []byte(digest), []byte(noDigest), 1))
-	return sum, nil
+	return bytes.Replace(head, []byte(digest), []byte(noDigest), 1), nil
 }
 
-// checkDigest compares a finished hash with the digest that a file states.
-func checkDigest(sum hash.Hash, digest string) error {
-	if got := hex.EncodeToString(sum.Sum(nil)); got != digest {
-		return fmt.Errorf("%w: the content hashes to %s, but its writer recorded %s", ErrChecksum, got, digest)
+// checkHeader compares a header with its digest, if it has one.
+func (d digests) checkHeader(head []byte) error {
+	if d.ofHeader == "" {
+		return nil
+	}
+	blanked, err := blank(head, d.ofHeader)
+	if err != nil {
+		return err
+	}
+	return checkDigest(hexDigest(blanked), d.ofHeader)
+}
+
+// hexDigest is the SHA-256 of data.
+func hexDigest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// checkDigest compares a digest with the one that a file states.
+func checkDigest(got, want string) error {
+	if got != want {
+		return fmt.Errorf("%w: the content hashes to %s, but its writer recorded %s", ErrChecksum, got, want)
 	}
 	return nil
 }

@@ -13,6 +13,9 @@ import (
 
 // A file is: the header's length (8 bytes, little-endian), the header (JSON,
 // padded with spaces so that the data starts at a multiple of 8), the data.
+//
+// In the header, the entry "__metadata__" maps text to text. Two of its entries are the
+// digests (see [HeaderDigestKey]); the others are those that the caller gave.
 
 const (
 	lengthSize    = 8
@@ -38,9 +41,9 @@ type jsonInfo struct {
 
 // header is the decoded and checked header of a file.
 type header struct {
-	metadata map[string]string
-	infos    []Info // in the order of the data
-	digest   string // what metadata says the digest is, "" when it says nothing
+	metadata map[string]string // without the digests
+	infos    []Info            // in the order of the data
+	digests
 }
 
 // encode returns the header with its length in front of it. The tensors appear in
@@ -72,7 +75,11 @@ func (h header) encodeJSON(enc *jsontext.Encoder) error {
 	if err := enc.WriteToken(jsontext.String(metadataKey)); err != nil {
 		return err
 	}
-	if err := json.MarshalEncode(enc, h.metadata, json.Deterministic(true)); err != nil {
+	metadata, err := h.withDigests(h.metadata)
+	if err != nil {
+		return err
+	}
+	if err := json.MarshalEncode(enc, metadata, json.Deterministic(true)); err != nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
 	for _, info := range h.infos {
@@ -122,8 +129,19 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 		return header{}, err
 	}
 	var err error
-	if h.digest, err = digestOf(h.metadata); err != nil {
-		return header{}, err
+	if h.digests, err = takeDigests(h.metadata); err != nil {
+		return header{}, fmt.Errorf("metadata: %w", err)
+	}
+	if h.ofTensors == nil {
+		return h, nil
+	}
+	for _, info := range h.infos {
+		if h.ofTensors[info.Name] == "" {
+			return header{}, fmt.Errorf("metadata: %s lacks tensor %q", TensorDigestsKey, info.Name)
+		}
+	}
+	if len(h.ofTensors) != len(h.infos) {
+		return header{}, fmt.Errorf("metadata: %s has %d digests of %d tensors", TensorDigestsKey, len(h.ofTensors), len(h.infos))
 	}
 	return h, nil
 }
@@ -137,8 +155,7 @@ func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) 
 	if err := json.Unmarshal(value, &entry, json.RejectUnknownMembers(true)); err != nil {
 		return Info{}, err
 	}
-	size := entry.DType.Size()
-	if size == 0 {
+	if entry.DType.Bits() == 0 {
 		return Info{}, fmt.Errorf("unknown element type %q", entry.DType)
 	}
 	if entry.Shape == nil {
@@ -155,10 +172,12 @@ func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) 
 	if begin > end || end > uint64(dataSize) {
 		return Info{}, fmt.Errorf("data offsets [%d, %d] outside the %d bytes of data", begin, end, dataSize)
 	}
-	// Compared by division, because n·size may be too large to multiply.
-	if length := end - begin; length%uint64(size) != 0 || length/uint64(size) != uint64(n) {
-		return Info{}, fmt.Errorf("%d bytes of data for shape %v of %s, want %d elements of %d bytes",
-			length, entry.Shape, entry.DType, n, size)
+	want, err := entry.DType.size(n)
+	if err != nil {
+		return Info{}, fmt.Errorf("shape %v: %w", entry.Shape, err)
+	}
+	if length := end - begin; length != uint64(want) {
+		return Info{}, fmt.Errorf("%d bytes of data for shape %v of %s, want %d", length, entry.Shape, entry.DType, want)
 	}
 	return Info{Name: name, DType: entry.DType, Shape: entry.Shape, Begin: int64(begin), End: int64(end)}, nil
 }

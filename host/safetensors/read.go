@@ -1,20 +1,25 @@
 package safetensors
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// File is an open file whose header has been read and checked. Its tensors are
-// read one by one, or all at once with ReadAll. It is safe for use by several
-// goroutines.
+// File is an open file whose header has been read and checked. Its tensors are read when
+// they are asked for, and compared with their digests if the file has them. It is safe for
+// use by several goroutines.
 type File struct {
 	r      io.ReaderAt
 	closer io.Closer
@@ -22,6 +27,10 @@ type File struct {
 	head   []byte // length and header, as in the file
 	header header
 	index  map[string]int // of a tensor's name in header.infos
+
+	mu       sync.Mutex
+	digests  map[string]string // of tensors, that are known
+	verified map[string]bool   // tensors that were read as they should be
 }
 
 // Open opens the file at path and checks its header. Errors about the content
@@ -70,7 +79,10 @@ func newFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	if err != nil {
 		return nil, malformed(err)
 	}
-	f := &File{r: r, name: name, head: head, header: h, index: make(map[string]int, len(h.infos))}
+	if err := h.checkHeader(head); err != nil {
+		return nil, fmt.Errorf("%s: header: %w", name, err)
+	}
+	f := &File{r: r, name: name, head: head, header: h, index: make(map[string]int, len(h.infos)), digests: h.ofTensors, verified: map[string]bool{}}
 	for i, info := range h.infos {
 		f.index[info.Name] = i
 	}
@@ -85,97 +97,131 @@ func (f *File) Close() error {
 	return f.closer.Close()
 }
 
-// Metadata returns the file's metadata, with the entry of DigestKey where there is one.
+// Metadata returns the file's metadata without the digests.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
+
+// Digest returns the digest that stands for the whole file, "" where there is none.
+func (f *File) Digest() string { return cmp.Or(f.header.ofHeader, f.header.ofFile) }
+
+// Size is the number of bytes of the file.
+func (f *File) Size() int64 {
+	size := int64(len(f.head))
+	if n := len(f.header.infos); n > 0 {
+		size += f.header.infos[n-1].End
+	}
+	return size
+}
 
 // Tensors describes the file's tensors in the order of their data.
 func (f *File) Tensors() []Info { return slices.Clone(f.header.infos) }
 
-// Tensor reads one tensor. It does not verify the file's digest: that takes a
-// pass over the whole file (see Verify).
+// Tensor returns a tensor whose data is read, and verified if the file has digests, each
+// time that it is asked for. The error about other data than the digest's wraps
+// ErrChecksum.
 func (f *File) Tensor(name string) (Tensor, error) {
 	i, ok := f.index[name]
 	if !ok {
-		return Tensor{}, fmt.Errorf("%s: no tensor %q", f.name, name)
+		return Tensor{}, fmt.Errorf("%s: there is no tensor %s", f.name, name)
 	}
-	return f.read(f.header.infos[i])
+	info := f.header.infos[i]
+	return Tensor{Name: name, DType: info.DType, Shape: slices.Clone(info.Shape), Write: func(w io.Writer) error {
+		return f.read(info, w)
+	}}, nil
 }
 
-// ReadAll reads every tensor, in the order of the data, and verifies the digest
-// on the way if the file states one.
-func (f *File) ReadAll() ([]Tensor, error) {
-	sum, err := f.newHash()
-	if err != nil {
-		return nil, err
-	}
-	tensors := make([]Tensor, len(f.header.infos))
-	for i, info := range f.header.infos {
-		if tensors[i], err = f.read(info); err != nil {
-			return nil, err
-		}
-		if sum != nil {
-			sum.Write(tensors[i].Data)
-		}
-	}
-	if err := f.checkDigest(sum); err != nil {
-		return nil, err
-	}
-	return tensors, nil
-}
-
-// Verify reads the whole file and compares its content with the digest that its
-// metadata states. It reports whether there was one to compare with; a mismatch
-// is an error that wraps ErrChecksum.
+// Verify reads all tensors that were not read yet and compares them with their digests. It
+// reports whether there are digests; the error about tensors that differ names them and
+// wraps ErrChecksum.
 func (f *File) Verify() (verified bool, err error) {
-	sum, err := f.newHash()
-	if sum == nil || err != nil {
+	if f.Digest() == "" {
+		return false, nil
+	}
+	if err := f.readOld(); err != nil {
 		return false, err
 	}
-	infos, offset := f.header.infos, int64(len(f.head))
-	if len(infos) > 0 {
-		want := infos[len(infos)-1].End
-		n, err := io.Copy(sum, io.NewSectionReader(f.r, offset, want))
-		if err != nil {
-			return false, fmt.Errorf("%s: %w", f.name, err)
+	var damaged []string
+	for _, info := range f.header.infos {
+		f.mu.Lock()
+		known := f.verified[info.Name]
+		f.mu.Unlock()
+		if known {
+			continue
 		}
-		if n != want {
-			return false, fmt.Errorf("%s: %w: %w at byte %d", f.name, ErrFormat, io.ErrUnexpectedEOF, offset+n)
+		err := f.read(info, io.Discard)
+		if errors.Is(err, ErrChecksum) {
+			damaged = append(damaged, strconv.Quote(info.Name))
+		} else if err != nil {
+			return false, err
 		}
 	}
-	if err := f.checkDigest(sum); err != nil {
-		return false, err
+	if len(damaged) > 0 {
+		return false, fmt.Errorf("%s: %w in %d of %d tensors: %s", f.name, ErrChecksum, len(damaged), len(f.header.infos), strings.Join(damaged, ", "))
 	}
 	return true, nil
 }
 
-// newHash begins the hash of the file, nil when there is no digest to compare with.
-func (f *File) newHash() (hash.Hash, error) {
-	if f.header.digest == "" {
-		return nil, nil
+// read writes the data of a tensor to w and compares it with its digest.
+func (f *File) read(info Info, w io.Writer) error {
+	if err := f.readOld(); err != nil {
+		return err
 	}
-	sum, err := headerHash(f.head, f.header.digest)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", f.name, ErrFormat, err)
+	sum := sha256.New()
+	if err := f.copy(info, io.MultiWriter(sum, w)); err != nil {
+		return err
 	}
-	return sum, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if want, some := f.digests[info.Name]; some {
+		if err := checkDigest(hex.EncodeToString(sum.Sum(nil)), want); err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
+		}
+	}
+	f.verified[info.Name] = true
+	return nil
 }
 
-func (f *File) checkDigest(sum hash.Hash) error {
-	if sum == nil {
-		return nil
-	}
-	if err := checkDigest(sum, f.header.digest); err != nil {
-		return fmt.Errorf("%s: %w", f.name, err)
+// copy writes the data of a tensor to w, in pieces of whole elements.
+func (f *File) copy(info Info, w io.Writer) error {
+	buffer := make([]byte, min(chunk, info.End-info.Begin))
+	for at := info.Begin; at < info.End; {
+		part := buffer[:min(int64(len(buffer)), info.End-at)]
+		if err := readAt(f.r, part, int64(len(f.head))+at); err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
+		}
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		at += int64(len(part))
 	}
 	return nil
 }
 
-func (f *File) read(info Info) (Tensor, error) {
-	t := Tensor{Name: info.Name, DType: info.DType, Shape: slices.Clone(info.Shape), Data: make([]byte, info.End-info.Begin)}
-	if err := readAt(f.r, t.Data, int64(len(f.head))+info.Begin); err != nil {
-		return Tensor{}, fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
+// readOld verifies a file that has one digest for the whole. It reads it all, once, and
+// finds out the digests of the tensors on the way.
+func (f *File) readOld() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.header.ofFile == "" || f.digests != nil {
+		return nil
 	}
-	return t, nil
+	head, err := blank(f.head, f.header.ofFile)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	whole, found := sha256.New(), map[string]string{}
+	whole.Write(head)
+	for _, info := range f.header.infos {
+		sum := sha256.New()
+		if err := f.copy(info, io.MultiWriter(whole, sum)); err != nil {
+			return err
+		}
+		found[info.Name] = hex.EncodeToString(sum.Sum(nil))
+	}
+	if err := checkDigest(hex.EncodeToString(whole.Sum(nil)), f.header.ofFile); err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	f.digests = found
+	return nil
 }
 
 // readAt fills p from offset on; a file that has become shorter is malformed.
@@ -188,18 +234,4 @@ func readAt(r io.ReaderAt, p []byte, offset int64) error {
 		return fmt.Errorf("%w: %w at byte %d", ErrFormat, io.ErrUnexpectedEOF, offset+int64(n))
 	}
 	return err
-}
-
-// ReadFile reads all tensors and the metadata of the file at path, and verifies
-// its digest if it states one.
-func ReadFile(path vfs.Path) (tensors []Tensor, metadata map[string]string, err error) {
-	f, err := Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if tensors, err = f.ReadAll(); err != nil {
-		return nil, nil, err
-	}
-	return tensors, f.Metadata(), nil
 }

@@ -3,70 +3,41 @@
 // framework (https://github.com/huggingface/safetensors).
 //
 // Files written here are complete or absent, the same for the same content, and
-// carry a SHA-256 that the reader verifies. The reader takes nothing on trust:
-// a header is believed only after its sizes, offsets and names have been checked
-// against each other and against the file, and before anything of a size that
-// the file claims is allocated.
+// carry a SHA-256 of each tensor and one of the header, which the reader verifies.
+// Tensors are written and read one after the other, in small pieces, so that a file
+// may be larger than the memory. The reader takes nothing on trust: a header is
+// believed only after its sizes, offsets and names have been checked against each
+// other and against the file, and before anything of a size that the file claims is
+// allocated. A checkpoint in several files with an index ([Shards]) is read and written, too.
 //
 // What the arrays mean (parameters, optimizer states, step counters) is not
 // known here; see host/checkpoint.
 package safetensors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/bits"
 	"slices"
 )
 
-// DType is the type of a tensor's elements, in the spelling of the format.
-type DType string
-
-// The element types this package moves. Only those with a Go counterpart can be
-// converted (see Values); the others travel as raw bytes.
-const (
-	Bool   DType = "BOOL"
-	U8     DType = "U8"
-	I8     DType = "I8"
-	F8E4M3 DType = "F8_E4M3"
-	F8E5M2 DType = "F8_E5M2"
-	U16    DType = "U16"
-	I16    DType = "I16"
-	F16    DType = "F16"
-	BF16   DType = "BF16"
-	U32    DType = "U32"
-	I32    DType = "I32"
-	F32    DType = "F32"
-	U64    DType = "U64"
-	I64    DType = "I64"
-	F64    DType = "F64"
-)
-
-// Size returns the bytes of one element, or 0 for a type that is not known.
-func (d DType) Size() int {
-	switch d {
-	case Bool, U8, I8, F8E4M3, F8E5M2:
-		return 1
-	case U16, I16, F16, BF16:
-		return 2
-	case U32, I32, F32:
-		return 4
-	case U64, I64, F64:
-		return 8
-	}
-	return 0
-}
-
-// Tensor is a named array. Data holds the elements in row-major order, each
-// little-endian; its length is the product of Shape times DType.Size().
+// Tensor is a named array whose data comes when it is asked for: from memory, from a
+// file, from a device.
 type Tensor struct {
 	Name  string
 	DType DType
 	Shape []int // empty for a single number
-	Data  []byte
+	// Write puts the data out: the elements in row-major order, each little-endian, and
+	// no element of whole bytes in two calls of Write.
+	Write func(w io.Writer) error
 }
+
+// chunk is the number of bytes in which data is moved.
+const chunk = 1 << 16
 
 // ErrFormat is wrapped by every error about bytes that are not a well-formed
 // safetensors file.
@@ -106,9 +77,13 @@ func dtypeOf[T Element]() DType {
 	return F64
 }
 
-// New makes a tensor of the given values, which it copies. It is an error when
-// their number is not the product of the shape.
+// bytesOf is the size of an element that has a Go counterpart.
+func bytesOf(d DType) int { return d.Bits() / 8 }
+
+// New makes a tensor of the given values, which must stay as they are until it is
+// written. It is an error when their number is not the product of the shape.
 func New[T Element](name string, shape []int, values []T) (Tensor, error) {
+	t := Lazy(name, shape, func() ([]T, error) { return values, nil })
 	n, err := elements(shape)
 	if err != nil {
 		return Tensor{}, fmt.Errorf("tensor %q: %w", name, err)
@@ -116,12 +91,41 @@ func New[T Element](name string, shape []int, values []T) (Tensor, error) {
 	if n != len(values) {
 		return Tensor{}, fmt.Errorf("tensor %q: %d values for shape %v, want %d", name, len(values), shape, n)
 	}
+	return t, nil
+}
+
+// Lazy makes a tensor of the values that the function returns when they are asked for.
+func Lazy[T Element](name string, shape []int, values func() ([]T, error)) Tensor {
 	dtype := dtypeOf[T]()
-	data, err := binary.Append(make([]byte, 0, n*dtype.Size()), binary.LittleEndian, values)
+	return Tensor{Name: name, DType: dtype, Shape: slices.Clone(shape), Write: func(w io.Writer) error {
+		all, err := values()
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", name, err)
+		}
+		var data []byte
+		for part := range slices.Chunk(all, chunk/bytesOf(dtype)) {
+			if data, err = binary.Append(data[:0], binary.LittleEndian, part); err != nil {
+				return fmt.Errorf("tensor %q: %w", name, err)
+			}
+			if _, err := w.Write(data); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// Bytes returns the tensor's data.
+func (t Tensor) Bytes() ([]byte, error) {
+	size, err := t.size()
 	if err != nil {
-		return Tensor{}, fmt.Errorf("tensor %q: %w", name, err)
+		return nil, err
 	}
-	return Tensor{Name: name, DType: dtype, Shape: slices.Clone(shape), Data: data}, nil
+	data := bytes.NewBuffer(make([]byte, 0, size))
+	if err := t.Write(data); err != nil {
+		return nil, err
+	}
+	return data.Bytes(), t.checkSize(int64(data.Len()))
 }
 
 // Values returns the tensor's elements as a new slice. It is an error when T is
@@ -130,31 +134,53 @@ func Values[T Element](t Tensor) ([]T, error) {
 	if want := dtypeOf[T](); t.DType != want {
 		return nil, fmt.Errorf("tensor %q is %s, want %s", t.Name, t.DType, want)
 	}
-	if err := t.check(); err != nil {
+	size, err := t.size()
+	if err != nil {
 		return nil, err
 	}
-	values := make([]T, len(t.Data)/t.DType.Size())
-	if _, err := binary.Decode(t.Data, binary.LittleEndian, values); err != nil {
-		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+	d := decoder[T]{values: make([]T, 0, size/int64(bytesOf(t.DType))), size: bytesOf(t.DType)}
+	if err := t.Write(&d); err != nil {
+		return nil, err
 	}
-	return values, nil
+	return d.values, t.checkSize(int64(len(d.values) * d.size))
 }
 
-// check reports what is wrong with a tensor that a caller put together.
-func (t Tensor) check() error {
-	if t.Name == "" || t.Name == metadataKey {
-		return fmt.Errorf("tensor name %q cannot be used", t.Name)
+// decoder collects elements of which it is given the bytes.
+type decoder[T Element] struct {
+	values []T
+	size   int // of an element
+}
+
+func (d *decoder[T]) Write(data []byte) (int, error) {
+	n := len(d.values)
+	d.values = slices.Grow(d.values, len(data)/d.size)[:n+len(data)/d.size]
+	if len(data)%d.size != 0 {
+		return 0, fmt.Errorf("%d bytes are no whole number of elements of %d", len(data), d.size)
 	}
-	if t.DType.Size() == 0 {
-		return fmt.Errorf("tensor %q: unknown element type %q", t.Name, t.DType)
+	return binary.Decode(data, binary.LittleEndian, d.values[n:])
+}
+
+// size is the number of bytes of the data. It reports what is wrong with a tensor that a
+// caller put together.
+func (t Tensor) size() (int64, error) {
+	if t.Name == "" || t.Name == metadataKey {
+		return 0, fmt.Errorf("tensor name %q cannot be used", t.Name)
 	}
 	n, err := elements(t.Shape)
 	if err != nil {
-		return fmt.Errorf("tensor %q: %w", t.Name, err)
+		return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	if len(t.Data)%t.DType.Size() != 0 || len(t.Data)/t.DType.Size() != n {
-		return fmt.Errorf("tensor %q: %d bytes for shape %v of %s, want %d elements of %d bytes",
-			t.Name, len(t.Data), t.Shape, t.DType, n, t.DType.Size())
+	size, err := t.DType.size(n)
+	if err != nil {
+		return 0, fmt.Errorf("tensor %q: shape %v: %w", t.Name, t.Shape, err)
+	}
+	return size, nil
+}
+
+// checkSize fails when the data of the tensor turned out to have another size.
+func (t Tensor) checkSize(got int64) error {
+	if want, err := t.size(); err != nil || got != want {
+		return errors.Join(err, fmt.Errorf("tensor %q: %d bytes for shape %v of %s, want %d", t.Name, got, t.Shape, t.DType, want))
 	}
 	return nil
 }

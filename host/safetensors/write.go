@@ -1,15 +1,15 @@
 package safetensors
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
-	"maps"
 	"slices"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -20,70 +20,105 @@ import (
 // happens, path holds either what it held before or the complete new file. When
 // ctx is cancelled before the file is complete, nothing is changed.
 func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor, metadata map[string]string) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		return Write(ctx, w, tensors, metadata)
-	})
+	f, err := atomicfile.Create(path)
+	if err == nil {
+		if err = Write(ctx, f, tensors, metadata); err == nil {
+			err = f.Commit()
+		}
+		err = errors.Join(err, f.Abort())
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
 }
 
-// Write writes the tensors and the metadata to w, without a copy of the data in
-// memory. The bytes depend on the content only: tensors are ordered by element
-// size, the largest first, so that each is aligned, and then by name. Metadata
-// must not contain DigestKey, which Write adds.
-func Write(ctx context.Context, w io.Writer, tensors []Tensor, metadata map[string]string) error {
-	if _, ok := metadata[DigestKey]; ok {
-		return fmt.Errorf("metadata: %s is for the writer to add", DigestKey)
-	}
+// bufferSize is large enough that writing tensors is not a matter of calls.
+const bufferSize = 1 << 20
+
+// Write writes the tensors and the metadata to w. It asks for the data of one tensor after
+// the other, once, and keeps none of it. The bytes depend on the content only: tensors are
+// ordered by element size, the largest first, so that each is aligned, and then by name.
+// Metadata must not contain the digests, which Write adds.
+func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[string]string) error {
 	tensors = slices.Clone(tensors)
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(b.DType.Size(), a.DType.Size()), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), cmp.Compare(a.Name, b.Name))
 	})
-	h := header{metadata: maps.Clone(metadata)}
-	if h.metadata == nil {
-		h.metadata = map[string]string{}
+	h, err := newHeader(tensors, metadata)
+	if err != nil {
+		return err
 	}
-	h.metadata[DigestKey] = noDigest
-	var end int64
-	for _, t := range tensors {
-		if err := t.check(); err != nil {
-			return err
-		}
-		begin := end
-		end += int64(len(t.Data))
-		h.infos = append(h.infos, Info{Name: t.Name, DType: t.DType, Shape: t.Shape, Begin: begin, End: end})
-	}
+	// With zeros for all digests it is as long as it will be in the end. It stands before
+	// the data but is written after it, when the digests are known.
 	head, err := h.encode()
 	if err != nil {
 		return err
 	}
-	if bytes.Count(head, []byte(noDigest)) != 1 {
-		return errors.New("metadata or tensor names contain 64 zeros in a row")
-	}
-	// The digest stands before the data, so the data is passed over twice.
-	sum := sha256.New()
-	if err := copyAll(ctx, sum, head, tensors); err != nil {
-		return err
-	}
-	head = bytes.Replace(head, []byte(noDigest), []byte(hex.EncodeToString(sum.Sum(nil))), 1)
-	return copyAll(ctx, w, head, tensors)
-}
-
-// chunk is the number of bytes between two looks at the context.
-const chunk = 8 << 20
-
-// copyAll writes the header and the data of the tensors to w.
-func copyAll(ctx context.Context, w io.Writer, head []byte, tensors []Tensor) error {
-	if _, err := w.Write(head); err != nil {
-		return err
-	}
+	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(len(head))), bufferSize)
 	for _, t := range tensors {
-		for part := range slices.Chunk(t.Data, chunk) {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if _, err := w.Write(part); err != nil {
-				return err
-			}
+		if h.ofTensors[t.Name], err = writeData(ctx, data, t); err != nil {
+			return err
 		}
 	}
-	return nil
+	if err := data.Flush(); err != nil {
+		return err
+	}
+	if head, err = h.encode(); err != nil {
+		return err
+	}
+	h.ofHeader = hexDigest(head)
+	if head, err = h.encode(); err != nil {
+		return err
+	}
+	_, err = w.WriteAt(head, 0)
+	return err
+}
+
+// newHeader is the header of a file of these tensors in this order, with zeros for its
+// digests.
+func newHeader(tensors []Tensor, metadata map[string]string) (header, error) {
+	for key := range metadata {
+		if isDigestKey(key) {
+			return header{}, fmt.Errorf("metadata: %s is for the writer to add", key)
+		}
+	}
+	h := header{metadata: metadata, digests: digests{ofHeader: noDigest, ofTensors: map[string]string{}}}
+	var end int64
+	for _, t := range tensors {
+		size, err := t.size()
+		if err != nil {
+			return header{}, err
+		}
+		h.infos = append(h.infos, Info{Name: t.Name, DType: t.DType, Shape: t.Shape, Begin: end, End: end + size})
+		h.ofTensors[t.Name] = noDigest
+		end += size
+	}
+	return h, nil
+}
+
+// writeData writes the data of a tensor and returns its digest.
+func writeData(ctx context.Context, w io.Writer, t Tensor) (string, error) {
+	d := &digester{ctx: ctx, w: w, sum: sha256.New()}
+	if err := t.Write(d); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(d.sum.Sum(nil)), errors.Join(ctx.Err(), t.checkSize(d.n))
+}
+
+// digester hashes and counts what it passes on, until its context ends.
+type digester struct {
+	ctx context.Context
+	w   io.Writer
+	sum hash.Hash
+	n   int64
+}
+
+func (d *digester) Write(data []byte) (int, error) {
+	if err := d.ctx.Err(); err != nil {
+		return 0, err
+	}
+	d.sum.Write(data)
+	d.n += int64(len(data))
+	return d.w.Write(data)
 }

@@ -40,10 +40,7 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum) ([][]f
 		return nil, err
 	}
 	fit.Replicates = len(samples)
-	for j := range f.model.size {
-		if f.model.held[j] {
-			continue
-		}
+	for _, j := range f.model.free {
 		e := fit.at(j)
 		low, high := percentiles(samples, fit.Level, func(s []float64) float64 { return s[j] })
 		e.Low, e.High = math.Exp(low), math.Exp(high)
@@ -114,13 +111,7 @@ func (f *fitting) drawCases(random *rand.Rand) []Point {
 // drawResiduals returns log-losses: the fitted ones with residuals drawn from all of
 // them, made larger by what the fit has taken from them, √(n/(n−p)).
 func (f *fitting) drawResiduals(random *rand.Rand, fit *Fit) []float64 {
-	n := len(f.points)
-	parameters := f.model.size
-	for _, held := range f.model.held {
-		if held {
-			parameters--
-		}
-	}
+	n, parameters := len(f.points), len(f.model.free)
 	larger := math.Sqrt(float64(n) / float64(max(1, n-parameters)))
 	out := make([]float64, n)
 	for i, r := range fit.Residuals {

@@ -35,8 +35,8 @@ func (t track) d(n float64) float64 {
 // holds tells whether a point lies on the track; training in whole steps misses it a bit.
 func (t track) holds(p Point) bool { return math.Abs(math.Log(t.of(p.N, p.D)/t.tokens)) < 0.1 }
 
-// tracks are those that the experiments were planned along, the longest trainings first:
-// along the tokens per parameter, unless that makes more tracks than the tokens do.
+// tracks are the tracks that the experiments were planned along, the longest trainings
+// first. They have equal tokens per parameter, or equal tokens if that makes fewer tracks.
 func (fit *Fit) tracks() []track {
 	along := func(perParameter bool) (all []track) {
 		for _, p := range fit.Points {

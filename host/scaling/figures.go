@@ -20,7 +20,7 @@ type Figure struct {
 // those that nothing else beats in both.
 func (fit *Fit) Figures() []Figure {
 	about := fit.tracksText()
-	figures := []Figure{{"loss-size", fit.overSize(), fit.size("Loss against size" + about)}}
+	figures := []Figure{{"loss-size", fit.losses("parameters outside the embeddings", func(n, _ float64) float64 { return n }), fit.size("Loss against size" + about)}}
 	if bars := fit.bars(); len(bars.Groups) > 0 {
 		figures = append(figures, Figure{"efficiency", bars, figure.Options{Title: "Parameter efficiency per bit"}})
 	}
@@ -42,24 +42,18 @@ func (fit *Fit) groups() []Group {
 	return all
 }
 
-// overSize draws the losses over N.
-func (fit *Fit) overSize() *figure.Chart {
-	chart := &figure.Chart{X: figure.Axis{Label: "parameters outside the embeddings", Log: true}, Y: figure.Axis{Label: lossLabel}}
+// losses draws the losses, and the law, over x of a model's parameters and bits.
+func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Chart {
+	chart := &figure.Chart{X: figure.Axis{Label: label, Log: true}, Y: figure.Axis{Label: "validation loss (nats per token)"}}
 	for i, g := range fit.groups() {
-		chart.Series = append(chart.Series, fit.points(g, i, func(n, _ float64) float64 { return n }))
+		chart.Series = append(chart.Series, fit.points(g, i, x))
 	}
-	return fit.addCurves(chart, func(n, _ float64) float64 { return n })
+	return fit.addCurves(chart, x)
 }
-
-const lossLabel = "validation loss (nats per token)"
 
 // overBytes draws the losses over the bytes of the weights.
 func (fit *Fit) overBytes() *figure.Chart {
-	chart := &figure.Chart{X: figure.Axis{Label: "bytes of the weights outside the embeddings", Log: true}, Y: figure.Axis{Label: lossLabel}}
-	for i, g := range fit.groups() {
-		chart.Series = append(chart.Series, fit.points(g, i, Bytes))
-	}
-	fit.addCurves(chart, Bytes)
+	chart := fit.losses("bytes of the weights outside the embeddings", Bytes)
 	front := figure.Series{Name: "Pareto front", Line: figure.Dashed, Color: figure.Colors} // black
 	for _, p := range Pareto(fit.Points) {
 		front.Points = append(front.Points, figure.Point{X: Bytes(p.N, p.Bits), Y: p.Loss})

@@ -57,7 +57,7 @@ type Efficiency struct {
 	Gain *Gain `json:"gain,omitempty"`
 }
 
-// Gain is a ratio of efficiencies. Its interval is that of the bootstrap; without one, Low
+// Gain is a ratio of efficiencies. Its interval comes from the bootstrap; without one, Low
 // and High are the value.
 type Gain struct {
 	Value float64 `json:"value"`
@@ -135,12 +135,15 @@ func (f *fitting) prepare() error {
 	for i, h := range f.groups {
 		f.place[h] = shared + i
 	}
-	m := model{size: shared + len(f.groups)}
-	m.held, m.fixed = make([]bool, m.size), make([]float64, m.size)
-	for j, name := range names {
-		if v, ok := f.options.Fixed[name]; ok {
-			m.held[j], m.fixed[j] = true, math.Log(v)
+	m := model{fixed: make([]float64, shared+len(f.groups))}
+	for j := range m.fixed {
+		if j < shared {
+			if v, held := f.options.Fixed[names[j]]; held {
+				m.fixed[j] = math.Log(v)
+				continue
+			}
 		}
+		m.free = append(m.free, j)
 	}
 	for k, center := range []float64{f.options.Alpha0, f.options.Beta0} {
 		m.prior[k].weight, m.prior[k].center = f.options.Prior, math.Log(center)
@@ -150,7 +153,7 @@ func (f *fitting) prepare() error {
 	return nil
 }
 
-// take sets the points.
+// take sets the points that the law is fitted to.
 func (m *model) take(points []Point, place map[Group]int) {
 	n := len(points)
 	m.logN, m.logD, m.logLoss, m.group = make([]float64, n), make([]float64, n), make([]float64, n), make([]int, n)
@@ -193,7 +196,7 @@ func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	return all, nil
 }
 
-// each minimizes from several starting points at once, in their order.
+// each minimizes from several starting points in parallel. The minima are in their order.
 func (f *fitting) each(ctx context.Context, starts [][]float64, steps int, p *leastSquares) ([]minimum, error) {
 	out := make([]minimum, len(starts))
 	err := f.parallel(ctx, len(starts), func(ctx context.Context, i int) { out[i] = p.minimize(ctx, starts[i], steps) })
@@ -207,19 +210,18 @@ func (f *fitting) parallel(ctx context.Context, n int, work func(ctx context.Con
 		workers = runtime.GOMAXPROCS(0)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for w := range workers {
+	group.SetLimit(workers)
+	for i := range n {
 		group.Go(func() error {
-			for i := w; i < n && ctx.Err() == nil; i += workers {
-				work(ctx, i)
-			}
+			work(ctx, i)
 			return ctx.Err()
 		})
 	}
 	return group.Wait()
 }
 
-// grid lists the starting points: that of Hoffmann et al. 2022 and QuEST for the shared
-// parameters, without those that are held, and efficiencies by their bits.
+// grid lists the starting points: the grid of Hoffmann et al. 2022 and QuEST for the shared
+// parameters that are not held, with efficiencies by their bits.
 func (f *fitting) grid() [][]float64 {
 	amplitudes, exponents := []float64{5, 10, 15, 20, 25}, []float64{startAlpha0, 0.5, 1}
 	values := [shared][]float64{amplitudes, exponents, amplitudes, exponents, {-1, -0.5, 0, 0.5, 1}}
@@ -229,13 +231,13 @@ func (f *fitting) grid() [][]float64 {
 			values[j][i] = math.Log(v)
 		}
 	}
-	first := make([]float64, f.model.size)
+	first := make([]float64, len(f.model.fixed))
 	for i, g := range f.groups {
 		first[shared+i] = math.Log(startEfficiency(g.Bits))
 	}
 	list := [][]float64{first}
 	for j, choices := range values {
-		if f.model.held[j] {
+		if f.model.held(j) {
 			continue
 		}
 		var next [][]float64

@@ -16,15 +16,10 @@ import (
 // know least.
 func (f *fitting) identify(fit *Fit, x []float64) (places []int, worst []float64) {
 	var columns []int
-	at := 0
-	for j := range f.model.size {
-		if f.model.held[j] {
-			continue
-		}
+	for column, j := range f.model.free {
 		if fit.at(j).Status == Fitted {
-			places, columns = append(places, j), append(columns, at)
+			places, columns = append(places, j), append(columns, column)
 		}
-		at++
 	}
 	if len(places) == 0 {
 		fit.Condition = 1
@@ -157,7 +152,7 @@ func (f *fitting) design() (warnings []string) {
 		}
 		least, most = math.Min(least, p.D/p.N), math.Max(most, p.D/p.N)
 	}
-	free := func(j int) bool { return !f.model.held[j] }
+	free := func(j int) bool { return !f.model.held(j) }
 	if len(sizes) < 3 && free(atA) && free(atAlpha) && free(atE) {
 		warnings = append(warnings, fmt.Sprintf("the points have %d different sizes: A, alpha and E need three, and the efficiencies depend on them; train more sizes, or fix parameters", len(sizes)))
 	}
@@ -168,7 +163,7 @@ func (f *fitting) design() (warnings []string) {
 		}
 		warnings = append(warnings, fmt.Sprintf("all points have about the same tokens per parameter (%s), where the law falls together: how much of the loss A/N^α and B/D^β explain is told by the curvature of the losses only, and the efficiencies depend on it; train with other token counts, or fix alpha and beta", span))
 	}
-	if n := f.model.size - len(f.options.Fixed); len(f.points) < n {
+	if n := len(f.model.free); len(f.points) < n {
 		warnings = append(warnings, fmt.Sprintf("%d points for %d parameters: the priors decide the rest", len(f.points), n))
 	}
 	return warnings
@@ -177,7 +172,7 @@ func (f *fitting) design() (warnings []string) {
 // unknown warns of the parameters that the points do not know.
 func (f *fitting) unknown(fit *Fit, places []int, worst []float64) (warnings []string) {
 	var unknown, bound []string
-	for j := range f.model.size {
+	for j := range f.model.fixed {
 		switch e := fit.at(j); e.Status {
 		case Undetermined:
 			unknown = append(unknown, e.Name)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -14,30 +13,18 @@ import (
 // ParseJSON reads points from a JSON array of objects; see [ReadFile]. path is what
 // messages name.
 func ParseJSON(path string, text []byte) ([]Point, error) {
-	p := jsonParser{file: path, text: text, dec: json.NewDecoder(bytes.NewReader(text))}
+	p := jsonParser{reading{file: path}, text, json.NewDecoder(bytes.NewReader(text))}
 	p.array()
-	if p.problems == nil && p.points == nil {
-		p.fail(0, "no points in the array")
-	}
-	if p.problems != nil {
-		return nil, p.problems
-	}
-	return p.points, nil
+	return p.result("no points in the array")
 }
 
 type jsonParser struct {
-	file     string
-	text     []byte
-	dec      *json.Decoder
-	points   []Point
-	problems Problems
+	reading
+	text []byte
+	dec  *json.Decoder
 }
 
-func (p *jsonParser) fail(line int, format string, args ...any) {
-	p.problems = append(p.problems, &Problem{p.file, line, fmt.Sprintf(format, args...)})
-}
-
-// lineAt is the line of an offset; of white space and commas, that of what follows.
+// lineAt is the line of an offset, or of what follows the white space and commas there.
 func (p *jsonParser) lineAt(offset int64) int {
 	rest := p.text[min(int(offset), len(p.text)):]
 	skipped := len(rest) - len(bytes.TrimLeft(rest, " \t\r\n,"))
@@ -90,28 +77,18 @@ func (p *jsonParser) array() {
 
 func (p *jsonParser) object(line int, fields map[string]json.RawMessage) {
 	before := len(p.problems)
-	_, loss := fields["loss"]
-	_, ppl := fields["ppl"]
-	if loss == ppl {
+	has := func(name string) bool { _, ok := fields[name]; return ok }
+	if has("loss") == has("ppl") {
 		p.fail(line, "want one of loss (nats per token) and ppl (its exponential)")
 	}
-	for _, name := range columns[:4] {
-		if _, ok := fields[name]; !ok {
-			p.fail(line, "no %s; %s", name, wanted)
-		}
-	}
-	point := Point{Source: fmt.Sprintf("%s:%d", p.file, line)}
+	p.missing(line, "", has)
+	var point Point
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p.field(line, &point, name, fields[name])
 	}
-	if len(p.problems) > before {
-		return
+	if len(p.problems) == before {
+		p.add(line, point)
 	}
-	if wrong := point.check(); wrong != "" {
-		p.fail(line, "%s", wrong)
-		return
-	}
-	p.points = append(p.points, point)
 }
 
 func (p *jsonParser) field(line int, point *Point, name string, raw json.RawMessage) {

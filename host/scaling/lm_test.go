@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/diff/fd"
@@ -108,14 +109,14 @@ func TestDerivatives(t *testing.T) {
 	}
 	for _, held := range []int{-1, atA, atBeta} {
 		m := f.model
-		m.held = make([]bool, m.size)
+		m.free = slices.DeleteFunc(slices.Clone(m.free), func(j int) bool { return j == held })
 		if held >= 0 {
-			m.held[held], m.fixed[held] = true, 0.7
+			m.fixed[held] = 0.7
 		}
 		p := m.problem(math.Inf(1))
 		for range 5 {
 			full := []float64{3 * random.Float64(), math.Log(0.05 + random.Float64()), 5 * random.Float64(), math.Log(0.05 + random.Float64()), random.Float64()}
-			for range m.size - shared {
+			for range len(m.fixed) - shared {
 				full = append(full, -random.Float64())
 			}
 			x := m.reduce(full)

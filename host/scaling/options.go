@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -72,20 +73,10 @@ func (o Options) Check() error {
 	return err
 }
 
-// resolve fills in what is left out and refuses what makes no sense.
+// resolve fills in defaults and refuses values that make no sense.
 func (o Options) resolve() (Options, error) {
-	if o.Level == 0 {
-		o.Level = DefaultLevel
-	}
-	if o.Alpha0 == 0 {
-		o.Alpha0 = DefaultCenter
-	}
-	if o.Beta0 == 0 {
-		o.Beta0 = DefaultCenter
-	}
-	if o.Resample == "" {
-		o.Resample = Residuals
-	}
+	o.Level, o.Resample = cmp.Or(o.Level, DefaultLevel), cmp.Or(o.Resample, Residuals)
+	o.Alpha0, o.Beta0 = cmp.Or(o.Alpha0, DefaultCenter), cmp.Or(o.Beta0, DefaultCenter)
 	switch {
 	case !(o.Huber >= 0):
 		return o, fmt.Errorf("huber threshold %v; want 0 or more", o.Huber)
@@ -109,9 +100,7 @@ func (o Options) resolve() (Options, error) {
 			return o, fmt.Errorf("%s fixed at %v; want a number above 0 (B and E may be 0)", name, v)
 		}
 	}
-	if o.Huber == 0 {
-		o.Huber = math.Inf(1)
-	}
+	o.Huber = cmp.Or(o.Huber, math.Inf(1))
 	return o, nil
 }
 

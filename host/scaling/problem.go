@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -24,20 +25,17 @@ var names = [shared]string{"A", "alpha", "B", "beta", "E"}
 // model is the law for given points as a problem in the logarithms of its parameters.
 type model struct {
 	logN, logD, logLoss []float64
-	group               []int // of each point: the place of its efficiency, -1 for the reference
-	size                int   // parameters, those that are held included
-	held                []bool
-	fixed               []float64 // values of what is held
+	group               []int     // of each point: the place of its efficiency, -1 for the reference
+	fixed               []float64 // values of the parameters that are held, 0 for the others
+	free                []int     // places of those that are fitted
 	prior               [2]struct{ weight, center float64 }
 }
 
 // bounds of the parameters: wide enough for any law that means something, and
 // narrow enough to notice a parameter that runs away because nothing holds it.
 func (m *model) bounds() (low, high []float64) {
-	low, high = make([]float64, m.size), make([]float64, m.size)
-	for j := range m.size {
-		low[j], high[j] = math.Log(1e-5), math.Log(1e2) // efficiencies
-	}
+	n := len(m.fixed)
+	low, high = slices.Repeat([]float64{math.Log(1e-5)}, n), slices.Repeat([]float64{math.Log(1e2)}, n) // efficiencies
 	low[atA], high[atA] = -20, 60
 	low[atB], high[atB] = -20, 60
 	low[atE], high[atE] = -12, 6
@@ -68,40 +66,30 @@ func (c curve) terms(m *model, i int) (size, data, theta float64) {
 
 // full puts the fitted parameters and those that are held together.
 func (m *model) full(x []float64) []float64 {
-	full := make([]float64, m.size)
-	at := 0
-	for j := range full {
-		if m.held[j] {
-			full[j] = m.fixed[j]
-			continue
-		}
-		full[j] = x[at]
-		at++
+	full := slices.Clone(m.fixed)
+	for k, j := range m.free {
+		full[j] = x[k]
 	}
 	return full
 }
 
 // reduce is the inverse of full: it leaves out what is held.
 func (m *model) reduce(full []float64) []float64 {
-	var x []float64
-	for j, v := range full {
-		if !m.held[j] {
-			x = append(x, v)
-		}
+	x := make([]float64, len(m.free))
+	for k, j := range m.free {
+		x[k] = full[j]
 	}
 	return x
 }
 
+func (m *model) held(j int) bool { return !slices.Contains(m.free, j) }
+
 // problem is the fit as least squares: residuals log L − log L̂, and the two priors.
 func (m *model) problem(threshold float64) *leastSquares {
 	low, high := m.bounds()
-	column := make([]int, m.size) // of the Jacobian, -1 for what is held
-	for j, at := 0, 0; j < m.size; j++ {
-		column[j] = -1
-		if !m.held[j] {
-			column[j] = at
-			at++
-		}
+	column := slices.Repeat([]int{-1}, len(m.fixed)) // of the Jacobian; -1: the parameter is held
+	for k, j := range m.free {
+		column[j] = k
 	}
 	return &leastSquares{
 		residuals: len(m.logN) + len(m.prior), robust: len(m.logN), threshold: threshold,
@@ -141,7 +129,7 @@ func (m *model) eval(full []float64, column []int, r []float64, jac *mat.Dense) 
 	for k, j := range []int{atAlpha, atBeta} {
 		i, p := len(m.logN)+k, m.prior[k]
 		r[i] = 0
-		if p.weight == 0 || m.held[j] {
+		if p.weight == 0 || column[j] < 0 {
 			continue
 		}
 		r[i] = math.Sqrt(p.weight) * (full[j] - p.center)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,7 +90,66 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// columns of a file of points, in the order in which messages name them.
+// columns of a file of points, in the order in which messages name them; the first four
+// must be there.
 var columns = []string{"n", "d", "method", "bits", "loss", "ppl"}
 
 const wanted = "want n, d, method, bits, and loss or ppl"
+
+// reading collects the points of a file and what is wrong with it.
+type reading struct {
+	file     string
+	points   []Point
+	problems Problems
+}
+
+func (r *reading) fail(line int, format string, args ...any) {
+	r.problems = append(r.problems, &Problem{r.file, line, fmt.Sprintf(format, args...)})
+}
+
+// result is what was read; none says that there are no points.
+func (r *reading) result(none string) ([]Point, error) {
+	if r.problems == nil && r.points == nil {
+		r.fail(0, "%s", none)
+	}
+	if r.problems != nil {
+		return nil, r.problems
+	}
+	return r.points, nil
+}
+
+// missing reports the required columns that are not there. what is written before their
+// names.
+func (r *reading) missing(line int, what string, has func(name string) bool) {
+	for _, name := range columns[:4] {
+		if !has(name) {
+			r.fail(line, "no %s%s; %s", what, name, wanted)
+		}
+	}
+}
+
+// add takes a point, unless something is wrong with it.
+func (r *reading) add(line int, p Point) {
+	p.Source = fmt.Sprintf("%s:%d", r.file, line)
+	if wrong := p.check(); wrong != "" {
+		r.fail(line, "%s", wrong)
+		return
+	}
+	r.points = append(r.points, p)
+}
+
+// set sets a column that holds a number.
+func (p *Point) set(column string, x float64) {
+	switch column {
+	case "n":
+		p.N = x
+	case "d":
+		p.D = x
+	case "bits":
+		p.Bits = x
+	case "loss":
+		p.Loss = x
+	case "ppl":
+		p.Loss = math.Log(x)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
@@ -37,14 +38,14 @@ type LeftOut struct {
 
 // ReadRuns reads a point from every run directory in dir and below it, such as those of a
 // study: N, D and the final validation loss from its summary, the method and its bits from
-// its configuration. Runs that have not ended, and those of which a file is damaged, are
-// returned beside the points. A run without
-// quantizer is "full precision", of 16 bits whatever it computed in.
+// its configuration. Runs that have not ended, and those with a damaged file, are
+// returned beside the points. A run without quantizer is "full precision", and counts as
+// 16 bits whatever it computed in.
 func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 	var points []Point
 	var left []LeftOut
 	found := false
-	root := dir + string(filepath.Separator) // or else a link is not followed
+	root := dir + string(filepath.Separator) // without it a link would not be followed
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -54,15 +55,12 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 			return nil
 		}
 		found = true
-		point, why, err := readRun(path, l)
-		var damage *damageError
+		point, out, err := readRun(path, l)
 		switch {
-		case errors.As(err, &damage):
-			left = append(left, LeftOut{path, "it cannot be read: " + err.Error(), true})
 		case err != nil:
 			return err
-		case why != "":
-			left = append(left, LeftOut{path, why, false})
+		case out != nil:
+			left = append(left, *out)
 		default:
 			points = append(points, point)
 		}
@@ -84,44 +82,39 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// damageError is that of a run's file.
-type damageError struct{ err error }
-
-func (d *damageError) Error() string { return d.err.Error() }
-func (d *damageError) Unwrap() error { return d.err }
-
-// readRun reads the point of one run; why says why there is none yet.
-func readRun(dir string, l Labels) (p Point, why string, err error) {
+// readRun reads the point of one run, or says why it is left out.
+func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
+	damaged := func(err error) *LeftOut { return &LeftOut{dir, "it cannot be read: " + err.Error(), true} }
 	s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return p, "its training has not ended yet", nil
+		return p, &LeftOut{dir, "its training has not ended yet", false}, nil
 	case err != nil:
-		return p, "", &damageError{err}
+		return p, damaged(err), nil
 	case !s.Completed:
-		return p, "its training was stopped", nil
+		return p, &LeftOut{dir, "its training was stopped", false}, nil
 	case s.ValLoss == nil:
-		return p, "it has no validation loss", nil
+		return p, &LeftOut{dir, "it has no validation loss", false}, nil
 	}
 	cfg, err := config.Load(rundir.At(dir).Config().Name, nil)
 	if err != nil {
-		return p, "", &damageError{err}
+		return p, damaged(err), nil
 	}
 	values, err := quantizerValues(dir)
 	if err != nil {
-		return p, "", &damageError{err}
+		return p, damaged(err), nil
 	}
 	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
 	if p.Bits, err = l.bits(cfg, values); err != nil {
-		return p, "", &Problem{File: dir, Msg: err.Error()}
+		return p, nil, &Problem{File: dir, Msg: err.Error()}
 	}
 	if p.Method, err = l.method(dir, cfg, values); err != nil {
-		return p, "", err
+		return p, nil, err
 	}
 	if wrong := p.check(); wrong != "" {
-		return p, "", &Problem{File: rundir.At(dir).Summary().Name, Msg: "no point of a scaling law: " + wrong}
+		return p, nil, &Problem{File: rundir.At(dir).Summary().Name, Msg: "no point of a scaling law: " + wrong}
 	}
-	return p, "", nil
+	return p, nil, nil
 }
 
 // quantizerValues are the parameters of the weights' quantizer with their defaults.
@@ -189,7 +182,7 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 	if len(cfg.Quantizer.Overrides) > 0 {
 		name += " (mixed)"
 	}
-	if m := cfg.Method; m.Name == config.MethodLOTION || w != nil && m.Name == config.MethodCAGE && m.Form != "off" && m.Lambda > 0 {
+	if m := cfg.Method; m.Name == cage.MethodLOTION || w != nil && m.Name == cage.MethodCAGE && m.Form != "off" && m.Lambda > 0 {
 		name += " + " + strings.ToUpper(m.Name)
 	}
 	return name, nil

@@ -6,10 +6,7 @@ package schedule
 //
 //	k < W:  peak·(k+1)/W
 //	else:   peak·(f + (1−f)(1 + cos πu)/2),  u = min(1, (k+1−W)/(T−W))
-type linearWarmupCosine struct{ Config }
-
-func (s linearWarmupCosine) Rate(k int) float64 {
-	k = s.step(k)
+func (s Schedule) linearWarmupCosine(k int) float64 {
 	if k < s.Warmup {
 		return s.Peak * float64(k+1) / float64(s.Warmup)
 	}

@@ -14,10 +14,7 @@ import "math"
 // cosine one step past its end, where it turns up again by a little. A warm-up
 // of one step is at the peak at once, and where the warm-up takes the whole run
 // there is no fall: Rate(T) is the peak.
-type oneCycleCos struct{ Config }
-
-func (s oneCycleCos) Rate(k int) float64 {
-	k = s.step(k)
+func (s Schedule) oneCycleCos(k int) float64 {
 	start := s.Peak / s.Div
 	end := start / s.FinalDiv
 	last := s.Warmup - 1

@@ -13,24 +13,19 @@ import "math"
 // The end is reached at k = T, one step after the run's last. Without a decay
 // (D = 0) the rate stays at the peak, which makes this the warm-up followed by
 // a constant rate that fine-tuning uses.
-type wsd struct {
-	Config
-	decay int // D
-}
-
-func (s wsd) Rate(k int) float64 {
-	k = s.step(k)
-	hold := s.Total - s.decay
+func (s Schedule) wsd(k int) float64 {
+	decay := portion(s.DecayFrac, s.Total) // D
+	hold := s.Total - decay
 	switch {
 	case k < s.Warmup:
 		u := float64(k) / float64(s.Warmup)
 		return s.Peak * (u + (1-u)/s.Div)
-	case k < hold || s.decay == 0:
+	case k < hold || decay == 0:
 		return s.Peak
 	case k == s.Total:
 		return s.Peak * s.FinalFrac // exact, where a cosine would leave a rounding error
 	}
-	u := float64(k-hold) / float64(s.decay)
+	u := float64(k-hold) / float64(decay)
 	return s.Peak * (s.FinalFrac + (1-s.FinalFrac)*s.Shape.at(u))
 }
 

@@ -9,11 +9,11 @@ import (
 
 // Batches are the micro-batches of one step, on their way to the device or there.
 type Batches struct {
-	k    *Kernels
+	c    *Compiled
 	host [][]int32
-	// all are those of a step as one executable: of each replica, one after the other.
+	// all holds them for a step as one executable, replica after replica.
 	all *engine.Buffer
-	// each are those of the chain.
+	// each holds them one by one, for the chain.
 	each []*engine.Buffer
 }
 
@@ -21,12 +21,12 @@ type Batches struct {
 // ids, batch being that of all replicas together. The slices must not change until the
 // step is done. Load may be called while a step runs, to have the next one's input on
 // the device in time.
-func (k *Kernels) Load(batches [][]int32) (*Batches, error) {
-	p := &k.plan
+func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
+	p := &c.plan
 	if len(batches) != p.Accumulate {
 		return nil, fmt.Errorf("step: %d micro-batches, the plan has %d", len(batches), p.Accumulate)
 	}
-	n := k.dev.Count()
+	n := c.dev.Count()
 	for _, d := range p.batchDims() {
 		n *= d
 	}
@@ -35,9 +35,9 @@ func (k *Kernels) Load(batches [][]int32) (*Batches, error) {
 			return nil, fmt.Errorf("step: micro-batch %d has %d elements, the plan needs %d", i, len(b), n)
 		}
 	}
-	b := &Batches{k: k, host: batches}
+	b := &Batches{c: c, host: batches}
 	var err error
-	if k.isWhole() {
+	if c.isSingle() {
 		_, err = b.stacked()
 	} else {
 		_, err = b.separate()
@@ -56,12 +56,12 @@ func (b *Batches) Close() {
 	b.all, b.each = nil, nil
 }
 
-// stacked is the input of a step as one executable.
+// stacked uploads the input of a step as one executable, if it is not there yet.
 func (b *Batches) stacked() (*engine.Buffer, error) {
 	if b.all != nil {
 		return b.all, nil
 	}
-	replicas := b.k.dev.Count()
+	replicas := b.c.dev.Count()
 	part := len(b.host[0]) / replicas
 	tokens := make([]int32, 0, len(b.host)*len(b.host[0]))
 	for r := range replicas {
@@ -69,16 +69,16 @@ func (b *Batches) stacked() (*engine.Buffer, error) {
 			tokens = append(tokens, batch[r*part:(r+1)*part]...)
 		}
 	}
-	dims := append([]int{replicas * len(b.host)}, b.k.plan.batchDims()...)
+	dims := append([]int{replicas * len(b.host)}, b.c.plan.batchDims()...)
 	var err error
-	b.all, err = engine.UploadSharded(b.k.dev, tokens, dims...)
+	b.all, err = engine.UploadSharded(b.c.dev, tokens, dims...)
 	return b.all, err
 }
 
-// separate are the inputs of the chain.
+// separate uploads the inputs of the chain, as far as they are not there yet.
 func (b *Batches) separate() ([]*engine.Buffer, error) {
 	for len(b.each) < len(b.host) {
-		t, err := b.k.uploadBatch(b.host[len(b.each)])
+		t, err := b.c.uploadBatch(b.host[len(b.each)])
 		if err != nil {
 			return nil, err
 		}
@@ -88,8 +88,8 @@ func (b *Batches) separate() ([]*engine.Buffer, error) {
 }
 
 // uploadBatch uploads one batch of all replicas together.
-func (k *Kernels) uploadBatch(tokens []int32) (*engine.Buffer, error) {
-	dims := slices.Clone(k.plan.batchDims())
-	dims[0] *= k.dev.Count()
-	return engine.UploadSharded(k.dev, tokens, dims...)
+func (c *Compiled) uploadBatch(tokens []int32) (*engine.Buffer, error) {
+	dims := slices.Clone(c.plan.batchDims())
+	dims[0] *= c.dev.Count()
+	return engine.UploadSharded(c.dev, tokens, dims...)
 }

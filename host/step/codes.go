@@ -2,13 +2,16 @@ package step
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -22,11 +25,7 @@ import (
 // that a code changes also when only the scale does. Residuals are x − Q(x) of the
 // weight's own elements, which is what the correction is made of; with a rotation,
 // residual i and code i belong to the same block and not to the same number.
-type CodeReader struct {
-	k      *Kernels
-	exec   *engine.Executable
-	params []int // positions of the weights among the parameters
-}
+type CodeReader struct{ exec *executable }
 
 // WeightElements are the positions of chosen elements in a weight's flat tensor.
 type WeightElements struct {
@@ -36,75 +35,65 @@ type WeightElements struct {
 
 // CodeReader compiles the reading of the chosen elements, at least one of each weight,
 // which must be quantized.
-func (k *Kernels) CodeReader(chosen []WeightElements) (*CodeReader, error) {
-	r := &CodeReader{k: k}
-	at := k.plan.quantized()
-	for _, c := range chosen {
-		i := slices.IndexFunc(at, func(i int) bool { return k.plan.Rules[i].Name == c.Weight })
-		if i < 0 {
-			return nil, fmt.Errorf("step: codes of %s: it is no quantized weight", c.Weight)
+func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
+	rules := make([]cage.Rule, len(chosen))
+	for i, e := range chosen {
+		at := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == e.Weight && r.Quantizer != nil })
+		if at < 0 {
+			return nil, fmt.Errorf("step: codes of %s: it is no quantized weight", e.Weight)
 		}
-		n := size(k.plan.Rules[at[i]].Shape)
-		if len(c.Positions) == 0 || slices.Min(c.Positions) < 0 || int(slices.Max(c.Positions)) >= n {
-			return nil, fmt.Errorf("step: codes of %s: want at least one position, all from 0 to %d", c.Weight, n-1)
+		rules[i] = c.plan.Rules[at]
+		n := size(rules[i].Shape)
+		if len(e.Positions) == 0 || slices.Min(e.Positions) < 0 || int(slices.Max(e.Positions)) >= n {
+			return nil, fmt.Errorf("step: codes of %s: want at least one position, all from 0 to %d", e.Weight, n-1)
 		}
-		r.params = append(r.params, at[i])
 	}
-	specs, build := k.plan.codesGraph(r.params, chosen)
-	var err error
-	r.exec, err = k.dev.Compile("codes", specs, build)
-	return r, err
+	e, err := codesStage(rules, chosen).compile(c.dev)
+	return &CodeReader{e}, err
 }
 
 // Close frees the executable.
-func (r *CodeReader) Close() { r.exec.Close() }
+func (r *CodeReader) Close() { r.exec.exec.Close() }
 
 // Read returns the code and the residual of every chosen element, weight after weight.
 func (r *CodeReader) Read(s *State) (codes []int32, residuals []float32, err error) {
-	var in []*engine.Buffer
-	for _, i := range r.params {
-		in = append(in, s.Params[i])
-		rule := r.k.plan.Rules[i]
-		for _, t := range rule.Quantizer.Trained {
-			in = append(in, s.Params[r.k.trainedIndex(rule.Name, sdk.TrainedPrefix+t.Name)])
-		}
-	}
-	out, err := r.exec.Run(in, nil)
-	if err != nil {
+	t := maps.Clone(s.Tensors)
+	if err := r.exec.run(t); err != nil {
 		return nil, nil, err
 	}
-	defer engine.FinalizeAll(out...)
-	if codes, err = engine.Download[int32](out[0]); err != nil {
+	defer engine.FinalizeAll(t["codes"], t["residuals"])
+	if codes, err = engine.Download[int32](t["codes"]); err != nil {
 		return nil, nil, err
 	}
-	residuals, err = engine.Download[float32](out[1])
+	residuals, err = engine.Download[float32](t["residuals"])
 	return codes, residuals, err
 }
 
-// codesGraph maps weights, each followed by its quantizer's trained parameters, to the
-// codes and the residuals of the chosen elements.
-func (p *Plan) codesGraph(params []int, chosen []WeightElements) ([]engine.Spec, engine.BuildFunc) {
-	var specs []engine.Spec
-	for _, i := range params {
-		rule := p.Rules[i]
-		specs = append(specs, engine.Spec{Name: rule.Name, Shape: floats(rule.Shape...)})
-		for _, t := range rule.Quantizer.Trained {
-			specs = append(specs, engine.Spec{Name: TrainedName(rule.Name, t.Name), Shape: floats(t.Shape...)})
+// codesStage maps weights and their quantizers' trained parameters to the codes and the
+// residuals of the chosen elements.
+func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
+	reads := make([][]Tensor, len(rules)) // by each quantizer's program
+	for i, r := range rules {
+		reads[i] = []Tensor{{Name: r.Name, Dims: r.Shape}}
+		for _, t := range r.Quantizer.Trained {
+			reads[i] = append(reads[i], Tensor{Name: update.Trained(r.Name, t.Name), Dims: t.Shape})
 		}
 	}
-	return specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	specs := inputs(slices.Concat(reads...), update.Param, false)
+	return stage{"codes", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		var codes, residuals []*graph.Node
-		for j, i := range params {
-			q := p.Rules[i].Quantizer
-			n := 1 + len(q.Trained)
-			code, value := codesOf(*q, in[:n])
-			at := engine.Constant(g, chosen[j].Positions, len(chosen[j].Positions), 1)
+		for i, r := range rules {
+			var args []*graph.Node
+			for _, t := range reads[i] {
+				args = append(args, in[update.Param(t.Name)])
+			}
+			code, value := codesOf(*r.Quantizer, args)
+			at := engine.Constant(g, chosen[i].Positions, len(chosen[i].Positions), 1)
 			codes = append(codes, elements(code, at))
-			residuals = append(residuals, graph.Sub(elements(in[0], at), elements(value, at)))
-			in = in[n:]
+			residuals = append(residuals, graph.Sub(elements(args[0], at), elements(value, at)))
 		}
-		return []*graph.Node{graph.Concatenate(codes, 0), graph.Concatenate(residuals, 0)}
-	}
+		return update.Nodes{"codes": graph.Concatenate(codes, 0), "residuals": graph.Concatenate(residuals, 0)}
+	}}
 }
 
 // codesOf returns the codes and values of a weight.

@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -50,19 +51,19 @@ func TestCodeReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append([]string{"model.vocab=32"}, overrides...)...)
 			plan := testrun.Plan(t, cfg)
-			k := testrun.Compile(t, plan)
-			s, err := k.NewState(1, testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))
+			c := testrun.Compile(t, plan)
+			s, err := c.NewState(1, testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
 			for n := range 3 {
-				if _, err := k.Step(s, batches(cfg, uint64(n), cfg.Train.Accumulate), step.Settings{Step: n + 1, Rate: 1e-2, NextRate: 1e-2}); err != nil {
+				if _, err := c.Step(s, batches(cfg, uint64(n), cfg.Train.Accumulate), step.Settings{Step: n + 1, Rate: 1e-2, NextRate: 1e-2}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			chosen := everyThird(plan)
-			reader, err := k.CodeReader(chosen)
+			reader, err := c.CodeReader(chosen)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +72,7 @@ func TestCodeReader(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkCodes(t, plan, testrun.Download(t, k, s), chosen, codes, residuals)
+			checkCodes(t, plan, testrun.Download(t, c, s), chosen, codes, residuals)
 		})
 	}
 }
@@ -83,7 +84,7 @@ func checkCodes(t *testing.T, plan step.Plan, tensors map[string][]float32, chos
 		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Name == c.Weight })]
 		in := map[string]reference.Tensor{sdk.InputX: widened(tensors["param/"+c.Weight], rule.Shape)}
 		for _, tr := range rule.Quantizer.Trained {
-			in[sdk.TrainedPrefix+tr.Name] = widened(tensors["param/"+step.TrainedName(c.Weight, tr.Name)], tr.Shape)
+			in[sdk.TrainedPrefix+tr.Name] = widened(tensors["param/"+update.Trained(c.Weight, tr.Name)], tr.Shape)
 		}
 		out, err := reference.Run(rule.Quantizer.Program, in)
 		if err != nil {
@@ -120,11 +121,11 @@ func widened(v []float32, shape []int) reference.Tensor {
 func TestCodesOfValues(t *testing.T) {
 	cfg := sgdConfig(t)
 	plan := planOf(t, cfg, grid{}, descent{})
-	k := testrun.Compile(t, plan)
+	c := testrun.Compile(t, plan)
 	params := testrun.Params(plan.Model, 3)
-	s := testrun.Upload(t, k, params)
+	s := testrun.Upload(t, c, params)
 	chosen := everyThird(plan)[:1]
-	reader, err := k.CodeReader(chosen)
+	reader, err := c.CodeReader(chosen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,9 +157,9 @@ func TestCodesOfValues(t *testing.T) {
 
 func TestCodeReaderRefuses(t *testing.T) {
 	plan := planOf(t, sgdConfig(t), grid{}, descent{})
-	k := testrun.Compile(t, plan)
+	c := testrun.Compile(t, plan)
 	weight := everyThird(plan)[0].Weight
-	for name, c := range map[string]struct {
+	for name, bad := range map[string]struct {
 		chosen step.WeightElements
 		say    string
 	}{
@@ -167,8 +168,8 @@ func TestCodeReaderRefuses(t *testing.T) {
 		"beyond the end":   {step.WeightElements{Weight: weight, Positions: []int32{1 << 30}}, "at least one position"},
 		"before the start": {step.WeightElements{Weight: weight, Positions: []int32{-1}}, "at least one position"},
 	} {
-		if _, err := k.CodeReader([]step.WeightElements{c.chosen}); err == nil || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("%s: got %v, want an error that says %q", name, err, c.say)
+		if _, err := c.CodeReader([]step.WeightElements{bad.chosen}); err == nil || !strings.Contains(err.Error(), bad.say) {
+			t.Errorf("%s: got %v, want an error that says %q", name, err, bad.say)
 		}
 	}
 }
@@ -178,8 +179,8 @@ func TestCodeReaderRefuses(t *testing.T) {
 func BenchmarkCodeReader(b *testing.B) {
 	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=128", "model.heads=4", "model.hidden=0", "model.context=128", "train.batch=8")
 	plan := testrun.Plan(b, cfg)
-	k := testrun.Compile(b, plan)
-	s := newState(b, k)
+	c := testrun.Compile(b, plan)
+	s := newState(b, c)
 	var sizes []int
 	for _, c := range everyThird(plan) {
 		sizes = append(sizes, 3*len(c.Positions))
@@ -188,7 +189,7 @@ func BenchmarkCodeReader(b *testing.B) {
 	for i, positions := range diagnostics.Choose(0, 4096, sizes...) {
 		chosen = append(chosen, step.WeightElements{Weight: everyThird(plan)[i].Weight, Positions: positions})
 	}
-	reader, err := k.CodeReader(chosen)
+	reader, err := c.CodeReader(chosen)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func BenchmarkCodeReader(b *testing.B) {
 	b.Run("step", func(b *testing.B) {
 		tokens := batches(cfg, 1, 1)
 		for b.Loop() {
-			run(b, k, s, tokens, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3})
+			run(b, c, s, tokens, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3})
 		}
 	})
 }

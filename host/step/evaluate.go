@@ -1,73 +1,105 @@
 package step
 
 import (
-	"slices"
+	"maps"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/update"
 )
 
 // Evaluator computes losses with fixed parameters. The weights are quantized once,
 // when it is made; the quantizers are those of training.
 type Evaluator struct {
-	k *Kernels
-	q *quantizedWeights
-	w []*engine.Buffer // weights as they are used, and activations' trained parameters
+	c *Compiled
+	s *State
+	t update.Tensors // those of the state, and the quantized weights
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
-func (k *Kernels) Evaluator(s *State) (*Evaluator, error) {
-	q, err := k.runQuantize(s)
-	if err != nil {
+func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
+	e := &Evaluator{c, s, maps.Clone(s.Tensors)}
+	if err := c.runQuantize(e.t); err != nil {
+		e.Close()
 		return nil, err
 	}
-	return &Evaluator{k, q, k.forward(s, q)}, nil
+	return e, nil
 }
 
 // Close frees the quantized weights.
-func (e *Evaluator) Close() { e.q.close() }
+func (e *Evaluator) Close() { takeBack(e.s.Tensors, e.t) }
 
 // Losses returns the losses of a batch of all replicas together: of a language model
 // that of every token of [batch, context+1], row by row, in nats.
 func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
-	t, err := e.k.uploadBatch(tokens)
+	t, err := e.c.uploadBatch(tokens)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Finalize()
-	numbers := make([]int32, e.k.dev.Count())
+	numbers := make([]int32, e.c.dev.Count())
 	for i := range numbers {
 		numbers[i] = int32(i)
 	}
-	n, err := engine.UploadSharded(e.k.dev, numbers, len(numbers))
+	n, err := engine.UploadSharded(e.c.dev, numbers, len(numbers))
 	if err != nil {
 		return nil, err
 	}
 	defer n.Finalize()
-	return e.run("losses", e.k.plan.lossGraph, t, n)
+	return e.run("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
 }
 
 // Logits returns the logits of the token that follows each position of a batch
 // [batch, context], flat [batch, context, vocabulary], which all replicas compute alike.
 // The model must be a language model.
 func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
-	p := &e.k.plan
-	t, err := engine.Upload(e.k.dev, tokens, p.Batch, p.Context)
+	p := &e.c.plan
+	t, err := engine.Upload(e.c.dev, tokens, p.Batch, p.Context)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Finalize()
-	return e.run("logits", p.logitsGraph, t)
+	return e.run("logits", p.logitsStage, update.Tensors{tokensName: t})
 }
 
-func (e *Evaluator) run(name string, graph func() ([]engine.Spec, engine.BuildFunc), batch ...*engine.Buffer) ([]float32, error) {
-	exec, err := e.k.once(name, graph)
+// run downloads the output of a stage that has its name.
+func (e *Evaluator) run(name string, s func() stage, batch update.Tensors) ([]float32, error) {
+	exec, err := e.c.once(name, s)
 	if err != nil {
 		return nil, err
 	}
-	out, err := exec.Run(slices.Concat(e.w, batch), nil)
-	if err != nil {
+	t := maps.Clone(e.t)
+	maps.Copy(t, batch)
+	if err := exec.run(t); err != nil {
 		return nil, err
 	}
-	defer engine.FinalizeAll(out...)
-	return engine.Download[float32](out[0])
+	defer t[name].Finalize()
+	return engine.Download[float32](t[name])
+}
+
+// lossStage maps what the forward pass reads, tokens and the number of each replica to
+// the loss of every token of all replicas.
+func (p *Plan) lossStage() stage {
+	specs := append(p.forwardSpecs(false), p.tokenSpec(), replicaSpec)
+	return stage{"losses", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], p.activations(in))
+		return update.Nodes{"losses": gathered(losses, in[replicaName])}
+	}}
+}
+
+// logitsStage maps what the forward pass reads and tokens [batch, context] to logits.
+func (p *Plan) logitsStage() stage {
+	tokens := engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, p.Batch, p.Context)}
+	return stage{"logits", append(p.forwardSpecs(false), tokens), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		language, ok := p.Model.(model.Language)
+		if !ok {
+			exceptions.Panicf("the model does not predict tokens")
+		}
+		return update.Nodes{"logits": language.Logits(p.weightNodes(in, false), in[tokensName], p.activations(in))}
+	}}
 }

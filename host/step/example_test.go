@@ -19,7 +19,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer device.Close()
-	llama, err := model.NewLlama(model.LlamaConfig{Layers: 1, Heads: 2, Width: 16, Hidden: 32, Vocabulary: 8})
+	llama, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 1, Heads: 2, Width: 16, Hidden: 32, Vocab: 8}, model.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -31,19 +31,19 @@ func Example() {
 		}
 		plan.Rules = append(plan.Rules, cage.Rule{Name: p.Name, Shape: p.Dims, Optimizer: optimizer, Form: cage.Off})
 	}
-	kernels, err := step.Compile(device, plan)
+	compiled, err := step.Compile(device, plan)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer kernels.Close()
-	state, err := kernels.NewState(1, nil)
+	defer compiled.Close()
+	state, err := compiled.NewState(1, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer state.Close()
 	tokens := [][]int32{{0, 1, 2, 3, 4, 5, 6, 7, 0}}
 	for t := 1; t <= 200; t++ {
-		result, err := kernels.Step(state, tokens, step.Settings{Step: t, Rate: 0.3, NextRate: 0.3})
+		result, err := compiled.Step(state, tokens, step.Settings{Step: t, Rate: 0.3, NextRate: 0.3})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -1,85 +1,103 @@
 package step
 
 import (
+	"maps"
+
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/host/refresh"
+	"github.com/cage-qat/cage/host/update"
 )
 
 // SetExecutor replaces what runs refresh programs.
-func (k *Kernels) SetExecutor(f func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)) {
-	k.execute = f
-}
+func (c *Compiled) SetExecutor(f refresh.Executor) { c.refresher.Execute = f }
 
 // Install puts the results of refreshes in place that are due before update t.
-func (k *Kernels) Install(s *State, t int) error { return k.install(s, t, &Result{}) }
-
-// SplitRefresh returns the two parts of a refresh program.
-func SplitRefresh(o sdk.OptimizerProgram) (background, apply *program.Program, err error) {
-	s, err := splitRefresh(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.background, s.apply, nil
+func (c *Compiled) Install(s *State, t int) error {
+	_, err := c.refresher.Install(&s.Pending, s.Tensors, t)
+	return err
 }
 
 // Products counts the products in the graph of the update without correction.
-func (k *Kernels) Products() (int, error) {
-	count := 0
-	specs, build := k.plan.updateGraph(k.plan.Rules)
-	exec, err := k.dev.Compile("count", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		out := build(g, in)
+func (c *Compiled) Products() (int, error) {
+	jobs, err := update.Rules(c.plan.Rules)
+	if err != nil {
+		return 0, err
+	}
+	count, scalars := 0, update.ScalarNames(jobs)
+	specs := []engine.Spec{update.ScalarSpec(scalars)}
+	for _, j := range jobs {
+		for _, in := range j.Program.Inputs {
+			if name, bound := j.Inputs[in.Name]; bound {
+				specs = append(specs, engine.Spec{Name: name, Shape: floats(in.Type.Shape...)})
+			}
+		}
+	}
+	e, err := stage{"count", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
+		out, _ := c.plan.updateOptions(c.plan.Rules).Build(g, jobs, in, update.Unpack(in["scalars"], scalars))
 		for _, n := range g.Nodes() {
 			if n.Type() == graph.NodeTypeDotGeneral {
 				count++
 			}
 		}
 		return out
-	})
+	}}.compile(c.dev)
 	if err == nil {
-		exec.Close()
+		e.exec.Close()
 	}
 	return count, err
 }
 
 // Tiled counts the rules of the update without correction that run in tiles, and all.
-func (k *Kernels) Tiled() (tiled, all int, err error) {
-	return k.TiledAs("off", false)
+func (c *Compiled) Tiled() (tiled, all int, err error) {
+	return c.TiledAs("off", false)
 }
 
 // TiledAs counts those of another form, with or without statistics.
-func (k *Kernels) TiledAs(form string, statistics bool) (tiled, all int, err error) {
-	u, err := k.update(updateKey{form: cage.Form(form), statistics: statistics})
+func (c *Compiled) TiledAs(form string, statistics bool) (tiled, all int, err error) {
+	u, err := c.update(updateKind{form: cage.Form(form), statistics: statistics})
 	if err != nil {
 		return 0, 0, err
 	}
-	if u.tiled != nil {
-		tiled = len(u.tiled.rules)
-	}
-	return tiled, len(u.rules), nil
+	return u.Executed["tile"], len(c.plan.Rules), nil
 }
 
-// ReadyUpdate quantizes the weights, uploads gradients, and returns the update of one
-// step, which may run once.
-func (k *Kernels) ReadyUpdate(s *State, grads [][]float32, set Settings) (func() error, error) {
-	q, err := k.runQuantize(s)
-	if err != nil {
+// ReadyUpdate quantizes the weights, uploads gradients in the order of the rules, and
+// returns the update of one step, which may run once.
+func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func() error, error) {
+	t := maps.Clone(s.Tensors)
+	if err := c.runQuantize(t); err != nil {
 		return nil, err
 	}
-	var buffers []*engine.Buffer
-	for i, p := range s.Params {
-		b, err := engine.Upload(k.dev, grads[i], p.Shape().Dimensions...)
+	for i, spec := range c.plan.tensors() {
+		b, err := engine.Upload(c.dev, grads[i], spec.Dims...)
 		if err != nil {
 			return nil, err
 		}
-		buffers = append(buffers, b)
+		t[update.Gradient(spec.Name)] = b
 	}
 	return func() error {
-		defer q.close()
-		return k.runUpdate(s, q, buffers, set, false, &Result{GradNorm: 1})
+		defer takeBack(s.Tensors, t)
+		return c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics}, set, &Result{GradNorm: 1})
 	}, nil
+}
+
+// QuantizedValues runs the quantization of a step and returns its values by weight.
+func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
+	t := maps.Clone(s.Tensors)
+	defer func() { takeBack(s.Tensors, t) }()
+	if err := c.runQuantize(t); err != nil {
+		return nil, err
+	}
+	out := map[string][]float32{}
+	for name := range c.plan.Weights {
+		values, err := engine.Download[float32](t[update.Value(name)])
+		if err != nil {
+			return nil, err
+		}
+		out[name] = values
+	}
+	return out, nil
 }

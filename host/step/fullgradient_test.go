@@ -17,10 +17,10 @@ func TestFullGradient(t *testing.T) {
 			full := testrun.Compile(t, testrun.Plan(t, cfg))
 			plain := testrun.Compile(t, testrun.Plan(t, testrun.Again(t, cfg, `quantizer.weights.plugin="none"`, `quantizer.activations.plugin="none"`, `method.form="off"`)))
 			b := batches(cfg, 5, 2)
-			after := func(k *step.Kernels, lambda float64) (map[string][]float32, step.Result) {
-				s := newState(t, k)
-				res := run(t, k, s, b, step.Settings{Step: 1, Rate: 0.5, NextRate: 0.5, Lambda: lambda, FullPareto: true, ParetoLambda: 1.5})
-				return testrun.Download(t, k, s), res
+			after := func(c *step.Compiled, lambda float64) (map[string][]float32, step.Result) {
+				s := newState(t, c)
+				res := run(t, c, s, b, step.Settings{Step: 1, Rate: 0.5, NextRate: 0.5, Lambda: lambda, Pareto: true, ParetoLambda: 1.5})
+				return testrun.Download(t, c, s), res
 			}
 			want, _ := after(plain, 0)
 			silent, res := after(full, 0)

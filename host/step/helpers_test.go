@@ -101,9 +101,9 @@ func batches(cfg *config.Config, seed uint64, n int) [][]int32 {
 }
 
 // run does one step and fails the test when it fails.
-func run(t testing.TB, k *step.Kernels, s *step.State, b [][]int32, set step.Settings) step.Result {
+func run(t testing.TB, c *step.Compiled, s *step.State, b [][]int32, set step.Settings) step.Result {
 	t.Helper()
-	res, err := k.Step(s, b, set)
+	res, err := c.Step(s, b, set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +111,9 @@ func run(t testing.TB, k *step.Kernels, s *step.State, b [][]int32, set step.Set
 }
 
 // newState draws a state from the seed 3, which is closed when the test ends.
-func newState(t testing.TB, k *step.Kernels) *step.State {
+func newState(t testing.TB, c *step.Compiled) *step.State {
 	t.Helper()
-	s, err := k.NewState(3, nil)
+	s, err := c.NewState(3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,14 +124,14 @@ func newState(t testing.TB, k *step.Kernels) *step.State {
 // gradients are those of a plan at the initial parameters, per parameter, in float64:
 // what a step with rate 1 takes away. Parameters are some 0.05 and gradients of that
 // order, too, so that the subtraction costs 2⁻²⁴·0.05 in each element.
-func gradients(t testing.TB, k *step.Kernels, b [][]int32) [][]float64 {
+func gradients(t testing.TB, c *step.Compiled, b [][]int32) [][]float64 {
 	t.Helper()
-	s := newState(t, k)
-	before := testrun.Download(t, k, s)
-	run(t, k, s, b, step.Settings{Step: 1, Rate: 1, NextRate: 1})
-	after := testrun.Download(t, k, s)
+	s := newState(t, c)
+	before := testrun.Download(t, c, s)
+	run(t, c, s, b, step.Settings{Step: 1, Rate: 1, NextRate: 1})
+	after := testrun.Download(t, c, s)
 	var list [][]float64
-	for _, p := range k.Plan().Model.Params() {
+	for _, p := range c.Plan().Model.Params() {
 		x, y := before["param/"+p.Name], after["param/"+p.Name]
 		g := make([]float64, len(x))
 		for i := range x {

@@ -12,10 +12,10 @@ import (
 
 // errors64 are e = x − Q(x) of the quantized parameters in float64, by the oracle on the
 // program of each parameter's own quantizer.
-func errors64(t *testing.T, k *step.Kernels, s *step.State) (e, x [][]float64) {
+func errors64(t *testing.T, c *step.Compiled, s *step.State) (e, x [][]float64) {
 	t.Helper()
-	values := testrun.Download(t, k, s)
-	for _, rule := range k.Plan().Rules {
+	values := testrun.Download(t, c, s)
+	for _, rule := range c.Plan().Rules {
 		if rule.Quantizer == nil {
 			continue
 		}
@@ -41,12 +41,12 @@ func errors64(t *testing.T, k *step.Kernels, s *step.State) (e, x [][]float64) {
 // the other one, which changes e² little. 1e-5 is asked for.
 func TestStatistics(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32")
-	k := testrun.Compile(t, testrun.Plan(t, cfg))
-	s := newState(t, k)
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, c)
 	for i := range 3 {
-		e, x := errors64(t, k, s)
+		e, x := errors64(t, c, s)
 		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i), Statistics: true}
-		res := run(t, k, s, batches(cfg, uint64(i), 1), set)
+		res := run(t, c, s, batches(cfg, uint64(i), 1), set)
 		if len(res.ErrorNorm2) != len(e) || len(res.ValueNorm2) != len(e) || len(e) != 10 {
 			t.Fatalf("statistics of %d and %d parameters, want %d", len(res.ErrorNorm2), len(res.ValueNorm2), len(e))
 		}
@@ -55,7 +55,7 @@ func TestStatistics(t *testing.T) {
 			near(t, "Σx²", res.ValueNorm2[j], norm2(x[j]), 1e-5)
 		}
 	}
-	res := run(t, k, s, batches(cfg, 9, 1), step.Settings{Step: 4, Rate: 1e-3})
+	res := run(t, c, s, batches(cfg, 9, 1), step.Settings{Step: 4, Rate: 1e-3})
 	if res.ErrorNorm2 != nil || res.ValueNorm2 != nil {
 		t.Error("statistics that nobody asked for")
 	}
@@ -70,14 +70,14 @@ func TestParetoMeasures(t *testing.T) {
 		t.Run(accumulate, func(t *testing.T) {
 			cfg := sgdConfig(t, accumulate)
 			b := batches(cfg, 5, cfg.Train.Accumulate)
-			k := testrun.Compile(t, testrun.Plan(t, cfg))
+			c := testrun.Compile(t, testrun.Plan(t, cfg))
 			plain := testrun.Compile(t, testrun.Plan(t, testrun.Again(t, cfg, `quantizer.plugin="none"`, "quantizer.weights.plugin=\"none\"", "quantizer.activations.plugin=\"none\"", `method.form="off"`)))
-			s := newState(t, k)
-			e, _ := errors64(t, k, s)
+			s := newState(t, c)
+			e, _ := errors64(t, c, s)
 			const lambda = 1.7
-			res := run(t, k, s, b, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Pareto: true, FullPareto: true, ParetoLambda: lambda})
-			near(t, "‖∇f(Q(x)) + λe‖", res.ParetoSTE, paretoNorm(k, gradients(t, k, b), e, lambda), 1e-5)
-			near(t, "‖∇f(x) + λe‖", res.Pareto, paretoNorm(k, gradients(t, plain, b), e, lambda), 1e-5)
+			res := run(t, c, s, b, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, ParetoSTE: true, Pareto: true, ParetoLambda: lambda})
+			near(t, "‖∇f(Q(x)) + λe‖", res.ParetoSTE, paretoNorm(c, gradients(t, c, b), e, lambda), 1e-5)
+			near(t, "‖∇f(x) + λe‖", res.Pareto, paretoNorm(c, gradients(t, plain, b), e, lambda), 1e-5)
 			if res.Pareto == res.ParetoSTE {
 				t.Error("both measures are equal")
 			}
@@ -86,9 +86,9 @@ func TestParetoMeasures(t *testing.T) {
 }
 
 // paretoNorm is ‖g + λe‖ over the quantized parameters.
-func paretoNorm(k *step.Kernels, g, e [][]float64, lambda float64) float64 {
+func paretoNorm(c *step.Compiled, g, e [][]float64, lambda float64) float64 {
 	total, at := 0.0, 0
-	for i, rule := range k.Plan().Rules {
+	for i, rule := range c.Plan().Rules {
 		if rule.Quantizer == nil {
 			continue
 		}
@@ -105,26 +105,26 @@ func paretoNorm(k *step.Kernels, g, e [][]float64, lambda float64) float64 {
 // without.
 func TestMeasuresChangeNothing(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
-	k := testrun.Compile(t, testrun.Plan(t, cfg))
-	plain, measured := newState(t, k), newState(t, k)
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	plain, measured := newState(t, c), newState(t, c)
 	for i := range 4 {
 		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, Lambda: float64(i % 2)}
-		a := run(t, k, plain, batches(cfg, uint64(10*i), 2), set)
-		set.Statistics, set.Pareto, set.FullPareto, set.ParetoLambda = true, true, true, 2
-		b := run(t, k, measured, batches(cfg, uint64(10*i), 2), set)
+		a := run(t, c, plain, batches(cfg, uint64(10*i), 2), set)
+		set.Statistics, set.ParetoSTE, set.Pareto, set.ParetoLambda = true, true, true, 2
+		b := run(t, c, measured, batches(cfg, uint64(10*i), 2), set)
 		if a.Loss != b.Loss || a.GradNorm != b.GradNorm {
 			t.Errorf("step %d: loss %v and %v, norm %v and %v", i+1, a.Loss, b.Loss, a.GradNorm, b.GradNorm)
 		}
 	}
-	sameBits(t, "with measures and without", testrun.Download(t, k, plain), testrun.Download(t, k, measured))
+	sameBits(t, "with measures and without", testrun.Download(t, c, plain), testrun.Download(t, c, measured))
 }
 
 // TestUnquantizedHasNoMeasures: without quantized parameters nothing is measured.
 func TestUnquantizedHasNoMeasures(t *testing.T) {
 	cfg := sgdConfig(t)
-	k := testrun.Compile(t, planOf(t, cfg, nil, descent{}))
-	res := run(t, k, newState(t, k), batches(cfg, 1, 1), step.Settings{
-		Step: 1, Rate: 1, Lambda: 1, Statistics: true, Pareto: true, FullPareto: true, ParetoLambda: 1,
+	c := testrun.Compile(t, planOf(t, cfg, nil, descent{}))
+	res := run(t, c, newState(t, c), batches(cfg, 1, 1), step.Settings{
+		Step: 1, Rate: 1, Lambda: 1, Statistics: true, ParetoSTE: true, Pareto: true, ParetoLambda: 1,
 	})
 	if res.ErrorNorm2 != nil || res.Pareto != 0 || res.ParetoSTE != 0 {
 		t.Errorf("got %+v", res)

@@ -2,17 +2,11 @@ package step
 
 import (
 	"fmt"
-	"slices"
-
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/host/update"
 )
 
 // Plan says what a step computes. Shapes are static: on each replica of the device
@@ -25,6 +19,9 @@ type Plan struct {
 	// Weights and Activations hold the quantizers by the name of the parameter
 	// and of the site; a name that is missing is not quantized.
 	Weights, Activations map[string]lower.Quantizer
+	// Pieces holds quantizers of activations for [Decoder.Next], by the number of tokens that
+	// it is given, as Activations does.
+	Pieces map[int]map[string]lower.Quantizer
 	// Rules holds the update rule of every parameter in the model's order, and
 	// after them of every trained parameter of a quantizer in the order of
 	// [Plan.Trained], with the form Off and without statistics; the step sets
@@ -45,8 +42,8 @@ type Plan struct {
 	// the updates between. The first of a rule is never late, nor is that of a
 	// name that is missing.
 	RefreshDelay map[string]int
-	// Stacking says how those that are the same are lowered.
-	Stacking Stacking
+	// Stacking says how a graph computes updates whose programs are the same.
+	Stacking update.Stacking
 	// Rotations says what products do with operands that are rotated alike.
 	Rotations Rotations
 	// Dispatch says into how many executables the step is compiled.
@@ -55,20 +52,11 @@ type Plan struct {
 
 // UpdateFunc builds the update of one tensor: from the rule's inputs by name to
 // its outputs by name. It panics as graph building does.
-type UpdateFunc func(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node
-
-// programArgs orders inputs by name as a program declares them.
-func programArgs(p *program.Program, in map[string]*graph.Node) []*graph.Node {
-	args := make([]*graph.Node, len(p.Inputs))
-	for i, input := range p.Inputs {
-		args[i] = in[input.Name]
-	}
-	return args
-}
+type UpdateFunc func(rule cage.Rule, in update.Nodes) update.Nodes
 
 // check fails when the parts of the plan do not fit together.
 func (p *Plan) check() error {
-	tensors := p.tensorSpecs()
+	tensors := p.tensors()
 	if len(p.Rules) != len(tensors) {
 		return fmt.Errorf("step: %d update rules for %d parameters", len(p.Rules), len(tensors))
 	}
@@ -84,9 +72,9 @@ func (p *Plan) check() error {
 		return fmt.Errorf("step: quantizers with trained parameters in a training without quantization")
 	}
 	switch p.Stacking {
-	case ByDevice, SideBySide, Together:
+	case update.ByDevice, update.SideBySide, update.Together:
 	default:
-		return fmt.Errorf("step: stacking %q: use %s, %s or nothing", p.Stacking, SideBySide, Together)
+		return fmt.Errorf("step: stacking %q: use %s, %s or nothing", p.Stacking, update.SideBySide, update.Together)
 	}
 	switch p.Rotations {
 	case "", HalfRotations, FullRotations:
@@ -94,9 +82,9 @@ func (p *Plan) check() error {
 		return fmt.Errorf("step: rotations %q: use %s, %s or nothing", p.Rotations, HalfRotations, FullRotations)
 	}
 	switch p.Dispatch {
-	case DispatchByDevice, Chain, Whole:
+	case DispatchByDevice, Chain, Single:
 	default:
-		return fmt.Errorf("step: dispatch %q: use %s, %s or nothing", p.Dispatch, Chain, Whole)
+		return fmt.Errorf("step: dispatch %q: use %s, %s or nothing", p.Dispatch, Chain, Single)
 	}
 	if p.Batch < 1 || p.Context < 1 || p.Accumulate < 1 {
 		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)
@@ -104,95 +92,34 @@ func (p *Plan) check() error {
 	return nil
 }
 
-// refreshes tells whether any optimizer renews preconditioners.
-func (p *Plan) refreshes() bool {
-	return slices.ContainsFunc(p.Rules, func(r cage.Rule) bool {
-		return r.Optimizer.FirstRefresh != nil || r.Optimizer.Refresh != nil
-	})
-}
-
-// quantized lists the positions of the quantized parameters.
-func (p *Plan) quantized() []int {
-	var at []int
-	for i, param := range p.Model.Params() {
-		if _, ok := p.Weights[param.Name]; ok {
-			at = append(at, i)
-		}
-	}
-	return at
-}
-
-// Trained is a trained parameter of a quantizer.
-type Trained struct {
-	Name  string // unique in the plan: that of its rule and in checkpoints
-	Shape []int
-	site  string // the parameter or the activation site that is quantized
-}
-
-// TrainedName is the name of the trained parameter t of the quantizer of a parameter
-// or site.
-func TrainedName(site, t string) string { return "quantizer." + site + "." + t }
-
 // Trained lists the quantizers' trained parameters: those of weights in the order of
-// the parameters, then those of activations in the order of the sites.
-func (p *Plan) Trained() []Trained { return append(p.trainedWeights(), p.trainedActivations()...) }
+// the parameters, then those of activations in the order of the sites. Their names, which
+// are unique in the plan, are those of their rules and in checkpoints.
+func (p *Plan) Trained() []Tensor { return append(p.trainedWeights(), p.trainedActivations()...) }
 
-func (p *Plan) trainedWeights() []Trained {
-	var list []Trained
+func (p *Plan) trainedWeights() []Tensor {
+	var list []Tensor
 	for _, param := range p.Model.Params() {
 		list = append(list, trainedOf(p.Weights[param.Name], param.Name)...)
 	}
 	return list
 }
 
-func (p *Plan) trainedActivations() []Trained {
-	var list []Trained
+func (p *Plan) trainedActivations() []Tensor {
+	var list []Tensor
 	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
 		list = append(list, trainedOf(p.Activations[site.Name], site.Name)...)
 	}
 	return list
 }
 
-func trainedOf(q lower.Quantizer, site string) []Trained {
+func trainedOf(q lower.Quantizer, site string) []Tensor {
 	if q == nil {
 		return nil
 	}
-	var list []Trained
+	var list []Tensor
 	for _, t := range q.Trained() {
-		list = append(list, Trained{Name: TrainedName(site, t.Name), Shape: t.Shape, site: site})
+		list = append(list, Tensor{Name: update.Trained(site, t.Name), Dims: t.Shape})
 	}
 	return list
-}
-
-// Shapes of buffers.
-
-func floats(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
-
-func (p *Plan) paramSpecs() []engine.Spec {
-	var specs []engine.Spec
-	for _, param := range p.Model.Params() {
-		specs = append(specs, engine.Spec{Name: param.Name, Shape: floats(param.Dims...)})
-	}
-	return specs
-}
-
-func trainedSpecs(list []Trained) []engine.Spec {
-	var specs []engine.Spec
-	for _, t := range list {
-		specs = append(specs, engine.Spec{Name: t.Name, Shape: floats(t.Shape...)})
-	}
-	return specs
-}
-
-// tensorSpecs lists everything that is trained: the model's parameters, then the
-// quantizers'.
-func (p *Plan) tensorSpecs() []engine.Spec {
-	return append(p.paramSpecs(), trainedSpecs(p.Trained())...)
-}
-
-// batchDims are the dimensions of a micro-batch on one replica.
-func (p *Plan) batchDims() []int { return p.Model.BatchDims(p.Batch, p.Context) }
-
-func (p *Plan) tokenSpec() engine.Spec {
-	return engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, p.batchDims()...), Sharded: true}
 }

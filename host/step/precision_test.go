@@ -18,25 +18,23 @@ func TestBFloat16(t *testing.T) {
 	plan := testrun.Plan(t, cfg)
 	losses := map[engine.Precision][]float64{}
 	for _, precision := range []engine.Precision{engine.Float32, engine.BFloat16} {
-		k, err := step.Compile(testdevice.Open(t, engine.Options{Precision: precision}), plan)
+		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: precision}), plan)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(k.Close)
-		s := newState(t, k)
+		t.Cleanup(c.Close)
+		s := newState(t, c)
 		b := batches(cfg, 5, 2)
 		for i := range 30 {
-			res := run(t, k, s, b, step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: 1})
+			res := run(t, c, s, b, step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: 1})
 			if res.Skipped {
 				t.Fatalf("%s: step %d was skipped", precision, i+1)
 			}
 			losses[precision] = append(losses[precision], res.Loss)
 		}
-		for _, list := range append(s.Optimizer, s.Params) {
-			for _, b := range list {
-				if b.Shape().DType.String() != "Float32" {
-					t.Fatalf("%s: a parameter or state is %s", precision, b.Shape())
-				}
+		for name, b := range s.Tensors {
+			if b.Shape().DType.String() != "Float32" {
+				t.Fatalf("%s: %s is %s", precision, name, b.Shape())
 			}
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/cage-qat/cage/host/step"
 )
 
-// TestWholeProgram looks at what XLA gets of a step on two GPUs: one program, in which
+// TestSingleProgram looks at what XLA gets of a step on two GPUs: one program, in which
 // parameters and states are updated in place and gradients summed once across the GPUs,
 // and beside it only the uploads of tokens and scalars.
-func TestWholeProgram(t *testing.T) {
+func TestSingleProgram(t *testing.T) {
 	for _, accumulate := range []int{1, 2} {
 		t.Run(fmt.Sprint("accumulate ", accumulate), func(t *testing.T) {
 			dev, r, err := pjrtrecord.Open(t, 2, engine.Options{Count: 2})
@@ -23,28 +23,28 @@ func TestWholeProgram(t *testing.T) {
 			}
 			cfg := testrun.Config(t, "model.vocab=32", "train.batch=4", fmt.Sprint("train.accumulate=", accumulate),
 				`quantizer={plugin="lsq"}`, `device={kind="cuda", count=2}`)
-			k, err := step.Compile(dev, testrun.Plan(t, cfg))
+			c, err := step.Compile(dev, testrun.Plan(t, cfg))
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(k.Close)
-			if err := k.Prepare(); err != nil {
+			t.Cleanup(c.Close)
+			if err := c.Prepare(false); err != nil {
 				t.Fatal(err)
 			}
 			programs := r.Programs(t)
-			if len(programs) != 3 { // quantize, and the step without correction and with it
-				t.Fatalf("%d programs were compiled before the first step, want 3", len(programs))
+			if len(programs) != 4 { // quantize, the step without correction and with it, and the losses
+				t.Fatalf("%d programs were compiled before the first step, want 4", len(programs))
 			}
-			for _, p := range programs[1:] {
-				checkWhole(t, k.Plan(), p)
+			for _, p := range programs[1:3] {
+				checkSingle(t, c.Plan(), p)
 			}
-			checkRuns(t, k, r, cfg.Model.Context)
+			checkRuns(t, c, r, cfg.Model.Context)
 		})
 	}
 }
 
-// checkWhole looks at a program of two replicas.
-func checkWhole(t *testing.T, plan *step.Plan, program string) {
+// checkSingle looks at a program of two replicas.
+func checkSingle(t *testing.T, plan *step.Plan, program string) {
 	t.Helper()
 	replaced := 0
 	for _, rule := range plan.Rules {
@@ -73,13 +73,13 @@ func checkWhole(t *testing.T, plan *step.Plan, program string) {
 }
 
 // checkRuns runs steps and looks at what the device was asked for.
-func checkRuns(t *testing.T, k *step.Kernels, r *pjrtrecord.Recorder, context int) {
+func checkRuns(t *testing.T, c *step.Compiled, r *pjrtrecord.Recorder, context int) {
 	t.Helper()
 	var tokens [][]int32
-	for i := range k.Plan().Accumulate {
+	for i := range c.Plan().Accumulate {
 		tokens = append(tokens, testrun.Tokens(uint64(i), 4, context+1, vocab))
 	}
-	s, err := k.NewState(3, tokens[0])
+	s, err := c.NewState(3, tokens[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func checkRuns(t *testing.T, k *step.Kernels, r *pjrtrecord.Recorder, context in
 	before := len(r.Log(t))
 	const steps = 3
 	for i := range steps {
-		run(t, k, s, tokens, step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Statistics: i == 1})
+		run(t, c, s, tokens, step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Statistics: i == 1})
 	}
 	var kinds []string
 	for _, line := range r.Log(t)[before:] {

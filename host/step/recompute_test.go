@@ -39,16 +39,16 @@ func trained(t *testing.T, kind, quantizer, recompute string) (map[string][]floa
 	t.Helper()
 	cfg := testrun.Config(t, "model.vocab=32", "model.layers=3", fmt.Sprintf("model.kind=%q", kind), `optimizer.plugin="sgd"`,
 		fmt.Sprintf("quantizer.plugin=%q", quantizer), "train.accumulate=2", fmt.Sprintf("train.recompute=%q", recompute))
-	k := testrun.Compile(t, testrun.Plan(t, cfg))
-	s, err := k.NewState(3, batches(cfg, 9, 1)[0])
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s, err := c.NewState(3, batches(cfg, 9, 1)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	var results []string
 	for i := range 3 {
-		res := run(t, k, s, batches(cfg, uint64(2*i), 2), step.Settings{Step: i + 1, Rate: 0.01, Lambda: 0})
+		res := run(t, c, s, batches(cfg, uint64(2*i), 2), step.Settings{Step: i + 1, Rate: 0.01, Lambda: 0})
 		results = append(results, fmt.Sprint(res.Loss, res.GradNorm))
 	}
-	return testrun.Download(t, k, s), results
+	return testrun.Download(t, c, s), results
 }

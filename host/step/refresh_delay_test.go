@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/refresh"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -30,7 +31,7 @@ func delayed(t testing.TB, o sdk.Optimizer, delay int) step.Plan {
 // counted is the update whose state a refresh of a [clock] reads.
 func counted(in map[string]reference.Tensor) float64 { return in[sdk.StatePrefix+"count"].Scalar() }
 
-// carried is the state of a [carrier] and its sum of directions.
+// carried is the state of a [testrun.Carrier] and its sum of directions.
 type carried struct{ a, m, n, moved float32 }
 
 // carrierAfter computes by hand what so many updates make of a carrier.
@@ -64,22 +65,22 @@ func carrierAfter(updates, delay int) carried {
 // checkpoint before every update.
 func TestRefreshDelay(t *testing.T) {
 	for delay := range 3 {
-		k := testrun.Compile(t, delayed(t, carrier{}, delay))
-		if err := k.Prepare(); err != nil {
+		c := testrun.Compile(t, delayed(t, testrun.Carrier{}, delay))
+		if err := c.Prepare(false); err != nil {
 			t.Fatal(err)
 		}
-		whole, parts := newState(t, k), newState(t, k)
+		whole, parts := newState(t, c), newState(t, c)
 		b := batches(sgdConfig(t), 1, 1)
-		start := testrun.Download(t, k, whole)
+		start := testrun.Download(t, c, whole)
 		for i := 1; i <= 14; i++ {
 			set := step.Settings{Step: i, Rate: 0.5}
-			run(t, k, whole, b, set)
-			parts = throughCheckpoint(t, k, parts)
-			run(t, k, parts, b, set)
-			got := testrun.Download(t, k, whole)
-			sameBits(t, fmt.Sprintf("delay %d, update %d: without and with checkpoints", delay, i), got, testrun.Download(t, k, parts))
+			run(t, c, whole, b, set)
+			parts = throughCheckpoint(t, c, parts)
+			run(t, c, parts, b, set)
+			got := testrun.Download(t, c, whole)
+			sameBits(t, fmt.Sprintf("delay %d, update %d: without and with checkpoints", delay, i), got, testrun.Download(t, c, parts))
 			want := carrierAfter(i, delay)
-			for _, p := range k.Plan().Model.Params() {
+			for _, p := range c.Plan().Model.Params() {
 				state := func(name string) float32 { return got["state/"+p.Name+"/"+name][0] }
 				now := carried{state("a"), state("m"), state("n"), want.moved}
 				if now != want {
@@ -96,21 +97,21 @@ func TestRefreshDelay(t *testing.T) {
 // factors and bases as they were and of the moments as they have become.
 func TestSOAPDelay(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32", `optimizer={plugin="soap", refresh_delay=2}`)
-	k := testrun.Compile(t, testrun.Plan(t, cfg))
-	s := newState(t, k)
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, c)
 	var then map[string][]float32
 	for i := 1; i <= 13; i++ { // refreshes are due at 2 and 12
 		if i == 12 {
-			then = testrun.Download(t, k, s)
+			then = testrun.Download(t, c, s)
 		}
-		run(t, k, s, batches(cfg, uint64(i), 1), step.Settings{Step: i, Rate: 1e-3})
+		run(t, c, s, batches(cfg, uint64(i), 1), step.Settings{Step: i, Rate: 1e-3})
 	}
-	now := testrun.Download(t, k, s)
-	if err := k.Install(s, 14); err != nil {
+	now := testrun.Download(t, c, s)
+	if err := c.Install(s, 14); err != nil {
 		t.Fatal(err)
 	}
-	got := testrun.Download(t, k, s)
-	for _, r := range k.Plan().Rules {
+	got := testrun.Download(t, c, s)
+	for _, r := range c.Plan().Rules {
 		if r.Optimizer.Refresh == nil {
 			continue
 		}
@@ -122,7 +123,7 @@ func TestSOAPDelay(t *testing.T) {
 			}
 			in[sdk.StatePrefix+st.Name] = reference.Floats(wide(from["state/"+r.Name+"/"+st.Name]), st.Shape...)
 		}
-		want, err := reference.RunFast(r.Optimizer.Refresh, in)
+		want, err := refresh.Execute(r.Optimizer.Refresh, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,31 +152,31 @@ func wide(v []float32) []float64 {
 // before which it takes effect; that waits.
 func TestRefreshDoesNotWait(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	k := testrun.Compile(t, delayed(t, clock{}, 2))
+	c := testrun.Compile(t, delayed(t, clock{}, 2))
 	release, calls := make(chan struct{}), atomic.Int64{}
-	k.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 		if counted(in) == 4 {
 			calls.Add(1)
 			<-release
 		}
 		return reference.Run(p, in)
 	})
-	s, err := k.NewState(3, nil)
+	s, err := c.NewState(3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	b := batches(sgdConfig(t), 1, 1)
 	note := func() float32 {
-		n := "state/" + k.Plan().Model.Params()[0].Name + "/note"
-		return testrun.Download(t, k, s)[n][0]
+		n := "state/" + c.Plan().Model.Params()[0].Name + "/note"
+		return testrun.Download(t, c, s)[n][0]
 	}
 	for i := 1; i <= 5; i++ { // would never end if updates 4 or 5 waited
-		run(t, k, s, b, step.Settings{Step: i, Rate: 0.1})
+		run(t, c, s, b, step.Settings{Step: i, Rate: 0.1})
 	}
 	ended := make(chan error)
 	go func() {
-		_, err := k.Step(s, b, step.Settings{Step: 6, Rate: 0.1})
+		_, err := c.Step(s, b, step.Settings{Step: 6, Rate: 0.1})
 		ended <- err
 	}()
 	select {
@@ -190,7 +191,7 @@ func TestRefreshDoesNotWait(t *testing.T) {
 	if got := note(); got != 40 {
 		t.Errorf("the note is %v, want 40, of the update at which the refresh was due", got)
 	}
-	if got, want := int(calls.Load()), len(k.Plan().Rules); got != want {
+	if got, want := int(calls.Load()), len(c.Plan().Rules); got != want {
 		t.Errorf("%d refreshes, want %d", got, want)
 	}
 }
@@ -199,21 +200,21 @@ func TestRefreshDoesNotWait(t *testing.T) {
 // other, and leaves no goroutine behind.
 func TestCloseEndsRefreshes(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	k := testrun.Compile(t, delayed(t, clock{}, 2))
+	c := testrun.Compile(t, delayed(t, clock{}, 2))
 	begun, release := make(chan struct{}, 100), make(chan struct{})
-	k.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 		if counted(in) == 4 {
 			begun <- struct{}{}
 			<-release
 		}
 		return reference.Run(p, in)
 	})
-	s, err := k.NewState(3, nil)
+	s, err := c.NewState(3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 1; i <= 4; i++ {
-		run(t, k, s, batches(sgdConfig(t), 1, 1), step.Settings{Step: i, Rate: 0.1})
+		run(t, c, s, batches(sgdConfig(t), 1, 1), step.Settings{Step: i, Rate: 0.1})
 	}
 	<-begun
 	closed := make(chan struct{})
@@ -230,19 +231,19 @@ func TestCloseEndsRefreshes(t *testing.T) {
 // TestSkippedStepDelay: a step that is not finite neither begins a refresh nor puts one
 // in place; the next update, which has the same number, does.
 func TestSkippedStepDelay(t *testing.T) {
-	k := testrun.Compile(t, delayed(t, clock{}, 1))
-	whole, skipping := newState(t, k), newState(t, k)
+	c := testrun.Compile(t, delayed(t, clock{}, 1))
+	whole, skipping := newState(t, c), newState(t, c)
 	good, bad := batches(sgdConfig(t), 1, 1), batches(sgdConfig(t), 2, 1)
 	bad[0][3] = vocab
 	for i := 1; i <= 9; i++ {
 		set := step.Settings{Step: i, Rate: 0.1}
-		run(t, k, whole, good, set)
-		before := testrun.Download(t, k, skipping)
-		if res := run(t, k, skipping, bad, set); !res.Skipped {
+		run(t, c, whole, good, set)
+		before := testrun.Download(t, c, skipping)
+		if res := run(t, c, skipping, bad, set); !res.Skipped {
 			t.Fatal("the step was not skipped")
 		}
-		sameBits(t, fmt.Sprintf("before and after the skipped update %d", i), before, testrun.Download(t, k, skipping))
-		run(t, k, skipping, good, set)
-		sameBits(t, fmt.Sprintf("with and without skipped steps, update %d", i), testrun.Download(t, k, whole), testrun.Download(t, k, skipping))
+		sameBits(t, fmt.Sprintf("before and after the skipped update %d", i), before, testrun.Download(t, c, skipping))
+		run(t, c, skipping, good, set)
+		sameBits(t, fmt.Sprintf("with and without skipped steps, update %d", i), testrun.Download(t, c, whole), testrun.Download(t, c, skipping))
 	}
 }

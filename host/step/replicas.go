@@ -1,11 +1,15 @@
 package step
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/update"
 )
 
 // A device with several replicas computes a part of each micro-batch on each of them:
@@ -23,6 +27,20 @@ func meanLoss(losses *graph.Node, grads []*graph.Node) (*graph.Node, []*graph.No
 	return graph.MulScalar(across[0], 1/float64(n)), across[1:]
 }
 
+// meanLosses is [meanLoss] with the gradients by name.
+func meanLosses(losses *graph.Node, grads update.Nodes) (*graph.Node, update.Nodes) {
+	names := slices.Sorted(maps.Keys(grads))
+	list := make([]*graph.Node, len(names))
+	for i, name := range names {
+		list[i] = grads[name]
+	}
+	losses, list = meanLoss(losses, list)
+	for i, name := range names {
+		grads[name] = list[i]
+	}
+	return losses, grads
+}
+
 // meanAcross takes the means of nodes over the replicas.
 func meanAcross(nodes []*graph.Node) []*graph.Node {
 	means := engine.SumAcross(nodes...)
@@ -35,7 +53,7 @@ func meanAcross(nodes []*graph.Node) []*graph.Node {
 }
 
 // replicaSpec is the input for the number of a replica.
-var replicaSpec = engine.Spec{Name: "replica", Shape: shapes.Make(dtypes.Int32, 1), Sharded: true}
+var replicaSpec = engine.Spec{Name: replicaName, Shape: shapes.Make(dtypes.Int32, 1), Sharded: true}
 
 // gathered puts the values of all replicas one after the other, given the number of
 // this one.

@@ -11,26 +11,26 @@ import (
 	"github.com/cage-qat/cage/host/step"
 )
 
-// onReplicas are kernels on several replicas, which share the batch of 4 of the
+// onReplicas is a step on several replicas, which share the batch of 4 of the
 // configuration.
-func onReplicas(t *testing.T, count int, d step.Dispatch, overrides []string) kernels {
+func onReplicas(t *testing.T, count int, d step.Dispatch, overrides []string) compiledStep {
 	t.Helper()
 	device := testdevice.Open(t, engine.Options{Count: count})
 	all := []string{"model.vocab=32", "train.batch=4", "train.clip=0.3", `device.kind="cuda"`, fmt.Sprint("device.count=", count)}
 	cfg := testrun.Config(t, append(all, overrides...)...)
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = d
-	k, err := step.Compile(device, plan)
+	c, err := step.Compile(device, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(k.Close)
-	s, err := k.NewState(3, testrun.Tokens(1, 4, cfg.Model.Context+1, vocab))
+	t.Cleanup(c.Close)
+	s, err := c.NewState(3, testrun.Tokens(1, 4, cfg.Model.Context+1, vocab))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return kernels{k, s}
+	return compiledStep{c, s}
 }
 
 // TestReplicas: two replicas train as one does, but for rounding, in both dispatches.
@@ -47,16 +47,16 @@ func TestReplicas(t *testing.T) {
 		"absmax of tokens": {`quantizer={plugin="absmax", granularity="row"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one := onReplicas(t, 1, step.Whole, overrides)
-			for _, d := range []step.Dispatch{step.Whole, step.Chain} {
+			one := onReplicas(t, 1, step.Single, overrides)
+			for _, d := range []step.Dispatch{step.Single, step.Chain} {
 				t.Run(string(d), func(t *testing.T) { trainAlike(t, one, onReplicas(t, 2, d, overrides)) })
 			}
 		})
 	}
 }
 
-// trainAlike runs five steps on a copy of the first kernels' state and on the second's.
-func trainAlike(t *testing.T, one, two kernels) {
+// trainAlike runs five steps on a copy of the first step's state and on the second's.
+func trainAlike(t *testing.T, one, two compiledStep) {
 	t.Helper()
 	one.State = copied(t, one)
 	plan := one.Plan()
@@ -66,11 +66,11 @@ func trainAlike(t *testing.T, one, two kernels) {
 			b = append(b, testrun.Tokens(uint64(10*i+j), 4, plan.Context+1, vocab))
 		}
 		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i / 3), Statistics: true}
-		set.FullPareto, set.ParetoLambda = i == 2, 2
+		set.Pareto, set.ParetoLambda = i == 2, 2
 		if i == 4 {
 			b[0][len(b[0])-1] = vocab // NaN on the last replica
 		}
-		x, y := run(t, one.Kernels, one.State, b, set), run(t, two.Kernels, two.State, b, set)
+		x, y := run(t, one.Compiled, one.State, b, set), run(t, two.Compiled, two.State, b, set)
 		if x.Skipped != (i == 4) || y.Skipped != x.Skipped {
 			t.Fatalf("step %d: skipped %t on one replica, %t on two", i+1, x.Skipped, y.Skipped)
 		}
@@ -80,7 +80,7 @@ func trainAlike(t *testing.T, one, two kernels) {
 			near(t, fmt.Sprint("measure of step ", i+1), y.Pareto, x.Pareto, 1e-3)
 		}
 	}
-	sameNearly(t, "one and two replicas", testrun.Download(t, one.Kernels, one.State), testrun.Download(t, two.Kernels, two.State))
+	sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State), testrun.Download(t, two.Compiled, two.State))
 	x, y := evaluated(t, one), evaluated(t, two)
 	for i := range x {
 		near(t, fmt.Sprint("loss of token ", i), float64(y[i]), float64(x[i]), 1e-3)
@@ -88,12 +88,9 @@ func trainAlike(t *testing.T, one, two kernels) {
 }
 
 // copied is a copy of the state.
-func copied(t *testing.T, k kernels) *step.State {
+func copied(t *testing.T, k compiledStep) *step.State {
 	t.Helper()
-	tensors, err := k.Download(k.State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tensors := testrun.Tensors(t, k.Compiled, k.State)
 	s, err := k.Upload(func(name string) (step.Tensor, error) {
 		return tensors[slices.IndexFunc(tensors, func(x step.Tensor) bool { return x.Name == name })], nil
 	})
@@ -105,7 +102,7 @@ func copied(t *testing.T, k kernels) *step.State {
 }
 
 // evaluated are the losses of the tokens of a batch.
-func evaluated(t *testing.T, k kernels) []float32 {
+func evaluated(t *testing.T, k compiledStep) []float32 {
 	t.Helper()
 	e, err := k.Evaluator(k.State)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
+	"github.com/cage-qat/cage/internal/pass/rotation"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/cage-qat/cage/sdk/program/rotation"
 )
 
 // TestPluginPrograms undoes the rotation of plugins' programs in float64: rotated, the

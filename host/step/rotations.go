@@ -30,6 +30,10 @@ func (p *Plan) leaveRotated() error {
 		return nil
 	}
 	p.Weights, p.Activations, p.Rules = maps.Clone(p.Weights), maps.Clone(p.Activations), slices.Clone(p.Rules)
+	p.Pieces = maps.Clone(p.Pieces)
+	for tokens, list := range p.Pieces {
+		p.Pieces[tokens] = maps.Clone(list)
+	}
 	for _, g := range operands(p.Model.ActivationSites(p.Batch, p.Context)) {
 		if err := p.leaveGroupRotated(g); err != nil {
 			return err
@@ -69,10 +73,10 @@ func operands(sites []model.ActivationSite) []operandGroup {
 // measure does not count: with λ = 0 the same has to be computed as without a method.
 func (p *Plan) leaveGroupRotated(g operandGroup) error {
 	members := p.members(g)
-	halves := make([]*lower.Unrotated, len(members))
+	halves := make([]*lower.Rotated, len(members))
 	saved := 0.0
 	for i, m := range members {
-		u, err := m.unrotated()
+		u, err := m.keepRotated()
 		if err != nil {
 			return err
 		}
@@ -91,6 +95,23 @@ func (p *Plan) leaveGroupRotated(g operandGroup) error {
 	for i, r := range p.Rules {
 		if slices.Contains(g.weights, r.Name) {
 			p.Rules[i].Rotation = halves[0].Block
+		}
+	}
+	return p.leavePiecesRotated(g, halves[0].Block)
+}
+
+// leavePiecesRotated leaves the activations of pieces rotated as those of batches are.
+func (p *Plan) leavePiecesRotated(g operandGroup, block int) error {
+	for tokens, list := range p.Pieces {
+		for _, s := range g.sites {
+			u, err := operand{name: s.Name, quantizers: list}.keepRotated()
+			if err != nil {
+				return err
+			}
+			if u == nil || u.Block != block {
+				return fmt.Errorf("step: the quantizer of %s rotates %d tokens in another way than a batch", s.Name, tokens)
+			}
+			list[s.Name] = u.Quantizer
 		}
 	}
 	return nil
@@ -117,13 +138,13 @@ func (p *Plan) members(g operandGroup) []operand {
 	return list
 }
 
-// unrotated is nil where the operand is not quantized or not rotated.
-func (o operand) unrotated() (*lower.Unrotated, error) {
+// keepRotated is nil where the operand is not quantized or not rotated.
+func (o operand) keepRotated() (*lower.Rotated, error) {
 	q, ok := o.quantizers[o.name].(lower.Rotating)
 	if !ok {
 		return nil, nil
 	}
-	u, err := q.Unrotated()
+	u, err := q.KeepRotated()
 	if err != nil {
 		return nil, fmt.Errorf("step: the quantizer of %s: %w", o.name, err)
 	}

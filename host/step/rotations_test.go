@@ -15,9 +15,9 @@ import (
 
 // rotations lists the blocks that the weights of a plan are left rotated by, where they
 // are.
-func rotations(k *step.Kernels) map[string]int {
+func rotations(c *step.Compiled) map[string]int {
 	left := map[string]int{}
-	for _, r := range k.Plan().Rules {
+	for _, r := range c.Plan().Rules {
 		if r.Rotation != 0 {
 			left[r.Name] = r.Rotation
 		}
@@ -25,7 +25,7 @@ func rotations(k *step.Kernels) map[string]int {
 	return left
 }
 
-// fullOf is the same configuration with all rotations.
+// fullOf is the same configuration, in which every operand is rotated back.
 func fullOf(t testing.TB, cfg *config.Config) *config.Config {
 	t.Helper()
 	return testrun.Again(t, cfg, `train.rotations="full"`)
@@ -73,7 +73,7 @@ func TestRotations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := testrun.Compile(t, testrun.Plan(t, testrun.Config(t, append([]string{"model.vocab=32"}, c.overrides...)...)))
+			got := rotations(testrun.Compile(t, testrun.Plan(t, testrun.Config(t, append([]string{"model.vocab=32"}, c.overrides...)...))))
 			want := map[string]int{}
 			for weight, block := range c.want {
 				if name == "mxfp4 and quest" {
@@ -81,7 +81,6 @@ func TestRotations(t *testing.T) {
 				}
 				want["layers.0."+weight], want["layers.1."+weight] = block, block
 			}
-			got := rotations(k)
 			for weight, block := range want {
 				if got[weight] != block {
 					t.Errorf("%s is left rotated by %d, want %d", weight, got[weight], block)
@@ -101,7 +100,7 @@ func TestPlanIsKept(t *testing.T) {
 		t.Fatal("nothing is left rotated")
 	}
 	for _, q := range []lower.Quantizer{plan.Weights["layers.0.attn.qkv"], plan.Activations["layers.0.attn.qkv.input"]} {
-		if u, err := q.(lower.Rotating).Unrotated(); err != nil || u == nil {
+		if u, err := q.(lower.Rotating).KeepRotated(); err != nil || u == nil {
 			t.Errorf("a quantizer of the plan has no rotation any more (%v)", err)
 		}
 	}
@@ -141,7 +140,7 @@ func TestHalfIsFull(t *testing.T) {
 			if len(rotations(half)) == 0 || len(rotations(full)) > 0 {
 				t.Fatalf("left rotated: %v and %v", rotations(half), rotations(full))
 			}
-			set := step.Settings{Step: 1, Rate: 1, NextRate: 1, Lambda: 1, Statistics: true, Pareto: true, FullPareto: true, ParetoLambda: 2}
+			set := step.Settings{Step: 1, Rate: 1, NextRate: 1, Lambda: 1, Statistics: true, ParetoSTE: true, Pareto: true, ParetoLambda: 2}
 			x, y := run(t, half, newState(t, half), b, set), run(t, full, newState(t, full), b, set)
 			near(t, "loss", x.Loss, y.Loss, 1e-6)
 			near(t, "norm", x.GradNorm, y.GradNorm, 1e-5)
@@ -160,7 +159,7 @@ func TestHalfIsFull(t *testing.T) {
 }
 
 // inGraphs compiles a step whose updates are in graphs: tiles rotate in another order.
-func inGraphs(t *testing.T, cfg *config.Config) *step.Kernels {
+func inGraphs(t *testing.T, cfg *config.Config) *step.Compiled {
 	plan := testrun.Plan(t, cfg)
 	plan.Update = lowered
 	return testrun.Compile(t, plan)
@@ -168,10 +167,10 @@ func inGraphs(t *testing.T, cfg *config.Config) *step.Kernels {
 
 // sameGradients allows the 1e-5, and the rounding of the parameters that gradients are
 // differences of, which are rounded once in each step.
-func sameGradients(t *testing.T, k *step.Kernels, got, want [][]float64) {
+func sameGradients(t *testing.T, c *step.Compiled, got, want [][]float64) {
 	t.Helper()
-	x := testrun.Params(k.Plan().Model, 3)
-	for i, p := range k.Plan().Model.Params() {
+	x := testrun.Params(c.Plan().Model, 3)
+	for i, p := range c.Plan().Model.Params() {
 		largest, worst, unit := 0.0, 0.0, 0.0
 		for _, v := range x[i] {
 			unit = max(unit, 0x1p-23*math.Abs(float64(v)))
@@ -186,7 +185,8 @@ func sameGradients(t *testing.T, k *step.Kernels, got, want [][]float64) {
 	}
 }
 
-// TestSilentSteps: with operands left rotated, too, λ_t = 0 is no method, bit for bit.
+// TestSilentSteps: also with operands left rotated, a step with λ_t = 0 has the bits of one
+// without the method.
 func TestSilentSteps(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32")
 	with := testrun.Compile(t, testrun.Plan(t, cfg))
@@ -201,13 +201,13 @@ func TestSilentSteps(t *testing.T) {
 	sameBits(t, "λ = 0 and off", testrun.Download(t, with, a), testrun.Download(t, without, b))
 }
 
-// TestEvaluation: losses with operands left rotated are those of rotating them back.
+// TestEvaluation: losses are the same with operands left rotated and rotated back.
 func TestEvaluation(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32")
 	tokens := batches(cfg, 7, 1)[0]
 	losses := func(cfg *config.Config) []float32 {
-		k := testrun.Compile(t, testrun.Plan(t, cfg))
-		e, err := k.Evaluator(newState(t, k))
+		c := testrun.Compile(t, testrun.Plan(t, cfg))
+		e, err := c.Evaluator(newState(t, c))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"
@@ -17,8 +18,8 @@ import (
 func TestClipping(t *testing.T) {
 	cfg := sgdConfig(t, "train.accumulate=2")
 	b := batches(cfg, 1, 2)
-	k := testrun.Compile(t, planOf(t, cfg, grid{}, descent{}))
-	g := gradients(t, k, b)
+	c := testrun.Compile(t, planOf(t, cfg, grid{}, descent{}))
+	g := gradients(t, c, b)
 	total := 0.0
 	for _, v := range g {
 		total += norm2(v)
@@ -84,15 +85,15 @@ func (shared) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (prog
 // inputs through; each state tensor keeps a buffer of its own.
 func TestSharedOutputs(t *testing.T) {
 	cfg := sgdConfig(t)
-	k, plain := testrun.Compile(t, planOf(t, cfg, nil, shared{})), testrun.Compile(t, planOf(t, cfg, nil, descent{}))
-	s, want := newState(t, k), newState(t, plain)
-	start := testrun.Download(t, k, s)
+	c, plain := testrun.Compile(t, planOf(t, cfg, nil, shared{})), testrun.Compile(t, planOf(t, cfg, nil, descent{}))
+	s, want := newState(t, c), newState(t, plain)
+	start := testrun.Download(t, c, s)
 	for i := range 4 {
 		set := step.Settings{Step: i + 1, Rate: 0.1, NextRate: 0.1}
-		run(t, k, s, batches(cfg, uint64(i), 1), set)
+		run(t, c, s, batches(cfg, uint64(i), 1), set)
 		run(t, plain, want, batches(cfg, uint64(i), 1), set)
 	}
-	got, params := testrun.Download(t, k, s), testrun.Download(t, plain, want)
+	got, params := testrun.Download(t, c, s), testrun.Download(t, plain, want)
 	for name, p := range params {
 		param := strings.TrimPrefix(name, "param/")
 		state := func(n string) []float32 { return got["state/"+param+"/"+n] }
@@ -105,30 +106,33 @@ func TestSharedOutputs(t *testing.T) {
 func TestSkippedStep(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)
-	plan.Dispatch = step.Chain // of the other see TestWhole
-	k := testrun.Compile(t, plan)
-	s := newState(t, k)
+	plan.Dispatch = step.Chain // of the other see TestSingle
+	c := testrun.Compile(t, plan)
+	s := newState(t, c)
 	good := batches(cfg, 1, 2)
-	run(t, k, s, good, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3})
-	before, params := testrun.Download(t, k, s), s.Params
+	run(t, c, s, good, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3})
+	before, params := testrun.Download(t, c, s), map[string]*engine.Buffer{}
+	for _, r := range plan.Rules {
+		params[r.Name] = s.Param(r.Name)
+	}
 	bad := batches(cfg, 2, 2)
 	bad[1][3] = vocab // an id that the model does not have gives NaN
-	res := run(t, k, s, bad, step.Settings{Step: 2, Rate: 1e-3, NextRate: 1e-3, Statistics: true, Pareto: true, FullPareto: true})
+	res := run(t, c, s, bad, step.Settings{Step: 2, Rate: 1e-3, NextRate: 1e-3, Statistics: true, ParetoSTE: true, Pareto: true})
 	if !res.Skipped || !math.IsNaN(res.Loss) {
 		t.Errorf("the result is %+v, want a skipped step with NaN", res)
 	}
-	for i, p := range params {
-		if p.Gone() || s.Params[i] != p {
-			t.Fatalf("parameter %d was replaced by a skipped step", i)
+	for name, p := range params {
+		if p.Gone() || s.Param(name) != p {
+			t.Fatalf("%s was replaced by a skipped step", name)
 		}
 	}
-	sameBits(t, "before and after the skipped step", before, testrun.Download(t, k, s))
-	if res := run(t, k, s, good, step.Settings{Step: 2, Rate: 1e-3, NextRate: 1e-3}); res.Skipped {
+	sameBits(t, "before and after the skipped step", before, testrun.Download(t, c, s))
+	if res := run(t, c, s, good, step.Settings{Step: 2, Rate: 1e-3, NextRate: 1e-3}); res.Skipped {
 		t.Error("the step after it is skipped, too")
 	}
-	for i, p := range params {
+	for name, p := range params {
 		if !p.Gone() {
-			t.Fatalf("the old buffer of parameter %d is kept after an update", i)
+			t.Fatalf("the old buffer of parameter %s is kept after an update", name)
 		}
 	}
 }
@@ -136,19 +140,19 @@ func TestSkippedStep(t *testing.T) {
 // TestMistakes: calls that do not fit the plan fail before they change anything.
 func TestMistakes(t *testing.T) {
 	cfg := sgdConfig(t)
-	k := testrun.Compile(t, planOf(t, cfg, grid{}, descent{}))
-	s := newState(t, k)
-	before := testrun.Download(t, k, s)
+	c := testrun.Compile(t, planOf(t, cfg, grid{}, descent{}))
+	s := newState(t, c)
+	before := testrun.Download(t, c, s)
 	for name, b := range map[string][][]int32{
 		"no micro-batch":   {},
 		"two of them":      batches(cfg, 1, 2),
 		"a token too many": {append(batches(cfg, 1, 1)[0], 1)},
 	} {
-		if _, err := k.Step(s, b, step.Settings{Step: 1}); err == nil {
+		if _, err := c.Step(s, b, step.Settings{Step: 1}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	sameBits(t, "after mistakes", before, testrun.Download(t, k, s))
+	sameBits(t, "after mistakes", before, testrun.Download(t, c, s))
 	bad := map[string]func(p *step.Plan){
 		"update rules":          func(p *step.Plan) { p.Rules = p.Rules[1:] },
 		"is for":                func(p *step.Plan) { p.Rules[0], p.Rules[1] = p.Rules[1], p.Rules[0] },
@@ -176,13 +180,13 @@ func (counting) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pr
 // matrices only; the scalars arrive as they were set.
 func TestDecayAndStep(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.5")
-	k := testrun.Compile(t, planOf(t, cfg, nil, counting{}))
-	s := newState(t, k)
+	c := testrun.Compile(t, planOf(t, cfg, nil, counting{}))
+	s := newState(t, c)
 	const rate, decay, number = 0.25, 0.5, 7 // exact in float32, as all products with them
-	before := testrun.Download(t, k, s)
-	run(t, k, s, batches(cfg, 1, 1), step.Settings{Step: number, Rate: rate, NextRate: 9})
-	after := testrun.Download(t, k, s)
-	for _, p := range k.Plan().Model.Params() {
+	before := testrun.Download(t, c, s)
+	run(t, c, s, batches(cfg, 1, 1), step.Settings{Step: number, Rate: rate, NextRate: 9})
+	after := testrun.Download(t, c, s)
+	for _, p := range c.Plan().Model.Params() {
 		keep := float32(1)
 		if p.Decay {
 			keep = 1 - rate*decay

@@ -18,8 +18,8 @@ func TestTenThousandSteps(t *testing.T) {
 		t.Skip("10,000 steps")
 	}
 	cfg := testrun.Config(t, "model.vocab=32", "model.layers=1", "model.width=16", "model.hidden=32", "model.heads=1", "model.context=8", "train.batch=2")
-	k := testrun.Compile(t, testrun.Plan(t, cfg))
-	s := newState(t, k)
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, c)
 	b := batches(cfg, 1, 1)
 	const steps, settled = 10_000, 1_000
 	var done atomic.Int64
@@ -27,7 +27,7 @@ func TestTenThousandSteps(t *testing.T) {
 	var before, after memory
 	go func() {
 		for i := 1; i <= steps; i++ {
-			_, err := k.Step(s, b, step.Settings{Step: i, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: i%10 == 0})
+			_, err := c.Step(s, b, step.Settings{Step: i, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: i%10 == 0})
 			if err != nil {
 				finished <- err
 				return

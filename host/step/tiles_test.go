@@ -15,10 +15,11 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/update"
 )
 
 // lowered is the update of a rule in a graph, whatever its program.
-func lowered(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node {
+func lowered(rule cage.Rule, in update.Nodes) update.Nodes {
 	p, err := rule.Program()
 	if err != nil {
 		panic(err)
@@ -31,12 +32,12 @@ func lowered(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node {
 }
 
 // pair compiles a configuration as it is and with all updates in a graph.
-func pair(t testing.TB, cfg *config.Config) (tiles, graphs kernels) {
+func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 	t.Helper()
-	var both [2]kernels
+	var both [2]compiledStep
 	for i := range both {
 		plan := testrun.Plan(t, cfg)
-		plan.Stacking = step.SideBySide     // products are in the graph
+		plan.Stacking = update.SideBySide   // products are in the graph
 		plan.Rotations = step.FullRotations // and rotations with quantizers
 		if i == 1 {
 			plan.Update = lowered
@@ -74,9 +75,9 @@ func TestTilesAreGraphs(t *testing.T) {
 			}
 			for i := range 9 { // without correction and with it
 				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2.9e-3, Lambda: float64(i % 3), Statistics: i%4 > 1}
-				sameResult(t, run(t, tiles.Kernels, tiles.State, batches(cfg, uint64(i), 1), set), run(t, graphs.Kernels, graphs.State, batches(cfg, uint64(i), 1), set))
+				sameResult(t, run(t, tiles.Compiled, tiles.State, batches(cfg, uint64(i), 1), set), run(t, graphs.Compiled, graphs.State, batches(cfg, uint64(i), 1), set))
 			}
-			sameBits(t, "tiles and graphs", testrun.Download(t, tiles.Kernels, tiles.State), testrun.Download(t, graphs.Kernels, graphs.State))
+			sameBits(t, "tiles and graphs", testrun.Download(t, tiles.Compiled, tiles.State), testrun.Download(t, graphs.Compiled, graphs.State))
 		})
 	}
 }
@@ -97,11 +98,11 @@ func TestRotationsInTiles(t *testing.T) {
 					plan.Update = lowered
 				}
 				k := started(t, cfg, plan)
-				run(t, k.Kernels, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
-				if tiled, all, err := k.TiledAs(cfg.Method.Form, true); err != nil || i == 0 && tiled != all {
+				run(t, k.Compiled, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
+				if tiled, all, err := k.TiledAs(string(cfg.Method.Form), true); err != nil || i == 0 && tiled != all {
 					t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
 				}
-				ends[i] = testrun.Download(t, k.Kernels, k.State)
+				ends[i] = testrun.Download(t, k.Compiled, k.State)
 			}
 			// Rounding is relative to x, also that of x − Q(x). In the coupled form this
 			// is in the first moment, (1 − β₁)·λ = 0.2 of it; Adam's quotient may be
@@ -163,35 +164,34 @@ func TestTilesNotFinite(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32", `optimizer={plugin="adamw"}`)
 	tiles, graphs := pair(t, cfg)
 	var results []map[string][]float32
-	for _, k := range []kernels{tiles, graphs} {
+	for _, k := range []compiledStep{tiles, graphs} {
 		state, err := k.Upload(func(name string) (step.Tensor, error) {
-			tensors, err := k.Download(k.State)
-			for _, tensor := range tensors {
+			for _, tensor := range testrun.Tensors(t, k.Compiled, k.State) {
 				if tensor.Name == name {
 					if name == "param/layers.1.mlp.w1" {
 						tensor.Data[5] = float32(math.Inf(1))
 					}
-					return tensor, err
+					return tensor, nil
 				}
 			}
-			return step.Tensor{}, fmt.Errorf("%s: %w", name, err)
+			return step.Tensor{}, fmt.Errorf("there is no %s", name)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(state.Close)
 		var grads [][]float32
-		for _, p := range state.Params {
-			grads = append(grads, make([]float32, p.Shape().Size()))
+		for _, r := range k.Plan().Rules {
+			grads = append(grads, make([]float32, state.Param(r.Name).Shape().Size()))
 		}
-		update, err := k.ReadyUpdate(state, grads, step.Settings{Step: 1, Rate: 1e-2, NextRate: 1e-2, Lambda: 3})
+		ready, err := k.ReadyUpdate(state, grads, step.Settings{Step: 1, Rate: 1e-2, NextRate: 1e-2, Lambda: 3})
 		if err == nil {
-			err = update()
+			err = ready()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		results = append(results, testrun.Download(t, k.Kernels, state))
+		results = append(results, testrun.Download(t, k.Compiled, state))
 	}
 	sameBits(t, "tiles and graphs", results[0], results[1])
 }
@@ -203,11 +203,11 @@ func BenchmarkUpdate(b *testing.B) {
 	tiles, graphs := pair(b, cfg)
 	rotated := started(b, cfg, testrun.Plan(b, cfg))
 	for _, lambda := range []float64{0, 10} {
-		for name, k := range map[string]kernels{"tiles": tiles, "graph": graphs, "rotated": rotated} {
+		for name, k := range map[string]compiledStep{"tiles": tiles, "graph": graphs, "rotated": rotated} {
 			b.Run(fmt.Sprintf("lambda=%v/%s", lambda, name), func(b *testing.B) {
 				var grads [][]float32
-				for _, p := range k.Params {
-					g := make([]float32, p.Shape().Size())
+				for _, r := range k.Plan().Rules {
+					g := make([]float32, k.Param(r.Name).Shape().Size())
 					for i := range g {
 						g[i] = float32(i%7-3) * 1e-3
 					}
@@ -215,11 +215,11 @@ func BenchmarkUpdate(b *testing.B) {
 				}
 				for i := 0; b.Loop(); i++ {
 					b.StopTimer()
-					update, err := k.ReadyUpdate(k.State, grads, step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: lambda})
+					ready, err := k.ReadyUpdate(k.State, grads, step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: lambda})
 					runtime.GC()
 					b.StartTimer()
 					if err == nil {
-						err = update()
+						err = ready()
 					}
 					if err != nil {
 						b.Fatal(err)

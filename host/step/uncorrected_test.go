@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// holed rounds to a grid, but gives NaN for the weights whose names end in attn.out.
+// holed is a quantizer that rounds to a grid, but gives NaN for the weights whose names end in attn.out.
 type holed struct{}
 
 func (holed) Describe() sdk.Description { return sdk.Description{Name: "holed"} }
@@ -35,9 +35,9 @@ func TestUncorrected(t *testing.T) {
 		names = append(names, fmt.Sprintf("layers.%d.attn.out", i))
 	}
 	ways := map[string]func(*step.Plan){
-		"tiles": func(*step.Plan) {},
-		"graph": func(p *step.Plan) { p.Update = lowered },
-		"whole": func(p *step.Plan) { p.Update, p.Dispatch = lowered, step.Whole },
+		"tiles":  func(*step.Plan) {},
+		"graph":  func(p *step.Plan) { p.Update = lowered },
+		"single": func(p *step.Plan) { p.Update, p.Dispatch = lowered, step.Single },
 	}
 	for _, form := range []string{`method.form="decoupled"`, `method.form="coupled"`, `method.variant="official"`} {
 		for way, set := range ways {
@@ -51,7 +51,7 @@ func TestUncorrected(t *testing.T) {
 					statistics bool
 					want       []string
 				}{{0, true, nil}, {1, false, names}, {1, true, names}} {
-					res := run(t, k.Kernels, k.State, batches(cfg, uint64(i), 1), step.Settings{Step: i + 1, Rate: 0.1, NextRate: 0.1, Lambda: c.lambda, Statistics: c.statistics})
+					res := run(t, k.Compiled, k.State, batches(cfg, uint64(i), 1), step.Settings{Step: i + 1, Rate: 0.1, NextRate: 0.1, Lambda: c.lambda, Statistics: c.statistics})
 					if res.Skipped {
 						t.Fatalf("the step was skipped: %+v", res)
 					}

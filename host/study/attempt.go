@@ -3,7 +3,6 @@ package study
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cage-qat/cage/host/metrics"
@@ -52,7 +52,7 @@ func attempt(ctx context.Context, dir rundir.Dir, c Cell, command []string, thre
 		return Interrupted, nil, err
 	}
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.SysProcAttr = ownGroup()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is the study's alone, which lets the process end in order
 	ended := supervise(ctx, cmd)
 	_, completed, err := metrics.ReadNumbers(dir.Summary())
 	switch {
@@ -101,8 +101,8 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 	return failure.Attempts, errors.Join(dir.Join(failedFile).Remove(), dir.SyncDir())
 }
 
-// removeAbandoned removes what was left in a directory of files of these names when
-// something was killed that wrote them. Nothing may be writing them.
+// removeAbandoned removes the temporary files that killed writers of the named files left
+// in a directory. Nothing may be writing these files.
 func removeAbandoned(dir vfs.Path, names ...string) error {
 	return atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) })
 }
@@ -143,8 +143,8 @@ const (
 	tailLines = 40
 )
 
-// explain takes from the log, which this attempt began at start, what the training said
-// in the end.
+// explain fills in the last messages of the training from its log, in which those of this
+// attempt begin at the offset start.
 func (f *Failure) explain(log vfs.File, start int64) {
 	end, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -173,13 +173,4 @@ func (f *Failure) explain(log vfs.File, start int64) {
 			return
 		}
 	}
-}
-
-// write keeps the account in the cell's directory.
-func (f *Failure) write(dir rundir.Dir) error {
-	text, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(dir.Join(failedFile), append(text, '\n'))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // axis is an axis as the file has it.
@@ -114,7 +115,7 @@ func readValues(t *table, a axis) []value {
 	}
 	var values []value
 	for i, e := range elements {
-		key := indexed(t.key("values"), i)
+		key := config.Indexed(t.key("values"), i)
 		v, ok := readValue(t, a, key, e)
 		if !ok {
 			continue
@@ -139,10 +140,10 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 		}
 		switch {
 		case len(a.keys) == 0:
-			t.report(key, wantValues, "found %s", config.Describe(raw))
+			t.report(key, wantValues, "found %s", schema.Describe(raw))
 			return value{}, false
 		case !ok:
-			t.report(key, `want {label = "...", value = ...}`, "found %s", config.Describe(raw))
+			t.report(key, `want {label = "...", value = ...}`, "found %s", schema.Describe(raw))
 			return value{}, false
 		}
 		return value{label, t.assign(a.keys, key, raw)}, true

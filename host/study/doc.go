@@ -17,5 +17,5 @@
 // configuration it still names are not trained again.
 //
 // Training is the business of host/train, tables and figures that of host/study/report,
-// and what the terminal shows of a study under way that of host/study/overview.
+// and what the terminal shows of a study under way that of host/console.
 package study

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
@@ -76,9 +77,9 @@ func (a attempted) run(t *testing.T, files vfs.FS, out string, fails, retry bool
 	}
 	outcome, err := study.Run(t.Context(), s, study.RunOptions{
 		Command: []string{"sh", "-c", script, "sh"}, Retry: retry,
-		Watch: func(p study.Progress) {
+		Watch: func(p console.Progress) {
 			if p.Ended != nil {
-				said += p.Ended.Err + p.Ended.Result.Err
+				said += p.Ended.Err
 			}
 		},
 	})
@@ -109,8 +110,8 @@ func (a attempted) begin(t *testing.T) (root, out string) {
 
 var place = regexp.MustCompile(`(?m)^out = .*$`)
 
-// files are the contents of a study's directory by name, without what the trainings and
-// the place have to do with.
+// files are the contents of a study's directory by name, without what trainings write and
+// without absolute paths.
 func (a attempted) files(t *testing.T, out string) map[string]string {
 	t.Helper()
 	list := map[string]string{}
@@ -132,7 +133,7 @@ func (a attempted) files(t *testing.T, out string) map[string]string {
 	return list
 }
 
-// again runs the study on healthy files and demands the files of an undisturbed one.
+// again runs the study without faults and demands the files of an undisturbed one.
 func (a attempted) again(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
 	if said, failed := a.run(t, nil, out, a.fails, true); strings.TrimSpace(said) != "" && !a.fails || failed > 0 != a.fails {
@@ -197,7 +198,7 @@ func (a attempted) unread(op faultfs.Op) bool {
 }
 
 // TestPowerLoss: whenever power is lost, the next call ends as an undisturbed one does.
-// What trainings write is theirs: to the study it is there or not.
+// Of the files of trainings only the summary is looked at: it is there or not.
 func TestPowerLoss(t *testing.T) {
 	for _, a := range studiesOfFaults() {
 		root, out := a.begin(t)

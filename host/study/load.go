@@ -144,7 +144,9 @@ func (s *Study) name() error {
 		}
 		c.ID = taken[hash]
 		c.Dir = filepath.Join(s.Out, cellsDir, c.ID)
-		c.Config.Train.Out = c.Dir
+		if c.Config, err = c.Config.Changed(func(cfg *config.Config) error { cfg.Train.Out = c.Dir; return nil }); err != nil {
+			return err
+		}
 	}
 	return nil
 }

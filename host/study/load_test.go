@@ -190,7 +190,7 @@ values = [
   {label = "override", set = {"quantizer.overrides[0]" = {match = "x", plugin = "none"}, "quantizer.overrides[0].role" = "weights"}},
 ]
 `)
-	if w := s.Cells[0].Config.Quantizer.Weights; w.Name != "lsq" || len(w.Params) != 1 || w.Params[0].Value != int64(3) {
+	if w := s.Cells[0].Config.Quantizer.Weights; w.Name != "lsq" || len(w.Params) != 1 || w.Params["bits"] != int64(3) {
 		t.Errorf("weights %+v", w)
 	}
 	if o := s.Cells[1].Config.Quantizer.Overrides; len(o) != 1 || o[0].Role != "weights" || o[0].Plugin != nil {

@@ -38,7 +38,7 @@ func (s *Study) lock(ctx context.Context) (vfs.Lock, error) {
 // setRunning writes down which cells run.
 func (s *Study) setRunning(ids ...string) error {
 	if ids == nil {
-		ids = []string{} // which is no null in the file
+		ids = []string{} // written as [], not as null
 	}
 	text, err := json.Marshal(ids)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Study) setRunning(ids ...string) error {
 }
 
 // running returns the IDs of the cells that are being trained.
-func (s *Study) running() (map[string]bool, error) {
+func (s *Study) running() ([]string, error) {
 	locked, err := s.at(lockFile).Locked()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.at(lockFile), err)
@@ -67,11 +67,7 @@ func (s *Study) running() (map[string]bool, error) {
 	if err := json.Unmarshal(text, &ids); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.at(runningFile), err)
 	}
-	set := map[string]bool{}
-	for _, id := range ids {
-		set[id] = true
-	}
-	return set, nil
+	return ids, nil
 }
 
 // awaitFree waits until no process trains in a run directory: one that lost its parent

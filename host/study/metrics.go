@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/train"
 )
 
 // SummaryMetrics names the numbers that summary.json may hold, but for times and
 // speeds: a report is a function of results that a second run would have, too.
-func SummaryMetrics() []string { return numbers(reflect.TypeFor[train.Summary]()) }
+func SummaryMetrics() []string { return numbers(reflect.TypeFor[metrics.Summary]()) }
 
 // RecordMetrics names the numbers that a line of metrics.jsonl may hold, but for times
 // and speeds.

@@ -3,36 +3,10 @@ package study
 import (
 	"time"
 
+	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 )
-
-// Progress is a study under way, for the person who watches it. Cells that share a run
-// count once.
-type Progress struct {
-	Total, Done, Failed int
-	Running             []Active
-	// Left is the time that the rest will take at the pace so far; 0 while that is not
-	// known.
-	Left time.Duration
-	// Ended is the cell whose end is the reason of this report; nil: there is no such.
-	Ended *Ended
-}
-
-// Active is a cell that is being trained.
-type Active struct {
-	Label       string
-	Step, Steps int
-	Loss        float64 // of the newest record; without meaning when Step is 0
-	Began       time.Time
-}
-
-// Ended is the end of a cell's training.
-type Ended struct {
-	Result
-	Label string
-	Took  time.Duration
-}
 
 // interval between two looks at the cells under way.
 const interval = 500 * time.Millisecond
@@ -62,7 +36,7 @@ func (r *runner) watch() (stop func()) {
 				return
 			case <-ticker.C:
 				r.mu.Lock()
-				r.show(Progress{})
+				r.show(console.Progress{})
 				r.mu.Unlock()
 			}
 		}
@@ -70,8 +44,8 @@ func (r *runner) watch() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// show completes a report and hands it over. r.mu is held.
-func (r *runner) show(p Progress) {
+// show completes a report of progress and passes it to Watch. r.mu is held.
+func (r *runner) show(p console.Progress) {
 	if r.opts.Watch == nil {
 		return
 	}
@@ -79,7 +53,7 @@ func (r *runner) show(p Progress) {
 	p.Total, p.Done, p.Failed = out.Cells, out.Done, out.Failed
 	for _, a := range r.active {
 		a.look()
-		p.Running = append(p.Running, Active{
+		p.Running = append(p.Running, console.Active{
 			Label: r.study.Label(a.cell), Step: a.record.Step, Steps: a.cell.Config.Train.Steps,
 			Loss: float64(a.record.Loss), Began: a.began,
 		})
@@ -109,7 +83,7 @@ func (r *runner) left() time.Duration {
 // look reads the newest record of the cell.
 func (a *active) look() {
 	r, ok, err := metrics.Last(a.dir.Metrics())
-	if err != nil || !ok { // a record that is shown to nobody is no loss
+	if err != nil || !ok { // the display keeps the record that it has
 		return
 	}
 	a.record = r

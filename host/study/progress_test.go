@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestLeft: the pace is that of the steps done since the start, which those of earlier
-// attempts do not count to.
+// TestLeft: the pace is that of the steps done since the start, without those of earlier
+// attempts.
 func TestLeft(t *testing.T) {
 	s, err := Parse("four.toml", []byte(`
 		[base]

@@ -1,13 +1,11 @@
 package study
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
-
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // reader reads a study file strictly and collects the problems.
@@ -32,17 +30,7 @@ type table struct {
 }
 
 // key is the full key of a key of the table.
-func (t *table) key(name string) string { return joinKey(t.path, name) }
-
-func joinKey(path, name string) string {
-	name = toml.Key{name}.String()
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-func indexed(key string, i int) string { return fmt.Sprintf("%s[%d]", key, i) }
+func (t *table) key(name string) string { return config.JoinKey(t.path, name) }
 
 // get returns the raw value of a key, nil for none.
 func (t *table) get(name string) any {
@@ -57,7 +45,7 @@ func (t *table) has(name string) bool { return t.get(name) != nil }
 
 // wrong reports a value of the wrong kind.
 func (t *table) wrong(name string, raw any, want string) {
-	t.report(t.key(name), "want "+want, "found %s", config.Describe(raw))
+	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
 // finish reports the keys that nobody has asked for.
@@ -67,63 +55,43 @@ func (t *table) finish() {
 			continue
 		}
 		what := "unknown key"
-		if _, isTable := raw.(map[string]any); isTable || tablesOf(raw) != nil {
+		if config.IsTable(raw) {
 			what = "unknown table"
 		}
 		hint := "known here: " + strings.Join(t.known, ", ")
-		if near := config.Nearest(name, t.known); near != "" {
+		if near := schema.Nearest(name, t.known); near != "" {
 			hint = "did you mean " + t.key(near) + "?"
 		}
 		t.report(t.key(name), hint, "%s", what)
 	}
 }
 
+// read reads a key, if it is given.
+func (t *table) read(k schema.Key) {
+	raw := t.get(k.Name)
+	if raw == nil {
+		return
+	}
+	if found, hint := k.Read(raw); found != "" {
+		t.report(t.key(k.Name), hint, "%s", found)
+	}
+}
+
 // text returns a string, "" when it is absent or wrong. choices are all that it may be;
 // none: anything but the empty string.
-func (t *table) text(name string, choices ...string) string {
-	raw := t.get(name)
-	if raw == nil {
-		return ""
+func (t *table) text(name string, choices ...string) (s string) {
+	k := schema.Key{Name: name, To: &s, Is: schema.NonEmpty("that is not empty")}
+	if len(choices) > 0 {
+		k.Is = schema.OneOf(choices...)
 	}
-	s, ok := raw.(string)
-	switch {
-	case ok && len(choices) == 0 && s != "", ok && slices.Contains(choices, s):
-		return s
-	case len(choices) == 0:
-		t.wrong(name, raw, "a string that is not empty")
-	default:
-		want := "one of " + config.QuotedList(choices)
-		if near := config.Nearest(s, choices); ok && near != "" {
-			want += "; did you mean " + config.QuotedList([]string{near}) + "?"
-		}
-		t.wrong(name, raw, want)
-	}
-	return ""
+	t.read(k)
+	return s
 }
 
 // texts returns an array of strings, for which a single one may stand.
-func (t *table) texts(name string) []string {
-	const want = "a string or an array of strings"
-	switch raw := t.get(name).(type) {
-	case nil:
-		return nil
-	case string:
-		return []string{raw}
-	case []any:
-		var list []string
-		for _, e := range raw {
-			s, ok := e.(string)
-			if !ok {
-				t.report(t.key(name), "want "+want, "found an array with %s", config.Describe(e))
-				return nil
-			}
-			list = append(list, s)
-		}
-		return list
-	default:
-		t.wrong(name, raw, want)
-		return nil
-	}
+func (t *table) texts(name string) (list []string) {
+	t.read(schema.Key{Name: name, To: &list})
+	return list
 }
 
 // flag returns a boolean, false when it is absent.
@@ -137,14 +105,9 @@ func (t *table) flag(name string) bool {
 }
 
 // count returns an integer in a range, 0 when it is absent.
-func (t *table) count(name string, most int64) int {
-	raw := t.get(name)
-	n, ok := raw.(int64)
-	if raw != nil && (!ok || n < 0 || n > most) {
-		t.wrong(name, raw, fmt.Sprintf("an integer from 0 to %d", most))
-		return 0
-	}
-	return int(n)
+func (t *table) count(name string, most int64) (n int) {
+	t.read(schema.Key{Name: name, To: &n, Is: schema.From(0, most)})
+	return n
 }
 
 // table returns a table of the table, nil when it is absent or wrong.
@@ -164,34 +127,15 @@ func (t *table) table(name string) *table {
 // tables returns an array of tables.
 func (t *table) tables(name string) []*table {
 	raw := t.get(name)
-	list := tablesOf(raw)
-	if raw != nil && list == nil {
+	list, ok := config.TablesOf(raw)
+	if raw != nil && !ok {
 		t.wrong(name, raw, "an array of tables [["+t.key(name)+"]]")
 	}
 	var out []*table
 	for i, values := range list {
-		out = append(out, &table{reader: t.reader, path: indexed(t.key(name), i), values: values})
+		out = append(out, &table{reader: t.reader, path: config.Indexed(t.key(name), i), values: values})
 	}
 	return out
-}
-
-// tablesOf returns the tables of an array in either notation, nil when it is none.
-func tablesOf(raw any) []map[string]any {
-	switch raw := raw.(type) {
-	case []map[string]any:
-		return raw
-	case []any:
-		list := make([]map[string]any, len(raw))
-		for i, e := range raw {
-			values, ok := e.(map[string]any)
-			if !ok {
-				return nil
-			}
-			list[i] = values
-		}
-		return list
-	}
-	return nil
 }
 
 // label returns the text of a value that can be a label: a string, or a number or boolean
@@ -228,7 +172,7 @@ func (t *table) labels(axes []axis, many bool) map[string][]string {
 		for i, e := range elements {
 			key := t.key(name)
 			if isArray {
-				key = indexed(key, i)
+				key = config.Indexed(key, i)
 			}
 			label, ok := t.label(key, e)
 			if !ok || isArray && !many {
@@ -244,9 +188,9 @@ func (t *table) labels(axes []axis, many bool) map[string][]string {
 // unknownAxis reports a name that is not one of an axis.
 func (r *reader) unknownAxis(key, name string, axes []axis) {
 	known := axisNames(axes)
-	hint := "the axes are " + config.QuotedList(known)
-	if near := config.Nearest(name, known); near != "" {
-		hint = "did you mean " + config.QuotedList([]string{near}) + "?"
+	hint := "the axes are " + schema.Quoted(known)
+	if near := schema.DidYouMean(name, known); near != "" {
+		hint = near
 	}
 	r.report(key, hint, "there is no axis %q", name)
 }
@@ -259,9 +203,9 @@ func (t *table) checkLabels(where map[string][]string, axes []axis) {
 			if a == nil || slices.Contains(a.labels(), label) {
 				continue
 			}
-			hint := "it has " + config.QuotedList(a.labels())
-			if near := config.Nearest(label, a.labels()); near != "" {
-				hint = "did you mean " + config.QuotedList([]string{near}) + "?"
+			hint := "it has " + schema.Quoted(a.labels())
+			if near := schema.DidYouMean(label, a.labels()); near != "" {
+				hint = near
 			}
 			t.report(t.key(name), hint, "the axis %q has no label %q", name, label)
 		}

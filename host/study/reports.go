@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/schema"
 )
 
 // defaultMetric is what tables show when nothing is said.
@@ -21,7 +21,7 @@ func (s *Study) readTables(study *table, axes []axis) {
 			Rows: t.axes("rows", axes), Columns: t.axes("columns", axes), Over: t.axes("over", axes),
 			Better: t.text("better", "lower", "higher", "none"), Format: t.format(), Where: t.where(axes),
 		}
-		t.apart(axes, "rows", "columns", "over")
+		t.checkUsedOnce(axes, "rows", "columns", "over")
 		if out.Metric == "" {
 			out.Metric = defaultMetric
 		}
@@ -32,7 +32,7 @@ func (s *Study) readTables(study *table, axes []axis) {
 			out.Better = "lower"
 		}
 		if len(study.errs) == problems {
-			t.whole(axes, out.Where, "rows, columns or over", slices.Concat(out.Rows, out.Columns, out.Over))
+			t.checkAllUsed(axes, out.Where, "rows, columns or over", slices.Concat(out.Rows, out.Columns, out.Over))
 		}
 		out.Baseline = t.baseline(axes, out.Columns)
 		t.finish()
@@ -65,7 +65,7 @@ func (s *Study) readFigures(study *table, axes []axis) {
 	for _, t := range study.tables("figures") {
 		kind := t.text("kind", Bar, Curves, Heatmap, Trajectories, Scatter)
 		if !t.has("kind") {
-			t.report(t.key("kind"), "want one of "+config.QuotedList([]string{Bar, Curves, Heatmap, Trajectories, Scatter}), "missing")
+			t.report(t.key("kind"), "want one of "+schema.Quoted([]string{Bar, Curves, Heatmap, Trajectories, Scatter}), "missing")
 		}
 		f := Figure{
 			Kind: kind, Title: t.text("title"), Series: t.axes("series", axes), Over: t.axes("over", axes),
@@ -74,7 +74,7 @@ func (s *Study) readFigures(study *table, axes []axis) {
 		problems := len(study.errs)
 		t.readContent(&f, axes)
 		if used, places := f.axes(); places != "" && len(study.errs) == problems {
-			t.whole(axes, f.Where, places, used)
+			t.checkAllUsed(axes, f.Where, places, used)
 		}
 		t.finish()
 		s.Figures = append(s.Figures, f)
@@ -101,18 +101,18 @@ func (t *table) readContent(f *Figure, axes []axis) {
 	switch f.Kind {
 	case Bar:
 		f.Metric, f.X = t.required("metric", SummaryMetrics()), t.oneAxis("x", axes)
-		t.apart(axes, "x", "series", "over")
+		t.checkUsedOnce(axes, "x", "series", "over")
 	case Heatmap:
 		f.Metric, f.X, f.Y = t.required("metric", SummaryMetrics()), t.oneAxis("x", axes), t.oneAxis("y", axes)
-		t.apart(axes, "x", "y", "series", "over")
+		t.checkUsedOnce(axes, "x", "y", "series", "over")
 	case Curves:
 		f.Metric = t.required("metric", RecordMetrics())
-		t.apart(axes, "series", "over")
+		t.checkUsedOnce(axes, "series", "over")
 	case Scatter:
 		f.X, f.Y = t.required("x", SummaryMetrics()), t.required("y", SummaryMetrics())
-		t.apart(axes, "series", "over")
+		t.checkUsedOnce(axes, "series", "over")
 	case Trajectories:
-		t.apart(axes, "series", "over")
+		t.checkUsedOnce(axes, "series", "over")
 	default: // the kind is wrong: its keys are not to be found unknown
 		for _, name := range []string{"metric", "x", "y"} {
 			t.get(name)
@@ -131,8 +131,8 @@ func (t *table) metric(name string, known []string) string {
 		return ""
 	}
 	hint := "known: " + strings.Join(known, ", ")
-	if near := config.Nearest(m, known); near != "" {
-		hint = "did you mean " + config.QuotedList([]string{near}) + "?"
+	if near := schema.DidYouMean(m, known); near != "" {
+		hint = near
 	}
 	t.report(t.key(name), hint, "there is no metric %q", m)
 	return ""
@@ -171,8 +171,8 @@ func (t *table) oneAxis(name string, axes []axis) string {
 	return axis
 }
 
-// apart reports axes that stand under two of the keys.
-func (t *table) apart(axes []axis, names ...string) {
+// checkUsedOnce reports axes that stand under two of the keys.
+func (t *table) checkUsedOnce(axes []axis, names ...string) {
 	first := map[string]string{}
 	for _, name := range names {
 		for _, axis := range t.quietTexts(name) {
@@ -201,9 +201,9 @@ func (t *table) quietTexts(name string) []string {
 	return list
 }
 
-// whole reports axes of several labels that are nowhere in a table or figure, whose
-// keys for them are places: cells of different meaning would be averaged.
-func (t *table) whole(axes []axis, where map[string][]string, places string, used []string) {
+// checkAllUsed reports axes of several labels that a table or figure does not use, which
+// would average cells of different meaning. places names the keys where an axis can stand.
+func (t *table) checkAllUsed(axes []axis, where map[string][]string, places string, used []string) {
 	for _, a := range axes {
 		one := len(a.labels()) == 1 || len(where[a.name]) == 1
 		if !one && !slices.Contains(used, a.name) {

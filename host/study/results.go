@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
@@ -49,7 +50,7 @@ func (s *Study) Results() ([]Result, error) {
 	for i, c := range s.Cells {
 		r, known := read[c.ID]
 		if !known {
-			r = readCellResult(s.dir(c), c, running[c.ID])
+			r = readCellResult(s.dir(c), c, slices.Contains(running, c.ID))
 			read[c.ID] = r
 		}
 		r.Cell = c
@@ -61,36 +62,33 @@ func (s *Study) Results() ([]Result, error) {
 // readCellResult reads one cell. A damaged file of its own makes it a failed one, which
 // --retry brings to its end again from its last checkpoint, and leaves the others alone.
 func readCellResult(dir rundir.Dir, c Cell, running bool) Result {
-	r := Result{Cell: c, State: Missing}
+	unreadable := func(err error) Result {
+		return Result{Cell: c, State: Failed, Err: CannotRead(err), Unreadable: true}
+	}
 	summary, completed, err := metrics.ReadNumbers(dir.Summary())
-	if err != nil && !running {
-		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
-		return r
-	}
-	if completed {
-		r.State, r.Summary = Done, summary
-		return r
-	}
-	if running {
-		r.State = Running
-		return r
+	switch {
+	case completed:
+		return Result{Cell: c, State: Done, Summary: summary}
+	case running:
+		return Result{Cell: c, State: Running}
+	case err != nil:
+		return unreadable(err)
 	}
 	failure, err := readFailure(dir)
+	if err == nil {
+		return Result{Cell: c, State: Failed, Err: failure.Error}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return unreadable(err)
+	}
+	begun, err := dir.Join(cellFile).Exists()
 	switch {
-	case err == nil:
-		r.State, r.Err = Failed, failure.Error
-		return r
-	case !errors.Is(err, fs.ErrNotExist):
-		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
-		return r
-	}
-	switch begun, err := dir.Join(cellFile).Exists(); {
 	case err != nil:
-		r.State, r.Err, r.Unreadable = Failed, CannotRead(err), true
+		return unreadable(err)
 	case begun:
-		r.State = Interrupted
+		return Result{Cell: c, State: Interrupted}
 	}
-	return r
+	return Result{Cell: c, State: Missing}
 }
 
 // CannotRead is the text of [Result.Err] for a damaged file.
@@ -105,7 +103,7 @@ type Failure struct {
 	File     string `json:"log"`      // where the rest is, relative to the cell's directory
 }
 
-// ReadFailure reads the account of a cell's failure.
+// readFailure reads the account of a cell's failure.
 func readFailure(dir rundir.Dir) (Failure, error) {
 	var f Failure
 	path := dir.Join(failedFile)

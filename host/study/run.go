@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
@@ -38,7 +36,7 @@ type RunOptions struct {
 	Planned func(Plan)
 	// Watch is called when something has changed, and twice a second, never by two
 	// goroutines at once. Nil: nobody watches.
-	Watch func(Progress)
+	Watch func(console.Progress)
 }
 
 // Outcome is what a study came to: how many runs there are in each state, of those that
@@ -81,7 +79,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		}
 	}
 	if o.Survey != nil {
-		// What is wrong with a cell that is trained is reported with its place, see check.
+		// Problems of cells that are to be trained are reported by check, with their place.
 		var unknown *NotCompared
 		if err := FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
 			return Plan{}, err
@@ -177,177 +175,4 @@ func (s *Study) check(ctx context.Context, cells []Cell, further Survey) error {
 	}
 	errs.Sort()
 	return errs
-}
-
-// runner is a study under way.
-type runner struct {
-	study *Study
-	opts  RunOptions
-	plan  Plan
-	began time.Time
-
-	mu      sync.Mutex // guards what follows, and calls of Watch
-	states  map[string]State
-	active  []*active // cells under way, oldest first
-	trained int
-	worked  float64 // operations that the cells that have ended took, as estimated
-}
-
-func newRunner(s *Study, o RunOptions, p Plan) *runner {
-	r := &runner{study: s, opts: o, plan: p, began: time.Now(), states: map[string]State{}}
-	for _, result := range p.Results {
-		r.states[result.Cell.ID] = result.State
-	}
-	return r
-}
-
-// run trains the cells of the plan. Its error is one of keeping the books, not one of a
-// training.
-func (r *runner) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	queue := make(chan Cell)
-	var workers sync.WaitGroup
-	for range r.plan.AtOnce {
-		workers.Go(func() {
-			for c := range queue {
-				if err := r.cell(ctx, c); err != nil {
-					cancel(fmt.Errorf("%s: %w", c.Dir, err))
-				}
-			}
-		})
-	}
-	stop := r.watch()
-	for _, c := range r.plan.Run {
-		select {
-		case queue <- c:
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
-	close(queue)
-	workers.Wait()
-	stop()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
-		return cause
-	}
-	return nil
-}
-
-// cell trains one cell and notes how that went.
-func (r *runner) cell(ctx context.Context, c Cell) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	if r.stateOf(c) == Stale {
-		if err := awaitFree(ctx, r.study.dir(c)); ctx.Err() != nil {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if err := r.study.putAside(c); err != nil {
-			return err
-		}
-	}
-	if err := r.start(c); err != nil {
-		return err
-	}
-	began := time.Now()
-	state, failure, err := attempt(ctx, r.study.dir(c), c, r.opts.Command, r.plan.Threads)
-	if err == nil && failure != nil {
-		err = failure.write(r.study.dir(c))
-	}
-	return errors.Join(err, r.end(c, state, failure, time.Since(began)))
-}
-
-func (r *runner) stateOf(c Cell) State {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.states[c.ID]
-}
-
-// start notes that a cell is being trained.
-func (r *runner) start(c Cell) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := &active{cell: c, dir: r.study.dir(c), began: time.Now()}
-	a.look()
-	a.from = a.record.Step // of the last attempt
-	r.active = append(r.active, a)
-	if err := r.study.setRunning(r.activeIDs()...); err != nil {
-		r.active = r.active[:len(r.active)-1]
-		return err
-	}
-	r.states[c.ID] = Running
-	r.show(Progress{})
-	return nil
-}
-
-// end notes how the training of a cell has ended.
-func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.states[c.ID] = state
-	i := slices.IndexFunc(r.active, func(a *active) bool { return a.cell.ID == c.ID })
-	a := r.active[i]
-	a.look()
-	r.worked += work(c.Config, a.record.Step-a.from)
-	r.active = slices.Delete(r.active, i, i+1)
-	err := r.study.setRunning(r.activeIDs()...)
-	ended := &Ended{Result: Result{Cell: c, State: state}, Label: r.study.Label(c), Took: took}
-	switch state {
-	case Done:
-		r.trained++
-		ended.Result = readCellResult(r.study.dir(c), c, false)
-	case Failed:
-		ended.Err = f.Error
-	}
-	r.show(Progress{Ended: ended})
-	return err
-}
-
-func (r *runner) activeIDs() []string {
-	ids := []string{}
-	for _, a := range r.active {
-		ids = append(ids, a.cell.ID)
-	}
-	return ids
-}
-
-// outcome counts the states.
-func (r *runner) outcome() Outcome {
-	out := count(r.states)
-	out.Trained = r.trained
-	return out
-}
-
-// Count counts the states of results.
-func Count(results []Result) Outcome {
-	states := map[string]State{}
-	for _, r := range results {
-		states[r.Cell.ID] = r.State
-	}
-	return count(states)
-}
-
-func count(states map[string]State) Outcome {
-	out := Outcome{Cells: len(states)}
-	for _, state := range states {
-		switch state {
-		case Done:
-			out.Done++
-		case Failed:
-			out.Failed++
-		case Missing:
-			out.Missing++
-		case Running:
-			out.Running++
-		case Interrupted:
-			out.Interrupted++
-		case Stale:
-			out.Stale++
-		}
-	}
-	return out
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
@@ -240,8 +241,8 @@ func failure(t *testing.T, c study.Cell) study.Failure {
 	return f
 }
 
-// Who interrupts a study finds checkpoints, and the rest is done by the next run. A second
-// run of a study under way is refused.
+// An interrupted study leaves checkpoints, and the next run does the rest. A second run of a
+// study under way is refused.
 func TestInterruptedAndLocked(t *testing.T) {
 	path := command(t)
 	s := tiny(t, "", "train.steps=100000", "train.checkpoint_every=0")
@@ -251,7 +252,7 @@ func TestInterruptedAndLocked(t *testing.T) {
 	var second error
 	var during map[string]study.State
 	seen := 0
-	o.Watch = func(p study.Progress) {
+	o.Watch = func(p console.Progress) {
 		if len(p.Running) < 2 || p.Running[0].Step == 0 || p.Running[1].Step == 0 || ctx.Err() != nil {
 			return
 		}
@@ -298,7 +299,7 @@ func TestMissingData(t *testing.T) {
 	}
 }
 
-// Commands that do not train are failures with what they said.
+// A command that does not train is a failed cell with the message of the command.
 func TestOtherCommands(t *testing.T) {
 	s := tiny(t, "")
 	for _, c := range []struct{ script, want string }{

@@ -4,15 +4,16 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/model"
 )
 
 // Small models run side by side, large ones alone.
 func TestShare(t *testing.T) {
-	toy := config.Model{Kind: config.KindToy, Rows: 1, Dimension: 1}
-	llama := func(layers, width int) config.Model {
-		return config.Model{Kind: config.KindLlama, Layers: layers, Width: width, Hidden: 4 * width, Context: 128}
+	toy := model.Settings{Kind: model.KindToy, Rows: 1, Dimension: 1}
+	llama := func(layers, width int) model.Settings {
+		return model.Settings{Kind: model.KindLlama, Layers: layers, Width: width, Hidden: 4 * width, Context: 128}
 	}
-	cell := func(m config.Model, threads int, device string) Cell {
+	cell := func(m model.Settings, threads int, device string) Cell {
 		return Cell{Config: &config.Config{Model: m, Train: config.Train{Batch: 16, Accumulate: 1},
 			Device: config.Device{Kind: device, Threads: threads}}}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/config"
 )
@@ -37,19 +38,14 @@ func FindStale(ctx context.Context, results []Result, survey Survey) error {
 		return nil
 	}
 	findings := survey(ctx, list)
-	var failed []error
-	for _, f := range findings {
-		if f.Err != nil {
-			failed = append(failed, f.Err)
-		}
-	}
+	failed := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Err == nil })
 	for i, r := range results {
 		if k, compared := at[r.Cell.ID]; compared && findings[k].Stale != "" {
 			results[i] = Result{Cell: r.Cell, State: Stale, Err: findings[k].Stale}
 		}
 	}
 	if len(failed) > 0 {
-		return &NotCompared{len(failed), failed[0]}
+		return &NotCompared{len(failed), failed[0].Err}
 	}
 	return nil
 }
@@ -77,16 +73,12 @@ func (s *Study) putAside(c Cell) error {
 	if err := s.at(staleDir).MkdirAll(); err != nil {
 		return err
 	}
-	for i := 1; ; i++ {
-		to := s.at(staleDir, fmt.Sprintf("%s-%d", c.ID, i))
-		if taken, err := to.Exists(); err != nil {
-			return err
-		} else if taken {
-			continue
-		}
-		if err := s.dir(c).Rename(to.Name); err != nil {
-			return err
-		}
-		return errors.Join(to.Dir().SyncDir(), s.dir(c).Dir().SyncDir())
+	to, err := s.at(staleDir).Unused(func(n int) string { return fmt.Sprintf("%s-%d", c.ID, n) })
+	if err != nil {
+		return err
 	}
+	if err := s.dir(c).Rename(to.Name); err != nil {
+		return err
+	}
+	return errors.Join(to.Dir().SyncDir(), s.dir(c).Dir().SyncDir())
 }

@@ -150,9 +150,3 @@ func (s *Study) dir(c Cell) rundir.Dir { return rundir.On(s.Files, c.Dir) }
 
 // CellConfigPath is the configuration that `cage train` is given for a cell.
 func CellConfigPath(dir string) string { return filepath.Join(dir, cellFile) }
-
-// LogPath is what the process of a cell wrote.
-func LogPath(dir string) string { return filepath.Join(dir, logFile) }
-
-// FailedPath is the account of a cell's failure.
-func FailedPath(dir string) string { return filepath.Join(dir, failedFile) }

@@ -24,7 +24,7 @@ func TestOneSeedOneRun(t *testing.T) {
 	}
 }
 
-// TestZeroLambdaIsOff: without strength the method leaves no trace, whatever its form.
+// TestZeroLambdaIsOff: with λ = 0 a run has the bits of one without the method, in every form.
 func TestZeroLambdaIsOff(t *testing.T) {
 	off := testrun.Config(t, `method.form="off"`)
 	testrun.Train(t, off, train.Options{})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/diagnostics"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/safetensors"
@@ -15,7 +14,7 @@ import (
 // movement follows the codes of the quantized weights; nil when that is off or there
 // are none.
 type movement struct {
-	settings config.Diagnostics
+	settings diagnostics.Settings
 	weights  []string // with chosen coordinates
 	reader   *step.CodeReader
 	tracker  *diagnostics.Tracker
@@ -58,7 +57,7 @@ func (r *run) prepareMovement() error {
 	if m.tracker, err = diagnostics.New(m.settings.Window, groups...); err != nil {
 		return r.cfg.ErrorAt("diagnostics.window", "%w", err)
 	}
-	if m.reader, err = r.kernels.CodeReader(chosen); err != nil {
+	if m.reader, err = r.compiled.CodeReader(chosen); err != nil {
 		return err
 	}
 	r.movement = m
@@ -132,7 +131,7 @@ const (
 
 // savedMovement describes the tensors in a checkpoint: with other settings they mean nothing.
 type savedMovement struct {
-	Settings config.Diagnostics
+	Settings diagnostics.Settings
 	Samples  int
 }
 
@@ -162,27 +161,25 @@ func addTensor[T safetensors.Element](state *checkpoint.State, name string, valu
 
 // restoreMovement goes on from a checkpoint. One without diagnostics, or with other settings,
 // lets them begin anew.
-func (r *run) restoreMovement(state checkpoint.State, tensors map[string]safetensors.Tensor) error {
+func (r *run) restoreMovement(f *checkpoint.File) error {
 	m := r.movement
 	if m == nil {
 		return nil
 	}
 	var saved savedMovement
-	if _, ok := state.Meta[movementMeta]; ok {
-		if err := state.Meta.Get(movementMeta, &saved); err != nil {
-			return err
-		}
+	if err := f.Meta.GetIf(movementMeta, &saved); err != nil {
+		return err
 	}
 	if saved.Settings != m.settings {
-		if state.Step >= m.settings.Every {
-			r.log.Warn("the checkpoint has no samples of codes with these settings of diagnostics: they begin anew", "step", state.Step)
+		if f.Step >= m.settings.Every {
+			r.log.Warn("the checkpoint has no samples of codes with these settings of diagnostics: they begin anew", "step", f.Step)
 		}
 		return nil
 	}
 	s := diagnostics.State{Samples: saved.Samples}
 	err := errors.Join(
-		values(tensors, "codes", &s.Codes), values(tensors, "residuals", &s.Residuals), values(tensors, "begun", &s.Begun),
-		values(tensors, "since", &s.Since), values(tensors, "group_since", &s.GroupSince), values(tensors, "before", &s.Before),
+		values(f, "codes", &s.Codes), values(f, "residuals", &s.Residuals), values(f, "begun", &s.Begun),
+		values(f, "since", &s.Since), values(f, "group_since", &s.GroupSince), values(f, "before", &s.Before),
 	)
 	if err != nil {
 		return err
@@ -190,12 +187,10 @@ func (r *run) restoreMovement(state checkpoint.State, tensors map[string]safeten
 	return m.tracker.Restore(s)
 }
 
-func values[T safetensors.Element](tensors map[string]safetensors.Tensor, name string, into *[]T) error {
-	t, ok := tensors[movementPrefix+name]
-	if !ok {
-		return fmt.Errorf("there is no tensor %s", movementPrefix+name)
+func values[T safetensors.Element](f *checkpoint.File, name string, into *[]T) error {
+	t, err := f.Tensor(movementPrefix + name)
+	if err == nil {
+		*into, err = safetensors.Values[T](t)
 	}
-	var err error
-	*into, err = safetensors.Values[T](t)
 	return err
 }

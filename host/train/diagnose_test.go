@@ -224,8 +224,8 @@ func TestMovementChangesNothing(t *testing.T) {
 	}
 }
 
-// TestMovementBeginsAnew: a run that is resumed with other settings goes on, with what
-// it has sampled forgotten, and one without quantized weights has nothing to follow.
+// TestMovementBeginsAnew: a run that is resumed with other settings of diagnostics goes on
+// and forgets its samples; one without quantized weights takes none.
 func TestMovementBeginsAnew(t *testing.T) {
 	cfg := testrun.Config(t, sampling...)
 	runParts(t, cfg, 10)
@@ -239,15 +239,12 @@ func TestMovementBeginsAnew(t *testing.T) {
 	testrun.Train(t, fresh, train.Options{})
 }
 
-// TestMovementOfDamagedState: what a checkpoint lacks is named.
+// TestMovementOfDamagedState: the error names what a checkpoint lacks.
 func TestMovementOfDamagedState(t *testing.T) {
 	cfg := testrun.Config(t, sampling...)
 	runParts(t, cfg, 10)
 	dir := rundir.At(cfg.Train.Out).Checkpoints()
-	s, err := checkpoint.Latest(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testrun.Newest(t, cfg.Train.Out)
 	s.Tensors = slices.DeleteFunc(s.Tensors, func(t safetensors.Tensor) bool { return t.Name == "diagnostics/since" })
 	if _, err := checkpoint.Save(t.Context(), dir, s); err != nil {
 		t.Fatal(err)

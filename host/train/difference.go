@@ -2,6 +2,8 @@ package train
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,11 +16,11 @@ import (
 // Difference is a part of a state in which two checkpoints differ.
 type Difference struct {
 	Name string `json:"name"` // of a tensor, or of an entry of the metadata
-	// Count of the Of numbers differ; 0 of 0 for what is no tensor, or has another
-	// shape or is missing in one of the two.
+	// Count is how many of the Of numbers differ. Both are 0 for an entry of the metadata,
+	// and for a tensor that has another shape or is missing in one of the two.
 	Count int `json:"count"`
 	Of    int `json:"of"`
-	// First is the place of the first one, and Largest the largest distance.
+	// First is the position of the first number that differs, and Largest the largest difference.
 	First   []int           `json:"first,omitempty"`
 	Largest *metrics.Number `json:"largest,omitempty"`
 }
@@ -38,7 +40,8 @@ func (d Difference) String() string {
 // steps done.
 var comparedMeta = []string{refreshesKey, movementMeta}
 
-// compareStates lists the differences between two states of one step, tensors first.
+// compareStates lists the differences between two states of one step, tensors first. It
+// reads one tensor of each at a time.
 func compareStates(want, got checkpoint.State) ([]Difference, error) {
 	list := []Difference{}
 	tensors := map[string]safetensors.Tensor{}
@@ -48,11 +51,16 @@ func compareStates(want, got checkpoint.State) ([]Difference, error) {
 	for _, w := range want.Tensors {
 		g, ok := tensors[w.Name]
 		delete(tensors, w.Name)
-		switch {
-		case !ok || g.DType != w.DType || !slices.Equal(g.Shape, w.Shape):
+		if !ok || g.DType != w.DType || !slices.Equal(g.Shape, w.Shape) {
 			list = append(list, Difference{Name: w.Name})
-		case !bytes.Equal(w.Data, g.Data):
-			list = append(list, compareTensors(w, g))
+			continue
+		}
+		d, err := compareTensors(w, g)
+		if err != nil {
+			return nil, err
+		}
+		if d.Count > 0 {
+			list = append(list, d)
 		}
 	}
 	for name := range tensors {
@@ -78,33 +86,39 @@ func compareStates(want, got checkpoint.State) ([]Difference, error) {
 }
 
 // compareTensors describes the difference of two tensors of one type and shape.
-func compareTensors(a, b safetensors.Tensor) Difference {
-	size := a.DType.Size()
-	d := Difference{Name: a.Name, Of: len(a.Data) / size}
-	for i := range d.Of {
-		if !bytes.Equal(a.Data[i*size:(i+1)*size], b.Data[i*size:(i+1)*size]) {
-			if d.Count == 0 {
-				d.First = position(i, a.Shape)
-			}
-			d.Count++
-		}
-	}
-	x, errA := safetensors.Values[float32](a)
-	y, errB := safetensors.Values[float32](b)
-	if errA != nil || errB != nil {
-		return d // whole numbers
+func compareTensors(x, y safetensors.Tensor) (Difference, error) {
+	a, errA := x.Bytes()
+	b, errB := y.Bytes()
+	size := max(1, x.DType.Bits()/8)
+	d := Difference{Name: x.Name, Of: len(a) / size}
+	if err := errors.Join(errA, errB); err != nil || bytes.Equal(a, b) {
+		return d, err
 	}
 	largest := 0.0
-	for i, v := range x {
-		if math.Float32bits(v) != math.Float32bits(y[i]) {
-			largest = max(largest, math.Abs(float64(v)-float64(y[i]))) // NaN prevails
+	for i := range d.Of {
+		v, w := a[i*size:(i+1)*size], b[i*size:(i+1)*size]
+		if bytes.Equal(v, w) {
+			continue
+		}
+		if d.Count == 0 {
+			d.First = position(i, x.Shape)
+		}
+		d.Count++
+		if x.DType == safetensors.F32 {
+			largest = max(largest, math.Abs(float32At(v)-float32At(w))) // NaN prevails
 		}
 	}
-	d.Largest = metrics.Some(largest)
-	return d
+	if x.DType == safetensors.F32 { // integers are codes and counts, whose difference means little
+		d.Largest = metrics.Some(largest)
+	}
+	return d, nil
 }
 
-// position is the place of the i-th number in a tensor of that shape.
+func float32At(data []byte) float64 {
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(data)))
+}
+
+// position is the index of the i-th number along each axis of a tensor of that shape.
 func position(i int, shape []int) []int {
 	at := make([]int, len(shape))
 	for axis, n := range slices.Backward(shape) {

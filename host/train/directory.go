@@ -17,9 +17,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// free are the keys that may change when a run is resumed: they have no influence
+// changeable are the keys that may change when a run is resumed: they have no influence
 // on the parameters.
-var free = []string{
+var changeable = []string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute", "train.memory_check",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed",
@@ -58,7 +58,7 @@ func (r *run) open() error {
 		damaged = errors.As(err, &damage)
 	}
 	if damaged {
-		previous, err = r.cfg, r.unsaved(damage)
+		previous, err = r.cfg, r.acceptDamage(damage)
 	}
 	if err != nil {
 		return err
@@ -73,9 +73,9 @@ type descriptionError struct{ err error }
 func (d *descriptionError) Error() string { return d.err.Error() }
 func (d *descriptionError) Unwrap() error { return d.err }
 
-// unsaved accepts a directory whose description is damaged when nothing can be lost
-// because there is no checkpoint: the run was stopped while it began.
-func (r *run) unsaved(damage error) error {
+// acceptDamage accepts a damaged description of a run that has no checkpoint: the run was
+// stopped while it began, and nothing can be lost.
+func (r *run) acceptDamage(damage error) error {
 	entries, err := checkpoint.List(r.dir.Checkpoints())
 	if err != nil || len(entries) > 0 {
 		return errors.Join(damage, err)
@@ -119,7 +119,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	if err != nil {
 		return err
 	}
-	r.identity = made.Run
+	r.identity, r.initial = made.Run, made.Initial
 	if changed := assembly.Changed(made.Programs, r.programs.Hashes()); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
 			r.cfg.Train.Out, changed[0], len(changed))
@@ -127,7 +127,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	return nil
 }
 
-// Whoever looks whether a run is trained holds its lock for a moment.
+// Others hold the lock for a moment to see whether the run is being trained.
 const (
 	lockPatience = time.Second
 	lockRetry    = 10 * time.Millisecond
@@ -158,14 +158,17 @@ func orUnset(v string) string {
 	return v
 }
 
-// newState is the state before the first step. The first batch calibrates quantizers
-// whose parameters are trained.
+// newState is the state before the first step, with weights that are drawn or those of another model. The first
+// batch calibrates quantizers whose parameters are trained.
 func (r *run) newState() (*step.State, error) {
 	tokens := make([]int32, r.batches.BatchLen())
 	if err := r.batches.At(0, tokens); err != nil {
 		return nil, err
 	}
-	return r.kernels.NewState(uint64(r.cfg.Seed), tokens)
+	if r.cfg.Init != "" {
+		return r.startFrom(tokens)
+	}
+	return r.compiled.NewState(uint64(r.cfg.Seed), tokens)
 }
 
 // begin starts a new run: its description is on disk before the first step.
@@ -197,11 +200,7 @@ func (r *run) noCheckpoints() error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	var steps []int
-	for _, e := range entries {
-		steps = append(steps, e.Step)
-	}
-	e := r.cfg.ErrorAt("train.out", "%s has checkpoints of steps %v, but no %s", r.cfg.Train.Out, steps, rundir.ConfigFile)
+	e := r.cfg.ErrorAt("train.out", "%s has checkpoints of steps %v, but no %s", r.cfg.Train.Out, stepsOf(entries), rundir.ConfigFile)
 	e.Hint = "move them away, or give another train.out"
 	return e
 }
@@ -210,7 +209,11 @@ func (r *run) noCheckpoints() error {
 // that was stopped before its first checkpoint begins again.
 func (r *run) resume(previous *config.Config) error {
 	r.saving.step = -1
-	state, err := r.checkpoints.Latest()
+	var meta checkpoint.Meta
+	err := r.checkpoints.Latest(func(f *checkpoint.File) error {
+		meta = f.Meta
+		return r.restore(f)
+	})
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
 		if r.state, err = r.newState(); err != nil {
@@ -219,9 +222,6 @@ func (r *run) resume(previous *config.Config) error {
 	case err != nil:
 		return err
 	default:
-		if err := r.restore(state); err != nil {
-			return err
-		}
 		r.log.Info("resuming", "step", r.done.Step)
 	}
 	if r.identity == "" { // a run of a version that gave none
@@ -236,7 +236,7 @@ func (r *run) resume(previous *config.Config) error {
 	if err := r.describe(); err != nil {
 		return err
 	}
-	if err := r.resumeRecords(state.Meta); err != nil {
+	if err := r.resumeRecords(meta); err != nil {
 		return err
 	}
 	if err := r.openTrajectory(); err != nil {
@@ -244,4 +244,11 @@ func (r *run) resume(previous *config.Config) error {
 	}
 	r.prune() // a run that was killed between a save and this has some too many
 	return r.remember()
+}
+
+func stepsOf(entries []checkpoint.Entry) (steps []int) {
+	for _, e := range entries {
+		steps = append(steps, e.Step)
+	}
+	return steps
 }

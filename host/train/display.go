@@ -2,16 +2,15 @@ package train
 
 import (
 	"io"
-	"os"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/metrics/console"
 )
 
 // display shows progress and remembers what the records of a run have in common.
 type display struct {
-	console  *console.Display
+	console  *console.Run
 	latest   metrics.Record // of the newest step
 	previous metrics.Record // of the step before the pace was last measured
 }
@@ -19,17 +18,16 @@ type display struct {
 // NewConsole makes the progress display of a run: a live line when out is a terminal,
 // else a line for every record that is logged. It may be given as Options.Console, and
 // log messages may go through it.
-func NewConsole(out io.Writer, cfg *config.Config) *console.Display {
-	opts := console.Options{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Problem: !cfg.Model.Language()}
-	if f, ok := out.(*os.File); ok {
-		opts.Width = console.Terminal(f)
-	}
-	return console.New(out, opts)
+func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
+	opts := console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Problem: !cfg.Model.Language()}
+	opts.Width, _ = console.Size(out)
+	return console.NewRun(out, opts)
 }
 
 // newDisplay shows progress on out, which may be a display already.
 func newDisplay(out io.Writer, cfg *config.Config) display {
-	if c, ok := out.(*console.Display); ok {
+	if c, ok := out.(*console.Run); ok {
+		c.SetTotal(cfg.Train.Steps) // which may have followed from the data
 		return display{console: c}
 	}
 	return display{console: NewConsole(out, cfg)}
@@ -44,9 +42,6 @@ func (d *display) step(r metrics.Record) {
 	d.console.Update(r)
 }
 
-// evaluated shows the record of an evaluation.
-func (d *display) evaluated(r metrics.Record) { d.console.Update(r) }
-
 // speed is the number of tokens per second since the last call, without what was
 // not training.
 func (d *display) speed(r metrics.Record) float64 {
@@ -57,5 +52,3 @@ func (d *display) speed(r metrics.Record) float64 {
 	}
 	return float64(tokens) / seconds
 }
-
-func (d *display) close() error { return d.console.Close() }

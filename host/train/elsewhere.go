@@ -8,7 +8,6 @@ import (
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/rundir"
@@ -35,7 +34,7 @@ func (t *Trained) openData(o OpenOptions) error {
 		}
 		return nil
 	}
-	if t.data, err = data.Open(o.Data); err != nil {
+	if t.data, err = assembly.OpenPart(t.cfg, o.Data); err != nil {
 		return err
 	}
 	want, err := t.tokenizerInfo()
@@ -43,7 +42,7 @@ func (t *Trained) openData(o OpenOptions) error {
 		o.Logger.Warn("the run does not say what its tokenizer is, and its data cannot be asked: it is not known whether this file was made with it", "file", o.Data)
 		return nil
 	}
-	if got := t.data.Header().Tokenizer; got.SHA256 != want.SHA256 {
+	if got := t.data.Tokenizer(); got.SHA256 != want.SHA256 {
 		return fmt.Errorf("%s was made with the tokenizer %s, the run's is %s", o.Data, got.Name, want.Name)
 	}
 	return nil
@@ -55,12 +54,15 @@ func (t *Trained) tokenizerInfo() (tokenizer.Info, error) {
 	if t.made.Tokenizer != nil {
 		return *t.made.Tokenizer, nil
 	}
-	file, err := assembly.FindTrain(t.cfg, t.search)
+	if t.cfg.Train.Steps == 0 { // a checkpoint of the hub, or a run that was imported from one
+		return tokenizer.Info{}, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)
+	}
+	file, _, err := assembly.FindTrain(t.cfg, t.search)
 	if err != nil {
 		return tokenizer.Info{}, err
 	}
 	defer file.Close()
-	return file.Header().Tokenizer, nil
+	return file.Tokenizer(), nil
 }
 
 // tokenizer opens the tokenizer of the run.
@@ -72,11 +74,12 @@ func (t *Trained) tokenizer() (tokenizer.Tokenizer, error) {
 	return assembly.FindTokenizer(t.cfg, t.search, info)
 }
 
-// findPlugins replaces the paths of plugins of a run by those where they are now. One
-// that is at none of them is looked for by its name. Whether it is the run's is told by
-// its programs.
+// findPlugins replaces the paths of a run's plugins, in a configuration that is being
+// changed, by those where they are now. A plugin that is found at no path is looked for by
+// its name. Its programs tell whether it is the one that the run had.
 func findPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Search, finder *plugin.Finder) error {
 	for _, p := range plugins {
+		p.SHA256 = "" // what counts is that the programs are those of the run, not the executables
 		if !strings.ContainsRune(p.Name, filepath.Separator) {
 			continue
 		}
@@ -100,9 +103,9 @@ func findPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Sea
 
 // comparePrograms warns when quantizers are not those of training. Programs of
 // activations depend on the batch and are compared only at the run's own.
-func (t *Trained) comparePrograms(o OpenOptions, programs *assembly.Programs) {
-	same := *programs
-	if o.Batch > 0 {
+func (t *Trained) comparePrograms(o OpenOptions) {
+	same := *t.programs
+	if o.Generate > 0 {
 		same.Activations = nil
 	}
 	if changed := assembly.Changed(t.made.Programs, same.Hashes()); len(changed) > 0 {

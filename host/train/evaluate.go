@@ -4,41 +4,35 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/step"
 )
 
-// Evaluate returns the mean loss in nats per token over the first batches of a
-// token file, all of it when batches is 0, and the number of tokens it is the mean
-// of. A problem without data has no file: its loss is that of its one point, of no
-// tokens. Quantizers stay active. Windows follow each other without overlap; a last
-// batch that is not full counts with the windows it has.
-func Evaluate(ctx context.Context, k *step.Kernels, s *step.State, file *data.File, batches int) (loss float64, tokens int64, err error) {
-	if file == nil {
-		loss, err = evaluateProblem(k, s)
+// Evaluate returns the mean loss in nats per target over the first batches of a
+// sequence, all of it when batches is 0, and the number of targets it is the mean
+// of. A problem without data has no sequence: its loss is that of its one point, of no
+// targets. Quantizers stay active.
+func Evaluate(ctx context.Context, c *step.Compiled, s *step.State, sequence assembly.Sequence, batches int) (loss float64, targets int64, err error) {
+	if sequence == nil {
+		loss, err = evaluateProblem(c, s)
 		return loss, 0, err
 	}
-	p := k.Plan()
-	reader, err := data.NewSequential(file, p.Context, k.Batch())
-	if err != nil {
-		return 0, 0, err
-	}
-	e, err := k.Evaluator(s)
+	e, err := c.Evaluator(s)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer e.Close()
-	n := reader.Batches()
+	n := sequence.Batches()
 	if batches > 0 {
 		n = min(n, int64(batches))
 	}
-	ids := make([]int32, reader.BatchLen())
+	ids := make([]int32, sequence.BatchLen())
 	total := 0.0
 	for i := range n {
 		if ctx.Err() != nil {
 			return 0, 0, fmt.Errorf("evaluation: %w", ctx.Err())
 		}
-		rows, err := reader.At(i, ids)
+		rows, learned, err := sequence.At(i, ids)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -46,22 +40,22 @@ func Evaluate(ctx context.Context, k *step.Kernels, s *step.State, file *data.Fi
 		if err != nil {
 			return 0, 0, err
 		}
-		for _, l := range losses[:rows*p.Context] {
+		for _, l := range losses[:rows*c.Plan().Context] {
 			total += float64(l)
 		}
-		tokens += int64(rows * p.Context)
+		targets += learned
 	}
-	return total / float64(tokens), tokens, nil
+	return total / float64(targets), targets, nil
 }
 
 // evaluateProblem returns the loss of a problem, which it computes without noise.
-func evaluateProblem(k *step.Kernels, s *step.State) (float64, error) {
-	e, err := k.Evaluator(s)
+func evaluateProblem(c *step.Compiled, s *step.State) (float64, error) {
+	e, err := c.Evaluator(s)
 	if err != nil {
 		return 0, err
 	}
 	defer e.Close()
-	p := k.Plan()
+	p := c.Plan()
 	size := 1
 	for _, d := range p.Model.BatchDims(p.Batch, p.Context) {
 		size *= d

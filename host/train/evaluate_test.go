@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/generate"
@@ -39,9 +41,9 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 	evaluate := func(batch string, batches int) (float64, int64) {
 		cfg := testrun.Config(t, "model.vocab=300", batch)
 		plan := testrun.Plan(t, cfg)
-		k := testrun.Compile(t, plan)
-		s := testrun.Upload(t, k, testrun.Params(plan.Model, 3))
-		loss, tokens, err := train.Evaluate(t.Context(), k, s, file, batches)
+		c := testrun.Compile(t, plan)
+		s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
+		loss, tokens, err := train.Evaluate(t.Context(), c, s, sequence(t, cfg, file, c.Batch()), batches)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,18 +62,28 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 	stopEvaluation(t, file)
 }
 
+// sequence reads a part to evaluate a configuration on.
+func sequence(t *testing.T, cfg *config.Config, part assembly.Part, batch int) assembly.Sequence {
+	t.Helper()
+	s, err := assembly.OpenSequence(cfg, part, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // stopEvaluation: an evaluation ends with its context.
 func stopEvaluation(t *testing.T, file *data.File) {
 	cfg := testrun.Config(t, "model.vocab=300")
-	k := testrun.Compile(t, testrun.Plan(t, cfg))
-	s, err := k.NewState(1, nil)
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s, err := c.NewState(1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := train.Evaluate(ctx, k, s, file, 0); !errors.Is(err, context.Canceled) {
+	if _, _, err := train.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a cancelled context: %v", err)
 	}
 }
@@ -103,16 +115,16 @@ func TestOpen(t *testing.T) {
 			}
 		}
 	}
-	trained, err := train.Open(t.Context(), dir, train.OpenOptions{Batch: 1, Finder: finder})
+	trained, err := train.Open(t.Context(), dir, train.OpenOptions{Generate: 1, Finder: finder})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer trained.Close()
-	first, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1})
+	first, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1})
+	second, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
 	if err != nil || first != second || first == "" {
 		t.Errorf("generated %q and %q, error %v", first, second, err)
 	}
@@ -136,7 +148,7 @@ func TestOpenMistakes(t *testing.T) {
 	if trained.Step() != 2 {
 		t.Errorf("opened step %d, want 2", trained.Step())
 	}
-	if _, err := trained.Generate(t.Context(), "x", generate.Options{Tokens: 1}); err == nil {
-		t.Error("generated with a batch of 4")
+	if _, err := trained.Generate(t.Context(), "x", generate.Options{Tokens: 1}, nil); err == nil {
+		t.Error("a run that was opened for evaluation generated")
 	}
 }

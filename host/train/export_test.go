@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"
 )
 
 // RunSeen is Run, which shows its state before the first step.
-func RunSeen(ctx context.Context, cfg *config.Config, o Options, see func(*step.State)) (*Summary, error) {
+func RunSeen(ctx context.Context, cfg *config.Config, o Options, see func(*step.State)) (*metrics.Summary, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
 )
 
@@ -28,16 +28,16 @@ func (r *run) checkExtension(previous *config.Config) error {
 	if !r.extends(previous) {
 		return nil
 	}
-	before, err := newSchedule(previous)
+	before, err := previous.Schedule.Schedule(previous.Train.Steps)
 	if err != nil {
 		return err
 	}
 	total, longer := previous.Train.Steps, r.cfg.Train.Steps
-	was, is := assembly.Method(previous), assembly.Method(r.cfg)
+	was, is := previous.Method, r.cfg.Method
 	for t := 1; t <= r.done.Step; t++ {
-		// The decoupled correction in the official form uses the rate of the next step, too.
+		// The official variant of the correction uses the rate of the next step, too.
 		for _, k := range []int{t - 1, t} {
-			if a, b := before.Rate(k), r.rates.Rate(k); a != b && (k < t || is.Variant == "official") {
+			if a, b := before.Rate(k), r.rates.Rate(k); a != b && (k < t || is.Variant == cage.Official) {
 				return r.notExtended(total, "schedule", "the learning rate", k+1, a, b,
 					"kind \"constant\" can be extended at any time; \"wsd\", with the warm-up in steps, before its decay")
 			}
@@ -59,5 +59,5 @@ func (r *run) notExtended(total int, key, what string, step int, was, is float64
 
 // mayDiffer tells whether a key may have another value than in the run that is continued.
 func (r *run) mayDiffer(key string, previous *config.Config) bool {
-	return slices.Contains(free, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(stretched, key)
+	return slices.Contains(changeable, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(stretched, key)
 }

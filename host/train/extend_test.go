@@ -56,8 +56,8 @@ func TestExtendedBeforeItsDecay(t *testing.T) {
 	testrun.SameRun(t, "extended, and whole", cfg.Train.Out, whole.Train.Out)
 }
 
-// What would have been another step is refused with its key and its number, and the run
-// stays what it was.
+// An extension that would have changed a step that is done is refused, with the key and the
+// number of the step, and the run stays as it was.
 func TestNotExtended(t *testing.T) {
 	for name, c := range map[string]struct {
 		settings, longer []string

@@ -167,7 +167,7 @@ func (v victim) lost(t *testing.T, files *crashfs.FS, moment int, seed uint64) s
 // mixtures are seeds of losses that keep a part of what was not synced.
 var mixtures = []uint64{2, 3, 4, 5}
 
-// lose loses power at a moment and goes on with what is left.
+// lose simulates a loss of power at a moment and goes on with the files that are left.
 func (v victim) lose(t *testing.T, finder *plugin.Finder, files *crashfs.FS, moment int, seed uint64) {
 	t.Helper()
 	what := fmt.Sprintf("power lost at moment %d, seed %d", moment, seed)
@@ -185,7 +185,7 @@ func (v victim) lose(t *testing.T, finder *plugin.Finder, files *crashfs.FS, mom
 	sameDirectory(t, what, v.cfg.Train.Out, cfg.Train.Out)
 }
 
-// fail trains with a fault in the i-th operation and then goes on with healthy files. It
+// fail trains with a fault in the i-th operation and then goes on without faults. It
 // is false when there was no such operation.
 func (v victim) fail(t *testing.T, finder *plugin.Finder, prepared string, i int, forever bool) bool {
 	t.Helper()

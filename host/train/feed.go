@@ -20,23 +20,24 @@ type feed struct {
 // delivery is what was loaded for a step.
 type delivery struct {
 	batches *step.Batches
+	targets int64 // in them
 	err     error
 }
 
 // newFeed feeds the steps up to last.
-func newFeed(source assembly.Batches, kernels *step.Kernels, last int) *feed {
-	f := &feed{source: source, load: kernels.Load, last: last, arrived: make(chan delivery, 1)}
+func newFeed(source assembly.Batches, compiled *step.Compiled, last int) *feed {
+	f := &feed{source: source, load: compiled.Load, last: last, arrived: make(chan delivery, 1)}
 	for i := range f.memory {
-		for range kernels.Plan().Accumulate {
+		for range compiled.Plan().Accumulate {
 			f.memory[i] = append(f.memory[i], make([]int32, source.BatchLen()))
 		}
 	}
 	return f
 }
 
-// take returns the micro-batches of step t, which is done before the next call, and
-// begins to load those of the step after it.
-func (f *feed) take(t int) (*step.Batches, error) {
+// take returns the micro-batches of step t, which is done before the next call, and begins
+// to load those of the step after it.
+func (f *feed) take(t int) (delivery, error) {
 	if f.step != t {
 		f.close()
 		f.begin(t)
@@ -46,26 +47,25 @@ func (f *feed) take(t int) (*step.Batches, error) {
 	if got.err == nil && t < f.last {
 		f.begin(t + 1)
 	}
-	return got.batches, got.err
+	return got, got.err
 }
 
 // begin loads step t on a goroutine of its own.
 func (f *feed) begin(t int) {
 	f.step = t
-	go func() {
-		b, err := f.read(t)
-		f.arrived <- delivery{b, err}
-	}()
+	go func() { f.arrived <- f.read(t) }()
 }
 
-func (f *feed) read(t int) (*step.Batches, error) {
+func (f *feed) read(t int) (d delivery) {
 	list := f.memory[t%len(f.memory)]
 	for i := range list {
 		if err := f.source.At(int64(t-1)*int64(len(list))+int64(i), list[i]); err != nil {
-			return nil, err
+			return delivery{err: err}
 		}
 	}
-	return f.load(list)
+	d.targets = f.source.Finish(list)
+	d.batches, d.err = f.load(list)
+	return d
 }
 
 // close waits for what is on its way and frees it.

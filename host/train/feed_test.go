@@ -15,6 +15,8 @@ var errNoBatch = errors.New("no such batch")
 
 func (numbered) BatchLen() int { return 2 }
 
+func (numbered) Finish(batches [][]int32) int64 { return int64(10 * len(batches)) }
+
 func (n numbered) At(index int64, dst []int32) error {
 	if index == n.fails {
 		return errNoBatch
@@ -42,8 +44,8 @@ func TestFeed(t *testing.T) {
 		}
 	}
 	for _, at := range []int{4, 5} {
-		if _, err := f.take(at); err != nil {
-			t.Fatal(err)
+		if d, err := f.take(at); err != nil || d.targets != 20 {
+			t.Fatalf("%d targets, %v", d.targets, err)
 		}
 	}
 	want(4)

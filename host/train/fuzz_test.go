@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 )
 
-// FuzzProvenance: an account of how a run came to be is refused by the name of its file,
-// or is the same when it is written again.
+// FuzzProvenance: a provenance.json is refused with an error that names it, or is the same
+// when it is written again.
 func FuzzProvenance(f *testing.F) {
 	f.Add([]byte(`{"build":{"go":"go1.27","simd":true},"directory":"/a","tokenizer":{"name":"bytes","vocab_size":256},"plugins":[{"table":"optimizer","name":"adamw","parameters":{"beta1":0.9}}],"programs":{"weight a: quantize":"ff"}}`))
 	f.Add([]byte(`{"plugins":null,"programs":{"a":"b","c":""}}`))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
@@ -45,7 +46,7 @@ func losses(t *testing.T, dir string) []float64 {
 
 func records(t *testing.T, dir string) []metrics.Record {
 	t.Helper()
-	list, err := metrics.Read(rundir.At(dir).Metrics())
+	list, err := metrics.Read[metrics.Record](rundir.At(dir).Metrics())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +59,7 @@ func relative(got, want float64) float64 { return math.Abs(got-want) / math.Abs(
 func poison(t *testing.T, cfg *config.Config, name string, part func(dims []int) (from, to int)) {
 	t.Helper()
 	dir := rundir.At(cfg.Train.Out).Checkpoints()
-	s, err := checkpoint.Latest(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testrun.Newest(t, cfg.Train.Out)
 	for i, tensor := range s.Tensors {
 		if tensor.Name != name {
 			continue

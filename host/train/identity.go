@@ -27,9 +27,7 @@ func newIdentity() string { return rand.Text() }
 
 // identityOf returns the identity that a checkpoint has, empty for none.
 func identityOf(m checkpoint.Meta) (id string, err error) {
-	if _, some := m[identityKey]; some {
-		err = m.Get(identityKey, &id)
-	}
+	err = m.GetIf(identityKey, &id)
 	return id, err
 }
 

@@ -7,20 +7,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/step"
 )
 
 // train runs the remaining steps, evaluates and writes the summary.
-func (r *run) train(ctx context.Context) (*Summary, error) {
+func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	r.display = newDisplay(r.opts.Console, r.cfg)
 	start := time.Since(r.began).Seconds()
-	for _, message := range r.tooStrong(r.kernels.Plan().Rules) {
+	for _, message := range r.tooStrong(r.compiled.Plan().Rules) {
 		r.log.Warn(message)
 	}
 	r.display.latest = r.last
-	defer r.display.close()
+	defer r.display.console.Close()
 	r.display.previous.Tokens, r.display.previous.Seconds = r.done.Tokens, metrics.Number(r.done.Seconds)
 	r.saving.at = time.Now()
 	err := r.saveLast(r.steps(ctx))
@@ -36,11 +36,11 @@ func (r *run) train(ctx context.Context) (*Summary, error) {
 	if gone := r.checkDirectory(); gone != nil {
 		return nil, gone
 	}
-	// A summary never knows more than the records.
-	if err := errors.Join(r.records.sync(), r.trajectory.sync()); err != nil {
+	// The records go first, so that a summary never says more than they do.
+	if err := r.syncRecords(); err != nil {
 		return summary, r.resumable(err)
 	}
-	if err := metrics.WriteSummary(r.dir.Summary(), summary); err != nil {
+	if err := metrics.WriteSummary(r.dir.Summary(), *summary); err != nil {
 		return summary, r.resumable(err)
 	}
 	return summary, errors.Join(err, sumErr)
@@ -52,7 +52,7 @@ func (r *run) steps(ctx context.Context) error {
 	if r.opts.StopAfter > 0 {
 		stop = min(stop, r.opts.StopAfter)
 	}
-	ahead := newFeed(r.batches, r.kernels, stop)
+	ahead := newFeed(r.batches, r.compiled, stop)
 	defer ahead.close()
 	if r.evaluates(r.done.Step) && r.evaluated < r.done.Step {
 		// The run was interrupted before this evaluation was done.
@@ -68,7 +68,7 @@ func (r *run) steps(ctx context.Context) error {
 			return damagedData(err)
 		}
 		t := r.done.Step + 1
-		if err := r.one(ctx, ahead); err != nil {
+		if err := r.step(ctx, ahead); err != nil {
 			return stepError(t, err)
 		}
 	}
@@ -81,8 +81,8 @@ func (r *run) steps(ctx context.Context) error {
 	return nil
 }
 
-// one runs the next step with all that is due after it.
-func (r *run) one(ctx context.Context, ahead *feed) error {
+// step runs the next step, and what is due after it: a record, an evaluation, a checkpoint.
+func (r *run) step(ctx context.Context, ahead *feed) error {
 	began := time.Now()
 	before := r.done
 	set := r.settings(before.Step + 1)
@@ -90,16 +90,16 @@ func (r *run) one(ctx context.Context, ahead *feed) error {
 	if err != nil {
 		return err
 	}
-	batches, err := ahead.take(before.Step + 1)
+	next, err := ahead.take(before.Step + 1)
 	if err != nil {
 		return err
 	}
-	res, err := r.kernels.Run(r.state, batches, set)
+	res, err := r.compiled.Run(r.state, next.batches, set)
 	if err != nil {
 		return err
 	}
 	r.done.Step++
-	r.done.Tokens += r.tokensPerStep()
+	r.done.Tokens += next.targets
 	r.done.Seconds += time.Since(began).Seconds()
 	if len(res.FailedRefreshes) > 0 {
 		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
@@ -114,7 +114,7 @@ func (r *run) one(ctx context.Context, ahead *feed) error {
 	if err := r.report(set, res, sampled); err != nil {
 		return err
 	}
-	if err := r.follow(); err != nil {
+	if err := r.recordPoint(); err != nil {
 		return err
 	}
 	if r.evaluates(r.done.Step) {
@@ -134,7 +134,7 @@ func (r *run) evaluates(t int) bool {
 // settings are those of step t. Schedules count all steps; the optimizer counts its
 // updates, which a skipped step is not.
 func (r *run) settings(t int) step.Settings {
-	m := assembly.Method(r.cfg)
+	m := r.cfg.Method
 	set := step.Settings{
 		Step: t - r.done.Skipped, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
 		Lambda:     m.LambdaAt(t, r.cfg.Train.Steps),
@@ -142,7 +142,7 @@ func (r *run) settings(t int) step.Settings {
 	}
 	if r.measuresPareto(t) {
 		// A training in full precision has no gradient at Q(x).
-		set.Pareto, set.FullPareto = r.cfg.Method.Gradient != "full", true
+		set.ParetoSTE, set.Pareto = r.cfg.Method.Gradient != cage.FullGradient, true
 	}
 	return set
 }

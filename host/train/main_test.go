@@ -84,8 +84,8 @@ func (h host) kill(t *testing.T) bool {
 	return !h.cmd.ProcessState.Exited()
 }
 
-// await polls until something holds, the process has ended, or too much time has
-// passed; it is true when the thing holds.
+// await polls until a condition holds, the process has ended, or too much time has
+// passed; it is true when the condition holds.
 func (h host) await(t *testing.T, what string, holds func() bool) bool {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {

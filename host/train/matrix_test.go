@@ -28,8 +28,8 @@ var (
 
 // TestEveryPair is the claim of the project: any quantizer trains with any optimizer,
 // without and with both forms of the correction, from the same plugins. For each pair
-// the loss falls, λ = 0 is off bit for bit, and a resumed run is one that never
-// stopped.
+// the loss falls, λ = 0 gives the bits of a run without correction, and a resumed run
+// ends with the bits of one that never stopped.
 func TestEveryPair(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains 210 models")
@@ -63,7 +63,7 @@ func TestEveryPair(t *testing.T) {
 // fell fails unless the mean loss of a run's last steps is below that of its first.
 func fell(t *testing.T, dir string) {
 	t.Helper()
-	records, err := metrics.Read(rundir.At(dir).Metrics())
+	records, err := metrics.Read[metrics.Record](rundir.At(dir).Metrics())
 	if err != nil {
 		t.Fatal(err)
 	}

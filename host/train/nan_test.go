@@ -41,7 +41,7 @@ func TestSkippedStepsLeaveNoTrace(t *testing.T) {
 	}
 }
 
-// TestSkippedStepsAndResume: resuming in a history of skipped steps changes nothing.
+// TestSkippedStepsAndResume: a resume between skipped steps changes nothing.
 func TestSkippedStepsAndResume(t *testing.T) {
 	runs := poisoned(t, 2, "train.max_skipped=20")
 	testrun.Train(t, testrun.Again(t, runs[0]), train.Options{Resume: true})

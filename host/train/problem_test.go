@@ -70,7 +70,7 @@ func problem(t testing.TB, text string, overrides ...string) *config.Config {
 // iterates are the points that a run has recorded.
 func iterates(t *testing.T, dir string) []metrics.Point {
 	t.Helper()
-	points, err := metrics.ReadTrajectory(rundir.At(dir).Trajectory())
+	points, err := metrics.Read[metrics.Point](rundir.At(dir).Trajectory())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestProblemOpens(t *testing.T) {
 	if err != nil || tokens != 0 || loss != float64(*s.ValLoss) {
 		t.Errorf("the loss is %v of %d tokens (%v), want %v of none", loss, tokens, err, *s.ValLoss)
 	}
-	if _, err := trained.Generate(t.Context(), "", generate.Options{}); err == nil || !strings.Contains(err.Error(), `"quadratic" does not predict text`) {
+	if _, err := trained.Generate(t.Context(), "", generate.Options{}, nil); err == nil || !strings.Contains(err.Error(), `"quadratic" does not predict text`) {
 		t.Errorf("Generate: %v", err)
 	}
 	o.Data = "file"
@@ -242,12 +242,12 @@ func TestOLMo2Trains(t *testing.T) {
 	if !s.Completed || s.ValPPL == nil || !(list[len(list)-1] < list[0]-0.5) {
 		t.Errorf("losses from %v to %v, summary %+v", list[0], list[len(list)-1], s)
 	}
-	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Batch: 1, Finder: testrun.Finder(t)})
+	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Generate: 1, Finder: testrun.Finder(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer trained.Close()
-	if text, err := trained.Generate(t.Context(), "the", generate.Options{Tokens: 5}); err != nil || text == "" {
+	if text, err := trained.Generate(t.Context(), "the", generate.Options{Tokens: 5}, nil); err != nil || text == "" {
 		t.Errorf("generated %q, %v", text, err)
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // provenance is what run.toml does not say about how a run came to be.
@@ -20,6 +23,8 @@ type provenance struct {
 	Build engine.BuildInfo `json:"build"`
 	// Directory is the working directory, to which the configuration's paths are relative.
 	Directory string `json:"directory,omitempty"`
+	// Initial is what the weights before the first step were read from; nil: they were drawn.
+	Initial *origin `json:"initial,omitempty"`
 	// Tokenizer is what the token files were made with; nil without data.
 	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
 	// Data are the token files, once their content is known to have these hashes.
@@ -29,8 +34,8 @@ type provenance struct {
 	Programs map[string]string `json:"programs"`
 }
 
-// describe writes what there is to say of the run before its first step. run.toml makes
-// the directory that of a run and comes last: with it, everything is there.
+// describe writes the description of the run before its first step. run.toml comes last:
+// where it is, the rest of the description is complete.
 func (r *run) describe() error {
 	text, err := r.cfg.Encode()
 	if err != nil {
@@ -46,20 +51,21 @@ func (r *run) describe() error {
 }
 
 func (r *run) writeProvenance() error {
-	p := provenance{Run: r.identity, Build: r.device.BuildInfo(), Data: r.verified, Plugins: r.programs.Used, Programs: r.programs.Hashes()}
+	p := &provenance{Run: r.identity, Build: r.device.BuildInfo(), Initial: r.initial, Data: r.verified, Plugins: r.programs.Used, Programs: r.programs.Hashes()}
+	if r.data != nil {
+		info := r.data.Train.Tokenizer()
+		p.Tokenizer = &info
+	}
+	return p.write(r.dir)
+}
+
+// write puts it into a run directory, with the working directory added.
+func (p *provenance) write(dir rundir.Dir) error {
 	var err error
 	if p.Directory, err = os.Getwd(); err != nil {
 		return err
 	}
-	if r.data != nil {
-		info := r.data.Train.Header().Tokenizer
-		p.Tokenizer = &info
-	}
-	about, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(r.dir.Provenance(), append(about, '\n'))
+	return atomicfile.WriteJSON(dir.Provenance(), p)
 }
 
 // keepTokenizer puts a copy of the tokenizer into the run directory, so that the run
@@ -68,12 +74,15 @@ func (r *run) keepTokenizer() error {
 	if r.data == nil {
 		return nil
 	}
-	info := r.data.Train.Header().Tokenizer
+	info := r.data.Train.Tokenizer()
 	kept, err := r.dir.Tokenizer().ReadFile()
 	switch {
 	case err == nil && info.Check(kept) == nil:
 		return nil // the run is resumed
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := r.keepTemplate(); err != nil {
 		return err
 	}
 	content, err := r.data.Definition(r.cfg)
@@ -85,6 +94,25 @@ func (r *run) keepTokenizer() error {
 		return err
 	}
 	return atomicfile.WriteBytes(r.dir.Tokenizer(), content)
+}
+
+// keepTemplate copies what stands beside the tokenizer of conversations: their template, and
+// the names of special tokens.
+func (r *run) keepTemplate() error {
+	if r.cfg.Data.Kind != config.KindChat {
+		return nil
+	}
+	files := map[string][]byte{tokenizer.DefinitionFile: nil} // that is kept by itself
+	if err := addFiles(files, vfs.At(filepath.Dir(r.data.Train.Path()))); err != nil {
+		return err
+	}
+	delete(files, tokenizer.DefinitionFile)
+	for name, content := range files {
+		if err := atomicfile.WriteBytes(r.dir.Join(name), content); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readProvenance reads what a run directory says of how it came to be.

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/cage-qat/cage/host/checkpoint"
@@ -10,7 +11,7 @@ import (
 // recording is metrics.jsonl, with the records that it could not take yet: a disk that is
 // full for an hour does not end a run. They wait in memory, and in checkpoints.
 type recording struct {
-	file      *metrics.Writer
+	file      *metrics.Writer[metrics.Record]
 	newest    []metrics.Record // those of the newest step that are in the file
 	unwritten []metrics.Record
 }
@@ -50,7 +51,16 @@ func (w *recording) sync() error {
 	return w.file.Sync()
 }
 
-// missing are the records from the first step of which one is not in the file.
+// syncRecords makes the records and the points so far durable.
+func (r *run) syncRecords() error {
+	err := r.records.sync()
+	if r.trajectory != nil {
+		err = errors.Join(err, r.trajectory.Sync())
+	}
+	return err
+}
+
+// missing are all records from the first step on that has one which is not in the file.
 func (w *recording) missing() []metrics.Record {
 	if len(w.unwritten) == 0 || len(w.newest) == 0 || w.newest[0].Step != w.unwritten[0].Step {
 		return w.unwritten
@@ -70,7 +80,7 @@ func (r *run) record(rec metrics.Record) error {
 	return nil
 }
 
-// noteRecorded tells of records that could not be written, of many not each time, and
+// noteRecorded logs that records could not be written, when many wait not each time, and
 // that those that waited are written.
 func (r *run) noteRecorded(waited int, err error) {
 	n := len(r.records.unwritten)
@@ -99,13 +109,13 @@ func (r *run) saveMissing(state *checkpoint.State) error {
 func (r *run) resumeRecords(meta checkpoint.Meta) error {
 	after := r.done.Step
 	var missing []metrics.Record
-	if _, some := meta[missingKey]; some {
-		if err := meta.Get(missingKey, &missing); err != nil {
-			return err
-		}
+	if err := meta.GetIf(missingKey, &missing); err != nil {
+		return err
+	}
+	if len(missing) > 0 {
 		after = missing[0].Step - 1 // what was written since is written again
 	}
-	file, err := metrics.Resume(r.dir.Metrics(), after)
+	file, err := metrics.Resume[metrics.Record](r.dir.Metrics(), after)
 	if err != nil {
 		return err
 	}
@@ -117,7 +127,7 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 
 // remember takes from the records what the summary of a resumed run needs.
 func (r *run) remember() error {
-	records, err := metrics.Read(r.dir.Metrics())
+	records, err := metrics.Read[metrics.Record](r.dir.Metrics())
 	if err != nil {
 		return err
 	}

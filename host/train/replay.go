@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +32,7 @@ type ReplayOptions struct {
 	Console io.Writer      // receives the progress display; nil shows none
 }
 
-// Replayed is what came of the steps of a run that were done once more.
+// Replayed is the result of a replay.
 type Replayed struct {
 	Run      string           `json:"run"`
 	From     int              `json:"from"` // steps
@@ -47,21 +46,22 @@ type Replayed struct {
 }
 
 // Replay computes the steps between two checkpoints of the run in dir once more, with
-// its own configuration, plugins and data, in a directory for the time being, and
+// its own configuration, plugins and data, in a temporary directory, and
 // compares the state with the second one. The run is only read.
 func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error) {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
 	run := rundir.At(dir)
-	cfg, err := config.Load(run.Config().Name, nil)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not a run directory: it has no %s", dir, rundir.ConfigFile)
-	}
+	cfg, err := loadConfig(run)
 	if err != nil {
 		return nil, err
 	}
+	if o.Finder, o.Logger, err = orDefaults(o.Finder, o.Logger); err != nil {
+		return nil, err
+	}
 	from, to, err := replayWindow(run, o)
+	defer func() { // there are files to close also after an error
+		from.Close()
+		to.Close()
+	}()
 	if err != nil {
 		return nil, err
 	}
@@ -71,29 +71,32 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error)
 	}
 	defer os.RemoveAll(scratch)
 	again := rundir.At(filepath.Join(scratch, filepath.Base(run.Name)))
-	if err := prepareReplay(ctx, cfg, run, again, from, &o); err != nil {
+	if cfg, err = prepareReplay(ctx, cfg, run, again, from, o.Finder); err != nil {
 		return nil, err
 	}
 	_, err = Run(ctx, cfg, Options{Resume: true, StopAfter: to.Step, Finder: o.Finder, Logger: o.Logger, Console: o.Console})
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, ErrInterrupted)) {
 		return nil, fmt.Errorf("replay steps %d to %d: %w", from.Step, to.Step, err)
 	}
-	got, err := checkpoint.Load(again.Checkpoints().Join(checkpoint.FileName(to.Step)))
+	got, err := checkpoint.Open(again.Checkpoints().Join(checkpoint.FileName(to.Step)))
 	if err != nil {
 		return nil, err
 	}
+	defer got.Close()
 	out := &Replayed{Run: dir, From: from.Step, To: to.Step, Tensors: len(to.Tensors)}
-	for _, t := range to.Tensors {
-		out.Numbers += int64(len(t.Data) / t.DType.Size())
+	for _, t := range to.Infos() {
+		out.Numbers += (t.End - t.Begin) * 8 / int64(t.DType.Bits())
 	}
-	if out.Differences, err = compareStates(to, got); err != nil {
+	if out.Differences, err = compareStates(to.State, got.State); err != nil {
 		return nil, err
 	}
 	return out, errors.Join(to.Meta.Get("build", &out.Recorded), got.Meta.Get("build", &out.Now))
 }
 
-// replayWindow loads the two checkpoints. The state before the first step has no tensors.
-func replayWindow(run rundir.Dir, o ReplayOptions) (from, to checkpoint.State, err error) {
+// replayWindow opens the two checkpoints, which the caller closes, also after an error. The
+// state before the first step has no tensors.
+func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, err error) {
+	from, to = &checkpoint.File{}, &checkpoint.File{}
 	entries, err := checkpoint.List(run.Checkpoints())
 	if err != nil {
 		return from, to, err
@@ -128,10 +131,7 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to checkpoint.State, e
 // entriesFrom are the checkpoint of that step and the one after it; of step 0, which need
 // not be saved, the one after it.
 func entriesFrom(run rundir.Dir, entries []checkpoint.Entry, step int) ([]checkpoint.Entry, error) {
-	var steps []int
-	for _, e := range entries {
-		steps = append(steps, e.Step)
-	}
+	steps := stepsOf(entries)
 	at := slices.Index(steps, step)
 	switch {
 	case step == 0 && at < 0:
@@ -142,73 +142,68 @@ func entriesFrom(run rundir.Dir, entries []checkpoint.Entry, step int) ([]checkp
 	return entries[at : at+2], nil
 }
 
-// newestIntact loads the newest of the checkpoints that is intact, and returns those older.
-func newestIntact(entries []checkpoint.Entry, log hclog.Logger) (checkpoint.State, []checkpoint.Entry, error) {
+// newestIntact opens the newest of the checkpoints that is intact, and returns those older.
+func newestIntact(entries []checkpoint.Entry, log hclog.Logger) (*checkpoint.File, []checkpoint.Entry, error) {
 	for i, e := range slices.Backward(entries) {
-		s, err := checkpoint.Load(e.Path)
+		f, err := checkpoint.Open(e.Path)
 		if err == nil {
-			return s, entries[:i], nil
+			if err = f.Verify(); err == nil {
+				return f, entries[:i], nil
+			}
+			f.Close()
 		}
 		if !errors.Is(err, checkpoint.ErrDamaged) {
-			return s, nil, err
+			return &checkpoint.File{}, nil, err
 		}
 		log.Warn("passing over a damaged checkpoint", "path", e.Path, "error", err)
 	}
-	return checkpoint.State{}, nil, fmt.Errorf("%w: none that is needed is intact", checkpoint.ErrDamaged)
+	return &checkpoint.File{}, nil, fmt.Errorf("%w: none that is needed is intact", checkpoint.ErrDamaged)
 }
 
-// prepareReplay makes a run directory that stands where the run stood at the first
-// checkpoint, and lets the configuration lead there.
-func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Dir, from checkpoint.State, o *ReplayOptions) error {
+// prepareReplay makes a run directory in the state of the run at the first checkpoint, and
+// returns the configuration with which it is resumed.
+func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Dir, from *checkpoint.File, finder *plugin.Finder) (*config.Config, error) {
 	made, err := readProvenance(run)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	search := rundir.Search{Run: run.Name, Made: made.Directory}
-	if err := findForReplay(cfg, search, o); err != nil {
-		return err
+	cfg, err = cfg.Changed(func(c *config.Config) error {
+		t := &c.Train
+		t.Out, t.EvalEvery, t.FinalEvalBatches, t.TrajectoryEvery = again.Name, 0, 1, 0
+		t.CheckpointEvery, t.CheckpointMinutes, c.Method.ParetoEvery = 0, 0, 0
+		return findForReplay(c, rundir.Search{Run: run.Name, Made: made.Directory}, finder)
+	})
+	if err != nil {
+		return nil, err
 	}
-	t := &cfg.Train
-	t.Out, t.EvalEvery, t.FinalEvalBatches, t.TrajectoryEvery = again.Name, 0, 1, 0
-	t.CheckpointEvery, t.CheckpointMinutes, cfg.Method.ParetoEvery = 0, 0, 0
 	text, err := cfg.Encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	provenance, err := run.Provenance().ReadFile()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := again.MkdirAll(); err != nil {
-		return err
+		return nil, err
 	}
 	err = errors.Join(atomicfile.WriteBytes(again.Config(), text), atomicfile.WriteBytes(again.Provenance(), provenance))
 	if err == nil && from.Step > 0 {
-		_, err = checkpoint.Save(ctx, again.Checkpoints(), from)
+		_, err = checkpoint.Save(ctx, again.Checkpoints(), from.State)
 	}
-	return err
+	return cfg, err
 }
 
-// findForReplay lets the configuration name plugins and data where they are now.
-func findForReplay(cfg *config.Config, search rundir.Search, o *ReplayOptions) error {
-	if o.Finder == nil {
-		var err error
-		if o.Finder, err = plugin.NewFinder(); err != nil {
-			return err
-		}
-		o.Finder.Notify = plugin.Inform(o.Logger)
-	}
-	plugins := append(cfg.Quantizer.Plugins(), cfg.Optimizer.Plugins()...)
-	if err := findPlugins(cfg, plugins, search, o.Finder); err != nil {
+// findForReplay replaces the paths of plugins and data, in a configuration that is being
+// changed, by those where they are now.
+func findForReplay(cfg *config.Config, search rundir.Search, finder *plugin.Finder) error {
+	if err := findPlugins(cfg, cfg.Plugins(), search, finder); err != nil {
 		return err
-	}
-	for _, p := range plugins {
-		p.SHA256 = "" // what counts is that the programs are those of the run
 	}
 	if !cfg.Model.Language() {
 		return nil
 	}
-	train, err := assembly.FindTrain(cfg, search)
+	train, places, err := assembly.FindTrain(cfg, search)
 	if err != nil {
 		return err
 	}
@@ -218,7 +213,8 @@ func findForReplay(cfg *config.Config, search rundir.Search, o *ReplayOptions) e
 		return err
 	}
 	defer validation.Close()
-	cfg.Data.Train, cfg.Data.Validation = train.Path(), validation.Path()
+	cfg.Data.SetFiles(places)
+	cfg.Data.Validation = validation.Path()
 	if there, err := (vfs.At(search.Run).Join(rundir.TokenizerFile)).Exists(); err == nil && there {
 		cfg.Data.Tokenizer = search.Run
 	}

@@ -95,7 +95,7 @@ func TestReplayFindsOneBit(t *testing.T) {
 	}
 }
 
-// TestReplayWithAnotherPlugin: a plugin that gives other programs now replays nothing.
+// TestReplayWithAnotherPlugin: a replay is refused when a plugin gives other programs now.
 func TestReplayWithAnotherPlugin(t *testing.T) {
 	cfg := testrun.Config(t, "train.checkpoint_every=10")
 	testrun.Train(t, cfg, train.Options{})
@@ -106,8 +106,8 @@ func TestReplayWithAnotherPlugin(t *testing.T) {
 	}
 }
 
-// TestReplayOfAnExtendedRun: what was done before the extension is replayed with the
-// configuration of now, which gives the same steps.
+// TestReplayOfAnExtendedRun: steps before the extension are replayed with the present
+// configuration, which gives the same steps.
 func TestReplayOfAnExtendedRun(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={silence=0.5, ramp="constant"}`,
 		"train.checkpoint_every=2", "train.keep=9")

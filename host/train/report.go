@@ -5,19 +5,16 @@ import (
 	"math"
 	"path/filepath"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 )
 
-// report records the step just done, if it is due, and shows it.
+// report shows the step just done, and records it if a record is due.
 func (r *run) report(set step.Settings, res step.Result, sampled *sample) error {
-	rec := metrics.Record{
-		Step: r.done.Step, Loss: metrics.Number(res.Loss), LR: metrics.Number(set.Rate), Lambda: metrics.Number(set.Lambda),
-		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds),
-		GradNorm: metrics.Some(res.GradNorm), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
-	}
+	rec := r.newRecord(metrics.Number(res.Loss), metrics.Number(set.Rate), metrics.Number(set.Lambda))
+	rec.GradNorm = metrics.Some(res.GradNorm)
 	addStatistics(&rec, set, res)
 	if !r.logs(r.done.Step) {
 		r.display.step(rec)
@@ -37,33 +34,40 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 	return r.record(rec)
 }
 
+// newRecord is a record of the step just done with what all records have.
+func (r *run) newRecord(loss, rate, lambda metrics.Number) metrics.Record {
+	return metrics.Record{
+		Step: r.done.Step, Loss: loss, LR: rate, Lambda: lambda, Tokens: r.done.Tokens,
+		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
+	}
+}
+
 // addStatistics fills in the error statistics and stationarity measures that the
 // step has computed.
 func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
-	if set.Pareto && !res.Skipped {
+	if set.ParetoSTE && !res.Skipped {
 		rec.ParetoSTE = metrics.Some(res.ParetoSTE)
 	}
-	if set.FullPareto && !res.Skipped {
+	if set.Pareto && !res.Skipped {
 		rec.Pareto = metrics.Some(res.Pareto)
 	}
 	if len(res.ErrorNorm2) == 0 {
 		return
 	}
 	var e2, x2, norms float64
-	applied := 0
+	finite := 0
 	for i, v := range res.ErrorNorm2 {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			continue
 		}
 		e2, x2, norms = e2+v, x2+res.ValueNorm2[i], norms+math.Sqrt(v)
-		applied++
+		finite++
 	}
-	mean := norms / float64(max(1, applied))
+	mean := norms / float64(max(1, finite))
 	rec.ErrorNorm2, rec.ErrorRel = metrics.Some(e2), metrics.Some(e2/x2)
 	rec.AvgErrNorm, rec.AvgCorrNorm = metrics.Some(mean), metrics.Some(set.Lambda*mean)
-	if set.Lambda == 0 {
-		applied = 0
-	} else {
+	applied := 0
+	if set.Lambda != 0 {
 		applied = len(res.ErrorNorm2) - len(res.Uncorrected) // at the point where the correction takes its residual
 	}
 	rec.AppliedParams = &applied
@@ -78,26 +82,26 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 	if err != nil {
 		return err
 	}
-	rec := metrics.Record{
-		Step: r.done.Step, Loss: r.display.latest.Loss, LR: metrics.Number(set.Rate), Lambda: metrics.Number(set.Lambda),
-		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
-		ValLoss: metrics.Some(loss), ValPPL: r.perplexity(loss),
-	}
+	rec := r.newRecord(r.display.latest.Loss, metrics.Number(set.Rate), metrics.Number(set.Lambda))
+	rec.ValLoss, rec.ValPPL = metrics.Some(loss), r.perplexity(loss)
 	if rec.Distance, err = r.distance(); err != nil {
 		return err
 	}
-	r.display.evaluated(rec)
+	r.display.console.Update(rec)
 	r.evaluated = r.done.Step
 	return r.record(rec)
 }
 
 // evaluate returns the validation loss.
 func (r *run) evaluate(ctx context.Context, batches int) (float64, error) {
-	var file *data.File
+	var sequence assembly.Sequence
 	if r.data != nil {
-		file = r.data.Validation
+		var err error
+		if sequence, err = assembly.OpenSequence(r.cfg, r.data.Validation, r.compiled.Batch()); err != nil {
+			return 0, err
+		}
 	}
-	loss, _, err := Evaluate(ctx, r.kernels, r.state, file, batches)
+	loss, _, err := Evaluate(ctx, r.compiled, r.state, sequence, batches)
 	return loss, err
 }
 
@@ -109,15 +113,30 @@ func (r *run) perplexity(loss float64) *metrics.Number {
 	return metrics.Some(math.Exp(loss))
 }
 
-// summarize evaluates a completed run and gathers its results.
-func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
-	last := r.display.latest
-	s := &Summary{Dir: r.cfg.Train.Out, Method: r.cfg.Method.Name, Form: r.cfg.Method.Form, Lambda: r.cfg.Method.Lambda, Silence: r.cfg.Method.Silence}
-	s.Summary = metrics.Summary{
-		Name: filepath.Base(r.cfg.Train.Out), Completed: completed, Steps: r.done.Step, TotalSteps: r.cfg.Train.Steps, Tokens: r.done.Tokens,
-		Parameters: int64(model.CountParams(r.model.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(r.model.Params())), Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
-		ErrorNorm2: last.ErrorNorm2, ErrorRel: last.ErrorRel,
+// summary is the summary of the run so far, without its results.
+func (r *run) summary() *metrics.Summary {
+	c := r.cfg
+	return &metrics.Summary{
+		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: c.Method.Name, Form: string(c.Method.Form), Lambda: c.Method.Lambda, Silence: c.Method.Silence,
+		Steps: r.done.Step, TotalSteps: c.Train.Steps, Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
+}
+
+// epochs says how much of each source of a mixture the run has seen.
+func (r *run) epochs() (list []metrics.Epochs) {
+	for i, n := range assembly.MixtureEpochs(r.batches, int64(r.done.Step)*int64(r.cfg.Train.Accumulate)) {
+		list = append(list, metrics.Epochs{Path: r.cfg.Data.Mixture[i].Path, Epochs: n})
+	}
+	return list
+}
+
+// summarize evaluates a completed run and gathers its results.
+func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, error) {
+	last := r.display.latest
+	s := r.summary()
+	s.Sources = r.epochs()
+	s.Completed, s.ErrorNorm2, s.ErrorRel = completed, last.ErrorNorm2, last.ErrorRel
+	s.Parameters, s.NonEmbedding = int64(model.CountParams(r.model.Params(), nil)), int64(model.NonEmbedding(r.model.Params()))
 	if r.done.Seconds > 0 && r.done.Tokens > 0 {
 		s.TokensPerSecond = metrics.Some(float64(r.done.Tokens) / r.done.Seconds)
 	}
@@ -141,9 +160,9 @@ func (r *run) summarize(ctx context.Context, completed bool) (*Summary, error) {
 		return nil, err
 	}
 	s.ValLoss, s.ValPPL = metrics.Some(loss), r.perplexity(loss)
-	rec := metrics.Record{Step: r.done.Step, Loss: last.Loss, LR: last.LR, Lambda: last.Lambda, Tokens: r.done.Tokens,
-		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected, ValLoss: s.ValLoss, ValPPL: s.ValPPL, Distance: s.Distance}
-	r.display.evaluated(rec)
+	rec := r.newRecord(last.Loss, last.LR, last.Lambda)
+	rec.ValLoss, rec.ValPPL, rec.Distance = s.ValLoss, s.ValPPL, s.Distance
+	r.display.console.Update(rec)
 	if r.evaluated == r.done.Step {
 		return s, nil // a finished run that was resumed: the record is there
 	}

@@ -1,52 +1,49 @@
 package train
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/refresh"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
 )
 
-// restore goes on from a checkpoint of this run.
-func (r *run) restore(state checkpoint.State) error {
+// restore goes on from a checkpoint of this run. When that fails the run is as it was
+// before, so that an older checkpoint can be tried.
+func (r *run) restore(f *checkpoint.File) error {
 	made := &provenance{Run: r.identity}
-	err := made.checkOwner(r.dir, state.Step, state.Meta)
+	if err := made.checkOwner(r.dir, f.Step, f.Meta); err != nil {
+		return err
+	}
+	identity, err := identityOf(f.Meta)
 	if err != nil {
 		return err
 	}
-	if r.identity == "" {
-		if r.identity, err = identityOf(state.Meta); err != nil {
-			return err
-		}
-	}
-	if err := state.Meta.Get("progress", &r.done); err != nil {
-		return err
-	}
+	var done progress
 	var build engine.BuildInfo
-	if err := state.Meta.Get("build", &build); err != nil {
+	if err := errors.Join(f.Meta.Get("progress", &done), f.Meta.Get("build", &build)); err != nil {
 		return err
+	}
+	state, err := r.compiled.Upload(loader(f))
+	if err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
+	}
+	if err = r.restoreRefreshes(f, state); err == nil {
+		err = r.restoreMovement(f)
+	}
+	if err != nil {
+		state.Close()
+		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
 	}
 	if now := r.device.BuildInfo(); build != now {
 		r.log.Warn("the checkpoint was written by another build: the bits of this run may differ from an uninterrupted one",
 			"checkpoint", build.String(), "now", now.String())
 	}
-	tensors := map[string]safetensors.Tensor{}
-	for _, t := range state.Tensors {
-		tensors[t.Name] = t
-	}
-	r.state, err = r.kernels.Upload(loader(tensors))
-	if err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
-	}
-	if err := r.restoreRefreshes(state, tensors); err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
-	}
-	if err := r.restoreMovement(state, tensors); err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", state.Step, err)
-	}
-	r.saving.step = state.Step
+	r.state, r.done, r.identity, r.saving.step = state, done, cmp.Or(r.identity, identity), f.Step
 	return nil
 }
 
@@ -54,31 +51,37 @@ func (r *run) restore(state checkpoint.State) error {
 // are not in place yet. There is none where there are no such refreshes.
 const refreshesKey = "refreshes"
 
+// failuresKey is the entry about refreshes in a row that failed, where there are any.
+const failuresKey = "refresh_failures"
+
 func (r *run) saveRefreshes(state *checkpoint.State) error {
-	pending := r.kernels.PendingRefreshes(r.state)
-	if len(pending) == 0 {
-		return nil
+	if pending := r.state.Pending.Records(); len(pending) > 0 {
+		if err := state.Meta.Set(refreshesKey, pending); err != nil {
+			return err
+		}
 	}
-	return state.Meta.Set(refreshesKey, pending)
+	if failures := r.state.Pending.Failures(); len(failures) > 0 {
+		return state.Meta.Set(failuresKey, failures)
+	}
+	return nil
 }
 
-func (r *run) restoreRefreshes(state checkpoint.State, tensors map[string]safetensors.Tensor) error {
-	if _, some := state.Meta[refreshesKey]; !some {
-		return nil
-	}
-	var pending []step.PendingRefresh
-	if err := state.Meta.Get(refreshesKey, &pending); err != nil {
+func (r *run) restoreRefreshes(f *checkpoint.File, state *step.State) error {
+	var failures map[string]int
+	var pending []refresh.Record
+	if err := errors.Join(f.Meta.GetIf(failuresKey, &failures), f.Meta.GetIf(refreshesKey, &pending)); err != nil {
 		return err
 	}
-	return r.kernels.RestoreRefreshes(r.state, pending, loader(tensors))
+	state.Pending.RestoreFailures(failures)
+	return r.compiled.RestoreRefreshes(state, pending, loader(f))
 }
 
-// loader finds the tensors of a checkpoint by name.
-func loader(tensors map[string]safetensors.Tensor) func(string) (step.Tensor, error) {
+// loader reads the tensors of a checkpoint by name.
+func loader(f *checkpoint.File) func(string) (step.Tensor, error) {
 	return func(name string) (step.Tensor, error) {
-		t, ok := tensors[name]
-		if !ok {
-			return step.Tensor{}, fmt.Errorf("there is no tensor %s", name)
+		t, err := f.Tensor(name)
+		if err != nil {
+			return step.Tensor{}, err
 		}
 		values, err := safetensors.Values[float32](t)
 		return step.Tensor{Name: name, Dims: t.Shape, Data: values}, err

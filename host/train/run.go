@@ -12,8 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/memory"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/plugin"
@@ -41,21 +39,27 @@ type Options struct {
 	Console io.Writer
 }
 
-func (o Options) withDefaults() (Options, error) {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	if o.Finder == nil {
-		var err error
-		if o.Finder, err = plugin.NewFinder(); err != nil {
-			return o, err
-		}
-		o.Finder.Notify = plugin.Inform(o.Logger)
-	}
+func (o Options) withDefaults() (_ Options, err error) {
 	if o.Console == nil {
 		o.Console = io.Discard
 	}
-	return o, nil
+	o.Finder, o.Logger, err = orDefaults(o.Finder, o.Logger)
+	return o, err
+}
+
+// orDefaults are a finder of plugins and a logger, made where they are nil.
+func orDefaults(finder *plugin.Finder, log hclog.Logger) (*plugin.Finder, hclog.Logger, error) {
+	if log == nil {
+		log = hclog.NewNullLogger()
+	}
+	if finder != nil {
+		return finder, log, nil
+	}
+	finder, err := plugin.NewFinder()
+	if err == nil {
+		finder.Notify = plugin.Inform(log)
+	}
+	return finder, log, err
 }
 
 // ErrInterrupted is returned when the context ended before the run did. If training
@@ -67,26 +71,15 @@ var ErrInterrupted = errors.New("training was interrupted")
 // allow. A checkpoint of the step before has been saved.
 var ErrNotFinite = errors.New("not finite")
 
-// Summary is what a run came to, as in summary.json.
-type Summary struct {
-	metrics.Summary
-	// Dir is the run directory.
-	Dir string `json:"dir"`
-	// Method, Form, Lambda and Silence repeat the method, for tables.
-	Method  string  `json:"method"`
-	Form    string  `json:"form"`
-	Lambda  float64 `json:"lambda"`
-	Silence float64 `json:"silence"`
-	// StartSeconds is the time from the call to the first step; of it,
-	// PluginSeconds went by until the plugins had started and handed over.
-	StartSeconds  float64 `json:"start_seconds"`
-	PluginSeconds float64 `json:"plugin_seconds"`
-}
-
 // Run trains as configured. When ctx ends, the step under way is finished, a
 // checkpoint is saved, and the error is [ErrInterrupted].
-func Run(ctx context.Context, cfg *config.Config, opts Options) (*Summary, error) {
+func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summary, error) {
 	began := time.Now()
+	if cfg.Untrained() {
+		e := cfg.ErrorAt("train.steps", "found 0: there is nothing to train")
+		e.Hint = "want at least 1; a run can start from this one with model.init"
+		return nil, e
+	}
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
@@ -116,13 +109,11 @@ type run struct {
 	log   hclog.Logger
 	began time.Time
 
-	data     *assembly.Data // nil for a problem without data
-	model    model.Model
-	programs *assembly.Programs
-	device   *engine.Device
-	kernels  *step.Kernels
-	rates    schedule.Schedule
-	batches  assembly.Batches
+	data    *assembly.Data // nil for a problem without data
+	model   model.Model
+	rates   schedule.Schedule
+	batches assembly.Batches
+	built
 
 	verification *verification  // of the data, in the background
 	verified     []verifiedFile // once it is done
@@ -132,14 +123,16 @@ type run struct {
 	state      *step.State
 	done       progress
 	records    *recording
-	last       metrics.Record // the newest record of the run that is resumed
-	trajectory *trajectory
+	last       metrics.Record                 // the newest record of the run that is resumed
+	problem    *model.Quadratic               // nil for a language model
+	trajectory *metrics.Writer[metrics.Point] // of the problem's points; nil when none are recorded
 	movement   *movement
 	display    display
 
 	checkpoints *checkpoint.Keeper
 
 	identity  string
+	initial   *origin // of the weights that it started from; nil: they were drawn
 	saving    saving
 	evaluated int // step of the newest recorded evaluation, 0 for none
 	// uncorrected are the weights that got no correction in the last step.
@@ -164,73 +157,41 @@ func (r *run) prepare(ctx context.Context) error {
 		if r.data, err = assembly.OpenData(r.cfg); err != nil {
 			return err
 		}
-		r.data.Pin(r.cfg)
+		if r.cfg, err = r.data.Pinned(r.cfg); err != nil {
+			return err
+		}
 		r.verification = verifyFiles(r.data.Train, r.data.Validation)
 	}
 	if r.model, err = assembly.Model(r.cfg); err != nil {
 		return err
 	}
-	if r.rates, err = newSchedule(r.cfg); err != nil {
-		return err
+	if r.rates, err = r.cfg.Schedule.Schedule(r.cfg.Train.Steps); err != nil {
+		return r.cfg.ErrorAt("schedule.kind", "%w", err)
 	}
 	if r.batches, err = assembly.OpenBatches(r.cfg, r.model, r.data); err != nil {
 		return err
 	}
-	r.programs, err = assembly.Collect(ctx, assembly.Request{
+	err = r.build(ctx, assembly.Request{
 		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
-	})
+	}, r.log.Warn, "")
 	if err != nil {
 		return err
 	}
-	if err := assembly.CheckMemory(r.cfg, r.model, r.programs); err != nil {
-		return tooLarge(err)
-	}
-	if r.device, err = assembly.Device(r.cfg, r.log.Warn); err != nil {
-		return err
-	}
-	plan, err := assembly.Plan(r.cfg, r.model, r.programs)
-	if err != nil {
-		return err
-	}
-	if r.kernels, err = step.Compile(r.device, plan); err != nil {
-		return err
-	}
-	if err := r.kernels.Prepare(); err != nil {
+	r.cfg = r.programs.Pinned(r.cfg)
+	if err := r.compiled.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
 	}
 	return r.prepareMovement()
 }
 
-// newSchedule makes the learning-rate schedule of the configuration.
-func newSchedule(cfg *config.Config) (schedule.Schedule, error) {
-	s := cfg.Schedule
-	c := schedule.Default(schedule.Kind(s.Kind), s.Rate, cfg.Train.Steps)
-	c.Warmup = s.WarmupSteps(cfg.Train.Steps)
-	c.FinalFrac, c.DecayFrac = s.Floor, s.Decay
-	// One-cycle states its floor relative to its start, rate/100.
-	c.FinalDiv = 1 / (s.Floor * c.Div)
-	if s.Floor == 0 {
-		c.FinalDiv = 1e30
-	}
-	out, err := schedule.New(c)
-	if err != nil {
-		return nil, cfg.ErrorAt("schedule.kind", "%w", err)
-	}
-	return out, nil
-}
-
 func (r *run) close() {
+	r.collect(true)
 	r.closeRecords()
 	r.movement.close()
 	if r.state != nil {
 		r.state.Close()
 	}
-	if r.kernels != nil {
-		r.kernels.Close()
-	}
-	if r.device != nil {
-		r.device.Close()
-	}
+	r.built.close()
 	r.verification.close()
 	if r.data != nil {
 		r.data.Close()
@@ -240,35 +201,25 @@ func (r *run) close() {
 	}
 }
 
-// closeRecords closes the records. What counts of them was synced before.
+// closeRecords closes the records. They were synced before, so that an error is a warning.
 func (r *run) closeRecords() {
-	var err error
+	var errs []error
 	if r.records != nil {
-		err = r.records.file.Close()
+		errs = append(errs, r.records.file.Close())
 	}
-	if err := errors.Join(err, r.trajectory.close()); err != nil {
+	if r.trajectory != nil {
+		errs = append(errs, r.trajectory.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
 		r.log.Warn("the records could not be closed", "error", err)
 	}
 }
 
-// warnOfDamage tells of lines that were cut off because they are no records.
+// warnOfDamage logs that damaged lines were cut off a file of records.
 func (r *run) warnOfDamage(path vfs.Path, damage error) {
 	if damage != nil {
 		r.log.Warn("the records were damaged behind the checkpoint: they are cut off there", "path", path, "damage", damage)
 	}
-}
-
-// tokensPerStep is the number of targets of one optimizer step; a problem has none.
-func (r *run) tokensPerStep() int64 {
-	if !r.cfg.Model.Language() {
-		return 0
-	}
-	return int64(r.cfg.Train.Batch) * int64(r.cfg.Model.Context) * int64(r.cfg.Train.Accumulate)
-}
-
-// tooLarge says how to go on against the estimate.
-func tooLarge(err error) error {
-	return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\" tries it all the same", err, 100*memory.Accuracy)
 }
 
 func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", step, err) }

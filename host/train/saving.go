@@ -13,12 +13,20 @@ import (
 // longestWait bounds the steps between two tries to save a checkpoint.
 const longestWait = 1024
 
-// saving is the account of a run's checkpoints.
+// saving is what is known of a run's checkpoints.
 type saving struct {
-	step  int       // of the newest, -1 for none
-	at    time.Time // of the newest, or of the first step
-	retry int       // step at which one that could not be saved is tried again, 0 for none
-	wait  int       // steps between the last two tries
+	step     int       // of the newest, -1 for none
+	at       time.Time // of the newest, or of the first step
+	retry    int       // step at which one that could not be saved is tried again, 0 for none
+	wait     int       // steps between the last two tries
+	underway *save     // the one that is being written, nil for none
+}
+
+// save is a checkpoint that is being written in the background.
+type save struct {
+	step int
+	done chan struct{} // closed when err is known
+	err  error
 }
 
 // done notes that the state after a step is saved.
@@ -42,43 +50,85 @@ func (r *run) saveDue() bool {
 	return c.CheckpointMinutes > 0 && time.Since(r.saving.at).Minutes() >= c.CheckpointMinutes
 }
 
-// saveIfDue saves the checkpoint that follows the step just done. One that cannot be
-// saved is tried again some steps later, while the run goes on.
+// saveIfDue begins to save the checkpoint that follows the step just done, and looks what
+// became of the one before. One that cannot be saved is tried again some steps later, while
+// the run goes on.
 func (r *run) saveIfDue() error {
+	r.collect(false)
 	if !r.saveDue() {
 		return nil
 	}
-	err := r.save()
-	if err == nil || mustNotSave(err) {
-		return err
-	}
-	if r.saving.step == r.done.Step { // it is saved, but not the records
-		if len(r.records.unwritten) > 0 {
-			return nil // they wait, and are in the checkpoint
-		}
-		return err
-	}
-	r.saving.failed(r.done.Step)
-	r.log.Warn("the checkpoint could not be saved: training goes on", "step", r.done.Step, "next_try_after_step", r.saving.retry, "error", err)
-	return nil
-}
-
-// mustNotSave tells whether an error says that nothing of this run is to be saved.
-func mustNotSave(err error) bool { return errors.Is(err, ErrReplaced) || errors.Is(err, errData) }
-
-// saveLast saves what there is when the steps have ended, by an error or without one,
-// and returns what is to be said of the steps.
-func (r *run) saveLast(err error) error {
+	recorded, err := r.beginSave()
 	if mustNotSave(err) {
 		return err
 	}
-	if !r.state.Whole() {
+	if err != nil {
+		r.saveFailed(r.done.Step, errors.Join(recorded, err))
+		return nil
+	}
+	if len(r.records.unwritten) > 0 {
+		return nil // they wait, and are in the checkpoint
+	}
+	return recorded
+}
+
+// saveFailed tells of a checkpoint that could not be saved.
+func (r *run) saveFailed(step int, err error) {
+	r.saving.failed(step)
+	r.log.Warn("the checkpoint could not be saved: training goes on", "step", step, "next_try_after_step", r.saving.retry, "error", err)
+}
+
+// collect notes what became of the checkpoint that is being written, if it is done or wait
+// says that it is to be.
+func (r *run) collect(wait bool) {
+	s := r.saving.underway
+	if s == nil {
+		return
+	}
+	if !wait {
+		select {
+		case <-s.done:
+		default:
+			return
+		}
+	}
+	if err := r.awaitSave(); err != nil {
+		r.saveFailed(s.step, err)
+	}
+}
+
+// awaitSave waits for the checkpoint that is being written, if there is one, and returns
+// why it could not be saved.
+func (r *run) awaitSave() error {
+	s := r.saving.underway
+	if s == nil {
+		return nil
+	}
+	<-s.done
+	r.saving.underway = nil
+	if s.err == nil {
+		r.saving.done(s.step)
+	}
+	return s.err
+}
+
+// mustNotSave tells whether an error forbids to save anything of this run.
+func mustNotSave(err error) bool { return errors.Is(err, ErrReplaced) || errors.Is(err, errData) }
+
+// saveLast saves the state when the steps have ended, with an error or without one, and
+// returns the error to report.
+func (r *run) saveLast(err error) error {
+	r.collect(true)
+	if mustNotSave(err) {
+		return err
+	}
+	if !r.state.Consistent() {
 		return fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest())
 	}
 	saveErr := r.save()
 	interrupted := errors.Is(err, ErrInterrupted)
 	if saveErr != nil && interrupted {
-		err = nil // that an interrupted run can go on is not to be said now
+		err = nil // it would say that the run can go on, which the failed save makes doubtful
 	}
 	switch {
 	case mustNotSave(saveErr):
@@ -104,31 +154,49 @@ func (r *run) newest() string {
 	return fmt.Sprintf("of step %d", r.saving.step)
 }
 
-// save writes a checkpoint of the present step and prunes the old ones. The data is
-// verified by then. The records reach the disk first, so that a checkpoint never knows
-// more than they do; where they cannot, it is saved all the same, and the error is
-// theirs. An interruption waits until it is done.
+// save writes a checkpoint of the present step. An interruption waits until it is done. An
+// error is that of the checkpoint, unless it is saved: then it is that of the records.
 func (r *run) save() error {
-	if err := r.checkDirectory(); err != nil {
+	recorded, err := r.beginSave()
+	if err := r.awaitSave(); err != nil {
 		return err
+	}
+	return errors.Join(recorded, err)
+}
+
+// beginSave begins to write a checkpoint of the present step, unless there is one, and to
+// prune the old ones. The data is verified by then. The records reach the disk first, so
+// that a checkpoint never knows more than they do; where they cannot, it is saved all the
+// same, and the error recorded is theirs. The tensors are read while the next step computes
+// its gradients, which waits before it replaces them.
+func (r *run) beginSave() (recorded, err error) {
+	r.collect(true) // one at a time
+	if err := r.checkDirectory(); err != nil {
+		return nil, err
 	}
 	if err := r.awaitData(); err != nil {
-		return err
+		return nil, err
 	}
 	if r.saving.step == r.done.Step {
-		return nil
+		return nil, nil
 	}
-	recorded := errors.Join(r.records.sync(), r.trajectory.sync())
+	recorded = r.syncRecords()
 	state, err := r.snapshot()
-	if err == nil {
-		err = r.checkpoints.Save(context.Background(), state)
-	}
 	if err != nil {
-		return errors.Join(recorded, err)
+		return recorded, err
 	}
-	r.saving.done(r.done.Step)
-	r.prune()
-	return recorded
+	s := &save{step: state.Step, done: make(chan struct{})}
+	r.saving.underway = s
+	r.state.Hold(s.done)
+	go func() {
+		defer close(s.done)
+		if err := r.checkpoints.Save(context.Background(), state); err != nil {
+			s.err = errors.Join(recorded, err)
+			return
+		}
+		r.prune()
+	}()
+	return recorded, nil
 }
 
 // prune removes old checkpoints. Those that it cannot remove do no harm, and go later.
@@ -138,19 +206,12 @@ func (r *run) prune() {
 	}
 }
 
-// snapshot is the present state as a checkpoint holds it.
+// snapshot is the present state as a checkpoint holds it. Its tensors are read when they
+// are written.
 func (r *run) snapshot() (checkpoint.State, error) {
 	state := checkpoint.State{Step: r.done.Step, Meta: checkpoint.Meta{}}
-	tensors, err := r.kernels.Download(r.state)
-	if err != nil {
-		return state, err
-	}
-	for _, t := range tensors {
-		st, err := safetensors.New(t.Name, t.Dims, t.Data)
-		if err != nil {
-			return state, err
-		}
-		state.Tensors = append(state.Tensors, st)
+	for _, t := range r.compiled.Stored(r.state) {
+		state.Tensors = append(state.Tensors, safetensors.Lazy(t.Name, t.Dims, t.Read))
 	}
 	return state, errors.Join(
 		state.Meta.Set(identityKey, r.identity),

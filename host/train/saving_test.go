@@ -16,14 +16,13 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/host/train"
 )
 
-// TestErrorsSaveWhatThereIs: after an error that leaves the state whole there is a
+// TestErrorsSaveWhatThereIs: after an error that leaves the state consistent there is a
 // checkpoint of the last step that was done, although none was due, and when the
 // cause is mended the run ends as one that never failed.
 func TestErrorsSaveWhatThereIs(t *testing.T) {
@@ -32,7 +31,7 @@ func TestErrorsSaveWhatThereIs(t *testing.T) {
 		spoil func(t *testing.T, cfg *config.Config) (mend func())
 		steps int // of the checkpoint; one more where the next batches were read already
 	}{
-		"training data cut":   {"step 6/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Train) }, 6},
+		"training data cut":   {"step 6/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Train[0]) }, 6},
 		"validation data cut": {"step 6/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Validation) }, 8},
 		"final evaluation":    {"step 17/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Validation) }, 20},
 		"metrics on a full disk": {"step 6/20", func(t *testing.T, cfg *config.Config) func() {
@@ -165,8 +164,8 @@ func TestRecordsWait(t *testing.T) {
 	}
 }
 
-// TestSaveIsTriedAgain: a checkpoint that cannot be saved is told and tried again, with
-// more and more steps between and whenever one is due, while the run goes on.
+// TestSaveIsTriedAgain: a checkpoint that cannot be saved is reported and tried again,
+// after more and more steps and whenever one is due, while the run goes on.
 func TestSaveIsTriedAgain(t *testing.T) {
 	for name, mended := range map[string]bool{"mended": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +212,7 @@ func TestSaveIsTriedAgain(t *testing.T) {
 }
 
 // TestInterruptedAndNotSaved: an interrupted run of which something could not be saved says
-// so, and does not pass for one that only was interrupted.
+// so, and its error is not that of a run that was only interrupted.
 func TestInterruptedAndNotSaved(t *testing.T) {
 	for name, want := range map[string]string{"checkpoints": "save the checkpoint of step 3", "summary.json": "The state after step 3 is saved"} {
 		cfg := testrun.Config(t)
@@ -269,22 +268,22 @@ func TestCheckpointMinutes(t *testing.T) {
 	}
 }
 
-// TestHalfAStepIsNotSaved: a step that fails after it has begun to replace parameters and
-// states is not taken for done, nor for not begun.
+// TestHalfAStepIsNotSaved: the state of a step that fails after it has begun to replace
+// parameters and states is not saved.
 func TestHalfAStepIsNotSaved(t *testing.T) {
 	cfg := testrun.Config(t, "train.checkpoint_every=5")
 	var state *step.State
 	console := &callAt{at: map[string]func(){"step 7/20": func() {
 		// The update finds that what it needs of the last tensor is gone.
-		engine.FinalizeAll(state.Optimizer[len(state.Optimizer)-1]...)
+		state.Tensors["state/head/m"].Finalize()
 	}}}
 	_, err := train.RunSeen(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: console}, func(s *step.State) { state = s })
 	if err == nil || !strings.Contains(err.Error(), "step 8: ") ||
 		!strings.Contains(err.Error(), "This step failed half-way, so that its state cannot be saved; the newest checkpoint is of step 5") {
 		t.Errorf("the run ended with the error %v", err)
 	}
-	if state.Whole() {
-		t.Error("the state passes for whole")
+	if state.Consistent() {
+		t.Error("the state passes for consistent")
 	}
 	if n := newest(t, cfg); n != 5 {
 		t.Errorf("the newest checkpoint is of step %d, want 5", n)

@@ -29,7 +29,7 @@ quantizer = { plugin = "quest" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	rates, err := newSchedule(cfg)
+	rates, err := cfg.Schedule.Schedule(cfg.Train.Steps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func TestEveryPairAtTheSmallestSizes(t *testing.T) {
 func trainsAtAll(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	testrun.Train(t, cfg, train.Options{})
-	records, err := metrics.Read(rundir.At(cfg.Train.Out).Metrics())
+	records, err := metrics.Read[metrics.Record](rundir.At(cfg.Train.Out).Metrics())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package train
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/cage"
 )
 
@@ -16,10 +15,10 @@ const (
 	mostDecay      = 0.02  // of a weight, in one step
 )
 
-// tooStrong says of the correction and of the weight decay when a step has more of it
-// than a run can stand: "" where it has not.
+// tooStrong returns warnings of a correction or a weight decay that is too strong in a
+// single step; none when both are moderate.
 func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
-	method := assembly.Method(r.cfg)
+	method := r.cfg.Method
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
 	for t := 1; t <= r.cfg.Train.Steps; t++ {
 		rate = max(rate, r.rates.Rate(t-1))

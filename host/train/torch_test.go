@@ -7,7 +7,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
@@ -86,20 +85,20 @@ func trainAsTorch(t *testing.T, ref torchLosses, v torchVariant) []float64 {
 	}
 	cfg := testrun.Config(t, overrides...)
 	plan := testrun.Plan(t, cfg)
-	k := testrun.Compile(t, plan)
-	state := testrun.Upload(t, k, hashedWeights(plan.Model.Params()))
+	c := testrun.Compile(t, plan)
+	state := testrun.Upload(t, c, hashedWeights(plan.Model.Params()))
 	tokens := func(step int) []int32 { return hashedTokens(step, m.Batch*(m.Context+1), m.Vocabulary) }
 	var losses []float64
 	for i := range tr.Steps {
-		res, err := k.Step(state, [][]int32{tokens(i)}, step.Settings{
-			Step: i + 1, Rate: tr.LR, NextRate: tr.LR, Lambda: assembly.Method(cfg).LambdaAt(i+1, tr.Steps),
+		res, err := c.Step(state, [][]int32{tokens(i)}, step.Settings{
+			Step: i + 1, Rate: tr.LR, NextRate: tr.LR, Lambda: cfg.Method.LambdaAt(i+1, tr.Steps),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		losses = append(losses, res.Loss)
 	}
-	e, err := k.Evaluator(state)
+	e, err := c.Evaluator(state)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,23 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/assembly"
 )
 
-// verification compares token files with their hashes while training begins. Nothing
-// that was computed from a damaged file is kept: the first checkpoint waits for it.
+// verification compares token files with their hashes while the first steps run. The first
+// checkpoint waits for it, so that nothing computed from a damaged file is kept.
 type verification struct {
-	files []*data.File
+	files []assembly.Part
 	stop  context.CancelFunc
 	done  chan struct{}
 	err   error // valid once done is closed
-	// awaited is closed when somebody waits: until then the processors are left to the
-	// training.
-	awaited chan struct{}
-	once    sync.Once // closes awaited
+	// awaited ends when somebody waits: until then the processors are left to the
+	// training. hurry ends it.
+	awaited context.Context
+	hurry   context.CancelFunc
 }
 
 // idleShare is how long a verification that nobody waits for pauses, relative to how long
@@ -30,18 +29,16 @@ const idleShare = 9
 // pause leaves the processors to others for a while, or until somebody waits.
 func (v *verification) pause(worked time.Duration) {
 	select {
-	case <-v.awaited:
+	case <-v.awaited.Done():
 	case <-time.After(idleShare * worked):
 	}
 }
 
-// hurry ends all pauses.
-func (v *verification) hurry() { v.once.Do(func() { close(v.awaited) }) }
-
 // verifyFiles begins the verification of files, one after the other.
-func verifyFiles(files ...*data.File) *verification {
+func verifyFiles(files ...assembly.Part) *verification {
 	ctx, stop := context.WithCancel(context.Background())
-	v := &verification{files: files, stop: stop, done: make(chan struct{}), awaited: make(chan struct{})}
+	v := &verification{files: files, stop: stop, done: make(chan struct{})}
+	v.awaited, v.hurry = context.WithCancel(ctx)
 	go func() {
 		defer close(v.done)
 		for _, f := range files {
@@ -81,7 +78,6 @@ func (v *verification) wait() error {
 func (v *verification) close() {
 	if v != nil {
 		v.stop()
-		v.hurry()
 		<-v.done
 	}
 }
@@ -105,12 +101,12 @@ type verifiedFile struct {
 func (v *verification) list() []verifiedFile {
 	var list []verifiedFile
 	for _, f := range v.files {
-		list = append(list, verifiedFile{Path: f.Path(), Tokens: f.Len(), SHA256: f.Header().SHA256})
+		list = append(list, verifiedFile{Path: f.Path(), Tokens: f.Len(), SHA256: f.SHA256()})
 	}
 	return list
 }
 
-// patience is how long the wait for the verification is not worth a message.
+// patience is how long the verification is waited for before a message says so.
 const patience = 2 * time.Second
 
 // awaitData returns when the data of the run is known to be intact and the provenance
@@ -131,7 +127,7 @@ func (r *run) awaitData() error {
 	r.verified = r.verification.list()
 	err := r.writeProvenance()
 	if err != nil {
-		r.verified = nil // it is to be written yet
+		r.verified = nil // so that it is written with the next checkpoint
 	}
 	return err
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestVerificationPauses: a verification leaves the processors to the training, and no
-// longer does once somebody waits for it or closes it.
+// TestVerificationPauses: a verification pauses for the training until somebody waits for
+// it or closes it.
 func TestVerificationPauses(t *testing.T) {
 	for name, end := range map[string]func(*verification){
 		"wait":  func(v *verification) { _ = v.wait() },

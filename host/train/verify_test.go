@@ -52,11 +52,15 @@ func verifiedData(t *testing.T, dir string) []string {
 func TestDamagedData(t *testing.T) {
 	whole := testrun.Config(t)
 	testrun.Train(t, whole, train.Options{})
-	if got := verifiedData(t, whole.Train.Out); len(got) != 2 || got[0] != whole.Data.TrainSHA256 || got[1] != whole.Data.ValidationSHA256 {
-		t.Errorf("the provenance records %q", got)
+	recorded, err := config.Load(rundir.At(whole.Train.Out).Config().Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := verifiedData(t, whole.Train.Out); len(got) != 2 || got[0] != recorded.Data.TrainSHA256 || got[1] != recorded.Data.ValidationSHA256 {
+		t.Errorf("the provenance records %q, the configuration %+v", got, recorded.Data)
 	}
 	for name, file := range map[string]func(*config.Config) string{
-		"training":   func(c *config.Config) string { return c.Data.Train },
+		"training":   func(c *config.Config) string { return c.Data.Train[0] },
 		"validation": func(c *config.Config) string { return c.Data.Validation },
 	} {
 		for _, stop := range []int{0, 1} {

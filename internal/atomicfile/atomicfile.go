@@ -7,6 +7,7 @@ package atomicfile
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,6 +62,15 @@ func WriteBytes(path vfs.Path, content []byte) error {
 	})
 }
 
+// WriteJSON is Write for a value as indented JSON.
+func WriteJSON(path vfs.Path, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return WriteBytes(path, append(text, '\n'))
+}
+
 // File is a file that is being written. Nothing appears under its name before
 // Commit, and then all of it does.
 type File struct {
@@ -91,21 +101,33 @@ func (f *File) Write(p []byte) (int, error) { return f.file.Write(p) }
 // WriteAt writes at an offset.
 func (f *File) WriteAt(p []byte, offset int64) (int, error) { return f.file.WriteAt(p, offset) }
 
-// Commit syncs the file, puts it in its place, and returns when that is durable.
-func (f *File) Commit() error {
+// Close syncs the file and closes it; Commit or Abort must still follow. It is for
+// those who keep many files uncommitted.
+func (f *File) Close() error {
+	if f.file == nil {
+		return nil
+	}
 	if err := f.file.Sync(); err != nil {
 		return err
 	}
 	file := f.file
 	f.file = nil
-	if err := file.Close(); err != nil {
+	return file.Close()
+}
+
+// Commit syncs the file, puts it in its place, and returns when that is durable.
+func (f *File) Commit() error { return f.CommitAs(f.path) }
+
+// CommitAs is Commit under another name in the same directory.
+func (f *File) CommitAs(path vfs.Path) error {
+	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := f.temp.Rename(f.path.Name); err != nil {
+	if err := f.temp.Rename(path.Name); err != nil {
 		return err
 	}
 	f.temp.Name = ""
-	return f.path.Dir().SyncDir()
+	return path.Dir().SyncDir()
 }
 
 // Abort removes what was written. After Commit it does nothing, so that it can be

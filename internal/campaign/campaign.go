@@ -1,3 +1,15 @@
+// Package campaign kills the cage command in the middle of everything that it does to
+// files, and finds out whether anything was lost.
+//
+// For each scenario (a training, a study, the preparation of data) it counts the system
+// calls that change a kept file in an undisturbed run, and then runs the scenario once for
+// each of them and kills it there: the process that makes the call or all of them, before
+// the call or in the middle of its write. What is on disk must be whole; the same command,
+// given again as the documentation says, must end well; and all files must then be those
+// of the undisturbed run, to the bit, but for times.
+//
+// Scenarios and what must hold live here. How a process is stopped at a system call is
+// the business of package trap.
 package campaign
 
 import (
@@ -16,7 +28,7 @@ import (
 	"github.com/cage-qat/cage/internal/trap"
 )
 
-// Options are what a campaign needs.
+// Options say what a campaign does.
 type Options struct {
 	Cage     string        // executable, with its plugins beside it
 	Dir      string        // everything is kept below it
@@ -28,17 +40,17 @@ type Options struct {
 	Out      io.Writer     // what happens, a line now and then
 }
 
-// subject is a scenario with its directories and the number of its calls.
+// subject is a scenario that is ready to be killed.
 type subject struct {
 	Scenario
 	dir   string
-	calls int
+	calls int // of an undisturbed run
 }
 
 func (s subject) template() string { return filepath.Join(s.dir, "template") }
 func (s subject) whole() string    { return filepath.Join(s.dir, "whole") }
 
-// campaign is one under way.
+// campaign is a campaign while it runs.
 type campaign struct {
 	Options
 	results  *results
@@ -75,7 +87,7 @@ func Run(ctx context.Context, o Options, scenarios []Scenario) ([]Record, error)
 			return nil, fmt.Errorf("%s, undisturbed: %w", s.Name, err)
 		}
 	}
-	err = c.all(ctx, end)
+	err = c.doAll(ctx, end)
 	return c.results.records, err
 }
 
@@ -94,7 +106,7 @@ func (c *campaign) prepare(ctx context.Context, s Scenario) error {
 			return err
 		}
 	}
-	b := bench{cage: c.Cage, dir: sub.template(), log: filepath.Join(sub.dir, "log")}
+	b := workplace{cage: c.Cage, dir: sub.template(), log: filepath.Join(sub.dir, "log")}
 	for _, args := range s.Before {
 		if _, err := b.undisturbed(ctx, args); err != nil {
 			return err
@@ -110,8 +122,8 @@ func (c *campaign) prepare(ctx context.Context, s Scenario) error {
 	return err
 }
 
-// keys are the experiments to do, in a random order, so that any part of a campaign is a
-// sample of it. A round before the next.
+// keys lists the experiments to do, round by round. Within a round their order is random,
+// so that a campaign that is stopped early has done a random sample.
 func (c *campaign) keys() []Key {
 	random := rand.New(rand.NewPCG(c.Seed, 0))
 	var list []Key
@@ -134,8 +146,8 @@ func (c *campaign) keys() []Key {
 	})
 }
 
-// all does the experiments.
-func (c *campaign) all(ctx context.Context, end time.Time) error {
+// doAll does the experiments, several at once.
+func (c *campaign) doAll(ctx context.Context, end time.Time) error {
 	keys := c.keys()
 	fmt.Fprintf(c.Out, "%d scenarios, %d experiments to do, %d done before, in %s\n", len(c.subjects), len(keys), len(c.results.records), c.Dir)
 	queue := make(chan Key)
@@ -145,7 +157,7 @@ func (c *campaign) all(ctx context.Context, end time.Time) error {
 	for i := range c.Parallel {
 		workers.Go(func() {
 			for k := range queue {
-				if err := c.one(ctx, i, k); err != nil {
+				if err := c.do(ctx, i, k); err != nil {
 					cancel(fmt.Errorf("%s: %w", k, err))
 				}
 			}
@@ -180,9 +192,9 @@ func (c *campaign) printf(format string, args ...any) {
 // tries is how often an experiment is done on a machine that is too busy for it.
 const tries = 3
 
-// one does an experiment and keeps its outcome. One in which cage gave up a plugin, because
-// the machine had no time for it, says nothing and is done again.
-func (c *campaign) one(ctx context.Context, worker int, k Key) error {
+// do does an experiment and keeps its outcome. It does it again where cage gave up a plugin
+// because the machine was too busy, which says nothing about cage.
+func (c *campaign) do(ctx context.Context, worker int, k Key) error {
 	for left := tries; ; left-- {
 		e, err := c.try(ctx, worker, k)
 		if err != nil {
@@ -201,13 +213,13 @@ func (c *campaign) one(ctx context.Context, worker int, k Key) error {
 	}
 }
 
-// try does an experiment.
+// try does an experiment once.
 func (c *campaign) try(ctx context.Context, worker int, k Key) (*experiment, error) {
 	s := c.subjects[k.Scenario]
 	dir := filepath.Join(c.Dir, fmt.Sprintf("worker-%d", worker))
 	e := &experiment{
-		bench:    bench{cage: c.Cage, dir: filepath.Join(dir, "work"), log: filepath.Join(dir, "log")},
-		scenario: s.Scenario, whole: s.whole(), killed: filepath.Join(dir, "killed"), record: Record{Key: k},
+		workplace: workplace{cage: c.Cage, dir: filepath.Join(dir, "work"), log: filepath.Join(dir, "log")},
+		scenario:  s.Scenario, whole: s.whole(), killed: filepath.Join(dir, "killed"), record: Record{Key: k},
 	}
 	if err := e.clean(s.template()); err != nil {
 		return nil, err
@@ -215,7 +227,7 @@ func (c *campaign) try(ctx context.Context, worker int, k Key) (*experiment, err
 	return e, e.run(ctx, k.plan(c.Seed, s.calls))
 }
 
-// keep keeps what a failed experiment left, and says how to see it again.
+// keep keeps what a failed experiment left, and says how to repeat it.
 func (c *campaign) keep(dir string, e *experiment) error {
 	kept := filepath.Join(c.Dir, "failures", strings.ReplaceAll(e.record.Key.String(), ":", "-"))
 	if err := errors.Join(os.RemoveAll(kept), os.MkdirAll(filepath.Dir(kept), 0o755), os.Rename(dir, kept)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -65,8 +66,8 @@ func copyTree(to, from string) error {
 	})
 }
 
-// torn lists what is wrong with files right after a kill: all that have their final names
-// must be whole. Records may end in the middle of a line.
+// torn lists what is wrong with files right after a kill: every file with its final name
+// must be whole. Only records may end in the middle of a line.
 func torn(dir string) ([]string, error) {
 	names, err := files(dir)
 	if err != nil {
@@ -87,7 +88,7 @@ func torn(dir string) ([]string, error) {
 func whole(path string) error {
 	switch filepath.Ext(path) {
 	case ".safetensors":
-		_, err := checkpoint.Load(vfs.At(path))
+		_, err := tensors(path)
 		return err
 	case ".tokens":
 		return wholeTokens(path)
@@ -124,8 +125,10 @@ func wholeTokens(path string) error {
 }
 
 // differences lists where the files of two working directories differ: in their names, or
-// in what they hold apart from times.
-func differences(want, got string) ([]string, error) {
+// in what they hold apart from times. A training that was told to stop, because the study
+// that started it was killed, saves the step that it has reached: then older checkpoints may
+// be of other steps, and only their number and the newest one count.
+func differences(want, got string, toldToStop bool) ([]string, error) {
 	a, err := files(want)
 	if err != nil {
 		return nil, err
@@ -133,6 +136,9 @@ func differences(want, got string) ([]string, error) {
 	b, err := files(got)
 	if err != nil {
 		return nil, err
+	}
+	if toldToStop {
+		a, b = withoutPairs(a, b, olderCheckpoint)
 	}
 	var list []string
 	for _, name := range a {
@@ -154,6 +160,33 @@ func differences(want, got string) ([]string, error) {
 		}
 	}
 	return list, nil
+}
+
+// withoutPairs removes names that only one of two sorted lists holds, as long as the other
+// has one of its own in the same directory and both are replaceable in their list.
+func withoutPairs(a, b []string, replaceable func(name string, list []string) bool) (x, y []string) {
+	x, y = slices.Clone(a), slices.Clone(b)
+	for _, missing := range a {
+		if slices.Contains(b, missing) || !replaceable(missing, a) {
+			continue
+		}
+		i := slices.IndexFunc(y, func(name string) bool {
+			return !slices.Contains(a, name) && filepath.Dir(name) == filepath.Dir(missing) && replaceable(name, b)
+		})
+		if i >= 0 {
+			x = slices.DeleteFunc(x, func(name string) bool { return name == missing })
+			y = slices.Delete(y, i, i+1)
+		}
+	}
+	return x, y
+}
+
+// olderCheckpoint tells whether a sorted list holds, beside a checkpoint, a newer one of the
+// same run.
+func olderCheckpoint(name string, list []string) bool {
+	return filepath.Ext(name) == ".safetensors" && slices.ContainsFunc(list, func(other string) bool {
+		return filepath.Dir(other) == filepath.Dir(name) && filepath.Ext(other) == ".safetensors" && other > name
+	})
 }
 
 // equal compares two files of the same name.
@@ -195,24 +228,29 @@ func essence(path string) ([]byte, error) {
 }
 
 // tensors are the step of a checkpoint and all its tensors, bit for bit.
-func tensors(path string) ([]byte, error) {
-	state, err := checkpoint.Load(vfs.At(path))
+func tensors(path string) (out []byte, err error) {
+	f, err := checkpoint.Open(vfs.At(path))
 	if err != nil {
 		return nil, err
 	}
-	out := fmt.Appendf(nil, "step %d\n", state.Step)
-	for _, t := range state.Tensors {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	out = fmt.Appendf(nil, "step %d\n", f.Step)
+	for _, t := range f.Tensors {
+		data, err := t.Bytes()
+		if err != nil {
+			return nil, err
+		}
 		out = fmt.Appendf(out, "%s %v %v\n", t.Name, t.DType, t.Shape)
-		out = append(out, t.Data...)
+		out = append(out, data...)
 	}
 	return out, nil
 }
 
-// elsewhere are members of provenance.json that follow from the place and the moment at
-// which a run began: its directory, and the identity that it draws.
+// elsewhere are members of provenance.json that differ from run to run: its directory, and
+// its random identity.
 var elsewhere = []string{"directory", "run"}
 
-// timeless is a JSON value without the members that name times and speeds, nor elsewhere.
+// timeless is a JSON value without times, speeds and the members in elsewhere.
 func timeless(text []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // all digits count

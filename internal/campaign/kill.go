@@ -25,7 +25,7 @@ type Key struct {
 
 func (k Key) String() string { return fmt.Sprintf("%s:%d:%d", k.Scenario, k.Round, k.N) }
 
-// Killed is a kill that happened.
+// Killed describes a kill.
 type Killed struct {
 	Call string `json:"call"`           // name of the system call
 	Path string `json:"path"`           // what it was about, relative to the working directory, random digits as #
@@ -41,10 +41,10 @@ type Record struct {
 	Failures []string `json:"failures,omitempty"`
 }
 
-// plan is how an experiment is done, which follows from the seed and the key.
+// plan is how an experiment is done. It follows from the seed and the key.
 type plan struct {
 	all, torn bool
-	second    int // call of the command that goes on at which it is killed, too; 0: none
+	second    int // call at which the command that goes on is killed as well; 0: it is not
 }
 
 func (k Key) plan(seed uint64, calls int) plan {
@@ -64,28 +64,28 @@ const commandLimit = 2 * time.Minute
 // orphanGrace is how long processes may take to notice the death of their parent.
 var orphanGrace = 20 * time.Second
 
-// bench is a working directory in which one experiment after the other is done.
-type bench struct {
+// workplace is a working directory in which one experiment after the other is done.
+type workplace struct {
 	cage string // executable
 	dir  string
 	log  string
 }
 
 // command runs cage in the working directory and asks decide about each call that changes
-// a kept file there. Its number begins at 1.
-func (b bench) command(ctx context.Context, args []string, decide func(n int, c trap.Call) trap.Decision) (trap.Report, error) {
+// a kept file there. Calls are numbered from 1.
+func (w workplace) command(ctx context.Context, args []string, decide func(n int, c trap.Call) trap.Decision) (trap.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
-	temporary := filepath.Join(b.dir, scratch)
+	temporary := filepath.Join(w.dir, scratch)
 	if err := os.MkdirAll(temporary, 0o700); err != nil {
 		return trap.Report{}, err
 	}
 	n := 0
 	command := trap.Command{
-		Args: append([]string{b.cage}, args...), Dir: b.dir, Env: append(os.Environ(), "TMPDIR="+temporary), Output: b.log, Grace: orphanGrace,
+		Args: append([]string{w.cage}, args...), Dir: w.dir, Env: append(os.Environ(), "TMPDIR="+temporary), Output: w.log, Grace: orphanGrace,
 	}
 	return trap.Run(ctx, command, func(c trap.Call) trap.Decision {
-		if !within(c.Path, b.dir) || within(c.Path, temporary) {
+		if !within(c.Path, w.dir) || within(c.Path, temporary) {
 			return trap.Decision{}
 		}
 		n++
@@ -97,23 +97,23 @@ func (b bench) command(ctx context.Context, args []string, decide func(n int, c 
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // clean empties the working directory and fills it from a template.
-func (b bench) clean(template string) error {
-	for _, path := range []string{b.dir, b.log} {
+func (w workplace) clean(template string) error {
+	for _, path := range []string{w.dir, w.log} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(b.dir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(w.dir), 0o755); err != nil {
 		return err
 	}
-	return copyTree(b.dir, template)
+	return copyTree(w.dir, template)
 }
 
 // undisturbed runs a command that must succeed, and counts its calls.
-func (b bench) undisturbed(ctx context.Context, args []string) (calls int, err error) {
-	r, err := b.command(ctx, args, func(n int, _ trap.Call) trap.Decision { calls = n; return trap.Decision{} })
+func (w workplace) undisturbed(ctx context.Context, args []string) (calls int, err error) {
+	r, err := w.command(ctx, args, func(n int, _ trap.Call) trap.Decision { calls = n; return trap.Decision{} })
 	if err == nil && (r.Code != 0 || len(r.Orphans) > 0) {
-		said, _ := os.ReadFile(b.log)
+		said, _ := os.ReadFile(w.log)
 		err = fmt.Errorf("cage %s: %s, orphans %v\n%s", strings.Join(args, " "), r.State, r.Orphans, said)
 	}
 	return calls, err
@@ -121,15 +121,16 @@ func (b bench) undisturbed(ctx context.Context, args []string) (calls int, err e
 
 var digits = regexp.MustCompile(`\d{6,}$`)
 
-// experiment is one under way.
+// experiment is an experiment while it runs.
 type experiment struct {
-	bench
+	workplace
 	scenario Scenario
 	whole    string // directory of the undisturbed run
 	killed   string // receives a copy of what the kills left
 	record   Record
 	late     bool // a command took longer than commandLimit
 	alone    bool // a process that a command had started was killed without it
+	orphaned bool // a command was killed without the trainings that it had started
 }
 
 func (e *experiment) fail(format string, args ...any) {
@@ -168,7 +169,7 @@ func (e *experiment) run(ctx context.Context, p plan) error {
 	if len(e.record.Failures) > 0 {
 		return nil
 	}
-	found, err := differences(e.whole, e.dir)
+	found, err := differences(e.whole, e.dir, e.orphaned && e.scenario.Failed != nil)
 	if err != nil {
 		e.fail("%v", err)
 	}
@@ -215,6 +216,7 @@ func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan)
 	}
 	e.record.Failures = append(e.record.Failures, broken...)
 	e.alone = e.alone || !p.all && !kill.Root
+	e.orphaned = e.orphaned || !p.all && kill.Root
 	if e.alone && e.scenario.Failed != nil {
 		return e.scenario.Failed, nil
 	}

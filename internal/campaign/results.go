@@ -10,11 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
 // results is the file of outcomes, one line for each experiment. A campaign that was
-// stopped goes on behind the last whole line.
+// stopped goes on after the last whole line.
 type results struct {
 	mu      sync.Mutex
 	file    *os.File
@@ -48,12 +49,7 @@ func openResults(path string) (*results, error) {
 func (r *results) has(k Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, record := range r.records {
-		if record.Key == k {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.records, func(record Record) bool { return record.Key == k })
 }
 
 func (r *results) add(record Record) error {

@@ -11,12 +11,12 @@ type Scenario struct {
 	Files  map[string]string // that lie in the working directory before
 	Before [][]string        // arguments of cage: commands that are not disturbed
 	Run    []string          // arguments of cage: the command that is killed
-	// Again goes on after a kill. Failed does where only a process that the command had
-	// started was killed, which a study counts as a failure; nil: Again.
+	// Again is the command that goes on after a kill. Failed is used in its place where only
+	// a child process was killed, which a study counts as a failed cell; nil: Again.
 	Again, Failed []string
 }
 
-// Scenarios are all of the campaign: every optimizer with a state of its own, the trained
+// Scenarios lists those of the campaign: every optimizer with a state of its own, the trained
 // quantizer, diagnostics and trajectories, resumed runs, studies and the preparation of
 // data.
 func Scenarios() []Scenario {
@@ -68,15 +68,15 @@ func languageModel(name, settings string) Scenario {
 	return s
 }
 
-// resumed stops a run after some steps, so that its continuation is what is killed.
+// resumed stops a run after some steps, and kills the command that goes on with it.
 func resumed(s Scenario, steps int) Scenario {
 	s.Before = append(s.Before, append(s.Run[:len(s.Run):len(s.Run)], "--stop-after", fmt.Sprint(steps)))
 	s.Run = s.Again
 	return s
 }
 
-// study is one of four trainings, two at a time, some of them done before when there is a
-// command for that.
+// study is a study of four trainings, two at a time. The command before, if there is one,
+// does some of them first.
 func study(name string, before []string) Scenario {
 	s := Scenario{
 		Name:  name,
@@ -90,7 +90,8 @@ func study(name string, before []string) Scenario {
 	return s
 }
 
-// preparation makes a data set, in the place of another when there is a command for that.
+// preparation makes a data set. The command before, if there is one, makes another in its
+// place first.
 func preparation(name string, before []string) Scenario {
 	s := Scenario{Name: name, Run: prepare, Again: prepare}
 	s.withText()

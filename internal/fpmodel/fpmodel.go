@@ -48,11 +48,3 @@ func Decode(codes, scales []float64, d, block int) []float64 {
 	}
 	return out
 }
-
-// AbsMax is the largest magnitude.
-func AbsMax(v []float64) (most float64) {
-	for _, e := range v {
-		most = max(most, math.Abs(e))
-	}
-	return most
-}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/cage-qat/cage/internal/goldenfile"
 )
 
 // Object is a JSON object of a golden file, bound to a test. Its getters fail
@@ -47,57 +45,45 @@ func (o Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 // Float returns the number at key; "NaN", "Inf" and "-Inf" are numbers, null is NaN.
 func (o Object) Float(key string) float64 {
 	o.t.Helper()
-	return get(o, key, goldenfile.Float)
+	return get(o, key, Float)
 }
 
 // FloatOr is Float, or def where the object lacks the key.
 func (o Object) FloatOr(key string, def float64) float64 {
 	o.t.Helper()
-	return getOr(o, key, def, goldenfile.Float)
+	return getOr(o, key, def, Float)
 }
 
 // Int returns the whole number at key.
 func (o Object) Int(key string) int {
 	o.t.Helper()
-	return get(o, key, goldenfile.Int)
-}
-
-// IntOr is Int, or def where the object lacks the key.
-func (o Object) IntOr(key string, def int) int {
-	o.t.Helper()
-	return getOr(o, key, def, goldenfile.Int)
+	return get(o, key, Int)
 }
 
 // Bool returns the truth value at key.
 func (o Object) Bool(key string) bool {
 	o.t.Helper()
-	return get(o, key, goldenfile.Bool)
-}
-
-// BoolOr is Bool, or def where the object lacks the key.
-func (o Object) BoolOr(key string, def bool) bool {
-	o.t.Helper()
-	return getOr(o, key, def, goldenfile.Bool)
+	return get(o, key, Bool)
 }
 
 // String returns the text at key. A number gives its literal, because some
 // settings are written either way (a mode is "full" or 128).
 func (o Object) String(key string) string {
 	o.t.Helper()
-	return get(o, key, goldenfile.Text)
+	return get(o, key, Text)
 }
 
 // StringOr is String, or def where the object lacks the key.
 func (o Object) StringOr(key, def string) string {
 	o.t.Helper()
-	return getOr(o, key, def, goldenfile.Text)
+	return getOr(o, key, def, Text)
 }
 
-// Tensor returns the number, list, matrix, … at key as a flat array with its
+// Array returns the number, list, matrix, … at key as a flat array with its
 // shape. A null inside is NaN. A ragged list fails the test: read it with Lists.
-func (o Object) Tensor(key string) Tensor {
+func (o Object) Array(key string) Array {
 	o.t.Helper()
-	return get(o, key, goldenfile.NewTensor)
+	return get(o, key, NewArray)
 }
 
 // Lists returns the list of lists of numbers at key, whose rows may differ in
@@ -107,11 +93,11 @@ func (o Object) Lists(key string) [][]float64 {
 	return get(o, key, func(v any) ([][]float64, error) {
 		list, ok := v.([]any)
 		if !ok {
-			return nil, fmt.Errorf("is %s, want a list of lists", goldenfile.Kind(v))
+			return nil, fmt.Errorf("is %s, want a list of lists", jsonType(v))
 		}
 		rows := make([][]float64, len(list))
 		for i, item := range list {
-			row, err := goldenfile.NewTensor(item)
+			row, err := NewArray(item)
 			if err != nil || row.Rank() != 1 {
 				return nil, fmt.Errorf("[%d]: is not a list of numbers", i)
 			}
@@ -127,7 +113,7 @@ func (o Object) Object(key string) Object {
 	return get(o, key, func(v any) (Object, error) {
 		m, ok := v.(map[string]any)
 		if !ok {
-			return Object{}, fmt.Errorf("is %s, want an object", goldenfile.Kind(v))
+			return Object{}, fmt.Errorf("is %s, want an object", jsonType(v))
 		}
 		return o.child(key, m), nil
 	})
@@ -139,13 +125,13 @@ func (o Object) List(key string) []Object {
 	return get(o, key, func(v any) ([]Object, error) {
 		list, ok := v.([]any)
 		if !ok {
-			return nil, fmt.Errorf("is %s, want a list of objects", goldenfile.Kind(v))
+			return nil, fmt.Errorf("is %s, want a list of objects", jsonType(v))
 		}
 		objects := make([]Object, len(list))
 		for i, item := range list {
 			m, ok := item.(map[string]any)
 			if !ok {
-				return nil, fmt.Errorf("[%d]: is %s, want an object", i, goldenfile.Kind(item))
+				return nil, fmt.Errorf("[%d]: is %s, want an object", i, jsonType(item))
 			}
 			objects[i] = o.child(key+"["+strconv.Itoa(i)+"]", m)
 		}
@@ -169,7 +155,7 @@ func (o Object) Map() map[string]any {
 				out[key] = x
 			}
 		case string:
-			if x, ok := goldenfile.NonFinite(v); ok {
+			if x, ok := nonFinite(v); ok {
 				out[key] = x
 			} else {
 				out[key] = v
@@ -207,4 +193,29 @@ func getOr[T any](o Object, key string, def T, convert func(any) (T, error)) T {
 		return def
 	}
 	return get(o, key, convert)
+}
+
+// Close compares got with the golden numbers at key, with the file's own
+// tolerance, and reports the worst element as a test error. It returns whether
+// all elements passed.
+func (o Object) Close(key string, got []float64) bool {
+	o.t.Helper()
+	return o.CloseWithin(o.tolerance, key, got)
+}
+
+// Exact is Close with equality: for codes, masks and other integers.
+func (o Object) Exact(key string, got []float64) bool {
+	o.t.Helper()
+	return o.CloseWithin(Tolerance{}, key, got)
+}
+
+// CloseWithin is Close with another tolerance than the file's, for results that
+// were computed in a narrower type. The caller states and justifies it.
+func (o Object) CloseWithin(tol Tolerance, key string, got []float64) bool {
+	o.t.Helper()
+	if err := tol.Compare(got, o.Array(key)); err != nil {
+		o.t.Errorf("%s.%s: %v", o.path, key, err)
+		return false
+	}
+	return true
 }

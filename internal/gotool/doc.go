@@ -2,6 +2,5 @@
 // writes new ones. All such calls go through here, so that they use the toolchain, the
 // experiments and the setting of cgo with which this executable was built, whatever
 // the environment says: what the Makefile has compiled is then found in the build
-// cache, and nothing is compiled twice. What is built, and where it is kept, is not
-// decided here.
+// cache, and nothing is compiled twice.
 package gotool

@@ -1,10 +1,8 @@
-// Package guard turns panics of executors into errors: one place for all of them. An
-// executor that finds itself in a state that it does not know ends its call, and the
-// run that made it, which can then save what it has; it does not end the process.
+// Package guard turns panics of executors into errors. A panic then ends one call, and
+// the run that made it, which can still save what it has; it does not end the process.
 //
-// Only calls of executors belong in here, one program each, on the goroutine that
-// executes it: a panic can be caught nowhere else. What a call had written when it
-// panicked is lost.
+// [Catch] belongs into calls that execute or compile one program, on the goroutine that
+// does it: a panic can be caught nowhere else. What a call had written is lost.
 package guard
 
 import (

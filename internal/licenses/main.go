@@ -1,7 +1,7 @@
 // Command licenses writes the list of everything by others that is linked into the
 // released programs, with the licences of each: THIRD_PARTY_LICENSES at the root of
-// the repository. It fails on a licence that it cannot name, or that nobody has
-// agreed to. It is run by scripts/generate.sh and imported by nothing.
+// the repository. It fails on a licence that it does not recognize, or that is not
+// among those agreed. scripts/generate.sh runs it.
 package main
 
 import (
@@ -42,6 +42,12 @@ var builds = []string{
 	"GOOS=linux GOARCH=amd64 CGO_ENABLED=1 GOEXPERIMENT=simd GOFLAGS=-tags=cuda",
 }
 
+// copied are the parts of others that stand in this repository, in directories with their
+// licences.
+var copied = []component{
+	{name: "github.com/leeoniya/uPlot", version: "v1.6.32", dir: "host/study/report/page/uplot", with: []string{"."}},
+}
+
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("licenses: ")
@@ -60,10 +66,13 @@ func main() {
 	}
 }
 
-// linked returns the modules that any of the programs is built from, in the order of
-// their names, after Go itself.
+// linked returns what is copied and the modules that any of the programs is built from,
+// in the order of their names, after Go itself.
 func linked() ([]component, error) {
 	found := map[string]*component{}
+	for _, c := range copied {
+		found[c.name] = &c
+	}
 	for _, build := range builds {
 		cmd := exec.Command("go", "list", "-deps", "-f",
 			"{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/cage", "./plugins/...")

@@ -57,11 +57,7 @@ func dot256(x, y []float64) float64 {
 		s0 = archsimd.LoadFloat64x4Array((*[4]float64)(x)).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(y)), s0)
 		x, y = x[4:], y[4:]
 	}
-	sum := sum256(s0.Add(s1).Add(s2.Add(s3)))
-	for i, v := range x {
-		sum += v * y[i]
-	}
-	return sum
+	return dotRest(sum256(s0.Add(s1).Add(s2.Add(s3))), x, y)
 }
 
 func axpy256(alpha float64, x, y []float64) {
@@ -72,9 +68,7 @@ func axpy256(alpha float64, x, y []float64) {
 		a.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(x)), archsimd.LoadFloat64x4Array(at)).StoreArray(at)
 		x, y = x[4:], y[4:]
 	}
-	for i, v := range x {
-		y[i] += alpha * v
-	}
+	axpyPortable(alpha, x, y)
 }
 
 func four256(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64 {

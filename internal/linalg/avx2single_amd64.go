@@ -62,11 +62,7 @@ func dot256Single(x, y []float32) float32 {
 		s0 = archsimd.LoadFloat32x8Array((*[8]float32)(x)).MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(y)), s0)
 		x, y = x[8:], y[8:]
 	}
-	sum := sum256Single(s0.Add(s1).Add(s2.Add(s3)))
-	for i, v := range x {
-		sum += v * y[i]
-	}
-	return sum
+	return dotRest(sum256Single(s0.Add(s1).Add(s2.Add(s3))), x, y)
 }
 
 func axpy256Single(alpha float32, x, y []float32) {
@@ -77,7 +73,5 @@ func axpy256Single(alpha float32, x, y []float32) {
 		a.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(x)), archsimd.LoadFloat32x8Array(at)).StoreArray(at)
 		x, y = x[8:], y[8:]
 	}
-	for i, v := range x {
-		y[i] += alpha * v
-	}
+	axpyPortable(alpha, x, y)
 }

@@ -42,11 +42,7 @@ func dot512(x, y []float64) float64 {
 		s0 = archsimd.LoadFloat64x8Array((*[8]float64)(x)).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y)), s0)
 		x, y = x[8:], y[8:]
 	}
-	sum := sum512(s0.Add(s1).Add(s2.Add(s3)))
-	for i, v := range x {
-		sum += v * y[i]
-	}
-	return sum
+	return dotRest(sum512(s0.Add(s1).Add(s2.Add(s3))), x, y)
 }
 
 func axpy512(alpha float64, x, y []float64) {
@@ -57,9 +53,7 @@ func axpy512(alpha float64, x, y []float64) {
 		a.MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(x)), archsimd.LoadFloat64x8Array(at)).StoreArray(at)
 		x, y = x[8:], y[8:]
 	}
-	for i, v := range x {
-		y[i] += alpha * v
-	}
+	axpyPortable(alpha, x, y)
 }
 
 func four512(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64 {
@@ -102,28 +96,4 @@ func secular512(poles, z []float64, origin, mu float64) (value, slope float64) {
 	}
 	value, slope = secularPortable(poles, z, origin, mu)
 	return value + sum512(s0), slope + sum512(s1)
-}
-
-func gaps512(out, weights, poles []float64, origin, mu, pole float64) {
-	n := len(out)
-	weights, poles = weights[:n], poles[:n]
-	o, m, p := archsimd.BroadcastFloat64x8(origin), archsimd.BroadcastFloat64x8(mu), archsimd.BroadcastFloat64x8(pole)
-	i := 0
-	for ; i+8 <= n; i += 8 {
-		d, at := archsimd.LoadFloat64x8Array((*[8]float64)(poles[i:])), (*[8]float64)(weights[i:])
-		gap := d.Sub(o).Sub(m)
-		gap.StoreArray((*[8]float64)(out[i:]))
-		archsimd.LoadFloat64x8Array(at).Mul(gap.Div(d.Sub(p))).StoreArray(at)
-	}
-	gapsPortable(out[i:], weights[i:], poles[i:], origin, mu, pole)
-}
-
-func quotients512(x, w []float64) {
-	w = w[:len(x)]
-	for len(x) >= 8 && len(w) >= 8 {
-		at := (*[8]float64)(x)
-		archsimd.LoadFloat64x8Array((*[8]float64)(w)).Div(archsimd.LoadFloat64x8Array(at)).StoreArray(at)
-		x, w = x[8:], w[8:]
-	}
-	quotientsPortable(x, w)
 }

@@ -42,11 +42,7 @@ func dot512Single(x, y []float32) float32 {
 		s0 = archsimd.LoadFloat32x16Array((*[16]float32)(x)).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(y)), s0)
 		x, y = x[16:], y[16:]
 	}
-	sum := sum512Single(s0.Add(s1).Add(s2.Add(s3)))
-	for i, v := range x {
-		sum += v * y[i]
-	}
-	return sum
+	return dotRest(sum512Single(s0.Add(s1).Add(s2.Add(s3))), x, y)
 }
 
 func axpy512Single(alpha float32, x, y []float32) {
@@ -57,7 +53,5 @@ func axpy512Single(alpha float32, x, y []float32) {
 		a.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(x)), archsimd.LoadFloat32x16Array(at)).StoreArray(at)
 		x, y = x[16:], y[16:]
 	}
-	for i, v := range x {
-		y[i] += alpha * v
-	}
+	axpyPortable(alpha, x, y)
 }

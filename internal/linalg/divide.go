@@ -51,9 +51,9 @@ func decomposeLeaf(d, e []float64, vt Matrix) bool {
 	return true
 }
 
-// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt, of
-// which the first half only have the first half of their elements, and the others
-// the others.
+// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt. In
+// the first half of these rows only the first half of the elements is not zero, and in
+// the others only the second.
 type merge struct {
 	d    []float64
 	vt   Matrix
@@ -93,18 +93,13 @@ func newMerge(d []float64, off float64, vt Matrix, half int) *merge {
 // precision: those with a tiny element of z, and, of two almost equal ones, the
 // combination that is orthogonal to z (LAPACK's dlaed2).
 func (m *merge) deflate() {
-	order := make([]int, len(m.d))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.d[a], m.d[b]) })
 	most := 0.0
 	for i := range m.d {
 		most = max(most, math.Abs(m.d[i]), math.Abs(m.z[i]))
 	}
 	tolerance := 8 * epsilon * most
 	previous := -1
-	for _, i := range order {
+	for _, i := range ascending(m.d) {
 		if m.rho*math.Abs(m.z[i]) <= tolerance {
 			m.done = append(m.done, i)
 			continue
@@ -187,22 +182,28 @@ func (m *merge) solve() {
 	m.sort(values, fresh)
 }
 
-// sort writes the eigenpairs back, ascending.
-func (m *merge) sort(values []float64, vectors Matrix) {
+// ascending lists the positions of values in ascending order.
+func ascending(values []float64) []int {
 	order := make([]int, len(values))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
-	for to, from := range order {
+	return order
+}
+
+// sort writes the eigenpairs back, ascending.
+func (m *merge) sort(values []float64, vectors Matrix) {
+	for to, from := range ascending(values) {
 		m.d[to] = values[from]
 		copy(m.vt.row(to), vectors.row(from))
 	}
 }
 
-// secular computes the eigenvalues that change, and as rows the eigenvectors in the
-// basis of the live rows, a temporary matrix. These belong exactly to a z that is recomputed from the
-// eigenvalues: so they are orthogonal, however close the eigenvalues are.
+// secular computes the eigenvalues that change and their eigenvectors, which are the rows
+// of a temporary matrix, in the basis of the live rows. They are computed with a z that is
+// recomputed from the eigenvalues and fits these exactly: so they are orthogonal, however
+// close the eigenvalues are.
 func (m *merge) secular() (values []float64, vectors Matrix) {
 	k := len(m.live)
 	d, z := make([]float64, k), make([]float64, k)

@@ -1,10 +1,9 @@
-// Package linalg holds the dense linear algebra of the executor: products and QR in
+// Package linalg holds the dense linear algebra of refreshes: products and QR in
 // float64 and float32, and symmetric eigendecompositions in float64, fast enough for
 // refresh programs.
 //
 // Everything rests on one product of packed blocks and a few operations on vectors,
-// which exist for AVX-512, for AVX2 and in plain Go; the processor decides. Results
-// depend on that choice in their last bits, and on nothing else: a call runs on the
-// goroutine that makes it. Matrices must be finite for a factorization. Nothing here
-// knows programs or tensors.
+// which exist for AVX-512, for AVX2 and in plain Go; the processor decides. The last
+// bits of results depend on that choice and on nothing else. A call runs on the
+// goroutine that makes it. Matrices must be finite for a factorization.
 package linalg

@@ -2,10 +2,9 @@ package linalg
 
 import lapackgonum "gonum.org/v1/gonum/lapack/gonum"
 
-// Eigh decomposes the symmetric matrix a, whose columns are neighbours and of which it
-// reads the lower triangle: it writes the eigenvalues, ascending, to values and
-// replaces a by the eigenvectors, its columns. It reports whether the iterations
-// converged.
+// Eigh decomposes the symmetric matrix a, of which it reads the lower triangle; ColStride
+// must be 1. It writes the eigenvalues, ascending, to values and replaces the columns of a
+// by the eigenvectors. It reports whether the iterations converged.
 func Eigh(a Matrix, values []float64) bool {
 	n := a.Rows
 	scale := normalize(a, true)

@@ -55,7 +55,7 @@ func kernelsOf[T Float]() *vectors[T] {
 }
 
 // tools are memory of an element type that is used again: fresh memory costs more than
-// many an operation on it.
+// many operations on it.
 type tools[T Float] struct {
 	spare sync.Pool // of *[]T, for temporary matrices
 	packs sync.Pool // of *packed[T]
@@ -108,10 +108,15 @@ func dotPortable[T Float](x, y []T) T {
 		a, b := (*[4]T)(x[i:]), (*[4]T)(y[i:])
 		s0, s1, s2, s3 = s0+a[0]*b[0], s1+a[1]*b[1], s2+a[2]*b[2], s3+a[3]*b[3]
 	}
-	for ; i < len(x); i++ {
-		s0 += x[i] * y[i]
+	return dotRest(s0, x[i:], y[i:]) + s1 + (s2 + s3)
+}
+
+// dotRest adds the products of what does not fill a vector to a sum.
+func dotRest[T Float](sum T, x, y []T) T {
+	for i, v := range x {
+		sum += v * y[i]
 	}
-	return s0 + s1 + (s2 + s3)
+	return sum
 }
 
 func axpyPortable[T Float](alpha T, x, y []T) {

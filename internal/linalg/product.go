@@ -34,7 +34,7 @@ func (m MatrixOf[T]) part(i0, i1, j0, j1 int) MatrixOf[T] {
 	return p
 }
 
-// row is a row of a matrix whose columns are neighbours.
+// row is a row of a matrix with ColStride 1.
 func (m MatrixOf[T]) row(i int) []T {
 	return m.Data[i*m.RowStride : i*m.RowStride+m.Cols]
 }
@@ -67,8 +67,8 @@ type packed[T Float] struct {
 	edge [maxTileRows * maxTileCols]T
 }
 
-// MulAdd adds alpha·a·b to c, whose columns must be neighbours. Every product is
-// formed, also one with zero: NaN and infinities spread as in the definition.
+// MulAdd adds alpha·a·b to c, whose ColStride must be 1. Products with zero are formed,
+// too: NaN and infinities spread as in the definition.
 func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
 	mulAdd(c, alpha, a, b, false)
 }
@@ -88,32 +88,12 @@ func mirror[T Float](c MatrixOf[T]) {
 	for i0 := 0; i0 < c.Rows; i0 += side {
 		i1 := min(i0+side, c.Rows)
 		for j0 := 0; j0 < i0; j0 += side {
-			turn(c.part(j0, j0+side, i0, i1), c.part(i0, i1, j0, j0+side))
+			packRows(c.part(j0, j0+side, i0, i1).Data, c.part(i0, i1, j0, j0+side), 1, c.RowStride)
 		}
 		for i := i0; i < i1; i++ {
 			for j := i0; j < i; j++ {
 				c.Data[j*c.RowStride+i] = c.Data[i*c.RowStride+j]
 			}
-		}
-	}
-}
-
-// turn copies the transpose of from, four of its rows at a time, so that stretches of
-// memory are written and not single elements.
-func turn[T Float](to, from MatrixOf[T]) {
-	i := 0
-	for ; i+4 <= from.Rows; i += 4 {
-		r0, r1, r2, r3 := from.row(i), from.row(i+1), from.row(i+2), from.row(i+3)
-		r1, r2, r3 = r1[:len(r0)], r2[:len(r0)], r3[:len(r0)]
-		at := i
-		for j, v := range r0 {
-			*(*[4]T)(to.Data[at:]) = [4]T{v, r1[j], r2[j], r3[j]}
-			at += to.RowStride
-		}
-	}
-	for ; i < from.Rows; i++ {
-		for j, v := range from.row(i) {
-			to.Data[j*to.RowStride+i] = v
 		}
 	}
 }
@@ -195,8 +175,8 @@ func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	}
 }
 
-// packRows packs any strip; where rows are contiguous it takes four of them at a time,
-// so that stretches of memory are written and not single elements.
+// packRows packs any strip, or transposes a matrix; where rows are contiguous it takes four
+// of them at a time, so that stretches of memory are written and not single elements.
 func packRows[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	i := 0
 	for ; i+4 <= m.Rows && m.ColStride == 1; i += 4 {

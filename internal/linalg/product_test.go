@@ -83,8 +83,8 @@ func TestMulAddSingle(t *testing.T) {
 			rows, cols, inner := n[0], n[1], n[2]
 			a, b, c := normal(1, rows, inner), normal(2, inner, cols), normal(3, rows, cols)
 			got := RowMajor(append([]float64{}, c.Data...), rows, cols)
-			MulAddSingle(got, -2, a, transposed(b).T())
-			near(t, fmt.Sprint(n), got, naive(c, -2, a, b), 2*0x1p-24*float64((inner+2)*(inner+2)))
+			MulAddSingle(got, a, transposed(b).T())
+			near(t, fmt.Sprint(n), got, naive(c, 1, a, b), 2*0x1p-24*float64((inner+2)*(inner+2)))
 		}
 	})
 }
@@ -171,12 +171,12 @@ func BenchmarkMulAdd(b *testing.B) {
 	defer func(k kernels) { active = k }(active)
 	for _, k := range supported() {
 		active = k
-		for name, multiply := range map[string]func(c Matrix, alpha float64, a, b Matrix){"double": MulAdd[float64], "single": MulAddSingle} {
+		for name, multiply := range map[string]func(c, a, b Matrix){"double": func(c, a, b Matrix) { MulAdd(c, 1, a, b) }, "single": MulAddSingle} {
 			for _, n := range []int{256, 768} {
 				b.Run(fmt.Sprintf("%s/%s/%d", k.name, name, n), func(b *testing.B) {
 					x, y, c := normal(1, n, n), normal(2, n, n), normal(3, n, n)
 					for b.Loop() {
-						multiply(c, 1, x, y.T())
+						multiply(c, x, y.T())
 					}
 					flops(b, 2*float64(n)*float64(n)*float64(n))
 				})

@@ -2,9 +2,9 @@ package linalg
 
 import "math"
 
-// QR replaces a, which has at least as many rows as columns and neighbouring columns,
-// by the factor Q of its reduced QR decomposition. Its signs are those that LAPACK's
-// dgeqrf and dorgqr give: those of R's diagonal are free.
+// QR replaces a by the factor Q of its reduced QR decomposition. a has at least as many
+// rows as columns, and ColStride 1. The signs are those of LAPACK's dgeqrf and dorgqr:
+// the diagonal of R may have either sign.
 func QR[T Float](a MatrixOf[T]) {
 	if a.Cols == 0 {
 		return
@@ -36,8 +36,8 @@ type reflections[T Float] struct {
 	vt, t      MatrixOf[T]
 }
 
-// panels is the number of columns after which the rest of a large matrix is renewed:
-// several panels, as the memory is the limit then and not the multipliers.
+// panels is the number of columns after which the rest of a large matrix is updated. It
+// is several panels, because memory and not arithmetic limits the speed there.
 const panels = 4 * panel
 
 // factorPanels reduces the columns from j, panel by panel.
@@ -59,8 +59,7 @@ func factorPanels[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	return all
 }
 
-// factorPanel reduces the columns from j. It leaves them as they are in a: nobody
-// reads R.
+// factorPanel reduces the columns from j. It does not write R to a: nobody reads it.
 func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	rows := a.Rows - j
 	vt := RowMajor(make([]T, cols*rows), cols, rows)

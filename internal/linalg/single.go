@@ -1,16 +1,16 @@
 package linalg
 
-// MulAddSingle is [MulAdd] computed in binary32.
-func MulAddSingle(c Matrix, alpha float64, a, b Matrix) {
-	addSingle(c, alpha, a, b, MulAdd)
+// MulAddSingle adds a·b to c, computed in binary32 as [MulAdd] does.
+func MulAddSingle(c, a, b Matrix) {
+	addSingle(c, a, b, func(c, a, b MatrixOf[float32]) { MulAdd(c, 1, a, b) })
 }
 
 // AddSymmetricSingle is [AddSymmetric] computed in binary32.
 func AddSymmetricSingle(c, a, b Matrix) {
-	addSingle(c, 1, a, b, func(c MatrixOf[float32], _ float32, a, b MatrixOf[float32]) { AddSymmetric(c, a, b) })
+	addSingle(c, a, b, AddSymmetric)
 }
 
-func addSingle(c Matrix, alpha float64, a, b Matrix, multiply func(c MatrixOf[float32], alpha float32, a, b MatrixOf[float32])) {
+func addSingle(c, a, b Matrix, multiply func(c, a, b MatrixOf[float32])) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
 	}
@@ -18,7 +18,7 @@ func addSingle(c Matrix, alpha float64, a, b Matrix, multiply func(c MatrixOf[fl
 	defer x.release()
 	defer y.release()
 	defer sum.release()
-	multiply(sum, float32(alpha), x, y)
+	multiply(sum, x, y)
 	for i := range c.Rows {
 		row := c.row(i)
 		for j, v := range sum.row(i) {

@@ -3,6 +3,8 @@ package plugintest
 import (
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/cage-qat/cage/internal/golden"
 )
 
@@ -10,17 +12,11 @@ import (
 // magnitude in want; NaN equals NaN.
 func Near(t testing.TB, what string, got, want []float64, relative float64) {
 	t.Helper()
-	tol := golden.Tolerance{Abs: relative * largest(want)}
-	if err := tol.Compare(got, golden.Tensor{Shape: []int{len(want)}, Data: want}); err != nil {
+	tol := golden.Tolerance{Abs: relative * golden.Largest(want)}
+	if err := tol.Compare(got, golden.Array{Shape: []int{len(want)}, Data: want}); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
 }
 
 // Times is c·v.
-func Times(c float64, v []float64) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = c * x
-	}
-	return out
-}
+func Times(c float64, v []float64) []float64 { return floats.ScaleTo(make([]float64, len(v)), c, v) }

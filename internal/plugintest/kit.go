@@ -23,15 +23,15 @@ func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Opti
 // With are the options for the conformance kit with other settings.
 func With(t testing.TB, settings map[string]any, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
-	return append([]sdktest.Option{sdktest.On(cpu(t)), sdktest.With(settings)}, more...)
+	return append([]sdktest.Option{sdktest.On(CPU(t).machine), sdktest.With(settings)}, more...)
 }
 
 // EachCase runs a test for each case of the golden file of that name on each machine:
 // what the conformance kit, which runs these files, does not know how to compare.
-func EachCase(t *testing.T, goldenFile string, test func(t *testing.T, m Machine, c golden.Case)) {
+func EachCase(t *testing.T, goldenFile string, test func(t *testing.T, m Bench, c golden.Case)) {
 	t.Helper()
 	f := golden.Load(t, goldenPath(goldenFile))
-	Each(t, func(t *testing.T, m Machine) {
+	Each(t, func(t *testing.T, m Bench) {
 		f.Run(t, func(t *testing.T, c golden.Case) { test(t, m, c) })
 	})
 }

@@ -25,13 +25,13 @@ func TestMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Each(t, func(t *testing.T, m Machine) {
+	Each(t, func(t *testing.T, m Bench) {
 		out := m.Run(t, p, map[string]reference.Tensor{
 			"x": reference.Floats([]float64{1, 2, math.Inf(1), 4}, 2, 2), "n": reference.Ints([]int32{-7, math.MaxInt32}, 2),
 			"u": reference.Uint(1 << 31), "on": reference.Bools([]bool{true, false}, 2, 1),
 		})
 		tenth := 0.1
-		if !m.Double {
+		if !m.Double() {
 			tenth = float64(float32(0.1))
 		}
 		Near(t, "x", out["x"].Float64s(), []float64{tenth, 2 * tenth, math.Inf(1), 4}, 0)
@@ -59,8 +59,8 @@ func (descent) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (pro
 // TestSteps checks that an update's own count of steps agrees with the one it is given,
 // and that it sees x as the one before it left it.
 func TestSteps(t *testing.T) {
-	gradients := golden.Tensor{Shape: []int{2, 1}, Data: []float64{2, 4}}
-	Each(t, func(t *testing.T, m Machine) {
+	gradients := golden.Array{Shape: []int{2, 1}, Data: []float64{2, 4}}
+	Each(t, func(t *testing.T, m Bench) {
 		run := m.Train(t, descent{}, nil, Matrix(1), []float64{8})
 		// 8 − ½·(2 + 8) = 3 → 3 − ½·(4 + 3) = −0.5
 		Near(t, "x", run.Steps(t, gradients, 0.5), []float64{-0.5}, 0)

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -67,21 +67,21 @@ func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int
 type Quantization struct {
 	Value, Codes, Scale, Mask []float64
 
-	machine Machine
+	bench   Bench
 	program *program.Program
-	x       golden.Tensor
+	x       golden.Array
 }
 
 // Quantize builds the quantizer's program for a tensor of the shape of x with the
 // given settings and runs it.
-func (m Machine) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x golden.Tensor) Quantization {
+func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x golden.Array) Quantization {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, x.Shape...)
 	out := m.Run(t, built.Program, map[string]reference.Tensor{sdk.InputX: reference.Floats(x.Data, x.Shape...)})
 	values := func(name string) []float64 { return out[name].Float64s() }
 	return Quantization{
 		Value: values(sdk.OutputValue), Codes: values(sdk.OutputCodes), Scale: values(sdk.OutputScale), Mask: values(sdk.OutputMask),
-		machine: m, program: built.Program, x: x,
+		bench: m, program: built.Program, x: x,
 	}
 }
 
@@ -89,7 +89,12 @@ func (m Machine) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x
 // value is dy: the reverse pass of the surrogate.
 func (q Quantization) Gradient(t testing.TB, dy []float64) []float64 {
 	t.Helper()
-	return q.machine.gradient(t, q.program, sdk.InputX, sdk.OutputSurrogate,
-		map[string]reference.Tensor{sdk.InputX: reference.Floats(q.x.Data, q.x.Shape...)},
-		reference.Floats(dy, q.x.Shape...))
+	vjp, err := autodiff.VJP(q.program, sdk.OutputSurrogate, sdk.InputX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.bench.Run(t, vjp, map[string]reference.Tensor{
+		sdk.InputX:                            reference.Floats(q.x.Data, q.x.Shape...),
+		autodiff.Prefix + sdk.OutputSurrogate: reference.Floats(dy, q.x.Shape...),
+	})[autodiff.Prefix+sdk.InputX].Float64s()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Matrix is a weight to train.
@@ -21,22 +22,18 @@ func Vector(n int) sdk.Tensor {
 
 // Normal is a tensor of seeded standard normal numbers, rounded to binary32 so
 // that every machine sees the same.
-func Normal(seed uint64, shape ...int) golden.Tensor {
-	size := 1
-	for _, d := range shape {
-		size *= d
-	}
+func Normal(seed uint64, shape ...int) golden.Array {
 	r := rand.New(rand.NewPCG(seed, 0))
-	data := make([]float64, size)
+	data := make([]float64, program.FloatType(shape...).Size())
 	for i := range data {
 		data[i] = float64(float32(r.NormFloat64()))
 	}
-	return golden.Tensor{Shape: shape, Data: data}
+	return golden.Array{Shape: shape, Data: data}
 }
 
 // Hadamard multiplies each run of order entries by the Sylvester matrix, by the plain
 // fast transform in binary64.
-func Hadamard(x golden.Tensor, order int) golden.Tensor {
+func Hadamard(x golden.Array, order int) golden.Array {
 	out := x.Clone()
 	for n := 1; n < order; n *= 2 {
 		for i := range out.Data {

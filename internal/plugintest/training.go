@@ -4,6 +4,8 @@ import (
 	"maps"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -17,17 +19,12 @@ type Training struct {
 	// Program is what the optimizer answered for the tensor.
 	Program sdk.OptimizerProgram
 
-	m     Machine
+	m     Bench
 	shape []int
 	step  int
 	// state holds x and the state tensors by the names of inputs.
 	state map[string]reference.Tensor
-	// apply is the update with the step x ← x − α·u behind it.
-	apply *program.Program
 }
-
-// inputRate names the learning rate among the inputs of a step.
-const inputRate = "rate"
 
 // BuildOptimizer returns the programs for a tensor, whose Values are replaced by the
 // given settings and the defaults of the rest.
@@ -43,7 +40,7 @@ func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any, tensor 
 
 // Train begins a training of the tensor from the value x; its settings are those of
 // [BuildOptimizer].
-func (m Machine) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor, x []float64) *Training {
+func (m Bench) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor, x []float64) *Training {
 	t.Helper()
 	built := BuildOptimizer(t, o, given, tensor)
 	if !built.Accepts {
@@ -64,26 +61,13 @@ func (r *Training) X() []float64 { return r.state[sdk.InputX].Float64s() }
 // State returns a state tensor.
 func (r *Training) State(name string) []float64 { return r.state[sdk.StatePrefix+name].Float64s() }
 
-// single is v with its numbers rounded to binary32.
-func single(v reference.Tensor) reference.Tensor {
-	v = v.Clone()
-	for i, f := range v.Floats {
-		v.Floats[i] = float64(float32(f))
-	}
-	return v
-}
-
 // Update makes one step: observation, a refresh if it is due, the update,
 // x ← x − α·u. Decay is no part of it.
 func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	t.Helper()
-	if r.apply == nil {
-		r.apply = r.write(t)
-	}
 	r.step++
 	r.state[sdk.InputGradient] = reference.Floats(gradient, r.shape...)
 	r.state[sdk.InputStep] = reference.Float(float64(r.step))
-	r.state[inputRate] = reference.Float(rate)
 	r.run(t, r.m, r.Program.Observe)
 	switch due, first := r.Program.Due.At(r.step); {
 	case due && first:
@@ -91,12 +75,14 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	case due:
 		r.run(t, Oracle(), r.Program.Refresh)
 	}
-	r.run(t, r.m, r.apply)
+	r.run(t, r.m, r.Program.Update)
+	x, u := r.X(), r.state[sdk.OutputDirection].Floats
+	r.keep(sdk.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u), r.shape...))
 }
 
 // Steps makes an update for each gradient along the first axis, all at one rate, and
 // returns the parameters after the last.
-func (r *Training) Steps(t testing.TB, gradients golden.Tensor, rate float64) []float64 {
+func (r *Training) Steps(t testing.TB, gradients golden.Array, rate float64) []float64 {
 	t.Helper()
 	for i := range gradients.Shape[0] {
 		r.Update(t, gradients.Row(i).Data, rate)
@@ -106,7 +92,7 @@ func (r *Training) Steps(t testing.TB, gradients golden.Tensor, rate float64) []
 
 // run executes p, unless it is absent, on what it asks for of the state and takes over
 // what it returns.
-func (r *Training) run(t testing.TB, m Machine, p *program.Program) {
+func (r *Training) run(t testing.TB, m Bench, p *program.Program) {
 	t.Helper()
 	if p == nil {
 		return
@@ -116,35 +102,14 @@ func (r *Training) run(t testing.TB, m Machine, p *program.Program) {
 		inputs[in.Name] = r.state[in.Name]
 	}
 	for name, v := range m.Run(t, p, inputs) {
-		if !r.m.Double {
-			v = single(v)
-		}
-		r.state[name] = v
+		r.keep(name, v)
 	}
 }
 
-// write puts the step of the host behind the optimizer's update.
-func (r *Training) write(t testing.TB) *program.Program {
-	t.Helper()
-	b := program.NewBuilder("step")
-	var args []program.Value
-	in := map[string]program.Value{}
-	for _, p := range r.Program.Update.Inputs {
-		in[p.Name] = b.Input(p.Name, p.Type)
-		args = append(args, in[p.Name])
+// keep takes over a value in the machine's precision.
+func (r *Training) keep(name string, v reference.Tensor) {
+	if !r.m.Double() {
+		v = v.Single()
 	}
-	rate := b.Input(inputRate, program.FloatType())
-	results := b.Inline(r.Program.Update, args...)
-	for _, o := range r.Program.Update.Outputs {
-		if o.Name == sdk.OutputDirection {
-			b.Output(sdk.InputX, in[sdk.InputX].Sub(results[o.Name].Mul(rate)))
-			continue
-		}
-		b.Output(o.Name, results[o.Name])
-	}
-	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	r.state[name] = v
 }

@@ -37,9 +37,9 @@ func (witness) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (pro
 
 // TestRefresh follows Observe, Refresh and Update by hand.
 func TestRefresh(t *testing.T) {
-	Each(t, func(t *testing.T, m Machine) {
+	Each(t, func(t *testing.T, m Bench) {
 		third := func(x float64) float64 { // a refresh keeps its result in the machine's precision
-			if m.Double {
+			if m.Double() {
 				return x / 3
 			}
 			return float64(float32(x / 3))

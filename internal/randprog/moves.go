@@ -6,9 +6,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// move writes one operation on values of the pool; it reports false when the pool
-// has none that suit.
-type move func(g *generator, op program.Op) (value, bool)
+// move writes one operation on values of the pool.
+type move func(g *generator, op program.Op) value
 
 // moves are filled by init because they lead back to the generator.
 var moves map[program.Op]move
@@ -46,30 +45,24 @@ func (g *generator) binary(op program.Op, x, y value) program.Value {
 	return g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, y.Value)
 }
 
-func signed(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(func(v value) bool {
+func signed(g *generator, op program.Op) value {
+	x := g.draw(func(v value) bool {
 		if op == program.OpSign && v.float() {
 			return v.exact()
 		}
 		return v.float() || v.Type().DType == program.Int
 	})
-	if !ok {
-		return x, false
-	}
 	out := value{g.unary(op, x), x.mag, x.frac}
 	if op == program.OpSign {
 		out.mag, out.frac = 1, 0
 	}
-	return out, true
+	return out
 }
 
 // smooth applies a function after bringing its argument into a domain where it
 // multiplies an error at most about fiftyfold.
-func smooth(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isFloat)
-	if !ok {
-		return x, false
-	}
+func smooth(g *generator, op program.Op) value {
+	x := g.draw(isFloat)
 	switch op {
 	case program.OpSqrt, program.OpLog:
 		x.Value, x.mag = x.Abs().Shift(0.5), x.mag+0.5
@@ -86,44 +79,32 @@ func smooth(g *generator, op program.Op) (value, bool) {
 		program.OpSqrt: math.Sqrt(x.mag), program.OpLog: max(1, math.Log(x.mag)), program.OpLog1p: math.Log1p(x.mag),
 		program.OpExp: math.Exp(x.mag), program.OpExpm1: math.Exp(x.mag), program.OpTanh: 1,
 	}[op]
-	return value{g.unary(op, x), mag, rounded}, true
+	return value{g.unary(op, x), mag, rounded}
 }
 
-func jump(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isExact)
-	if !ok {
-		return x, false
-	}
-	return value{g.unary(op, x), x.mag + 1, 0}, true
+func jump(g *generator, op program.Op) value {
+	x := g.draw(isExact)
+	return value{g.unary(op, x), x.mag + 1, 0}
 }
 
-func logb(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isExact)
-	if !ok {
-		return x, false
-	}
+func logb(g *generator, op program.Op) value {
+	x := g.draw(isExact)
 	x.Value = x.Abs().Shift(0.25)
-	return value{g.unary(op, x), 8, 0}, true
+	return value{g.unary(op, x), 8, 0}
 }
 
 // quotient divides by a value that may be zero and replaces what is not finite.
-func quotient(g *generator, op program.Op) (value, bool) {
-	y, ok := g.draw(isExact, func(v value) bool { return v.frac <= 6 })
-	if !ok {
-		return y, false
-	}
-	x, _ := g.draw(isExact, g.goesWith(y)) // y itself, if nothing else
+func quotient(g *generator, op program.Op) value {
+	y := g.draw(isExact, func(v value) bool { return v.frac <= 6 })
+	x := g.draw(isExact, g.goesWith(y)) // y itself, if nothing else
 	q := x.Div(y.Value)
 	finite := g.b.Apply(op, program.Attr{}, program.Type{}, q)
-	return value{finite.Select(q, g.b.Const(0)), x.mag * math.Exp2(float64(y.frac)), rounded}, true
+	return value{finite.Select(q, g.b.Const(0)), x.mag * math.Exp2(float64(y.frac)), rounded}
 }
 
-func arithmetic(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isNumber)
-	if !ok {
-		return x, false
-	}
-	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x))
+func arithmetic(g *generator, op program.Op) value {
+	x := g.draw(isNumber)
+	y := g.draw(typed(x.Type().DType), g.goesWith(x))
 	out := value{g.binary(op, x, y), x.mag + y.mag, max(x.frac, y.frac)}
 	switch op {
 	case program.OpMul:
@@ -134,82 +115,61 @@ func arithmetic(g *generator, op program.Op) (value, bool) {
 	if !x.exact() || !y.exact() || out.frac > 40 {
 		out.frac = rounded
 	}
-	return out, true
+	return out
 }
 
-func divide(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isFloat)
-	if !ok {
-		return x, false
-	}
-	y, _ := g.draw(isFloat, g.goesWith(x))
+func divide(g *generator, op program.Op) value {
+	x := g.draw(isFloat)
+	y := g.draw(isFloat, g.goesWith(x))
 	y.Value = y.Abs().Shift(0.5)
-	return value{g.binary(op, x, y), 2 * x.mag, rounded}, true
+	return value{g.binary(op, x, y), 2 * x.mag, rounded}
 }
 
 // power raises a number in [0.5, …] to a power in [−2, 2].
-func power(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isFloat)
-	if !ok {
-		return x, false
-	}
-	y, _ := g.draw(isFloat, g.goesWith(x))
+func power(g *generator, op program.Op) value {
+	x := g.draw(isFloat)
+	y := g.draw(isFloat, g.goesWith(x))
 	x.Value, x.mag = x.Abs().Shift(0.5), x.mag+0.5
 	y.Value = y.Tanh().Scale(2)
-	return value{g.binary(op, x, y), max(4, x.mag*x.mag), rounded}, true
+	return value{g.binary(op, x, y), max(4, x.mag*x.mag), rounded}
 }
 
 // ldexp takes an exponent that is an integer in [−4, 4].
-func ldexp(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isFloat)
-	if !ok {
-		return x, false
-	}
-	n, ok := g.draw(isExact, g.goesWith(x))
-	if !ok {
-		return x, false
-	}
+func ldexp(g *generator, op program.Op) value {
+	x := g.draw(isFloat)
+	n := g.draw(isExact, g.goesWith(x))
 	n.Value = n.Round().Clip(-4, 4)
 	out := value{g.binary(op, x, n), 16 * x.mag, rounded}
 	if x.exact() {
 		out.frac = x.frac + 4
 	}
-	return out, true
+	return out
 }
 
-func logical(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isLogical)
-	if !ok {
-		return x, false
-	}
+func logical(g *generator, op program.Op) value {
+	x := g.draw(isLogical)
 	if op == program.OpNot {
-		return value{Value: g.unary(op, x)}, true
+		return value{Value: g.unary(op, x)}
 	}
-	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x))
-	return value{Value: g.binary(op, x, y)}, true
+	y := g.draw(typed(x.Type().DType), g.goesWith(x))
+	return value{Value: g.binary(op, x, y)}
 }
 
-func shift(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isInteger)
-	if !ok {
-		return x, false
-	}
-	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x))
+func shift(g *generator, op program.Op) value {
+	x := g.draw(isInteger)
+	y := g.draw(typed(x.Type().DType), g.goesWith(x))
 	y.Value = y.And(g.integer(x.Type().DType, 31))
-	return value{Value: g.binary(op, x, y)}, true
+	return value{Value: g.binary(op, x, y)}
 }
 
 // clamp has bounds around a constant or, where no finite differences find that they
 // matter, around another scalar.
-func clamp(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isFloat)
-	if !ok {
-		return x, false
-	}
+func clamp(g *generator, op program.Op) value {
+	x := g.draw(isFloat)
 	c := float64(g.rng.IntN(17)-8) / 4
 	middle := value{g.b.Const(c), math.Abs(c), 2}
 	if !g.Smooth && g.rng.IntN(2) == 0 {
-		if y, ok := g.draw(isFloat, isScalar); ok {
+		if y, ok := g.find(isFloat, isScalar); ok {
 			middle = y
 		}
 	}
@@ -219,7 +179,7 @@ func clamp(g *generator, op program.Op) (value, bool) {
 	if x.exact() && middle.exact() {
 		out.frac = max(x.frac, middle.frac, 2)
 	}
-	return out, true
+	return out
 }
 
 func (g *generator) integer(t program.DType, v int32) program.Value {
@@ -229,45 +189,30 @@ func (g *generator) integer(t program.DType, v int32) program.Value {
 	return g.b.ConstInt(v)
 }
 
-func compare(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(func(v value) bool {
+func compare(g *generator, op program.Op) value {
+	x := g.draw(func(v value) bool {
 		equality := op == program.OpEq || op == program.OpNe
 		return isInteger(v) || isExact(v) || (equality && isBool(v))
 	})
-	if !ok {
-		return x, false
-	}
-	y, _ := g.draw(typed(x.Type().DType), g.goesWith(x), func(v value) bool { return !v.float() || v.exact() })
-	return value{Value: g.binary(op, x, y)}, true
+	y := g.draw(typed(x.Type().DType), g.goesWith(x), func(v value) bool { return !v.float() || v.exact() })
+	return value{Value: g.binary(op, x, y)}
 }
 
-func choose(g *generator, op program.Op) (value, bool) {
-	cond, ok := g.draw(isBool)
-	if !ok {
-		return cond, false
-	}
-	x, ok := g.draw(g.goesWith(cond))
-	if !ok {
-		return x, false
-	}
-	y, ok := g.draw(typed(x.Type().DType), g.goesWith(cond), g.goesWith(x))
-	if !ok {
-		return x, false
-	}
+func choose(g *generator, op program.Op) value {
+	cond := g.draw(isBool)
+	x := g.draw(g.goesWith(cond))
+	y := g.draw(typed(x.Type().DType), g.goesWith(cond), g.goesWith(x))
 	out := value{g.b.Apply(op, program.Attr{}, program.Type{}, cond.Value, x.Value, y.Value), max(x.mag, y.mag), max(x.frac, y.frac)}
 	if !x.exact() || !y.exact() {
 		out.frac = rounded
 	}
-	return out, true
+	return out
 }
 
 // convert goes between any two types. A float becomes an integer only when exact,
 // an integer a float only after it was cut to eight bits.
-func convert(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(func(v value) bool { return !v.float() || v.exact() })
-	if !ok {
-		return x, false
-	}
+func convert(g *generator, op program.Op) value {
+	x := g.draw(func(v value) bool { return !v.float() || v.exact() })
 	to := program.DType(1 + g.rng.IntN(4))
 	switch from := x.Type().DType; {
 	case to == program.Uint && from == program.Float:
@@ -277,16 +222,13 @@ func convert(g *generator, op program.Op) (value, bool) {
 	case from == program.Bool:
 		x.mag = 1
 	}
-	return value{g.b.Apply(op, program.Attr{}, program.Type{DType: to}, x.Value), x.mag, x.frac}, true
+	return value{g.b.Apply(op, program.Attr{}, program.Type{DType: to}, x.Value), x.mag, x.frac}
 }
 
 // bitcast reads an exact float, without the sign of its zero, as bits, or makes a
 // number in [1, 2) from the bits of an integer.
-func bitcast(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(func(v value) bool { return isInteger(v) || isExact(v) })
-	if !ok {
-		return x, false
-	}
+func bitcast(g *generator, op program.Op) value {
+	x := g.draw(func(v value) bool { return isInteger(v) || isExact(v) })
 	to := program.DType(1 + g.rng.IntN(3))
 	from := x.Type().DType
 	switch {
@@ -296,10 +238,10 @@ func bitcast(g *generator, op program.Op) (value, bool) {
 		x.Value = x.And(g.integer(from, 1<<23-1)).Or(g.integer(from, 0x3F800000))
 		x.mag, x.frac = 2, rounded
 	}
-	return value{g.b.Apply(op, program.Attr{}, program.Type{DType: to}, x.Value), x.mag, x.frac}, true
+	return value{g.b.Apply(op, program.Attr{}, program.Type{DType: to}, x.Value), x.mag, x.frac}
 }
 
-func stop(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw()
-	return value{g.unary(op, x), x.mag, x.frac}, ok
+func stop(g *generator, op program.Op) value {
+	x := g.draw()
+	return value{g.unary(op, x), x.mag, x.frac}
 }

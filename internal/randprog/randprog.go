@@ -1,22 +1,22 @@
 // Package randprog generates random valid programs with inputs on which they are
 // well conditioned, for tests that compare two executions of one program.
 //
-// Two precisions disagree by a rounding error, and one rounding error before a
-// round or a comparison is a different answer. So the generator knows for each
-// float value a bound and, where the value is a multiple of a power of two that
-// fits 24 bits, that it is exact in any precision and any order of summation; only
-// exact values go into operations that jump. Domains are respected too: a
-// logarithm gets positive numbers, an exponential small ones. Edge cases (NaN,
-// overflow, ties) are therefore not found by [New]; they belong into tables.
+// Two executions in different precisions differ by rounding errors. A rounding error
+// before a comparison, or before a function that jumps such as round, can change the
+// answer completely. So the generator keeps a bound for each float value, and knows which
+// values are exact: multiples of a power of two that fit 24 bits, and so the same in any
+// precision and any order of summation. Only exact values go into operations that jump.
+// Domains are respected too: a logarithm gets positive numbers, an exponential small
+// ones. [New] therefore finds no edge cases (NaN, overflow, ties); test those by tables.
 //
-// [NewUpdate] is for the executors of updates: float inputs only, few operations, edge
-// cases among the inputs, and programs whose results are defined to the bit.
+// [NewUpdate] is for the executors of updates: all inputs are floats with edge cases
+// among them, the operations are few, and the results are defined to the bit.
 package randprog
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -47,12 +47,7 @@ type Case struct {
 // New generates the case of a seed. Equal seeds and options give equal cases. It
 // panics if its own rules produce an invalid program.
 func New(seed uint64, o Options) Case {
-	if o.Nodes == 0 {
-		o.Nodes = 24
-	}
-	if o.Elements == 0 {
-		o.Elements = 256
-	}
+	o.Nodes, o.Elements = cmp.Or(o.Nodes, 24), cmp.Or(o.Elements, 256)
 	if o.Ops == nil {
 		o.Ops = defaultOps(o.Smooth)
 	}
@@ -67,7 +62,7 @@ func New(seed uint64, o Options) Case {
 	for made, tries := 0, 0; made < o.Nodes && tries < 50*o.Nodes; tries++ {
 		op := o.Ops[g.rng.IntN(len(o.Ops))]
 		g.drawn = g.drawn[:0]
-		if v, ok := moves[op](g, op); ok {
+		if v, ok := try(func() value { return moves[op](g, op) }); ok {
 			g.keep(v)
 			made++
 			for _, a := range g.drawn {
@@ -101,7 +96,8 @@ type generator struct {
 	b      *program.Builder
 	inputs map[string]reference.Tensor
 	pool   []value
-	// used are the operands of kept operations, drawn those of the one at hand.
+	// used are the operands of the operations in the pool, drawn those of the move that
+	// is being made.
 	used  map[program.Value]bool
 	drawn []program.Value
 }
@@ -213,61 +209,5 @@ func (g *generator) finish() {
 	}
 	if n == 0 {
 		g.b.Output("y0", g.pool[0].Value)
-	}
-}
-
-// draw takes a random value that meets the conditions; late values are likelier,
-// so that programs grow deep.
-func (g *generator) draw(meets ...func(value) bool) (value, bool) {
-	var fit []value
-	for _, v := range g.pool {
-		if !slices.ContainsFunc(meets, func(meet func(value) bool) bool { return !meet(v) }) {
-			fit = append(fit, v)
-		}
-	}
-	if len(fit) == 0 {
-		return value{}, false
-	}
-	i := max(g.rng.IntN(len(fit)), g.rng.IntN(len(fit)))
-	g.drawn = append(g.drawn, fit[i].Value)
-	return fit[i], true
-}
-
-func isFloat(v value) bool { return v.float() }
-func isExact(v value) bool { return v.float() && v.exact() }
-func isInteger(v value) bool {
-	return v.Type().DType == program.Int || v.Type().DType == program.Uint
-}
-func isBool(v value) bool   { return v.Type().DType == program.Bool }
-func isNumber(v value) bool { return !isBool(v) }
-func isScalar(v value) bool { return v.Type().IsScalar() }
-func hasAxes(v value) bool  { return !v.Type().IsScalar() }
-func isLogical(v value) bool {
-	return !v.float()
-}
-
-func typed(t program.DType) func(value) bool {
-	return func(v value) bool { return v.Type().DType == t }
-}
-
-// goesWith accepts values whose shape can stand beside x in an elementwise
-// operation without leaving the size limit.
-func (g *generator) goesWith(x value) func(value) bool {
-	return func(y value) bool {
-		a, b := x.Shape(), y.Shape()
-		if len(a) == 0 || len(b) == 0 {
-			return true
-		}
-		if len(a) != len(b) {
-			return false
-		}
-		size := 1
-		for i := range a {
-			if a[i] != b[i] && a[i] != 1 && b[i] != 1 {
-				return false
-			}
-			size *= max(a[i], b[i])
-		}
-		return size <= g.Elements
 	}
 }

@@ -21,7 +21,7 @@ func (g *generator) shape() []int {
 	return shape
 }
 
-func constant(g *generator, op program.Op) (value, bool) {
+func constant(g *generator, op program.Op) value {
 	t := program.Type{DType: program.DType(1 + g.rng.IntN(4)), Shape: g.shape()}
 	n := 1
 	if g.rng.IntN(2) == 0 {
@@ -40,32 +40,26 @@ func constant(g *generator, op program.Op) (value, bool) {
 			attr.Ints = append(attr.Ints, int64(g.rng.IntN(2)))
 		}
 	}
-	return value{g.b.Apply(op, attr, t), 4, 2}, true
+	return value{g.b.Apply(op, attr, t), 4, 2}
 }
 
-func iota(g *generator, op program.Op) (value, bool) {
+func iota(g *generator, op program.Op) value {
 	t := program.Type{DType: program.DType(1 + g.rng.IntN(3)), Shape: append(g.shape(), 1+g.rng.IntN(4))}
 	if t.Size() > int64(g.Elements) {
-		return value{}, false
+		g.giveUp()
 	}
 	axis := g.rng.IntN(t.Rank())
-	return value{g.b.Apply(op, program.Attr{Axes: []int{axis}}, t), float64(t.Shape[axis]), 0}, true
+	return value{g.b.Apply(op, program.Attr{Axes: []int{axis}}, t), float64(t.Shape[axis]), 0}
 }
 
-func randomBits(g *generator, op program.Op) (value, bool) {
-	key, ok := g.draw(func(v value) bool { return v.Type().Equal(program.Type{DType: program.Uint, Shape: []int{2}}) })
-	if !ok {
-		return key, false
-	}
-	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{DType: program.Uint, Shape: g.shape()}, key.Value)}, true
+func randomBits(g *generator, op program.Op) value {
+	key := g.draw(func(v value) bool { return v.Type().Equal(program.Type{DType: program.Uint, Shape: []int{2}}) })
+	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{DType: program.Uint, Shape: g.shape()}, key.Value)}
 }
 
 // reshape merges two neighbouring axes, or adds or drops an axis of size 1.
-func reshape(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw()
-	if !ok {
-		return x, false
-	}
+func reshape(g *generator, op program.Op) value {
+	x := g.draw()
 	shape := x.Shape()
 	switch at := g.rng.IntN(len(shape) + 1); {
 	case at+1 < len(shape) && g.rng.IntN(2) == 0:
@@ -75,24 +69,18 @@ func reshape(g *generator, op program.Op) (value, bool) {
 	case len(shape) < 4:
 		shape = slices.Insert(shape, at, 1)
 	}
-	return value{g.b.Apply(op, program.Attr{}, program.Type{Shape: shape}, x.Value), x.mag, x.frac}, true
+	return value{g.b.Apply(op, program.Attr{}, program.Type{Shape: shape}, x.Value), x.mag, x.frac}
 }
 
-func transpose(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw()
-	if !ok {
-		return x, false
-	}
+func transpose(g *generator, op program.Op) value {
+	x := g.draw()
 	perm := g.rng.Perm(x.Type().Rank())
-	return value{g.b.Apply(op, program.Attr{Axes: perm}, program.Type{}, x.Value), x.mag, x.frac}, true
+	return value{g.b.Apply(op, program.Attr{Axes: perm}, program.Type{}, x.Value), x.mag, x.frac}
 }
 
 // broadcast repeats axes of size 1 and puts new axes between the old.
-func broadcast(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw()
-	if !ok {
-		return x, false
-	}
+func broadcast(g *generator, op program.Op) value {
+	x := g.draw()
 	var shape, axes []int
 	size := x.Type().Size()
 	grow := func() int {
@@ -117,14 +105,11 @@ func broadcast(g *generator, op program.Op) (value, bool) {
 	if n := grow(); n > 0 {
 		shape = append(shape, n)
 	}
-	return value{g.b.Apply(op, program.Attr{Axes: axes}, program.Type{Shape: shape}, x.Value), x.mag, x.frac}, true
+	return value{g.b.Apply(op, program.Attr{Axes: axes}, program.Type{Shape: shape}, x.Value), x.mag, x.frac}
 }
 
-func slice(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(hasAxes)
-	if !ok {
-		return x, false
-	}
+func slice(g *generator, op program.Op) value {
+	x := g.draw(hasAxes)
 	var attr program.Attr
 	for _, d := range x.Shape() {
 		start := g.rng.IntN(d)
@@ -132,20 +117,17 @@ func slice(g *generator, op program.Op) (value, bool) {
 		attr.Limit = append(attr.Limit, start+1+g.rng.IntN(d-start))
 		attr.Stride = append(attr.Stride, 1+g.rng.IntN(3))
 	}
-	return value{g.b.Apply(op, attr, program.Type{}, x.Value), x.mag, x.frac}, true
+	return value{g.b.Apply(op, attr, program.Type{}, x.Value), x.mag, x.frac}
 }
 
-func concatenate(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(hasAxes)
-	if !ok {
-		return x, false
-	}
+func concatenate(g *generator, op program.Op) value {
+	x := g.draw(hasAxes)
 	axis := g.rng.IntN(x.Type().Rank())
 	out := value{mag: x.mag, frac: x.frac}
 	args := []program.Value{x.Value}
 	size := x.Type().Size()
 	for range g.rng.IntN(3) {
-		y, _ := g.draw(typed(x.Type().DType), func(y value) bool {
+		y := g.draw(typed(x.Type().DType), func(y value) bool {
 			a, b := x.Shape(), y.Shape()
 			return len(a) == len(b) && slices.Equal(slices.Delete(a, axis, axis+1), slices.Delete(b, axis, axis+1))
 		})
@@ -159,14 +141,11 @@ func concatenate(g *generator, op program.Op) (value, bool) {
 		}
 	}
 	out.Value = g.b.Apply(op, program.Attr{Axes: []int{axis}}, program.Type{}, args...)
-	return out, true
+	return out
 }
 
-func reduce(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(hasAxes, isNumber)
-	if !ok {
-		return x, false
-	}
+func reduce(g *generator, op program.Op) value {
+	x := g.draw(hasAxes, isNumber)
 	rank := x.Type().Rank()
 	axes := g.rng.Perm(rank)[:1+g.rng.IntN(rank)]
 	slices.Sort(axes)
@@ -176,16 +155,13 @@ func reduce(g *generator, op program.Op) (value, bool) {
 			out.mag *= float64(x.Shape()[a])
 		}
 	}
-	return out, true
+	return out
 }
 
 // dot pairs axes of equal size at random, first for contraction, then for batch.
-func dot(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isFloat)
-	if !ok {
-		return x, false
-	}
-	y, _ := g.draw(isFloat)
+func dot(g *generator, op program.Op) value {
+	x := g.draw(isFloat)
+	y := g.draw(isFloat)
 	var attr program.Attr
 	size, terms := x.Type().Size()*y.Type().Size(), 1
 	free := g.rng.Perm(y.Type().Rank())
@@ -209,51 +185,46 @@ func dot(g *generator, op program.Op) (value, bool) {
 	}
 	pairs := len(attr.LhsContract)*2 + len(attr.LhsBatch)
 	if size > int64(g.Elements) || x.Type().Rank()+y.Type().Rank()-pairs > 5 {
-		return x, false
+		g.giveUp()
 	}
 	out := value{g.b.Apply(op, attr, program.Type{}, x.Value, y.Value), x.mag * y.mag * float64(terms), rounded}
 	if x.exact() && y.exact() && fits(out.mag, x.frac+y.frac) {
 		out.frac = x.frac + y.frac
 	}
-	return out, true
+	return out
 }
 
-func hadamard(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isFloat, hasAxes)
-	if !ok {
-		return x, false
-	}
+func hadamard(g *generator, op program.Op) value {
+	x := g.draw(isFloat, hasAxes)
 	last := x.Shape()[x.Type().Rank()-1]
 	block := 1
 	for last%(2*block) == 0 && g.rng.IntN(4) > 0 {
 		block *= 2
 	}
 	out := value{g.b.Apply(op, program.Attr{Block: block}, program.Type{}, x.Value), x.mag * math.Sqrt(float64(block)), rounded}
-	return out, true
+	return out
 }
 
 // factorize builds a matrix of full rank, or a symmetric one, from any matrix.
-func factorize(g *generator, op program.Op) (value, bool) {
-	x, ok := g.draw(isFloat, func(v value) bool { return v.Type().Rank() == 2 })
-	if !ok {
-		return x, false
-	}
-	n := x.Shape()[0]
+func factorize(g *generator, op program.Op) value {
+	x := g.draw(isFloat, func(v value) bool { return v.Type().Rank() == 2 })
+	eye := compareIndices(g.b, x.Shape()[0], program.OpEq)
+	gram := x.Dot(x.Value, [2][]int{{1}, {1}}, [2][]int{}).Add(eye.Scale(8))
+	return value{g.unary(op, value{Value: gram}), x.mag*x.mag*float64(x.Shape()[1]) + 8, rounded}
+}
+
+// compareIndices is the n×n matrix with 1 where the comparison of row and column holds, and
+// 0 elsewhere.
+func compareIndices(b *program.Builder, n int, op program.Op) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
-	eye := g.b.Iota(index, 0).Eq(g.b.Iota(index, 1)).Convert(program.Float)
-	contract, batch := [2][]int{{1}, {1}}, [2][]int{}
-	gram := x.Dot(x.Value, contract, batch).Add(eye.Scale(8))
-	return value{g.unary(op, value{Value: gram}), x.mag*x.mag*float64(x.Shape()[1]) + 8, rounded}, true
+	return b.Apply(op, program.Attr{}, program.Type{}, b.Iota(index, 0), b.Iota(index, 1)).Convert(program.Float)
 }
 
 // sortColumns sorts a matrix by its first row, which is exact: rounding must not change
 // an order.
-func sortColumns(g *generator, _ program.Op) (value, bool) {
-	x, ok := g.draw(isExact, func(v value) bool { return v.Type().Rank() == 2 })
-	if !ok {
-		return x, false
-	}
+func sortColumns(g *generator, _ program.Op) value {
+	x := g.draw(isExact, func(v value) bool { return v.Type().Rank() == 2 })
 	n := x.Shape()[1]
 	keys := x.Slice([]int{0, 0}, []int{1, n}, []int{1, 1}).Reshape(n)
-	return value{x.SortColumns(keys), x.mag, x.frac}, true
+	return value{x.SortColumns(keys), x.mag, x.frac}
 }

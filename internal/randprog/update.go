@@ -8,27 +8,25 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Kind says what an update program is made of, and with it which executors it is for.
-type Kind string
+// Family says what operations an update program is made of, and so which executors it is
+// for.
+type Family string
 
 const (
 	// Elementwise programs have tensors of one size, numbers, and folds of whole tensors:
 	// updates like Adam's.
-	Elementwise Kind = "elementwise"
-	// Products have products and transpositions of matrices and of stacks of them too:
-	// updates like Muon's.
-	Products Kind = "products"
-	// General programs have folds of rows, broadcasts, slices and products over any axes
-	// too.
-	General Kind = "general"
+	Elementwise Family = "elementwise"
+	// General programs have products too, of matrices and stacks of them as in Muon's
+	// updates and over any axes, folds of rows, broadcasts, transpositions and slices.
+	General Family = "general"
 )
 
-// Kinds are all of them.
-var Kinds = []Kind{Elementwise, Products, General}
+// Families lists all.
+var Families = []Family{Elementwise, General}
 
 // UpdateOptions shapes the programs of [NewUpdate].
 type UpdateOptions struct {
-	Kind Kind
+	Family Family
 	// Exact programs are defined to the bit, also for an executor that rounds every
 	// result to binary32 and adds up in any order: sums and products are of small
 	// multiples of powers of two, and all else is correctly rounded. Among their inputs
@@ -46,16 +44,11 @@ func NewUpdate(rng *rand.Rand, o UpdateOptions) Case {
 	u := &updates{UpdateOptions: o, generator: &generator{
 		Options: Options{Elements: 1 << 14},
 		rng:     rng,
-		b:       program.NewBuilder(fmt.Sprintf("update/%s", o.Kind)),
+		b:       program.NewBuilder(fmt.Sprintf("update/%s", o.Family)),
 		inputs:  map[string]reference.Tensor{},
 		used:    map[program.Value]bool{},
 	}}
 	u.declareAll()
-	if o.Kind == Products {
-		for !u.product.Valid() {
-			u.step()
-		}
-	}
 	for range 3 + rng.IntN(22) {
 		u.step()
 	}
@@ -74,20 +67,16 @@ type updates struct {
 	UpdateOptions
 	*generator
 	rows, cols, parts int
-	// product is one of matrices, which programs of products must not lack.
-	product value
 }
 
 // step adds one operation, or a few that go together.
 func (u *updates) step() {
 	list := elementwiseMoves
-	switch k := u.rng.IntN(3); {
-	case u.Kind == Products && k > 0, u.Kind == General && k == 1:
-		list = productMoves
-	case u.Kind == General && k == 2:
-		list = generalMoves
+	if u.Family == General {
+		list = [][]updateMove{elementwiseMoves, productMoves, generalMoves}[u.rng.IntN(3)]
 	}
-	if v, ok := list[u.rng.IntN(len(list))](u); ok {
+	move := list[u.rng.IntN(len(list))]
+	if v, ok := try(func() value { return move(u) }); ok {
 		u.add(v)
 	}
 }
@@ -120,10 +109,7 @@ func (u *updates) finishAll() {
 		names = append(names, name)
 	}
 	for i := range 1 + u.rng.IntN(5) {
-		v, _ := u.draw(isFloat)
-		if i == 0 && u.product.Valid() {
-			v = u.product
-		}
+		v := u.draw(isFloat)
 		out := fmt.Sprintf("y%d", i)
 		for _, name := range names {
 			if t, ok := free[name]; ok && t.Equal(v.Type()) && u.rng.IntN(3) > 0 {

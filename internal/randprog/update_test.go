@@ -20,21 +20,21 @@ func update(seed uint64, o randprog.UpdateOptions) randprog.Case {
 func TestUpdatesAreUpdates(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(seeds) {
-		for _, kind := range randprog.Kinds {
-			c := update(seed, randprog.UpdateOptions{Kind: kind, Exact: seed%2 == 0})
+		for _, family := range randprog.Families {
+			c := update(seed, randprog.UpdateOptions{Family: family, Exact: seed%2 == 0})
 			for _, what := range traits(t, c) {
-				seen[string(kind)+" "+what]++
+				seen[string(family)+" "+what]++
 			}
 		}
 	}
-	for kind, list := range map[randprog.Kind][]string{
+	for family, list := range map[randprog.Family][]string{
 		randprog.Elementwise: {"select", "reduce_sum", "reduce_max", "reshape", "hadamard", "scalar reshape"},
-		randprog.Products:    {"dot", "transpose", "reshape", "stack", "scalar reshape", "product of one element"},
-		randprog.General:     {"dot", "broadcast", "slice", "concatenate", "transpose"},
+		randprog.General: {"dot", "broadcast", "slice", "concatenate", "transpose", "reshape", "stack", "scalar reshape",
+			"product of one element"},
 	} {
 		for _, what := range append(list, "in place", "axis of 1", "NaN", "infinity", "-0", "subnormal") {
-			if n := seen[string(kind)+" "+what]; n < seeds/40 {
-				t.Errorf("%s programs: %s occurs in %d of %d", kind, what, n, seeds)
+			if n := seen[string(family)+" "+what]; n < seeds/40 {
+				t.Errorf("%s programs: %s occurs in %d of %d", family, what, n, seeds)
 			}
 		}
 	}
@@ -78,10 +78,10 @@ func traits(t *testing.T, c randprog.Case) []string {
 // TestSmoothUpdatesAreSmooth: rounding every result changes results by little, in nearly
 // all programs.
 func TestSmoothUpdatesAreSmooth(t *testing.T) {
-	for _, kind := range randprog.Kinds {
+	for _, family := range randprog.Families {
 		large := 0
 		for seed := range uint64(seeds) {
-			c := update(seed, randprog.UpdateOptions{Kind: kind})
+			c := update(seed, randprog.UpdateOptions{Family: family})
 			exact, err := reference.Run(c.Program, c.Inputs)
 			if err != nil {
 				t.Fatal(err)
@@ -101,23 +101,23 @@ func TestSmoothUpdatesAreSmooth(t *testing.T) {
 				}
 				for i, v := range want.Floats {
 					if d := math.Abs(single[name].Floats[i] - v); !(d <= 2e-5*size) {
-						t.Fatalf("%s, seed %d: %s[%d] is %v in binary64, %v in binary32\n%s", kind, seed, name, i, v, single[name].Floats[i], c.Program)
+						t.Fatalf("%s, seed %d: %s[%d] is %v in binary64, %v in binary32\n%s", family, seed, name, i, v, single[name].Floats[i], c.Program)
 					}
 				}
 			}
 		}
 		if large > seeds/20 {
-			t.Errorf("%s: %d of %d programs have large results", kind, large, seeds)
+			t.Errorf("%s: %d of %d programs have large results", family, large, seeds)
 		}
 	}
 }
 
 // TestExactUpdatesAreNotEmpty: most results are numbers, and not all the same.
 func TestExactUpdatesAreNotEmpty(t *testing.T) {
-	for _, kind := range randprog.Kinds {
+	for _, family := range randprog.Families {
 		lively := 0
 		for seed := range uint64(seeds) {
-			c := update(seed, randprog.UpdateOptions{Kind: kind, Exact: true})
+			c := update(seed, randprog.UpdateOptions{Family: family, Exact: true})
 			out, err := reference.Run32(c.Program, c.Inputs)
 			if err != nil {
 				t.Fatal(err)
@@ -134,15 +134,15 @@ func TestExactUpdatesAreNotEmpty(t *testing.T) {
 				lively++
 			}
 		}
-		t.Logf("%s: %d of %d programs give several numbers", kind, lively, seeds)
+		t.Logf("%s: %d of %d programs give several numbers", family, lively, seeds)
 		if lively < seeds*6/10 {
-			t.Errorf("%s: only %d of %d programs give several numbers", kind, lively, seeds)
+			t.Errorf("%s: only %d of %d programs give several numbers", family, lively, seeds)
 		}
 	}
 }
 
 func TestBytesDecide(t *testing.T) {
-	o := randprog.UpdateOptions{Kind: randprog.Products, Exact: true}
+	o := randprog.UpdateOptions{Family: randprog.General, Exact: true}
 	text := func(data []byte) string { return randprog.NewUpdate(randprog.Bytes(data), o).Program.String() }
 	a := []byte("some bytes that decide what is drawn, one after the other, until they end")
 	b := append([]byte{}, a...)

@@ -13,27 +13,26 @@ import (
 // the sides of blocks.
 var sizes = []int{1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 33, 64, 70}
 
-// declareAll makes the inputs: tensors of the shapes that belong to the kind, and
+// declareAll makes the inputs: tensors of shapes that suit the family of programs, and
 // numbers.
 func (u *updates) declareAll() {
 	size := func() int { return sizes[u.rng.IntN(len(sizes))] }
 	u.rows, u.cols, u.parts = size(), size(), 1+u.rng.IntN(3)
 	tall := []int{u.parts * u.rows, u.cols}
 	shapes := [][]int{tall, tall, tall}
-	switch u.Kind {
+	switch u.Family {
 	case Elementwise:
 		if u.rng.IntN(4) == 0 { // several tiles, and several units of them
 			tall = []int{[]int{2047, 2048, 2049, 4100, 70001}[u.rng.IntN(5)]}
 			shapes = [][]int{tall, tall, tall}
 		}
-	case Products:
-		shapes = append(shapes, []int{u.parts, u.rows, u.cols}, []int{u.rows, u.cols}, []int{u.cols, u.rows}, []int{u.rows, u.rows})
 	case General:
-		shapes = append(shapes, []int{u.cols}, []int{tall[0], 1}, []int{1, u.cols}, []int{u.cols, tall[0]}, []int{u.parts, u.rows, u.cols})
+		shapes = append(shapes, []int{u.cols}, []int{tall[0], 1}, []int{1, u.cols}, []int{u.cols, tall[0]},
+			[]int{u.parts, u.rows, u.cols}, []int{u.parts, u.rows, u.cols}, []int{u.rows, u.cols}, []int{u.rows, u.rows})
 	}
 	u.rng.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
 	shapes = append(shapes[:2+u.rng.IntN(len(shapes)-1)], nil, nil)
-	if u.Kind == Elementwise && u.rng.IntN(8) == 0 {
+	if u.Family == Elementwise && u.rng.IntN(8) == 0 {
 		shapes = shapes[len(shapes)-2:] // numbers only
 	}
 	for i, shape := range shapes {
@@ -41,8 +40,7 @@ func (u *updates) declareAll() {
 	}
 }
 
-// inputOf adds an input with its elements: on a grid, where they can be added up
-// exactly, or of any size.
+// inputOf adds an input. Its elements lie on a grid, on which sums are exact, or anywhere.
 func (u *updates) inputOf(name string, shape []int) {
 	v := value{Value: u.b.Input(name, program.FloatType(shape...)), mag: 1, frac: rounded}
 	data := make([]float64, v.Type().Size())
@@ -67,16 +65,16 @@ func (u *updates) inputOf(name string, shape []int) {
 	u.pool = append(u.pool, v)
 }
 
-// onGrid and anywhere are the numbers on which executors go wrong; those on a grid can be
-// added up, as they are exact or stay what they are.
+// onGrid and anywhere are the numbers on which executors go wrong. Sums of those on a grid
+// are exact.
 var (
 	onGrid   = []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1)}
 	anywhere = append(slices.Clone(onGrid), 1, -1, 0.5, -0.5, 2.5, -2.5, 0x1p-149, -0x1p-149, 0x1p-127, 0x1p-126,
 		math.MaxFloat32, -math.MaxFloat32, 4194303.5, -8388609, 1e10)
 )
 
-// sprinkle replaces elements by special ones: none, one or two as in products the whole
-// result is not finite if many are, or a third; or all become zero.
+// sprinkle replaces elements by special ones: none, a third, or all by zeros; or just one
+// or two, since with many of them no element of a product is finite.
 func (u *updates) sprinkle(data []float64, grid bool) {
 	list := anywhere
 	if grid {

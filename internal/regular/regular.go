@@ -1,8 +1,8 @@
 // Package regular opens files that must be regular ones: data, checkpoints,
 // configurations, tokenizers.
 //
-// A named pipe, opened in the usual way, keeps its reader waiting for a writer that may
-// never come; a device may deliver without end. Here both are errors at once, and so
+// A named pipe that is opened in the usual way keeps its reader waiting for a writer that
+// may never come; a device may deliver data without end. Here both are errors at once, as
 // are directories and sockets.
 package regular
 
@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// Error is the cause of the [fs.PathError] that is returned for something else than a
-// regular file.
+// Error is the cause of the [fs.PathError] that is returned for anything but a regular
+// file.
 type Error struct{ Mode fs.FileMode }
 
 // Error says what the thing is.
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 	return what + ": want a regular file"
 }
 
-// Is makes directories those of the operating system: syscall.EISDIR.
+// Is reports a directory as syscall.EISDIR, as the operating system does.
 func (e *Error) Is(target error) bool { return target == syscall.EISDIR && e.Mode.IsDir() }
 
 // Open opens a file for reading.

@@ -6,8 +6,8 @@
 // another order than it has; zero-width characters make two different names look the
 // same. Such characters are shown as Go writes them in a quoted string: \x1b, \u202e.
 //
-// Everything that cage prints goes through here; only what draws on a terminal, the
-// progress displays, writes past it, and uses [Line] on what it did not make itself.
+// Everything that cage prints goes through here, except progress displays, which draw on
+// the terminal and use [Line] on text of others.
 package safetext
 
 import (
@@ -20,17 +20,16 @@ import (
 
 // Text returns s with every character escaped that is neither visible nor a space; it
 // may have several lines, and tabs.
-func Text(s string) string {
-	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }, `\x%02x`)
-}
+func Text(s string) string { return escape(s, shown, `\x%02x`) }
+
+// shown reports whether a character of a text is visible or a space.
+func shown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
 
 // Line is Text for what must stay on one line: it escapes ends of lines and tabs, too.
 func Line(s string) string { return escape(s, unicode.IsGraphic, `\x%02x`) }
 
 // JSON escapes as Text does, in a document in JSON: its meaning stays the same.
-func JSON(s string) string {
-	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }, `\u%04x`)
-}
+func JSON(s string) string { return escape(s, shown, `\u%04x`) }
 
 // escape writes the characters of s that are not wanted as their numbers; single bytes
 // in the format given. Bytes that are not UTF-8 are never wanted.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shape says where a system call's arguments name files. Positions are -1 for none.
+// shape says which arguments of a system call name files, by position; -1: none does.
 type shape struct {
 	name  string
 	fd    int // descriptor of the file
@@ -27,8 +27,8 @@ type shape struct {
 
 func byFD(name string) shape { return shape{name, 0, -1, -1, -1, -1, -1, -1} }
 
-// calls are the system calls that change files, those of the two processor families that
-// releases are built for. Programs in Go make no others.
+// calls are the system calls by which programs in Go change files, on the two processor
+// families that releases are built for.
 var calls = map[int]shape{
 	unix.SYS_OPENAT:          {"openat", -1, 0, 1, -1, -1, -1, 2},
 	unix.SYS_MKDIRAT:         {"mkdirat", -1, 0, 1, -1, -1, -1, -1},
@@ -54,8 +54,8 @@ var calls = map[int]shape{
 
 func numbers() []int { return slices.Sorted(maps.Keys(calls)) }
 
-// read is the process of a thread, and what its system call is about. Calls that change
-// no file (opening to read, writing to a pipe) are not of interest.
+// read describes the system call that a thread is about to make. Calls that change no
+// file (opening to read, writing to a pipe) are not interesting.
 func read(tid int, nr int, args [6]uint64) (call Call, interesting bool, err error) {
 	s := calls[nr]
 	call.Name = s.name
@@ -123,7 +123,7 @@ func process(tid int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(field))
 }
 
-// tear carries out the first half of a write by the process's own descriptor.
+// tear writes the first half of what a process is about to write, to its own descriptor.
 func tear(pid, tid, nr int, args [6]uint64) error {
 	data, err := memory(tid, args[1], int(args[2]))
 	if err != nil {

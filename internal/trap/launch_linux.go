@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launchVariable says that this process is to become the command. It names no file:
-// the socket is descriptor 3.
+// launchVariable tells this process to become the command. Its socket is descriptor 3.
 const launchVariable = "CAGE_TRAP_LAUNCH"
 
 const launchSocket = 3
@@ -69,7 +68,8 @@ func program() []unix.SockFilter {
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number}}
 	left := len(calls)
 	for _, nr := range numbers() {
-		// To the last instruction, over the comparisons that are left and the one that allows.
+		// If it is this call, jump to the last instruction, over the other comparisons and the
+		// instruction that allows.
 		filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(left), K: uint32(nr)})
 		left--
 	}

@@ -7,10 +7,10 @@ import "context"
 // Launch does nothing here.
 func Launch() {}
 
-// Supported tells that there is nothing of the kind here.
+// Supported returns [ErrUnsupported]: this system has no such notifications.
 func Supported(context.Context) error { return ErrUnsupported }
 
-// Run fails: there is nothing of the kind here.
+// Run fails with [ErrUnsupported].
 func Run(context.Context, Command, func(Call) Decision) (Report, error) {
 	return Report{}, ErrUnsupported
 }

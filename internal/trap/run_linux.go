@@ -117,7 +117,7 @@ func receive(socket int) (int, error) {
 	return fds[0], nil
 }
 
-// watch is a command under way.
+// watch is a command while it runs.
 type watch struct {
 	listener int
 	decide   func(Call) Decision

@@ -1,12 +1,12 @@
 // Package trap runs a command and stops it, with all that it starts, before each
-// system call that changes a file or a directory. What is watching then lets the
-// call happen, or kills the process in that very place: a crash at any point of a
-// program, chosen by number instead of by chance.
+// system call that changes a file or a directory. The caller then lets the call happen
+// or kills the process right there. So a program can be made to crash at any point,
+// chosen by number instead of by chance.
 //
 // It uses the kernel's notifications for seccomp filters: no debugger, no rights of
 // root, and processes that run at full speed otherwise. It works on Linux 5.19 and
-// later; elsewhere [Supported] is false. Which calls deserve a crash, and what must
-// be true after it, is the business of package campaign.
+// later; elsewhere [Supported] returns an error. Package campaign decides where to crash,
+// and what must be true afterwards.
 package trap
 
 import (
@@ -30,7 +30,7 @@ type Verdict int
 const (
 	// Continue lets the call happen.
 	Continue Verdict = iota
-	// KillCaller sends SIGKILL to the process that makes the call, which does not happen.
+	// KillCaller sends SIGKILL to the process that makes the call. The call does not happen.
 	KillCaller
 	// KillAll sends SIGKILL to the command and all that it has started.
 	KillAll

@@ -14,12 +14,12 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-// OpenFile opens regular files only: what is kept is nothing else, and a named pipe in
-// the place of a checkpoint must not keep its reader waiting.
+// OpenFile opens regular files only: a named pipe in the place of a checkpoint must not
+// keep its reader waiting.
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	f, err := regular.OpenFile(name, flag, perm)
 	if err != nil {
-		return nil, err // and not a File that holds a nil *os.File
+		return nil, err // f in its place would be a File that is not nil
 	}
 	return f, nil
 }

@@ -77,6 +77,16 @@ func (p Path) Exists() (bool, error) {
 	return err == nil, err
 }
 
+// Unused is the path below p of the first of the names, for n = 1, 2, …, that no file has.
+func (p Path) Unused(name func(n int) string) (Path, error) {
+	for n := 1; ; n++ {
+		path := p.Join(name(n))
+		if there, err := path.Exists(); err != nil || !there {
+			return path, err
+		}
+	}
+}
+
 // Rename gives the file a new name on the same file system.
 func (p Path) Rename(to string) error { return p.fs().Rename(p.Name, to) }
 

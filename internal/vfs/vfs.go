@@ -2,9 +2,8 @@
 // is kept is written, and read back: run directories, studies, datasets, reports. In
 // production it is [OS]; tests put in file systems that fail, or that lose power.
 //
-// What a file holds is the business of others, and so is how to replace one safely
-// (internal/atomicfile). Files that are given by the user and only read (source texts,
-// configurations), sockets and build caches do not go through here.
+// How to replace a file safely is in internal/atomicfile. Files of the user that are only
+// read (source texts, configurations), sockets and build caches do not go through here.
 package vfs
 
 import (
@@ -27,7 +26,7 @@ type FS interface {
 	// SyncDir makes what was created, renamed and removed in a directory durable.
 	SyncDir(name string) error
 	// Lock creates the file if need be and takes the one lock on it, or returns
-	// [ErrLocked] at once. The lock goes with the process, however that ends.
+	// [ErrLocked] at once. The lock ends with the process, however that ends.
 	Lock(name string) (Lock, error)
 	// Locked tells whether somebody holds the lock on a file; nobody does when there
 	// is no file. While it looks, Lock may fail.

@@ -10,6 +10,7 @@ package main
 
 import (
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -37,7 +38,7 @@ const (
 func (absmax) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "absmax",
-		Version: "1.0.0",
+		Version: "1.1.0",
 		Doc:     "Absolute-maximum scaling and round to nearest, for each tensor, row or group; plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the centred grid"),
@@ -45,13 +46,14 @@ func (absmax) Describe() sdk.Description {
 				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; centred: half-integers, no zero"),
 			sdk.Choice("granularity", perRow, []string{perTensor, perRow, perGroup}, "what shares a scale"),
 			sdk.Int("group", 128, 1, 1<<20, "granularity group: consecutive entries of a row that share a scale; the last group of a row may be shorter"),
+			microscaling.ScaleParameter(),
 		},
 	}
 }
 
 // Quantize writes the program of one site.
 func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	levels, err := newLevels(site.Text("grid"), site.Int("bits"))
+	levels, err := newLevels(site.Text("grid"), site.Int("bits"), microscaling.ScaleTypeOf(site))
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
@@ -60,24 +62,22 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	amax := split.max(grouped.Abs())
 	finite := amax.IsFinite()
 	value, codes, scale := levels.quantize(grouped, amax, finite)
-	mask := finite.Broadcast(grouped.Shape(), split.scaleAxes())
+	mask := finite.Broadcast(grouped.Shape(), nil)
 	return sdk.Quantized{
 		Value:       split.undo(value),
 		Surrogate:   split.undo(finite.Select(grouped, b.Const(0))),
 		Codes:       split.undo(finite.Select(codes, b.Const(0)).Convert(program.Int)),
 		Scale:       scale,
 		Mask:        split.undo(mask),
-		Homogeneous: levels.offset == 0,
+		Homogeneous: levels.offset == 0 && levels.scale == microscaling.ScaleF32,
 	}, nil
 }
 
-// Unpack writes scale·codes group by group. Halving a step and doubling its level, as
-// the centred grid does for its codes, is exact.
+// Unpack writes scale·codes group by group. On the centred grid codes are doubled levels
+// and the scale is half a step; both are exact.
 func (absmax) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	split := newGroups(site)
 	return split.undo(split.apply(codes.Convert(program.Float)).Mul(scale)), nil
 }
 
-func errBits(grid string, bits int) error {
-	return sdk.Refuse("bits = %d: the %s grid needs at least 2 bits; grid = %q has a grid of 1 bit", bits, grid, gridCentred)
-}
+func main() { sdk.ServeQuantizer(absmax{}) }

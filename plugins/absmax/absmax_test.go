@@ -32,12 +32,12 @@ func TestConformance(t *testing.T) {
 // TestTinyScales checks codes where the scale is no longer a normal binary32
 // number: the group counts as zero, and no code leaves the grid.
 func TestTinyScales(t *testing.T) {
-	x := golden.Tensor{Shape: []int{3, 3}, Data: []float64{
+	x := golden.Array{Shape: []int{3, 3}, Data: []float64{
 		10 * 0x1p-149, -3 * 0x1p-149, 0x1p-149, // scale below every binary32 number
 		7 * 0x1p-127, 0x1p-126, 0, // scale just subnormal
 		7 * 0x1p-126, 0x1p-126, -4 * 0x1p-126, // scale just normal
 	}}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		q := m.Quantize(t, absmax{}, nil, x)
 		plugintest.Near(t, "codes", q.Codes, []float64{0, 0, 0, 0, 0, 0, 7, 1, -4}, 0)
 		plugintest.Near(t, "value", q.Value, append(make([]float64, 6), x.Data[6:]...), 0)
@@ -48,7 +48,7 @@ func TestTinyScales(t *testing.T) {
 // a tie of the full grid included.
 func TestRange(t *testing.T) {
 	x := plugintest.Normal(1, 16, 33)
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for bits := 2; bits <= 8; bits++ {
 			top := math.Ldexp(1, bits-1) - 1
 			for grid, r := range map[string][2]float64{

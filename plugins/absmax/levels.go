@@ -3,6 +3,8 @@ package main
 import (
 	"math"
 
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -24,39 +26,41 @@ type levels struct {
 	top float64
 	// offset is added to the maximum, 0 when there is none.
 	offset float64
-	// lowest and highest are the bounds of what is rounded. Only the highest of the
-	// full grids can be exceeded, on a tie; but the CPU rounds faster what it knows
-	// to lie within bounds.
+	// lowest and highest bound the rounded numbers. On a full grid a tie can exceed the
+	// highest; all other numbers are within the bounds anyway. Every grid applies them,
+	// because the CPU rounds faster if it knows bounds.
 	lowest, highest float64
 	centred         bool
+	// scale is the type to which the step is rounded.
+	scale microscaling.ScaleType
 }
 
-func newLevels(grid string, bits int) (levels, error) {
+func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, error) {
 	half := math.Ldexp(1, bits-1)
 	if grid == gridCentred {
-		return levels{top: half - 0.5, offset: centredEps, lowest: 1 - half, highest: half, centred: true}, nil
+		return levels{top: half - 0.5, offset: centredEps, lowest: 1 - half, highest: half, centred: true, scale: scale}, nil
 	}
 	if bits < 2 {
-		return levels{}, errBits(grid, bits)
+		return levels{}, sdk.Refuse("bits = %d: the %s grid needs at least 2 bits; grid = %q has a grid of 1 bit", bits, grid, gridCentred)
 	}
 	if grid == gridSymmetric {
-		return levels{top: half - 1, lowest: 1 - half, highest: half - 1}, nil
+		return levels{top: half - 1, lowest: 1 - half, highest: half - 1, scale: scale}, nil
 	}
 	// x/s of the maximum is half an odd integer, a tie: round to even gives
 	// ±2^(b−1), of which only the negative one is a code.
-	return levels{top: half - 0.5, lowest: -half, highest: half - 1}, nil
+	return levels{top: half - 0.5, lowest: -half, highest: half - 1, scale: scale}, nil
 }
 
 // quantize rounds x, whose groups have the maxima amax. The values of groups that
 // are not finite are NaN; scale·codes = value.
 func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale program.Value) {
 	b := x.Builder()
-	// Dividing by top, a half of 2·top, rounds once and exactly as 2·amax/(2·top) does.
+	// amax/top is rounded once, to the same number as 2·amax/(2·top).
 	step := amax
 	if l.offset != 0 {
 		step = step.Shift(l.offset)
 	}
-	step = finite.Select(step.Div(b.Const(l.top)), b.Const(math.NaN()))
+	step = finite.Select(l.rounded(step.Div(b.Const(l.top))), b.Const(math.NaN()))
 	if l.centred {
 		level := l.round(x.Div(step).Shift(0.5)).Shift(-0.5)
 		return level.Mul(step), level.Scale(2), step.Scale(0.5)
@@ -65,6 +69,14 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	step = zero.Select(b.Const(0), step)
 	q := l.round(x.Div(zero.Select(b.Const(math.Inf(1)), step)))
 	return q.Mul(step), q, step
+}
+
+// rounded is the step as a number of the type of scales.
+func (l levels) rounded(step program.Value) program.Value {
+	if l.centred {
+		return l.scale.RoundStep(step)
+	}
+	return l.scale.Round(step)
 }
 
 // round is the nearest integer within the bounds. In a group that is not finite it

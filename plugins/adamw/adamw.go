@@ -70,3 +70,5 @@ func correction(step program.Value, beta float64) program.Value {
 	}
 	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
+
+func main() { sdk.ServeOptimizer(adamw{}) }

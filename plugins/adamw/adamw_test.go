@@ -24,7 +24,7 @@ func TestFirstStep(t *testing.T) {
 	for i, v := range g.Data {
 		want[i] = -v / (math.Abs(v) + eps)
 	}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, beta := range [][2]float64{{0.9, 0.95}, {0, 0}, {0.5, 0.999}, {0.999999, 0.999999}} {
 			given := map[string]any{"beta1": beta[0], "beta2": beta[1], "eps": eps}
 			got := m.Train(t, adamw{}, given, plugintest.Matrix(1, 64), make([]float64, 64)).Steps(t, g, 1)
@@ -38,13 +38,13 @@ func TestFirstStep(t *testing.T) {
 // stay g and g² at every step.
 func TestConstantGradient(t *testing.T) {
 	const steps = 200
-	g := golden.Tensor{Shape: []int{steps, 1, 2}, Data: make([]float64, 2*steps)}
+	g := golden.Array{Shape: []int{steps, 1, 2}, Data: make([]float64, 2*steps)}
 	want := make([]float64, 2*steps)
 	for i := range steps {
 		g.Data[2*i], g.Data[2*i+1] = 0.25, -3
 		want[2*i], want[2*i+1] = -float64(i+1), float64(i+1)
 	}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		run := m.Train(t, adamw{}, map[string]any{"beta2": 0.999}, plugintest.Matrix(1, 2), make([]float64, 2))
 		var got []float64
 		for i := range steps {

@@ -1,7 +1,7 @@
-// Command grid is the plainest quantizer as a plugin: a grid of a fixed step that
-// does not depend on the data, with round to nearest or down. It is the quantizer of
-// problems whose solutions are known in closed form, such as that of minimising
-// ½(x − ½)² over the integers with Q = floor.
+// Command grid is the simplest quantizer as a plugin: a grid whose step is fixed and does
+// not depend on the data, with rounding to the nearest value or down. It is meant for
+// problems whose solutions are known in closed form, such as minimising ½(x − ½)² over the
+// integers with Q = floor.
 package main
 
 import (
@@ -37,9 +37,9 @@ func (grid) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes Q(x) = δ·round(x/δ). Elements share nothing: one that is not finite
-// becomes NaN and touches no other, which is also why the plugin does not pack, as
-// codes and a step cannot say which it was.
+// Quantize writes Q(x) = δ·round(x/δ). Each element is independent: one that is not finite
+// becomes NaN and changes no other. Codes and a step do not say which elements these were,
+// so the plugin cannot pack.
 func (grid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	step := b.Const(site.Float("step"))
 	codes := x.Div(step)
@@ -61,3 +61,5 @@ func (grid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 		Mask:      finite,
 	}, nil
 }
+
+func main() { sdk.ServeQuantizer(grid{}) }

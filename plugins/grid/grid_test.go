@@ -48,8 +48,8 @@ func TestValues(t *testing.T) {
 		{map[string]any{"step": 0.5, "bits": 3}, []float64{-4, -3, -2, -1, 0, 0, 1, 2, 3, 3, 3}},
 		{map[string]any{"step": 1.0, "rounding": roundFloor, "bits": 2}, []float64{-2, -2, -1, -1, -1, 0, 0, 0, 1, 1, 1}},
 	} {
-		plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-			q := m.Quantize(t, grid{}, tc.given, golden.Tensor{Shape: []int{1, len(x)}, Data: x})
+		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+			q := m.Quantize(t, grid{}, tc.given, golden.Array{Shape: []int{1, len(x)}, Data: x})
 			plugintest.Near(t, fmt.Sprint(tc.given, " codes"), q.Codes, tc.codes, 0)
 			plugintest.Near(t, fmt.Sprint(tc.given, " value"), q.Value, plugintest.Times(tc.given["step"].(float64), tc.codes), 0)
 			ones := make([]float64, len(x))
@@ -63,7 +63,7 @@ func TestValues(t *testing.T) {
 
 // TestScale: the step does not depend on the data.
 func TestScale(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		q := m.Quantize(t, grid{}, map[string]any{"step": 0.3}, plugintest.Normal(1, 4, 8))
 		if len(q.Scale) != 1 || math.Abs(q.Scale[0]-0.3) > 1e-7 {
 			t.Errorf("the scale is %v, want the step 0.3", q.Scale)

@@ -16,7 +16,7 @@ func TestGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/baselines.json")
 	const single = 5e-7 // of values and of dx: a quotient, a product, and a sum of two
 	ran := 0
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		f.Run(t, func(t *testing.T, c golden.Case) {
 			if !strings.HasPrefix(c.ID, "lsq") {
 				t.Skip("another method's")
@@ -26,7 +26,7 @@ func TestGolden(t *testing.T) {
 			if c.Params.Has("offset") {
 				role, given = sdk.RoleActivation, map[string]any{"bits": 4, "variant": variantPlus, "levels": levelsUnsigned}
 			}
-			x, dy := c.Inputs.Tensor("x"), c.Inputs.Tensor("grad_out").Data
+			x, dy := c.Inputs.Array("x"), c.Inputs.Array("grad_out").Data
 			s := newSubject(t, m, role, given, x.Shape...)
 			if g, _ := newGrid(s.site); g.qn != c.Params.Float("qn") || g.qp != c.Params.Float("qp") ||
 				math.Abs(g.gradientScale-c.Params.Float("grad_scale")) > 1e-15 {

@@ -5,9 +5,9 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
 // setting is one combination that the tests of formulas go through.
@@ -63,7 +63,7 @@ func TestFormulas(t *testing.T) {
 	for i := range x.Data {
 		x.Data[i] = math.Round(x.Data[i]*(1<<12)) / (1 << 12)
 	}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, set := range settings() {
 			t.Run(set.String(), func(t *testing.T) {
 				s := newSubject(t, m, set.role, set.given, x.Shape...)
@@ -124,7 +124,7 @@ func (s subject) compare(t *testing.T, set setting, x []float64, step float64, d
 // receives its gradient all the same.
 func TestGradientBelowTheBound(t *testing.T) {
 	x, dy := []float64{0.5, -0.25, 3}, []float64{1, 2, 4}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		s := newSubject(t, m, sdk.RoleWeight, nil, 1, 3)
 		scale := 1 / math.Sqrt(3*7.)
 		for _, step := range []float64{1e-12, 0, -1} {
@@ -141,7 +141,7 @@ func TestGradientBelowTheBound(t *testing.T) {
 // TestPoisonedGroup: what is not finite makes its group NaN and sends nothing to the
 // trained parameters, even when dx̂ is not finite either.
 func TestPoisonedGroup(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			x := []float64{1, 2, bad, 4, 0.5, -1, 1, 2}
 			dy := []float64{1, math.NaN(), math.Inf(1), 1, 1, 1, 1, 1}

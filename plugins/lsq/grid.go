@@ -4,10 +4,11 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// grid is what the settings of a site make of the algorithm. In units of the step:
+// grid is the algorithm under the settings of a site. In units of the step:
 //
 //	paper     levels −Q_N … Q_P, integers; dx passes where −Q_N < r < Q_P
 //	official  levels −Q_N + ½ … Q_P + ½; dx passes where −Q_N ≤ r − ½ ≤ Q_P
@@ -20,8 +21,8 @@ type grid struct {
 	site sdk.Site
 	// qn and qp are Q_N and Q_P.
 	qn, qp float64
-	// shift is that of the levels, 0 or ½; codes is the number of codes between
-	// two levels, 1 or 2: half-integers are stored as odd integers.
+	// shift is the distance of the levels from the integers, 0 or ½. codes is the factor
+	// from levels to codes: 1, or 2 where half-integers are stored as odd integers.
 	shift, codes float64
 	// gradientScale is gs.
 	gradientScale float64
@@ -48,7 +49,15 @@ func (g grid) plus() bool     { return g.site.Text("variant") == variantPlus }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
 func (g grid) weight() bool   { return g.site.Role != sdk.RoleActivation }
 
-// sharing is N: how many numbers share a step, of an activation those of one token.
+// rounded is the step as a number of the type of scales.
+func (g grid) rounded(step program.Value) program.Value {
+	if g.official() {
+		return microscaling.ScaleTypeOf(g.site).RoundStep(step)
+	}
+	return microscaling.ScaleTypeOf(g.site).Round(step)
+}
+
+// sharing is N, how many numbers share a step; for an activation, those of one token count.
 func (g grid) sharing() int {
 	if g.rows() || !g.weight() && !g.official() {
 		return g.site.RowLen()
@@ -59,10 +68,10 @@ func (g grid) sharing() int {
 // size is the number of elements of the tensor.
 func (g grid) size() int { return int(program.FloatType(g.site.Shape...).Size()) }
 
-// round gives for each r its level, what ds multiplies dx̂ with (the level outside
-// of the bounds, level − r inside), and whether it lies inside. The bounds are integers:
-// it does not matter whether r is clipped or rounded first. Where r is NaN, level
-// and deviation are not defined, and inside is false.
+// round gives for each r its level, its deviation, and whether it lies inside the bounds.
+// The deviation is the factor of dx̂ in ds: level − r inside, and the level itself outside.
+// The bounds are integers, so r may be clipped before or after it is rounded. Where r is
+// NaN, inside is false, and level and deviation are not defined.
 func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	b := r.Builder()
 	if g.official() {
@@ -76,9 +85,9 @@ func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	return level, inside.Select(level.Sub(r), level), inside
 }
 
-// finite is false for groups that hold NaN or ±Inf: their sum is not finite. It
-// takes one pass without a result of the tensor's size. In binary32 the sum is
-// infinite, too, when elements come near 1e38.
+// finite is false for groups that hold NaN or ±Inf, whose sum is not finite. A sum costs one
+// pass and writes no result of the tensor's size. In binary32 it is also infinite when
+// elements come near 1e38.
 func (g grid) finite(x program.Value) program.Value {
 	if g.rows() {
 		return x.MeanRow().IsFinite()

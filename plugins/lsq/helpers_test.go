@@ -4,20 +4,20 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // subject is one site with its settings on one machine.
 type subject struct {
-	m     plugintest.Machine
+	m     plugintest.Bench
 	site  sdk.Site
 	built sdk.QuantizerProgram
 }
 
-func newSubject(t testing.TB, m plugintest.Machine, role sdk.Role, given map[string]any, shape ...int) subject {
+func newSubject(t testing.TB, m plugintest.Bench, role sdk.Role, given map[string]any, shape ...int) subject {
 	t.Helper()
 	site := sdk.Site{Role: role, Name: "site", Shape: shape, Values: plugintest.Settings(t, lsq{}.Describe(), given)}
 	built, err := sdk.BuildQuantizer(lsq{}, site)
@@ -92,7 +92,7 @@ func (s subject) gradient(t testing.TB, x []float64, at trained, dy []float64) (
 
 // rounding is what a sum of some hundred terms may lose, relative to the largest.
 func (s subject) rounding() float64 {
-	if s.m.Double {
+	if s.m.Double() {
 		return 1e-13
 	}
 	return 2e-6
@@ -147,8 +147,8 @@ func (f formula) gradient(x []float64, at trained, row int, dy []float64) (dx []
 }
 
 // unit is the rounding of a machine's numbers, relative to them.
-func unit(m plugintest.Machine) float64 {
-	if m.Double {
+func unit(m plugintest.Bench) float64 {
+	if m.Double() {
 		return 0x1p-53
 	}
 	return 0x1p-24

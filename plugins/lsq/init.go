@@ -46,13 +46,13 @@ func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	step, extra := g.initialStep(x)
 	state := sdk.State{trainedStep: step.Mul(unit).Shift(extra).Max(b.Const(smallestStep))}
 	if hasOffset(site) {
-		least := x.ReduceMin(allAxes(x)...)
+		least := x.MinAll()
 		state[trainedOffset] = least.Add(step.Scale(g.qn)).Mul(unit).Shift(g.qn * extra)
 	}
 	return state, nil
 }
 
-// initialStep is the initial step, to which a constant is to be added.
+// initialStep is the initial step, less the constant extra, which is to be added to it.
 func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	half := math.Ldexp(1, g.site.Int("bits")-1)
 	switch {
@@ -67,7 +67,7 @@ func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 		// The larger of |μ − 3σ| and |μ + 3σ| is |μ| + 3σ.
 		return mean.Abs().Add(deviation.Scale(3)).Scale(1 / half), 0
 	default:
-		extent := x.ReduceMax(allAxes(x)...).Sub(x.ReduceMin(allAxes(x)...))
+		extent := x.MaxAll().Sub(x.MinAll())
 		return extent.Scale(1 / (g.qp + g.qn)), 0
 	}
 }
@@ -77,7 +77,7 @@ func (g grid) largest(x program.Value) program.Value {
 	if g.rows() {
 		return x.Abs().MaxRow()
 	}
-	return x.Abs().ReduceMax(allAxes(x)...)
+	return x.Abs().MaxAll()
 }
 
 // mean is the mean over what shares a step: float[…,1] for rows, otherwise a scalar.
@@ -89,13 +89,4 @@ func (g grid) mean(v program.Value) program.Value {
 		return v
 	}
 	return v.SumAll().Scale(float64(g.site.RowLen()) / float64(g.size()))
-}
-
-// allAxes are the axes of v, for reductions to a scalar.
-func allAxes(v program.Value) []int {
-	axes := make([]int, v.Type().Rank())
-	for i := range axes {
-		axes[i] = i
-	}
-	return axes
 }

@@ -35,7 +35,7 @@ func TestInit(t *testing.T) {
 			given[k] = v
 		}
 		t.Run(c.name, func(t *testing.T) {
-			plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+			plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 				s := newSubject(t, m, c.role, given, 2, 2)
 				got := s.initial(t, sample)
 				plugintest.Near(t, "step", got.step, c.want.step, s.rounding())
@@ -50,7 +50,7 @@ func TestInit(t *testing.T) {
 // TestInitByRows: each row has the step that it would have alone.
 func TestInitByRows(t *testing.T) {
 	x := plugintest.Normal(3, 5, 33)
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, variant := range []string{variantLSQ, variantPlus} {
 			for _, form := range []string{formPaper, formOfficial} {
 				given := map[string]any{"variant": variant, "form": form}
@@ -70,7 +70,7 @@ func TestInitByRows(t *testing.T) {
 // TestConstantTensors: zeros get the smallest step and are represented exactly, as
 // is any constant where an offset is learned.
 func TestConstantTensors(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, set := range settings() {
 			if set.official {
 				continue // has no zero, and starts from a range of its own
@@ -105,7 +105,7 @@ func TestInitOfLargeNumbers(t *testing.T) {
 	for i, v := range x.Data {
 		x.Data[i] = math.Copysign(math.MaxFloat32/2, v)
 	}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, set := range settings() {
 			if set.given["bits"] != 4 {
 				continue

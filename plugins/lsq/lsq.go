@@ -8,25 +8,27 @@
 //
 //	r = (x − β)/s        x̂ = round(clip(r, −Q_N, Q_P))·s + β
 //
-// s and β are trained parameters. What the reverse pass makes of dx̂ is, with
-// gs = 1/√(N·Q_P) for N numbers that share the step,
+// s and β are trained parameters. The backward pass turns dx̂, the gradient of x̂, into
+// these, with gs = 1/√(N·Q_P) for N numbers that share the step:
 //
 //	dx = dx̂·[−Q_N < r < Q_P]
 //	ds = gs·Σ dx̂·(−Q_N where r ≤ −Q_N; Q_P where r ≥ Q_P; round(r) − r between)
 //	dβ = gs·Σ dx̂·[r ≤ −Q_N or r ≥ Q_P]
 //
-// N counts the tensor's, or the row's, elements for a weight and the features for
-// an activation. The form of QuEST's published code is in grid.go, initial values
-// are in init.go.
+// For a weight N is the number of elements that share a step; for an activation it is the
+// number of features. grid.go has the form of QuEST's published code, and init.go the
+// initial values.
 //
-// The step that is used is max(s, 1e-8). Below the bound s goes on receiving its
-// gradient, so that training can bring it back.
+// The step that is used is max(s, 1e-8), rounded to the type that scale_dtype names; the
+// gradient passes the rounding unchanged. An s below the bound still gets its gradient, so
+// that training can bring it back.
 package main
 
 import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -65,7 +67,7 @@ const smallestStep = 1e-8
 func (lsq) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "lsq",
-		Version: "1.0.0",
+		Version: "1.1.0",
 		Doc: "Learned step sizes: LSQ (Esser et al. 2020), or LSQ+ (Bhalgat et al. 2020), where activations have a " +
 			"learned offset, too. Steps and offsets are trained together with the weights.",
 		Parameters: []sdk.Parameter{
@@ -77,6 +79,7 @@ func (lsq) Describe() sdk.Description {
 			sdk.Choice("levels", levelsSigned, []string{levelsSigned, levelsUnsigned},
 				"unsigned: activations that are never negative, or that have an offset; never weights"),
 			sdk.Choice("granularity", perTensor, []string{perTensor, perRow}, "what shares a step; activations have one for the tensor"),
+			microscaling.ScaleParameter(),
 		},
 	}
 }
@@ -90,7 +93,7 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
 	// One factor makes NaN of everything that shares the step with a NaN or ±Inf.
-	s := finite.Select(step.Max(b.Const(smallestStep)), b.Const(math.NaN()))
+	s := finite.Select(g.rounded(step.Max(b.Const(smallestStep))), b.Const(math.NaN()))
 	level, deviation, inside := g.round(relative(x, offset, s))
 	return sdk.Quantized{
 		Value:     value(level, s, offset),
@@ -173,3 +176,5 @@ func check(site sdk.Site) error {
 	}
 	return nil
 }
+
+func main() { sdk.ServeQuantizer(lsq{}) }

@@ -34,7 +34,7 @@ func TestGroups(t *testing.T) {
 	for j := range d {
 		huge[j] = math.MaxFloat32 * float64(1-2*(j%2))
 	}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, form := range []string{formPaper, formOfficial} {
 			for _, granularity := range []string{perTensor, perRow} {
 				s := newSubject(t, m, sdk.RoleWeight, map[string]any{"form": form, "granularity": granularity}, rows, d)

@@ -44,7 +44,7 @@ func draws(qp, offset float64) (list []draw) {
 // TestRounding: whatever the numbers, and however much of the sums cancels, ds and dβ
 // of both grids of the golden file are within the error of binary32.
 func TestRounding(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, c := range []struct {
 			role  sdk.Role
 			given map[string]any
@@ -70,8 +70,8 @@ func TestRounding(t *testing.T) {
 	})
 }
 
-// TestRoundingTellsFormulasApart: the bound has no room for another formula. A mistake
-// lies outside of it wherever it makes a difference.
+// TestRoundingTellsFormulasApart: the bound is tight enough to reject another formula
+// wherever its results differ.
 func TestRoundingTellsFormulasApart(t *testing.T) {
 	const qp, offset = 15, -0.3
 	right := formula{qp: qp, gradientScale: 1 / math.Sqrt(drawn*qp)}
@@ -88,7 +88,7 @@ func TestRoundingTellsFormulasApart(t *testing.T) {
 		differ, told := 0, 0
 		for _, d := range draws(qp, offset) {
 			_, want := right.gradient(d.x, d.at, drawn, d.dy)
-			allowed := right.roundings(d.x, d.at, drawn, d.dy, unit(plugintest.CPU()))
+			allowed := right.roundings(d.x, d.at, drawn, d.dy, unit(plugintest.CPU(t)))
 			var ds, dOffset float64
 			for i, x := range d.x {
 				_, level, inside, _ := right.element(x, d.at.step[0], offset)

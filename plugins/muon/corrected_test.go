@@ -26,9 +26,9 @@ func (grid) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quant
 func TestCorrectedGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/corrected.json")
 	const single = 1e-6 // binary32: six steps, each with a few units of 6e-8 in u and in x
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		f.Run(t, func(t *testing.T, c golden.Case) {
-			x0, grads, rates := c.Inputs.Tensor("x0"), c.Inputs.Tensor("grads"), c.Inputs.Tensor("lrs").Data
+			x0, grads, rates := c.Inputs.Array("x0"), c.Inputs.Array("grads"), c.Inputs.Array("lrs").Data
 			rule := correctedRule(t, x0.Shape)
 			p, err := rule.Program()
 			if err != nil {

@@ -12,13 +12,13 @@ import (
 
 func TestNewtonSchulzGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/muon.json")
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		f.RunList(t, "newton_schulz", func(t *testing.T, o golden.Object) {
 			c := o.Case()
-			k := c.Params.Tensor("coefficients").Data
+			k := c.Params.Array("coefficients").Data
 			it := iteration{steps: c.Params.Int("steps"), eps: c.Params.Float("eps"), factor: 1, a: k[0], b: k[1], c: k[2]}
-			g := c.Inputs.Tensor("g")
-			if got := orthogonalize(t, m, g, it); m.Double {
+			g := c.Inputs.Array("g")
+			if got := orthogonalize(t, m, g, it); m.Double() {
 				c.Expected.Close("o", got)
 			} else {
 				c.Expected.CloseWithin(golden.Tolerance{Abs: roundings(t, g, it)}, "o", got)
@@ -32,7 +32,7 @@ func TestNewtonSchulzGolden(t *testing.T) {
 // depends on the matrix. So the oracle says: every entry of the matrix is moved by 2⁻²⁴ of
 // its norm, and the largest change of the result stands for the rounding of one product.
 // There are three in each step.
-func roundings(t *testing.T, g golden.Tensor, it iteration) float64 {
+func roundings(t *testing.T, g golden.Array, it iteration) float64 {
 	t.Helper()
 	want := orthogonalize(t, plugintest.Oracle(), g, it)
 	most, norm := 0.0, 0.0
@@ -51,8 +51,8 @@ func roundings(t *testing.T, g golden.Tensor, it iteration) float64 {
 	return 3 * float64(it.steps) * most
 }
 
-// TestRoundingsTellCoefficientsApart: the bound has no room for other coefficients, nor
-// for a step more or less.
+// TestRoundingsTellCoefficientsApart: the bound is tight enough to reject other
+// coefficients, and a step more or less.
 func TestRoundingsTellCoefficientsApart(t *testing.T) {
 	published := iteration{steps: 5, eps: 1e-7, factor: 1, a: 3.4445, b: -4.775, c: 2.0315}
 	for _, shape := range [][]int{{3, 2}, {4, 4}, {3, 8}} {
@@ -67,7 +67,7 @@ func TestRoundingsTellCoefficientsApart(t *testing.T) {
 				}
 				return false
 			}
-			got := orthogonalize(t, plugintest.CPU(), g, published)
+			got := orthogonalize(t, plugintest.CPU(t), g, published)
 			for i := range got {
 				if math.Abs(got[i]-want[i]) > allowed {
 					t.Errorf("%v, seed %d: element %d is %v, want %v within %.2g", shape, seed, i, got[i], want[i], allowed)
@@ -91,7 +91,7 @@ func changed(it iteration, change func(*iteration)) iteration {
 }
 
 // orthogonalize runs newtonSchulz alone.
-func orthogonalize(t *testing.T, m plugintest.Machine, g golden.Tensor, it iteration) []float64 {
+func orthogonalize(t *testing.T, m plugintest.Bench, g golden.Array, it iteration) []float64 {
 	t.Helper()
 	return m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
 		return []program.Value{newtonSchulz(in[0], it)}

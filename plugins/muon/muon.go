@@ -10,9 +10,9 @@
 // have, so that Adam's learning rate and decay fit; the original wants a rate of
 // about 0.02.
 //
-// Muon is meant for the matrices of hidden layers. A matrix that holds the weights of
-// queries, keys and values one below the other is orthogonalized in three parts:
-// together, their spectra would mix.
+// Muon is meant for the matrices of hidden layers. A weight that holds several matrices one
+// below the other, such as queries, keys and values, is taken apart, and each matrix is
+// orthogonalized by itself: together, their spectra would mix.
 package main
 
 import (
@@ -55,8 +55,8 @@ func (muon) Describe() sdk.Description {
 			sdk.Float("ns_c", 2.0315, -100, 100, "coefficient c"),
 			sdk.Float("eps", 1e-7, 1e-15, 1, "added to the norm that the matrix is divided by before the first step"),
 			sdk.Float("rms", 0.2, 0, 1000, "variant rms_match: about the root mean square of the update's entries"),
-			sdk.String("split", splitAuto, "blocks of rows, equally many, that are orthogonalized each by itself: a number, none, or "+
-				"auto: 3 when there are three times as many rows as columns and the name ends in qkv"),
+			sdk.String("split", splitAuto, "blocks of rows that are orthogonalized each by itself: a number of equal ones, none, or "+
+				"auto: the matrices that the weight holds, as those of queries, keys and values"),
 		},
 	}
 }
@@ -81,15 +81,7 @@ func (muon) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 		return program.Value{}, nil, err
 	}
 	u, next := momentum(in, t)
-	rows, cols := t.Shape[0]/parts, t.Shape[1]
-	if parts > 1 {
-		u = u.Reshape(parts, rows, cols)
-	}
-	u = newtonSchulz(u, iteration{
-		steps: t.Int("ns_steps"), eps: t.Float("eps"), factor: factor(t, rows, cols),
-		a: t.Float("ns_a"), b: t.Float("ns_b"), c: t.Float("ns_c"),
-	})
-	return u.Reshape(t.Shape...), next, nil
+	return orthogonalizeParts(u, parts, t), next, nil
 }
 
 // momentum is what is orthogonalized, and the next state.
@@ -108,3 +100,5 @@ func momentum(in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State) {
 	}
 	return buffer, next
 }
+
+func main() { sdk.ServeOptimizer(muon{}) }

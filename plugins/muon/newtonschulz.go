@@ -13,23 +13,22 @@ type iteration struct {
 }
 
 // newtonSchulz brings the singular values of u, a matrix or a stack of matrices,
-// near 1 and leaves its singular vectors (Jordan et al. 2024):
+// near 1 and keeps its singular vectors (Jordan et al. 2024):
 //
 //	X ← U/(‖U‖_F + ε);  steps times:  S = XXᵀ,  X ← aX + (bS + cS²)X
 //
-// times factor. The published coefficients do not converge: a singular value ends
-// between 0.7 and 1.3, after fewer steps. Zeros stay zeros.
+// times factor. With the published coefficients the singular values do not converge to 1:
+// they end between 0.7 and 1.3, but after fewer steps. Zeros stay zeros.
 //
-// Each step is written as X ← PX with P = cS² + bS + aI, so that it costs three
-// products and otherwise touches square matrices only, of the shorter side: with
-// more rows than columns it is X ← XP, S = XᵀX. All scalars go into P: the norm, of
-// which ‖U‖² = tr S, into that of the first step and the factor into that of the
-// last. No operand of a product is transposed for it, save where more rows than
-// columns make it necessary: the first step then leaves Xᵀ behind and the last
-// turns it back.
+// Each step is written as X ← PX with P = cS² + bS + aI (with more rows than columns, as
+// X ← XP with S = XᵀX). So a step costs three products; everything else is work on square
+// matrices of the shorter side. Scalars are multiplied into P: the norm, from ‖U‖² = tr S,
+// in the first step, and the factor in the last. With more rows than columns the first
+// step leaves Xᵀ, and the last one turns it back, so that no other product needs a
+// transposed operand.
 //
-// Of a matrix with one side clearly longer, only S is iterated: all P commute with S, so
-// that S ← PSP, and X is read twice, for the first S and for the product with all P.
+// If one side is clearly longer, only S is iterated. P commutes with S, so that S ← PSP,
+// and X is read only twice: for the first S, and for the product with all P.
 func newtonSchulz(u program.Value, it iteration) program.Value {
 	x := stack{u}
 	rows, cols := x.sides()
@@ -73,17 +72,17 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 	return x.Value
 }
 
-// shorter reports whether iterating S alone takes fewer multiplications: after the first
-// S, four products of short matrices for a step, less those that are not needed in the
-// first and in the last one, and one with X; instead of one and two, or one in the first
-// step.
+// shorter reports whether iterating S alone takes fewer multiplications. After the first S
+// it takes four products of square matrices for each step, less three that the first and
+// the last step do not need, and one product with X. Iterating X takes one product of square
+// matrices and two with X for each step, less one with X in the first step.
 func (it iteration) shorter(short, long int) bool {
 	alone := (4*it.steps-3)*short + long
 	return it.steps > 1 && alone < it.steps*(short+2*long)-long
 }
 
-// product is that of the P of all steps, divided by norm: X·product, or product·X, is
-// the result.
+// product multiplies the P of all steps, and divides by norm. X·product or product·X is the
+// result.
 func (it iteration) product(s stack, eye, norm program.Value) program.Value {
 	var all program.Value
 	for i := range it.steps {
@@ -117,7 +116,7 @@ type stack struct{ program.Value }
 // sides are the rows and columns of a matrix.
 func (v stack) sides() (rows, cols int) {
 	shape := v.Shape()
-	if len(shape) < 2 { // a mistake made this value: the builder knows it
+	if len(shape) < 2 { // the builder has recorded a mistake
 		return 1, 1
 	}
 	return shape[len(shape)-2], shape[len(shape)-1]
@@ -132,7 +131,7 @@ func (v stack) times(o program.Value, i, j int) program.Value {
 	return v.Dot(o, [2][]int{{i + 1}, {j + 1}}, [2][]int{{0}, {0}})
 }
 
-// identity is the unit matrix of order n, with a first axis when v has one.
+// identity is the unit matrix of order n, with a first axis of one element if v is a stack.
 func (v stack) identity(n int) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
 	b := v.Builder()
@@ -143,7 +142,7 @@ func (v stack) identity(n int) program.Value {
 	return eye.Reshape(1, n, n)
 }
 
-// trace sums the diagonal of each matrix s; the result goes with s.
+// trace sums the diagonal of each matrix of s; its shape broadcasts to that of s.
 func (v stack) trace(s, eye program.Value) program.Value {
 	s = s.Mul(eye)
 	if len(v.Shape()) == 2 {

@@ -18,7 +18,7 @@ func published(steps int) iteration {
 // TestSingularValues: a well-conditioned matrix (random, with one side clearly longer)
 // comes out with singular values from 0.65 to 1.25, wide or tall, alone or in a stack.
 func TestSingularValues(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, shape := range [][]int{{16, 40}, {40, 16}, {3, 16, 40}, {2, 40, 16}, {1, 7}, {7, 1}} {
 			o := orthogonalize(t, m, plugintest.Normal(5, shape...), published(5))
 			for _, s := range singularValues(t, o, shape) {
@@ -46,7 +46,7 @@ func singularValues(t *testing.T, x []float64, shape []int) []float64 {
 // TestScale: the size of the matrix does not matter as long as its norm is well above
 // ε, and the factor multiplies the result, after one step as after five.
 func TestScale(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, shape := range [][]int{{4, 6}, {6, 4}} {
 			for _, steps := range []int{1, 2, 5} {
 				x := plugintest.Normal(6, shape...)
@@ -79,7 +79,7 @@ func TestIteratingTheSquare(t *testing.T) {
 		want := byDefinition(x.Data, 8, it)
 		plugintest.Near(t, name, orthogonalize(t, plugintest.Oracle(), x, it), want, 1e-12)
 		// Five steps of products, each with some units of 6e-8, on values below 1.3.
-		plugintest.Near(t, name+" in binary32", orthogonalize(t, plugintest.CPU(), x, it), want, 5e-6)
+		plugintest.Near(t, name+" in binary32", orthogonalize(t, plugintest.CPU(t), x, it), want, 5e-6)
 	}
 }
 

@@ -2,10 +2,11 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // The values of the parameter split beside a number.
@@ -14,27 +15,63 @@ const (
 	splitNone = "none"
 )
 
-// split is the number of blocks of rows of a matrix that are orthogonalized each by
-// itself.
-func split(t sdk.Tensor) (int, error) {
-	rows, cols := t.Shape[0], t.Shape[1]
+// split says how a weight is taken apart: the numbers of rows of its parts, from the top
+// down.
+func split(t sdk.Tensor) (rows []int, err error) {
+	all := t.Shape[0]
 	switch text := t.Text("split"); text {
 	case splitNone:
-		return 1, nil
 	case splitAuto:
-		if rows == 3*cols && strings.HasSuffix(t.Name, "qkv") {
-			return 3, nil
+		for _, p := range t.Parts {
+			rows = append(rows, p.Rows)
 		}
-		return 1, nil
 	default:
 		parts, err := strconv.Atoi(text)
 		if err != nil || parts < 1 {
-			return 0, sdk.Refuse("split = %q: use auto, none, or a number of blocks from 1", text)
+			return nil, sdk.Refuse("split = %q: use auto, none, or a number of blocks from 1", text)
 		}
-		if rows%parts != 0 {
-			return 0, sdk.Refuse("split = %q: %d rows do not make %d equal blocks", text, rows, parts)
+		if all%parts != 0 {
+			return nil, sdk.Refuse("split = %q: %d rows do not make %d equal blocks", text, all, parts)
 		}
-		return parts, nil
+		return slices.Repeat([]int{all / parts}, parts), nil
+	}
+	if rows == nil {
+		rows = []int{all}
+	}
+	return rows, nil
+}
+
+// orthogonalizeParts orthogonalizes parts of the given numbers of rows. Neighbours with the
+// same number of rows are computed together, as a stack of matrices.
+func orthogonalizeParts(u program.Value, parts []int, t sdk.Tensor) program.Value {
+	cols := t.Shape[1]
+	var done []program.Value
+	for first := 0; len(parts) > 0; {
+		rows, n := parts[0], 1
+		for n < len(parts) && parts[n] == rows {
+			n++
+		}
+		x := u
+		if n*rows < t.Shape[0] {
+			x = u.Slice([]int{first, 0}, []int{first + n*rows, cols}, []int{1, 1})
+		}
+		if n > 1 {
+			x = x.Reshape(n, rows, cols)
+		}
+		done = append(done, newtonSchulz(x, newIteration(t, rows, cols)).Reshape(n*rows, cols))
+		first, parts = first+n*rows, parts[n:]
+	}
+	if len(done) == 1 {
+		return done[0]
+	}
+	return done[0].Concatenate(0, done[1:]...)
+}
+
+// newIteration is the configured iteration for a part.
+func newIteration(t sdk.Tensor, rows, cols int) iteration {
+	return iteration{
+		steps: t.Int("ns_steps"), eps: t.Float("eps"), factor: factor(t, rows, cols),
+		a: t.Float("ns_a"), b: t.Float("ns_b"), c: t.Float("ns_c"),
 	}
 }
 

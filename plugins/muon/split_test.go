@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/plugintest"
@@ -9,23 +10,24 @@ import (
 
 func TestSplit(t *testing.T) {
 	for _, c := range []struct {
-		name       string
-		rows, cols int
-		split      string
-		want       int
-		err        string
+		parts []int
+		split string
+		want  []int
+		err   string
 	}{
-		{"layers.0.attn.qkv", 12, 4, "auto", 3, ""},
-		{"layers.0.attn.qkv", 8, 4, "auto", 1, ""}, // fewer keys than queries: not three equal parts
-		{"layers.0.mlp.w1", 12, 4, "auto", 1, ""},
-		{"layers.0.attn.qkv", 12, 4, "none", 1, ""},
-		{"layers.0.mlp.w1", 12, 4, "4", 4, ""},
-		{"layers.0.mlp.w1", 12, 4, "1", 1, ""},
-		{"layers.0.mlp.w1", 12, 4, "5", 0, "12 rows do not make 5 equal blocks"},
-		{"layers.0.mlp.w1", 12, 4, "0", 0, "use auto, none, or a number"},
-		{"layers.0.mlp.w1", 12, 4, "heads", 0, "use auto, none, or a number"},
+		{nil, "auto", []int{12}, ""},
+		{[]int{4, 4, 4}, "auto", []int{4, 4, 4}, ""},
+		{[]int{8, 2, 2}, "auto", []int{8, 2, 2}, ""},
+		{[]int{8, 2, 2}, "none", []int{12}, ""},
+		{nil, "4", []int{3, 3, 3, 3}, ""},
+		{[]int{8, 2, 2}, "2", []int{6, 6}, ""},
+		{nil, "1", []int{12}, ""},
+		{nil, "5", nil, "12 rows do not make 5 equal blocks"},
+		{nil, "0", nil, "use auto, none, or a number"},
+		{nil, "heads", nil, "use auto, none, or a number"},
 	} {
-		tensor := named(c.name, c.rows, c.cols)
+		tensor := fused(4, c.parts...)
+		tensor.Shape = []int{12, 4}
 		tensor.Values = plugintest.Settings(t, muon{}.Describe(), map[string]any{"split": c.split})
 		got, err := split(tensor)
 		_, programs := sdk.BuildOptimizer(muon{}, tensor)
@@ -34,36 +36,52 @@ func TestSplit(t *testing.T) {
 			plugintest.Refused(t, c.split+": programs", programs, c.err)
 			continue
 		}
-		if got != c.want || err != nil || programs != nil {
-			t.Errorf("%s %dx%d, split = %q: %d, %v, %v", c.name, c.rows, c.cols, c.split, got, err, programs)
+		if !slices.Equal(got, c.want) || err != nil || programs != nil {
+			t.Errorf("parts %v, split = %q: %v, %v, %v", c.parts, c.split, got, err, programs)
 		}
 	}
 }
 
-// named is a matrix with a name, on which the split depends.
-func named(name string, shape ...int) sdk.Tensor {
-	tensor := plugintest.Matrix(shape...)
-	tensor.Name = name
+// fused is a weight of matrices with the given numbers of rows.
+func fused(cols int, rows ...int) sdk.Tensor {
+	tensor := sdk.Tensor{Name: "attn.qkv", Role: sdk.TensorMatrix, Shape: []int{0, cols}}
+	for i, n := range rows {
+		tensor.Parts = append(tensor.Parts, sdk.Part{Name: "qkvxyz"[i : i+1], First: tensor.Shape[0], Rows: n})
+		tensor.Shape[0] += n
+	}
 	return tensor
 }
 
-// TestParts: a matrix in three parts moves as three matrices do.
+// TestParts: a weight in parts moves as its matrices do alone.
 func TestParts(t *testing.T) {
-	const rows, cols, steps = 12, 4, 3
-	const part = rows / 3 * cols
-	start, gradients := plugintest.Normal(9, rows, cols).Data, plugintest.Normal(10, steps, rows, cols)
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-		whole := m.Train(t, muon{}, nil, named("attn.qkv", rows, cols), start).Steps(t, gradients, 0.1)
-		var want []float64
-		for i := range 3 {
-			run := m.Train(t, muon{}, nil, plugintest.Matrix(rows/3, cols), start[i*part:(i+1)*part])
-			for s := range steps {
-				run.Update(t, gradients.Row(s).Data[i*part:(i+1)*part], 0.1)
+	const cols, steps = 4, 3
+	for _, rows := range [][]int{{4, 4, 4}, {8, 2, 2}, {4, 8, 1, 1, 4}} {
+		tensor := fused(cols, rows...)
+		start, gradients := plugintest.Normal(9, tensor.Shape...).Data, plugintest.Normal(10, steps, tensor.Shape[0], cols)
+		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+			whole := m.Train(t, muon{}, nil, tensor, start).Steps(t, gradients, 0.1)
+			var want []float64
+			for _, p := range tensor.Parts {
+				first, end := p.First*cols, (p.First+p.Rows)*cols
+				run := m.Train(t, muon{}, nil, plugintest.Matrix(p.Rows, cols), start[first:end])
+				for s := range steps {
+					run.Update(t, gradients.Row(s).Data[first:end], 0.1)
+				}
+				want = append(want, run.X()...)
 			}
-			want = append(want, run.X()...)
-		}
-		plugintest.Near(t, "x", whole, want, 1e-6) // binary32 may sum in another order
-	})
+			plugintest.Near(t, "x", whole, want, 1e-6) // binary32 may sum in another order
+		})
+	}
+}
+
+// TestEqualParts: three equal parts make the program that Muon wrote before hosts told of
+// parts, so that a run from then goes on.
+func TestEqualParts(t *testing.T) {
+	equal := plugintest.BuildOptimizer(t, muon{}, nil, fused(4, 4, 4, 4))
+	before := plugintest.BuildOptimizer(t, muon{}, map[string]any{"split": "3"}, fused(4, 12))
+	if equal.Update.Hash() != before.Update.Hash() {
+		t.Errorf("the program is another:\n%v", equal.Update)
+	}
 }
 
 // TestAccepts: the matrices of hidden layers and nothing else.

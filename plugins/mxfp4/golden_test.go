@@ -17,13 +17,13 @@ const single = 1e-6
 // TestDecoded: codes and scales are those of ẑ, the rotated tensor. The rest of the file
 // is the kit's.
 func TestDecoded(t *testing.T) {
-	plugintest.EachCase(t, "mxfp4", func(t *testing.T, m plugintest.Machine, c golden.Case) {
+	plugintest.EachCase(t, "mxfp4", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		given := map[string]any{"scale_rule": c.Params.String("rule"), "ties": c.Params.String("ties")}
 		if c.Params.Int("hblock") > 0 {
 			given["rotation"] = c.Params.String("hblock")
 		}
-		x := c.Inputs.Tensor("x")
-		if !m.Double && c.ID == "just_below_power_ocp" {
+		x := c.Inputs.Array("x")
+		if !m.Double() && c.ID == "just_below_power_ocp" {
 			return // in binary32 its 3.9999999 is 4, the maximum of another case
 		}
 		q := m.Quantize(t, mxfp4{}, given, x)
@@ -33,7 +33,7 @@ func TestDecoded(t *testing.T) {
 
 // TestLevels checks that the file and the tests mean the same format.
 func TestLevels(t *testing.T) {
-	levels := golden.Load(t, "testdata/mxfp4.json").Top(t).Tensor("e2m1_values").Data
+	levels := golden.Load(t, "testdata/mxfp4.json").Top(t).Array("e2m1_values").Data
 	plugintest.Near(t, "e2m1_values", fpmodel.Magnitudes[:], levels, 0)
 	if largest := levels[len(levels)-1]; largest != microscaling.LargestE2M1 {
 		t.Errorf("the largest level is %v", largest)
@@ -42,8 +42,8 @@ func TestLevels(t *testing.T) {
 
 // TestHandChecks repeats a block that can be worked out on paper.
 func TestHandChecks(t *testing.T) {
-	x := golden.Tensor{Shape: []int{1, 4}, Data: []float64{3, -1.3, 0.1, 0.7}}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	x := golden.Array{Shape: []int{1, 4}, Data: []float64{3, -1.3, 0.1, 0.7}}
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		q := m.Quantize(t, mxfp4{}, nil, x)
 		plugintest.Near(t, "ocp", q.Value, []float64{3, -1.5, 0, 0.75}, 0)
 		plugintest.Near(t, "ocp codes", q.Codes, []float64{7, 13, 0, 3}, 0)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/sdk/microscaling"
 )
@@ -31,7 +33,7 @@ func model(x []float64, d int, rule string, ties microscaling.Ties) (out modelle
 }
 
 func modelScale(v []float64, rule string) (power, gain float64) {
-	largest, mean, variance := fpmodel.AbsMax(v), 0.0, 0.0
+	largest, mean, variance := floats.Norm(v, math.Inf(1)), 0.0, 0.0
 	for _, e := range v {
 		mean += e / block
 	}

@@ -91,13 +91,7 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 
 // Unpack writes X·P, rotated back.
 func (mxfp4) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
-	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
-	if err != nil {
-		return program.Value{}, err
-	}
-	blocks := microscaling.NewBlocks(site.Shape, block)
-	v := microscaling.DecodeE2M1(blocks.Split(codes.Convert(program.Float))).Mul(scale)
-	return rotation.Apply(blocks.Join(v)), nil
+	return microscaling.Unpack(codes, scale, site, block)
 }
 
 // maskKind is the mask with auto resolved.
@@ -121,3 +115,5 @@ func within(ratio program.Value, kind string) program.Value {
 	}
 	return m.Le(b.Const(microscaling.LargestE2M1 + 1))
 }
+
+func main() { sdk.ServeQuantizer(mxfp4{}) }

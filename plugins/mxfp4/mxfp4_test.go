@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 // TestModel compares rows of many lengths with the plain way to work them out. The
 // values of both machines are exact: the same numbers, except for the factor 4/3.
 func TestModel(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, d := range []int{1, 3, 31, 32, 33, 128, 640} {
 			x := ladders(d)
 			for _, rule := range rules {
@@ -59,7 +59,7 @@ func TestModel(t *testing.T) {
 
 // ladders are rows of normal numbers, half of them on multiples of ⅛, where ties
 // are, and a row that saturates.
-func ladders(d int) golden.Tensor {
+func ladders(d int) golden.Array {
 	x := plugintest.Normal(uint64(d), 4, d)
 	for j := range d {
 		x.Data[j] = math.Round(x.Data[j]*8) / 8
@@ -73,9 +73,9 @@ func ladders(d int) golden.Tensor {
 // 6X, which have the scale X again, so that what is on the grid stays.
 func TestFixed(t *testing.T) {
 	x := plugintest.Normal(4, 16, 33)
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		once := m.Quantize(t, mxfp4{}, nil, x)
-		again := m.Quantize(t, mxfp4{}, nil, golden.Tensor{Shape: x.Shape, Data: once.Value})
+		again := m.Quantize(t, mxfp4{}, nil, golden.Array{Shape: x.Shape, Data: once.Value})
 		plugintest.Near(t, "value", again.Value, once.Value, 0)
 		plugintest.Near(t, "scale", again.Scale, once.Scale, 0)
 	})
@@ -83,12 +83,12 @@ func TestFixed(t *testing.T) {
 
 // TestDefaultMasks: auto clips under the quest rule only.
 func TestDefaultMasks(t *testing.T) {
-	x := golden.Tensor{Shape: []int{1, 32}, Data: make([]float64, 32)}
+	x := golden.Array{Shape: []int{1, 32}, Data: make([]float64, 32)}
 	for i := range x.Data {
 		x.Data[i] = math.Mod(float64(i)*0.7, 1)
 	}
 	x.Data[3] = 60 // 6 X is less under each rule but absmax34
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, rule := range rules {
 			want := 1.0
 			if rule == ruleQuest {
@@ -109,7 +109,7 @@ func TestDefaultMasks(t *testing.T) {
 // TestRotation: what is quantized is Hx, each block of the rotation with its own
 // errors, and the gradient is Hᵀ(M ⊙ H·dx̂).
 func TestRotation(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, order := range []int{32, 64, 128} {
 			x, dy := plugintest.Normal(1, 3, 256), plugintest.Normal(2, 3, 256)
 			z, dz := plugintest.Hadamard(x, order), plugintest.Hadamard(dy, order)
@@ -118,7 +118,7 @@ func TestRotation(t *testing.T) {
 				turned := m.Quantize(t, mxfp4{}, map[string]any{"mask": mask, "scale_rule": ruleQuest, "rotation": fmt.Sprint(order)}, x)
 				plugintest.Near(t, "codes", turned.Codes, plain.Codes, 0)
 				plugintest.Near(t, "mask", turned.Mask, plain.Mask, 0)
-				back := golden.Tensor{Shape: x.Shape, Data: plain.Value}
+				back := golden.Array{Shape: x.Shape, Data: plain.Value}
 				plugintest.Near(t, "value", turned.Value, plugintest.Hadamard(back, order).Data, single)
 				back.Data = plain.Gradient(t, dz.Data)
 				plugintest.Near(t, "gradient", turned.Gradient(t, dy.Data), plugintest.Hadamard(back, order).Data, single)
@@ -130,7 +130,7 @@ func TestRotation(t *testing.T) {
 // TestRotationPoison: what is not finite takes its whole block of the rotation with
 // it, and nothing else.
 func TestRotationPoison(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, mask := range []string{maskNone, maskClip} {
 			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 				given := map[string]any{"rotation": "64", "mask": mask}

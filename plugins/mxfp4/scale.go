@@ -11,8 +11,8 @@ const (
 	// largestExponent bounds the exponents of E8M0 on both sides.
 	largestExponent = 127
 
-	// rangeGain is the factor that absmax34 applies before rounding: the maximum is
-	// then below 6 units of the power of two, where it is below 8 without.
+	// rangeGain is the factor that absmax34 applies before rounding. With it the maximum
+	// is below 6 units of the power of two, without it below 8.
 	rangeGain = 0.75
 
 	// questLargest is the largest level, in standard deviations, of E2M1 scaled so
@@ -25,7 +25,7 @@ const (
 // scale is what the entries of each block share, in shape float[…,blocks,1].
 type scale struct {
 	scale   program.Value // X; NaN in blocks that are not finite
-	inverse program.Value // 1/X, exact but for the subnormal range; NaN likewise
+	inverse program.Value // 1/X, exact except in the subnormal range; NaN in the same blocks
 	finite  program.Value // bool: blocks without NaN and ±Inf
 }
 
@@ -66,9 +66,9 @@ func newScale(v program.Value, rule string) scale {
 	}
 }
 
-// deviation is the population standard deviation of each block, the zeros that
-// fill up a short one included. Removing the mean first costs a pass more than
-// E[V²] − E[V]², which in binary32 leaves nothing correct of a deviation below a
+// deviation is the population standard deviation of each block, with the zeros that fill
+// up a short one. It subtracts the mean first, which costs one pass more than
+// E[V²] − E[V]². In binary32 that formula has no correct digit if the deviation is below a
 // thousandth of the mean.
 func deviation(v program.Value) program.Value {
 	return v.Sub(v.MeanRow()).Square().MeanRow().Sqrt()

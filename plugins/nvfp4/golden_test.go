@@ -18,15 +18,15 @@ const single = 1e-6
 // TestScales: the scale of a block is the product of the two of the format, and codes and
 // scales are those of ẑ, the rotated tensor. The rest of the file is the kit's.
 func TestScales(t *testing.T) {
-	plugintest.EachCase(t, "nvfp4", func(t *testing.T, m plugintest.Machine, c golden.Case) {
+	plugintest.EachCase(t, "nvfp4", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		given := map[string]any{"ties": c.Params.String("ties")}
 		if c.Params.Int("hblock") > 0 {
 			given["rotation"] = c.Params.String("hblock")
 		}
-		x := c.Inputs.Tensor("x")
+		x := c.Inputs.Array("x")
 		q := m.Quantize(t, nvfp4{}, given, x)
 		m.Close(c.Expected, "zhat", fpmodel.Decode(q.Codes, q.Scale, x.Shape[len(x.Shape)-1], block), single)
-		tensor, block := twoScales(t, m, c.Expected.Tensor("zhat").Shape, microscaling.Rotation(max(1, c.Params.Int("hblock"))), x)
+		tensor, block := twoScales(t, m, c.Expected.Array("zhat").Shape, microscaling.Rotation(max(1, c.Params.Int("hblock"))), x)
 		m.Close(c.Expected, "tensor_scale", tensor, single)
 		c.Expected.Exact("block_scales", block)
 		for i, s := range q.Scale {
@@ -41,10 +41,10 @@ func TestScales(t *testing.T) {
 }
 
 // twoScales are g and the block scales sB of x, which the plugin multiplies.
-func twoScales(t *testing.T, m plugintest.Machine, shape []int, rotation microscaling.Rotation, x golden.Tensor) (tensor, blocks []float64) {
+func twoScales(t *testing.T, m plugintest.Bench, shape []int, rotation microscaling.Rotation, x golden.Array) (tensor, blocks []float64) {
 	t.Helper()
 	out := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
-		s := newScales(microscaling.NewBlocks(shape, block).Split(rotation.Apply(in[0])))
+		s := newScales(microscaling.NewBlocks(shape, block).Split(rotation.Apply(in[0])), formDecode)
 		return []program.Value{s.tensor, s.block}
 	}, reference.Floats(x.Data, shape...))
 	return out[0], out[1]
@@ -52,7 +52,7 @@ func twoScales(t *testing.T, m plugintest.Machine, shape []int, rotation microsc
 
 func TestE4M3(t *testing.T) {
 	golden.Load(t, "testdata/nvfp4.json").RunList(t, "e4m3_rounding", func(t *testing.T, o golden.Object) {
-		plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 			y := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
 				return []program.Value{microscaling.RoundE4M3(in[0])}
 			}, reference.Float(o.Float("x")))[0]
@@ -65,10 +65,10 @@ func TestE4M3(t *testing.T) {
 // than 12/2688, the scale of the block a little more than 2, and −7 lies just below
 // the tie of 3½. In binary32 it lies on it.
 func TestHandCheck(t *testing.T) {
-	x := golden.Tensor{Shape: []int{1, 4}, Data: []float64{12, -7, 1.3, 0.1}}
+	x := golden.Array{Shape: []int{1, 4}, Data: []float64{12, -7, 1.3, 0.1}}
 	q := plugintest.Oracle().Quantize(t, nvfp4{}, nil, x)
 	plugintest.Near(t, "value", q.Value, []float64{12, -6, 1, 0}, 1e-7)
 	plugintest.Near(t, "codes", q.Codes, []float64{7, 13, 1, 0}, 0)
-	q = plugintest.CPU().Quantize(t, nvfp4{}, nil, x)
+	q = plugintest.CPU(t).Quantize(t, nvfp4{}, nil, x)
 	plugintest.Near(t, "value in binary32", q.Value, []float64{12, -8, 1, 0}, 1e-7)
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/sdk/microscaling"
 )
@@ -24,14 +26,17 @@ var eights = func() (all []float64) {
 
 // model works out NVFP4 of a finite matrix without rotation, rows of d entries, in
 // binary64.
-func model(x []float64, d int, ties microscaling.Ties) (value, codes, scale []float64) {
-	g := float64(float32(fpmodel.AbsMax(x) / 2688))
+func model(x []float64, d int, ties microscaling.Ties, form string) (value, codes, scale []float64) {
+	g := float64(float32(floats.Norm(x, math.Inf(1)) / 2688))
+	if form == formEncode {
+		g = 1 / float64(float32(2688/floats.Norm(x, math.Inf(1))))
+	}
 	if g == 0 {
 		g = 1
 	}
 	for row := range slices.Chunk(x, d) {
 		for v := range slices.Chunk(row, block) {
-			s := eights[fpmodel.Nearest(fpmodel.AbsMax(v)/6/g, eights, microscaling.TiesEven)]
+			s := eights[fpmodel.Nearest(floats.Norm(v, math.Inf(1))/6/g, eights, microscaling.TiesEven)]
 			scale = append(scale, s*g)
 			for _, e := range v {
 				ratio := math.Copysign(0, e)

@@ -8,9 +8,14 @@
 //	sB = E4M3(max|V| / (6·g))
 //	P  = E2M1(V/(sB·g)) ; V̂ = P·sB·g
 //
-// as in the reference of NVIDIA's Transformer Engine and in FP-Quant (IST-DASLab). The
-// entries may be rotated by a block Hadamard matrix before, and back after.
-// Gradients pass unchanged.
+// or, where scale_form = "encode", with G = float32(6·448/max|T|),
+//
+//	sB = E4M3(max|V|/6 · G)
+//	P  = E2M1(V/(sB/G)) ; V̂ = P·(sB/G)
+//
+// The first is that of NVIDIA's Transformer Engine and of FP-Quant (IST-DASLab), the second
+// that of compressed-tensors. They differ in the last bit of some numbers. The entries may
+// be rotated by a block Hadamard matrix before, and back after. Gradients pass unchanged.
 package main
 
 import (
@@ -30,23 +35,31 @@ var (
 	_ sdk.Packer    = nvfp4{}
 )
 
+// The values of the parameter scale_form.
+const (
+	formDecode = "decode"
+	formEncode = "encode"
+)
+
 // Describe declares the parameters.
 func (nvfp4) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "nvfp4",
-		Version: "1.0.0",
+		Version: "1.1.0",
 		Doc: "NVFP4: floats of four bits (E2M1), an E4M3 scale for each 16 entries of a row and a binary32 scale for the tensor; " +
 			"plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
 				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude"),
+			sdk.Choice("scale_form", formDecode, []string{formDecode, formEncode},
+				"decode: a block's scale times the tensor's scale g; encode: over its reciprocal 2688/max, as compressed-tensors and vLLM compute it, which an exact export needs"),
 			sdk.Choice("rotation", microscaling.NoRotation, []string{microscaling.NoRotation, "16", "32", "64", "128"}, "block of the Hadamard rotation, which has to divide the row"),
 		},
 	}
 }
 
 // Quantize writes the program of one site. The scale that it returns for each block
-// is sB·g.
+// is sB·g, or sB/G.
 func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
@@ -55,7 +68,7 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	z := rotation.Apply(x)
 	blocks := microscaling.NewBlocks(site.Shape, block)
 	v := blocks.Split(z)
-	s := newScales(v)
+	s := newScales(v, site.Text("scale_form"))
 	rounded := microscaling.RoundE2M1(v.Div(s.divisor), microscaling.Ties(site.Text("ties")))
 	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, v), b.ConstInt(0))
 	return sdk.Quantized{
@@ -69,13 +82,9 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	}, nil
 }
 
-// Unpack writes P·(sB·g), rotated back.
+// Unpack writes P·(sB·g) or P·(sB/G), rotated back.
 func (nvfp4) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
-	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
-	if err != nil {
-		return program.Value{}, err
-	}
-	blocks := microscaling.NewBlocks(site.Shape, block)
-	v := microscaling.DecodeE2M1(blocks.Split(codes.Convert(program.Float))).Mul(scale)
-	return rotation.Apply(blocks.Join(v)), nil
+	return microscaling.Unpack(codes, scale, site, block)
 }
+
+func main() { sdk.ServeQuantizer(nvfp4{}) }

@@ -5,6 +5,9 @@ import (
 	"math"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk/microscaling"
@@ -30,16 +33,20 @@ func TestConformance(t *testing.T) {
 // TestModel compares rows of many lengths, with blocks of very different sizes, with
 // the plain way to work them out.
 func TestModel(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, d := range []int{1, 3, 15, 16, 17, 31, 33, 128, 640} {
 			x := plugintest.Normal(uint64(d), 4, d)
 			for i := range x.Data {
 				x.Data[i] *= math.Ldexp(1, -i/block%14) // down to blocks that vanish
 			}
-			for _, ties := range microscaling.TiesNames() {
-				got := m.Quantize(t, nvfp4{}, map[string]any{"ties": ties}, x)
-				value, codes, scale := model(x.Data, d, microscaling.Ties(ties))
-				what := fmt.Sprintf("ties %s, rows of %d: ", ties, d)
+			for i, ties := range append(microscaling.TiesNames(), string(microscaling.TiesEven)) {
+				form := formDecode
+				if i > 2 {
+					form = formEncode
+				}
+				got := m.Quantize(t, nvfp4{}, map[string]any{"ties": ties, "scale_form": form}, x)
+				value, codes, scale := model(x.Data, d, microscaling.Ties(ties), form)
+				what := fmt.Sprintf("ties %s, %s, rows of %d: ", ties, form, d)
 				plugintest.Near(t, what+"codes", got.Codes, codes, 0)
 				plugintest.Near(t, what+"value", got.Value, value, 1e-7)
 				plugintest.Near(t, what+"scale", got.Scale, scale, 1e-7)
@@ -51,13 +58,13 @@ func TestModel(t *testing.T) {
 // TestVanishingBlock: the scale of a block whose maximum is 6·g·2⁻¹⁰ is a tie that
 // goes to zero, and just above it the smallest scale there is.
 func TestVanishingBlock(t *testing.T) {
-	x := golden.Tensor{Shape: []int{1, 48}, Data: make([]float64, 48)}
+	x := golden.Array{Shape: []int{1, 48}, Data: make([]float64, 48)}
 	x.Data[0] = 2688 // g = 1
 	for i := range 16 {
 		x.Data[16+i] = -6 * 0x1p-10
 		x.Data[32+i] = 6 * 0x1p-10 * 1.001
 	}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		q := m.Quantize(t, nvfp4{}, nil, x)
 		plugintest.Near(t, "scale", q.Scale, []float64{448, 0, 0x1p-9}, 0)
 		// −0 in the second block; in the third 3·2⁻⁹ is the level of 3.003·2⁻⁹.
@@ -70,11 +77,11 @@ func TestVanishingBlock(t *testing.T) {
 // TestExtremes: tensors at both ends of the range of binary32.
 func TestExtremes(t *testing.T) {
 	for name, c := range map[string]float64{"large": math.MaxFloat32, "tiny": 0x1p-140, "least": 0x1p-149} {
-		x := golden.Tensor{Shape: []int{1, 20}, Data: make([]float64, 20)}
+		x := golden.Array{Shape: []int{1, 20}, Data: make([]float64, 20)}
 		for i := range x.Data {
 			x.Data[i] = c * float64(1-2*(i%2))
 		}
-		plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 			for i, v := range m.Quantize(t, nvfp4{}, nil, x).Value {
 				if math.IsNaN(v) || math.Abs(v) > 1.001*c {
 					t.Errorf("%s: %v becomes %v", name, x.Data[i], v)
@@ -86,13 +93,13 @@ func TestExtremes(t *testing.T) {
 
 // TestRotation: what is quantized is Hx, and the gradient passes unchanged.
 func TestRotation(t *testing.T) {
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, order := range []int{16, 32, 64, 128} {
 			x := plugintest.Normal(1, 3, 256)
 			plain := m.Quantize(t, nvfp4{}, nil, plugintest.Hadamard(x, order))
 			turned := m.Quantize(t, nvfp4{}, map[string]any{"rotation": fmt.Sprint(order)}, x)
 			plugintest.Near(t, "codes", turned.Codes, plain.Codes, 0)
-			back := golden.Tensor{Shape: x.Shape, Data: plain.Value}
+			back := golden.Array{Shape: x.Shape, Data: plain.Value}
 			plugintest.Near(t, "value", turned.Value, plugintest.Hadamard(back, order).Data, single)
 			plugintest.Near(t, "gradient", turned.Gradient(t, x.Data), x.Data, 0)
 		}
@@ -111,4 +118,29 @@ func TestResidual(t *testing.T) {
 func TestBadRotation(t *testing.T) {
 	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"rotation": "64"},
 		"blocks of 64 do not divide the row length 96; the largest that do have 32", 2, 96)
+}
+
+// TestEncodeIsExact: with scale_form = "encode" every scale is, to the last bit of binary32,
+// an E4M3 number over one number, which exports store; and every value E2M1 times it.
+func TestEncodeIsExact(t *testing.T) {
+	for seed := range uint64(20) {
+		x := plugintest.Normal(seed, 8, 64)
+		q := plugintest.CPU(t).Quantize(t, nvfp4{}, map[string]any{"scale_form": formEncode}, x)
+		g := 2688 / float32(floats.Norm(x.Data, math.Inf(1)))
+		for i, s := range q.Scale {
+			at := fpmodel.Nearest(s*float64(g), eights, microscaling.TiesEven)
+			if float32(eights[at])/g != float32(s) {
+				t.Fatalf("seed %d: the scale %v is no E4M3 number over %v", seed, s, g)
+			}
+			for j := range block {
+				code := int(q.Codes[i*block+j])
+				want := float32(fpmodel.Magnitudes[code%8]) * float32(s)
+				if got := float32(math.Abs(q.Value[i*block+j])); got != want {
+					t.Fatalf("seed %d: the value %v has code %d and scale %v", seed, got, code, s)
+				}
+			}
+		}
+	}
+	zero := plugintest.CPU(t).Quantize(t, nvfp4{}, map[string]any{"scale_form": formEncode}, golden.Array{Shape: []int{1, 16}, Data: make([]float64, 16)})
+	plugintest.Near(t, "value of zeros", zero.Value, make([]float64, 16), 0)
 }

@@ -9,33 +9,40 @@ import (
 
 // scales are the two levels of scales of a tensor.
 type scales struct {
-	tensor  program.Value // g, a scalar
+	tensor  program.Value // g or G, a scalar
 	block   program.Value // sB, float[…,blocks,1]
-	scale   program.Value // sB·g, likewise; NaN everywhere when the tensor is not finite
-	divisor program.Value // sB·g, but +∞ where that is 0: then every ratio is 0
+	scale   program.Value // sB·g or sB/G, likewise; NaN everywhere when the tensor is not finite
+	divisor program.Value // the same, but +∞ where that is 0: then every ratio is 0
 	finite  program.Value // bool, a scalar: the tensor holds neither NaN nor ±Inf
 }
 
-// newScales writes the scales of blocks v, float[…,blocks,16].
+// newScales writes the scales of blocks v, float[…,blocks,16], in the form that
+// scale_form names.
 //
-// g is rounded to binary32, as the format stores it, whatever the precision of the
-// computation: reading its bits and reading them back does just that. It is 1 where
-// it would be 0, for a tensor of zeros; a block whose maximum is at most 6·g·2⁻¹⁰
-// has sB = 0 and becomes zero.
-func newScales(v program.Value) scales {
+// g or G is rounded to binary32, as formats store it, whatever the precision of the
+// computation: taking its bits and reading them back does just that. For a tensor of
+// zeros it is 1. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
+func newScales(v program.Value, form string) scales {
 	b := v.Builder()
 	var s scales
 	largest := v.Abs().MaxRow()
-	all := make([]int, len(largest.Shape()))
-	for i := range all {
-		all[i] = i
-	}
-	overall := largest.ReduceMax(all...)
+	overall := largest.MaxAll()
 	s.finite = overall.IsFinite()
-	g := overall.Div(b.Const(microscaling.LargestE2M1 * microscaling.LargestE4M3)).Bitcast(program.Uint).Bitcast(program.Float)
-	s.tensor = g.Eq(b.Const(0)).Select(b.Const(1), g)
-	s.block = microscaling.RoundE4M3(largest.Div(b.Const(microscaling.LargestE2M1)).Div(s.tensor))
-	s.scale = s.finite.Select(s.block.Mul(s.tensor), b.Const(math.NaN()))
+	reach := b.Const(microscaling.LargestE2M1 * microscaling.LargestE4M3)
+	sixth := func() program.Value { return largest.Div(b.Const(microscaling.LargestE2M1)) }
+	var scale program.Value
+	if form == formEncode {
+		g := reach.Div(overall).Bitcast(program.Uint).Bitcast(program.Float)
+		s.tensor = g.IsFinite().Select(g, b.Const(1)) // where T is zero, or near to it
+		s.block = microscaling.RoundE4M3(sixth().Mul(s.tensor))
+		scale = s.block.Div(s.tensor)
+	} else {
+		g := overall.Div(reach).Bitcast(program.Uint).Bitcast(program.Float)
+		s.tensor = g.Eq(b.Const(0)).Select(b.Const(1), g)
+		s.block = microscaling.RoundE4M3(sixth().Div(s.tensor))
+		scale = s.block.Mul(s.tensor)
+	}
+	s.scale = s.finite.Select(scale, b.Const(math.NaN()))
 	s.divisor = s.scale.Eq(b.Const(0)).Select(b.Const(math.Inf(1)), s.scale)
 	return s
 }

@@ -30,9 +30,8 @@ var officialK = [9]float64{
 	8: 3.884938678807525,
 }
 
-// Factors for the grid {−1, 0, 1}: matched is the optimum, found as
-// for matchedK, official that of the published code, which has it in its table
-// without a formula that goes with it.
+// Factors for the grid {−1, 0, 1}: matched is the optimum, found as for matchedK; official
+// stands in the table of the published code, which has no formula for it.
 const (
 	ternaryMatched  = 1.2240063619249617
 	ternaryOfficial = 1.2240089519030855

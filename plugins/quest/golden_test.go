@@ -30,8 +30,8 @@ func settings(c golden.Case) map[string]any {
 
 // TestParts compares what scale and codes are made of. The rest of the file is the kit's.
 func TestParts(t *testing.T) {
-	plugintest.EachCase(t, "quest", func(t *testing.T, m plugintest.Machine, c golden.Case) {
-		q := m.Quantize(t, quest{}, settings(c), c.Inputs.Tensor("x"))
+	plugintest.EachCase(t, "quest", func(t *testing.T, m plugintest.Bench, c golden.Case) {
+		q := m.Quantize(t, quest{}, settings(c), c.Inputs.Array("x"))
 		m.Close(c.Expected, "zhat", plugintest.Times(q.Scale[0], q.Codes), single)
 		checkScale(m, c, q.Scale[0])
 	})
@@ -39,7 +39,7 @@ func TestParts(t *testing.T) {
 
 // checkScale compares the scale and what it is made of. The official form's
 // golden scale is the largest level, that of the plugin half a step.
-func checkScale(m plugintest.Machine, c golden.Case, scale float64) {
+func checkScale(m plugintest.Bench, c golden.Case, scale float64) {
 	bits, k := c.Params.Int("bits"), c.Params.Float("k")
 	if c.Params.String("form") == formPaper {
 		m.Close(c.Expected, "scale", []float64{scale}, single)
@@ -56,7 +56,7 @@ func checkScale(m plugintest.Machine, c golden.Case, scale float64) {
 
 // TestHandChecks repeats two rows that can be worked out on paper.
 func TestHandChecks(t *testing.T) {
-	x := golden.Tensor{Shape: []int{1, 4}, Data: []float64{3, -1, 1, 1}}
+	x := golden.Array{Shape: []int{1, 4}, Data: []float64{3, -1, 1, 1}}
 	tests := []struct {
 		form               string
 		value, codes, mask []float64
@@ -64,7 +64,7 @@ func TestHandChecks(t *testing.T) {
 		{formPaper, []float64{1.815856541, -1.815856541, 1.815856541, 1.815856541}, []float64{1, -1, 1, 1}, []float64{0, 1, 1, 1}},
 		{formOfficial, []float64{2.586877855, -0.862292618, 0.862292618, 0.862292618}, []float64{3, -1, 1, 1}, []float64{1, 1, 1, 1}},
 	}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, test := range tests {
 			q := m.Quantize(t, quest{}, map[string]any{"form": test.form, "bits": 2, "rotation": "none"}, x)
 			plugintest.Near(t, test.form+" value", q.Value, test.value, 1e-6)

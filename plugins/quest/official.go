@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -30,7 +31,7 @@ func quantizeOfficial(z program.Value, site sdk.Site) grid {
 
 	sigma, finite := rms(z)
 	amplitude := poison(sigma.Scale(k).Shift(officialEps), finite)
-	step := amplitude.Scale(2 / (n - 1))
+	step := poison(microscaling.ScaleTypeOf(site).RoundStep(amplitude.Scale(2/(n-1))), finite)
 	r := z.Div(step)
 	level := r.Shift(0.5).Round().Clip(1-n/2, n/2).Shift(-0.5)
 	limit := sigma.Scale(site.Float("trust") * k / (n - 1)).Div(step)

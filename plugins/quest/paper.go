@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -20,7 +21,7 @@ func newLevels(site sdk.Site) (levels, error) {
 	}
 	bits := site.Int("bits")
 	if bits < 2 {
-		return levels{}, errBits(bits)
+		return levels{}, sdk.Refuse("bits = %d: the paper's grid needs at least 2 bits; form = %q has a grid of 1 bit", bits, formOfficial)
 	}
 	half := float64(int(1) << (bits - 1))
 	if official {
@@ -35,16 +36,15 @@ func newLevels(site sdk.Site) (levels, error) {
 //	r = z/s ; q = round(clip(r, qmin, qmax)) ; ẑ = s·q
 //	M = [|r − q| ≤ trust/2]
 //
-// The bounds are integers: it does not matter whether r is clipped or rounded
-// first. The mask is taken on r, where half a step is exactly ½: with trust = 1 it
-// blocks exactly the entries outside [qmin − ½, qmax + ½], ties included. The clip
-// mask is [trust·qmin ≤ r ≤ trust·qmax]. A zero row gives zeros, mask 1. In a row
-// that is not finite r and s are NaN, which is what makes ẑ NaN and M zero: q may
-// be anything there.
+// The bounds are integers, so it does not matter whether r is clipped or rounded first. The
+// mask is computed from r, where half a step is exactly ½: with trust = 1 it blocks exactly
+// the entries outside [qmin − ½, qmax + ½], ties included. The clip mask is
+// [trust·qmin ≤ r ≤ trust·qmax]. A zero row gives zeros and the mask 1. In a row that is
+// not finite, r and s are NaN, so that ẑ is NaN and M is 0, whatever q is.
 func (l levels) quantize(z program.Value, site sdk.Site) grid {
 	sigma, finite := rms(z)
-	scale := poison(sigma.Scale(l.k/l.qmax), finite)
-	// In a zero row 0/1 stands for 0/0; ẑ is 0 by the scale, which stays 0.
+	scale := poison(microscaling.ScaleTypeOf(site).Round(sigma.Scale(l.k/l.qmax)), finite)
+	// A zero row is divided by 1 instead of 0; its ẑ is 0 because its scale stays 0.
 	divisor := sigma.Eq(z.Builder().Const(0)).Select(z.Builder().Const(1), scale)
 	r := z.Div(divisor)
 	inside := r.Clip(l.qmin, l.qmax)
@@ -61,9 +61,9 @@ func (l levels) quantize(z program.Value, site sdk.Site) grid {
 // mask is false in rows that are not finite: there r is NaN, for which no
 // comparison holds. inside is r within the bounds.
 //
-// Rounding moves r by at most ½, so with trust ≥ 1 what lies inside is trusted, and
-// outside, the nearest level is the bound: |r − inside| ≤ trust/2 is the same mask.
-// On the CPU it takes less time, as inside is mostly r itself.
+// Rounding moves r by at most ½. So with trust ≥ 1 everything inside the bounds is trusted,
+// and outside of them the nearest level is the bound: |r − inside| ≤ trust/2 is the same
+// mask. On the CPU it takes less time.
 func (l levels) mask(r, inside, finite program.Value, site sdk.Site) program.Value {
 	trust := site.Float("trust")
 	switch site.Text("mask") {

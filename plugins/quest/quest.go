@@ -9,9 +9,9 @@
 //
 //	dx = Hᵀ(M ⊙ H·dx̂)
 //
-// Everything that can differ between rows is worked out on one number for each
-// row, so that guards against zero and non-finite rows cost no pass over the
-// matrix. The grids are in paper.go (integers) and official.go (half-integers).
+// The guards against rows of zeros and rows that are not finite work on one number for
+// each row, so that they cost no pass over the matrix. The grids are in paper.go (integers)
+// and official.go (half-integers).
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -49,7 +50,7 @@ const (
 func (quest) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "quest",
-		Version: "1.0.0",
+		Version: "1.1.0",
 		Doc: "QuEST (Panferov et al. 2025): Hadamard rotation, one RMS scale for each row with an MSE-optimal " +
 			"Gaussian clipping factor, round to nearest, trust-masked straight-through gradient.",
 		Parameters: []sdk.Parameter{
@@ -61,6 +62,7 @@ func (quest) Describe() sdk.Description {
 			sdk.Choice("mask", maskTrust, []string{maskTrust, maskClip, maskNone}, "entries that pass gradients: rounding error within half a step, value inside the grid's range, or all"),
 			sdk.Float("trust", 1, 0, math.Inf(1), "multiplies the threshold of the trust or clip mask"),
 			sdk.Bool("zero_guard", true, "official form: a zero row gives zeros and passes gradients, instead of -step/2 and mask 0 as in the published code"),
+			microscaling.ScaleParameter(),
 		},
 	}
 }
@@ -101,12 +103,12 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Codes:       g.finite.Select(g.codes, b.Const(0)).Convert(program.Int),
 		Scale:       g.scale,
 		Mask:        expand(g.mask, site.Shape),
-		Homogeneous: !official,
+		Homogeneous: !official && microscaling.ScaleTypeOf(site) == microscaling.ScaleF32,
 	}, nil
 }
 
-// Unpack writes Hᵀ(scale·codes). Halving a step and doubling its level, as the official
-// form does for its codes, is exact.
+// Unpack writes Hᵀ(scale·codes). In the official form codes are doubled levels and the
+// scale is half a step; both are exact.
 func (quest) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	block, err := rotationBlock(site.Text("rotation"), site.RowLen())
 	if err != nil {
@@ -115,9 +117,9 @@ func (quest) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Sit
 	return rotate(codes.Convert(program.Float).Mul(scale), block), nil
 }
 
-// surrogate is a function of x whose reverse pass is dx = Hᵀ(M ⊙ H·dx̂); its
-// value is never computed, and of the forward pass it needs the mask alone.
-// Without a mask M is constant along each row, and the two rotations cancel.
+// surrogate is a function of x whose reverse pass is dx = Hᵀ(M ⊙ H·dx̂). Its value is
+// never computed, and the reverse pass needs only the mask of the forward pass. Without
+// a mask, M is constant along each row, and the two rotations cancel.
 func surrogate(x, z, mask program.Value, kind string, block int) program.Value {
 	zero := x.Builder().Const(0)
 	if kind == maskNone {
@@ -131,27 +133,21 @@ func expand(mask program.Value, shape []int) program.Value {
 	if slices.Equal(mask.Shape(), shape) {
 		return mask
 	}
-	axes := make([]int, len(shape))
-	for i := range axes {
-		axes[i] = i
-	}
-	return mask.Broadcast(shape, axes)
+	return mask.Broadcast(shape, nil)
 }
 
 // rms is the root mean square of each row and whether the row is usable. The sum
 // of squares is infinite or NaN when any element of the row is; in binary32 also
-// when elements exceed about 1e19, which no training survives either.
+// when elements exceed about 1e19, but then training has failed anyway.
 func rms(z program.Value) (sigma, finite program.Value) {
 	sigma = z.Square().MeanRow().Sqrt()
 	return sigma, sigma.IsFinite()
 }
 
-// poison is v in finite rows and NaN in the others: one factor that turns a whole
-// row into NaN, as a row that holds NaN or ±Inf has to become.
+// poison is v in finite rows and NaN in the others. Multiplied by it, a row that holds NaN
+// or ±Inf becomes NaN as a whole, as it must.
 func poison(v, finite program.Value) program.Value {
 	return finite.Select(v, v.Builder().Const(math.NaN()))
 }
 
-func errBits(bits int) error {
-	return sdk.Refuse("bits = %d: the paper's grid needs at least 2 bits; form = %q has a grid of 1 bit", bits, formOfficial)
-}
+func main() { sdk.ServeQuantizer(quest{}) }

@@ -40,7 +40,7 @@ func TestRange(t *testing.T) {
 	for i := range 8 {
 		x.Data[64*i+i] = 1000 * float64(1-2*(i%2))
 	}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for bits := 1; bits <= 8; bits++ {
 			for _, form := range []string{formPaper, formOfficial} {
 				if form == formPaper && bits == 1 {
@@ -82,12 +82,12 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// TestRank checks that leading axes are only rows.
+// TestRank checks that all axes but the last one only number the rows.
 func TestRank(t *testing.T) {
 	flat := plugintest.Normal(2, 6, 8)
 	deep := flat.Clone()
 	deep.Shape = []int{2, 3, 8}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		a, b := m.Quantize(t, quest{}, nil, flat), m.Quantize(t, quest{}, nil, deep)
 		plugintest.Near(t, "value", b.Value, a.Value, 0)
 		plugintest.Near(t, "mask", b.Mask, a.Mask, 0)

@@ -43,7 +43,7 @@ func TestTernary(t *testing.T) {
 				value, codes, mask = append(value, q*s), append(codes, q), append(mask, pass)
 			}
 		}
-		plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 			q := m.Quantize(t, quest{}, map[string]any{"form": formTernary, "k_table": table, "rotation": rotateNone}, x)
 			plugintest.Near(t, "value", q.Value, value, single)
 			plugintest.Near(t, "codes", q.Codes, codes, 0)

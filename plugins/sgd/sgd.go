@@ -70,3 +70,5 @@ func (sgd) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program
 	}
 	return buffer, next, nil
 }
+
+func main() { sdk.ServeOptimizer(sgd{}) }

@@ -16,12 +16,12 @@ type layout struct {
 	regions []region
 }
 
-// region is a part of a tensor that is a grid of blocks of one shape: along each
-// axis a span of it.
-type region []span
+// region is a part of a tensor that is a grid of blocks of one shape, described by one stretch
+// of each axis.
+type region []stretch
 
-// span is a stretch of an axis: count pieces of equal size.
-type span struct {
+// stretch is a part of an axis: count pieces of equal size.
+type stretch struct {
 	start, count, size int
 	rest               bool // what is left of an axis after the blocks of full size
 }
@@ -29,9 +29,8 @@ type span struct {
 // eachBlock are the batch axes of products of two stacks of blocks.
 var eachBlock = [2][]int{{0}, {0}}
 
-// layoutOf cuts the tensor so that no axis of a block is longer than
-// max_precond_dim: an axis gives blocks of just this size, and a smaller one at its
-// end.
+// layoutOf cuts the tensor so that no axis of a block is longer than max_precond_dim: a
+// longer axis is cut into blocks of just this size, and a smaller one at its end.
 func layoutOf(t sdk.Tensor) layout {
 	most := t.Int("max_precond_dim")
 	l := layout{shape: slices.Clone(t.Shape)}
@@ -71,15 +70,15 @@ func merge(shape []int, most int) []int {
 }
 
 // cut divides an axis of d elements.
-func cut(d, most int) []span {
+func cut(d, most int) []stretch {
 	if d <= most {
-		return []span{{count: 1, size: d}}
+		return []stretch{{count: 1, size: d}}
 	}
-	spans := []span{{count: d / most, size: most}}
+	parts := []stretch{{count: d / most, size: most}}
 	if left := d % most; left > 0 {
-		spans = append(spans, span{start: d - left, count: 1, size: left, rest: true})
+		parts = append(parts, stretch{start: d - left, count: 1, size: left, rest: true})
 	}
-	return spans
+	return parts
 }
 
 // blocks is the number of blocks of the region.
@@ -91,8 +90,9 @@ func (r region) blocks() int {
 	return n
 }
 
-// suffix tells the regions of a tensor apart: none for the first one, then for each
-// axis 0, or 1 where the region is at its end.
+// suffix tells the regions of a tensor apart in the names of state tensors. It is empty for
+// the first region. For the others it has a digit for each axis: 1 where the region is the
+// rest of the axis, else 0.
 func (r region) suffix() string {
 	places := make([]string, len(r))
 	for i, s := range r {
@@ -132,7 +132,7 @@ func (r region) interleaved() (shape, order []int) {
 // inPlace reports whether the blocks already lie one after the other: only the first
 // axis is cut.
 func (r region) inPlace() bool {
-	return !slices.ContainsFunc(r[1:], func(s span) bool { return s.count > 1 })
+	return !slices.ContainsFunc(r[1:], func(s stretch) bool { return s.count > 1 })
 }
 
 // axesBut lists the axes of stacked blocks other than the first and that of one
@@ -171,7 +171,7 @@ func (l layout) put(stacks []program.Value) program.Value {
 		parts[i] = r.put(stacks[i])
 	}
 	for axis := len(l.shape) - 1; axis >= 0; axis-- {
-		parts = join(parts, axis, l.spans(axis))
+		parts = join(parts, axis, l.stretches(axis))
 	}
 	return parts[0]
 }
@@ -193,8 +193,8 @@ func (r region) put(v program.Value) program.Value {
 	return v.Reshape(shape...)
 }
 
-// spans is the number of spans of an axis: 2 when it has blocks of two sizes.
-func (l layout) spans(axis int) int {
+// stretches is the number of stretches of an axis: 2 if it has blocks of two sizes.
+func (l layout) stretches(axis int) int {
 	if slices.ContainsFunc(l.regions, func(r region) bool { return r[axis].rest }) {
 		return 2
 	}

@@ -33,14 +33,14 @@ func TestMerge(t *testing.T) {
 // axis cut, both, with and without a smaller block at the end.
 func TestBlocks(t *testing.T) {
 	given := map[string]any{"max_precond_dim": 3, "freq": 2, "eps": 1e-6}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, shape := range [][2]int{{6, 2}, {2, 6}, {6, 9}, {7, 2}, {2, 7}, {7, 8}, {4, 6}} {
 			t.Run(fmt.Sprint(shape), func(t *testing.T) { checkBlocks(t, m, given, shape, 3) })
 		}
 	})
 }
 
-func checkBlocks(t *testing.T, m plugintest.Machine, given map[string]any, shape [2]int, most int) {
+func checkBlocks(t *testing.T, m plugintest.Bench, given map[string]any, shape [2]int, most int) {
 	const steps = 5
 	rows, cols := shape[0], shape[1]
 	start, gradients := plugintest.Normal(1, rows, cols).Data, plugintest.Normal(2, steps, rows, cols)
@@ -82,13 +82,13 @@ func TestMergedIsVector(t *testing.T) {
 	}
 }
 
-// TestThreeAxes: the axes of a tensor are alike: turned around, it moves as before.
+// TestThreeAxes: no axis is special: a tensor with permuted axes moves as before.
 func TestThreeAxes(t *testing.T) {
 	const steps = 4
 	given := map[string]any{"freq": 2, "max_precond_dim": 3, "eps": 1e-6}
 	shape, order := []int{2, 4, 7}, []int{2, 0, 1}
 	start, gradients := plugintest.Normal(5, shape...).Data, plugintest.Normal(6, steps, 2, 4, 7)
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		run := m.Train(t, shampoo{}, given, plugintest.Matrix(shape...), start)
 		turned := m.Train(t, shampoo{}, given, plugintest.Matrix(7, 2, 4), turn(start, shape, order))
 		for s := range steps {
@@ -100,8 +100,8 @@ func TestThreeAxes(t *testing.T) {
 }
 
 // roundings is what two orders of summation may make of a few steps.
-func roundings(m plugintest.Machine) float64 {
-	if m.Double {
+func roundings(m plugintest.Bench) float64 {
+	if m.Double() {
 		return 1e-12
 	}
 	return 1e-6

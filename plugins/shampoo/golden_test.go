@@ -14,7 +14,7 @@ import (
 func TestInverseRootGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/shampoo.json")
 	f.RunList(t, "inverse_roots", func(t *testing.T, o golden.Object) {
-		a := o.Tensor("a")
+		a := o.Array("a")
 		o.Close("inverse_root", runRoot(t, a, o.Float("power"), o.Float("eps")))
 	})
 }
@@ -28,14 +28,14 @@ func TestInverseRootShift(t *testing.T) {
 		{0, 0.25, 0},
 		{1, 0.25, 0},
 	} {
-		a := golden.Tensor{Shape: []int{2, 2}, Data: []float64{2, 0, 0, c.low}}
+		a := golden.Array{Shape: []int{2, 2}, Data: []float64{2, 0, 0, c.low}}
 		want := []float64{1 / (2 + c.eps + c.shift), 0, 0, 1 / (c.low + c.eps + c.shift)}
 		plugintest.Near(t, fmt.Sprintf("%+v", c), runRoot(t, a, 1, c.eps), want, 1e-15)
 	}
 }
 
 // runRoot runs inverseRoot alone.
-func runRoot(t *testing.T, a golden.Tensor, power, eps float64) []float64 {
+func runRoot(t *testing.T, a golden.Array, power, eps float64) []float64 {
 	t.Helper()
 	n := a.Shape[0]
 	return plugintest.Oracle().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {

@@ -9,12 +9,12 @@ import "github.com/cage-qat/cage/sdk/program"
 func inverseRoot(w, q, previous program.Value, power, eps float64) program.Value {
 	b := w.Builder()
 	shape := q.Shape()
-	if len(shape) != 3 { // a mistake made this value: the builder knows it
+	if len(shape) != 3 { // the builder has recorded a mistake
 		return q
 	}
 	lowest := w.ReduceMin(1).Reshape(shape[0], 1)
 	w = w.Sub(lowest.Min(b.Const(0))).Shift(eps).Pow(b.Const(-power / 2))
-	// All of A is in its eigenvalues; there are fewer of them to look at.
+	// If A is not finite, its eigenvalues are not either, and there are fewer of them.
 	finite := w.Square().IsFinite().Convert(program.Float).ReduceMin(1).Reshape(shape[0], 1, 1)
 	half := q.Mul(w.Reshape(shape[0], 1, shape[2]))
 	root := half.Dot(half, [2][]int{{2}, {2}}, eachBlock)

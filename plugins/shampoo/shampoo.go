@@ -18,6 +18,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 
@@ -34,8 +35,8 @@ var (
 	_ sdk.Selective = shampoo{}
 )
 
-// The names of the state tensors. Those of factors and roots are completed by the
-// axis and, when there are blocks of several shapes, by which of these it is.
+// The names of the state tensors. Those of factors and roots are followed by the number of
+// the axis and, when there are blocks of several shapes, by the suffix of the region.
 const (
 	stateM      = "m"
 	stateV      = "v"
@@ -129,19 +130,11 @@ func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Te
 }
 
 // start is the update of the first refresh.
-func start(t sdk.Tensor) int {
-	if s := t.Int("start"); s > 0 {
-		return s
-	}
-	return t.Int("freq")
-}
+func start(t sdk.Tensor) int { return cmp.Or(t.Int("start"), t.Int("freq")) }
 
 // power is what the factors are raised to, without the sign.
 func power(t sdk.Tensor) float64 {
-	if p := t.Float("exponent"); p > 0 {
-		return p
-	}
-	return 1 / float64(2*len(layoutOf(t).shape))
+	return cmp.Or(t.Float("exponent"), 1/float64(2*len(layoutOf(t).shape)))
 }
 
 // factor is one of the statistics of a tensor: of one axis of the blocks of a region.
@@ -172,3 +165,5 @@ func (f factor) name(kind string) string {
 func (f factor) shape() []int {
 	return []int{f.region.blocks(), f.region[f.axis].size, f.region[f.axis].size}
 }
+
+func main() { sdk.ServeOptimizer(shampoo{}) }

@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 // TestScalar: a tensor without axes moves as a vector of one element does.
 func TestScalar(t *testing.T) {
 	gradients := plugintest.Normal(6, 5, 1)
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		given := map[string]any{"freq": 2}
 		want := m.Train(t, shampoo{}, given, plugintest.Vector(1), []float64{1}).Steps(t, gradients, 0.1)
 		plugintest.Near(t, "x", m.Train(t, shampoo{}, given, plugintest.Matrix(), []float64{1}).Steps(t, gradients, 0.1), want, 1e-6)
@@ -50,7 +50,7 @@ func TestVectorRoot(t *testing.T) {
 		norm2 += v * v
 	}
 	given := map[string]any{"beta1": 0.0, "beta2": 1.0, "eps": eps, "graft": false, "freq": 1, "merge_dims": true}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, c := range []struct {
 			tensor sdk.Tensor
 			most   int

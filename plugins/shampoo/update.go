@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Update writes one step. The corrections of m are not applied to it but to scalars
-// that it is multiplied with anyway.
+// Update writes one step. The correction of m for its start at zero is applied to the
+// scalars that m is multiplied with anyway, which saves a pass over it.
 func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	m, next := in.Gradient, maps.Clone(in.State)
 	if beta1 := t.Float("beta1"); beta1 > 0 {
@@ -47,8 +47,8 @@ func adamDirection(m, v, c1, step program.Value, t sdk.Tensor) program.Value {
 	return m.Div(v.Sqrt().Mul(ratio).Add(c1.Scale(t.Float("graft_eps"))))
 }
 
-// precondition multiplies each block of m by its inverse roots, one for each axis,
-// and by what scale says of the result: a number, or one for each block.
+// precondition multiplies each block of m by its inverse roots, one for each axis, and the
+// product by scale of it: one number, or one for each block.
 func precondition(m program.Value, state sdk.State, t sdk.Tensor, scale func(r region, p program.Value) program.Value) program.Value {
 	l := layoutOf(t)
 	stacks := make([]program.Value, len(l.regions))
@@ -86,7 +86,7 @@ func along(p, root program.Value, axis, order int) program.Value {
 	return p.Transpose(back...)
 }
 
-// norm is the Frobenius norm of each stacked block, in a shape that goes with them.
+// norm is the Frobenius norm of each stacked block, in a shape that broadcasts to theirs.
 // Rows are added up first: in binary32, one running sum over many squares would lose
 // what is small beside it.
 func norm(p program.Value) program.Value {

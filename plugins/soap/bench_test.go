@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/host/refresh"
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -37,7 +38,7 @@ func BenchmarkRefresh(b *testing.B) {
 	})
 	b.Run("fast", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := reference.RunFast(p.Refresh, state); err != nil {
+			if _, err := refresh.Execute(p.Refresh, state); err != nil {
 				b.Fatal(err)
 			}
 		}

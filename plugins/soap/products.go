@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// gram is the factor that one gradient gives along an axis: its product with itself
-// over all others.
+// gram is the product of a gradient with itself, summed over all axes but the given one:
+// what it adds to the factor of that axis.
 func gram(g program.Value, axis int) program.Value {
 	var others []int
 	for i := range g.Shape() {
@@ -19,10 +19,9 @@ func gram(g program.Value, axis int) program.Value {
 	return g.Dot(g, [2][]int{others, others}, [2][]int{})
 }
 
-// flipped reports whether the moments of a tensor are kept transposed: those of a
-// matrix with more rows than columns. Rotating it from the right is then the product
-// with the larger basis, and no such basis has ever to be transposed for a product,
-// which a device would do in each update.
+// flipped reports whether the moments of a tensor are kept transposed: those of a matrix
+// with more rows than columns are. A device transposes an operand of a product in every
+// update. Flipped, the larger basis stands on the right, where it need not be transposed.
 func flipped(t sdk.Tensor) bool { return len(t.Shape) == 2 && t.Shape[0] > t.Shape[1] }
 
 // momentShape is the shape of the moments.
@@ -42,22 +41,13 @@ func momentAxis(t sdk.Tensor, axis int) int {
 	return axis
 }
 
-// rotate takes a gradient into the bases, as the moments are kept.
+// rotate takes a gradient into the bases, in the shape of the moments.
 func rotate(g program.Value, state sdk.State, t sdk.Tensor) program.Value {
-	axes := rotated(t)
 	if flipped(t) {
-		if slices.Contains(axes, 1) {
-			g = product(state[name(stateBasis, 1)], g, 0, 1)
-		} else {
-			g = g.Transpose(1, 0)
-		}
-		if slices.Contains(axes, 0) {
-			g = product(g, state[name(stateBasis, 0)], 1, 0)
-		}
-		return g
+		return flip(g, state, t, 1, 0)
 	}
 	// The last axis is the longer one of a matrix: the smaller basis is transposed.
-	for _, axis := range slices.Backward(axes) {
+	for _, axis := range slices.Backward(rotated(t)) {
 		g = along(g, axis, state[name(stateBasis, axis)], 0)
 	}
 	return g
@@ -65,27 +55,33 @@ func rotate(g program.Value, state sdk.State, t sdk.Tensor) program.Value {
 
 // rotateBack takes a direction out of the bases.
 func rotateBack(u program.Value, state sdk.State, t sdk.Tensor) program.Value {
-	axes := rotated(t)
 	if flipped(t) {
-		if slices.Contains(axes, 0) {
-			u = product(state[name(stateBasis, 0)], u, 1, 1)
-		} else {
-			u = u.Transpose(1, 0)
-		}
-		if slices.Contains(axes, 1) {
-			u = product(u, state[name(stateBasis, 1)], 1, 1)
-		}
-		return u
+		return flip(u, state, t, 0, 1)
 	}
-	for _, axis := range axes {
+	for _, axis := range rotated(t) {
 		u = along(u, axis, state[name(stateBasis, axis)], 1)
 	}
 	return u
 }
 
-// along multiplies v along an axis by a square matrix, of which the given axis is
-// summed over: 0 rotates into a basis of columns q, 1 back. A first and a last axis
-// need no transposition.
+// flip transposes a matrix while it multiplies it by the bases, that of the axis first on
+// the left and the other one on the right, and sums over the given axis of both.
+func flip(v program.Value, state sdk.State, t sdk.Tensor, first, summed int) program.Value {
+	axes := rotated(t)
+	if slices.Contains(axes, first) {
+		v = product(state[name(stateBasis, first)], v, summed, 1)
+	} else {
+		v = v.Transpose(1, 0)
+	}
+	if slices.Contains(axes, 1-first) {
+		v = product(v, state[name(stateBasis, 1-first)], 1, summed)
+	}
+	return v
+}
+
+// along multiplies v along an axis by the square matrix q and sums over the given axis of q:
+// 0 rotates into the basis of its columns, 1 rotates back. A first and a last axis of v need
+// no transposition.
 func along(v program.Value, axis int, q program.Value, summed int) program.Value {
 	last := len(v.Shape()) - 1
 	switch {

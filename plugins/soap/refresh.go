@@ -5,18 +5,19 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// shift is added to a factor, in parts of the mean of its eigenvalues, before a step of
-// power iteration: no more than rounding does to the product, but not zero where a
-// factor is.
+// shift times the mean of its eigenvalues is added to the diagonal of a factor before a step
+// of power iteration. It is no more than what rounding does to the product, but it is not
+// zero where a factor is.
 const shift = 0x1p-52
 
-// Observe leaves the factors to Update, which a refresh is to see only afterwards.
+// Observe does nothing: a refresh must not see this update's gradient in the factors, so
+// Update adds it to them afterwards.
 func (soap) Observe(*program.Builder, sdk.UpdateInput, sdk.Tensor) (sdk.State, error) {
 	return nil, nil
 }
 
-// RefreshAt is the update after the first, and then after every freq updates that
-// count, of which the second is the first.
+// RefreshAt asks for the first bases before the second update, and then for new ones after
+// every freq updates, counted from the second: the first one only makes the factors.
 func (soap) RefreshAt(t sdk.Tensor) sdk.Due {
 	if len(rotated(t)) == 0 {
 		return sdk.Due{}
@@ -25,8 +26,8 @@ func (soap) RefreshAt(t sdk.Tensor) sdk.Due {
 	return sdk.Due{First: 2, Next: 2 + freq, Every: freq}
 }
 
-// Refresh renews the bases, and with them the moments, which live in them: m is
-// turned, v only permuted as the columns of the basis are.
+// Refresh renews the bases, and with them the moments, which are kept in these bases: m is
+// rotated into the new ones, v is only permuted as the columns of the old ones are.
 func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.Tensor) (sdk.State, error) {
 	renewed := sdk.State{}
 	m, v := in.State[stateM], in.State[stateV]
@@ -51,25 +52,25 @@ func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.T
 // eigenvectors is the first basis: the eigenvectors of a factor, those of the largest
 // eigenvalues first, or the old basis where they are not finite.
 func eigenvectors(factor, old program.Value) program.Value {
-	q := factor.Neg().EighVectors() // ascending in −L is descending in L
+	q := factor.Neg().EighVectors() // the ascending order of −L is the descending one of L
 	return holds(firstRow(q).IsFinite()).Select(q, old)
 }
 
-// iterated is what a step of power iteration makes of a basis.
+// iterated is the result of a step of power iteration on a basis.
 type iterated struct {
 	basis program.Value // the new one
-	keys  program.Value // in whose descending order the columns of the old one were put
-	ok    program.Value // false where none of it is to be used
+	keys  program.Value // the columns of the old one were sorted by these, descending
+	ok    program.Value // false if the old one has to stay
 }
 
 // iterate is one step of power iteration on a basis q of factor f: its columns are
 // sorted by the estimates of the eigenvalues, diag(qᵀfq), and q ← orthonormalized
 // (f + εI)·q, which has the eigenvectors of f.
 //
-// A factor has zero rows where the gradient never had anything else, as in the embedding
-// of tokens that do not occur. All of f·q is then in the other rows, and cannot be
-// orthonormalized alone. ε·q fills up the basis with what the old one has beyond them.
-// Where all of f is zero, or something is not finite, everything is to stay as it is.
+// A factor has zero rows where the gradient has always been zero, as for tokens of the
+// embedding that do not occur. Then f·q is zero in these rows, too, and has too few
+// independent columns for a basis. ε·q adds those that the old basis has in these rows.
+// Where all of f is zero, or something is not finite, ok is false.
 func iterate(f, q program.Value) iterated {
 	image := f.MatMul(q)
 	keys := q.Dot(image, [2][]int{{0}, {0}}, [2][]int{{1}, {1}}) // products of columns
@@ -92,7 +93,7 @@ func rebase(v program.Value, axis int, from, to program.Value) program.Value {
 // sort puts v along an axis in the descending order of keys.
 func sort(v program.Value, axis int, keys program.Value) program.Value {
 	last := len(v.Shape()) - 1
-	order := make([]int, last+1) // of axes: that one is exchanged with the last
+	order := make([]int, last+1) // of axes: the given one and the last change places
 	for i := range order {
 		order[i] = i
 	}
@@ -104,7 +105,8 @@ func sort(v program.Value, axis int, keys program.Value) program.Value {
 	return v.Reshape(shape...).Transpose(order...)
 }
 
-// firstRow of a factor tells of all of it: where something was not finite, all is NaN.
+// firstRow is enough to see whether a basis is finite: if anything in it is not, all of it
+// is NaN.
 func firstRow(q program.Value) program.Value {
 	return q.Slice([]int{0, 0}, []int{1, q.Shape()[1]}, []int{1, 1})
 }

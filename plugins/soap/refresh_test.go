@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestDue: the first basis comes before the second update, and a turn of the bases
-// after each freq-th update that counts, which the first does not.
+// TestDue: the first bases come before the second update, and new ones after every freq
+// updates, of which the first does not count.
 func TestDue(t *testing.T) {
 	for freq, want := range map[int][]int{1: {2, 3, 4, 5, 6, 7, 8, 9, 10}, 2: {2, 4, 6, 8, 10}, 3: {2, 5, 8}, 10: {2}} {
 		p := plugintest.BuildOptimizer(t, soap{}, map[string]any{"freq": freq}, plugintest.Matrix(2, 3))
@@ -162,7 +162,7 @@ func TestZeroRows(t *testing.T) {
 	const rows, seen, cols, steps = 6, 3, 4, 40 // no more than one axis is missing in the first factors
 	at := [seen]int{0, 2, 3}
 	few := plugintest.Normal(5, steps, seen, cols)
-	gradients := golden.Tensor{Shape: []int{steps, rows, cols}, Data: make([]float64, steps*rows*cols)}
+	gradients := golden.Array{Shape: []int{steps, rows, cols}, Data: make([]float64, steps*rows*cols)}
 	for s := range steps {
 		for i, row := range at {
 			copy(gradients.Data[(s*rows+row)*cols:][:cols], few.Data[(s*seen+i)*cols:])
@@ -175,18 +175,18 @@ func TestZeroRows(t *testing.T) {
 		return out
 	}
 	start := plugintest.Normal(6, rows, cols).Data
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		given := map[string]any{"freq": 2}
 		tolerance := 1e-9 // the rounding of zeros in a rotation, over the ε of Adam
-		if !m.Double {
+		if !m.Double() {
 			tolerance = 1e-5 // forty steps in binary32, with products in another order
 		}
 		run := m.Train(t, soap{}, given, plugintest.Matrix(rows, cols), start)
-		first := run.Steps(t, golden.Tensor{Shape: []int{3, rows, cols}, Data: gradients.Data[:3*rows*cols]}, 0)
+		first := run.Steps(t, golden.Array{Shape: []int{3, rows, cols}, Data: gradients.Data[:3*rows*cols]}, 0)
 		plugintest.Near(t, "x at rate 0", first, start, 0)
 		before := slices.Clone(run.State("basis0"))
 		alone := m.Train(t, soap{}, given, plugintest.Matrix(seen, cols), pick(start))
-		alone.Steps(t, golden.Tensor{Shape: []int{3, seen, cols}, Data: few.Data[:3*seen*cols]}, 0)
+		alone.Steps(t, golden.Array{Shape: []int{3, seen, cols}, Data: few.Data[:3*seen*cols]}, 0)
 		for s := 3; s < steps; s++ {
 			run.Update(t, gradients.Row(s).Data, 0.01)
 			alone.Update(t, few.Row(s).Data, 0.01)
@@ -233,7 +233,7 @@ func TestFirstBasis(t *testing.T) {
 // TestBasesStayOrthonormal: kept in binary32 and turned again and again.
 func TestBasesStayOrthonormal(t *testing.T) {
 	const n, steps = 6, 60
-	run := plugintest.CPU().Train(t, soap{}, map[string]any{"freq": 1}, plugintest.Matrix(n, 9), plugintest.Normal(2, n, 9).Data)
+	run := plugintest.CPU(t).Train(t, soap{}, map[string]any{"freq": 1}, plugintest.Matrix(n, 9), plugintest.Normal(2, n, 9).Data)
 	gradients := plugintest.Normal(3, steps, n, 9)
 	run.Steps(t, gradients, 0.01)
 	checkOrthonormal(t, run.State("basis0"), n)

@@ -15,12 +15,13 @@
 // max_precond_dim has no factor and is not rotated, nor are vectors unless
 // precondition_1d is set.
 //
-// The published code turns the bases at the end of an update, with the factors that
-// this update left, and nothing reads them before the next one. A refresh is
-// therefore the beginning of the next update, and factors are a matter of Update:
-// there is nothing to observe. Decay is the host's, which applies it before the update,
-// and with train.decay = "last" after it, as the published code does; their difference
-// is of the order of the rate squared.
+// The published code renews the bases at the end of an update, from the factors that this
+// update left, and nothing reads them before the next update. So here a refresh is the
+// beginning of the next update. Update itself changes the factors, and there is nothing to
+// observe.
+//
+// The host applies the decay: before the update or, with train.decay = "last", after it, as
+// the published code does. The difference is of the order of the rate squared.
 package main
 
 import (
@@ -39,8 +40,8 @@ var (
 	_ sdk.Refresher = soap{}
 )
 
-// The names of the state tensors; those of factors and bases are completed by the
-// axis.
+// The names of the state tensors; those of factors and bases are followed by the number of
+// the axis.
 const (
 	stateM      = "m"
 	stateV      = "v"
@@ -105,8 +106,8 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	return rotateBack(u, in.State, t), next, nil
 }
 
-// scale is the scalar that the direction u is multiplied with; ok is false when
-// there is none. It is taken in the rotated bases: rotations do not change norms.
+// scale is the scalar that the direction u is multiplied with; ok is false when there is
+// none. u is still in the rotated bases, which does not matter: rotations keep norms.
 func scale(u, step program.Value, t sdk.Tensor) (factor program.Value, ok bool) {
 	factor = step.Builder().Const(1)
 	if t.Bool("normalize") {
@@ -163,3 +164,5 @@ func rotated(t sdk.Tensor) []int {
 
 // name completes the name of a state tensor.
 func name(kind string, axis int) string { return fmt.Sprint(kind, axis) }
+
+func main() { sdk.ServeOptimizer(soap{}) }

@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 // TestScalar: a tensor without axes moves as a vector of one element does.
 func TestScalar(t *testing.T) {
 	gradients := plugintest.Normal(6, 5, 1)
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		want := m.Train(t, soap{}, nil, plugintest.Vector(1), []float64{1}).Steps(t, gradients, 0.1)
 		plugintest.Near(t, "x", m.Train(t, soap{}, nil, plugintest.Matrix(), []float64{1}).Steps(t, gradients, 0.1), want, 0)
 	})
@@ -36,7 +36,7 @@ func TestScalar(t *testing.T) {
 // TestFirstUpdate: the first gradient makes the factors and nothing else.
 func TestFirstUpdate(t *testing.T) {
 	start, g := plugintest.Normal(1, 2, 3).Data, plugintest.Normal(2, 2, 3).Data
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		run := m.Train(t, soap{}, nil, plugintest.Matrix(2, 3), start)
 		run.Update(t, g, 1)
 		plugintest.Near(t, "x", run.X(), start, 0)
@@ -64,7 +64,7 @@ func TestVectorIsAdam(t *testing.T) {
 					want[i] -= 0.1 * corrected * mean[i] / (math.Sqrt(square[i]) + eps)
 				}
 			}
-			plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+			plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 				given := map[string]any{"beta1": 0.9, "beta2": 0.8, "eps": eps, "max_precond_dim": 1}
 				got := m.Train(t, soap{}, given, tensor, make([]float64, n)).Steps(t, gradients, 0.1)
 				plugintest.Near(t, "x", got, want, 1e-6) // binary32: five steps of a few units of 6e-8
@@ -76,7 +76,7 @@ func TestVectorIsAdam(t *testing.T) {
 // TestNormalize: without corrections the direction has a root mean square of 1.
 func TestNormalize(t *testing.T) {
 	given := map[string]any{"normalize": true, "bias_correction": false}
-	plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		run := m.Train(t, soap{}, given, plugintest.Matrix(3, 4), make([]float64, 12))
 		for s := range 2 {
 			run.Update(t, plugintest.Normal(uint64(s), 3, 4).Data, 1)
@@ -99,7 +99,7 @@ func TestShampooBeta(t *testing.T) {
 	}
 }
 
-// TestThreeAxes: the axes of a tensor are alike: turned around, it moves as before.
+// TestThreeAxes: no axis is special: a tensor with permuted axes moves as before.
 func TestThreeAxes(t *testing.T) {
 	const steps = 6
 	given := map[string]any{"freq": 2, "max_precond_dim": 3}

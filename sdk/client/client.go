@@ -30,18 +30,7 @@ func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.
 	if err != nil {
 		return sdk.QuantizerProgram{}, err
 	}
-	response, err := call(ctx, q.rpc.Quantize, &pb.QuantizeRequest{Site: request})
-	if err != nil {
-		return sdk.QuantizerProgram{}, err
-	}
-	out, err := fromQuantizeResponse(response, limits)
-	if err == nil {
-		err = out.Check(site.Shape)
-	}
-	if err != nil {
-		return sdk.QuantizerProgram{}, fmt.Errorf("%w: %w", ErrAnswer, err)
-	}
-	return out, nil
+	return ask(ctx, q.rpc.Quantize, &pb.QuantizeRequest{Site: request}, fromQuantizeResponse, site.Shape, limits)
 }
 
 // Optimizer is an optimizer in another process. Its methods may be called
@@ -62,22 +51,28 @@ func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits progr
 	if err != nil {
 		return sdk.OptimizerProgram{}, err
 	}
-	response, err := call(ctx, o.rpc.Program, &pb.ProgramRequest{Tensor: request})
-	if err != nil {
-		return sdk.OptimizerProgram{}, err
-	}
-	out, err := fromProgramResponse(response, limits)
-	if err == nil {
-		err = out.Check(tensor.Shape)
-	}
-	if err != nil {
-		return sdk.OptimizerProgram{}, fmt.Errorf("%w: %w", ErrAnswer, err)
-	}
-	return out, nil
+	return ask(ctx, o.rpc.Program, &pb.ProgramRequest{Tensor: request}, fromProgramResponse, tensor.Shape, limits)
 }
 
 // method is a generated client method.
 type method[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
+
+// ask makes one call, and reads and checks the programs of the answer.
+func ask[Q, R any, P interface{ Check(shape []int) error }](ctx context.Context, f method[Q, R], request Q,
+	read func(R, program.Limits) (P, error), shape []int, limits program.Limits) (programs P, err error) {
+	response, err := call(ctx, f, request)
+	if err != nil {
+		return programs, err
+	}
+	out, err := read(response, limits)
+	if err == nil {
+		err = out.Check(shape)
+	}
+	if err != nil {
+		return programs, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	return out, nil
+}
 
 // call makes one call with the limits of the protocol and a scan of the answer.
 func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {

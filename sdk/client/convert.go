@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The host's half of the conversions: sites and tensors to the wire, programs
-// from it.
+// Here are the host's conversions: of sites and tensors to messages, and of programs from
+// messages.
 
 func toSite(s sdk.Site) (*pb.Site, error) {
 	role, ok := wire.SiteRoles.Number(string(s.Role))
@@ -34,7 +34,11 @@ func toTensor(t sdk.Tensor) (*pb.Tensor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	return &pb.Tensor{Role: role, Name: t.Name, Shape: shape, Values: values}, nil
+	m := &pb.Tensor{Role: role, Name: t.Name, Shape: shape, Values: values}
+	for _, p := range t.Parts {
+		m.Parts = append(m.Parts, &pb.Part{Name: p.Name, Rows: uint32(p.Rows)})
+	}
+	return m, nil
 }
 
 func toShapeAndValues(shape []int, values sdk.Values) ([]uint32, map[string]*pb.Value, error) {

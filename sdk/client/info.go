@@ -17,7 +17,7 @@ type Info struct {
 	APIVersion int
 }
 
-// Bounds on descriptions, so that a listing stays a listing.
+// Bounds on descriptions, so that a person can read them.
 const (
 	maxVersion    = 100
 	maxDoc        = 4096

@@ -3,6 +3,7 @@ package microscaling
 import (
 	"slices"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -63,9 +64,18 @@ func (b Blocks) Spread(v program.Value) program.Value {
 	last := len(b.shape) - 1
 	_, n := b.row()
 	shape := append(slices.Clone(b.shape[:last]), n, b.size)
-	axes := make([]int, len(shape))
-	for i := range axes {
-		axes[i] = i
+	return b.Join(v.Broadcast(shape, nil))
+}
+
+// Unpack is the inverse of a quantizer that rotates by the setting "rotation" of its site
+// and then rounds blocks of size entries to E2M1: the numbers with the given codes, times
+// the scales of their blocks, rotated back.
+func Unpack(codes, scale program.Value, site sdk.Site, size int) (program.Value, error) {
+	rotation, err := NewRotation(site.Text("rotation"), site.RowLen())
+	if err != nil {
+		return program.Value{}, err
 	}
-	return b.Join(v.Broadcast(shape, axes))
+	blocks := NewBlocks(site.Shape, size)
+	v := DecodeE2M1(blocks.Split(codes.Convert(program.Float))).Mul(scale)
+	return rotation.Apply(blocks.Join(v)), nil
 }

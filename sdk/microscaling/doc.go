@@ -2,8 +2,7 @@
 // bits in blocks that share a scale: the formats of the OCP Microscaling
 // specification (MXFP4) and NVFP4. It writes operations into the program of a
 // plugin: blocks along the rows of a tensor, rounding to E2M1 and to E4M3, and the
-// codes of E2M1.
+// codes of E2M1. Rounding of scales to half floats is for every quantizer ([ScaleType]).
 //
-// How a scale is chosen is the business of a quantizer and has no place here, nor
-// has anything that computes on tensors.
+// How a scale is chosen is for the quantizer to say. Nothing here computes on tensors.
 package microscaling

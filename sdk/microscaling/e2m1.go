@@ -37,9 +37,10 @@ func TiesNames() []string {
 // scale has to be NaN there.
 //
 // Between two powers of two the numbers of a format are equidistant. With one bit
-// of mantissa their distance is half the power below, which the exponent bits give;
-// below 1 it stays ½. That bitcast rounds binary64 to binary32 does no harm: a
-// number so near below a power of two is rounded to it with either distance.
+// of mantissa their distance is half the lower power, which the exponent bits give;
+// below 1 it stays ½. The bitcast rounds binary64 to binary32, which may turn a number
+// just below a power of two into the power. That does no harm: it is rounded to the power
+// with either distance.
 func RoundE2M1(r program.Value, ties Ties) program.Value {
 	b := r.Builder()
 	r = r.Clip(-LargestE2M1, LargestE2M1)

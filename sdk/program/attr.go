@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// check fails when an attribute is given that op does not use: a node with a
-// meaning of its own may not pass for another. It also bounds the lists, so that
-// everything behind it may look at all their entries.
+// check fails when an attribute is given that op does not use, so that nodes which mean
+// the same are equal. It also bounds the lists of axes, so that the checks after it may
+// go through them whatever a plugin sent.
 func (a *Attr) check(op Op) error {
 	fields := []struct {
 		name   string

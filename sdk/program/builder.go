@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -108,7 +109,6 @@ func (b *Builder) Inline(p *Program, args ...Value) map[string]Value {
 		b.fail(fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(args)))
 		return results
 	}
-	values := make([]Value, 0, p.NumValues())
 	for i, arg := range args {
 		if err := b.own(arg); err != nil {
 			b.fail(fmt.Errorf("program %q: input %q: %w", p.Name, p.Inputs[i].Name, err))
@@ -118,32 +118,18 @@ func (b *Builder) Inline(p *Program, args ...Value) map[string]Value {
 			b.fail(fmt.Errorf("program %q: input %q is %s, got %s", p.Name, p.Inputs[i].Name, p.Inputs[i].Type, arg.Type()))
 			return results
 		}
-		values = append(values, arg)
 	}
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		operands := make([]Value, len(n.Args))
-		for j, id := range n.Args {
-			operands[j] = values[id]
-		}
-		values = append(values, b.add(n.Op, n.Attr, n.Type, operands...))
-	}
+	values := b.Copy(p, append(slices.Clone(args), make([]Value, len(p.Nodes))...))
 	for _, o := range p.Outputs {
 		results[o.Name] = values[o.Value]
 	}
 	return results
 }
 
-// Apply adds one operation whose attributes and result type are given as a node
-// states them. It is the door for tools that transform programs; authors of
-// plugins use the methods of [Value].
+// Apply adds one operation, with attributes and type as in a [Node]; where the type
+// follows from the operands, t may be zero. It is for tools that transform programs;
+// authors of plugins use the methods of [Value].
 func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
-	return b.add(op, attr, t, args...)
-}
-
-// add appends a node after checking it. want is the wished type for operations
-// that need one.
-func (b *Builder) add(op Op, attr Attr, want Type, args ...Value) Value {
 	if b.err != nil {
 		return Value{b: b}
 	}
@@ -155,7 +141,7 @@ func (b *Builder) add(op Op, attr Attr, want Type, args ...Value) Value {
 		}
 		ids[i], types[i] = a.id, b.p.TypeOf(a.id)
 	}
-	t, err := infer(op, types, attr, want)
+	t, err := infer(op, types, attr, t)
 	if err == nil {
 		err = t.check()
 	}
@@ -179,7 +165,7 @@ func (b *Builder) own(v Value) error {
 	return nil
 }
 
-// fail keeps the first mistake with the place outside this package that made it.
+// fail keeps the first mistake, with the line outside this package that made it.
 func (b *Builder) fail(err error) Value {
 	if b.err == nil {
 		b.err = fmt.Errorf("program %q: %w%s", clip(b.p.Name), err, callSite())
@@ -204,37 +190,20 @@ func callSite() string {
 
 // prune returns the program without nodes that no output needs.
 func (p *Program) prune() *Program {
-	live := make([]bool, p.NumValues())
-	for _, o := range p.Outputs {
-		live[o.Value] = true
+	inputs := make([]ID, len(p.Inputs))
+	for i := range inputs {
+		inputs[i] = ID(i)
 	}
-	for i := len(p.Nodes) - 1; i >= 0; i-- {
-		if live[len(p.Inputs)+i] {
-			for _, a := range p.Nodes[i].Args {
-				live[a] = true
-			}
-		}
-	}
-	out := &Program{Name: p.Name, Inputs: p.Inputs}
-	renumber := make([]ID, p.NumValues())
-	for i := range p.Inputs {
-		renumber[i] = ID(i)
-	}
-	for i, n := range p.Nodes {
-		id := len(p.Inputs) + i
+	out, live := &Program{Name: p.Name, Inputs: p.Inputs}, p.Needs(p.Outputs)
+	renumbered := Interpret(p, inputs, func(id ID, n *Node, args []ID) ID {
 		if !live[id] {
-			continue
+			return -1
 		}
-		args := make([]ID, len(n.Args))
-		for j, a := range n.Args {
-			args[j] = renumber[a]
-		}
-		n.Args = args
-		renumber[id] = ID(out.NumValues())
-		out.Nodes = append(out.Nodes, n)
-	}
+		out.Nodes = append(out.Nodes, Node{Op: n.Op, Args: args, Type: n.Type, Attr: n.Attr})
+		return ID(out.NumValues() - 1)
+	})
 	for _, o := range p.Outputs {
-		out.Outputs = append(out.Outputs, Output{o.Name, renumber[o.Value]})
+		out.Outputs = append(out.Outputs, Output{o.Name, renumbered[o.Value]})
 	}
 	return out
 }

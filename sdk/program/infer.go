@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// infer returns the type of a node's result from its operands' types. For
-// operations whose result type is also a wish (constant, reshape, …) want carries it.
+// infer returns the type of a node's result. For most operations it follows from the
+// operands' types; for the others (constant, reshape, …) want says what it shall be.
 func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
 	info, ok := op.Info()
 	if !ok {

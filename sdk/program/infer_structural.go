@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// The types of what moves, folds, multiplies and factorizes; those of sources and of
-// elementwise operations are in infer.go.
+// Result types of shape operations, reductions, products and factorizations; infer.go
+// has those of sources and elementwise operations.
 
 func inferShape(op Op, args []Type, attr Attr, want Type) (Type, error) {
 	x := args[0]

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 )
 
 // ID numbers a value of a program: the inputs come first, in order, then one
@@ -90,12 +91,7 @@ func (p *Program) Output(name string) (ID, bool) {
 
 // Input returns the position of the named input, or -1.
 func (p *Program) Input(name string) int {
-	for i, in := range p.Inputs {
-		if in.Name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(p.Inputs, func(in Input) bool { return in.Name == name })
 }
 
 // Hash is the hex SHA-256 of the program's text form: equal programs have equal hashes.
@@ -107,18 +103,13 @@ func (p *Program) Hash() string {
 // Trim returns a program with the same inputs and only the named outputs, in that
 // order, without the nodes that no output needs.
 func (p *Program) Trim(outputs ...string) (*Program, error) {
-	b := NewBuilder(p.Name)
-	args := make([]Value, len(p.Inputs))
-	for i, in := range p.Inputs {
-		args[i] = b.Input(in.Name, in.Type)
-	}
-	results := b.Inline(p, args...)
-	for _, name := range outputs {
-		v, ok := results[name]
+	wanted := make([]Output, len(outputs))
+	for i, name := range outputs {
+		id, ok := p.Output(name)
 		if !ok {
 			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
 		}
-		b.Output(name, v)
+		wanted[i] = Output{name, id}
 	}
-	return b.Build()
+	return p.Extract(p.Name, p.Arguments(), wanted)
 }

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -26,18 +27,11 @@ type Limits struct {
 
 // WithDefaults returns the limits with the defaults in place of zeros.
 func (l Limits) WithDefaults() Limits {
-	set := func(v *int64, def int64) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	if l.Nodes == 0 {
-		l.Nodes = 4096
-	}
-	set(&l.Elements, MaxSize)
-	set(&l.Total, 1<<36)
-	set(&l.Work, 1<<50)
-	set(&l.Constants, 1<<22)
+	l.Nodes = cmp.Or(l.Nodes, 4096)
+	l.Elements = cmp.Or(l.Elements, MaxSize)
+	l.Total = cmp.Or(l.Total, 1<<36)
+	l.Work = cmp.Or(l.Work, 1<<50)
+	l.Constants = cmp.Or(l.Constants, 1<<22)
 	return l
 }
 
@@ -99,14 +93,7 @@ func (v *validator) signature() error {
 	seen := map[string]bool{}
 	for i, in := range p.Inputs {
 		place := fmt.Sprintf("input %d (%q)", i, clip(in.Name))
-		if err := checkName(in.Name); err != nil {
-			return p.errorAt(place, err)
-		}
-		if seen[in.Name] {
-			return p.errorAt(place, fmt.Errorf("the name is used twice"))
-		}
-		seen[in.Name] = true
-		if err := v.size(in.Type); err != nil {
+		if err := cmp.Or(checkNew(in.Name, seen), v.size(in.Type)); err != nil {
 			return p.errorAt(place, err)
 		}
 	}
@@ -121,13 +108,9 @@ func (v *validator) outputs() error {
 	seen := map[string]bool{}
 	for i, o := range p.Outputs {
 		place := fmt.Sprintf("output %d (%q)", i, clip(o.Name))
-		if err := checkName(o.Name); err != nil {
+		if err := checkNew(o.Name, seen); err != nil {
 			return p.errorAt(place, err)
 		}
-		if seen[o.Name] {
-			return p.errorAt(place, fmt.Errorf("the name is used twice"))
-		}
-		seen[o.Name] = true
 		if o.Value < 0 || int(o.Value) >= p.NumValues() {
 			return p.errorAt(place, fmt.Errorf("value %%%d does not exist", o.Value))
 		}
@@ -226,6 +209,15 @@ func checkName(name string) error {
 		}
 	}
 	return nil
+}
+
+// checkNew is checkName for a name that must not be among those seen, and adds it.
+func checkNew(name string, seen map[string]bool) error {
+	if seen[name] {
+		return fmt.Errorf("the name is used twice")
+	}
+	seen[name] = true
+	return checkName(name)
 }
 
 // clip shortens a hostile name for an error message.

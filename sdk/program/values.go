@@ -23,7 +23,7 @@ func (b *Builder) scalar(t DType, f float64, i int64) Value {
 	if t == Float {
 		attr = Attr{Floats: []float64{f}}
 	}
-	v := b.add(OpConstant, attr, Type{DType: t})
+	v := b.Apply(OpConstant, attr, Type{DType: t})
 	if b.err == nil {
 		b.memo[key] = v.id
 	}
@@ -32,7 +32,7 @@ func (b *Builder) scalar(t DType, f float64, i int64) Value {
 
 // Full is a float value of the given shape filled with v.
 func (b *Builder) Full(v float64, shape ...int) Value {
-	return b.add(OpConstant, Attr{Floats: []float64{v}}, FloatType(shape...))
+	return b.Apply(OpConstant, Attr{Floats: []float64{v}}, FloatType(shape...))
 }
 
 // Zeros is a float value of the given shape filled with 0.
@@ -40,23 +40,23 @@ func (b *Builder) Zeros(shape ...int) Value { return b.Full(0, shape...) }
 
 // Table is a constant float value with all its elements in row-major order.
 func (b *Builder) Table(data []float64, shape ...int) Value {
-	return b.add(OpConstant, Attr{Floats: append([]float64(nil), data...)}, FloatType(shape...))
+	return b.Apply(OpConstant, Attr{Floats: append([]float64(nil), data...)}, FloatType(shape...))
 }
 
 // Iota is the index along axis, as a value of type t.
 func (b *Builder) Iota(t Type, axis int) Value {
-	return b.add(OpIota, Attr{Axes: []int{axis}}, t)
+	return b.Apply(OpIota, Attr{Axes: []int{axis}}, t)
 }
 
 // RandomBits is a uint value of the given shape from a uint[2] key; see
 // [OpRandomBits].
 func (b *Builder) RandomBits(key Value, shape ...int) Value {
-	return b.add(OpRandomBits, Attr{}, Type{Uint, shape}, key)
+	return b.Apply(OpRandomBits, Attr{}, Type{Uint, shape}, key)
 }
 
-func (v Value) unary(op Op) Value { return v.builder().add(op, Attr{}, Type{}, v) }
+func (v Value) unary(op Op) Value { return v.builder().Apply(op, Attr{}, Type{}, v) }
 
-func (v Value) binary(op Op, o Value) Value { return v.builder().add(op, Attr{}, Type{}, v, o) }
+func (v Value) binary(op Op, o Value) Value { return v.builder().Apply(op, Attr{}, Type{}, v, o) }
 
 // builder returns the owner of v. The zero Value gets a builder of its own that
 // holds the mistake, so that it surfaces where the result is used or built.
@@ -185,7 +185,7 @@ func (v Value) Square() Value { return v.Mul(v) }
 // a higher price. A quantizer turns what shares a scale with NaN into NaN through
 // the scale. The gradient passes within the bounds, and none goes to them.
 func (v Value) Clamp(lo, hi Value) Value {
-	return v.builder().add(OpClamp, Attr{}, Type{}, v, lo, hi)
+	return v.builder().Apply(OpClamp, Attr{}, Type{}, v, lo, hi)
 }
 
 // Clip is Clamp to literal bounds, with its rule for NaN: what becomes of it is
@@ -203,15 +203,15 @@ func (v Value) Clip(lo, hi float64) Value {
 
 // Select is x where v, a bool, holds and y elsewhere.
 func (v Value) Select(x, y Value) Value {
-	return v.builder().add(OpSelect, Attr{}, Type{}, v, x, y)
+	return v.builder().Apply(OpSelect, Attr{}, Type{}, v, x, y)
 }
 
 // Convert is the same number as another element type.
 func (v Value) Convert(t DType) Value {
-	return v.builder().add(OpConvert, Attr{}, Type{DType: t}, v)
+	return v.builder().Apply(OpConvert, Attr{}, Type{DType: t}, v)
 }
 
 // Bitcast reads the same 32 bits as another element type.
 func (v Value) Bitcast(t DType) Value {
-	return v.builder().add(OpBitcast, Attr{}, Type{DType: t}, v)
+	return v.builder().Apply(OpBitcast, Attr{}, Type{DType: t}, v)
 }

@@ -1,9 +1,9 @@
 package sdktest
 
 import (
-	"math"
 	"math/rand/v2"
 
+	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -11,9 +11,9 @@ import (
 
 // How a machine in binary32 is compared with the oracle. An element may differ by
 // closeness times the largest magnitude of its tensor, the error of a sum of a
-// thousand terms, and by amplification times what the oracle itself makes of noise
+// thousand terms; and by amplification times as much as it moves on the oracle with noise
 // in the inputs. So an element on a rounding boundary may go either way, as it
-// would in training, and an ill-conditioned one is as free as it is ill-conditioned.
+// would in training, and an ill-conditioned one may differ by more than others.
 const (
 	closeness     = 4e-6
 	amplification = 16
@@ -21,8 +21,8 @@ const (
 	noises        = 6
 )
 
-// expectation is what the oracle gives for a program and inputs, and how far each
-// element moves with noise.
+// expectation is the oracle's result for a program and inputs, and how far each element
+// moves with noise.
 type expectation struct {
 	outputs map[string]reference.Tensor
 	single  map[string]reference.Tensor // in binary32
@@ -59,7 +59,7 @@ func (e expectation) widen(out map[string]reference.Tensor) {
 	for name, base := range e.outputs {
 		spread, other := e.spread[name], out[name].Float64s()
 		for i, v := range base.Float64s() {
-			spread[i] = max(spread[i], distance(other[i], v))
+			spread[i] = max(spread[i], golden.Distance(other[i], v))
 		}
 	}
 }
@@ -78,26 +78,7 @@ func noisy(inputs map[string]reference.Tensor, seed uint64) map[string]reference
 
 func withNoise(data []float64, seed uint64) []float64 {
 	r := rand.New(rand.NewPCG(seed, uint64(len(data))))
-	out := make([]float64, len(data))
-	for i, v := range data {
-		out[i] = v * (1 + noise*(2*r.Float64()-1))
-	}
-	return out
-}
-
-// agree compares the outputs of another machine with the expectation.
-func (t *trial) agree(p place, what string, e expectation, got map[string]reference.Tensor) {
-	for name, want := range e.outputs {
-		data := want.Float64s()
-		base := 0.0
-		if want.Type.DType == program.Float {
-			base = closeness * largest(data)
-		}
-		spread := e.spread[name]
-		t.within(p, what+name, want.Type.Shape, got[name].Float64s(), data, func(i int) float64 {
-			return base + amplification*spread[i]
-		})
-	}
+	return mapped(data, func(v float64) float64 { return v * (1 + noise*(2*r.Float64()-1)) })
 }
 
 // steady reports whether an element of an output stays where it is under noise, up
@@ -107,37 +88,28 @@ func (e expectation) steady(name string, i int) bool {
 	if out.Type.DType != program.Float {
 		return e.spread[name][i] == 0
 	}
-	return e.spread[name][i] <= 256*noise*largest(out.Floats)
-}
-
-// largest is the largest finite magnitude, 0 when there is none.
-func largest(data []float64) float64 {
-	most := 0.0
-	for _, v := range data {
-		if a := math.Abs(v); a > most && !math.IsInf(a, 0) {
-			most = a
-		}
-	}
-	return most
-}
-
-// comparison runs programs on machines and on the oracle.
-type comparison struct {
-	t        *trial
-	place    place
-	machines []Machine
+	return e.spread[name][i] <= 256*noise*golden.Largest(out.Floats)
 }
 
 // compare fails unless every machine agrees with the oracle on all outputs of p.
-func (c comparison) compare(what string, p *program.Program, inputs map[string]reference.Tensor) {
+func (t *trial) compare(on example, machines []Machine, what string, p *program.Program, inputs map[string]reference.Tensor) {
 	e, err := expect(p, inputs)
-	if !c.t.ok(c.place, err) {
+	if !t.ok(on, err) {
 		return
 	}
-	for _, m := range c.machines {
-		out, err := m.Run(p, inputs)
-		if c.t.ok(c.place.on(m), err) {
-			c.t.agree(c.place.on(m), what, e, out)
+	for _, m := range machines {
+		got, err := m.Run(p, inputs)
+		if !t.ok(on.on(m), err) {
+			continue
+		}
+		for name, want := range e.outputs {
+			data, spread, base := want.Float64s(), e.spread[name], 0.0
+			if want.Type.DType == program.Float {
+				base = closeness * golden.Largest(data)
+			}
+			t.within(on.on(m), what+name, want.Type.Shape, got[name].Float64s(), data, func(i int) float64 {
+				return base + amplification*spread[i]
+			})
 		}
 	}
 }

@@ -3,11 +3,11 @@ package sdktest
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
+	"github.com/cage-qat/cage/internal/pass/simplify"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
-	"github.com/cage-qat/cage/sdk/program/simplify"
 )
 
 // cost is what a program takes, in total.
@@ -17,28 +17,23 @@ type cost struct {
 	passes     int   // times the tensor has to be read, one after the other
 }
 
-// count adds up a program, simplified as hosts do. A pass ends where a result depends
-// on more than the corresponding elements: at a reduction, a product, a rotation, a
-// transposition. Elementwise operations in between are taken as fused into one pass.
+// count adds up what a program costs after it was simplified as hosts do. A pass over the
+// tensor ends where a result depends on more than the corresponding elements: at a
+// reduction, a product, a rotation or a transposition. Elementwise operations in between
+// are taken as fused into one pass.
 func count(p *program.Program) cost {
 	if s, err := simplify.Program(p); err == nil {
 		p = s
 	}
 	var c cost
-	passes := make([]int, p.NumValues())
-	for i := range p.Inputs {
-		passes[i] = 1
-	}
-	for i := range p.Nodes {
-		n, id := &p.Nodes[i], len(p.Inputs)+i
-		for _, a := range n.Args {
-			passes[id] = max(passes[id], passes[a])
-		}
+	passes := program.Interpret(p, slices.Repeat([]int{1}, len(p.Inputs)), func(_ program.ID, n *program.Node, args []int) int {
 		c.add(p, n)
+		at := slices.Max(append(args, 0))
 		if endsPass(p, n) {
-			passes[id]++
+			at++
 		}
-	}
+		return at
+	})
 	for _, o := range p.Outputs {
 		if at := passes[o.Value]; p.TypeOf(o.Value).Size() > 1 {
 			c.passes = max(c.passes, at)
@@ -90,7 +85,7 @@ const costRows, costWidth = 256, 1024
 const perElement = "per element"
 
 // measure reports the costs of the default settings.
-func (q *quantizerRun) measure(r *Report) {
+func (q *quantizerRun) measure() {
 	list := q.sites(q.space.singles[0], costRows, costWidth)
 	if len(list) == 0 {
 		return
@@ -101,30 +96,34 @@ func (q *quantizerRun) measure(r *Report) {
 	if err != nil {
 		return
 	}
-	r.add("forward", n, count(forward))
-	parts, err := autodiff.Split(s.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, s.wrt()...)
+	q.report.add("forward", n, forward)
+	parts, err := s.split()
 	if err != nil {
 		return
 	}
-	r.add("backward", n, count(parts.Backward))
+	q.report.add("backward", n, parts.Backward)
 	kept := int64(0)
 	for _, residual := range parts.Residuals {
 		if !residual.Input && residual.Name != sdk.OutputValue {
 			kept += bytes(residual.Type)
 		}
 	}
-	r.Measures = append(r.Measures, Measure{"kept for the backward pass", Number(float64(kept) / n), "bytes " + perElement})
+	q.report.measure("kept for the backward pass", float64(kept)/n, "bytes "+perElement)
 	if s.Unpack != nil {
-		r.add("unpack", n, count(s.Unpack))
+		q.report.add("unpack", n, s.Unpack)
 	}
 }
 
-// add reports one program.
-func (r *Report) add(what string, n float64, c cost) {
-	r.Measures = append(r.Measures,
-		Measure{what + ": operations", Number(float64(c.operations) / n), perElement},
-		Measure{what + ": products", Number(float64(c.products) / n), perElement},
-		Measure{what + ": passes over the tensor", Number(c.passes), ""})
+func (r *Report) measure(name string, v float64, unit string) {
+	r.Measures = append(r.Measures, Measure{name, Number(v), unit})
+}
+
+// add reports the costs of one program for a tensor of n elements.
+func (r *Report) add(what string, n float64, p *program.Program) {
+	c := count(p)
+	r.measure(what+": operations", float64(c.operations)/n, perElement)
+	r.measure(what+": products", float64(c.products)/n, perElement)
+	r.measure(what+": passes over the tensor", float64(c.passes), "")
 }
 
 // bytes is the size of a value on a device.
@@ -135,18 +134,28 @@ func bytes(t program.Type) int64 {
 	return 4 * t.Size()
 }
 
-// measure reports the costs of the default settings, and how large directions are.
-func (o *optimizerRun) measure(r *Report) {
-	s, err := o.accepted(o.space.singles[0])
-	if err != nil || s == nil {
+// measure reports how large directions are, and the costs of the default settings. The
+// root mean squares of u for random gradients of two sizes are equal if the rate alone
+// sets the size of a step.
+func (o *optimizerRun) measure() {
+	list, _ := o.accepted(o.space.singles[0])
+	if len(list) == 0 {
 		return
 	}
-	o.measureDirections(r, s)
+	s := list[0]
+	for _, size := range []float64{1e-3, 1} {
+		for _, steps := range []int{1, 20} {
+			if u := s.walk(&trial{}, Oracle{}, steps, size); u != nil {
+				o.report.measure(fmt.Sprintf("size of u at update %d, gradients of size %v", steps, size), rootMeanSquare(u), "")
+			}
+		}
+	}
 	shape := []int{costRows, costWidth}
 	if len(s.shape) == 1 {
-		shape = []int{costWidth}
+		shape = shape[1:]
 	}
-	if s, err = o.ask(o.space.singles[0], sdk.TensorRole(s.role), shape...); err != nil || !s.Accepts {
+	s, err := o.ask(o.space.singles[0], sdk.TensorRole(s.role), shape...)
+	if err != nil || !s.Accepts {
 		return
 	}
 	n := float64(s.size())
@@ -154,27 +163,10 @@ func (o *optimizerRun) measure(r *Report) {
 	for _, t := range s.State {
 		state += bytes(program.FloatType(t.Shape...))
 	}
-	r.Measures = append(r.Measures, Measure{"state", Number(float64(state) / n), "bytes " + perElement})
+	o.report.measure("state", float64(state)/n, "bytes "+perElement)
 	for name, p := range s.Programs() {
 		if name != "init" {
-			r.add(name, n, count(p))
+			o.report.add(name, n, p)
 		}
 	}
-}
-
-// measureDirections reports the root mean square of u for random gradients of two
-// sizes: equal numbers mean that the rate alone sets the size of a step.
-func (o *optimizerRun) measureDirections(r *Report, s *tensor) {
-	t := &trial{}
-	for _, size := range []float64{1e-3, 1} {
-		for _, steps := range []int{1, 20} {
-			if u := o.walk(t, s, oracle{}, steps, size); u != nil {
-				r.Measures = append(r.Measures, Measure{directionName(size, steps), Number(rootMeanSquare(u)), ""})
-			}
-		}
-	}
-}
-
-func directionName(size float64, steps int) string {
-	return fmt.Sprintf("size of u at update %d, gradients of size %v", steps, size)
 }

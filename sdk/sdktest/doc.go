@@ -9,11 +9,12 @@
 // can be tested without knowing its algorithm; golden files ([Golden]) test the
 // algorithm.
 //
-// Programs run on the float64 oracle and on the machines that the caller adds.
-// Where a machine computes in binary32 its results are compared within what the
-// program itself makes of a change of its inputs by a few units in the last place,
-// so that no check needs a tolerance of the plugin's author.
+// Programs run on the float64 oracle and on the machines that the caller adds. A device
+// computes in binary32, and its results differ by rounding errors. The kit finds out how
+// much they may differ: it changes the inputs by a few units in the last place and looks
+// how far the results move. So no author has to give a tolerance.
 //
-// The package knows no host and no device. One check stands in one file together
-// with what it needs.
+// A run of the kit is a session: a list of steps, each with a trial that collects what
+// failed. The tables in quantizer.go and optimizer.go name all checks; each file has
+// checks that belong together. The package knows no host and no device.
 package sdktest

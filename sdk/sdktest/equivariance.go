@@ -1,26 +1,25 @@
 package sdktest
 
-import "github.com/cage-qat/cage/sdk"
+import (
+	"github.com/cage-qat/cage/sdk"
 
+	"github.com/cage-qat/cage/internal/golden"
+)
+
+// checkFixed quantizes twice.
 func (q *quantizerRun) checkFixed(t *trial) {
 	holds := true
-	q.each(t, []Machine{oracle{}}, func(in *instance, x []float64) {
-		once, err := in.quantize(x)
-		if !t.ok(in.at(), err) {
-			return
-		}
-		twice, err := in.quantize(once.value)
-		if !t.ok(in.at(), err) {
-			return
-		}
-		allowed := func(int) float64 { return exactness * largest(once.value) }
+	q.onOracle(t, func(in *instance, x []float64) {
+		once := in.quantize(x)
+		twice := in.quantize(once.value)
+		allowed := exactness * golden.Largest(once.value)
 		if q.traits.Idempotent {
-			t.within(in.given(x), "Q(Q(x)), against Q(x),", in.shape, twice.value, once.value, allowed)
-			t.equal(in.given(x), "codes of Q(Q(x)), against those of Q(x),", in.shape, twice.codes, once.codes)
+			in.within(x, "Q(Q(x)), against Q(x),", twice.value, once.value, upTo(allowed))
+			in.equal(x, "codes of Q(Q(x)), against those of Q(x),", twice.codes, once.codes)
 			return
 		}
 		for i, v := range twice.value {
-			holds = holds && distance(v, once.value[i]) <= allowed(i)
+			holds = holds && golden.Distance(v, once.value[i]) <= allowed
 		}
 	})
 	if !q.traits.Idempotent {
@@ -28,46 +27,37 @@ func (q *quantizerRun) checkFixed(t *trial) {
 	}
 }
 
-// checkHomogeneous uses powers of two, for which both sides have the same bits, and
-// a factor that rounds, in whatever precision the plugin keeps its scale, for which
-// an entry on a boundary may go either way. Where a grid puts entries of any tensor on
-// a boundary, the rounding of the scale decides about them: that has to be claimed.
+// checkHomogeneous multiplies x by c: by powers of two, for which both sides have the
+// same bits, and by a factor that rounds, for which an entry on a boundary may go either
+// way, in whatever precision the plugin keeps its scale. On a grid that puts entries of
+// any tensor on a boundary, the rounding of the scale decides about them: that has to be
+// claimed.
 func (q *quantizerRun) checkHomogeneous(t *trial) {
-	q.each(t, []Machine{oracle{}}, func(in *instance, x []float64) {
+	q.onOracle(t, func(in *instance, x []float64) {
 		if !in.Homogeneous {
 			return
 		}
 		e, err := expect(in.Program, in.inputs(x))
-		if !t.ok(in.at(), err) {
+		t.must(in.at(), err)
+		base, spread := newQuantization(e.outputs), e.spread[sdk.OutputValue]
+		for _, c := range []float64{0x1p10, 0x1p-20} {
+			out := in.quantize(scaled(c, x))
+			in.equal(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value)
+			in.equal(x, "codes of c·x, against those of x,", out.codes, base.codes)
+			in.equal(x, "mask of c·x, against that of x,", out.mask, base.mask)
+		}
+		if q.traits.Ties {
 			return
 		}
-		base := newAnswer(e.outputs)
-		for _, c := range []float64{0x1p10, 0x1p-20, 3.7, 0.013} {
-			exact := c == 0x1p10 || c == 0x1p-20
-			if q.traits.Ties && !exact {
-				continue
-			}
-			out, err := in.quantize(scaled(c, x))
-			if !t.ok(in.at(), err) {
-				return
-			}
-			most, spread := closeness*largest(base.value), e.spread[sdk.OutputValue]
-			t.within(in.given(x), "Q(c·x)/c, against Q(x),", in.shape, scaled(1/c, out.value), base.value, func(i int) float64 {
-				if exact {
-					return 0
-				}
+		for _, c := range []float64{3.7, 0.013} {
+			out := in.quantize(scaled(c, x))
+			in.within(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value, func(i int) float64 {
 				if e.steady(sdk.OutputValue, i) {
-					return most
+					return closeness * golden.Largest(base.value)
 				}
 				return 2 * spread[i]
 			})
-			if exact {
-				t.equal(in.given(x), "codes of c·x, against those of x,", in.shape, out.codes, base.codes)
-				t.equal(in.given(x), "mask of c·x, against that of x,", in.shape, out.mask, base.mask)
-			}
 		}
 	})
-	if t.check.Tried == 0 {
-		t.skipf("not promised")
-	}
+	t.skipUntried("not promised")
 }

@@ -1,16 +1,16 @@
 package sdktest
 
 import (
-	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/goldenfile"
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -23,7 +23,7 @@ const goldenCloseness = 1e-6
 // GoldenKind returns the kind of plugins that a golden file is for. The error says
 // what is wrong with the file, or that no plugin computes its values.
 func GoldenKind(file []byte) (sdk.Kind, error) {
-	f, err := goldenfile.Parse(file)
+	f, err := golden.Parse(file)
 	if err != nil {
 		return "", err
 	}
@@ -35,46 +35,55 @@ func GoldenKind(file []byte) (sdk.Kind, error) {
 	return k.kind, nil
 }
 
-// goldenCase is a case of a file.
+// goldenCase is a case of a file that holds values for the plugin under test. An error
+// fails the trial and ends the case.
 type goldenCase struct {
+	t                        *trial
+	kind                     goldenKind
 	id                       string
 	params, inputs, expected map[string]any
-	tolerance                goldenfile.Tolerance
+	tolerance                golden.Tolerance
 }
 
-// tensor reads one of the case's arrays.
-func (c goldenCase) tensor(from map[string]any, key string) (goldenfile.Tensor, error) {
+func (c goldenCase) must(err error) {
+	if err != nil {
+		c.t.must(example{}, fmt.Errorf("case %s: %w", c.id, err))
+	}
+}
+
+// array reads one of the case's arrays.
+func (c goldenCase) array(from map[string]any, key string) golden.Array {
 	v, ok := from[key]
 	if !ok {
-		return goldenfile.Tensor{}, fmt.Errorf("it has no %q", key)
+		c.must(fmt.Errorf("it has no %q", key))
 	}
-	t, err := goldenfile.NewTensor(v)
+	a, err := golden.NewArray(v)
 	if err != nil {
-		return t, fmt.Errorf("%s: %w", key, err)
+		c.must(fmt.Errorf("%s: %w", key, err))
 	}
-	return t, nil
+	return a
 }
 
-// goldenStep is the check of one file; run is called for each case that applies.
-func goldenStep(file []byte, kind sdk.Kind, run func(t *trial, k goldenKind, c goldenCase)) step {
+// goldenStep is the check of one file on a plugin of the given kind; run is called for
+// each case that applies.
+func goldenStep(file []byte, kind sdk.Kind, run func(goldenCase)) step {
 	of, err := GoldenKind(file)
 	if err != nil {
-		return step{"golden file", goldenAsks, func(t *trial) { t.failf(place{}, "%v", err) }}
+		return step{"golden file", goldenAsks, func(t *trial) { t.failf(example{}, "%v", err) }}
 	}
-	f, _ := goldenfile.Parse(file)
+	f, _ := golden.Parse(file)
 	return step{"golden " + f.Name, goldenAsks, func(t *trial) {
 		if of != kind {
-			t.failf(place{}, "the file is for plugins of the kind %s", of)
+			t.failf(example{}, "the file is for plugins of the kind %s", of)
 			return
 		}
-		k := goldenKinds[f.Name]
 		ran := 0
 		for _, m := range f.Cases {
 			part := func(key string) map[string]any { object, _ := m[key].(map[string]any); return object }
-			id, _ := goldenfile.Text(m["id"])
-			c := goldenCase{id, part("params"), part("inputs"), part("expected"), f.Tolerance}
-			if k.applies == nil || k.applies(c) {
-				run(t, k, c)
+			id, _ := m["id"].(string)
+			c := goldenCase{t, goldenKinds[f.Name], id, part("params"), part("inputs"), part("expected"), f.Tolerance}
+			if c.kind.applies == nil || c.kind.applies(c) {
+				t.run(func() { run(c) })
 				ran++
 			}
 		}
@@ -82,112 +91,68 @@ func goldenStep(file []byte, kind sdk.Kind, run func(t *trial, k goldenKind, c g
 	}}
 }
 
-func (q *quantizerRun) goldenSteps(file []byte) []step {
-	return []step{goldenStep(file, sdk.KindQuantizer, func(t *trial, k goldenKind, c goldenCase) {
-		for _, question := range k.questions(c) {
-			if err := q.goldenCase(t, k, c, question); err != nil {
-				t.failf(place{}, "case %s: %v", c.id, err)
+// goldenCase puts the questions of a case on every machine.
+func (q *quantizerRun) goldenCase(c goldenCase) {
+	for _, ask := range c.kind.questions(c) {
+		c.t.run(func() {
+			v, err := c.kind.resolve(q.about, q.settings, c, ask.settings)
+			c.must(err)
+			x := c.array(c.inputs, "x")
+			s, err := q.ask(v, ask.role, x.Shape...)
+			c.must(err)
+			in := &instance{siteAnswer: s, trained: map[string]reference.Tensor{}}
+			for _, p := range s.Trained {
+				v, ok := ask.trained[p.Name]
+				if !ok {
+					c.must(fmt.Errorf("the plugin trains %s, for which the case has no value", p.Name))
+				}
+				size := program.FloatType(p.Shape...).Size()
+				in.trained[sdk.TrainedPrefix+p.Name] = reference.Floats(full(v, int(size)), p.Shape...)
 			}
-		}
-	})}
+			if len(s.Trained) < len(ask.trained) {
+				c.must(fmt.Errorf("the plugin does not train the parameters of the case"))
+			}
+			q.goldenRuns(c, in, x.Data, ask)
+		})
+	}
 }
 
-// goldenCase puts one question of a case on every machine.
-func (q *quantizerRun) goldenCase(t *trial, k goldenKind, c goldenCase, ask question) error {
-	v, err := k.resolve(q.about, q.settings, c, ask.settings)
-	if err != nil {
-		return err
-	}
-	x, err := c.tensor(c.inputs, "x")
-	if err != nil {
-		return err
-	}
-	s, err := q.ask(v, ask.role, x.Shape...)
-	if err != nil {
-		return err
-	}
-	in := &instance{site: s, m: oracle{}, trained: map[string]reference.Tensor{}}
-	if err := in.setTrained(ask.trained); err != nil {
-		return err
-	}
-	return q.goldenPrograms(t, c, in, x.Data, ask)
-}
-
-// setTrained gives the trained parameters the values of a case.
-func (in *instance) setTrained(values map[string]float64) error {
-	for _, p := range in.Trained {
-		v, ok := values[p.Name]
-		if !ok {
-			return fmt.Errorf("the plugin trains %s, for which the case has no value", p.Name)
-		}
-		size := program.FloatType(p.Shape...).Size()
-		in.trained[sdk.TrainedPrefix+p.Name] = reference.Floats(full(v, int(size)), p.Shape...)
-	}
-	if len(in.Trained) < len(values) {
-		return errors.New("the plugin does not train the parameters of the case")
-	}
-	return nil
-}
-
-// goldenPrograms runs the program and, when a gradient is asked for, its reverse
-// pass.
-func (q *quantizerRun) goldenPrograms(t *trial, c goldenCase, in *instance, x []float64, ask question) error {
-	run := func(p *program.Program, inputs map[string]reference.Tensor, gradients bool) error {
+// goldenRuns runs the program and, when a gradient is asked for, its reverse pass.
+func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, x []float64, ask question) {
+	run := func(p *program.Program, inputs map[string]reference.Tensor, gradients bool) {
 		e, err := expect(p, inputs)
-		if err != nil {
-			return err
-		}
+		c.must(err)
 		for _, m := range q.machines {
 			out, err := m.Run(p, inputs)
-			if err != nil {
-				return err
-			}
+			c.must(err)
 			for _, want := range ask.compare {
-				if isGradient := want.output[:min(2, len(want.output))] == autodiff.Prefix; isGradient != gradients {
-					continue
-				}
-				if err := c.compare(t, in.site.place.on(m), want, out, e, orderless(p)); err != nil {
-					return err
+				if strings.HasPrefix(want.output, autodiff.Prefix) == gradients {
+					c.compare(in.example.on(m), want, out, e, orderless(p))
 				}
 			}
 		}
-		return nil
 	}
-	if err := run(in.Program, in.inputs(x), false); err != nil {
-		return err
-	}
-	dy, err := c.tensor(c.inputs, "grad_out")
-	if err != nil {
-		return nil // none is asked for
+	run(in.Program, in.inputs(x), false)
+	if c.inputs["grad_out"] == nil {
+		return
 	}
 	vjp, err := in.reverse()
-	if err != nil {
-		return err
-	}
-	inputs := in.inputs(x)
-	inputs[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy.Data, in.shape...)
-	return run(vjp, inputs, true)
+	c.must(err)
+	run(vjp, in.reverseInputs(x, c.array(c.inputs, "grad_out").Data), true)
 }
 
 // compare compares one output on one machine with the file. Outputs that the plugin
 // does not give are passed over, but for the value.
-func (c goldenCase) compare(t *trial, p place, want comparand, out map[string]reference.Tensor, e expectation, orderless bool) error {
+func (c goldenCase) compare(on example, want comparand, out map[string]reference.Tensor, e expectation, orderless bool) {
 	got, ok := out[want.output]
 	if !ok {
-		t.notef("no %s to compare", want.output)
-		return nil
+		c.t.notef("no %s to compare", want.output)
+		return
 	}
-	expected, err := c.tensor(c.expected, want.key)
-	if err != nil {
-		return err
-	}
-	spread, base := e.spread[want.output], goldenCloseness*largest(expected.Data)
-	t.within(p, "case "+c.id+": "+want.key, expected.Shape, scaled(want.factor, got.Float64s()), expected.Data, func(i int) float64 {
+	expected := c.array(c.expected, want.key)
+	spread, base := e.spread[want.output], goldenCloseness*golden.Largest(expected.Data)
+	c.within(on, want.key, scaled(want.factor, got.Float64s()), expected, want.exact, func(i int) float64 {
 		switch {
-		case p.machine == oracle{}.Name() && want.exact:
-			return 0
-		case p.machine == oracle{}.Name():
-			return c.tolerance.Abs + c.tolerance.Rel*abs(expected.Data[i])
 		case i >= len(spread):
 			return 0
 		case want.exact && orderless && e.single[want.output].Float64s()[i] == expected.Data[i]:
@@ -197,22 +162,30 @@ func (c goldenCase) compare(t *trial, p place, want comparand, out map[string]re
 		}
 		return base + want.factor*amplification*spread[i]
 	})
-	return nil
 }
 
-// orderless reports whether every operation of a program has one correct result in
-// binary32: no sums, no functions that are only approximated.
-func orderless(p *program.Program) bool {
-	for _, n := range p.Nodes {
-		info, _ := n.Op.Info()
-		switch {
-		case info.Class == program.ClassLinear, n.Op == program.OpReduceSum:
-			return false
-		case slices.Contains([]program.Op{program.OpExp, program.OpExpm1, program.OpLog, program.OpLog1p, program.OpTanh, program.OpPow}, n.Op):
-			return false
+// within compares a result with the file: on the oracle within the file's tolerance, or
+// exactly, on a device within what is allowed there.
+func (c goldenCase) within(on example, key string, got []float64, want golden.Array, exact bool, device func(i int) float64) {
+	allowed := device
+	if on.machine == (Oracle{}).Name() {
+		allowed = upTo(0)
+		if !exact {
+			allowed = func(i int) float64 { return c.tolerance.Abs + c.tolerance.Rel*math.Abs(want.Data[i]) }
 		}
 	}
-	return true
+	c.t.within(on, "case "+c.id+": "+key, want.Shape, got, want.Data, allowed)
 }
 
-func abs(v float64) float64 { return max(v, -v) }
+// inexact are the operations whose results in binary32 depend on the machine: sums,
+// whose order is free, and functions that are only approximated.
+var inexact = []program.Op{program.OpReduceSum, program.OpExp, program.OpExpm1, program.OpLog, program.OpLog1p, program.OpTanh, program.OpPow}
+
+// orderless reports whether every operation of a program has one correct result in
+// binary32.
+func orderless(p *program.Program) bool {
+	return !slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
+		info, _ := n.Op.Info()
+		return info.Class == program.ClassLinear || slices.Contains(inexact, n.Op)
+	})
+}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/goldenfile"
+	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -23,7 +23,7 @@ type goldenKind struct {
 	optional map[string]any
 	// special changes the settings of one case where a name is not enough.
 	special func(c goldenCase, settings map[string]any) error
-	// applies tells the cases of plugins from others in the file; nil is all.
+	// applies reports whether a case is for plugins; nil is all of them.
 	applies func(c goldenCase) bool
 	// questions are what a quantizer is asked in one case.
 	questions func(c goldenCase) []question
@@ -39,8 +39,8 @@ type question struct {
 	compare  []comparand
 }
 
-// comparand is an output of a program, gradients included, times a factor and the
-// key of what it must be. Integers must be equal.
+// comparand is an output of a program or a gradient. Times the factor it must be what the
+// case has under the key, and equal to it if it is exact.
 type comparand struct {
 	output, key string
 	factor      float64
@@ -77,7 +77,7 @@ var goldenKinds = map[string]goldenKind{
 		special: func(c goldenCase, settings map[string]any) error {
 			var err error
 			if c.params["wd_mode"] == "l2" {
-				settings["l2"], err = goldenfile.Float(c.params[decayKey])
+				settings["l2"], err = golden.Float(c.params[decayKey])
 			}
 			return err
 		}},
@@ -106,7 +106,7 @@ func ask(compare ...comparand) []question {
 // halves of a step.
 func askQuest(c goldenCase) []question {
 	factor := 1.0
-	if bits, err := goldenfile.Int(c.params["bits"]); err == nil && c.params["form"] == "official" {
+	if bits, err := golden.Int(c.params["bits"]); err == nil && c.params["form"] == "official" {
 		factor = math.Ldexp(1, bits) - 1
 	}
 	return ask(comparand{sdk.OutputValue, "xhat", 1, false}, comparand{sdk.OutputCodes, "codes", 1, true},
@@ -142,7 +142,7 @@ func askLSQ(c goldenCase) []question {
 		{sdk.OutputValue, "dequant", 1, false}, {gradientX, "grad_input", 1, false}}}
 	for _, name := range []string{"step", "offset"} {
 		if v, ok := c.params[name]; ok {
-			q.trained[name], _ = goldenfile.Float(v)
+			q.trained[name], _ = golden.Float(v)
 			q.compare = append(q.compare, comparand{trainedStep + name, "grad_" + name, 1, false})
 		}
 	}
@@ -154,11 +154,11 @@ func askLSQ(c goldenCase) []question {
 
 // lsqGrid tells the grid from its ends.
 func lsqGrid(c goldenCase, settings map[string]any) error {
-	qn, err := goldenfile.Int(c.params["qn"])
+	qn, err := golden.Int(c.params["qn"])
 	if err != nil {
 		return fmt.Errorf("qn: %w", err)
 	}
-	qp, err := goldenfile.Int(c.params["qp"])
+	qp, err := golden.Int(c.params["qp"])
 	if err != nil {
 		return fmt.Errorf("qp: %w", err)
 	}
@@ -187,9 +187,9 @@ func noGroup(_ goldenCase, settings map[string]any) error {
 	return nil
 }
 
-// resolve returns the settings of a case for a plugin: those given by the caller, then
-// those of the case, then those beside it.
-func (k goldenKind) resolve(d sdk.Description, given map[string]any, c goldenCase, beside map[string]any) (variant, error) {
+// resolve returns the settings of a case for a plugin: those given by the caller, unless
+// the case has others, unless the question has others.
+func (k goldenKind) resolve(d sdk.Description, given map[string]any, c goldenCase, asked map[string]any) (variant, error) {
 	declared := map[string]sdk.Parameter{}
 	for _, p := range d.Parameters {
 		declared[p.Name] = p
@@ -205,7 +205,7 @@ func (k goldenKind) resolve(d sdk.Description, given map[string]any, c goldenCas
 	}
 	all := maps.Clone(given)
 	maps.Copy(all, settings)
-	maps.Copy(all, beside)
+	maps.Copy(all, asked)
 	for name, v := range k.optional {
 		if _, ok := declared[name]; ok {
 			all[name] = v
@@ -241,12 +241,12 @@ func (k goldenKind) renamed(declared map[string]sdk.Parameter, c goldenCase) (ma
 func setting(p sdk.Parameter, v any) (any, error) {
 	switch p.Type {
 	case sdk.TypeInt:
-		return goldenfile.Int(v)
+		return golden.Int(v)
 	case sdk.TypeFloat:
-		return goldenfile.Float(v)
+		return golden.Float(v)
 	case sdk.TypeBool:
-		return goldenfile.Bool(v)
+		return golden.Bool(v)
 	default:
-		return goldenfile.Text(v)
+		return golden.Text(v)
 	}
 }

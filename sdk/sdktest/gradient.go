@@ -1,20 +1,18 @@
 package sdktest
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
-
-// byX is the gradient by x alone.
-func (in *instance) byX(x, dy []float64) ([]float64, error) {
-	out, err := in.gradient(x, dy)
-	return out[autodiff.Prefix+sdk.InputX].Float64s(), err
-}
 
 // probes is the number of elements of an input at which central differences are
 // taken.
@@ -23,88 +21,85 @@ const probes = 12
 // checkGradient compares the reverse pass of the surrogate with central differences
 // of Σ dy·surrogate.
 func (q *quantizerRun) checkGradient(t *trial) {
-	q.each(t, []Machine{oracle{}}, func(in *instance, x []float64) {
-		in.shiftTrained()
+	q.onOracle(t, func(in *instance, x []float64) {
+		// Where a trained parameter starts, the largest entry may be just clipped.
+		for name, v := range in.trained {
+			in.trained[name] = reference.Floats(scaled(1.0137, v.Floats), v.Type.Shape...).Single()
+		}
 		dy := normal(5, in.shape...)
-		gradient, err := in.gradient(x, dy)
-		if !t.ok(in.at(), err) {
-			return
-		}
+		gradient := in.gradient(x, dy)
 		f, err := newFrozen(in.Program, sdk.OutputSurrogate, in.inputs(x))
-		if !t.ok(in.at(), err) {
-			return
-		}
+		t.must(in.at(), err)
 		r := rand.New(rand.NewPCG(4, 4))
 		for _, name := range in.wrt() {
 			got := gradient[autodiff.Prefix+name]
 			for range min(probes, got.Len()) {
-				in.probe(t, f, name, r.IntN(got.Len()), dy, got)
+				i := r.IntN(got.Len())
+				t.run(func() { in.probe(f, name, i, dy, got) })
 			}
 		}
 	})
 }
 
-// shiftTrained moves the trained parameters a little from where they start, which may
-// be just where the largest entry is clipped.
-func (in *instance) shiftTrained() {
-	for name, v := range in.trained {
-		in.trained[name] = reference.Floats(single(scaled(1.0137, v.Floats)), v.Type.Shape...)
-	}
-}
-
 // probe compares one element of the gradient by one input. A difference across a
 // kink is wrong for one width and right for another.
-func (in *instance) probe(t *trial, f *frozen, name string, i int, dy []float64, got reference.Tensor) {
-	t.tried()
+func (in *instance) probe(f *frozen, name string, i int, dy []float64, got reference.Tensor) {
+	in.t.tried()
 	gradient := got.Floats
 	var want float64
 	for _, h := range []float64{1e-5, 1e-7} {
 		var err error
-		if want, err = f.difference(name, i, h, dy); !t.ok(in.at(), err) {
-			return
-		}
-		if distance(gradient[i], want) <= 1e-6*(1+largest(gradient)) {
+		want, err = f.difference(name, i, h, dy)
+		in.t.must(in.at(), err)
+		if golden.Distance(gradient[i], want) <= 1e-6*(1+golden.Largest(gradient)) {
 			return
 		}
 	}
-	p := in.at()
+	e := in.at()
 	if name == sdk.InputX {
-		p = in.given(f.inputs[name].Floats)
+		e = in.given(f.inputs[name].Floats)
 	}
-	fail := p.element("gradient by "+name+", against central differences of the surrogate", i, got.Type.Shape, gradient)
+	fail := e.element("gradient by "+name+", against central differences of the surrogate", i, got.Type.Shape, gradient)
 	fail.Want = number(want)
-	t.add(fail)
+	in.t.add(fail)
 }
 
-// frozen is a program one of whose outputs is evaluated around a point, with what
-// passes stop_gradient kept as it is there: what the reverse pass calls constant.
+// frozen is a program one of whose outputs is evaluated around a point. What passes
+// stop_gradient keeps the value that it has at the point, as the reverse pass takes it
+// for constant.
 type frozen struct {
 	p      *program.Program
 	output string
 	inputs map[string]reference.Tensor
 }
 
-// frozenPrefix names the inputs that stand for the stopped values.
-const frozenPrefix = "frozen."
-
 func newFrozen(p *program.Program, output string, inputs map[string]reference.Tensor) (*frozen, error) {
-	trimmed, err := p.Trim(output)
-	if err != nil {
-		return nil, err
-	}
-	stops, err := stopped(trimmed)
+	p, err := p.Trim(output)
 	if err != nil {
 		return nil, err
 	}
 	f := &frozen{output: output, inputs: maps.Clone(inputs)}
-	if stops != nil {
-		values, err := reference.Run(stops, inputs)
+	args, operands := p.Arguments(), []program.Output{}
+	for i, n := range p.Nodes {
+		if n.Op == program.OpStopGradient {
+			id := program.ID(len(p.Inputs) + i)
+			name := fmt.Sprint("frozen.", id)
+			args = append(args, program.Output{Name: name, Value: id})
+			operands = append(operands, program.Output{Name: name, Value: n.Args[0]})
+		}
+	}
+	if len(operands) > 0 {
+		before, err := p.Extract(p.Name, p.Arguments(), operands)
+		if err != nil {
+			return nil, err
+		}
+		values, err := reference.Run(before, inputs)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(f.inputs, values)
 	}
-	f.p, err = withoutStops(trimmed, output)
+	f.p, err = p.Extract(p.Name, args, p.Outputs)
 	return f, err
 }
 
@@ -119,47 +114,46 @@ func (f *frozen) difference(name string, i int, h float64, dy []float64) (float6
 		if err != nil {
 			return 0, err
 		}
-		sums[k] = dotProduct(out[f.output].Floats, dy)
+		sums[k] = floats.Dot(out[f.output].Floats, dy)
 	}
 	return (sums[0] - sums[1]) / (2 * h), nil
 }
 
-// stopped returns a program whose outputs are the operands of stop_gradient, named
-// as the inputs of withoutStops; nil when there are none.
-func stopped(p *program.Program) (*program.Program, error) {
-	c := newCopy(p)
-	found := false
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		v := c.node(n)
-		if n.Op == program.OpStopGradient {
-			c.b.Output(stopName(p, i), v)
-			found = true
+// checkGradientSize takes the trace of the Jacobian of the surrogate by x. With the
+// masked straight-through gradient dx = Hᵀ(M ⊙ H·dx̂) it is the number of entries
+// that the mask passes, whatever the rotation H.
+func (q *quantizerRun) checkGradientSize(t *trial) {
+	if q.traits.AnyGradient {
+		t.skipf("another gradient is claimed")
+		return
+	}
+	for _, v := range q.space.core() {
+		for _, d := range []int{33, 64} {
+			for _, s := range q.sites(v, 1, d) {
+				x := normal(6, 1, d)
+				t.run(func() { s.instance(t, Oracle{}, x).checkTrace(x, len(v.changed) == 0) })
+			}
 		}
 	}
-	if !found {
-		return nil, nil
-	}
-	return c.b.Build()
 }
 
-// withoutStops returns p with an input in the place of each stop_gradient.
-func withoutStops(p *program.Program, output string) (*program.Program, error) {
-	c := newCopy(p)
-	stops := map[int]program.Value{}
-	for i := range p.Nodes {
-		if p.Nodes[i].Op == program.OpStopGradient {
-			stops[i] = c.b.Input(stopName(p, i), p.Nodes[i].Type)
-		}
+func (in *instance) checkTrace(x []float64, byDefault bool) {
+	mask, trace, n := in.quantize(x).mask, 0.0, float64(len(x))
+	for i := range x {
+		trace += in.byX(x, with(make([]float64, len(x)), i, 1))[i]
 	}
-	for i := range p.Nodes {
-		if v, ok := stops[i]; ok {
-			c.values = append(c.values, v)
-			continue
+	in.t.tried()
+	if len(mask) == 0 {
+		if byDefault && !(trace > least*n && trace < greatest*n) {
+			in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1", trace/n)
 		}
-		c.node(&p.Nodes[i])
+		return
 	}
-	id, _ := p.Output(output)
-	c.b.Output(output, c.values[id])
-	return c.b.Build()
+	passed := floats.Sum(mask)
+	if golden.Distance(trace, passed) > 1e-6*n {
+		in.t.failf(in.at(), "the gradient passes with factors that add up to %.6g, but the mask passes %v of %v entries", trace, passed, n)
+	}
+	if byDefault && passed < n/2 {
+		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted?", n-passed, n)
+	}
 }

@@ -3,18 +3,21 @@ package sdktest
 import (
 	"maps"
 	"math"
-	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // The gradient check compares the reverse pass of the surrogate with the surrogate, and
-// so it cannot know whether the surrogate is a good one: none would be zero, and a wrong
-// sign would be wrong on both sides. What a trained parameter is there for can be
-// measured, though: ½·Σ (Q(x) − x)², with dx̂ = Q(x) − x. From a parameter that is far
-// off, a step against its gradient has to make that smaller, and not one along it.
+// so it cannot know whether the surrogate is a good one: if none is given, both are zero,
+// and a wrong sign is wrong on both sides. But what a trained parameter is there for can
+// be measured: it makes ½·Σ (Q(x) − x)² small, whose gradient by Q(x) is Q(x) − x. From a
+// parameter that is far off, a step against the gradient has to make that smaller, and
+// not one along it.
 
 // offFactors and offShifts take a trained parameter away from where it starts: times a
 // factor, or plus so many times the root mean square of x.
@@ -26,8 +29,8 @@ var (
 // lessonSteps are the lengths of the steps that are tried, in parts of the parameter.
 var lessonSteps = []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2}
 
-// enough is the part to which the error must come down along the gradient to prove its
-// sign wrong. Half is more than the chance of a single rounding brings.
+// enough is the part to which the error must come down along the gradient to prove that the
+// sign is wrong. A single rounding does not halve it by chance.
 const enough = 0.5
 
 // lesson is a trained parameter under test; the others stay where they start.
@@ -39,63 +42,55 @@ type lesson struct {
 
 // checkLearning looks at every trained parameter.
 func (q *quantizerRun) checkLearning(t *trial) {
-	q.each(t, []Machine{oracle{}}, func(in *instance, x []float64) {
+	q.onOracle(t, func(in *instance, x []float64) {
 		if len(x) < 64 || in.Init == nil {
 			return // too few numbers to tell an error from chance
 		}
 		for _, p := range in.Trained {
-			lesson{in, x, sdk.TrainedPrefix + p.Name}.run(t)
+			t.run(lesson{in, x, sdk.TrainedPrefix + p.Name}.run)
 		}
 	})
-	if t.check.Tried == 0 {
-		t.skipf("none")
-	}
+	t.skipUntried("none")
 }
 
 // run tries the parameter at its start, where it may be best already, and away from it.
-func (l lesson) run(t *trial) {
-	t.tried()
+func (l lesson) run() {
+	l.t.tried()
 	start := l.trained[l.name].Floats
-	places := [][]float64{start}
+	values := [][]float64{start}
 	for _, c := range offFactors {
-		places = append(places, scaled(c, start))
+		values = append(values, scaled(c, start))
 	}
 	for _, c := range offShifts {
-		size := c * math.Sqrt(dotProduct(l.x, l.x)/float64(len(l.x)))
-		places = append(places, moved(start, full(1, len(start)), size))
+		values = append(values, added(start, c*rootMeanSquare(l.x), full(1, len(start))))
 	}
 	moves := false
-	for i, v := range places {
-		e, gradient, err := l.look(v)
-		if !t.ok(l.given(l.x), err) {
-			return
-		}
-		most := largest(gradient)
-		if most == 0 || math.IsNaN(dotProduct(gradient, gradient)) || math.IsNaN(e) {
+	for i, v := range values {
+		in := l.with(v)
+		e, d := l.error(in)
+		gradient := in.gradient(l.x, d)[autodiff.Prefix+l.name].Float64s()
+		most := golden.Largest(gradient)
+		if most == 0 || floats.HasNaN(gradient) || math.IsNaN(e) {
 			continue
 		}
 		moves = true
-		if i > 0 && !l.leads(t, v, scaled(1/most, gradient), e) {
+		if i > 0 && !l.leads(v, scaled(1/most, gradient), e) {
 			return
 		}
 	}
 	if !moves {
-		t.failf(l.at(), "the gradient of the error by %s is zero wherever that is: it is never trained", l.name)
+		l.t.failf(l.at(), "the gradient of the error by %s is zero wherever that is: it is never trained", l.name)
 	}
 }
 
 // leads takes steps of several lengths against the gradient and along it. It fails when
 // only the latter make the error smaller.
-func (l lesson) leads(t *trial, v, gradient []float64, e float64) bool {
-	size := largest(v)
+func (l lesson) leads(v, gradient []float64, e float64) bool {
 	best := map[float64]float64{}
 	for _, sign := range []float64{-1, 1} {
 		best[sign] = e
 		for _, part := range lessonSteps {
-			other, err := l.error(moved(v, gradient, sign*part*size))
-			if !t.ok(l.given(l.x), err) {
-				return false
-			}
+			other, _ := l.error(l.with(added(v, sign*part*golden.Largest(v), gradient)))
 			if other < best[sign] { // not NaN, either
 				best[sign] = other
 			}
@@ -104,18 +99,9 @@ func (l lesson) leads(t *trial, v, gradient []float64, e float64) bool {
 	if best[-1] < e || best[1] > enough*e {
 		return true
 	}
-	t.failf(l.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it smaller, and one along it leaves %.4g: the sign is wrong",
+	l.t.failf(l.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it smaller, and one along it leaves %.4g: the sign is wrong",
 		l.name, v[0], e, best[1])
 	return false
-}
-
-// moved is v + c·direction.
-func moved(v, direction []float64, c float64) []float64 {
-	out := slices.Clone(v)
-	for i, d := range direction {
-		out[i] += c * d
-	}
-	return out
 }
 
 // with is the instance with the parameter at v.
@@ -126,24 +112,8 @@ func (l lesson) with(v []float64) *instance {
 	return &other
 }
 
-// error is ½·Σ (Q(x) − x)² with the parameter at v.
-func (l lesson) error(v []float64) (float64, error) {
-	out, err := l.with(v).quantize(l.x)
-	if err != nil {
-		return 0, err
-	}
-	d := difference(out.value, l.x)
-	return dotProduct(d, d) / 2, nil
-}
-
-// look returns the error and its gradient, as training would get it.
-func (l lesson) look(v []float64) (e float64, gradient []float64, err error) {
-	in := l.with(v)
-	out, err := in.quantize(l.x)
-	if err != nil {
-		return 0, nil, err
-	}
-	d := difference(out.value, l.x)
-	gradients, err := in.gradient(l.x, d)
-	return dotProduct(d, d) / 2, gradients[autodiff.Prefix+l.name].Float64s(), err
+// error is ½·Σ d², with d = Q(x) − x.
+func (l lesson) error(in *instance) (e float64, d []float64) {
+	d = added(in.quantize(l.x).value, -1, l.x)
+	return floats.Dot(d, d) / 2, d
 }

@@ -1,6 +1,8 @@
 package sdktest
 
 import (
+	"slices"
+
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -16,22 +18,22 @@ type Machine interface {
 	Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error)
 }
 
-// oracle executes programs in binary64.
-type oracle struct{}
+// Oracle executes programs in binary64.
+type Oracle struct{}
 
-func (oracle) Name() string { return "oracle" }
+// Name implements [Machine].
+func (Oracle) Name() string { return "oracle" }
 
-func (oracle) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+// Run implements [Machine].
+func (Oracle) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	return reference.Run(p, inputs)
 }
 
 // factorizes reports whether a program is for the oracle alone, which is where
 // hosts run refreshes.
 func factorizes(p *program.Program) bool {
-	for _, n := range p.Nodes {
-		if info, _ := n.Op.Info(); info.Class == program.ClassLinalg {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
+		info, _ := n.Op.Info()
+		return info.Class == program.ClassLinalg
+	})
 }

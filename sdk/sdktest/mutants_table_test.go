@@ -145,6 +145,8 @@ func TestOptimizerMutants(t *testing.T) {
 			return shifted(in, m).Shift(1e9)
 		}}, []string{"checkpoint"}},
 		{"chooses by name", momentum{accepts: func(t sdk.Tensor) bool { return len(t.Name) > 2 }}, []string{"selection"}},
+		{"takes all parts for equal", thirds{}, []string{"parts"}},
+		{"declines weights in parts", momentum{accepts: func(t sdk.Tensor) bool { return t.Parts == nil }}, []string{"parts"}},
 		{"accepts nothing", momentum{accepts: func(sdk.Tensor) bool { return false }}, []string{"selection"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])

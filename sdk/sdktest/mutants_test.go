@@ -181,6 +181,17 @@ func (o momentum) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (
 
 func (o momentum) Accepts(t sdk.Tensor) bool { return o.accepts == nil || o.accepts(t) }
 
+// thirds takes all parts of a weight for as large as the first.
+type thirds struct{ momentum }
+
+func (o thirds) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	u, next, err := o.momentum.Update(b, in, t)
+	if n := len(t.Parts); n > 0 {
+		u = u.Reshape(n, t.Parts[0].Rows, t.Shape[1]).Reshape(t.Shape...)
+	}
+	return u, next, err
+}
+
 // whitened has a preconditioner for one side, renewed every three updates.
 type whitened struct {
 	// basis changes what a refresh returns, use what an update takes for it.

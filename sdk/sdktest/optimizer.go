@@ -2,59 +2,38 @@ package sdktest
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 )
 
-// optimizerCheck is one named check of optimizers.
-type optimizerCheck struct {
-	name, asks string
-	run        func(*optimizerRun, *trial)
+// checks are all checks of optimizers, in the order of the report.
+func (o *optimizerRun) checks() []step {
+	return []step{
+		{"parameters", "each value in a declared range, alone and with others, gives valid programs or an error that says what to do", o.checkParameters},
+		{"shapes", "valid programs for every shape of an accepted tensor", o.checkShapes},
+		{"parts", "valid programs, and finite directions, for weights that hold several matrices", o.checkParts},
+		{"selection", "some tensor is accepted, and acceptance depends on role and shape alone", o.checkSelection},
+		{"deterministic", "the same request gives the same programs, and the same programs the same bits", o.checkDeterministic},
+		{"zero gradient", "a gradient of zeros from the start gives finite directions and states", o.checkZeroGradient},
+		{"finite", "gradients from 1e-12 to 1e6 give finite directions and states", o.checkFinite},
+		{"state", "every state tensor is changed by updates, and what it holds has an effect", o.checkState},
+		{"checkpoint", "a state that went through binary32 goes on as before", o.checkCheckpoint},
+		{"refresh", "a refresh runs when it is due and has an effect on the directions", o.checkRefresh},
+		{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate", o.checkParabola},
+		{"rosenbrock", "x − α·u descends along Rosenbrock's valley with some rate", o.checkRosenbrock},
+		{"devices", "compiled programs agree with the oracle in every step", o.checkDevices},
+	}
 }
 
-// optimizerChecks are all checks of optimizers, in the order of the report.
-var optimizerChecks = []optimizerCheck{
-	{"parameters", "each value in a declared range, alone and with others, gives valid programs or an error that says what to do", (*optimizerRun).checkParameters},
-	{"shapes", "valid programs for every shape of an accepted tensor", (*optimizerRun).checkShapes},
-	{"selection", "some tensor is accepted, and acceptance depends on role and shape alone", (*optimizerRun).checkSelection},
-	{"deterministic", "the same request gives the same programs, and the same programs the same bits", (*optimizerRun).checkDeterministic},
-	{"zero gradient", "a gradient of zeros from the start gives finite directions and states", (*optimizerRun).checkZeroGradient},
-	{"finite", "gradients from 1e-12 to 1e6 give finite directions and states", (*optimizerRun).checkFinite},
-	{"state", "every state tensor is changed by updates, and what it holds has an effect", (*optimizerRun).checkState},
-	{"checkpoint", "a state that went through binary32 goes on as before", (*optimizerRun).checkCheckpoint},
-	{"refresh", "a refresh runs when it is due and has an effect on the directions", (*optimizerRun).checkRefresh},
-	{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate", (*optimizerRun).checkParabola},
-	{"rosenbrock", "x − α·u descends along Rosenbrock's valley with some rate", (*optimizerRun).checkRosenbrock},
-	{"devices", "compiled programs agree with the oracle in every step", (*optimizerRun).checkDevices},
-}
-
-// CheckOptimizer runs all checks on an optimizer.
-func CheckOptimizer(subject OptimizerSubject, list ...Option) Report {
-	return runAll(newOptimizerSession(subject, list))
-}
-
-func newOptimizerSession(subject OptimizerSubject, list []Option) *session {
-	o := &optimizerRun{options: newOptions(list), subject: subject, tensors: map[string]*tensor{}, refused: map[string]error{}, diverging: map[string]bool{}}
-	var err error
-	if o.about, err = subject.Describe(); err == nil {
-		if err = o.about.Check(); err == nil {
-			o.space, err = newSpace(o.about, o.settings)
-		}
+func newOptimizerRun(subject OptimizerSubject, list []Option) *session {
+	s, ok := newSession(sdk.KindOptimizer, subject.Describe, list)
+	if ok {
+		o := &optimizerRun{session: s, subject: subject, asked: map[string]*tensorAnswer{}, diverging: map[string]bool{}}
+		s.addSteps(o.checks(), o.goldenCase)
+		s.measure = o.measure
 	}
-	s := &session{report: o.options.report(o.about, sdk.KindOptimizer)}
-	s.steps = []step{describedStep(o.about, err)}
-	if err != nil {
-		return s
-	}
-	for _, c := range optimizerChecks {
-		s.steps = append(s.steps, step{c.name, c.asks, func(t *trial) { c.run(o, t) }})
-	}
-	for _, file := range o.golden {
-		s.steps = append(s.steps, o.goldenSteps(file)...)
-	}
-	s.measure = o.measure
 	return s
 }
 
@@ -64,28 +43,27 @@ func (o *optimizerRun) checkParameters(t *trial) {
 	variants := slices.Concat(o.space.singles, o.space.mixed)
 	for i, v := range variants {
 		t.tried()
-		s, err := o.accepted(v)
-		if err != nil {
+		list, err := o.accepted(v)
+		switch {
+		case len(list) > 0:
+			o.tryOut(t, list[0], i == 0)
+		case err != nil:
 			if i == 0 || !isRefusal(err) {
-				t.ok(place{settings: v.changed}, err)
+				t.ok(example{settings: v.changed}, err)
 			}
 			refused.add(err)
-			continue
-		}
-		if s != nil {
-			o.tryOut(t, s, i == 0)
 		}
 	}
 	refused.note(t, len(variants), "settings")
 }
 
-// tryOut takes a few steps. Coefficients at the end of a range may well make an
-// algorithm diverge, which is told and ends the trials with them; the defaults must
-// not.
-func (o *optimizerRun) tryOut(t *trial, s *tensor, byDefault bool) {
+// tryOut takes a few steps. With settings at the end of a range an algorithm may well
+// diverge: the report says so, and no other check tries them. The defaults must not
+// diverge.
+func (o *optimizerRun) tryOut(t *trial, s *tensorAnswer, byDefault bool) {
 	steps := &trial{}
 	for _, size := range sizes {
-		o.walk(steps, s, oracle{}, 3, size)
+		s.walk(steps, Oracle{}, 3, size)
 	}
 	switch {
 	case !steps.failed():
@@ -98,32 +76,32 @@ func (o *optimizerRun) tryOut(t *trial, s *tensor, byDefault bool) {
 }
 
 // walk takes steps with random gradients of the given size and asks for finite
-// directions and states. It returns the last direction.
-func (o *optimizerRun) walk(t *trial, s *tensor, m Machine, steps int, size float64) []float64 {
+// directions and states. It returns the last direction, nil if something is wrong.
+func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []float64) {
 	t.tried()
-	x := normal(11, s.shape...)
-	p, err := s.start(m, x)
-	var u []float64
-	for i := 0; i < steps && err == nil; i++ {
-		u, err = p.step(x, single(scaled(size, normal(uint64(20+i), s.shape...))))
-		if err == nil && !p.checkFinite(t, u) {
-			return nil
+	t.run(func() {
+		r := s.train(t, m)
+		for r.updates < steps {
+			last := r.update(r.x, rounded(scaled(size, r.gradient(20))))
+			if !r.checkFinite(last) {
+				return
+			}
+			if r.updates == steps {
+				u = last
+			}
 		}
-	}
-	if !t.ok(s.on(m), err) {
-		return nil
-	}
+	})
 	return u
 }
 
 // checkFinite looks at a direction and at the state after it.
-func (p *path) checkFinite(t *trial, u []float64) bool {
-	for name, v := range p.state {
-		if !t.finite(p.on(p.m), fmt.Sprintf("%s after update %d", name, p.t), v.Type.Shape, v.Floats) {
+func (r *training) checkFinite(u []float64) bool {
+	for name, v := range r.state {
+		if !r.t.finite(r.at(), fmt.Sprintf("%s after update %d", name, r.updates), v.Type.Shape, v.Floats) {
 			return false
 		}
 	}
-	return t.finite(p.on(p.m), fmt.Sprintf("direction of update %d", p.t), p.shape, u)
+	return r.t.finite(r.at(), fmt.Sprintf("direction of update %d", r.updates), r.shape, u)
 }
 
 func (o *optimizerRun) checkShapes(t *trial) {
@@ -134,7 +112,6 @@ func (o *optimizerRun) checkShapes(t *trial) {
 		}
 	}
 	var refused refusals
-	defer func() { refused.note(t, t.check.Tried+refused.count, "shapes") }()
 	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding, sdk.TensorHead} {
 		declined := 0
 		for _, shape := range shapes[role] {
@@ -143,9 +120,9 @@ func (o *optimizerRun) checkShapes(t *trial) {
 			case isRefusal(err) && len(s.settings) > 0: // what a person chose need not go with every shape
 				refused.add(err)
 			case err != nil:
-				t.ok(s.place, err)
+				t.ok(s.example, err)
 			case s.Accepts:
-				o.walk(t, s, oracle{}, 2, 1)
+				s.walk(t, Oracle{}, 2, 1)
 			default:
 				declined++
 			}
@@ -154,66 +131,94 @@ func (o *optimizerRun) checkShapes(t *trial) {
 			t.notef("%d of %d of role %s declined", declined, len(shapes[role]), role)
 		}
 	}
+	refused.note(t, t.check.Tried+refused.count, "shapes")
+}
+
+// fusedRows are the rows of the matrices that fused weights hold: with as many heads of
+// keys and values as of queries, and with fewer.
+var fusedRows = [][]int{{4, 4, 4}, {8, 2, 2}}
+
+// checkParts asks for weights that hold queries, keys and values.
+func (o *optimizerRun) checkParts(t *trial) {
+	var refused refusals
+	for _, v := range o.space.core() {
+		for _, rows := range fusedRows {
+			plain, err := o.ask(v, sdk.TensorMatrix, rows[0]+rows[1]+rows[2], 6)
+			if err != nil || o.diverging[settingsText(v.changed)] {
+				continue // what a check of matrices reports
+			}
+			s := &tensorAnswer{variant: v, example: plain.example}
+			s.OptimizerProgram, err = o.programs(v, sdk.TensorMatrix, "layers.0.qkv", s.shape,
+				sdk.Part{Name: "q", Rows: rows[0]}, sdk.Part{Name: "k", First: rows[0], Rows: rows[1]},
+				sdk.Part{Name: "v", First: rows[0] + rows[1], Rows: rows[2]})
+			switch {
+			case isRefusal(err) && len(s.settings) > 0: // what a person chose need not go with every weight
+				refused.add(err)
+			case err != nil:
+				t.ok(s.example, fmt.Errorf("with parts of %v rows: %w", rows, err))
+			case s.Accepts != plain.Accepts:
+				t.failf(s.example, "accepted: %v in parts of %v rows, %v as one matrix", s.Accepts, rows, plain.Accepts)
+			case s.Accepts:
+				s.walk(t, Oracle{}, 2, 1)
+			}
+		}
+	}
+	refused.note(t, t.check.Tried+refused.count, "fused weights")
 }
 
 // checkSelection asks for tensors that differ in their names alone.
 func (o *optimizerRun) checkSelection(t *trial) {
-	v, accepted := o.space.singles[0], 0
+	accepted := 0
 	for _, k := range tensorKinds {
 		t.tried()
-		var answers []bool
+		e := example{role: string(k.role), shape: k.shape}
+		of := map[bool]int{}
 		for _, name := range []string{"layers.0.wq", "layers.11.mlp.down", "x"} {
-			out, err := o.programs(v, k.role, name, k.shape)
-			if !t.ok(place{role: string(k.role), shape: k.shape}, err) {
-				return
-			}
-			answers = append(answers, out.Accepts)
+			out, err := o.programs(o.space.singles[0], k.role, name, k.shape)
+			t.must(e, err)
+			of[out.Accepts]++
 		}
-		if slices.Contains(answers, true) && slices.Contains(answers, false) {
-			t.failf(place{role: string(k.role), shape: k.shape}, "accepted under one name and declined under another")
+		if len(of) > 1 {
+			t.failf(e, "accepted under one name and declined under another")
 		}
-		if answers[0] {
-			accepted++
-		}
+		accepted += min(of[true], 1)
 	}
 	if accepted == 0 {
-		t.failf(place{}, "no tensor is accepted, of any role")
+		t.failf(example{}, "no tensor is accepted, of any role")
 	}
 	t.notef("%d of %d kinds of tensors accepted", accepted, len(tensorKinds))
 }
 
 func (o *optimizerRun) checkDeterministic(t *trial) {
-	o.each(t, o.machines, func(s *tensor, m Machine) {
+	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
 		t.tried()
 		again, err := o.programs(s.variant, sdk.TensorRole(s.role), "layers.0.wq", s.shape)
-		if t.ok(s.place, err) {
-			samePrograms(t, s.place, s.Programs(), again.Programs())
+		if t.ok(s.example, err) {
+			samePrograms(t, s.example, s.Programs(), again.Programs())
 			if again.Due != s.Due {
-				t.failf(s.place, "a second request gives refreshes at %+v, the first at %+v", again.Due, s.Due)
+				t.failf(s.example, "a second request gives refreshes at %+v, the first at %+v", again.Due, s.Due)
 			}
 		}
-		first, second := o.walk(t, s, m, 3, 1), o.walk(t, s, m, 3, 1)
+		first, second := s.walk(t, m, 3, 1), s.walk(t, m, 3, 1)
 		t.equal(s.on(m), "direction of a second run", s.shape, second, first)
 	})
 }
 
 func (o *optimizerRun) checkZeroGradient(t *trial) {
 	moves := false
-	o.each(t, o.machines, func(s *tensor, m Machine) {
-		x := normal(11, s.shape...)
-		p, err := s.start(m, x)
-		for i := 0; i < max(3, s.Due.Next+1) && i < 12 && err == nil; i++ {
-			var u []float64
-			u, err = p.step(x, make([]float64, len(x)))
-			if err == nil && !p.checkFinite(t, u) {
+	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
+		zeros := make([]float64, s.size())
+		r := s.train(t, m)
+		for range min(max(3, s.Due.Next+1), 12) {
+			u := r.update(r.x, zeros)
+			if !r.checkFinite(u) {
 				return
 			}
-			moves = moves || largest(u) > 0
+			moves = moves || golden.Largest(u) > 0
 			if o.traits.Still {
-				t.equal(s.on(m), fmt.Sprintf("direction of update %d without a gradient", p.t), s.shape, u, make([]float64, len(x)))
+				t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient", r.updates), s.shape, u, zeros)
 			}
 		}
-		t.ok(s.on(m), err)
 	})
 	if moves {
 		t.notef("the direction is not always zero")
@@ -224,13 +229,9 @@ func (o *optimizerRun) checkZeroGradient(t *trial) {
 var sizes = []float64{1e-12, 1e-3, 1, 1e6}
 
 func (o *optimizerRun) checkFinite(t *trial) {
-	o.each(t, o.machines, func(s *tensor, m Machine) {
+	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
 		for _, size := range sizes {
-			o.walk(t, s, m, min(max(4, s.Due.First+2), 24), size) // past the first refresh
+			s.walk(t, m, min(max(4, s.Due.First+2), 24), size) // past the first refresh
 		}
 	})
-}
-
-func rootMeanSquare(v []float64) float64 {
-	return math.Sqrt(dotProduct(v, v) / float64(len(v)))
 }

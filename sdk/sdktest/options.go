@@ -1,13 +1,9 @@
 package sdktest
 
-import (
-	"maps"
+import "maps"
 
-	"github.com/cage-qat/cage/sdk"
-)
-
-// Traits are promises of an algorithm that the interface has no place for, and
-// licences that it needs. The zero Traits is right for most plugins.
+// Traits are what an algorithm promises beyond the interface, and what it must be allowed.
+// The zero Traits is right for most plugins.
 type Traits struct {
 	// Idempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
 	Idempotent bool
@@ -22,10 +18,10 @@ type Traits struct {
 	Ties bool
 	// NoDescent is for optimizers that do not minimise on their own.
 	NoDescent bool
-	// Still promises that gradients of zeros from the start move nothing.
+	// Still promises that nothing moves as long as all gradients have been zero.
 	Still bool
 	// Descent promises that, with some rate, the parabola and Rosenbrock's function
-	// come down to this part of their first value; 0 promises what is asked of all.
+	// come down to this part of their first value. 0 is what is asked of all plugins.
 	Descent float64
 }
 
@@ -61,18 +57,9 @@ func On(machines ...Machine) Option {
 func Golden(file []byte) Option { return func(o *options) { o.golden = append(o.golden, file) } }
 
 func newOptions(list []Option) options {
-	o := options{settings: map[string]any{}, machines: []Machine{oracle{}}}
+	o := options{settings: map[string]any{}, machines: []Machine{Oracle{}}}
 	for _, apply := range list {
 		apply(&o)
 	}
 	return o
-}
-
-// report starts the report on a described plugin.
-func (o options) report(d sdk.Description, kind sdk.Kind) Report {
-	r := Report{Plugin: d.Name, Version: d.Version, Kind: kind, Settings: printable(o.settings)}
-	for _, m := range o.machines {
-		r.Machines = append(r.Machines, m.Name())
-	}
-	return r
 }

@@ -4,103 +4,74 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // checkSplit runs the parts into which hosts divide a quantizer.
 func (q *quantizerRun) checkSplit(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
-		parts, err := autodiff.Split(in.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, in.wrt()...)
-		if !t.ok(in.at(), err) {
-			return
-		}
-		whole, err := in.quantize(x)
-		if !t.ok(in.at(), err) {
-			return
-		}
-		forward, err := in.m.Run(parts.Forward, in.inputs(x))
-		if !t.ok(in.at(), err) {
-			return
-		}
-		t.equal(in.given(x), "value of the forward pass", in.shape, forward[sdk.OutputValue].Float64s(), whole.value)
-		if in.m == (oracle{}) {
-			in.checkBackward(t, parts, x, forward)
+		parts, err := in.split()
+		t.must(in.at(), err)
+		whole, forward := in.quantize(x), in.run(parts.Forward, in.inputs(x))
+		in.equal(x, "value of the forward pass", forward[sdk.OutputValue].Float64s(), whole.value)
+		if in.m == (Oracle{}) {
+			in.checkBackward(parts, x, forward)
 		}
 	})
 }
 
 // checkBackward compares the backward part with the reverse pass in one piece.
-func (in *instance) checkBackward(t *trial, parts *autodiff.Partition, x []float64, forward map[string]reference.Tensor) {
+func (in *instance) checkBackward(parts *autodiff.Partition, x []float64, forward map[string]reference.Tensor) {
 	dy := normal(8, in.shape...)
-	want, err := in.gradient(x, dy)
-	if !t.ok(in.at(), err) {
-		return
+	want, given := in.gradient(x, dy), in.reverseInputs(x, dy)
+	inputs := map[string]reference.Tensor{}
+	for _, p := range parts.Backward.Inputs {
+		inputs[p.Name] = given[p.Name]
 	}
-	inputs := map[string]reference.Tensor{autodiff.Prefix + sdk.OutputSurrogate: reference.Floats(dy, in.shape...)}
-	given := in.inputs(x)
 	for _, r := range parts.Residuals {
-		inputs[r.Name] = forward[r.Name]
-		if r.Input {
-			inputs[r.Name] = given[r.Name]
+		if !r.Input {
+			inputs[r.Name] = forward[r.Name]
 		}
 	}
-	got, err := in.m.Run(parts.Backward, inputs)
-	if !t.ok(in.at(), err) {
-		return
-	}
+	got := in.run(parts.Backward, inputs)
 	for name, w := range want {
-		t.within(in.at(), "gradient "+name+" of the backward pass", w.Type.Shape, got[name].Float64s(), w.Floats,
-			func(int) float64 { return exactness * (1 + largest(w.Floats)) })
+		in.t.within(in.at(), "gradient "+name+" of the backward pass", w.Type.Shape, got[name].Float64s(), w.Floats,
+			upTo(exactness*(1+golden.Largest(w.Floats))))
 	}
 }
 
 // checkUnpack packs matrices of ordinary and of odd rows, and with the settings given
-// rows of every length.
+// some with longer rows.
 func (q *quantizerRun) checkUnpack(t *trial) {
-	q.each(t, q.machines, func(in *instance, x []float64) { in.checkUnpack(t, x) })
-	for _, s := range q.long() {
-		for _, m := range q.machines {
-			x := normal(13, s.shape...)
-			if in, err := s.instance(m, x); t.ok(s.place.on(m), err) {
-				in.checkUnpack(t, x)
+	q.each(t, q.machines, (*instance).checkUnpack)
+	for _, d := range []int{128, 640} {
+		for _, s := range q.sites(q.space.singles[0], 7, d) {
+			for _, m := range q.machines {
+				x := normal(13, s.shape...)
+				t.run(func() { s.instance(t, m, x).checkUnpack(x) })
 			}
 		}
 	}
-	if t.check.Tried == 0 {
-		t.skipf("not a packer")
-	}
+	t.skipUntried("not a packer")
 }
 
-// long are the sites with the longest rows, for the first variant.
-func (q *quantizerRun) long() (list []*site) {
-	for _, d := range []int{128, 640} {
-		list = append(list, q.sites(q.space.singles[0], 7, d)...)
-	}
-	return list
-}
-
-func (in *instance) checkUnpack(t *trial, x []float64) {
+func (in *instance) checkUnpack(x []float64) {
 	if in.Unpack == nil {
 		return
 	}
 	for _, x := range append(oddities(x, in.shape[1]), x) {
-		out, err := in.quantize(x)
-		if !t.ok(in.at(), err) {
-			return
-		}
-		packed := map[string]reference.Tensor{sdk.OutputCodes: out.outputs[sdk.OutputCodes], sdk.OutputScale: out.outputs[sdk.OutputScale]}
-		unpacked, err := in.m.Run(in.Unpack, packed)
-		if t.ok(in.at(), err) {
-			t.equal(in.given(x), "unpacked value", in.shape, unpacked[sdk.OutputValue].Float64s(), out.value)
-		}
+		out := in.quantize(x)
+		unpacked := in.run(in.Unpack, map[string]reference.Tensor{
+			sdk.OutputCodes: out.outputs[sdk.OutputCodes], sdk.OutputScale: out.outputs[sdk.OutputScale]})
+		in.equal(x, "unpacked value", unpacked[sdk.OutputValue].Float64s(), out.value)
 	}
 }
 
-// oddities are matrices like x with rows of d entries among which there are zeros,
-// equal, large and small numbers, and others with NaN, infinities and −0, as far as
-// there are rows.
+// oddities are two matrices like x, with rows of d entries. The first rows of one are
+// zeros, equal, large and small numbers; those of the other hold NaN, infinities and −0.
 func oddities(x []float64, d int) [][]float64 {
 	finite, broken := slices.Clone(x), slices.Clone(x)
 	for i := range x {

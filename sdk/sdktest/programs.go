@@ -6,26 +6,26 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// equalPrograms reports whether two answers hold the same programs.
-func equalPrograms(first, second iter.Seq2[string, *program.Program]) bool {
-	t := &trial{}
-	samePrograms(t, place{}, first, second)
-	return !t.failed()
+// hashes are those of the programs of an answer, by their names.
+func hashes(programs iter.Seq2[string, *program.Program]) map[string]string {
+	out := map[string]string{}
+	for name, p := range programs {
+		out[name] = p.Hash()
+	}
+	return out
 }
 
 // samePrograms fails unless two answers to one request are the same.
-func samePrograms(t *trial, p place, first, second iter.Seq2[string, *program.Program]) {
-	hashes := map[string]string{}
-	for name, prog := range first {
-		hashes[name] = prog.Hash()
-	}
-	for name, prog := range second {
-		if hashes[name] != prog.Hash() {
-			t.failf(p, "a second request gives another %s program", name)
+func samePrograms(t *trial, e example, first, second iter.Seq2[string, *program.Program]) {
+	a, b := hashes(first), hashes(second)
+	for name := range b {
+		if a[name] != b[name] {
+			t.failf(e, "a second request gives another %s program", name)
 		}
-		delete(hashes, name)
 	}
-	for name := range hashes {
-		t.failf(p, "a second request gives no %s program", name)
+	for name := range a {
+		if b[name] == "" {
+			t.failf(e, "a second request gives no %s program", name)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/cage-qat/cage/sdk"
@@ -35,12 +36,7 @@ type Report struct {
 
 // Failed reports whether any check failed.
 func (r Report) Failed() bool {
-	for _, c := range r.Checks {
-		if c.Status == Fail {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Status == Fail })
 }
 
 // Check is the outcome of one named check.

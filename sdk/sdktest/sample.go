@@ -1,8 +1,11 @@
 package sdktest
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -10,22 +13,26 @@ import (
 // normal is a row-major array of seeded standard normal numbers, rounded to binary32
 // so that every machine sees the same.
 func normal(seed uint64, shape ...int) []float64 {
-	r := rand.New(rand.NewPCG(seed, 0))
-	data := make([]float64, program.FloatType(shape...).Size())
-	for i := range data {
-		data[i] = float64(float32(r.NormFloat64()))
-	}
-	return data
+	return draw(rand.New(rand.NewPCG(seed, 0)).NormFloat64, shape)
 }
 
 // uniform is an array of seeded numbers between −1 and 1.
 func uniform(seed uint64, shape ...int) []float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
-	data := make([]float64, program.FloatType(shape...).Size())
-	for i := range data {
-		data[i] = float64(float32(2*r.Float64() - 1))
+	return draw(func() float64 { return 2*r.Float64() - 1 }, shape)
+}
+
+func draw(next func() float64, shape []int) []float64 {
+	return mapped(make([]float64, program.FloatType(shape...).Size()), func(float64) float64 { return float64(float32(next())) })
+}
+
+// mapped is f of each element.
+func mapped(v []float64, f func(float64) float64) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = f(x)
 	}
-	return data
+	return out
 }
 
 // full is n times v.
@@ -33,11 +40,12 @@ func full(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
 
 // scaled is c·v.
 func scaled(c float64, v []float64) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = c * x
-	}
-	return out
+	return floats.ScaleTo(make([]float64, len(v)), c, v)
+}
+
+// added is x + c·y.
+func added(x []float64, c float64, y []float64) []float64 {
+	return floats.AddScaledTo(make([]float64, len(x)), x, c, y)
 }
 
 // with is v with one element replaced.
@@ -47,19 +55,14 @@ func with(v []float64, i int, x float64) []float64 {
 	return out
 }
 
-// single rounds each element to binary32.
-func single(v []float64) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = float64(float32(x))
-	}
-	return out
+// rounded rounds each element to binary32.
+func rounded(v []float64) []float64 {
+	return mapped(v, func(x float64) float64 { return float64(float32(x)) })
 }
 
-func dotProduct(x, y []float64) float64 {
-	sum := 0.0
-	for i, v := range x {
-		sum += v * y[i]
-	}
-	return sum
+func rootMeanSquare(v []float64) float64 { return floats.Norm(v, 2) / math.Sqrt(float64(len(v))) }
+
+// relativeError is ‖got − x‖/‖x‖.
+func relativeError(got, x []float64) float64 {
+	return rootMeanSquare(added(got, -1, x)) / rootMeanSquare(x)
 }

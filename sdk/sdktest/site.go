@@ -5,151 +5,38 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// site is a quantizer's answer for one site.
-type site struct {
+// quantizerRun is one run of the kit on a quantizer.
+type quantizerRun struct {
+	*session
+	subject QuantizerSubject
+	asked   map[string]*siteAnswer
+}
+
+// siteAnswer is a quantizer's answer for one site.
+type siteAnswer struct {
 	sdk.QuantizerProgram
-	place
+	example
+	err     error
 	variant variant
 	vjp     *program.Program // of the surrogate, made when needed
 }
 
-// wrt names the inputs that gradients are taken by.
-func (s *site) wrt() []string {
-	names := []string{sdk.InputX}
-	for _, p := range s.Trained {
-		names = append(names, sdk.TrainedPrefix+p.Name)
-	}
-	return names
-}
-
-// reverse is the reverse pass of the surrogate.
-func (s *site) reverse() (*program.Program, error) {
-	if s.vjp == nil {
-		vjp, err := autodiff.VJP(s.Program, sdk.OutputSurrogate, s.wrt()...)
-		if err != nil {
-			return nil, err
-		}
-		s.vjp = vjp
-	}
-	return s.vjp, nil
-}
-
-// instance is a site on a machine with the trained parameters that a sample of the
-// tensor gives.
-type instance struct {
-	*site
-	m       Machine
-	trained map[string]reference.Tensor
-}
-
-func (s *site) instance(m Machine, sample []float64) (*instance, error) {
-	in := &instance{site: s, m: m}
-	if s.Init == nil {
-		return in, nil
-	}
-	var err error
-	in.trained, err = m.Run(s.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(sample, s.shape...)})
-	if err != nil {
-		return nil, err
-	}
-	for name, v := range in.trained { // as they are kept in training
-		in.trained[name] = reference.Floats(single(v.Floats), v.Type.Shape...)
-	}
-	return in, nil
-}
-
-// at is where the instance runs.
-func (in *instance) at() place { return in.site.place.on(in.m) }
-
-// given is where the instance runs, with the x that it gets there.
-func (in *instance) given(x []float64) place {
-	p := in.at()
-	p.input = x
-	return p
-}
-
-// inputs are those of the site's program.
-func (in *instance) inputs(x []float64) map[string]reference.Tensor {
-	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)}
-	maps.Copy(inputs, in.trained)
-	return inputs
-}
-
-// answer is the result of one quantization. What the quantizer does not give is
-// empty.
-type answer struct {
-	value, codes, scale, mask []float64
-	outputs                   map[string]reference.Tensor
-}
-
-func (in *instance) quantize(x []float64) (answer, error) {
-	out, err := in.m.Run(in.Program, in.inputs(x))
-	if err != nil {
-		return answer{}, err
-	}
-	return newAnswer(out), nil
-}
-
-// part is the answer for some of the elements, without the scale.
-func (a answer) part(from, to int) answer {
-	cut := func(v []float64) []float64 {
-		if v == nil {
-			return nil
-		}
-		return v[from:to]
-	}
-	return answer{value: cut(a.value), codes: cut(a.codes), mask: cut(a.mask)}
-}
-
-func newAnswer(out map[string]reference.Tensor) answer {
-	get := func(name string) []float64 {
-		if v, ok := out[name]; ok {
-			return v.Float64s()
-		}
-		return nil
-	}
-	return answer{get(sdk.OutputValue), get(sdk.OutputCodes), get(sdk.OutputScale), get(sdk.OutputMask), out}
-}
-
-// gradient returns the gradients of Σ dy·surrogate by x and by the trained
-// parameters.
-func (in *instance) gradient(x, dy []float64) (map[string]reference.Tensor, error) {
-	vjp, err := in.reverse()
-	if err != nil {
-		return nil, err
-	}
-	inputs := in.inputs(x)
-	inputs[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, in.shape...)
-	return in.m.Run(vjp, inputs)
-}
-
-// quantizerRun is one run of the kit on a quantizer.
-type quantizerRun struct {
-	options
-	subject QuantizerSubject
-	about   sdk.Description
-	space   space
-	asked   map[string]*site
-	refused map[string]error
-}
-
-// ask returns the answer for a site, which is asked for once.
-func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*site, error) {
+// ask returns the answer for a site. The plugin is asked once.
+func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer, error) {
 	key := fmt.Sprint(role, shape, settingsText(v.changed))
-	if s, ok := q.asked[key]; ok {
-		return s, q.refused[key]
+	s, ok := q.asked[key]
+	if !ok {
+		s = &siteAnswer{variant: v, example: example{role: string(role), shape: shape, settings: v.changed}}
+		s.QuantizerProgram, s.err = q.programs(v, role, shape)
+		q.asked[key] = s
 	}
-	s := &site{variant: v, place: place{role: string(role), shape: shape, settings: v.changed}}
-	var err error
-	s.QuantizerProgram, err = q.programs(v, role, shape)
-	q.asked[key], q.refused[key] = s, err
-	return s, err
+	return s, s.err
 }
 
 func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int) (sdk.QuantizerProgram, error) {
@@ -164,20 +51,20 @@ func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int) (sdk.Quan
 // rotations leave alone, and of a regular one.
 var matrices = [][]int{{4, 33}, {3, 128}}
 
-// edges are the shapes around those of blocks that the first variant is also tried
-// with: a single number, single rows, and short ones.
+// edges are shapes with which the first variant is tried as well: a single number,
+// single rows, and rows a little shorter or longer than a block.
 var edges = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
 
-// roles of sites; the first that is accepted is that of most checks.
+// roles are those of sites.
 var roles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
 
 // sites are the answers for a variant at a shape: for a weight, and for an
-// activation where that is another program.
-func (q *quantizerRun) sites(v variant, shape ...int) []*site {
-	var list []*site
+// activation if that is another program.
+func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
+	var list []*siteAnswer
 	for _, role := range roles {
 		s, err := q.ask(v, role, shape...)
-		if err == nil && (len(list) == 0 || !equalPrograms(s.Programs(), list[0].Programs())) {
+		if err == nil && (len(list) == 0 || !maps.Equal(hashes(s.Programs()), hashes(list[0].Programs()))) {
 			list = append(list, s)
 		}
 	}
@@ -185,7 +72,7 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*site {
 }
 
 // each calls f for every variant and matrix shape that the plugin answers, on each
-// machine, with a normal matrix. An answer that fails is another check's business.
+// machine, with a normal matrix. Other checks report the answers that are errors.
 func (q *quantizerRun) each(t *trial, machines []Machine, f func(in *instance, x []float64)) {
 	for k, v := range q.space.core() {
 		shapes := matrices
@@ -196,12 +83,139 @@ func (q *quantizerRun) each(t *trial, machines []Machine, f func(in *instance, x
 			x := normal(uint64(i), shape...)
 			for _, s := range q.sites(v, shape...) {
 				for _, m := range machines {
-					in, err := s.instance(m, x)
-					if t.ok(s.place.on(m), err) {
-						f(in, x)
-					}
+					t.run(func() { f(s.instance(t, m, x), x) })
 				}
 			}
 		}
 	}
+}
+
+// onOracle is each on the oracle alone.
+func (q *quantizerRun) onOracle(t *trial, f func(in *instance, x []float64)) {
+	q.each(t, []Machine{Oracle{}}, f)
+}
+
+// wrt names the inputs that gradients are taken by.
+func (s *siteAnswer) wrt() []string {
+	names := []string{sdk.InputX}
+	for _, p := range s.Trained {
+		names = append(names, sdk.TrainedPrefix+p.Name)
+	}
+	return names
+}
+
+// reverse is the reverse pass of the surrogate.
+func (s *siteAnswer) reverse() (_ *program.Program, err error) {
+	if s.vjp == nil {
+		s.vjp, err = autodiff.VJP(s.Program, sdk.OutputSurrogate, s.wrt()...)
+	}
+	return s.vjp, err
+}
+
+// split divides the quantizer as hosts do, into what runs forward and backward.
+func (s *siteAnswer) split() (*autodiff.Partition, error) {
+	return autodiff.Split(s.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, s.wrt()...)
+}
+
+// instance is a site on a machine, with trained parameters. An error of a run fails the
+// trial and ends the example.
+type instance struct {
+	*siteAnswer
+	t       *trial
+	m       Machine
+	trained map[string]reference.Tensor
+}
+
+// instance initialises the trained parameters from a sample of the tensor.
+func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
+	in := &instance{siteAnswer: s, t: t, m: m}
+	if s.Init == nil {
+		return in
+	}
+	in.trained = in.run(s.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(sample, s.shape...)})
+	for name, v := range in.trained { // as they are kept in training
+		in.trained[name] = v.Single()
+	}
+	return in
+}
+
+// from is an instance on the same machine, initialised from another sample.
+func (in *instance) from(sample []float64) *instance {
+	return in.siteAnswer.instance(in.t, in.m, sample)
+}
+
+// at is where the instance runs; given says also on which x.
+func (in *instance) at() example { return in.example.on(in.m) }
+
+func (in *instance) given(x []float64) example {
+	e := in.at()
+	e.input = x
+	return e
+}
+
+// inputs are those of the site's program.
+func (in *instance) inputs(x []float64) map[string]reference.Tensor {
+	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)}
+	maps.Copy(inputs, in.trained)
+	return inputs
+}
+
+// reverseInputs are those of the reverse pass: also dy, the gradient by the surrogate.
+func (in *instance) reverseInputs(x, dy []float64) map[string]reference.Tensor {
+	inputs := in.inputs(x)
+	inputs[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, in.shape...)
+	return inputs
+}
+
+func (in *instance) run(p *program.Program, inputs map[string]reference.Tensor) map[string]reference.Tensor {
+	out, err := in.m.Run(p, inputs)
+	in.t.must(in.at(), err)
+	return out
+}
+
+// quantization is what a quantizer makes of a tensor. What it does not give is empty.
+type quantization struct {
+	value, codes, mask []float64
+	outputs            map[string]reference.Tensor
+}
+
+func (in *instance) quantize(x []float64) quantization {
+	return newQuantization(in.run(in.Program, in.inputs(x)))
+}
+
+func newQuantization(out map[string]reference.Tensor) quantization {
+	return quantization{out[sdk.OutputValue].Float64s(), out[sdk.OutputCodes].Float64s(), out[sdk.OutputMask].Float64s(), out}
+}
+
+// part is the quantization of some of the elements.
+func (q quantization) part(from, to int) quantization {
+	cut := func(v []float64) []float64 { return v[min(from, len(v)):min(to, len(v))] }
+	return quantization{value: cut(q.value), codes: cut(q.codes), mask: cut(q.mask)}
+}
+
+// gradient returns the gradients of Σ dy·surrogate by x and by the trained
+// parameters.
+func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
+	vjp, err := in.reverse()
+	in.t.must(in.at(), err)
+	return in.run(vjp, in.reverseInputs(x, dy))
+}
+
+// byX is the gradient by x alone.
+func (in *instance) byX(x, dy []float64) []float64 {
+	return in.gradient(x, dy)[autodiff.Prefix+sdk.InputX].Float64s()
+}
+
+// within, equal and finite are those of the trial, for results that have an element for
+// each of x, which is nil if it does not tell anything.
+func (in *instance) within(x []float64, what string, got, want []float64, allowed func(i int) float64) bool {
+	return in.t.within(in.given(x), what, in.shape, got, want, allowed)
+}
+
+func (in *instance) equal(x []float64, what string, got, want []float64) bool {
+	return in.within(x, what, got, want, upTo(0))
+}
+
+func (in *instance) finite(x []float64, what string, got []float64) bool {
+	return in.t.finite(in.given(x), what, in.shape, got)
 }

@@ -4,36 +4,34 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/golden"
 )
 
-// nearZero bounds what zeros may become where zero is no level: published
-// half-integer quantizers add 1e-8 to their scale.
+// nearZero bounds what zeros may become if zero is no level: published half-integer
+// quantizers add 1e-8 to their scale.
 const nearZero = 1e-6
 
 func (q *quantizerRun) checkZeros(t *trial) {
 	q.each(t, q.machines, func(in *instance, _ []float64) {
 		zeros := make([]float64, in.size())
-		in, err := in.instance(in.m, zeros)
-		if !t.ok(in.at(), err) {
+		out := in.from(zeros).quantize(zeros)
+		if !in.finite(nil, "value of zeros", out.value) {
 			return
 		}
-		out, err := in.quantize(zeros)
-		if !t.ok(in.at(), err) || !t.finite(in.at(), "value of zeros", in.shape, out.value) {
-			return
-		}
-		if most := largest(out.value); most > 0 {
-			t.within(in.at(), "value of zeros", in.shape, out.value, zeros, func(int) float64 { return nearZero })
+		if golden.Largest(out.value) > 0 {
+			in.within(nil, "value of zeros", out.value, zeros, upTo(nearZero))
 			t.notef("zero is no level with %s", settingsOrDefaults(in.settings))
 			return
 		}
 		if in.Init != nil {
 			return // with a trained scale zeros may lie at the end of a grid
 		}
-		if out.codes != nil {
-			t.equal(in.at(), "codes of zeros", in.shape, out.codes, zeros)
+		if len(out.codes) > 0 {
+			in.equal(nil, "codes of zeros", out.codes, zeros)
 		}
-		if out.mask != nil {
-			t.equal(in.at(), "mask of zeros", in.shape, out.mask, full(1, len(zeros)))
+		if len(out.mask) > 0 {
+			in.equal(nil, "mask of zeros", out.mask, full(1, len(zeros)))
 		}
 	})
 }
@@ -45,40 +43,28 @@ func settingsOrDefaults(settings map[string]any) string {
 	return settingsText(settings)
 }
 
-// size is the number of elements of the site's tensor.
-func (p place) size() int {
-	n := 1
-	for _, d := range p.shape {
-		n *= d
-	}
-	return n
-}
-
 func (q *quantizerRun) checkConstants(t *trial) {
 	q.each(t, q.machines, func(in *instance, _ []float64) {
-		tiny := make([]float64, in.size())
+		n := in.size()
+		tiny := make([]float64, n)
 		for i := range tiny {
 			tiny[i] = 0x1p-149 * float64(1+i%7)
 		}
-		for _, x := range [][]float64{full(-0.375, in.size()), full(3, in.size()), tiny, full(0x1p-140, in.size())} {
-			in, err := in.instance(in.m, x)
-			if !t.ok(in.at(), err) {
+		for _, x := range [][]float64{full(-0.375, n), full(3, n), tiny, full(0x1p-140, n)} {
+			out := in.from(x).quantize(x)
+			if !in.finite(x, fmt.Sprintf("value of numbers like %v", x[0]), out.value) {
 				return
 			}
-			out, err := in.quantize(x)
-			if !t.ok(in.at(), err) || !t.finite(in.given(x), fmt.Sprintf("value of numbers like %v", x[0]), in.shape, out.value) {
-				return
-			}
-			if out.codes != nil {
-				t.finite(in.given(x), fmt.Sprintf("code of numbers like %v", x[0]), in.shape, out.codes)
+			if len(out.codes) > 0 {
+				in.finite(x, fmt.Sprintf("code of numbers like %v", x[0]), out.codes)
 			}
 		}
 	})
 }
 
-// checkLargest puts a row of the largest numbers first. What becomes of it in
-// binary32, where their squares overflow, is the plugin's choice; in binary64 it is
-// a row like others.
+// checkLargest puts a row of the largest numbers first. In binary32 their squares
+// overflow, and what becomes of the row is the plugin's choice; in binary64 it is a row
+// like others.
 func (q *quantizerRun) checkLargest(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
 		d := in.shape[1]
@@ -86,21 +72,15 @@ func (q *quantizerRun) checkLargest(t *trial) {
 		for j := range d {
 			huge[j] = math.MaxFloat32 * float64(1-2*(j%2))
 		}
-		out, err := in.quantize(huge)
-		if !t.ok(in.at(), err) {
-			return
+		out := in.quantize(huge)
+		if in.m == (Oracle{}) {
+			in.finite(huge, "value beside the largest numbers", out.value)
 		}
-		if in.m == (oracle{}) {
-			t.finite(in.given(huge), "value beside the largest numbers", in.shape, out.value)
-		}
-		if shared, err := in.influence(x, 0); !t.ok(in.at(), err) || in.Init != nil || slices.Contains(shared[d:], true) {
+		if in.Init != nil || slices.Contains(in.influence(x, 0)[d:], true) {
 			return // one scale, or one trained parameter, for all rows
 		}
-		base, err := in.quantize(x)
-		if t.ok(in.at(), err) {
-			below, want := out.part(d, len(x)), base.part(d, len(x))
-			t.equal(in.at(), "value in a row below one of the largest numbers", in.shape, below.value, want.value)
-			t.equal(in.at(), "codes in a row below one of the largest numbers", in.shape, below.codes, want.codes)
-		}
+		below, want := out.part(d, len(x)), in.quantize(x).part(d, len(x))
+		in.equal(nil, "value in a row below one of the largest numbers", below.value, want.value)
+		in.equal(nil, "codes in a row below one of the largest numbers", below.codes, want.codes)
 	})
 }

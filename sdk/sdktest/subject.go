@@ -1,37 +1,34 @@
 package sdktest
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
 )
 
-// QuantizerSubject is a quantizer under test, in this process or in another.
-type QuantizerSubject struct {
+// Subject is a plugin under test, in this process or in another: what it is asked about
+// is an [sdk.Site] or an [sdk.Tensor], and it answers with an [sdk.QuantizerProgram] or
+// an [sdk.OptimizerProgram].
+type Subject[Question, Answer any] struct {
 	// Describe returns the description.
 	Describe func() (sdk.Description, error)
-	// Programs returns the checked programs of a site. An error that wraps
+	// Programs returns the checked programs of a site or tensor. An error that wraps
 	// [*sdk.Refusal] says that the plugin does not support the settings or the
 	// shape; every other one is a failure of the plugin.
-	Programs func(sdk.Site) (sdk.QuantizerProgram, error)
+	Programs func(Question) (Answer, error)
 }
 
-// OptimizerSubject is an optimizer under test, in this process or in another.
-type OptimizerSubject struct {
-	// Describe returns the description.
-	Describe func() (sdk.Description, error)
-	// Programs returns the checked programs of a tensor, as for a quantizer.
-	Programs func(sdk.Tensor) (sdk.OptimizerProgram, error)
-}
+// QuantizerSubject is a quantizer under test.
+type QuantizerSubject = Subject[sdk.Site, sdk.QuantizerProgram]
+
+// OptimizerSubject is an optimizer under test.
+type OptimizerSubject = Subject[sdk.Tensor, sdk.OptimizerProgram]
 
 // NewQuantizer is the subject for a quantizer in this process.
 func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 	return QuantizerSubject{
 		Describe: func() (sdk.Description, error) { return describe(q.Describe) },
-		Programs: func(site sdk.Site) (sdk.QuantizerProgram, error) {
-			return sdk.BuildQuantizer(q, site)
-		},
+		Programs: func(site sdk.Site) (sdk.QuantizerProgram, error) { return sdk.BuildQuantizer(q, site) },
 	}
 }
 
@@ -39,9 +36,7 @@ func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 	return OptimizerSubject{
 		Describe: func() (sdk.Description, error) { return describe(o.Describe) },
-		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) {
-			return sdk.BuildOptimizer(o, tensor)
-		},
+		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) { return sdk.BuildOptimizer(o, tensor) },
 	}
 }
 
@@ -52,31 +47,4 @@ func describe(f func() sdk.Description) (d sdk.Description, err error) {
 		}
 	}()
 	return f(), nil
-}
-
-// isRefusal reports whether an error is a refusal.
-func isRefusal(err error) bool {
-	_, ok := errors.AsType[*sdk.Refusal](err)
-	return ok
-}
-
-// refusals counts what a plugin refused, and keeps the first for a person to see
-// whether it says what to do.
-type refusals struct {
-	count int
-	first error
-}
-
-func (r *refusals) add(err error) {
-	if r.count++; r.first == nil {
-		r.first = err
-	}
-}
-
-// note tells how many of n were refused.
-func (r *refusals) note(t *trial, n int, what string) {
-	if r.count == 0 {
-		return
-	}
-	t.notef("%d of %d %s refused, the first with: %v", r.count, n, what, r.first)
 }

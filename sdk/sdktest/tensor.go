@@ -10,19 +10,103 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// tensor is an optimizer's answer for one tensor.
-type tensor struct {
+// optimizerRun is one run of the kit on an optimizer.
+type optimizerRun struct {
+	*session
+	subject OptimizerSubject
+	asked   map[string]*tensorAnswer
+	// diverging are the settings, as text, with which a few steps are not finite.
+	diverging map[string]bool
+}
+
+// tensorAnswer is an optimizer's answer for one tensor.
+type tensorAnswer struct {
 	sdk.OptimizerProgram
-	place
+	example
+	err     error
 	variant variant
 }
 
-// path is a tensor on its way through updates. The parameter itself is the caller's.
-type path struct {
-	*tensor
-	m     Machine
-	state map[string]reference.Tensor // by input name
-	t     int                         // updates done
+// ask returns the answer for a tensor. The plugin is asked once.
+func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tensorAnswer, error) {
+	key := fmt.Sprint(role, shape, settingsText(v.changed))
+	s, ok := o.asked[key]
+	if !ok {
+		s = &tensorAnswer{variant: v, example: example{role: string(role), shape: shape, settings: v.changed}}
+		s.OptimizerProgram, s.err = o.programs(v, role, "layers.0.wq", shape)
+		o.asked[key] = s
+	}
+	return s, s.err
+}
+
+func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (sdk.OptimizerProgram, error) {
+	out, err := o.subject.Programs(sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values})
+	if err != nil {
+		return out, err
+	}
+	return out, out.Check(shape)
+}
+
+// tensorKinds are the kinds of tensors that a model has, with a shape for tests.
+// Preconditioners need sides of different length.
+var tensorKinds = []struct {
+	role  sdk.TensorRole
+	shape []int
+}{
+	{sdk.TensorMatrix, []int{4, 6}}, {sdk.TensorMatrix, []int{6, 4}}, {sdk.TensorVector, []int{6}},
+	{sdk.TensorEmbedding, []int{9, 4}}, {sdk.TensorHead, []int{9, 4}},
+}
+
+// accepted lists the kinds of tensors that the optimizer accepts with the settings of a
+// variant. There is none if these make it diverge. err is that of the last kind.
+func (o *optimizerRun) accepted(v variant) (list []*tensorAnswer, err error) {
+	for _, k := range tensorKinds {
+		var s *tensorAnswer
+		if s, err = o.ask(v, k.role, k.shape...); err == nil && s.Accepts && !o.diverging[settingsText(v.changed)] {
+			list = append(list, s)
+		}
+	}
+	return list, err
+}
+
+// each calls f for every variant that the plugin answers, with the kinds of tensors
+// that it accepts: all for the defaults, the first for others; on each machine.
+func (o *optimizerRun) each(t *trial, machines []Machine, f func(s *tensorAnswer, m Machine)) {
+	for i, v := range o.space.core() {
+		list, _ := o.accepted(v)
+		if i > 0 {
+			list = list[:min(1, len(list))]
+		}
+		for _, s := range list {
+			for _, m := range machines {
+				t.run(func() { f(s, m) })
+			}
+		}
+	}
+}
+
+// onOracle is each on the oracle alone.
+func (o *optimizerRun) onOracle(t *trial, f func(s *tensorAnswer)) {
+	o.each(t, []Machine{Oracle{}}, func(s *tensorAnswer, _ Machine) { f(s) })
+}
+
+// eachDefault calls f for the tensors that the plugin accepts with the settings given.
+func (o *optimizerRun) eachDefault(t *trial, f func(s *tensorAnswer)) {
+	list, _ := o.accepted(o.space.singles[0])
+	for _, s := range list {
+		t.run(func() { f(s) })
+	}
+}
+
+// training is a tensor that is updated step by step on a machine. The tensor itself
+// belongs to the caller.
+type training struct {
+	*tensorAnswer
+	t       *trial
+	m       Machine
+	x       []float64                   // where it starts
+	state   map[string]reference.Tensor // by input name
+	updates int                         // done so far
 	// single keeps the state in binary32, as a device does.
 	single bool
 	// skipRefresh leaves the refreshes out.
@@ -33,161 +117,107 @@ type path struct {
 	trace func(what string, p *program.Program, inputs map[string]reference.Tensor)
 }
 
-// start initialises the state from x.
-func (s *tensor) start(m Machine, x []float64) (*path, error) {
-	p := &path{tensor: s, m: m, state: map[string]reference.Tensor{}, single: m != oracle{}}
-	return p, p.run("init", s.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, s.shape...)}, nil)
+// train is a training of the tensor from a normal x, with its initial state.
+func (s *tensorAnswer) train(t *trial, m Machine) *training {
+	return s.trainFrom(t, m, normal(11, s.shape...))
 }
 
-// fork is a path that goes on from the same state.
-func (p *path) fork() *path {
-	other := *p
-	other.state = maps.Clone(p.state)
+func (s *tensorAnswer) trainFrom(t *trial, m Machine, x []float64) *training {
+	r := s.untrained(t, m, x)
+	t.must(r.at(), r.init())
+	return r
+}
+
+// untrained is a training without its initial state.
+func (s *tensorAnswer) untrained(t *trial, m Machine, x []float64) *training {
+	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{}, single: m != Oracle{}}
+}
+
+func (r *training) init() error {
+	return r.run("init", r.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(r.x, r.shape...)}, nil)
+}
+
+// at is where the training runs.
+func (r *training) at() example { return r.example.on(r.m) }
+
+// fork is a training that goes on from the same state.
+func (r *training) fork() *training {
+	other := *r
+	other.state = maps.Clone(r.state)
 	return &other
 }
 
-// step is update t of the tensor as hosts run it: observe, refresh if one is due,
-// update. x is the parameter after decay.
-func (p *path) step(x, gradient []float64) (u []float64, err error) {
-	p.t++
-	inputs := map[string]reference.Tensor{
-		sdk.InputX: reference.Floats(x, p.shape...), sdk.InputGradient: reference.Floats(gradient, p.shape...),
-		sdk.InputStep: reference.Float(float64(p.t)),
-	}
-	if err := p.run("observe", p.Observe, inputs, nil); err != nil {
+// next updates with a normal gradient, another one after each update, and returns the
+// direction. An error fails the trial and ends the example.
+func (r *training) next(seed uint64) (u []float64) { return r.update(r.x, r.gradient(seed)) }
+
+// gradient is that of the next update.
+func (r *training) gradient(seed uint64) []float64 {
+	return normal(seed+uint64(r.updates), r.shape...)
+}
+
+// update is step, whose error fails the trial and ends the example.
+func (r *training) update(x, gradient []float64) []float64 {
+	u, err := r.step(x, gradient)
+	r.t.must(r.at(), err)
+	return u
+}
+
+// step is the next update as hosts run it: observe, refresh if one is due, update. x is
+// the tensor after decay.
+func (r *training) step(x, gradient []float64) (u []float64, err error) {
+	r.updates++
+	step := map[string]reference.Tensor{sdk.InputStep: reference.Float(float64(r.updates))}
+	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, r.shape...), sdk.InputGradient: reference.Floats(gradient, r.shape...)}
+	maps.Copy(inputs, step)
+	if err := r.run("observe", r.Observe, inputs, nil); err != nil {
 		return nil, err
 	}
-	if due, first := p.Due.At(p.t); due && !p.skipRefresh {
-		if err := p.refresh(first); err != nil {
+	if due, first := r.Due.At(r.updates); due && !r.skipRefresh {
+		what, p := "refresh", r.Refresh
+		if first {
+			what, p = "first refresh", r.FirstRefresh
+		}
+		if err := r.run(what, p, step, nil); err != nil {
 			return nil, err
 		}
 	}
-	if p.beforeUpdate != nil {
-		p.beforeUpdate()
+	if r.beforeUpdate != nil {
+		r.beforeUpdate()
 	}
-	return u, p.run("update", p.Update, inputs, &u)
+	return u, r.run("update", r.Update, inputs, &u)
 }
 
-func (p *path) refresh(first bool) error {
-	step := map[string]reference.Tensor{sdk.InputStep: reference.Float(float64(p.t))}
-	if first {
-		return p.run("first refresh", p.FirstRefresh, step, nil)
-	}
-	return p.run("refresh", p.Refresh, step, nil)
-}
-
-// run executes a program with the state beside the given inputs and puts what it
-// returns back into the state.
-func (p *path) run(what string, prog *program.Program, given map[string]reference.Tensor, u *[]float64) error {
-	if prog == nil {
+// run executes a program on the state and the given inputs, and puts what it returns
+// back into the state.
+func (r *training) run(what string, p *program.Program, given map[string]reference.Tensor, u *[]float64) error {
+	if p == nil {
 		return nil
 	}
 	inputs := maps.Clone(given)
-	if prog != p.Init {
-		maps.Copy(inputs, p.state)
+	if p != r.Init {
+		maps.Copy(inputs, r.state)
 	}
-	if p.trace != nil {
-		p.trace(what, prog, inputs)
+	if r.trace != nil {
+		r.trace(what, p, inputs)
 	}
-	m := p.m
-	if factorizes(prog) {
-		m = oracle{}
+	m := r.m
+	if factorizes(p) {
+		m = Oracle{}
 	}
-	out, err := m.Run(prog, inputs)
+	out, err := m.Run(p, inputs)
 	if err != nil {
-		return fmt.Errorf("%s at update %d: %w", what, p.t, err)
+		return fmt.Errorf("%s at update %d: %w", what, r.updates, err)
 	}
 	for name, v := range out {
-		if name == sdk.OutputDirection {
+		switch {
+		case name == sdk.OutputDirection:
 			*u = v.Floats
-			continue
+		case r.single:
+			r.state[name] = v.Single()
+		default:
+			r.state[name] = v
 		}
-		if p.single {
-			v = reference.Floats(single(v.Floats), v.Type.Shape...)
-		}
-		p.state[name] = v
 	}
 	return nil
-}
-
-// roundState takes the state through binary32, as a checkpoint does.
-func (p *path) roundState() {
-	for name, v := range p.state {
-		p.state[name] = reference.Floats(single(v.Floats), v.Type.Shape...)
-	}
-}
-
-// optimizerRun is one run of the kit on an optimizer.
-type optimizerRun struct {
-	options
-	subject OptimizerSubject
-	about   sdk.Description
-	space   space
-	tensors map[string]*tensor
-	refused map[string]error
-	// diverging are the settings, as text, with which a few steps are not finite.
-	diverging map[string]bool
-}
-
-// ask returns the answer for a tensor, which is asked for once.
-func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tensor, error) {
-	key := fmt.Sprint(role, shape, settingsText(v.changed))
-	if s, ok := o.tensors[key]; ok {
-		return s, o.refused[key]
-	}
-	s := &tensor{variant: v, place: place{role: string(role), shape: shape, settings: v.changed}}
-	var err error
-	s.OptimizerProgram, err = o.programs(v, role, "layers.0.wq", shape)
-	o.tensors[key], o.refused[key] = s, err
-	return s, err
-}
-
-func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int) (sdk.OptimizerProgram, error) {
-	out, err := o.subject.Programs(sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Values: v.values})
-	if err != nil {
-		return out, err
-	}
-	return out, out.Check(shape)
-}
-
-// kinds of tensors that a model has, with a shape for tests. Preconditioners need
-// sides of different length.
-var tensorKinds = []struct {
-	role  sdk.TensorRole
-	shape []int
-}{
-	{sdk.TensorMatrix, []int{4, 6}}, {sdk.TensorMatrix, []int{6, 4}}, {sdk.TensorVector, []int{6}},
-	{sdk.TensorEmbedding, []int{9, 4}}, {sdk.TensorHead, []int{9, 4}},
-}
-
-// accepted is the first kind of tensor that the optimizer is meant for.
-func (o *optimizerRun) accepted(v variant) (*tensor, error) {
-	var last error
-	for _, k := range tensorKinds {
-		s, err := o.ask(v, k.role, k.shape...)
-		if err == nil && s.Accepts {
-			return s, nil
-		}
-		last = err
-	}
-	return nil, last
-}
-
-// each calls f for every variant that the plugin answers, with the kinds of tensors
-// that it accepts: all for the defaults, the first for others; on each machine.
-func (o *optimizerRun) each(t *trial, machines []Machine, f func(s *tensor, m Machine)) {
-	for i, v := range o.space.core() {
-		for _, k := range tensorKinds {
-			s, err := o.ask(v, k.role, k.shape...)
-			if err != nil || !s.Accepts || o.diverging[settingsText(v.changed)] {
-				continue
-			}
-			for _, m := range machines {
-				f(s, m)
-			}
-			if i > 0 {
-				break
-			}
-		}
-	}
 }

@@ -16,22 +16,17 @@ func (q *quantizerRun) checkTrained(t *trial) {
 		}
 		n := in.size()
 		for _, sample := range [][]float64{x, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, n), full(-2.5, n)} {
-			from, err := in.instance(in.m, sample)
-			if !t.ok(in.at(), err) {
-				return
-			}
+			from := in.from(sample)
 			for name, v := range from.trained {
 				t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
 			}
-			if out, err := from.quantize(sample); t.ok(in.at(), err) {
-				t.finite(in.given(sample), "value with the initial parameters", in.shape, out.value)
-			}
+			t.run(func() {
+				in.finite(sample, "value with the initial parameters", from.quantize(sample).value)
+			})
 		}
 	})
 	q.trainedShapes(t)
-	if t.check.Tried == 0 {
-		t.skipf("none")
-	}
+	t.skipUntried("none")
 }
 
 // trainedShapes compares activations of different numbers of rows.
@@ -50,7 +45,7 @@ func (q *quantizerRun) trainedShapes(t *trial) {
 				t.tried()
 			}
 			if !reflect.DeepEqual(s.Trained, first) {
-				t.failf(s.place, "the trained parameters are %v, for one row %v", s.Trained, first)
+				t.failf(s.example, "the trained parameters are %v, for one row %v", s.Trained, first)
 			}
 		}
 	}
@@ -63,18 +58,14 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		t.skipf("no device")
 		return
 	}
-	q.each(t, []Machine{oracle{}}, func(in *instance, x []float64) {
+	q.onOracle(t, func(in *instance, x []float64) {
 		vjp, err := in.reverse()
-		if !t.ok(in.at(), err) {
-			return
-		}
-		run := comparison{t: t, place: in.given(x), machines: q.machines[1:]}
-		run.compare("", in.Program, in.inputs(x))
-		inputs := in.inputs(x)
-		inputs[vjp.Inputs[len(vjp.Inputs)-1].Name] = reference.Floats(normal(7, in.shape...), in.shape...)
-		run.compare("gradient ", vjp, inputs)
+		t.must(in.at(), err)
+		e, others := in.given(x), q.machines[1:]
+		t.compare(e, others, "", in.Program, in.inputs(x))
+		t.compare(e, others, "gradient ", vjp, in.reverseInputs(x, normal(7, in.shape...)))
 		if in.Init != nil {
-			run.compare("initial ", in.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)})
+			t.compare(e, others, "initial ", in.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)})
 		}
 	})
 }

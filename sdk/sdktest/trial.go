@@ -1,15 +1,21 @@
 package sdktest
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
-// kept and keptNotes are the numbers of failures and notes of one check that a
+// maxFailures and maxNotes are the numbers of failures and notes of one check that a
 // report holds.
-const kept, keptNotes = 5, 3
+const maxFailures, maxNotes = 5, 3
 
 // trial collects the outcome of one check while it runs.
 type trial struct {
@@ -18,31 +24,34 @@ type trial struct {
 	open    bool // whether an example was announced that has not failed yet
 }
 
-// place is where an example happens.
-type place struct {
+// example says what is tried: where, and on which input.
+type example struct {
 	machine  string
 	role     string
 	shape    []int
 	settings map[string]any
-	input    []float64 // x where it is known, for each element of the result
+	input    []float64 // x, if it is known for each element of the result
 }
 
-// on is the same place on a machine.
-func (p place) on(m Machine) place {
-	p.machine = m.Name()
-	return p
+// on is the same example on a machine.
+func (e example) on(m Machine) example {
+	e.machine = m.Name()
+	return e
 }
 
-func (p place) failure(message string) Failure {
-	return Failure{Message: message, Machine: p.machine, Role: p.role, Shape: slices.Clone(p.shape), Settings: printable(p.settings)}
+// size is the number of elements of the tensor.
+func (e example) size() int { return int(program.FloatType(e.shape...).Size()) }
+
+func (e example) failure(message string) Failure {
+	return Failure{Message: message, Machine: e.machine, Role: e.role, Shape: slices.Clone(e.shape), Settings: printable(e.settings)}
 }
 
 // element is a failure at one element of a result.
-func (p place) element(message string, i int, shape []int, got []float64) Failure {
-	f := p.failure(message)
-	f.Index, f.Got = unravel(i, shape), number(got[i])
-	if len(p.input) == len(got) {
-		f.Input = number(p.input[i])
+func (e example) element(message string, i int, shape []int, got []float64) Failure {
+	f := e.failure(message)
+	f.Index, f.Got = golden.Unravel(i, shape), number(got[i])
+	if len(e.input) == len(got) {
+		f.Input = number(e.input[i])
 	}
 	return f
 }
@@ -60,38 +69,68 @@ func printable(settings map[string]any) map[string]any {
 
 func (t *trial) failed() bool { return t.check.Failed > 0 }
 
-// add reports a failure: of the example that was announced, or of one that is counted
-// with it.
+// add reports a failure of the example that was announced last. Further failures of
+// the same example count as examples of their own.
 func (t *trial) add(f Failure) {
 	if !t.open {
 		t.check.Tried++
 	}
 	t.open = false
 	t.check.Failed++
-	if len(t.check.Failures) < kept {
+	if len(t.check.Failures) < maxFailures {
 		t.check.Failures = append(t.check.Failures, f)
 	}
 }
 
-// tried counts one example; check it with the methods below.
+// tried announces one example; check it with the methods below.
 func (t *trial) tried() {
 	t.check.Tried++
 	t.open = true
 }
 
-// failf reports an example.
-func (t *trial) failf(p place, format string, args ...any) {
-	t.add(p.failure(fmt.Sprintf(format, args...)))
+// failf reports that an example failed.
+func (t *trial) failf(e example, format string, args ...any) {
+	t.add(e.failure(fmt.Sprintf(format, args...)))
 }
 
-// notef tells something about the check, once.
+// ok fails the example when there is an error.
+func (t *trial) ok(e example, err error) bool {
+	if err != nil {
+		t.failf(e, "%v", err)
+	}
+	return err == nil
+}
+
+// stopped is what [trial.must] panics with.
+type stopped struct{}
+
+// must fails the example when there is an error, and ends what [trial.run] runs, as
+// Fatal ends a test.
+func (t *trial) must(e example, err error) {
+	if !t.ok(e, err) {
+		panic(stopped{})
+	}
+}
+
+// run calls f and returns when f does, or when [trial.must] ends it.
+func (t *trial) run(f func()) {
+	defer func() {
+		r := recover()
+		if _, ok := r.(stopped); r != nil && !ok {
+			panic(r)
+		}
+	}()
+	f()
+}
+
+// notef adds a remark to the report. The same remark is added only once.
 func (t *trial) notef(format string, args ...any) {
 	note := fmt.Sprintf(format, args...)
 	switch n := len(t.check.Notes); {
 	case slices.Contains(t.check.Notes, note):
-	case n < keptNotes:
+	case n < maxNotes:
 		t.check.Notes = append(t.check.Notes, note)
-	case n == keptNotes:
+	case n == maxNotes:
 		t.check.Notes = append(t.check.Notes, "…")
 	}
 }
@@ -102,86 +141,54 @@ func (t *trial) skipf(format string, args ...any) {
 	t.notef(format, args...)
 }
 
-// ok fails the example when there is an error.
-func (t *trial) ok(p place, err error) bool {
-	if err != nil {
-		t.failf(p, "%v", err)
+// skipUntried skips a check that has tried nothing.
+func (t *trial) skipUntried(why string) {
+	if t.check.Tried == 0 {
+		t.skipf("%s", why)
 	}
-	return err == nil
 }
 
 // within fails the example unless each |got − want| is at most allowed, a function
-// of the element; NaN goes with NaN, and an infinity with itself. It names the worst
-// element.
-func (t *trial) within(p place, what string, shape []int, got, want []float64, allowed func(i int) float64) bool {
+// of the element. NaN is equal to NaN, and an infinity to itself. The failure names
+// the worst element.
+func (t *trial) within(e example, what string, shape []int, got, want []float64, allowed func(i int) float64) bool {
 	t.tried()
 	if len(got) != len(want) {
-		t.failf(p, "%s has %d elements, want %d", what, len(got), len(want))
+		t.failf(e, "%s has %d elements, want %d", what, len(got), len(want))
 		return false
 	}
-	worst, most := -1, 0.0
+	worst, most := -1, 1.0
 	for i := range got {
-		if e := excess(got[i], want[i], allowed(i)); e > 1 && e > most {
-			worst, most = i, e
+		d := golden.Distance(got[i], want[i])
+		if d != 0 && d/allowed(i) > most {
+			worst, most = i, d/allowed(i)
 		}
 	}
 	if worst < 0 {
 		return true
 	}
-	f := p.element(what, worst, shape, got)
+	f := e.element(what, worst, shape, got)
 	f.Want = number(want[worst])
 	t.add(f)
 	return false
 }
 
-// equal is within with nothing allowed; the two zeros are equal.
-func (t *trial) equal(p place, what string, shape []int, got, want []float64) bool {
-	return t.within(p, what, shape, got, want, func(int) float64 { return 0 })
+// upTo allows every element the same distance.
+func upTo(d float64) func(int) float64 { return func(int) float64 { return d } }
+
+// equal fails the example unless got and want are equal; −0 is equal to 0.
+func (t *trial) equal(e example, what string, shape []int, got, want []float64) bool {
+	return t.within(e, what, shape, got, want, upTo(0))
 }
 
 // finite fails the example at the first element that is NaN or infinite.
-func (t *trial) finite(p place, what string, shape []int, got []float64) bool {
+func (t *trial) finite(e example, what string, shape []int, got []float64) bool {
 	t.tried()
-	for i, v := range got {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			t.add(p.element(what+" is not finite", i, shape, got))
-			return false
-		}
+	i := slices.IndexFunc(got, func(v float64) bool { return math.IsNaN(v - v) })
+	if i >= 0 {
+		t.add(e.element(what+" is not finite", i, shape, got))
 	}
-	return true
-}
-
-// excess is |got − want| in units of what is allowed.
-func excess(got, want, allowed float64) float64 {
-	d := distance(got, want)
-	switch {
-	case d == 0:
-		return 0
-	case allowed == 0:
-		return math.Inf(1)
-	}
-	return d / allowed
-}
-
-// distance is |x − y|: 0 for NaN and NaN, infinite for NaN and a number.
-func distance(x, y float64) float64 {
-	switch {
-	case x == y, math.IsNaN(x) && math.IsNaN(y):
-		return 0
-	case math.IsNaN(x), math.IsNaN(y):
-		return math.Inf(1)
-	}
-	return math.Abs(x - y)
-}
-
-// unravel turns a row-major offset into one index for each axis.
-func unravel(offset int, shape []int) []int {
-	index := make([]int, len(shape))
-	for axis := len(shape) - 1; axis >= 0; axis-- {
-		index[axis] = offset % shape[axis]
-		offset /= shape[axis]
-	}
-	return index
+	return i < 0
 }
 
 // result is the finished check.
@@ -195,4 +202,29 @@ func (t *trial) result() Check {
 		t.check.Status = Pass
 	}
 	return t.check
+}
+
+// isRefusal reports whether an error is a refusal.
+func isRefusal(err error) bool {
+	_, ok := errors.AsType[*sdk.Refusal](err)
+	return ok
+}
+
+// refusals counts what a plugin refused. It keeps the first refusal, so that a person
+// can see whether it says what to do.
+type refusals struct {
+	count int
+	first error
+}
+
+func (r *refusals) add(err error) {
+	r.count++
+	r.first = cmp.Or(r.first, err)
+}
+
+// note tells how many of n were refused.
+func (r *refusals) note(t *trial, n int, what string) {
+	if r.count > 0 {
+		t.notef("%d of %d %s refused, the first with: %v", r.count, n, what, r.first)
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// few is the largest number of values of an integer parameter that are all tried.
+// few is the number of values up to which all of an integer parameter are tried.
 const few = 9
 
 // mixtures is the number of random combinations of parameter values.
@@ -19,7 +19,7 @@ const mixtures = 24
 // coreMixtures of them take part in every check.
 const coreMixtures = 8
 
-// variant is a choice of settings: complete, and what of it is not the default.
+// variant is a choice of settings: all values, and those that are not the default.
 type variant struct {
 	values  sdk.Values
 	changed map[string]any
@@ -46,32 +46,31 @@ func newSpace(d sdk.Description, given map[string]any) (space, error) {
 		return space{}, err
 	}
 	s := space{singles: []variant{base}}
-	values := map[string][]any{}
-	var names []string
+	var free []sdk.Parameter
 	for _, p := range d.Parameters {
 		if _, fixed := given[p.Name]; fixed {
 			continue
 		}
-		names, values[p.Name] = append(names, p.Name), samples(p)
-		for _, v := range values[p.Name] {
-			if v == p.Default {
-				continue
-			}
-			changed, err := newVariant(d, merged(given, p.Name, v))
+		free = append(free, p)
+		for _, v := range samples(p)[1:] {
+			settings := maps.Clone(given)
+			settings[p.Name] = v
+			changed, err := newVariant(d, settings)
 			if err != nil {
 				return s, fmt.Errorf("a value inside the declared range is not accepted: %w", err)
 			}
 			s.singles = append(s.singles, changed)
 		}
 	}
-	if len(names) < 2 {
+	if len(free) < 2 {
 		return s, nil
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for range mixtures {
 		settings := maps.Clone(given)
-		for _, name := range names {
-			settings[name] = values[name][r.IntN(len(values[name]))]
+		for _, p := range free {
+			list := samples(p)
+			settings[p.Name] = list[r.IntN(len(list))]
 		}
 		mixed, err := newVariant(d, settings)
 		if err != nil {
@@ -96,12 +95,6 @@ func newVariant(d sdk.Description, settings map[string]any) (variant, error) {
 	return v, nil
 }
 
-func merged(settings map[string]any, name string, v any) map[string]any {
-	out := maps.Clone(settings)
-	out[name] = v
-	return out
-}
-
 // samples are the values of a parameter that are tried, the default first: every
 // choice, both ends of a range, something beyond the default where it is open.
 func samples(p sdk.Parameter) []any {
@@ -111,48 +104,41 @@ func samples(p sdk.Parameter) []any {
 			list = append(list, v)
 		}
 	}
-	switch p.Type {
-	case sdk.TypeBool:
+	def, _ := p.Convert(p.Default) // which the check of the description has done, too
+	switch {
+	case p.Type == sdk.TypeBool:
 		add(true)
 		add(false)
-	case sdk.TypeString:
+	case p.Type == sdk.TypeString:
 		for _, c := range p.Choices {
 			add(c)
 		}
-	case sdk.TypeInt:
-		if p.Max-p.Min < few {
-			for v := p.Min; v <= p.Max; v++ {
-				add(int(v))
-			}
-		}
-		for _, v := range ends(p) {
+	case p.Type == sdk.TypeInt && p.Max-p.Min < few:
+		for v := p.Min; v <= p.Max; v++ {
 			add(int(v))
 		}
-	case sdk.TypeFloat:
-		for _, v := range ends(p) {
-			add(v)
-		}
+	case p.Type == sdk.TypeInt:
+		lo, hi := ends(p, float64(def.(int)))
+		add(int(lo))
+		add(int(hi))
+	case p.Type == sdk.TypeFloat:
+		lo, hi := ends(p, def.(float64))
+		add(lo)
+		add(hi)
 	}
 	return list
 }
 
-// ends are the two ends of a range. For one that is open, or as good as open, the
-// default doubled and moved stands in.
-func ends(p sdk.Parameter) []float64 {
+// ends are the two ends of a range. An end that is infinite, or nearly so, is replaced by a
+// number beyond the default.
+func ends(p sdk.Parameter, def float64) (lo, hi float64) {
 	const open = 1 << 31
-	def, ok := p.Default.(float64)
-	if n, isInt := p.Default.(int); isInt {
-		def, ok = float64(n), true
-	}
-	if !ok {
-		return nil
-	}
-	lo, hi := p.Min, p.Max
+	lo, hi = p.Min, p.Max
 	if lo < -open {
 		lo = math.Min(-2*math.Abs(def)-1, hi)
 	}
 	if hi > open {
 		hi = math.Max(2*math.Abs(def)+1, lo)
 	}
-	return []float64{lo, hi}
+	return lo, hi
 }

@@ -29,8 +29,8 @@ func TestQuantize(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			plugintest.Each(t, func(t *testing.T, m plugintest.Machine) {
-				q := m.Quantize(t, blockfloat{}, nil, golden.Tensor{Shape: []int{1, 4}, Data: c.x})
+			plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+				q := m.Quantize(t, blockfloat{}, nil, golden.Array{Shape: []int{1, 4}, Data: c.x})
 				for what, diff := range map[string]string{
 					"values": cmp.Diff(c.value, q.Value, cmpopts.EquateNaNs()),
 					"codes":  cmp.Diff(c.codes, q.Codes, cmpopts.EquateNaNs()),

@@ -31,7 +31,7 @@ func start(t *testing.T) *plugin.Client {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		t.Skipf("the Python plugin was NOT tested: python3 with grpcio and grpcio-tools is needed (%v: %s)", err, lines[len(lines)-1])
 	}
-	client, err := plugin.Start(t.Context(), plugin.Direct(script), sdk.KindQuantizer, plugin.Options{})
+	client, err := plugin.Start(t.Context(), plugin.Executable{Name: "python-absmax", Path: script}, sdk.KindQuantizer, plugin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -24,14 +25,14 @@ type Quest struct {
 	Half  bool    // returns H·Q(x) and takes gradients on it
 }
 
-// Unrotated is the half variant, which saves a rotation in each direction.
-func (q Quest) Unrotated() (*lower.Unrotated, error) {
+// KeepRotated returns the half variant, which saves a rotation in each direction.
+func (q Quest) KeepRotated() (*lower.Rotated, error) {
 	if q.Half || q.Block <= 1 {
 		return nil, nil
 	}
 	half := q
 	half.Half = true
-	return &lower.Unrotated{Quantizer: half, Block: q.Block, Saved: 2}, nil
+	return &lower.Rotated{Quantizer: half, Block: q.Block, Saved: 2}, nil
 }
 
 // Trained says that there are no trained parameters.
@@ -92,8 +93,8 @@ func round(x *graph.Node) *graph.Node {
 // AdamW builds the update of one tensor as cage.Rule does with the AdamW plugin:
 // clip, decay, Adam's moments, and the decoupled correction of a homogeneous
 // quantizer.
-func AdamW(beta1, beta2, eps float64) func(cage.Rule, map[string]*graph.Node) map[string]*graph.Node {
-	return func(rule cage.Rule, in map[string]*graph.Node) map[string]*graph.Node {
+func AdamW(beta1, beta2, eps float64) func(cage.Rule, update.Nodes) update.Nodes {
+	return func(rule cage.Rule, in update.Nodes) update.Nodes {
 		x, g, t, rate := in[cage.InputX], in[cage.InputGradient], in[cage.InputStep], in[cage.InputRate]
 		if rule.Clip {
 			g = graph.Mul(g, in[cage.InputClip])
@@ -111,7 +112,7 @@ func AdamW(beta1, beta2, eps float64) func(cage.Rule, map[string]*graph.Node) ma
 			decayed = graph.Mul(x, keep)
 		}
 		y := graph.Sub(decayed, graph.Mul(u, rate))
-		out := map[string]*graph.Node{sdk.StatePrefix + "m": m, sdk.StatePrefix + "v": v}
+		out := update.Nodes{sdk.StatePrefix + "m": m, sdk.StatePrefix + "v": v}
 		if rule.Form == cage.Decoupled && rule.Quantizer != nil {
 			e := graph.Sub(x, rotate(in[cage.InputQuantized], rule.Rotation))
 			ok := graph.IsFinite(graph.ReduceAllSum(graph.Mul(e, e)))

@@ -41,8 +41,7 @@ var rules = []struct{ part, kind string }{
 	{"gobackend/activations", Activations}, {"gobackend/fusedops", Activations},
 	{"ops.execSlice", Moves}, {"ops.execConcat", Moves}, {"ops.execGather", Moves}, {"ops.execScatter", Moves},
 	{"ops.execBroadcast", Moves}, {"ops.execReshape", Moves}, {"ops.execIdentity", Moves}, {"gobackend.CopyFlat", Moves},
-	{"gobackend/ops", Elementwise}, {"compute/support/simdmath", Elementwise}, {"host/tile", Elementwise},
-	{"host/matrix.(*product)", Products}, {"host/matrix.(*swap)", Transposes}, {"host/matrix", Moves},
+	{"gobackend/ops", Elementwise}, {"compute/support/simdmath", Elementwise}, {"host/update/tile", Elementwise},
 	{"runtime.gc", Garbage}, {"runtime.bgsweep", Garbage}, {"runtime.mallocgc", Garbage},
 }
 

@@ -4,10 +4,11 @@ import (
 	"sort"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
-// addedToken is a token that is cut out of the text as a whole before anything
-// else looks at it.
+// addedToken is a token that is cut out of the text as a whole, before the text
+// is cut into words.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
@@ -17,7 +18,7 @@ type addedToken struct {
 	Normalized bool   `json:"normalized"`
 }
 
-// addedSet finds added tokens: the leftmost, and of those the longest.
+// addedSet finds the leftmost added token in a text; of several there, the longest.
 type addedSet struct {
 	byFirst [256][]addedToken
 	empty   bool
@@ -43,14 +44,17 @@ func newAddedSet(tokens []addedToken) *addedSet {
 // rstrip) belongs to it.
 func (s *addedSet) split(input string, text func(start, end int) error, token func(id int32)) error {
 	done := 0
-	for i := 0; i < len(input) && !s.empty; {
-		t := s.match(input[i:])
+	for i := 0; !s.empty; {
+		t, at := s.next(input, i)
 		if t == nil {
-			i++
+			break
+		}
+		start, end := at, at+len(t.Content)
+		i = end
+		if t.SingleWord && (endsInWord(input[:start]) || beginsWithWord(input[end:])) {
 			continue
 		}
-		start, end := i, i+len(t.Content)
-		if t.LStrip {
+		if t.LStrip && done < start {
 			start = done + len(strings.TrimRightFunc(input[done:start], unicode.IsSpace))
 		}
 		if t.RStrip {
@@ -62,12 +66,41 @@ func (s *addedSet) split(input string, text func(start, end int) error, token fu
 			}
 		}
 		token(t.ID)
-		done, i = end, end
+		done = end
 	}
 	if done < len(input) {
 		return text(done, len(input))
 	}
 	return nil
+}
+
+// next returns the first added token in input from a place on, and where it is; nil: there
+// is none.
+func (s *addedSet) next(input string, from int) (*addedToken, int) {
+	for i := from; i < len(input); i++ {
+		if s.byFirst[input[i]] == nil {
+			continue
+		}
+		if t := s.match(input[i:]); t != nil {
+			return t, i
+		}
+	}
+	return nil, 0
+}
+
+// inWord tells whether a character is one of words, \w, as the original library has it.
+func inWord(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
+}
+
+func endsInWord(text string) bool {
+	r, size := utf8.DecodeLastRuneInString(text)
+	return size > 0 && inWord(r)
+}
+
+func beginsWithWord(text string) bool {
+	r, size := utf8.DecodeRuneInString(text)
+	return size > 0 && inWord(r)
 }
 
 func (s *addedSet) match(input string) *addedToken {

@@ -1,10 +1,5 @@
 package tokenizer
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-)
-
 const bytesName = "bytes"
 
 // Bytes is the byte-level tokenizer: the id of a byte is its value, the
@@ -17,10 +12,9 @@ type Bytes struct{}
 var _ Tokenizer = Bytes{}
 
 // Info returns the name "bytes", 256 tokens, and 0 as the token that begins a
-// document.
+// document. No token ends one.
 func (Bytes) Info() Info {
-	sum := sha256.Sum256([]byte(bytesName))
-	return Info{Name: bytesName, VocabSize: 256, BOS: 0, SHA256: hex.EncodeToString(sum[:])}
+	return Info{Name: bytesName, VocabSize: 256, BOS: 0, EOS: NoToken, SHA256: hash([]byte(bytesName))}
 }
 
 // Encode returns one id per byte of text. It never fails.
@@ -31,6 +25,12 @@ func (Bytes) Encode(text string) ([]int32, error) {
 	}
 	return ids, nil
 }
+
+// Cut returns the length of text: it can be cut anywhere.
+func (Bytes) Cut(text []byte) int { return len(text) }
+
+// EncodeRest is Encode.
+func (b Bytes) EncodeRest(text string) ([]int32, error) { return b.Encode(text) }
 
 // Decode returns the bytes; an id outside 0–255 is a [*RangeError].
 func (Bytes) Decode(ids []int32) (string, error) {

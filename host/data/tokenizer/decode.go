@@ -94,7 +94,7 @@ func decodeByteFallback(tokens []string) []string {
 	})(tokens)
 }
 
-// strip removes up to start copies of content in front, and up to stop behind.
+// strip removes up to start copies of content from the front, and up to stop from the end.
 func strip(token, content string, start, stop int) string {
 	for ; start > 0 && content != "" && strings.HasPrefix(token, content); start-- {
 		token = token[len(content):]
@@ -105,8 +105,8 @@ func strip(token, content string, start, stop int) string {
 	return token
 }
 
-// decodeMetaspace turns marks into spaces; in the first token they go, where
-// one was put before the text.
+// decodeMetaspace turns marks into spaces. Where a mark was prepended to the text,
+// those of the first token are removed.
 func decodeMetaspace(mark string, prepended bool) decodeStep {
 	if mark == "" {
 		mark = "\u2581"

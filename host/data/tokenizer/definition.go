@@ -9,8 +9,8 @@ import (
 // DefinitionFile is the name under which tokenizers are published.
 const DefinitionFile = "tokenizer.json"
 
-// configFile may name the beginning-of-document token.
-const configFile = "tokenizer_config.json"
+// ConfigFile may name the tokens that begin and end a document, and hold a chat template.
+const ConfigFile = "tokenizer_config.json"
 
 // An UnsupportedError reports a part of a tokenizer.json that this package
 // cannot compute exactly.
@@ -73,7 +73,7 @@ func (m *modelDefinition) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// check refuses what bpe.go does not compute, and ids that are no ids.
+// check refuses what bpe.go does not compute, and ids that are out of range or used twice.
 func (m *modelDefinition) check() error {
 	set := func(s *string) bool { return s != nil && *s != "" }
 	switch {

@@ -24,7 +24,7 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		if bos := tok.Info().BOS; bos != NoBOS && (bos < 0 || int(bos) >= tok.Info().VocabSize) {
+		if bos := tok.Info().BOS; bos != NoToken && (bos < 0 || int(bos) >= tok.Info().VocabSize) {
 			t.Fatalf("the first token is %d in a vocabulary of %d", bos, tok.Info().VocabSize)
 		}
 	})

@@ -1,8 +1,6 @@
 package tokenizer
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -20,6 +18,7 @@ import (
 // the two sides' Unicode tables differ in age.
 type HuggingFace struct {
 	info       Info
+	cutting    cutting
 	definition []byte    // the tokenizer.json
 	added      *addedSet // matched in the text as it is
 	normAdded  *addedSet // matched after normalization
@@ -35,17 +34,17 @@ var _ Tokenizer = (*HuggingFace)(nil)
 
 // LoadHuggingFace reads the tokenizer.json at path.
 //
-// The beginning-of-document token is the first that its post-processor puts
-// before a text; failing that, the bos_token of a tokenizer_config.json in the
-// same folder; failing that, there is none. Truncation and padding settings
-// are ignored. A file that needs an unsupported feature gives an error that
+// The begin token is what its post-processor puts before a text; failing that, the
+// bos_token of a tokenizer_config.json in the same folder; failing that, there is none.
+// The end token is what the post-processor puts behind a text, or the eos_token. Truncation
+// and padding settings are ignored. A file that needs an unsupported feature gives an error that
 // wraps an [*UnsupportedError].
 func LoadHuggingFace(path string) (*HuggingFace, error) {
 	data, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	config, err := regular.ReadFile(filepath.Join(filepath.Dir(path), configFile))
+	config, err := regular.ReadFile(filepath.Join(filepath.Dir(path), ConfigFile))
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
@@ -75,7 +74,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 		return nil, err
 	}
 	t := &HuggingFace{definition: data}
-	t.wordCaches.New = func() any { return &wordCache{ids: make(map[string][]int32)} }
+	t.wordCaches.New = func() any { return newWordCache(t.model) }
 	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
 		return nil, err
 	}
@@ -92,9 +91,9 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	if err := t.setTokens(&def); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(data)
-	t.info.SHA256 = hex.EncodeToString(sum[:])
-	return t, t.setBOS(def.PostProcessor, config)
+	t.cutting = newCutting(t, &def)
+	t.info.SHA256 = hash(data)
+	return t, t.setMarkers(def.PostProcessor, config)
 }
 
 // setTokens fills the table of tokens by id and the two sets of added tokens.
@@ -105,15 +104,12 @@ func (t *HuggingFace) setTokens(def *definition) error {
 	}
 	var raw, normalized []addedToken
 	for i, added := range def.AddedTokens {
-		if added.SingleWord {
-			return &UnsupportedError{fmt.Sprintf("added_tokens[%d]", i), "single_word", "set it to false"}
-		}
 		if other, taken := t.tokens[added.ID]; added.ID < 0 || taken && other != added.Content {
 			return fmt.Errorf("added_tokens[%d]: %q has id %d, which is negative or belongs to %q", i, added.Content, added.ID, other)
 		}
 		t.tokens[added.ID] = added.Content
 		if added.Normalized {
-			added.Content = t.normalize(added.Content)
+			added.Content = t.normalize(added.Content, false)
 			normalized = append(normalized, added)
 		} else {
 			raw = append(raw, added)
@@ -135,28 +131,46 @@ func (t *HuggingFace) Definition() []byte { return t.definition }
 
 // Encode returns the ids of text, which must be valid UTF-8. Added tokens that
 // appear in the text, as "<|end_of_text|>", become their id.
-func (t *HuggingFace) Encode(text string) ([]int32, error) {
+func (t *HuggingFace) Encode(text string) ([]int32, error) { return t.encode(text, false) }
+
+// EncodeRest is Encode for text that follows on a place that Cut found.
+func (t *HuggingFace) EncodeRest(text string) ([]int32, error) { return t.encode(text, true) }
+
+// encode is both; rest says that other text stood before.
+func (t *HuggingFace) encode(text string, rest bool) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("tokenizer %s: text is not valid UTF-8", t.info.Name)
 	}
-	cache := t.wordCaches.Get().(*wordCache)
-	defer t.wordCaches.Put(cache)
-	ids := make([]int32, 0, len(text)/3+1)
-	appendID := func(id int32) { ids = append(ids, id) }
+	words := t.wordCaches.Get().(*wordCache)
+	defer t.wordCaches.Put(words)
+	words.ids = make([]int32, 0, len(text)/3+1)
 	err := t.added.split(text, func(start, end int) error {
-		normal := t.normalize(text[start:end])
+		normal := t.normalize(text[start:end], rest && start == 0)
 		return t.normAdded.split(normal, func(from, to int) error {
-			words, err := t.pre.words(normal[from:to], start == 0 && from == 0)
-			for i := 0; i < len(words) && err == nil; i++ {
-				ids, err = cache.appendWord(ids, t.model, words[i].text)
-			}
-			return err
-		}, appendID)
-	}, appendID)
+			return t.appendWords(words, normal[from:to], start == 0 && from == 0 && !rest)
+		}, words.appendID)
+	}, words.appendID)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", t.info.Name, err)
 	}
-	return ids, nil
+	return words.ids, nil
+}
+
+// appendWords appends the ids of text between added tokens; first says that the whole
+// text begins with it.
+func (t *HuggingFace) appendWords(words *wordCache, text string, first bool) error {
+	if t.pre.scan != nil {
+		return t.pre.scan.eachWord(text, t.pre.isolate, words.appendWord)
+	}
+	pieces, err := t.pre.words(text, first)
+	for i := 0; i < len(pieces) && err == nil; i++ {
+		if t.model.wordMark == "" {
+			err = words.appendWord(pieces[i].text)
+		} else {
+			err = eachMarked(pieces[i].text, t.model.wordMark, words.appendWord)
+		}
+	}
+	return err
 }
 
 // Decode returns the text of ids; an id that is no token is a [*RangeError].
@@ -173,30 +187,4 @@ func (t *HuggingFace) Decode(ids []int32) (string, error) {
 		tokens = step(tokens)
 	}
 	return strings.Join(tokens, ""), nil
-}
-
-// wordCache remembers the ids of short words, of which texts repeat few.
-type wordCache struct{ ids map[string][]int32 }
-
-const (
-	maxCachedWord  = 64      // bytes
-	maxCachedWords = 1 << 16 // then it starts afresh
-)
-
-func (c *wordCache) appendWord(dst []int32, model *bpe, word string) ([]int32, error) {
-	if len(word) > maxCachedWord {
-		return model.appendWord(dst, word)
-	}
-	if ids, ok := c.ids[word]; ok {
-		return append(dst, ids...), nil
-	}
-	ids, err := model.appendWord(nil, word)
-	if err != nil {
-		return nil, err
-	}
-	if len(c.ids) >= maxCachedWords {
-		clear(c.ids)
-	}
-	c.ids[strings.Clone(word)] = ids
-	return append(dst, ids...), nil
 }

@@ -8,13 +8,18 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizer rewrites text before it is cut.
-type normalizer func(text string) string
+// normalizer rewrites text before it is cut. rest says that other text stood before it.
+type normalizer func(text string, rest bool) string
+
+// everywhere is a normalizer that does the same with every text.
+func everywhere(rewrite func(string) string) normalizer {
+	return func(text string, _ bool) string { return rewrite(text) }
+}
 
 // newNormalizer builds the section "normalizer"; an absent one changes nothing.
 func newNormalizer(section json.RawMessage) (normalizer, error) {
 	if !present(section) {
-		return func(text string) string { return text }, nil
+		return everywhere(func(text string) string { return text }), nil
 	}
 	var def struct {
 		Type        string            `json:"type"`
@@ -30,23 +35,23 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	case "Sequence":
 		return normalizerChain(def.Normalizers)
 	case "NFC":
-		return norm.NFC.String, nil
+		return everywhere(norm.NFC.String), nil
 	case "NFD":
-		return norm.NFD.String, nil
+		return everywhere(norm.NFD.String), nil
 	case "NFKC":
-		return norm.NFKC.String, nil
+		return everywhere(norm.NFKC.String), nil
 	case "NFKD":
-		return norm.NFKD.String, nil
+		return everywhere(norm.NFKD.String), nil
 	case "Prepend":
-		return func(text string) string {
-			if text == "" {
-				return ""
+		return func(text string, rest bool) string {
+			if text == "" || rest {
+				return text
 			}
 			return def.Prepend + text
 		}, nil
 	case "Replace":
 		if def.Pattern.String != nil && *def.Pattern.String != "" {
-			return strings.NewReplacer(*def.Pattern.String, def.Content).Replace, nil
+			return everywhere(strings.NewReplacer(*def.Pattern.String, def.Content).Replace), nil
 		}
 		return nil, &UnsupportedError{"normalizer", "Replace with a regular expression", "a literal pattern works"}
 	}
@@ -63,9 +68,9 @@ func normalizerChain(sections []json.RawMessage) (normalizer, error) {
 		}
 		steps[i] = step
 	}
-	return func(text string) string {
+	return func(text string, rest bool) string {
 		for _, step := range steps {
-			text = step(text)
+			text = step(text, rest)
 		}
 		return text
 	}, nil

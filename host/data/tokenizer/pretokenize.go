@@ -6,20 +6,31 @@ import (
 	"strings"
 )
 
-// piece is a stretch of text on its way to becoming words.
+// piece is a part of the text; when all cutters have seen it, it is a word.
 type piece struct {
 	text  string
-	first bool // begins where the whole input begins
+	first bool // at the beginning of the whole input
 }
 
-// cutter appends the parts of one piece.
-type cutter func(dst []piece, p piece) ([]piece, error)
+// cutter is a step of a pre-tokenizer.
+type cutter struct {
+	// cut cuts one piece and appends the parts.
+	cut func(dst []piece, p piece) ([]piece, error)
+	// words is not nil where that is what the step does.
+	words *wordPattern
+	// digits tells that the step makes a piece of every digit.
+	digits bool
+}
 
 // preTokenizer cuts text into words: each cutter in turn sees every piece that
 // the one before it made.
 type preTokenizer struct {
 	cutters   []cutter
 	byteLevel bool // words are to be written in the byte-level alphabet
+
+	// scan, if not nil, does what all cutters do; isolate is for it.
+	scan    *scanner
+	isolate bool
 }
 
 // preTokenizerDefinition is the union of the supported variants.
@@ -47,7 +58,22 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 	if !present(section) {
 		return p, nil
 	}
-	return p, p.add(section)
+	if err := p.add(section); err != nil {
+		return nil, err
+	}
+	p.shorten()
+	return p, nil
+}
+
+// shorten finds out whether a scanner can do what the cutters do.
+func (p *preTokenizer) shorten() {
+	steps := p.cutters
+	if len(steps) > 0 && steps[0].digits {
+		p.isolate, steps = true, steps[1:]
+	}
+	if len(steps) == 1 && steps[0].words != nil {
+		p.scan = &scanner{classes(), *steps[0].words}
+	}
 }
 
 // add appends the cutters of one section.
@@ -70,14 +96,18 @@ func (p *preTokenizer) add(section json.RawMessage) error {
 	case "ByteLevel":
 		return p.addByteLevel(&def)
 	case "Split":
-		expr, err := def.Pattern.expression()
-		if err != nil {
-			return err
+		if def.Pattern.String != nil && *def.Pattern.String != "" {
+			return p.addCutter(literalFinder(*def.Pattern.String), def.Behavior, def.Invert)
 		}
-		return p.addSplit(expr, def.Behavior, def.Invert)
+		if def.Pattern.Regex == nil || *def.Pattern.Regex == "" {
+			return fmt.Errorf("pre_tokenizer: Split without a pattern")
+		}
+		return p.addSplit(*def.Pattern.Regex, def.Behavior, def.Invert)
 	case "Digits":
 		if def.IndividualDigits {
-			return p.addSplit(`\p{N}`, "Isolated", false)
+			err := p.addSplit(`\p{N}`, "Isolated", false)
+			p.cutters[len(p.cutters)-1].digits = true
+			return err
 		}
 		return p.addSplit(`\p{N}+`, "Isolated", false)
 	case "Metaspace":
@@ -89,12 +119,12 @@ func (p *preTokenizer) add(section json.RawMessage) error {
 
 func (p *preTokenizer) addByteLevel(def *preTokenizerDefinition) error {
 	if def.AddPrefixSpace == nil || *def.AddPrefixSpace {
-		p.cutters = append(p.cutters, func(dst []piece, p piece) ([]piece, error) {
+		p.cutters = append(p.cutters, cutter{cut: func(dst []piece, p piece) ([]piece, error) {
 			if !strings.HasPrefix(p.text, " ") {
 				p.text = " " + p.text
 			}
 			return append(dst, p), nil
-		})
+		}})
 	}
 	if def.UseRegex == nil || *def.UseRegex {
 		if err := p.addSplit(byteLevelPattern, "Isolated", false); err != nil {
@@ -121,15 +151,15 @@ func (p *preTokenizer) addMetaspace(def *preTokenizerDefinition) error {
 	if scheme != "always" && scheme != "first" && scheme != "never" {
 		return &UnsupportedError{"pre_tokenizer", fmt.Sprintf("prepend_scheme %q", scheme), "supported are always, first and never"}
 	}
-	p.cutters = append(p.cutters, func(dst []piece, p piece) ([]piece, error) {
+	p.cutters = append(p.cutters, cutter{cut: func(dst []piece, p piece) ([]piece, error) {
 		p.text = strings.ReplaceAll(p.text, " ", mark)
 		if !strings.HasPrefix(p.text, mark) && (scheme == "always" || scheme == "first" && p.first) {
 			p.text = mark + p.text
 		}
 		return append(dst, p), nil
-	})
+	}})
 	if def.Split == nil || *def.Split {
-		return p.addSplit(literal(mark), "MergedWithNext", false)
+		return p.addCutter(literalFinder(mark), "MergedWithNext", false)
 	}
 	return nil
 }
@@ -144,7 +174,7 @@ func (p *preTokenizer) words(text string, first bool) ([]piece, error) {
 		next = next[:0]
 		for _, one := range pieces {
 			var err error
-			if next, err = cut(next, one); err != nil {
+			if next, err = cut.cut(next, one); err != nil {
 				return nil, err
 			}
 		}

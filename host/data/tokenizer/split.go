@@ -2,24 +2,11 @@ package tokenizer
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
 )
-
-// literal returns the expression that matches text itself.
-func literal(text string) string { return regexp2.Escape(text) }
-
-// expression returns the pattern as a regular expression.
-func (p *pattern) expression() (string, error) {
-	switch {
-	case p.Regex != nil && *p.Regex != "":
-		return *p.Regex, nil
-	case p.String != nil && *p.String != "":
-		return literal(*p.String), nil
-	}
-	return "", fmt.Errorf("pre_tokenizer: Split without a pattern")
-}
 
 // addSplit appends a cutter that cuts at the matches of expr.
 //
@@ -27,44 +14,77 @@ func (p *pattern) expression() (string, error) {
 // Go's regexp leaves out by design; hence a backtracking engine. Its dialect is
 // set to that of the original library, where ^ and $ match at every line.
 func (p *preTokenizer) addSplit(expr, behavior string, invert bool) error {
-	join, ok := joiners[behavior]
-	if !ok {
-		return &UnsupportedError{"pre_tokenizer", fmt.Sprintf("Split with behavior %q", behavior),
-			"supported are Isolated, Removed, MergedWithPrevious and MergedWithNext"}
-	}
 	re, err := regexp2.Compile(expr, regexp2.Multiline)
 	if err != nil {
 		return fmt.Errorf("pre_tokenizer: pattern %q cannot be compiled: %w", expr, err)
 	}
-	p.cutters = append(p.cutters, func(dst []piece, p piece) ([]piece, error) {
-		spans, err := findSpans(re, p.text)
+	err = p.addCutter(func(text string) ([]stretch, error) {
+		stretches, err := findStretches(re, text)
 		if err != nil {
 			return nil, fmt.Errorf("pre_tokenizer: pattern %q: %w", expr, err)
 		}
+		return stretches, nil
+	}, behavior, invert)
+	if words, ok := wordPatterns[expr]; ok && err == nil && (behavior == "Isolated" && !invert || behavior == "Removed" && invert) {
+		p.cutters[len(p.cutters)-1].words = &words
+	}
+	return err
+}
+
+// addCutter appends a cutter that cuts at what find matches.
+func (p *preTokenizer) addCutter(find func(text string) ([]stretch, error), behavior string, invert bool) error {
+	join, ok := joiners[behavior]
+	if !ok {
+		return &UnsupportedError{"pre_tokenizer", fmt.Sprintf("Split with behavior %q", behavior),
+			"supported are Isolated, Removed, MergedWithPrevious, MergedWithNext and Contiguous"}
+	}
+	p.cutters = append(p.cutters, cutter{cut: func(dst []piece, p piece) ([]piece, error) {
+		stretches, err := find(p.text)
+		if err != nil {
+			return nil, err
+		}
 		if invert {
-			for i := range spans {
-				spans[i].match = !spans[i].match
+			for i := range stretches {
+				stretches[i].match = !stretches[i].match
 			}
 		}
-		for _, s := range join(spans) {
+		for _, s := range join(stretches) {
 			dst = append(dst, piece{p.text[s.start:s.end], p.first && s.start == 0})
 		}
 		return dst, nil
-	})
+	}})
 	return nil
 }
 
-// span is a stretch of bytes that the pattern matched, or a gap between two.
-type span struct {
+// stretch is a run of bytes that the pattern matched, or a gap between two.
+type stretch struct {
 	start, end int
 	match      bool
 }
 
-// findSpans covers text with matches and the gaps between them. Empty matches
+// literalFinder covers a text with the places where a literal stands, and the gaps.
+func literalFinder(literal string) func(text string) ([]stretch, error) {
+	return func(text string) (stretches []stretch, err error) {
+		for at := 0; at < len(text); {
+			i := strings.Index(text[at:], literal)
+			if i < 0 {
+				return append(stretches, stretch{at, len(text), false}), nil
+			}
+			if i > 0 {
+				stretches = append(stretches, stretch{at, at + i, false})
+			}
+			at += i + len(literal)
+			stretches = append(stretches, stretch{at - len(literal), at, true})
+		}
+		return stretches, nil
+	}
+}
+
+// findStretches covers text with matches and the gaps between them. Empty matches
 // cut nothing.
-func findSpans(re *regexp2.Regexp, text string) ([]span, error) {
+func findStretches(re *regexp2.Regexp, text string) ([]stretch, error) {
 	runes := []rune(text)
-	spans := make([]span, 0, len(text)/4+1)
+	stretches := make([]stretch, 0, len(text)/4+1)
 	at, atRune := 0, 0 // how far text is covered, in bytes and in runes
 	advance := func(toRune int) int {
 		to := at
@@ -79,26 +99,37 @@ func findSpans(re *regexp2.Regexp, text string) ([]span, error) {
 			return true
 		}
 		if start := advance(index); start > at {
-			spans = append(spans, span{at, start, false})
+			stretches = append(stretches, stretch{at, start, false})
 			at = start
 		}
 		end := advance(index + length)
-		spans = append(spans, span{at, end, true})
+		stretches = append(stretches, stretch{at, end, true})
 		at = end
 		return true
 	})
 	if err == nil && at < len(text) {
-		spans = append(spans, span{at, len(text), false})
+		stretches = append(stretches, stretch{at, len(text), false})
 	}
-	return spans, err
+	return stretches, err
 }
 
-// joiners decides what becomes of matches.
-var joiners = map[string]func([]span) []span{
-	"Isolated": func(spans []span) []span { return spans },
-	"Removed": func(spans []span) []span {
-		kept := spans[:0]
-		for _, s := range spans {
+// joiners join matches with the gaps beside them, by the behavior that a Split names.
+var joiners = map[string]func([]stretch) []stretch{
+	"Contiguous": func(stretches []stretch) []stretch {
+		joined := stretches[:0]
+		for _, s := range stretches {
+			if last := len(joined) - 1; last >= 0 && joined[last].match == s.match {
+				joined[last].end = s.end
+			} else {
+				joined = append(joined, s)
+			}
+		}
+		return joined
+	},
+	"Isolated": func(stretches []stretch) []stretch { return stretches },
+	"Removed": func(stretches []stretch) []stretch {
+		kept := stretches[:0]
+		for _, s := range stretches {
 			if !s.match {
 				kept = append(kept, s)
 			}
@@ -106,10 +137,10 @@ var joiners = map[string]func([]span) []span{
 		return kept
 	},
 	// A match ends the gap before it; a second match in a row stands alone.
-	"MergedWithPrevious": func(spans []span) []span {
-		joined := spans[:0]
+	"MergedWithPrevious": func(stretches []stretch) []stretch {
+		joined := stretches[:0]
 		previousMatch := false
-		for _, s := range spans {
+		for _, s := range stretches {
 			if s.match && !previousMatch && len(joined) > 0 {
 				joined[len(joined)-1].end = s.end
 			} else {
@@ -120,12 +151,12 @@ var joiners = map[string]func([]span) []span{
 		return joined
 	},
 	// A match begins the gap after it; of several in a row the last one does.
-	"MergedWithNext": func(spans []span) []span {
-		joined := spans[:0]
-		for i := 0; i < len(spans); i++ {
-			s := spans[i]
-			if s.match && i+1 < len(spans) && !spans[i+1].match {
-				s.end = spans[i+1].end
+	"MergedWithNext": func(stretches []stretch) []stretch {
+		joined := stretches[:0]
+		for i := 0; i < len(stretches); i++ {
+			s := stretches[i]
+			if s.match && i+1 < len(stretches) && !stretches[i+1].match {
+				s.end = stretches[i+1].end
 				i++
 			}
 			joined = append(joined, s)

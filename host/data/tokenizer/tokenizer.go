@@ -2,19 +2,18 @@
 //
 // Two kinds live here: [Bytes], one token per byte, which needs no files, and
 // [HuggingFace], which reads the byte-pair tokenizers of published models from
-// their tokenizer.json. Both add no markers of their own: whoever writes
-// documents puts [Info.BOS] before each of them. A tokenizer.json that asks
+// their tokenizer.json. Neither adds markers: the writer of a token file puts
+// [Info.BOS] before each document and [Info.EOS] behind it. A tokenizer.json that asks
 // for something this package does not compute exactly is refused when it is
-// loaded ([UnsupportedError]), because a tokenizer that is almost right trains
-// a model on text that nobody wrote.
-//
-// What may not live here: files of tokens, datasets, anything that knows a
-// model.
+// loaded ([UnsupportedError]): with a tokenizer that is almost right, a model
+// would train on text that nobody wrote. Token files and datasets are those of
+// package data.
 package tokenizer
 
 import (
+	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,9 +21,8 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// NoBOS is the value of [Info.BOS] of a tokenizer without a
-// beginning-of-document token.
-const NoBOS int32 = -1
+// NoToken is the value of [Info.BOS] and [Info.EOS] of a tokenizer without such a token.
+const NoToken int32 = -1
 
 // Info identifies a tokenizer, in the form in which token files record it.
 type Info struct {
@@ -33,11 +31,47 @@ type Info struct {
 	Name string `json:"name"`
 	// VocabSize is one more than the largest id that Encode can return.
 	VocabSize int `json:"vocab_size"`
-	// BOS is the token that begins every document, or NoBOS.
+	// BOS is the token that begins every document, or NoToken.
 	BOS int32 `json:"bos"`
+	// EOS is the token that ends every document, or NoToken.
+	EOS int32 `json:"eos"`
 	// SHA256 is what makes two tokenizers the same: the hash, in lower-case
 	// hexadecimal, of the tokenizer.json, or of the name of a built-in one.
 	SHA256 string `json:"sha256"`
+}
+
+// storedInfo is how an Info is stored: without an end token where there is none, as
+// before there were any.
+type storedInfo struct {
+	Name      string `json:"name"`
+	VocabSize int    `json:"vocab_size"`
+	BOS       int32  `json:"bos"`
+	EOS       *int32 `json:"eos,omitempty"`
+	SHA256    string `json:"sha256"`
+}
+
+// MarshalJSON leaves out an end token that is not there.
+func (i Info) MarshalJSON() ([]byte, error) {
+	stored := storedInfo{Name: i.Name, VocabSize: i.VocabSize, BOS: i.BOS, SHA256: i.SHA256}
+	if i.EOS != NoToken {
+		stored.EOS = &i.EOS
+	}
+	return json.Marshal(stored)
+}
+
+// UnmarshalJSON refuses keys that it does not know.
+func (i *Info) UnmarshalJSON(text []byte) error {
+	stored := storedInfo{}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&stored); err != nil {
+		return err
+	}
+	*i = Info{Name: stored.Name, VocabSize: stored.VocabSize, BOS: stored.BOS, EOS: NoToken, SHA256: stored.SHA256}
+	if stored.EOS != nil {
+		i.EOS = *stored.EOS
+	}
+	return nil
 }
 
 // Tokenizer converts between text and token ids. Implementations are safe for
@@ -45,8 +79,14 @@ type Info struct {
 type Tokenizer interface {
 	// Info identifies the tokenizer.
 	Info() Info
-	// Encode returns the ids of text, without a beginning-of-document token.
+	// Encode returns the ids of text, without begin and end tokens.
 	Encode(text string) ([]int32, error)
+	// Cut finds a place near the end of text, the beginning of a longer one, where that
+	// can be cut: the ids of text[:n] and then those that EncodeRest gives for the rest
+	// are the ids of the whole, whatever follows text. It is 0 when there is none.
+	Cut(text []byte) int
+	// EncodeRest is Encode for text that follows on other text that was cut off.
+	EncodeRest(text string) ([]int32, error)
 	// Decode returns the text of ids, special tokens included. The ids of half
 	// a character give half a character: the result need not be valid UTF-8.
 	Decode(ids []int32) (string, error)
@@ -70,7 +110,7 @@ func Open(spec string) (Tokenizer, error) {
 }
 
 // Reopen returns the tokenizer that info describes, in a folder that holds its
-// tokenizer.json unless it is built in. Name and BOS are taken from info; a
+// tokenizer.json unless it is built in. Name, BOS and EOS are taken from info; a
 // tokenizer.json with another hash is an error.
 func Reopen(folder string, info Info) (Tokenizer, error) {
 	content, err := Definition(folder, info)
@@ -93,7 +133,7 @@ func Restore(content []byte, info Info) (Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer %s has %d tokens, want %d", info.Name, t.info.VocabSize, info.VocabSize)
 	}
 	t.info.Name = info.Name
-	return t, t.acceptBOS(info.BOS)
+	return t, t.accept(info.BOS, info.EOS)
 }
 
 // Definition returns the tokenizer.json of the tokenizer that info describes, and nil
@@ -118,12 +158,13 @@ func Definition(spec string, info Info) ([]byte, error) {
 
 // Check compares the hash of a tokenizer.json with the tokenizer's.
 func (i Info) Check(content []byte) error {
-	sum := sha256.Sum256(content)
-	if got := hex.EncodeToString(sum[:]); got != i.SHA256 {
+	if got := hash(content); got != i.SHA256 {
 		return fmt.Errorf("another tokenizer, or a damaged one: it has the hash %s, want tokenizer %s with %s", got, i.Name, i.SHA256)
 	}
 	return nil
 }
+
+func hash(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
 
 // A RangeError reports an id that the tokenizer does not have.
 type RangeError struct {

@@ -89,7 +89,7 @@ func TestBOSOfConfig(t *testing.T) {
 		"object":     {`{"bos_token":{"content":"<|end|>","lstrip":false}}`, "<|end|>", ""},
 		"unknown":    {`{"bos_token":"<none>"}`, "", `"<none>" is not in the vocabulary`},
 		"wrong type": {`{"bos_token":3}`, "", "bos_token"},
-		"no JSON":    {`{`, "", configFile},
+		"no JSON":    {`{`, "", ConfigFile},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestBOSOfConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if bos := tok.Info().BOS; tok.tokens[bos] != test.token || (bos == NoBOS) != (test.token == "") {
+			if bos := tok.Info().BOS; tok.tokens[bos] != test.token || (bos == NoToken) != (test.token == "") {
 				t.Errorf("BOS %d %q, want %q", bos, tok.tokens[bos], test.token)
 			}
 		})
@@ -141,12 +141,11 @@ func TestUnsupported(t *testing.T) {
 		"in a sequence":   {"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]}`, `"Lowercase"`},
 		"Replace regex":   {"normalizer", `{"type":"Replace","pattern":{"Regex":" +"},"content":" "}`, "regular expression"},
 		"pre-tokenizer":   {"pre_tokenizer", `{"type":"BertPreTokenizer"}`, `"BertPreTokenizer"`},
-		"Contiguous":      {"pre_tokenizer", `{"type":"Split","pattern":{"String":" "},"behavior":"Contiguous"}`, `"Contiguous"`},
+		"behavior":        {"pre_tokenizer", `{"type":"Split","pattern":{"String":" "},"behavior":"Sideways"}`, `"Sideways"`},
 		"after ByteLevel": {"pre_tokenizer", `{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]}`, "Digits after ByteLevel"},
 		"prepend scheme":  {"pre_tokenizer", `{"type":"Metaspace","prepend_scheme":"sometimes"}`, `"sometimes"`},
 		"decoder":         {"decoder", `{"type":"WordPiece"}`, `"WordPiece"`},
 		"decoder regex":   {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "regular expression"},
-		"single word":     {"added_tokens", `[{"id":900,"content":"x","single_word":true}]`, "single_word"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,15 +16,17 @@ import (
 // with respect to each of the inputs. vjp returns one node per input, each of its input's shape and element type, or
 // nil for an input that gets no gradient. Nothing flows back through value itself.
 //
-// vjp is called once per differentiation, and not at all where no gradient is asked for. Results that are not needed
-// are never computed by the device, so vjp need not ask which inputs matter.
+// vjp is called once per differentiation, and not at all where no gradient is asked for. The device never computes
+// results that are not needed, so vjp need not ask which inputs matter.
+//
+// With vjp the identity, it is the straight-through estimator (Bengio et al., 2013) of a quantizer's value.
 func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []*graph.Node) *graph.Node {
 	if len(inputs) == 0 {
 		exceptions.Panicf("autodiff: a custom gradient needs at least one input")
 	}
-	// GoMLX lets one node have a custom gradient with respect to one input of the same shape, and lets a node be
+	// GoMLX lets a node have a custom gradient with respect to one input of the same shape. It also lets a node be
 	// differentiated through an alternative of the same shape that is never executed. The alternative built here only
-	// routes: its last node hands dy to vjp, and its first nodes, one per input, deliver the results.
+	// passes adjoints on: its last node hands dy to vjp, and its first nodes, one per input, deliver the results.
 	var adjoints []*graph.Node
 	routes := make([]*graph.Node, len(inputs))
 	for i, input := range inputs {
@@ -43,25 +45,11 @@ func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []
 	return withAlternative(value, last, inputs)
 }
 
-// StraightThrough returns a node whose value is that of value, bit for bit (also NaN and the sign of zero), and whose
-// gradient with respect to x is vjp(dy), where dy, of value's shape, is the adjoint of the returned node. A nil vjp is
-// the identity, the plain straight-through estimator (Bengio et al., 2013); value and x then have the same shape.
-// Nothing flows back through value.
-func StraightThrough(value, x *graph.Node, vjp func(dy *graph.Node) *graph.Node) *graph.Node {
-	if vjp == nil {
-		if !value.Shape().Equal(x.Shape()) {
-			exceptions.Panicf("autodiff: straight-through from %s to %s needs a gradient rule", x.Shape(), value.Shape())
-		}
-		vjp = func(dy *graph.Node) *graph.Node { return dy }
-	}
-	return Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node { return []*graph.Node{vjp(dy)} })
-}
-
 // withAlternative returns a node with the value of value that is differentiated as if it were alternative, which must
 // descend from the inputs.
 func withAlternative(value, alternative *graph.Node, inputs []*graph.Node) *graph.Node {
-	// GoMLX passes an adjoint on only if the node's own operand can have a gradient too, although it then goes to the
-	// alternative. The operand must therefore descend from all inputs and must not be a StopGradient node.
+	// GoMLX passes an adjoint to the alternative only if the node's own operand can have a gradient too. The operand must
+	// therefore descend from all inputs and must not be a StopGradient node.
 	for _, input := range inputs {
 		if !descends(value, input) {
 			value = attach(value, input)

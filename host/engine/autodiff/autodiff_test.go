@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
 // evaluate builds a graph of float32 vectors and matrices, runs it and returns its outputs, flat.
@@ -21,33 +22,11 @@ func evaluate(t *testing.T, inputs [][]float32, dims [][]int, build engine.Build
 		t.Fatal(err)
 	}
 	defer d.Close()
-	var specs []engine.Spec
 	var buffers []*engine.Buffer
 	for i, data := range inputs {
-		specs = append(specs, engine.Spec{Name: string(rune('a' + i)), Shape: shapes.Make(dtypes.Float32, dims[i]...)})
-		b, err := engine.Upload(d, data, dims[i]...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		buffers = append(buffers, b)
+		buffers = append(buffers, testdevice.Upload(t, d, data, dims[i]...))
 	}
-	e, err := d.Compile(t.Name(), specs, build)
-	if err != nil {
-		t.Fatal(err)
-	}
-	outputs, err := e.Run(buffers, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var results [][]float32
-	for _, output := range outputs {
-		data, err := engine.Download[float32](output)
-		if err != nil {
-			t.Fatal(err)
-		}
-		results = append(results, data)
-	}
-	return results
+	return testdevice.Evaluate(t, d, buffers, build)
 }
 
 // expect compares bit patterns.
@@ -62,6 +41,16 @@ func expect(t *testing.T, what string, got, want []float32) {
 			return
 		}
 	}
+}
+
+// straightThrough is a value whose gradient with respect to x is vjp(dy), or dy where vjp is nil.
+func straightThrough(value, x *graph.Node, vjp func(dy *graph.Node) *graph.Node) *graph.Node {
+	return autodiff.Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
+		if vjp == nil {
+			return []*graph.Node{dy}
+		}
+		return []*graph.Node{vjp(dy)}
+	})
 }
 
 var (
@@ -80,7 +69,7 @@ func TestStraightThroughValue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := evaluate(t, [][]float32{value, x}, [][]int{{7}, {7}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{autodiff.StraightThrough(in[0], in[1], vjp)}
+				return []*graph.Node{straightThrough(in[0], in[1], vjp)}
 			})
 			expect(t, "value", out[0], value)
 		})
@@ -94,7 +83,7 @@ func TestStraightThroughGradient(t *testing.T) {
 	out := evaluate(t, [][]float32{x, w}, [][]int{{4}, {4}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		rounded := graph.Round(in[0])
 		mask := graph.ConvertDType(graph.LessThan(in[0], graph.Scalar(g, dtypes.Float32, 5)), dtypes.Float32)
-		q := autodiff.StraightThrough(rounded, in[0], func(dy *graph.Node) *graph.Node { return graph.Mul(dy, mask) })
+		q := straightThrough(rounded, in[0], func(dy *graph.Node) *graph.Node { return graph.Mul(dy, mask) })
 		loss := graph.Add(graph.ReduceAllSum(graph.Mul(in[1], graph.Square(q))), graph.ReduceAllSum(in[0]))
 		gradients := graph.Gradient(loss, in[0], in[1])
 		return append(gradients, q)
@@ -107,8 +96,8 @@ func TestStraightThroughGradient(t *testing.T) {
 // TestStraightThroughNested chains two quantizers: rules compose in reverse order.
 func TestStraightThroughNested(t *testing.T) {
 	out := evaluate(t, [][]float32{{1.2, -3.7}}, [][]int{{2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		inner := autodiff.StraightThrough(graph.Round(in[0]), in[0], func(dy *graph.Node) *graph.Node { return graph.MulScalar(dy, 3) })
-		outer := autodiff.StraightThrough(graph.Sign(inner), inner, func(dy *graph.Node) *graph.Node { return graph.AddScalar(dy, 1) })
+		inner := straightThrough(graph.Round(in[0]), in[0], func(dy *graph.Node) *graph.Node { return graph.MulScalar(dy, 3) })
+		outer := straightThrough(graph.Sign(inner), inner, func(dy *graph.Node) *graph.Node { return graph.AddScalar(dy, 1) })
 		loss := graph.ReduceAllSum(graph.MulScalar(outer, 5))
 		return append(graph.Gradient(loss, in[0]), outer)
 	})
@@ -119,7 +108,7 @@ func TestStraightThroughNested(t *testing.T) {
 // TestValueStopsGradient: the value depends on x and w, and nothing flows back through it.
 func TestValueStopsGradient(t *testing.T) {
 	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		q := autodiff.StraightThrough(graph.Mul(in[0], in[1]), in[0], nil)
+		q := straightThrough(graph.Mul(in[0], in[1]), in[0], nil)
 		return graph.Gradient(graph.ReduceAllSum(q), in[0], in[1])
 	})
 	expect(t, "dx", out[0], []float32{1, 1})
@@ -162,7 +151,7 @@ func TestCustomNilAdjoint(t *testing.T) {
 // TestRuleIsLazy: without differentiation the rule is never called.
 func TestRuleIsLazy(t *testing.T) {
 	evaluate(t, [][]float32{{1}}, [][]int{{1}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{autodiff.StraightThrough(in[0], in[0], func(*graph.Node) *graph.Node {
+		return []*graph.Node{straightThrough(in[0], in[0], func(*graph.Node) *graph.Node {
 			t.Error("the gradient rule was called")
 			return nil
 		})}
@@ -184,10 +173,10 @@ func TestMistakesPanic(t *testing.T) {
 			return []*graph.Node{autodiff.Custom(x, nil, nil)}
 		}, "at least one input"},
 		"shapes": {func(x *graph.Node) []*graph.Node {
-			return []*graph.Node{autodiff.StraightThrough(graph.ReduceAllSum(x), x, nil)}
-		}, "needs a gradient rule"},
+			return gradient(straightThrough(graph.ReduceAllSum(x), x, nil), x)
+		}, "has shape"},
 		"adjoint shape": {func(x *graph.Node) []*graph.Node {
-			return gradient(autodiff.StraightThrough(x, x, func(dy *graph.Node) *graph.Node { return graph.ReduceAllSum(dy) }), x)
+			return gradient(straightThrough(x, x, func(dy *graph.Node) *graph.Node { return graph.ReduceAllSum(dy) }), x)
 		}, "has shape"},
 		"adjoint count": {func(x *graph.Node) []*graph.Node {
 			return gradient(autodiff.Custom(x, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node { return nil }), x)

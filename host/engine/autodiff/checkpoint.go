@@ -9,12 +9,12 @@ import (
 
 // Checkpoint returns f(inputs), with the gradient that f has, computed from the inputs alone: the backward pass calls f
 // a second time and differentiates what it returns, so that the intermediate values of the first time need not be kept
-// (Chen et al., 2016). Values and gradients are those of f, bit for bit. What f reads beside its inputs it may: the
-// gradient reaches that too.
+// (Chen et al., 2016). Values and gradients are those of f, bit for bit. f may read other nodes than its inputs: the
+// gradient reaches these too.
 //
-// The second f gets copies of the inputs that become available together with the adjoint of the result. Devices
-// therefore neither take the two for one nor compute the second early, which would save no memory. f must build the same
-// both times; without a gradient it is called once.
+// The second call gets copies of the inputs that become available together with the adjoint of the result. Otherwise a
+// device might merge both calls, or compute the second early, and no memory would be saved. f must build the same both
+// times; without a gradient it is called once.
 func Checkpoint(f func(inputs []*graph.Node) *graph.Node, inputs ...*graph.Node) *graph.Node {
 	if len(inputs) == 0 {
 		exceptions.Panicf("autodiff: a checkpoint needs at least one input")
@@ -74,8 +74,8 @@ func after(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
 	if !engine.OnCPU(dy.Graph()) {
 		copy(again, graph.OptimizationBarriers(append(append([]*graph.Node(nil), inputs...), dy)...))
 	} else {
-		// On the CPU that operation orders each of its operands by itself, and the one used here copies what is read
-		// elsewhere too, as the inputs of the whole graph are. They exist all along and need not be held back.
+		// On the CPU that operation does not make its operands wait for each other. The one used here does, but copies
+		// what is read elsewhere too. Inputs of the whole graph exist all along and need not wait.
 		for i, input := range inputs {
 			again[i] = input
 			if input.Type() != graph.NodeTypeParameter {
@@ -83,8 +83,8 @@ func after(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
 			}
 		}
 	}
-	// GoMLX differentiates through all that a value with a gradient of its own descends from: without an end here, a
-	// chain of checkpoints would be differentiated anew from each of them.
+	// GoMLX differentiates through everything that a node with a custom gradient descends from. Without this end, a chain
+	// of checkpoints would be differentiated anew from each of them.
 	for i, node := range again {
 		if node.Type() != graph.NodeTypeParameter {
 			again[i] = graph.Identity(graph.StopGradient(node))

@@ -13,7 +13,7 @@ import (
 )
 
 // Rounding has no useful gradient. Here its gradient is that of the identity, except where |x| > 2.
-func ExampleStraightThrough() {
+func ExampleCustom() {
 	device, err := engine.Open(engine.CPU, engine.Options{})
 	if err != nil {
 		log.Fatal(err)
@@ -23,8 +23,8 @@ func ExampleStraightThrough() {
 	step, err := device.Compile("round", inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		x := in[0]
 		inside := graph.LessOrEqual(graph.Abs(x), graph.Scalar(g, dtypes.Float32, 2))
-		y := autodiff.StraightThrough(graph.Round(x), x, func(dy *graph.Node) *graph.Node {
-			return graph.Where(inside, dy, graph.ZerosLike(dy))
+		y := autodiff.Custom(graph.Round(x), in, func(dy *graph.Node) []*graph.Node {
+			return []*graph.Node{graph.Where(inside, dy, graph.ZerosLike(dy))}
 		})
 		return append(graph.Gradient(graph.ReduceAllSum(graph.Square(y)), x), y)
 	})

@@ -26,7 +26,7 @@ var source []byte
 // A Recorder has what the device was asked to do.
 type Recorder struct{ dir string }
 
-// Open opens a CUDA device on a machine with that many GPUs, as it were. It is closed when the test ends. It returns the
+// Open opens a CUDA device on a pretended machine with that many GPUs. It is closed when the test ends. It returns the
 // errors of [engine.Open]. Tests that use it do not run in parallel.
 func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorder, error) {
 	t.Helper()

@@ -12,6 +12,6 @@
 // What remains is a plugin that kills its supervisor first: both run with the same
 // rights. Then the kernel ends the plugin itself, but not what it has started.
 //
-// Package plugin is the only user. Other systems have neither subreapers nor signals
-// on the death of a parent; there, this package is empty.
+// Other systems have neither subreapers nor signals on the death of a parent; there,
+// this package is empty.
 package supervisor

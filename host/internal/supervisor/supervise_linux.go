@@ -29,7 +29,7 @@ func init() {
 // supervise runs the program until it and all its descendants have ended. It reports
 // its process number, or why it could not be started, and in the end its wait status.
 func supervise(limit, path string) int {
-	runtime.LockOSThread() // whose end would be the program's
+	runtime.LockOSThread() // the program ends with the thread that started it
 	unix.CloseOnExec(reportTo)
 	report := os.NewFile(reportTo, "report")
 	stop := make(chan os.Signal, 1)
@@ -100,8 +100,8 @@ func reap(child int) (status syscall.WaitStatus) {
 	}
 }
 
-// killChildren kills the processes whose parent is this one: what the program has left
-// behind. When they have ended, those whose parents they were come here.
+// killChildren kills the processes whose parent is this one: those that the program has
+// left behind. When they have ended, this process becomes the parent of their children.
 func killChildren() {
 	self := []byte(strconv.Itoa(os.Getpid()))
 	entries, err := os.ReadDir("/proc")

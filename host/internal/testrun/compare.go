@@ -13,14 +13,28 @@ import (
 	"github.com/cage-qat/cage/host/safetensors"
 )
 
-// Checkpoint loads the checkpoint of a step from a run directory.
+// Checkpoint opens the checkpoint of a step of a run, until the test ends.
 func Checkpoint(t testing.TB, dir string, step int) checkpoint.State {
 	t.Helper()
-	s, err := checkpoint.Load(rundir.At(dir).Checkpoints().Join(checkpoint.FileName(step)))
+	f, err := checkpoint.Open(rundir.At(dir).Checkpoints().Join(checkpoint.FileName(step)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	t.Cleanup(func() { f.Close() })
+	if err := f.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	return f.State
+}
+
+// Newest opens the newest checkpoint of a run, until the test ends.
+func Newest(t testing.TB, dir string) checkpoint.State {
+	t.Helper()
+	list, err := checkpoint.List(rundir.At(dir).Checkpoints())
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d checkpoints in %s, %v", len(list), dir, err)
+	}
+	return Checkpoint(t, dir, list[len(list)-1].Step)
 }
 
 // Values returns the elements of a checkpoint's tensors by name.
@@ -49,7 +63,8 @@ func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
 	}
 	different := 0
 	for _, y := range b.Tensors {
-		if x := byName[y.Name]; !slices.Equal(x.Shape, y.Shape) || !slices.Equal(x.Data, y.Data) {
+		x, ok := byName[y.Name]
+		if !ok || x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(content(t, x), content(t, y)) {
 			different++
 			if different == 1 {
 				t.Errorf("%s: %s differs", what, y.Name)
@@ -59,6 +74,15 @@ func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
 	if different > 1 {
 		t.Errorf("%s: %d of %d tensors differ", what, different, len(b.Tensors))
 	}
+}
+
+func content(t testing.TB, x safetensors.Tensor) []byte {
+	t.Helper()
+	data, err := x.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // Records returns the records of a run without what depends on the clock: one JSON
@@ -90,14 +114,7 @@ func Records(t testing.TB, dir string) []string {
 // of the last checkpoint, or in the records.
 func SameRun(t testing.TB, what, a, b string) {
 	t.Helper()
-	last := func(dir string) checkpoint.State {
-		s, err := checkpoint.Latest(rundir.At(dir).Checkpoints(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	x, y := last(a), last(b)
+	x, y := Newest(t, a), Newest(t, b)
 	if x.Step != y.Step {
 		t.Fatalf("%s: the last checkpoints are of steps %d and %d", what, x.Step, y.Step)
 	}

@@ -24,50 +24,43 @@ const pluginsVariable = "CAGE_TEST_PLUGINS"
 
 // built are the plugins of this repository as executables, by name, built once in a
 // process into the user's cache.
-var (
-	builtOnce sync.Once
-	built     map[string]string
-	builtErr  error
-)
-
-func buildPlugins(dir string) {
+var built = sync.OnceValues(func() (map[string]string, error) {
 	finder, err := plugin.NewFinder()
 	if err != nil {
-		builtErr = err
-		return
+		return nil, err
 	}
-	finder.Dirs = []string{dir}
-	built = map[string]string{}
+	dir := os.Getenv(pluginsVariable)
+	if dir == "" {
+		root, err := root()
+		if err != nil {
+			return nil, err
+		}
+		dir = filepath.Join(root, "plugins")
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		builtErr = err
-		return
+		return nil, err
 	}
+	finder.Dirs = []string{dir}
+	paths := map[string]string{}
 	for _, entry := range entries {
-		name := entry.Name()
-		exe, err := finder.Find(context.Background(), name)
+		exe, err := finder.Find(context.Background(), entry.Name())
 		if err != nil {
-			builtErr = err
-			return
+			return nil, err
 		}
-		built[name] = exe.Path
+		paths[entry.Name()] = exe.Path
 	}
-}
+	return paths, nil
+})
 
 // Executables returns the paths of the plugins of this repository by name.
 func Executables(t testing.TB) map[string]string {
 	t.Helper()
-	builtOnce.Do(func() {
-		dir := os.Getenv(pluginsVariable)
-		if dir == "" {
-			dir = filepath.Join(root(t), "plugins")
-		}
-		buildPlugins(dir)
-	})
-	if builtErr != nil {
-		t.Fatal(builtErr)
+	paths, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return built
+	return paths
 }
 
 // Finder finds the plugins of this repository, already built.
@@ -175,7 +168,10 @@ func Cage(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cage")
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/cage")
-	cmd.Dir = root(t)
+	var err error
+	if cmd.Dir, err = root(); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build ./cmd/cage: %v\n%s", err, strings.TrimSpace(string(out)))
 	}

@@ -7,6 +7,7 @@ package testrun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,12 +18,13 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Rare is a token of the training file, not of the validation file, that stands in
-// about one of four batches of [Config].
+// Rare is a token that is in the training file only, in about one of four batches of
+// [Config].
 const Rare = 1
 
 // Dataset writes two token files of byte tokens and returns their paths. Their
@@ -134,8 +136,7 @@ func Parse(t testing.TB, text string, overrides ...string) *config.Config {
 	return cfg
 }
 
-// Again is a copy of a configuration as it was read, with overrides: training fills
-// in a configuration, and two runs must not share one.
+// Again is a copy of a configuration with overrides.
 func Again(t testing.TB, cfg *config.Config, overrides ...string) *config.Config {
 	t.Helper()
 	text, err := cfg.Encode()
@@ -153,7 +154,7 @@ func Elsewhere(t testing.TB, cfg *config.Config, overrides ...string) *config.Co
 
 // Train runs a training to its end with the plugins of [Finder] and fails the test
 // when it does not get there.
-func Train(t testing.TB, cfg *config.Config, o train.Options) *train.Summary {
+func Train(t testing.TB, cfg *config.Config, o train.Options) *metrics.Summary {
 	t.Helper()
 	if o.Finder == nil {
 		o.Finder = Finder(t)
@@ -166,19 +167,16 @@ func Train(t testing.TB, cfg *config.Config, o train.Options) *train.Summary {
 }
 
 // root is the root directory of this module.
-func root(t testing.TB) string {
-	t.Helper()
+func root() (string, error) {
 	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
+	for err == nil {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
+			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatal("there is no go.mod above the working directory")
+			err = errors.New("there is no go.mod above the working directory")
 		}
 		dir = filepath.Dir(dir)
 	}
+	return "", err
 }

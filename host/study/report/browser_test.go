@@ -128,7 +128,7 @@ func saved(t *testing.T) string {
 	t.Helper()
 	s := parse(t, grid, t.TempDir())
 	results(t, s)
-	r, err := report.Build(s)
+	r, err := reportOf(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,53 +173,72 @@ func testSort(b *browser) {
 	b.want("a table cell of a label", eval[string](b, `document.querySelector("#table-1 th:nth-child(4)").textContent`), hostile)
 }
 
-// shown are the lines of the box beside the pointer; null while it is hidden.
-const shown = `(box => box.hidden ? null : [...box.children].map(p => p.textContent))(document.querySelector(".values"))`
+// shown are the values in the legend: of x, then of each curve; "--" without a pointer.
+const shown = `[...document.querySelectorAll(".u-legend .u-series:not(.end) .u-value")].map(v => v.textContent)`
+
+// drawn counts the curves that are not hidden.
+const drawn = `document.querySelectorAll(".u-legend .u-series:not(.end):not(.u-off)").length - 1`
+
+// over is the area of the curves, without the axes.
+const over = ".plot .u-over"
+
+// canvas is the picture of the curves.
+const canvas = `document.querySelector(".plot canvas").toDataURL()`
 
 // Values are read under the pointer and by the arrow keys, and are those of the curves.
 func testCurves(b *browser) {
 	b.do(chromedp.ScrollIntoView(chromedp.CSS(".plot")))
-	at := eval[map[string]float64](b, `document.querySelector(".plot svg").getBoundingClientRect().toJSON()`)
+	at := eval[map[string]float64](b, `document.querySelector("`+over+`").getBoundingClientRect().toJSON()`)
 	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at["x"]+at["width"]/2, at["y"]+at["height"]/2))
-	lines := eval[[]string](b, shown)
-	if len(lines) != 4 || lines[0] != "step 47" || !strings.Contains(lines[1], "QuEST: 2.1") || !strings.Contains(lines[1], " ± 0.105") {
-		b.t.Errorf("in the middle of the curves: %q", lines)
+	values := eval[[]string](b, shown)
+	if len(values) != 4 || values[0] != "50" || !strings.HasPrefix(values[1], "2.1") || !strings.Contains(values[1], " ± 0.103") {
+		b.t.Errorf("in the middle of the curves: %q", values)
 	}
-	b.want("values lie within the curves", eval[bool](b, `((box, svg) => box.top >= svg.top && box.bottom <= svg.bottom && box.left >= svg.left && box.right <= svg.right)(document.querySelector(".values").getBoundingClientRect(), document.querySelector(".plot svg").getBoundingClientRect())`), true)
+	b.want("names in the legend", eval[[]string](b, `[...document.querySelectorAll(".u-legend .u-series:not(.end) .u-label")].map(v => v.textContent)`), []string{"step", "QuEST", "CAGE", hostile})
 	b.shoot("hover")
-	b.do(chromedp.Focus(chromedp.CSS(".plot svg")), chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight))
-	b.want("two to the right of the first", eval[[]string](b, shown)[0], "step 3")
+	b.do(chromedp.Focus(chromedp.CSS(over)), chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight))
+	b.want("two to the right of the first", eval[[]string](b, shown)[0], "3")
 	b.do(chromedp.KeyEvent(kb.End))
-	lines = eval[[]string](b, shown)
-	want := eval[string](b, `((s, n) => s.name + ": " + format(s.y[n - 1]) + " ± " + format(s.high[n - 1] - s.y[n - 1], 3))(JSON.parse(document.querySelector(".chart").textContent).series[1], 100)`)
-	b.want("the last value", []string{lines[0], strings.TrimPrefix(lines[2], "■ ")}, []string{"step 100", want})
-	b.do(chromedp.Click(chromedp.CSS(".legend button:nth-child(1)")))
-	b.want("curves without the first", eval[int](b, `document.querySelectorAll(".plot .curve").length`), 2)
-	b.do(chromedp.Click(chromedp.CSS(".legend button:nth-child(1)")), chromedp.Click(chromedp.CSS(".legend .log")))
-	b.want("curves again", eval[int](b, `document.querySelectorAll(".plot .curve").length`), 3)
-	b.want("a linear axis", eval[string](b, `document.querySelector(".legend .log").getAttribute("aria-pressed")`), "false")
+	values = eval[[]string](b, shown)
+	want := eval[string](b, `((s, n) => format(s.y[n - 1]) + " ± " + format(s.high[n - 1] - s.y[n - 1], 3))(JSON.parse(document.querySelector(".chart").textContent).series[1], 100)`)
+	b.want("the last value", []string{values[0], values[2]}, []string{"100", want})
+	const first, log = ".u-legend .u-series:nth-child(4) th", ".plot .log"
+	all := eval[string](b, canvas)
+	b.do(chromedp.Click(chromedp.CSS(first)))
+	b.want("curves without the first", eval[int](b, drawn), 2)
+	b.want("the picture is as it was", eval[string](b, canvas) == all, false)
+	b.want("aria-pressed", eval[string](b, `document.querySelector("`+first+`").getAttribute("aria-pressed")`), "false")
+	b.do(chromedp.Focus(chromedp.CSS(first)), chromedp.KeyEvent(kb.Enter))
+	b.want("curves again", eval[int](b, drawn), 3)
+	b.want("the picture is as it was", eval[string](b, canvas) == all, true)
+	b.do(chromedp.Click(chromedp.CSS(log)))
+	b.want("the picture is as it was", eval[string](b, canvas) == all, false)
+	b.want("a linear axis", eval[string](b, `document.querySelector("`+log+`").getAttribute("aria-pressed")`), "false")
 }
 
 // Dragging zooms in, Escape out.
 func testZoom(b *browser) {
-	const labels = `[...document.querySelectorAll(".plot text")].map(t => t.textContent).filter(t => t > 0 && t <= 100 && t >= 20).length`
-	at := eval[map[string]float64](b, `document.querySelector(".plot svg").getBoundingClientRect().toJSON()`)
+	at := eval[map[string]float64](b, `document.querySelector("`+over+`").getBoundingClientRect().toJSON()`)
 	y := at["y"] + at["height"]/2
 	b.do(
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at["x"]+at["width"]*0.6, y),
 		chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, at["x"]+at["width"]*0.6, y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
-		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at["x"]+at["width"]*0.7, y),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at["x"]+at["width"]*0.7, y, chromedp.ButtonLeft),
 		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, at["x"]+at["width"]*0.7, y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
 	)
-	if n := eval[int](b, labels); n < 4 {
-		b.t.Errorf("%d labels after zooming in", n)
+	step := func(key string) (step int) {
+		b.t.Helper()
+		b.do(chromedp.Focus(chromedp.CSS(over)), chromedp.KeyEvent(key))
+		if _, err := fmt.Sscan(eval[[]string](b, shown)[0], &step); err != nil {
+			b.t.Fatal(err)
+		}
+		return step
 	}
-	b.do(chromedp.Focus(chromedp.CSS(".plot svg")), chromedp.KeyEvent(kb.Home))
-	var step int
-	if _, err := fmt.Sscanf(eval[[]string](b, shown)[0], "step %d", &step); err != nil || step < 50 || step > 70 {
-		b.t.Errorf("the first step in view is %d (%v)", step, err)
+	if first, last := step(kb.Home), step(kb.End); first < 50 || first > 65 || last < 65 || last > 75 {
+		b.t.Errorf("in view are the steps %d to %d", first, last)
 	}
-	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Home))
-	b.want("the first step again", eval[[]string](b, shown)[0], "step 1")
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.want("the first step again", step(kb.Home), 1)
 }
 
 func testFilter(b *browser) {
@@ -254,13 +273,19 @@ func testModes(b *browser) {
 		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: media, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	}
 	mode("screen", "light")
-	light := eval[string](b, paper)
+	light, curves := eval[string](b, paper), eval[string](b, canvas)
 	mode("screen", "dark")
+	for began := time.Now(); eval[string](b, canvas) == curves; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > limit {
+			b.t.Fatal("on dark paper the curves are drawn as on light paper")
+		}
+	}
 	if dark := eval[string](b, paper); dark == light || eval[string](b, ink) == light {
 		b.t.Errorf("dark paper %s, light paper %s", dark, light)
 	}
 	mode("print", "dark")
 	b.want("paper in print", eval[string](b, paper), light)
+	b.want("pictures of curves in print", eval[[]string](b, `[".plot", ".printed"].map(e => getComputedStyle(document.querySelector(e)).display)`), []string{"none", "block"})
 	b.want("navigation in print", eval[string](b, `getComputedStyle(document.querySelector("nav")).display`), "none")
 	for _, m := range [][2]string{{"screen", "light"}, {"screen", "dark"}, {"print", "light"}} {
 		mode(m[0], m[1])

@@ -8,7 +8,7 @@ import (
 )
 
 // Contents writes a page with the tables of several reports that leads to the page of
-// each. dirs are the directories that the reports are in, dir is that of the contents.
+// each. dirs are the directories of the reports, dir is the directory of the contents.
 func Contents(title string, reports []*Report, dirs []string, dir string) ([]byte, error) {
 	c := page.Contents{Title: title}
 	for i, r := range reports {

@@ -5,6 +5,9 @@ import (
 	"encoding/csv"
 	"math"
 	"strconv"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/study"
 )
 
 // CSV writes every entry of every table as a line, in full precision: the labels of
@@ -21,9 +24,9 @@ func (r *Report) CSV() ([]byte, error) {
 	if err := w.Write(head); err != nil {
 		return nil, err
 	}
-	for i := range r.Tables {
-		for _, record := range r.Tables[i].records(r) {
-			if err := w.Write(record); err != nil {
+	for i, t := range r.Results().Tables {
+		for _, e := range t.Entries {
+			if err := w.Write(e.record(r.Axes, &r.Tables[i])); err != nil {
 				return nil, err
 			}
 		}
@@ -32,40 +35,27 @@ func (r *Report) CSV() ([]byte, error) {
 	return b.Bytes(), w.Error()
 }
 
-// records are the lines of a table.
-func (t *Table) records(r *Report) [][]string {
-	var out [][]string
-	for i := range t.Rows {
-		for c := range t.Columns {
-			e := t.Entries[i][c]
-			if e.Expected == 0 {
-				continue
-			}
-			labels := t.labels(i, c)
-			record := []string{t.Title, t.Metric}
-			for _, a := range r.Axes {
-				record = append(record, labels[a.Name])
-			}
-			mean := full(e.Mean)
-			if e.N > 0 && math.IsNaN(e.Mean) {
-				mean = "NaN" // a replicate is, which is not to have none
-			}
-			record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), mean, full(e.SD), string(e.Mark))
-			if d := e.Difference; d != nil {
-				record = append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), full(d.Mean), full(d.SD), full(d.Low), full(d.High))
-			} else {
-				record = append(record, "", "", "", "", "", "")
-			}
-			out = append(out, record)
-		}
+// record is the line of an entry.
+func (e EntryResults) record(axes []study.Axis, t *Table) []string {
+	record := []string{t.Title, t.Metric}
+	for _, a := range axes {
+		record = append(record, e.Labels[a.Name])
 	}
-	return out
+	mean := full(e.Mean)
+	if e.Mean != nil && mean == "" {
+		mean = "NaN" // a replicate is, which is not to have none
+	}
+	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), mean, full(e.SD), string(e.Mark))
+	if d := e.Difference; d != nil {
+		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), full(&d.Mean), full(d.SD), full(d.Low), full(d.High))
+	}
+	return append(record, "", "", "", "", "", "")
 }
 
 // full writes a number so that it reads back as the same, "" for none.
-func full(x float64) string {
-	if math.IsNaN(x) {
+func full(x *metrics.Number) string {
+	if x == nil || math.IsNaN(float64(*x)) {
 		return ""
 	}
-	return strconv.FormatFloat(x, 'g', -1, 64)
+	return strconv.FormatFloat(float64(*x), 'g', -1, 64)
 }

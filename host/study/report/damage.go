@@ -37,8 +37,8 @@ func leaveOut(results []study.Result, err error) bool {
 	return true
 }
 
-// left lists the runs that are left out for a reason, each once however many cells share it.
-func left(results []study.Result, reason func(study.Result) bool) []Damage {
+// runsWith lists the runs with a reason to be left out, each once however many cells share it.
+func runsWith(results []study.Result, reason func(study.Result) bool) []Damage {
 	var list []Damage
 	known := map[string]bool{}
 	for _, r := range results {

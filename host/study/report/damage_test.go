@@ -21,7 +21,7 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 	} {
 		s := parse(t, grid, filepath.Join(t.TempDir(), "studies", "bits"))
 		results(t, s)
-		intact, err := report.Build(s)
+		intact, err := reportOf(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 			}
 		}
 		write(t, cell.Dir, tc.file, tc.content)
-		r, err := report.Build(s)
+		r, err := reportOf(s)
 		if err != nil {
 			t.Errorf("a damaged %s stops the report: %v", tc.file, err)
 			continue
@@ -76,7 +76,7 @@ func entries(r *report.Report) int {
 func TestStaleRunsAreLeftOut(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "studies", "bits"))
 	results(t, s)
-	intact, err := report.Build(s)
+	intact, err := reportOf(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 )
 
-// A report can be made at any time; of what is not done it has no values.
+// A report can be made at any time; cells that are not done have no values in it.
 func Example() {
 	s, err := study.Parse("toy.toml", []byte(`
 		[base]
@@ -26,7 +26,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	r, err := report.Build(s)
+	results, err := s.Results()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := report.Of(s, results)
 	if err != nil {
 		fmt.Println(err)
 		return

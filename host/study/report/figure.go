@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,7 +22,7 @@ type Figure struct {
 	Picture figure.Picture
 }
 
-// nothingToDraw stands where a figure would be.
+// nothingToDraw stands in the place of an empty figure.
 const nothingToDraw = "No cell of this figure is done."
 
 // Empty tells whether there is nothing to draw, since no cell of the figure is done.
@@ -56,7 +57,7 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 	case err != nil:
 		return nil, err
 	}
-	return &Figure{Kind: f.Kind, Title: title(f.Title, defaultTitle(f)), Notes: p.notes, Picture: p.picture}, nil
+	return &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(f)), Notes: p.notes, Picture: p.picture}, nil
 }
 
 func defaultTitle(f study.Figure) string {
@@ -73,15 +74,15 @@ func defaultTitle(f study.Figure) string {
 	return f.Kind
 }
 
-// apart makes a heat map for each of its series; other kinds have them in one figure.
-func apart(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
+// splitSeries makes a heat map for each series; other kinds show all series in one figure.
+func splitSeries(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
 	if f.Kind != study.Heatmap || len(f.Series) == 0 {
 		return []study.Figure{f}
 	}
 	var out []study.Figure
 	for _, labels := range combinations(s, f.Series, f.Where, results) {
 		one := f
-		one.Series, one.Title, one.Where = nil, title(f.Title, defaultTitle(f))+": "+join(labels), map[string][]string{}
+		one.Series, one.Title, one.Where = nil, cmp.Or(f.Title, defaultTitle(f))+": "+join(labels), map[string][]string{}
 		maps.Copy(one.Where, f.Where)
 		for i, axis := range f.Series {
 			one.Where[axis] = labels[i : i+1]
@@ -211,7 +212,7 @@ func drawn(p figure.Picture, n counts, what string, f study.Figure) (picture, er
 	return out, nil
 }
 
-// known is x, or 0 where that is not a number.
+// known is x, or 0 if that is NaN.
 func known(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0

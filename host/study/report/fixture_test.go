@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/study/report"
 )
 
 const base = `
@@ -104,6 +104,15 @@ func parse(t testing.TB, text, out string) *study.Study {
 	return s
 }
 
+// reportOf makes the report of what is done by now.
+func reportOf(s *study.Study) (*report.Report, error) {
+	results, err := s.Results()
+	if err != nil {
+		return nil, err
+	}
+	return report.Of(s, results)
+}
+
 // losses are the final losses of the grid by method and bits, for seeds 0, 1, 2.
 var losses = map[string][]float64{
 	"QuEST 2": {3.0, 3.2, 3.4}, "CAGE 2": {2.9, 3.0, 3.1}, // differences −0.1, −0.2, −0.3
@@ -145,11 +154,9 @@ func run(t testing.TB, c study.Cell, loss float64, seed uint64) {
 		shrink := math.Exp(-float64(step) / 30)
 		fmt.Fprintf(&path, "{\"step\":%d,\"x\":[%g,%g,%g]}\n", step, shrink*(3+float64(seed)/10), shrink*shrink*random.Float64(), 0.1*random.NormFloat64())
 	}
-	summary := train.Summary{
-		Summary: metrics.Summary{Name: c.ID, Completed: true, Steps: 100, TotalSteps: 100, Seconds: metrics.Number(speed),
-			TokensPerSecond: metrics.Some(1 / speed), ValLoss: metrics.Some(loss), ErrorRel: metrics.Some(0.01 * float64(seed%5+1))},
-		Dir: c.Dir, StartSeconds: speed,
-	}
+	summary := metrics.Summary{Name: c.ID, Completed: true, Steps: 100, TotalSteps: 100, Seconds: metrics.Number(speed),
+		TokensPerSecond: metrics.Some(1 / speed), ValLoss: metrics.Some(loss), ErrorRel: metrics.Some(0.01 * float64(seed%5+1)),
+		Dir: c.Dir, StartSeconds: speed}
 	write(t, c.Dir, "metrics.jsonl", curve.String())
 	write(t, c.Dir, "trajectory.jsonl", path.String())
 	write(t, c.Dir, "provenance.json", `{"build":{"go":"go1.27.2"},"plugins":[{"name":"quest","path":"/home/someone/bin/quest","sha256":"ab12"}],"programs":{"weight w":"cd34"}}`)

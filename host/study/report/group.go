@@ -31,7 +31,7 @@ type grouped struct {
 // at returns the replicates whose labels on the sides are those given.
 func (g *grouped) at(labels ...[]string) []replicate { return g.places[placeKey(labels)] }
 
-// placeKey is unique for labels: none of them can hold a control character.
+// placeKey makes a key of labels. It is unique, as labels hold no control characters.
 func placeKey(labels [][]string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {

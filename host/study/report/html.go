@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -33,38 +34,25 @@ func (r *Report) HTML() ([]byte, error) {
 		p.Figures = append(p.Figures, view)
 	}
 	for _, run := range r.failed() {
-		p.Failures = append(p.Failures, page.Failure{Name: join(run.Labels), Err: title(run.Err, firstLine(""))})
+		p.Failures = append(p.Failures, page.Failure{Name: join(run.Labels), Err: cmp.Or(run.Err, firstLine(""))})
 	}
 	return page.Render(p)
 }
 
-// page lays out the table, and that of the differences below it.
+// page lays out the table, with the differences to the baseline below it.
 func (t *Table) page(r *Report) page.Table {
-	out := t.grid(r, t.Title, t.notes(), -1, func(e Entry) page.Cell {
-		return page.Cell{Text: t.mean(e) + t.sign(e), Note: t.replicates(e), Bold: e.Mark == Best, Sort: page.Key(e.Mean)}
-	})
-	if t.Baseline < 0 {
-		return out
+	grids := t.grids()
+	out := t.layOut(r, grids[0])
+	if len(grids) > 1 {
+		below := t.layOut(r, grids[1])
+		out.Below = &below
 	}
-	name := fmt.Sprintf("%s: difference to %s", t.Title, join(t.Columns[t.Baseline]))
-	below := t.grid(r, name, t.differenceNotes(), t.Baseline, func(e Entry) page.Cell {
-		if e.Difference == nil {
-			return page.Cell{Text: absent}
-		}
-		c := page.Cell{Text: t.interval(*e.Difference), Bold: e.Difference.Clear(), Sort: page.Key(e.Difference.Mean)}
-		if e.Difference.N != t.common() {
-			c.Note = fmt.Sprintf("n = %d", e.Difference.N)
-		}
-		return c
-	})
-	out.Below = &below
 	return out
 }
 
-// grid lays out the entries as show tells, one column left out.
-func (t *Table) grid(r *Report, name string, notes []string, without int, show func(Entry) page.Cell) page.Table {
-	out := page.Table{Title: name, Notes: notes}
-	levels := headings(t.columns(without))
+func (t *Table) layOut(r *Report, g grid) page.Table {
+	out := page.Table{Title: g.title, Notes: g.notes}
+	levels := headings(g.columns)
 	for level, spans := range levels {
 		var head []page.Heading
 		for _, axis := range t.RowAxes {
@@ -81,23 +69,19 @@ func (t *Table) grid(r *Report, name string, notes []string, without int, show f
 	}
 	for i, labels := range t.Rows {
 		row := rowHead(r, t.RowAxes, labels)
-		for c, e := range t.Entries[i] {
-			switch {
-			case c == without:
-			case e.Expected == 0:
-				row = append(row, page.Cell{})
-			case e.N == 0:
-				row = append(row, page.Cell{Text: absent})
-			default:
-				row = append(row, show(e))
+		for _, c := range g.cells[i] {
+			shown := page.Cell{Text: c.text + c.sign, Note: c.note, Bold: c.bold}
+			if c.key != nil {
+				shown.Sort = page.Key(*c.key)
 			}
+			row = append(row, shown)
 		}
 		out.Rows = append(out.Rows, row)
 	}
 	return out
 }
 
-// rowHead are labels, which are sorted as their axes are.
+// rowHead makes the labels of a row. They are sorted in the order of their axes.
 func rowHead(r *Report, axes, labels []string) []page.Cell {
 	var row []page.Cell
 	for k, label := range labels {
@@ -107,7 +91,7 @@ func rowHead(r *Report, axes, labels []string) []page.Cell {
 	return row
 }
 
-// mostHover is how many points of a curve the page knows.
+// mostHover is how many points of a curve are in the page, to be read off with the mouse.
 const mostHover = 600
 
 // chart is a figure's curves as numbers.
@@ -187,7 +171,7 @@ func (run *Run) detail(id string, provenances *[]string) page.Detail {
 	return d
 }
 
-// metrics are those that the list of runs shows: those of the tables, and the final
+// metrics lists what is shown of each run: the metrics of the tables, and the final
 // losses.
 func (r *Report) metrics() []string {
 	known := map[string]bool{}

@@ -16,49 +16,40 @@ func (r *Report) LaTeX() []byte {
 }
 
 func (t *Table) latex(b *strings.Builder) {
-	t.latexGrid(b, t.Title, t.notes(), -1, func(e Entry) (string, bool) {
-		s := latexNumber(t.mean(e), e.Mark == Best)
-		if sign := strings.TrimSpace(t.sign(e)); sign != "" {
-			s += "\\rlap{$^{" + strings.ReplaceAll(sign, "≈", "\\approx") + "}$}"
+	for _, g := range t.grids() {
+		fmt.Fprintf(b, "\n\\begin{table}\n\\centering\n\\caption{%s. %s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
+			latexText(g.title), latexText(strings.Join(g.notes, " ")), strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(g.columns)))
+		t.latexHead(b, g.columns)
+		b.WriteString("\\midrule\n")
+		for i, labels := range t.Rows {
+			row := latexAll(labels)
+			for _, c := range g.cells[i] {
+				row = append(row, c.latex(g.differences))
+			}
+			fmt.Fprintf(b, "%s \\\\\n", strings.Join(row, " & "))
 		}
-		if n := t.replicates(e); n != "" {
-			s += " (" + latexText(n) + ")"
-		}
-		return s, false
-	})
-	if t.Baseline < 0 {
-		return
+		b.WriteString("\\bottomrule\n\\end{tabular}\n\\end{table}\n")
 	}
-	t.latexGrid(b, t.Title+": difference to "+join(t.Columns[t.Baseline]), t.differenceNotes(), t.Baseline, func(e Entry) (string, bool) {
-		if e.Difference == nil {
-			return "--", false
-		}
-		s := latexNumber(t.interval(*e.Difference), e.Difference.Clear())
-		if e.Difference.N != t.common() {
-			s += fmt.Sprintf(" ($n = %d$)", e.Difference.N)
-		}
-		return s, false
-	})
 }
 
-// latexGrid writes a table, one column left out.
-func (t *Table) latexGrid(b *strings.Builder, caption string, notes []string, without int, show func(Entry) (string, bool)) {
-	columns := t.columns(without)
-	fmt.Fprintf(b, "\n\\begin{table}\n\\centering\n\\caption{%s. %s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
-		latexText(caption), latexText(strings.Join(notes, " ")), strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(columns)))
-	t.latexHead(b, columns)
-	b.WriteString("\\midrule\n")
-	for i, labels := range t.Rows {
-		row := latexAll(labels)
-		for c, e := range t.Entries[i] {
-			if c != without {
-				text, _ := t.show(e, show)
-				row = append(row, strings.ReplaceAll(text, absent, "--"))
-			}
-		}
-		fmt.Fprintf(b, "%s \\\\\n", strings.Join(row, " & "))
+func (c cell) latex(difference bool) string {
+	switch c.text {
+	case "":
+		return ""
+	case absent:
+		return "--"
 	}
-	b.WriteString("\\bottomrule\n\\end{tabular}\n\\end{table}\n")
+	s := latexNumber(c.text, c.bold)
+	if sign := strings.TrimSpace(c.sign); sign != "" {
+		s += "\\rlap{$^{" + strings.ReplaceAll(sign, "≈", "\\approx") + "}$}"
+	}
+	switch {
+	case c.note == "":
+		return s
+	case difference:
+		return s + " ($" + c.note + "$)"
+	}
+	return s + " (" + latexText(c.note) + ")"
 }
 
 // latexHead writes a line of headings for each axis of the columns.

@@ -59,84 +59,49 @@ func (r *Report) Progress() string {
 }
 
 func (t *Table) markdown(b *strings.Builder) {
-	fmt.Fprintf(b, "\n## %s\n\n", markdownText(t.Title))
-	t.markdownGrid(b, -1, func(e Entry) (string, bool) {
-		s := t.mean(e)
-		if n := t.replicates(e); n != "" {
-			s += " (" + n + ")"
+	for _, g := range t.grids() {
+		level := "##"
+		if g.differences {
+			level = "###"
 		}
-		return s + t.sign(e), e.Mark == Best
-	})
-	markdownNotes(b, t.notes())
-	if t.Baseline < 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n### %s: difference to %s\n\n", markdownText(t.Title), markdownText(join(t.Columns[t.Baseline])))
-	t.markdownGrid(b, t.Baseline, func(e Entry) (string, bool) {
-		if e.Difference == nil {
-			return absent, false
+		fmt.Fprintf(b, "\n%s %s\n\n", level, markdownText(g.title))
+		var head, rule []string
+		for _, axis := range t.RowAxes {
+			head, rule = append(head, markdownText(axis)), append(rule, "---")
 		}
-		s := t.interval(*e.Difference)
-		if e.Difference.N != t.common() {
-			s += fmt.Sprintf(" (n = %d)", e.Difference.N)
+		for _, labels := range g.columns {
+			head, rule = append(head, markdownText(join(labels))), append(rule, "---:")
 		}
-		return s, e.Difference.Clear()
-	})
-	markdownNotes(b, t.differenceNotes())
-}
-
-// absent stands for a value that is missing; a place that the study does not have is
-// empty.
-const absent = "–"
-
-// markdownGrid writes the entries as show tells, one column left out.
-func (t *Table) markdownGrid(b *strings.Builder, without int, show func(Entry) (text string, bold bool)) {
-	var head, rule []string
-	for _, axis := range t.RowAxes {
-		head, rule = append(head, markdownText(axis)), append(rule, "---")
-	}
-	for _, labels := range t.columns(without) {
-		head, rule = append(head, markdownText(join(labels))), append(rule, "---:")
-	}
-	markdownRow(b, head)
-	markdownRow(b, rule)
-	for i, labels := range t.Rows {
-		var row []string
-		for _, l := range labels {
-			row = append(row, markdownText(l))
-		}
-		for c, e := range t.Entries[i] {
-			if c == without {
-				continue
+		markdownRow(b, head)
+		markdownRow(b, rule)
+		for i, labels := range t.Rows {
+			var row []string
+			for _, l := range labels {
+				row = append(row, markdownText(l))
 			}
-			text, bold := t.show(e, show)
-			text = numberEscapes.Replace(text)
-			if bold {
-				text = "**" + text + "**"
+			for _, c := range g.cells[i] {
+				row = append(row, c.markdown())
 			}
-			row = append(row, text)
+			markdownRow(b, row)
 		}
-		markdownRow(b, row)
+		fmt.Fprintf(b, "\n%s\n", markdownText(strings.Join(g.notes, " ")))
 	}
 }
 
-// show is the text of an entry, also of one that has no values.
-func (t *Table) show(e Entry, show func(Entry) (string, bool)) (text string, bold bool) {
-	switch {
-	case e.Expected == 0:
-		return "", false
-	case e.N == 0:
-		return absent, false
+func (c cell) markdown() string {
+	text := c.text
+	if c.note != "" {
+		text += " (" + c.note + ")"
 	}
-	return show(e)
+	text = numberEscapes.Replace(text + c.sign)
+	if c.bold {
+		return "**" + text + "**"
+	}
+	return text
 }
 
 func markdownRow(b *strings.Builder, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
-}
-
-func markdownNotes(b *strings.Builder, notes []string) {
-	fmt.Fprintf(b, "\n%s\n", markdownText(strings.Join(notes, " ")))
 }
 
 // markdownText escapes what Markdown or the HTML in it would read as more than text.

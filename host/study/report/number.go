@@ -160,8 +160,8 @@ func (t *Table) differenceNotes() []string {
 	}
 }
 
-// sign is written after an entry's value. In a table of single runs, where nothing can
-// be compared, a note says so once.
+// sign says, after an entry's value, how it compares with the best. In a table of single
+// runs nothing can be compared, and a note says so once.
 func (t *Table) sign(e Entry) string {
 	switch {
 	case e.Mark == Tied:

@@ -3,12 +3,13 @@
 //
 // It reads run directories and computes means, paired differences and principal
 // components (with host/study/stat); host/figure draws, host/study/report/page
-// lays out the page. A report is a function of what the runs computed and of
-// nothing else: no time, date, speed or place on a disk is in it, so that a study
-// that was interrupted and resumed ends in the bytes of one that was not.
+// lays out the page. A report depends on what the runs computed and on
+// nothing else: it holds no time, date, speed or absolute path, so that a study that
+// was interrupted and resumed ends in the bytes of one that was not.
 package report
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/study"
@@ -23,22 +24,13 @@ type Report struct {
 	Tables  []Table
 	Figures []Figure
 	Runs    []Run
-	Damages []Damage // runs that are left out, because a file cannot be read
-	Stale   []Damage // and those because they are stale
+	Damages []Damage // runs that are left out because a file cannot be read
+	Stale   []Damage // runs that are left out because they are stale
 }
 
-// Build computes the report of what is done by now; cells that are not done are
-// missing from tables and figures, and so are those of which a file is damaged.
-func Build(s *study.Study) (*Report, error) {
-	results, err := s.Results()
-	if err != nil {
-		return nil, err
-	}
-	return Of(s, results)
-}
-
-// Of computes the report of given results, of which some may be found to be stale: these
-// are left out. It changes the results of runs with a damaged file.
+// Of computes the report of the results of a study. Tables and figures leave out cells that
+// are not done, stale ones, and those with a damaged file. The results of the last are
+// changed to failed ones.
 func Of(s *study.Study, results []study.Result) (*Report, error) {
 	for {
 		r, err := build(s, results)
@@ -50,23 +42,23 @@ func Of(s *study.Study, results []study.Result) (*Report, error) {
 
 func build(s *study.Study, results []study.Result) (*Report, error) {
 	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}}
-	r.Damages = left(results, func(x study.Result) bool { return x.Unreadable })
-	r.Stale = left(results, func(x study.Result) bool { return x.State == study.Stale })
+	r.Damages = runsWith(results, func(x study.Result) bool { return x.Unreadable })
+	r.Stale = runsWith(results, func(x study.Result) bool { return x.State == study.Stale })
 	for _, result := range results {
 		r.States[string(result.State)]++
 	}
 	for i, t := range s.Tables {
 		table, err := newTable(s, t, results)
 		if err != nil {
-			return nil, fmt.Errorf("study %s: table %d, %s: %w", s.Name, i+1, title(t.Title, t.Metric), err)
+			return nil, fmt.Errorf("study %s: table %d, %s: %w", s.Name, i+1, cmp.Or(t.Title, t.Metric), err)
 		}
 		r.Tables = append(r.Tables, *table)
 	}
 	for i, given := range s.Figures {
-		for _, f := range apart(s, given, results) {
+		for _, f := range splitSeries(s, given, results) {
 			figure, err := newFigure(s, f, results)
 			if err != nil {
-				return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, title(f.Title, f.Kind), err)
+				return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, cmp.Or(f.Title, f.Kind), err)
 			}
 			figure.Name = fmt.Sprintf("%02d-%s", len(r.Figures)+1, slug(figure.Title))
 			r.Figures = append(r.Figures, *figure)
@@ -80,14 +72,6 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 		r.Runs = append(r.Runs, *run)
 	}
 	return r, nil
-}
-
-// title is what something is called.
-func title(given, otherwise string) string {
-	if given != "" {
-		return given
-	}
-	return otherwise
 }
 
 // deterministic refuses metrics that another run of the same cell would not repeat.

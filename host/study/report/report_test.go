@@ -26,7 +26,7 @@ func build(t testing.TB, text string) *report.Report {
 	t.Helper()
 	s := parse(t, text, filepath.Join(t.TempDir(), "studies", "bits"))
 	results(t, s)
-	r, err := report.Build(s)
+	r, err := reportOf(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestSameResultsSameBytes(t *testing.T) {
 	}
 }
 
-// Save leaves no pictures of figures that are no more, and touches nothing else.
+// Save removes pictures of figures that the report does not have, and nothing else.
 func TestSaveRemovesOldFigures(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "figures"), "09-old.png", "")
@@ -184,10 +184,10 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 	}
 }
 
-// Before anything is done a report can be written, and says so.
+// A report can be written before any cell is done, and says so.
 func TestNothingIsDone(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "bits"))
-	r, err := report.Build(s)
+	r, err := reportOf(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestNothingIsDone(t *testing.T) {
 	}
 }
 
-// What loading a study file refuses is refused in a study made otherwise, too.
+// A study that is not loaded from a file is checked in the same way.
 func TestMistakes(t *testing.T) {
 	figure := func(f study.Figure) func(*study.Study) {
 		return func(s *study.Study) { s.Figures = []study.Figure{f} }
@@ -220,13 +220,13 @@ func TestMistakes(t *testing.T) {
 		s := parse(t, grid, t.TempDir())
 		results(t, s)
 		test.change(s)
-		if _, err := report.Build(s); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "study bits: ") {
+		if _, err := reportOf(s); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "study bits: ") {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
 }
 
-// A heat map that has series is one for each.
+// A heat map with series becomes one heat map for each.
 func TestHeatmapsOfSeries(t *testing.T) {
 	text, _, _ := strings.Cut(grid, "[[study.figures]]")
 	r := build(t, text+"[[study.figures]]\nkind = \"heatmap\"\ntitle = \"Losses\"\nmetric = \"val_loss\"\nx = \"bits\"\ny = \"seed\"\nseries = [\"method\"]")
@@ -240,7 +240,7 @@ func TestHeatmapsOfSeries(t *testing.T) {
 	}
 }
 
-// Labels are nowhere anything but text.
+// Labels are text in every format, whatever characters they hold.
 func TestHostileLabels(t *testing.T) {
 	r := build(t, grid)
 	html, err := r.HTML()
@@ -278,7 +278,7 @@ func TestLongRunsMakeALightPage(t *testing.T) {
 		}
 		write(t, c.Dir, "metrics.jsonl", long.String())
 	}
-	r, err := report.Build(s)
+	r, err := reportOf(s)
 	if err != nil {
 		t.Fatal(err)
 	}

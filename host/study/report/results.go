@@ -15,7 +15,7 @@ type Results struct {
 	Tables []TableResults `json:"tables"`
 	// Damages are the runs that are left out because a file of theirs cannot be read.
 	Damages []Damage `json:"unreadable,omitempty"`
-	// Stale are those because a plugin or the data has changed since.
+	// Stale are the runs that are left out because a plugin or the data has changed since.
 	Stale []Damage `json:"stale,omitempty"`
 }
 
@@ -95,7 +95,7 @@ func differenceResults(d *stat.Difference) *DifferenceResults {
 	return out
 }
 
-// labels are those of a row and a column together, by axis.
+// labels are the labels of a row and a column together, by axis.
 func (t *Table) labels(row, column int) map[string]string {
 	return byAxis(slices.Concat(t.RowAxes, t.ColAxes), slices.Concat(t.Rows[row], t.Columns[column]))
 }
@@ -108,24 +108,22 @@ func byAxis(axes, labels []string) map[string]string {
 	return out
 }
 
-// Text is the table as rows of texts, the first of which is the heading; the best of a
-// row has a star.
+// Text is the table as rows of texts. The first is the heading; the best of a row has a
+// star.
 func (t *Table) Text() [][]string {
-	head := append([]string{}, t.RowAxes...)
-	for _, labels := range t.columns(-1) {
+	g := t.grids()[0]
+	head := slices.Clone(t.RowAxes)
+	for _, labels := range g.columns {
 		head = append(head, line(join(labels)))
 	}
 	out := [][]string{head}
 	for i, labels := range t.Rows {
-		row := append([]string{}, labels...)
-		for _, e := range t.Entries[i] {
-			text, _ := t.show(e, func(e Entry) (string, bool) {
-				s := t.mean(e) + t.sign(e)
-				if e.Mark == Best {
-					s += " *"
-				}
-				return s, false
-			})
+		row := slices.Clone(labels)
+		for _, c := range g.cells[i] {
+			text := c.text + c.sign
+			if c.bold {
+				text += " *"
+			}
 			row = append(row, text)
 		}
 		out = append(out, row)

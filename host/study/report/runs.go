@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/rundir"
@@ -79,20 +80,20 @@ func readProvenance(path vfs.Path) (string, error) {
 	if fields, ok := v.(map[string]any); ok {
 		delete(fields, "run")
 	}
-	out, err := json.MarshalIndent(clear(v), "", "  ")
+	out, err := json.MarshalIndent(withoutPlaces(v), "", "  ")
 	return string(out), err
 }
 
-// clear makes all texts of a JSON value placeless.
-func clear(v any) any {
+// withoutPlaces makes all texts of a JSON value placeless.
+func withoutPlaces(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key := range v {
-			v[key] = clear(v[key])
+			v[key] = withoutPlaces(v[key])
 		}
 	case []any:
 		for i := range v {
-			v[i] = clear(v[i])
+			v[i] = withoutPlaces(v[i])
 		}
 	case string:
 		return placeless(v)
@@ -101,11 +102,5 @@ func clear(v any) any {
 }
 
 func (r *Report) failed() []Run {
-	var out []Run
-	for _, run := range r.Runs {
-		if run.State == study.Failed || run.State == study.Stale {
-			out = append(out, run)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(r.Runs), func(run Run) bool { return run.State != study.Failed && run.State != study.Stale })
 }

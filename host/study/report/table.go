@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -44,7 +45,7 @@ const (
 	Plain    Mark = ""         // clearly not the best: the interval of the difference leaves out zero
 	Best     Mark = "best"     // the best mean of its row
 	Tied     Mark = "tied"     // the interval of its difference to the best includes zero
-	Untested Mark = "untested" // fewer than two replicates can be compared with the best: nothing is known
+	Untested Mark = "untested" // fewer than two replicates can be compared with the best
 )
 
 func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, error) {
@@ -56,8 +57,8 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 		return nil, err
 	}
 	out := &Table{
-		Title: title(t.Title, t.Metric), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
-		Rows: g.labels[0], Columns: g.labels[1], Better: title(t.Better, "lower"),
+		Title: cmp.Or(t.Title, t.Metric), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
+		Rows: g.labels[0], Columns: g.labels[1], Better: cmp.Or(t.Better, "lower"),
 	}
 	if out.Baseline, err = baseline(t, out.Columns); err != nil {
 		return nil, err
@@ -69,15 +70,12 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 		}
 		out.Entries = append(out.Entries, out.entries(places))
 	}
-	out.format = t.Format
-	if out.format == "" {
-		out.format = chooseFormat(out.Entries)
-	}
+	out.format = cmp.Or(t.Format, chooseFormat(out.Entries))
 	return out, nil
 }
 
-// columns are the labels above the columns, one column left out; a table without axes in
-// its columns has a single one, of the metric.
+// columns are the labels above the columns, one column left out. A table without axes in
+// its columns has a single column, named after the metric.
 func (t *Table) columns(without int) [][]string {
 	if len(t.ColAxes) == 0 {
 		return [][]string{{t.Metric}}

@@ -53,8 +53,8 @@ var (
 	clock = regexp.MustCompile(`(?:\d{4}-\d\d-\d\d[T ]|\b)\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\s?`)
 )
 
-// placeless leaves out of a text what depends on when and where a study ran: of
-// absolute paths the directories, and times of day.
+// placeless removes from a text what depends on when and where a study ran: times of
+// day, and the directories of absolute paths.
 func placeless(s string) string {
 	s = absolutePath.ReplaceAllStringFunc(s, func(match string) string {
 		i := strings.IndexByte(match, '/')

@@ -71,7 +71,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (pictu
 	return picture{out, []string{"A ring marks where a path begins, a disc where it ends."}}, nil
 }
 
-// plane is what is seen of paths in their principal components.
+// plane is the projection of paths onto their first two principal components.
 type plane struct {
 	paths [][]figure.Point
 	share [2]float64 // of the variance, for each component
@@ -81,8 +81,8 @@ func (p plane) label(i int) string {
 	return fmt.Sprintf("component %d (%.0f %% of variance)", i+1, 100*p.share[i])
 }
 
-// project finds the first two principal components of all points. The sign of each is
-// that which makes its largest entry positive, for the decomposition leaves it open.
+// project finds the first two principal components of all points. As the decomposition
+// leaves their signs open, each gets the sign that makes its largest entry positive.
 func project(trails []trail) (plane, error) {
 	rows, width := 0, len(trails[0].points[0])
 	for _, t := range trails {
@@ -160,7 +160,7 @@ func orient(v []float64) {
 // readTrajectory reads the points of a trajectory.jsonl up to the first that is not
 // finite, thinned to mostSteps with both ends kept.
 func readTrajectory(path vfs.Path) ([][]float64, error) {
-	list, err := metrics.ReadTrajectory(path)
+	list, err := metrics.Read[metrics.Point](path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w (trajectories are recorded by models of few parameters)", err)
 	}

@@ -22,8 +22,9 @@ import (
 
 // FS is a file system of the operating system that records what happens below a root.
 type FS struct {
-	root string
-	base int // events that stand for what was there in the beginning
+	vfs.FS // what changes nothing is done there
+	root   string
+	base   int // events that stand for what was there in the beginning
 
 	mu     sync.Mutex
 	next   int            // number of the next file or directory
@@ -59,7 +60,7 @@ const (
 
 // New records below root, which must exist. What is there counts as synced.
 func New(root string) (*FS, error) {
-	f := &FS{root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
+	f := &FS{FS: vfs.OS, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
 	err := filepath.WalkDir(f.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == f.root {
 			return err
@@ -98,8 +99,8 @@ func (f *FS) Moments() int {
 	return len(f.events) - f.base
 }
 
-// below is a path relative to the root; it panics for one that is not below, because
-// nothing of the program under test may be kept elsewhere.
+// below is a path relative to the root. It panics for one that is not below the root: the
+// program under test must write nothing elsewhere.
 func (f *FS) below(path string) string {
 	rel, err := filepath.Rel(f.root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
@@ -138,11 +139,19 @@ func (f *FS) write(id int, data []byte, offset int64) {
 	f.events = append(f.events, event{kind: write, id: id, offset: offset, data: append([]byte{}, data...)})
 }
 
+// done records an event unless what it stands for has failed.
+func (f *FS) done(err error, e event) error {
+	if err == nil {
+		f.events = append(f.events, e)
+	}
+	return err
+}
+
 // OpenFile implements vfs.FS.
 func (f *FS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	inner, err := vfs.OS.OpenFile(name, flag, perm)
+	inner, err := f.FS.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +171,7 @@ func (f *FS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error)
 func (f *FS) Mkdir(name string, perm fs.FileMode) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := vfs.OS.Mkdir(name, perm); err != nil {
+	if err := f.FS.Mkdir(name, perm); err != nil {
 		return err
 	}
 	f.add(f.below(name), true)
@@ -179,7 +188,7 @@ func (f *FS) Rename(from, to string) error {
 	if dir != other {
 		return errors.New("crashfs: a rename from one directory to another")
 	}
-	if err := vfs.OS.Rename(from, to); err != nil {
+	if err := f.FS.Rename(from, to); err != nil {
 		return err
 	}
 	id := f.names[a]
@@ -193,7 +202,7 @@ func (f *FS) Rename(from, to string) error {
 func (f *FS) Remove(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := vfs.OS.Remove(name); err != nil {
+	if err := f.FS.Remove(name); err != nil {
 		return err
 	}
 	path := f.below(name)
@@ -207,97 +216,16 @@ func (f *FS) Remove(name string) error {
 func (f *FS) SyncDir(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := vfs.OS.SyncDir(name); err != nil {
-		return err
-	}
-	f.events = append(f.events, event{kind: syncDir, dir: f.names[f.below(name)]})
-	return nil
+	return f.done(f.FS.SyncDir(name), event{kind: syncDir, dir: f.names[f.below(name)]})
 }
 
 // Lock implements vfs.FS.
 func (f *FS) Lock(name string) (vfs.Lock, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l, err := vfs.OS.Lock(name)
+	l, err := f.FS.Lock(name)
 	if path := f.below(name); err == nil && f.names[path] == 0 {
 		f.add(path, false)
 	}
 	return l, err
-}
-
-// Locked implements vfs.FS.
-func (f *FS) Locked(name string) (bool, error) { return vfs.OS.Locked(name) }
-
-// ReadDir implements vfs.FS.
-func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) { return vfs.OS.ReadDir(name) }
-
-// Stat implements vfs.FS.
-func (f *FS) Stat(name string) (fs.FileInfo, error) { return vfs.OS.Stat(name) }
-
-// file is an open file whose writes are recorded.
-type file struct {
-	vfs.File
-	fs      *FS
-	id      int
-	appends bool
-	at      int64 // of the next write that does not append
-}
-
-// Unwrap is for vfs.OSFile.
-func (f *file) Unwrap() vfs.File { return f.File }
-
-func (f *file) Write(p []byte) (int, error) {
-	f.fs.mu.Lock()
-	defer f.fs.mu.Unlock()
-	offset := f.at
-	if f.appends {
-		offset = f.fs.sizes[f.id]
-	}
-	n, err := f.File.Write(p)
-	f.fs.write(f.id, p[:n], offset)
-	f.at = offset + int64(n)
-	return n, err
-}
-
-func (f *file) WriteAt(p []byte, offset int64) (int, error) {
-	f.fs.mu.Lock()
-	defer f.fs.mu.Unlock()
-	n, err := f.File.WriteAt(p, offset)
-	f.fs.write(f.id, p[:n], offset)
-	return n, err
-}
-
-func (f *file) Read(p []byte) (int, error) {
-	n, err := f.File.Read(p)
-	f.at += int64(n)
-	return n, err
-}
-
-func (f *file) Seek(offset int64, whence int) (int64, error) {
-	at, err := f.File.Seek(offset, whence)
-	f.at = at
-	return at, err
-}
-
-func (f *file) Truncate(size int64) error {
-	f.fs.mu.Lock()
-	defer f.fs.mu.Unlock()
-	if err := f.File.Truncate(size); err != nil {
-		return err
-	}
-	if size != f.fs.sizes[f.id] {
-		f.fs.sizes[f.id] = size
-		f.fs.events = append(f.fs.events, event{kind: truncate, id: f.id, offset: size})
-	}
-	return nil
-}
-
-func (f *file) Sync() error {
-	f.fs.mu.Lock()
-	defer f.fs.mu.Unlock()
-	if err := f.File.Sync(); err != nil {
-		return err
-	}
-	f.fs.events = append(f.fs.events, event{kind: syncFile, id: f.id})
-	return nil
 }

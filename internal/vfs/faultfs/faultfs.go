@@ -93,6 +93,23 @@ func (f *FS) Fired() []Op {
 	return slices.Clone(f.fired)
 }
 
+// try counts an operation and does it, unless it is to fail.
+func (f *FS) try(kind Kind, path string, do func() error) error {
+	if err := f.begin(kind, path); err != nil {
+		return err
+	}
+	return do()
+}
+
+// get is try for an operation with a result.
+func get[T any](f *FS, kind Kind, path string, do func() (T, error)) (result T, err error) {
+	err = f.try(kind, path, func() (err error) {
+		result, err = do()
+		return err
+	})
+	return result, err
+}
+
 // begin counts an operation and returns its fault, if it is to fail.
 func (f *FS) begin(kind Kind, path string) error {
 	f.mu.Lock()
@@ -128,66 +145,42 @@ func (f *FS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error)
 
 // Mkdir implements vfs.FS.
 func (f *FS) Mkdir(name string, perm fs.FileMode) error {
-	if err := f.begin(Mkdir, name); err != nil {
-		return err
-	}
-	return f.inner.Mkdir(name, perm)
+	return f.try(Mkdir, name, func() error { return f.inner.Mkdir(name, perm) })
 }
 
 // ReadDir implements vfs.FS.
 func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
-	if err := f.begin(ReadDir, name); err != nil {
-		return nil, err
-	}
-	return f.inner.ReadDir(name)
+	return get(f, ReadDir, name, func() ([]fs.DirEntry, error) { return f.inner.ReadDir(name) })
 }
 
 // Stat implements vfs.FS.
 func (f *FS) Stat(name string) (fs.FileInfo, error) {
-	if err := f.begin(Stat, name); err != nil {
-		return nil, err
-	}
-	return f.inner.Stat(name)
+	return get(f, Stat, name, func() (fs.FileInfo, error) { return f.inner.Stat(name) })
 }
 
 // Rename implements vfs.FS.
 func (f *FS) Rename(from, to string) error {
-	if err := f.begin(Rename, from); err != nil {
-		return err
-	}
-	return f.inner.Rename(from, to)
+	return f.try(Rename, from, func() error { return f.inner.Rename(from, to) })
 }
 
 // Remove implements vfs.FS.
 func (f *FS) Remove(name string) error {
-	if err := f.begin(Remove, name); err != nil {
-		return err
-	}
-	return f.inner.Remove(name)
+	return f.try(Remove, name, func() error { return f.inner.Remove(name) })
 }
 
 // SyncDir implements vfs.FS.
 func (f *FS) SyncDir(name string) error {
-	if err := f.begin(SyncDir, name); err != nil {
-		return err
-	}
-	return f.inner.SyncDir(name)
+	return f.try(SyncDir, name, func() error { return f.inner.SyncDir(name) })
 }
 
 // Lock implements vfs.FS.
 func (f *FS) Lock(name string) (vfs.Lock, error) {
-	if err := f.begin(Lock, name); err != nil {
-		return nil, err
-	}
-	return f.inner.Lock(name)
+	return get(f, Lock, name, func() (vfs.Lock, error) { return f.inner.Lock(name) })
 }
 
 // Locked implements vfs.FS.
 func (f *FS) Locked(name string) (bool, error) {
-	if err := f.begin(Lock, name); err != nil {
-		return false, err
-	}
-	return f.inner.Locked(name)
+	return get(f, Lock, name, func() (bool, error) { return f.inner.Locked(name) })
 }
 
 // file is an open file of an FS.
@@ -200,17 +193,11 @@ type file struct {
 func (f *file) Unwrap() vfs.File { return f.File }
 
 func (f *file) Read(p []byte) (int, error) {
-	if err := f.fs.begin(Read, f.Name()); err != nil {
-		return 0, err
-	}
-	return f.File.Read(p)
+	return get(f.fs, Read, f.Name(), func() (int, error) { return f.File.Read(p) })
 }
 
 func (f *file) ReadAt(p []byte, offset int64) (int, error) {
-	if err := f.fs.begin(Read, f.Name()); err != nil {
-		return 0, err
-	}
-	return f.File.ReadAt(p, offset)
+	return get(f.fs, Read, f.Name(), func() (int, error) { return f.File.ReadAt(p, offset) })
 }
 
 // Write that fails is torn: half of p is written.
@@ -231,25 +218,12 @@ func (f *file) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-func (f *file) Stat() (fs.FileInfo, error) {
-	if err := f.fs.begin(Stat, f.Name()); err != nil {
-		return nil, err
-	}
-	return f.File.Stat()
-}
+func (f *file) Stat() (fs.FileInfo, error) { return get(f.fs, Stat, f.Name(), f.File.Stat) }
 
-func (f *file) Sync() error {
-	if err := f.fs.begin(Sync, f.Name()); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
+func (f *file) Sync() error { return f.fs.try(Sync, f.Name(), f.File.Sync) }
 
 func (f *file) Truncate(size int64) error {
-	if err := f.fs.begin(Truncate, f.Name()); err != nil {
-		return err
-	}
-	return f.File.Truncate(size)
+	return f.fs.try(Truncate, f.Name(), func() error { return f.File.Truncate(size) })
 }
 
 // Close that fails closes the file all the same, as in POSIX systems.

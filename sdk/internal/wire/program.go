@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
@@ -50,8 +53,7 @@ func toAttr(a *program.Attr) *pb.Attr {
 		Block:  uint32(a.Block),
 		Floats: a.Floats, Ints: a.Ints,
 	}
-	lists := len(m.Axes) + len(m.Start) + len(m.Limit) + len(m.Stride) + len(m.LhsContract) + len(m.RhsContract) + len(m.LhsBatch) + len(m.RhsBatch)
-	if lists == 0 && m.Block == 0 && len(m.Floats) == 0 && len(m.Ints) == 0 {
+	if proto.Size(m) == 0 {
 		return nil
 	}
 	return m
@@ -154,8 +156,8 @@ func fromAttr(m *pb.Attr) (a program.Attr, err error) {
 	return a, nil
 }
 
-// toNumbers widens nothing: shapes, axes and value numbers of a valid program are
-// not negative and fit in 31 bits.
+// toNumbers converts shapes, axes and value numbers. Those of a valid program are not
+// negative and fit in 31 bits.
 func toNumbers[T ~int | ~int32](list []T) []uint32 {
 	if len(list) == 0 {
 		return nil
@@ -208,10 +210,8 @@ func FromShape(shape []uint32) ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the shape has an axis that %w", err)
 	}
-	for i, d := range out {
-		if d == 0 {
-			return nil, fmt.Errorf("the shape has no elements on axis %d", i)
-		}
+	if i := slices.Index(out, 0); i >= 0 {
+		return nil, fmt.Errorf("the shape has no elements on axis %d", i)
 	}
 	return out, nil
 }

@@ -7,32 +7,20 @@ import (
 )
 
 // convert gives the same numbers in another element type.
-func (m *machine) convert(x Tensor, to program.Type) Tensor {
+func convert(x Tensor, to program.Type) Tensor {
 	out := Tensor{Type: to}
 	from := x.Type.DType
 	switch {
 	case to.DType == from:
 		out.Floats, out.Ints = x.Floats, x.Ints
 	case to.DType == program.Float:
-		out.Floats = m.floats.take(len(x.Ints))
-		for i, v := range x.Ints {
-			out.Floats[i] = float64(v)
-		}
+		out.Floats = each(x.Ints, func(v int64) float64 { return float64(v) })
 	case from == program.Float:
-		out.Ints = m.ints.take(len(x.Floats))
-		for i, v := range x.Floats {
-			out.Ints[i] = integer(v, to.DType)
-		}
+		out.Ints = each(x.Floats, func(v float64) int64 { return integer(v, to.DType) })
 	case to.DType == program.Bool:
-		out.Ints = m.ints.take(len(x.Ints))
-		for i, v := range x.Ints {
-			out.Ints[i] = truth(v != 0)
-		}
+		out.Ints = each(x.Ints, func(v int64) int64 { return truth(v != 0) })
 	default:
-		out.Ints = m.ints.take(len(x.Ints))
-		for i, v := range x.Ints {
-			out.Ints[i] = wrap(to.DType, v)
-		}
+		out.Ints = each(x.Ints, func(v int64) int64 { return wrap(to.DType, v) })
 	}
 	return out
 }

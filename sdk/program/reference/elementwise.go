@@ -2,6 +2,7 @@ package reference
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -42,29 +43,42 @@ func sign(x float64) float64 {
 	return x // NaN
 }
 
-func (m *machine) unary(n *program.Node, x Tensor) Tensor {
-	out := Tensor{Type: n.Type}
-	switch {
-	case n.Op == program.OpIsFinite:
-		out.Ints = m.ints.take(len(x.Floats))
-		for i, v := range x.Floats {
-			out.Ints[i] = truth(!math.IsNaN(v) && !math.IsInf(v, 0))
-		}
-	case n.Type.DType == program.Float:
-		f := floatUnary[n.Op]
-		out.Floats = m.floats.take(len(x.Floats))
-		for i, v := range x.Floats {
-			out.Floats[i] = f(v)
-		}
-	default:
-		f := intUnary[n.Op]
-		out.Ints = m.ints.take(len(x.Ints))
-		for i, v := range x.Ints {
-			out.Ints[i] = wrap(n.Type.DType, f(v))
-		}
+// each applies f to all elements.
+func each[A, B any](x []A, f func(A) B) []B {
+	if x == nil {
+		return nil
+	}
+	out := make([]B, len(x))
+	for i, v := range x {
+		out[i] = f(v)
 	}
 	return out
 }
+
+// pairs applies f to the elements of two lists of one length.
+func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
+	out := make([]B, len(x))
+	for i, v := range x {
+		out[i] = f(v, y[i])
+	}
+	return out
+}
+
+func unary(n *program.Node, x Tensor) Tensor {
+	out := Tensor{Type: n.Type}
+	switch {
+	case n.Op == program.OpIsFinite:
+		out.Ints = each(x.Floats, func(v float64) int64 { return truth(finite(v)) })
+	case n.Type.DType == program.Float:
+		out.Floats = each(x.Floats, floatUnary[n.Op])
+	default:
+		f := intUnary[n.Op]
+		out.Ints = each(x.Ints, func(v int64) int64 { return wrap(n.Type.DType, f(v)) })
+	}
+	return out
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // The built-in max and min return NaN if either operand is NaN, which those of
 // package math do not when the other is infinite.
@@ -101,86 +115,56 @@ func ldexp(x, n float64) float64 {
 	return math.Ldexp(x, int(min(max(n, -most), most)))
 }
 
-func (m *machine) binary(n *program.Node, x, y Tensor) Tensor {
+func binary(n *program.Node, x, y Tensor) Tensor {
 	out := Tensor{Type: n.Type}
-	size := int(n.Type.Size())
 	info, _ := n.Op.Info()
 	compares, floats := info.Class == program.ClassCompare, x.Type.DType == program.Float
-	if compares || !floats {
-		out.Ints = m.ints.take(size)
-	} else {
-		out.Floats = m.floats.take(size)
-	}
-	shape := n.Type.Shape
-	count, length := rows(shape, x.Type.Shape, y.Type.Shape)
-	if floats {
-		xs, ys := repeat(&m.floats, x.Floats, x.Type.Shape, shape, length), repeat(&m.floats, y.Floats, y.Type.Shape, shape, length)
-		for i := range count {
-			if compares {
-				compare(n.Op, part(out.Ints, i, count), xs.at(i, length), ys.at(i, length))
-			} else {
-				binaryRow(n.Op, part(out.Floats, i, count), xs.at(i, length), ys.at(i, length))
-			}
-		}
-		return out
-	}
-	xs, ys := repeat(&m.ints, x.Ints, x.Type.Shape, shape, length), repeat(&m.ints, y.Ints, y.Type.Shape, shape, length)
-	f := intBinary[n.Op]
-	for i := range count {
-		to, a, b := part(out.Ints, i, count), xs.at(i, length), ys.at(i, length)
-		if compares {
-			compare(n.Op, to, a, b)
-			continue
-		}
-		for k, v := range a {
-			to[k] = wrap(n.Type.DType, f(v, b[k]))
-		}
+	x, y = spread(x, n.Type.Shape), spread(y, n.Type.Shape)
+	switch {
+	case compares && floats:
+		out.Ints = pairs(x.Floats, y.Floats, comparison[float64](n.Op))
+	case compares:
+		out.Ints = pairs(x.Ints, y.Ints, comparison[int64](n.Op))
+	case floats:
+		out.Floats = pairs(x.Floats, y.Floats, floatBinary[n.Op])
+	default:
+		f := intBinary[n.Op]
+		out.Ints = pairs(x.Ints, y.Ints, func(a, b int64) int64 { return wrap(n.Type.DType, f(a, b)) })
 	}
 	return out
 }
 
-// binaryRow writes the arithmetic of refresh programs out, which a call for each element
-// would slow down.
-func binaryRow(op program.Op, out, x, y []float64) {
-	out, y = out[:len(x)], y[:len(x)]
-	switch op {
-	case program.OpAdd:
-		for i, v := range x {
-			out[i] = v + y[i]
-		}
-	case program.OpSub:
-		for i, v := range x {
-			out[i] = v - y[i]
-		}
-	case program.OpMul:
-		for i, v := range x {
-			out[i] = v * y[i]
-		}
-	default:
-		f := floatBinary[op]
-		for i, v := range x {
-			out[i] = f(v, y[i])
-		}
+// spread repeats an operand of an elementwise operation to the shape of the result: a
+// scalar, or a tensor of the same rank along the axes where it has one element.
+func spread(x Tensor, shape []int) Tensor {
+	if x.Len() == 1 {
+		t := program.Type{DType: x.Type.DType, Shape: shape}
+		return Tensor{Type: t, Floats: fill(x.Floats, int(t.Size())), Ints: fill(x.Ints, int(t.Size()))}
 	}
+	if slices.Equal(shape, x.Type.Shape) {
+		return x
+	}
+	var axes []int
+	for i := range x.Type.Shape {
+		axes = append(axes, i)
+	}
+	return broadcast(x, shape, axes)
 }
 
-func compare[T float64 | int64](op program.Op, out []int64, x, y []T) {
-	for i, a := range x {
-		b := y[i]
-		switch op {
-		case program.OpEq:
-			out[i] = truth(a == b)
-		case program.OpNe:
-			out[i] = truth(a != b)
-		case program.OpLt:
-			out[i] = truth(a < b)
-		case program.OpLe:
-			out[i] = truth(a <= b)
-		case program.OpGt:
-			out[i] = truth(a > b)
-		default:
-			out[i] = truth(a >= b)
-		}
+func comparison[T float64 | int64](op program.Op) func(a, b T) int64 {
+	switch op {
+	case program.OpEq:
+		return func(a, b T) int64 { return truth(a == b) }
+	case program.OpNe:
+		return func(a, b T) int64 { return truth(a != b) }
+	case program.OpLt:
+		return func(a, b T) int64 { return truth(a < b) }
+	case program.OpLe:
+		return func(a, b T) int64 { return truth(a <= b) }
+	case program.OpGt:
+		return func(a, b T) int64 { return truth(a > b) }
+	default:
+		return func(a, b T) int64 { return truth(a >= b) }
 	}
 }
 
@@ -191,46 +175,27 @@ func truth(v bool) int64 {
 	return 0
 }
 
-func (m *machine) elementwise(n *program.Node, args []Tensor) Tensor {
+func elementwise(n *program.Node, args []Tensor) Tensor {
 	switch n.Op {
-	case program.OpClamp:
-		return m.clamp(args[0], args[1].Floats[0], args[2].Floats[0])
+	case program.OpClamp: // keeps NaN, one of the results that the table allows
+		lo, hi := args[1].Floats[0], args[2].Floats[0]
+		return Tensor{Type: n.Type, Floats: each(args[0].Floats, func(v float64) float64 { return min(max(v, lo), hi) })}
 	case program.OpSelect:
-		if n.Type.DType == program.Float {
-			return Tensor{Type: n.Type, Floats: choose(m, &m.floats, n, args, args[1].Floats, args[2].Floats)}
-		}
-		return Tensor{Type: n.Type, Ints: choose(m, &m.ints, n, args, args[1].Ints, args[2].Ints)}
+		cond, x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape), spread(args[2], n.Type.Shape)
+		return Tensor{Type: n.Type, Floats: choose(cond.Ints, x.Floats, y.Floats), Ints: choose(cond.Ints, x.Ints, y.Ints)}
 	case program.OpBitcast:
 		return bitcast(args[0], n.Type)
 	default:
-		return m.convert(args[0], n.Type)
+		return convert(args[0], n.Type)
 	}
 }
 
-// clamp keeps NaN, one of the results that the table allows.
-func (m *machine) clamp(x Tensor, lo, hi float64) Tensor {
-	out := Tensor{Type: x.Type, Floats: m.floats.take(len(x.Floats))}
-	for i, v := range x.Floats {
-		out.Floats[i] = min(max(v, lo), hi)
-	}
-	return out
-}
-
-// choose is a select between x and y, the elements of the second and the third operand.
-func choose[T any](m *machine, p *pool[T], n *program.Node, args []Tensor, x, y []T) []T {
-	shape := n.Type.Shape
-	out := p.take(int(n.Type.Size()))
-	count, length := rows(shape, args[0].Type.Shape, args[1].Type.Shape, args[2].Type.Shape)
-	cond := repeat(&m.ints, args[0].Ints, args[0].Type.Shape, shape, length)
-	xs, ys := repeat(p, x, args[1].Type.Shape, shape, length), repeat(p, y, args[2].Type.Shape, shape, length)
-	for i := range count {
-		to, a, b := part(out, i, count), xs.at(i, length), ys.at(i, length)
-		for k, c := range cond.at(i, length) {
-			if c != 0 {
-				to[k] = a[k]
-			} else {
-				to[k] = b[k]
-			}
+// choose is x where cond holds and y elsewhere.
+func choose[T any](cond []int64, x, y []T) []T {
+	out := slices.Clone(y)
+	for i, v := range x {
+		if cond[i] != 0 {
+			out[i] = v
 		}
 	}
 	return out

@@ -6,133 +6,96 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/linalg"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
 // factorize applies a factorization to each matrix of the last two axes.
-func (m *machine) factorize(n *program.Node, args []Tensor) (Tensor, error) {
+func factorize(n *program.Node, args []Tensor) (Tensor, error) {
 	x := args[0]
-	rank := x.Type.Rank()
-	rows, cols := x.Type.Shape[rank-2], x.Type.Shape[rank-1]
-	count := x.Len() / (rows * cols)
-	if n.Op == program.OpSortColumns {
-		out := Tensor{Type: n.Type, Floats: m.floats.take(len(x.Floats))}
-		for i := range count {
-			sortColumns(part(out.Floats, i, count), part(x.Floats, i, count), part(args[1].Floats, i, count))
+	shape := x.Type.Shape[x.Type.Rank()-2:]
+	count := x.Len() / (shape[0] * shape[1])
+	out := Tensor{Type: n.Type}
+	for i := range count {
+		a := slices.Clone(part(x.Floats, i, count))
+		switch n.Op {
+		case program.OpSortColumns:
+			a = sortColumns(a, part(args[1].Floats, i, count))
+		case program.OpQR:
+			a = qr(a, shape[0], shape[1])
+		default:
+			var err error
+			if a, err = eigh(a, shape[0], n.Op == program.OpEighVectors); err != nil {
+				return Tensor{}, err
+			}
 		}
-		return out, nil
+		out.Floats = append(out.Floats, a...)
 	}
-	if n.Op == program.OpQR {
-		out := m.copyOf(x)
-		for i := range count {
-			m.qr(part(out.Floats, i, count), rows, cols)
-		}
-		return out, nil
-	}
-	e, err := m.eigh(n.Args[0], x, count)
-	if err != nil {
-		return Tensor{}, err
-	}
-	if n.Op == program.OpEighValues {
-		return Tensor{Type: n.Type, Floats: e.values}, nil
-	}
-	return Tensor{Type: n.Type, Floats: e.vectors}, nil
+	return out, nil
 }
 
-// sortColumns writes the columns of a to out, those with the largest keys first.
-func sortColumns(out, a, keys []float64) {
-	n := len(keys)
-	order := make([]int, n)
+// sortColumns are the columns of a, those with the largest keys first.
+func sortColumns(a, keys []float64) []float64 {
+	order := make([]int, len(keys))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(keys[j], keys[i]) }) // NaN is less than any number
-	for at := 0; at < len(a); at += n {
-		row, to := a[at:at+n], out[at:at+n]
-		for j, from := range order {
-			to[j] = row[from]
+	var out []float64
+	for row := range slices.Chunk(a, len(keys)) {
+		for _, from := range order {
+			out = append(out, row[from])
 		}
 	}
+	return out
 }
 
-// qr replaces a by its factor Q, with the signs that the Householder reflections
-// of LAPACK give (those of R's diagonal are free). A matrix with a non-finite
-// element gives NaN.
-func (m *machine) qr(a []float64, rows, cols int) {
-	switch {
-	case spoilt(a):
-	case m.mode == fast:
-		linalg.QRSingle(linalg.RowMajor(a, rows, cols))
-	default:
-		linalg.QR(linalg.RowMajor(a, rows, cols))
+// qr is the factor Q, with the signs that the Householder reflections of LAPACK give
+// (those of R's diagonal are free). A matrix with a non-finite element gives NaN.
+func qr(a []float64, rows, cols int) []float64 {
+	if !allFinite(a) {
+		return nans(len(a))
 	}
+	q := blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: a}
+	reflections, work := make([]float64, cols), make([]float64, 64*cols)
+	lapack64.Geqrf(q, reflections, work, len(work))
+	lapack64.Orgqr(q, reflections, work, len(work))
+	return a
 }
 
-// eigen holds the decompositions of all matrices of a value; vectors is empty
-// when nobody asks for them.
-type eigen struct{ values, vectors []float64 }
-
-// eigh decomposes the count matrices of x, the value id, once for all nodes that
-// want its eigenvalues or eigenvectors.
-func (m *machine) eigh(id program.ID, x Tensor, count int) (eigen, error) {
-	if e, ok := m.eigen[id]; ok {
-		return e, nil
-	}
-	vectors := false
-	for i := range m.p.Nodes {
-		if n := &m.p.Nodes[i]; n.Op == program.OpEighVectors && n.Args[0] == id {
-			vectors = true
-		}
-	}
-	size := x.Type.Shape[x.Type.Rank()-1]
-	e := eigen{values: m.floats.take(count * size), vectors: m.copyOf(x).Floats}
-	for i := range count {
-		if !symmetric(vectors, size, part(e.vectors, i, count), part(e.values, i, count)) {
-			return eigen{}, errNoConvergence
-		}
-	}
-	m.eigen[id] = e
-	m.floats.keep(e.values) // for the node that wants the other one
-	m.floats.keep(e.vectors)
-	return e, nil
-}
-
-// symmetric replaces the n×n matrix a, of which it reads the lower triangle, by
-// its eigenvectors and writes the eigenvalues, ascending, to w. A matrix with a
-// non-finite element there gives NaN.
-func symmetric(vectors bool, n int, a, w []float64) bool {
+// eigh gives the eigenvalues, ascending, or the eigenvectors as columns of the n×n
+// matrix a, of which it reads the lower triangle. A matrix with a non-finite element
+// there gives NaN.
+func eigh(a []float64, n int, vectors bool) ([]float64, error) {
+	symmetric := mat.NewSymDense(n, nil)
 	for i := range n {
-		for j := range i {
-			a[j*n+i] = a[i*n+j]
+		for j := range i + 1 {
+			symmetric.SetSym(i, j, a[i*n+j])
 		}
 	}
-	if spoilt(a) {
-		spoil(w)
-		return true
+	var e mat.EigenSym
+	switch finite := allFinite(symmetric.RawSymmetric().Data); {
+	case !finite && vectors:
+		return nans(n * n), nil
+	case !finite:
+		return nans(n), nil
+	case !e.Factorize(symmetric, vectors):
+		return nil, errNoConvergence
+	case !vectors:
+		return e.Values(nil), nil
 	}
-	if vectors {
-		return linalg.Eigh(linalg.RowMajor(a, n, n), w)
-	}
-	return linalg.EighValues(linalg.RowMajor(a, n, n), w)
+	var v mat.Dense
+	e.VectorsTo(&v)
+	return v.RawMatrix().Data, nil
 }
 
-// spoilt fills a matrix that has a non-finite element with NaN and reports it:
-// package linalg promises nothing for such a matrix.
-func spoilt(data []float64) bool {
-	for _, v := range data {
-		if v-v != 0 { // it is NaN for an infinite v, too
-			spoil(data)
-			return true
-		}
-	}
-	return false
+func allFinite(data []float64) bool {
+	return !slices.ContainsFunc(data, func(v float64) bool { return !finite(v) })
 }
 
-func spoil(data []float64) {
-	for i := range data {
-		data[i] = math.NaN()
-	}
-}
+func nans(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }

@@ -89,10 +89,10 @@ func TestRun32RoundsEveryStep(t *testing.T) {
 
 func TestGoldenHadamard(t *testing.T) {
 	golden.Load(t, "testdata/hadamard.json").Run(t, func(t *testing.T, c golden.Case) {
-		x := c.Inputs.Tensor("x")
+		x := c.Inputs.Array("x")
 		rotate := func(v []program.Value) program.Value { return v[0].Hadamard(c.Params.Int("block")) }
 		c.Expected.Close("y", evaluate(t, rotate, reference.Floats(x.Data, x.Shape...)).Floats)
-		dy := c.Inputs.Tensor("grad_out")
+		dy := c.Inputs.Array("grad_out")
 		c.Expected.Close("grad_in", evaluate(t, rotate, reference.Floats(dy.Data, dy.Shape...)).Floats)
 	})
 }

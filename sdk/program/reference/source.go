@@ -2,59 +2,46 @@ package reference
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func (m *machine) source(n *program.Node, args []Tensor) Tensor {
+func source(n *program.Node, args []Tensor) Tensor {
 	out := Tensor{Type: n.Type}
+	size := int(n.Type.Size())
 	switch n.Op {
 	case program.OpConstant:
-		out.Floats = fill(&m.floats, n.Attr.Floats, n.Type)
-		out.Ints = fill(&m.ints, n.Attr.Ints, n.Type)
-	case program.OpIota:
 		if n.Type.DType == program.Float {
-			out.Floats = indices(&m.floats, n.Type.Shape, n.Attr.Axes[0])
+			out.Floats = fill(n.Attr.Floats, size)
 		} else {
-			out.Ints = indices(&m.ints, n.Type.Shape, n.Attr.Axes[0])
+			out.Ints = fill(n.Attr.Ints, size)
+		}
+	case program.OpIota:
+		axis := n.Attr.Axes[0]
+		length, step := n.Type.Shape[axis], rowMajor(n.Type.Shape)[axis]
+		for i := range size {
+			if index := i / step % length; n.Type.DType == program.Float {
+				out.Floats = append(out.Floats, float64(index))
+			} else {
+				out.Ints = append(out.Ints, int64(index))
+			}
 		}
 	case program.OpRandomBits:
 		key := [2]uint32{uint32(args[0].Ints[0]), uint32(args[0].Ints[1])}
-		out.Ints = m.ints.take(int(n.Type.Size()))
-		for i := range out.Ints {
-			out.Ints[i] = int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0])
+		for i := range size {
+			out.Ints = append(out.Ints, int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0]))
 		}
 	}
 	return out
 }
 
-// fill spreads a single element over the whole shape.
-func fill[T any](p *pool[T], data []T, t program.Type) []T {
-	if len(data) != 1 {
-		return data
+// fill repeats a single element so many times.
+func fill[T any](data []T, size int) []T {
+	if len(data) == 1 {
+		return slices.Repeat(data, size)
 	}
-	out := p.take(int(t.Size()))
-	for i := range out {
-		out[i] = data[0]
-	}
-	return out
-}
-
-func indices[T float64 | int64](p *pool[T], shape []int, axis int) []T {
-	inner := 1
-	for _, d := range shape[axis+1:] {
-		inner *= d
-	}
-	out := p.take(int(program.Type{Shape: shape}.Size()))
-	for rest := out; len(rest) > 0; {
-		for i := range shape[axis] {
-			for k := range inner {
-				rest[k] = T(i)
-			}
-			rest = rest[inner:]
-		}
-	}
-	return out
+	return data
 }
 
 // threefry2x32 is Threefry-2x32 with 20 rounds: Salmon, Moraes, Dror and Shaw,

@@ -43,21 +43,11 @@ func Bool(v bool) Tensor { return Bools([]bool{v}) }
 
 // Bools is a bool tensor of the given shape.
 func Bools(data []bool, shape ...int) Tensor {
-	bits := make([]uint8, len(data))
-	for i, v := range data {
-		if v {
-			bits[i] = 1
-		}
-	}
-	return widen(program.Bool, bits, shape)
+	return Tensor{Type: program.Type{DType: program.Bool, Shape: shape}, Ints: each(data, truth)}
 }
 
-func widen[T int32 | uint32 | uint8](dtype program.DType, data []T, shape []int) Tensor {
-	ints := make([]int64, len(data))
-	for i, v := range data {
-		ints[i] = int64(v)
-	}
-	return Tensor{Type: program.Type{DType: dtype, Shape: shape}, Ints: ints}
+func widen[T int32 | uint32](dtype program.DType, data []T, shape []int) Tensor {
+	return Tensor{Type: program.Type{DType: dtype, Shape: shape}, Ints: each(data, func(v T) int64 { return int64(v) })}
 }
 
 // Len is the number of elements.
@@ -73,21 +63,13 @@ func (t Tensor) Float64s() []float64 {
 	if t.Type.DType == program.Float {
 		return t.Floats
 	}
-	wide := make([]float64, len(t.Ints))
-	for i, v := range t.Ints {
-		wide[i] = float64(v)
-	}
-	return wide
+	return each(t.Ints, func(v int64) float64 { return float64(v) })
 }
 
 // Bools returns the elements of a bool tensor, or whether each element of an
 // integer tensor is not zero.
 func (t Tensor) Bools() []bool {
-	on := make([]bool, len(t.Ints))
-	for i, v := range t.Ints {
-		on[i] = v != 0
-	}
-	return on
+	return each(t.Ints, func(v int64) bool { return v != 0 })
 }
 
 // Clone returns a tensor with memory of its own.
@@ -125,6 +107,12 @@ func (t Tensor) check() error {
 		}
 	}
 	return nil
+}
+
+// Single is t with its floats rounded to binary32.
+func (t Tensor) Single() Tensor {
+	t.Floats = each(t.Floats, func(v float64) float64 { return float64(float32(v)) })
+	return t
 }
 
 // wrap reduces an integer to the range of its type, modulo 2³².

@@ -3,7 +3,8 @@
 // only cannot sort, filter or show values under the pointer.
 //
 // It knows texts, numbers and pictures, and nothing of studies: what stands in the
-// page is decided in host/study/report. All texts are escaped here.
+// page is decided in host/study/report. All texts are escaped here. Curves are drawn by
+// uPlot, whose files, as they are on npm, are in the directory uplot.
 package page
 
 import (
@@ -107,20 +108,42 @@ type Detail struct {
 	Provenance int // in Provenances; -1: none
 }
 
-//go:embed page.gohtml contents.gohtml style.css script.js
+// Contents is a page that leads to the pages of several studies, with their tables.
+type Contents struct {
+	Title   string
+	Studies []Entry
+}
+
+// Entry is a study in the contents.
+type Entry struct {
+	Name    string
+	Summary string // a sentence below the name
+	Link    string // to the study's page, relative to the contents
+	Tables  []Table
+}
+
+//go:embed page.gohtml contents.gohtml style.css script.js chart.js uplot
 var files embed.FS
 
 var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
-	"css": func() (template.CSS, error) { s, err := read("style.css"); return template.CSS(s), err },
-	"js":  func() (template.JS, error) { s, err := read("script.js"); return template.JS(s), err },
+	"css": func(names ...string) (template.CSS, error) { s, err := read(names); return template.CSS(s), err },
+	"js":  func(names ...string) (template.JS, error) { s, err := read(names); return template.JS(s), err },
 	"svg": picture,
 	"key": func(x *float64) string { return strconv.FormatFloat(*x, 'g', -1, 64) },
 	"inc": func(i int) int { return i + 1 },
 }).ParseFS(files, "page.gohtml", "contents.gohtml"))
 
-func read(name string) (string, error) {
-	text, err := files.ReadFile(name)
-	return string(text), err
+// read returns files one after another.
+func read(names []string) (string, error) {
+	var all []byte
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		all = append(append(all, text...), '\n')
+	}
+	return string(all), nil
 }
 
 // picture takes the element out of an SVG file. Its texts were escaped when it was
@@ -133,8 +156,13 @@ func picture(svg []byte) template.HTML {
 }
 
 // Render writes the page.
-func Render(p Page) ([]byte, error) {
+func Render(p Page) ([]byte, error) { return render("page.gohtml", p) }
+
+// RenderContents writes the page.
+func RenderContents(c Contents) ([]byte, error) { return render("contents.gohtml", c) }
+
+func render(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := layout.Execute(&b, p)
+	err := layout.ExecuteTemplate(&b, name, data)
 	return b.Bytes(), err
 }

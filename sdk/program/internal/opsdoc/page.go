@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -16,15 +17,12 @@ var source string
 
 // section is one class of operations.
 type section struct {
+	class        program.Class
 	Title, Intro string
-	Ops          []program.OpInfo
 }
 
 // sections are the classes in the order of the page.
-var sections = []struct {
-	class        program.Class
-	title, intro string
-}{
+var sections = []section{
 	{program.ClassSource, "Sources", "They take no tensor, except for the key of `random_bits`. The stated type of the node is the type of the result."},
 	{program.ClassUnary, "Elementwise, one operand", "The result has the shape of the operand, and its element type unless the meaning says otherwise."},
 	{program.ClassBinary, "Elementwise, two operands", "Both operands have one element type, which the result has too. Shapes follow the elementwise rule."},
@@ -41,7 +39,7 @@ var sections = []struct {
 func page() ([]byte, error) {
 	limits := program.Limits{}.WithDefaults()
 	data := map[string]any{
-		"Sections":  tables(),
+		"Sections":  sections,
 		"DTypes":    []program.DType{program.Float, program.Int, program.Uint, program.Bool},
 		"MaxRank":   program.MaxRank,
 		"MaxSize":   power(program.MaxSize),
@@ -67,18 +65,9 @@ func page() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func tables() []section {
-	var list []section
-	for _, s := range sections {
-		section := section{Title: s.title, Intro: s.intro}
-		for _, info := range program.Ops() {
-			if info.Class == s.class {
-				section.Ops = append(section.Ops, info)
-			}
-		}
-		list = append(list, section)
-	}
-	return list
+// Ops are the operations of the class.
+func (s section) Ops() []program.OpInfo {
+	return slices.DeleteFunc(program.Ops(), func(info program.OpInfo) bool { return info.Class != s.class })
 }
 
 // cell escapes text for a cell of a Markdown table.

@@ -987,7 +987,11 @@ type Tensor struct {
 	Shape []uint32 `protobuf:"varint,3,rep,packed,name=shape,proto3" json:"shape,omitempty"`
 	// The plugin's settings, checked by the host: exactly one value for each
 	// declared parameter, by name.
-	Values        map[string]*Value `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Values map[string]*Value `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Of a weight that holds several matrices one below the other, as those of
+	// queries, keys and values: these matrices from the top down. Together they have
+	// all rows. Empty for a weight that is one matrix.
+	Parts         []*Part `protobuf:"bytes,5,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1050,6 +1054,68 @@ func (x *Tensor) GetValues() map[string]*Value {
 	return nil
 }
 
+func (x *Tensor) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// Part is one of the matrices that a weight holds.
+type Part struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, such as q, k or v.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The number of its rows, at least 1.
+	Rows          uint32 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Part) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Part) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
 // ProgramResponse is an optimizer's answer for one tensor.
 type ProgramResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1066,7 +1132,7 @@ type ProgramResponse struct {
 
 func (x *ProgramResponse) Reset() {
 	*x = ProgramResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1144,7 @@ func (x *ProgramResponse) String() string {
 func (*ProgramResponse) ProtoMessage() {}
 
 func (x *ProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1157,7 @@ func (x *ProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramResponse.ProtoReflect.Descriptor instead.
 func (*ProgramResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProgramResponse) GetAnswer() isProgramResponse_Answer {
@@ -1147,7 +1213,7 @@ type Declined struct {
 
 func (x *Declined) Reset() {
 	*x = Declined{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1225,7 @@ func (x *Declined) String() string {
 func (*Declined) ProtoMessage() {}
 
 func (x *Declined) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1238,7 @@ func (x *Declined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Declined.ProtoReflect.Descriptor instead.
 func (*Declined) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 // OptimizerProgram is an optimizer for one tensor as pure functions. Update t of a
@@ -1221,7 +1287,7 @@ type OptimizerProgram struct {
 
 func (x *OptimizerProgram) Reset() {
 	*x = OptimizerProgram{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1299,7 @@ func (x *OptimizerProgram) String() string {
 func (*OptimizerProgram) ProtoMessage() {}
 
 func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1312,7 @@ func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptimizerProgram.ProtoReflect.Descriptor instead.
 func (*OptimizerProgram) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OptimizerProgram) GetInit() *Program {
@@ -1315,7 +1381,7 @@ type Due struct {
 
 func (x *Due) Reset() {
 	*x = Due{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1393,7 @@ func (x *Due) String() string {
 func (*Due) ProtoMessage() {}
 
 func (x *Due) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1406,7 @@ func (x *Due) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Due.ProtoReflect.Descriptor instead.
 func (*Due) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Due) GetFirst() uint32 {
@@ -1378,7 +1444,7 @@ type StateTensor struct {
 
 func (x *StateTensor) Reset() {
 	*x = StateTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1456,7 @@ func (x *StateTensor) String() string {
 func (*StateTensor) ProtoMessage() {}
 
 func (x *StateTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1469,7 @@ func (x *StateTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateTensor.ProtoReflect.Descriptor instead.
 func (*StateTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StateTensor) GetName() string {
@@ -1473,15 +1539,19 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\atrained\x18\x04 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\atrained\x12/\n" +
 	"\x06unpack\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06unpack\"@\n" +
 	"\x0eProgramRequest\x12.\n" +
-	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\"\xf0\x01\n" +
+	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\"\x9c\x02\n" +
 	"\x06Tensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x1a.cage.plugin.v1.TensorRoleR\x04role\x12\x14\n" +
 	"\x05shape\x18\x03 \x03(\rR\x05shape\x12:\n" +
-	"\x06values\x18\x04 \x03(\v2\".cage.plugin.v1.Tensor.ValuesEntryR\x06values\x1aP\n" +
+	"\x06values\x18\x04 \x03(\v2\".cage.plugin.v1.Tensor.ValuesEntryR\x06values\x12*\n" +
+	"\x05parts\x18\x05 \x03(\v2\x14.cage.plugin.v1.PartR\x05parts\x1aP\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"\x91\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\".\n" +
+	"\x04Part\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x91\x01\n" +
 	"\x0fProgramResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.OptimizerProgramH\x00R\aprogram\x126\n" +
 	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclinedB\b\n" +
@@ -1540,7 +1610,7 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(ParameterType)(0),       // 0: cage.plugin.v1.ParameterType
 	(SiteRole)(0),            // 1: cage.plugin.v1.SiteRole
@@ -1556,14 +1626,15 @@ var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(*QuantizerProgram)(nil), // 11: cage.plugin.v1.QuantizerProgram
 	(*ProgramRequest)(nil),   // 12: cage.plugin.v1.ProgramRequest
 	(*Tensor)(nil),           // 13: cage.plugin.v1.Tensor
-	(*ProgramResponse)(nil),  // 14: cage.plugin.v1.ProgramResponse
-	(*Declined)(nil),         // 15: cage.plugin.v1.Declined
-	(*OptimizerProgram)(nil), // 16: cage.plugin.v1.OptimizerProgram
-	(*Due)(nil),              // 17: cage.plugin.v1.Due
-	(*StateTensor)(nil),      // 18: cage.plugin.v1.StateTensor
-	nil,                      // 19: cage.plugin.v1.Site.ValuesEntry
-	nil,                      // 20: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),          // 21: cage.plugin.v1.Program
+	(*Part)(nil),             // 14: cage.plugin.v1.Part
+	(*ProgramResponse)(nil),  // 15: cage.plugin.v1.ProgramResponse
+	(*Declined)(nil),         // 16: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil), // 17: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),              // 18: cage.plugin.v1.Due
+	(*StateTensor)(nil),      // 19: cage.plugin.v1.StateTensor
+	nil,                      // 20: cage.plugin.v1.Site.ValuesEntry
+	nil,                      // 21: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),          // 22: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	5,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
@@ -1572,39 +1643,40 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	7,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
 	9,  // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
 	1,  // 5: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	19, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	20, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
 	11, // 7: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	21, // 8: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	21, // 9: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
-	18, // 10: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
-	21, // 11: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	22, // 8: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	22, // 9: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	19, // 10: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	22, // 11: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
 	13, // 12: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
 	2,  // 13: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	20, // 14: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	16, // 15: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	15, // 16: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	21, // 17: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	21, // 18: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	18, // 19: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	21, // 20: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	21, // 21: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	21, // 22: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	17, // 23: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	7,  // 24: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	7,  // 25: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	3,  // 26: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	8,  // 27: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	3,  // 28: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	12, // 29: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	4,  // 30: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	10, // 31: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	4,  // 32: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	14, // 33: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	30, // [30:34] is the sub-list for method output_type
-	26, // [26:30] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	21, // 14: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	14, // 15: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	17, // 16: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	16, // 17: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	22, // 18: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	22, // 19: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	19, // 20: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	22, // 21: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	22, // 22: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	22, // 23: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	18, // 24: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	7,  // 25: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	7,  // 26: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	3,  // 27: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	8,  // 28: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	3,  // 29: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	12, // 30: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	4,  // 31: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	10, // 32: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	4,  // 33: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	15, // 34: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	31, // [31:35] is the sub-list for method output_type
+	27, // [27:31] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -1622,7 +1694,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 	file_cage_plugin_v1_plugin_proto_msgTypes[7].OneofWrappers = []any{
 		(*QuantizeResponse_Program)(nil),
 	}
-	file_cage_plugin_v1_plugin_proto_msgTypes[11].OneofWrappers = []any{
+	file_cage_plugin_v1_plugin_proto_msgTypes[12].OneofWrappers = []any{
 		(*ProgramResponse_Program)(nil),
 		(*ProgramResponse_Declined)(nil),
 	}
@@ -1632,7 +1704,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

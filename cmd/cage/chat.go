@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/console"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/train"
+)
+
+func newChat() *cobra.Command {
+	var system, message, template string
+	var step int
+	opts := generate.Options{}
+	cmd := &cobra.Command{
+		Use:   "chat RUN",
+		Short: "Talk with a model that was trained on conversations",
+		Long: `Talk with a model that was trained on conversations, with the template that it learned:
+each line of the standard input is a message, whose answer appears as it grows. The end of
+the input ends the conversation. With --message there is one message and one answer.`,
+		Args: notNegative(exactly(1, "one run directory"), "tokens", "temperature", "top-k", "top-p", "step"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&system, "system", "", "`TEXT` of the message that the conversation begins with, of the role system")
+	flags.StringVar(&message, "message", "", "`TEXT` of the only message")
+	flags.StringVar(&template, "template", "", "template of the text: "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
+	flags.IntVar(&step, "step", 0, "use the checkpoint of this step instead of the newest")
+	samplingFlags(flags, &opts)
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Generate: 1, NoData: true})
+		if err != nil {
+			return nil, err
+		}
+		defer trained.Close()
+		d, err := newDialogue(trained, args[0], template, system, opts)
+		if err != nil {
+			return nil, err
+		}
+		if message == "" {
+			return nil, d.converse(cmd)
+		}
+		text, err := d.answer(cmd.Context(), message, typing(cmd))
+		if err != nil {
+			return nil, err
+		}
+		return inWords(map[string]any{"run": args[0], "step": trained.Step(), "message": message, "answer": text}, "\n"), nil
+	})
+}
+
+// dialogue is a conversation with a model.
+type dialogue struct {
+	trained  *train.Trained
+	tok      tokenizer.Tokenizer
+	template *chat.Template
+	options  generate.Options
+	said     chat.Conversation
+}
+
+func newDialogue(trained *train.Trained, dir, template, system string, o generate.Options) (*dialogue, error) {
+	d := &dialogue{trained: trained, options: o}
+	var err error
+	if d.tok, err = trained.Tokenizer(); err != nil {
+		return nil, err
+	}
+	if d.template, err = chat.OpenTemplate(template, dir, d.tok.Info().BOS >= 0); err != nil {
+		return nil, err
+	}
+	if system != "" {
+		d.said = append(d.said, chat.NewMessage(chat.System, system))
+	}
+	d.options.Stop, err = d.ends()
+	return d, err
+}
+
+// ends are the tokens that end an answer: those that end a document, and what the template
+// prints behind an answer.
+func (d *dialogue) ends() ([]int32, error) {
+	var stop []int32
+	for _, id := range []int32{d.tok.Info().EOS, d.tok.Info().BOS} {
+		if id != tokenizer.NoToken {
+			stop = append(stop, id)
+		}
+	}
+	const question, reply = "question", "reply"
+	r, err := d.template.Render(append(d.said[:len(d.said):len(d.said)], chat.NewMessage(chat.User, question), chat.NewMessage(chat.Assistant, reply)), false)
+	if err != nil {
+		return nil, err
+	}
+	_, behind, _ := strings.Cut(r.Text[strings.LastIndex(r.Text, reply):], reply)
+	ids, err := d.tok.Encode(behind)
+	if err != nil || len(ids) == 0 {
+		return stop, err
+	}
+	if first, err := d.tok.Decode(ids[:1]); err == nil && strings.TrimSpace(first) != "" {
+		stop = append(stop, ids[0])
+	}
+	return stop, nil
+}
+
+// converse answers line by line until the input ends.
+func (d *dialogue) converse(cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
+	prompt := func() {
+		if width, _ := console.Size(drawing(out)); width != nil { // a terminal
+			fmt.Fprint(out, "> ")
+		}
+	}
+	lines := bufio.NewScanner(cmd.InOrStdin())
+	lines.Buffer(nil, 1<<20)
+	for prompt(); lines.Scan(); prompt() {
+		if strings.TrimSpace(lines.Text()) == "" {
+			continue
+		}
+		if _, err := d.answer(cmd.Context(), lines.Text(), func(text string) error {
+			_, err := io.WriteString(out, text)
+			return err
+		}); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
+	return lines.Err()
+}
+
+// answer adds a message and the model's answer to what was said.
+func (d *dialogue) answer(ctx context.Context, message string, show func(text string) error) (string, error) {
+	d.said = append(d.said, chat.NewMessage(chat.User, message))
+	r, err := d.template.Render(d.said, true)
+	if err != nil {
+		return "", err
+	}
+	ids, err := d.tok.Encode(r.Text)
+	if err != nil {
+		return "", err
+	}
+	text, err := d.trained.Continue(ctx, d.tok, ids, d.options, show)
+	if err == nil {
+		d.said = append(d.said, chat.NewMessage(chat.Assistant, text))
+	}
+	return text, err
+}

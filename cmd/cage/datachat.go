@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// The kinds of data that `data prepare` makes.
+const (
+	textKind = "text"
+	chatKind = "chat"
+)
+
+// chatFlags are the flags of `data prepare` that conversations have beside those of texts.
+type chatFlags struct {
+	kind, template, trainOn, special, date string
+	variables                              map[string]string
+}
+
+// only are the names of the flags for one kind.
+var (
+	onlyChat = []string{"template", "train-on", "special-in-content", "template-date", "template-var"}
+	onlyText = []string{"separator", "max-bytes", "field", "shard-tokens"}
+)
+
+func (c *chatFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&c.kind, "kind", textKind, `"text", or "chat": conversations, of which the assistant's part is learned`)
+	flags.StringVar(&c.template, "template", "", "chat: template of the text: "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
+	flags.StringVar(&c.trainOn, "train-on", string(chat.AllTurns), "chat: all_turns or last_turn of the assistant")
+	flags.StringVar(&c.special, "special-in-content", string(chat.AllowSpecial), "chat: special tokens in messages: allow, or error")
+	flags.StringVar(&c.date, "template-date", chat.DefaultTime.Format(time.DateOnly), "chat: the `DATE` that templates take for today")
+	flags.StringToStringVar(&c.variables, "template-var", nil, "chat: variable of the template, `NAME=TEXT` (repeatable)")
+}
+
+// check finds flags that do not fit the kind.
+func (c *chatFlags) check(cmd *cobra.Command) error {
+	wrong := onlyChat
+	switch c.kind {
+	case textKind:
+	case chatKind:
+		wrong = onlyText
+	default:
+		return usageError{fmt.Errorf("--kind %q: want text or chat", c.kind)}
+	}
+	for _, name := range wrong {
+		if cmd.Flags().Changed(name) {
+			return usageError{fmt.Errorf("--%s has no meaning with --kind %s", name, c.kind)}
+		}
+	}
+	return nil
+}
+
+// prepare makes a data set of conversations; opts are what was given of the flags that both
+// kinds have, spec is the tokenizer.
+func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string, inputs []string) (*answer, error) {
+	o := chat.PrepareOptions{
+		Rows: chatRows(data.RowOptions{Inputs: inputs, Include: opts.Include, Format: opts.Format, Stdin: cmd.InOrStdin()}), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
+		TrainOn: chat.TrainOn(c.trainOn), Special: chat.Special(c.special), SkipBad: opts.SkipBad,
+		Progress: chatProgress(cmd.ErrOrStderr()),
+	}
+	if len(opts.ValInputs) > 0 {
+		o.ValRows = chatRows(data.RowOptions{Inputs: opts.ValInputs, Include: opts.Include, Format: opts.Format})
+	}
+	var err error
+	if o.Tokenizer, err = tokenizer.Open(spec); err != nil {
+		return nil, fmt.Errorf("--tokenizer: %w", err)
+	}
+	if o.Template, err = c.open(spec, o.Tokenizer); err != nil {
+		return nil, err
+	}
+	m, err := chat.Prepare(cmd.Context(), o)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{m, func(w io.Writer) { printChat(w, opts.Out, m) }}, nil
+}
+
+// chatRows are the rows of files, as package chat reads them.
+func chatRows(o data.RowOptions) chat.Rows {
+	o.Columns = chat.Columns
+	return func(yield func(chat.Row, error) bool) {
+		for row, err := range data.ReadRows(o) {
+			r := chat.Row{Text: bytes.Clone(row.Text)}
+			if row.Row.Err != nil {
+				r.Place, r.Err = row.Path, row.Row.Err
+			} else if err == nil {
+				r.Place = fmt.Sprintf("%s: %s %d", row.Path, row.Unit, row.Number)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// open opens the template.
+func (c *chatFlags) open(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
+	t, err := chat.OpenTemplate(c.template, spec, tok.Info().BOS != tokenizer.NoToken)
+	if err != nil {
+		return nil, fmt.Errorf("--template: %w", err)
+	}
+	if t.Time, err = time.Parse(time.DateOnly, c.date); err != nil {
+		return nil, usageError{fmt.Errorf("--template-date %q: want a date such as 2024-07-26", c.date)}
+	}
+	t.Variables = map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(c.variables)) {
+		t.Variables[name] = c.variables[name]
+	}
+	return t, nil
+}
+
+// chatProgress reports at most every two seconds.
+func chatProgress(w io.Writer) func(int64) {
+	last := time.Now()
+	return func(rows int64) {
+		if time.Since(last) >= 2*time.Second {
+			last = time.Now()
+			fmt.Fprintf(w, "%d conversations\n", rows)
+		}
+	}
+}
+
+func printChat(w io.Writer, dir string, m *chat.Manifest) {
+	row := func(name, file string, p chat.Part) []string {
+		return []string{name, fmt.Sprint(p.Documents), fmt.Sprint(p.Tokens), fmt.Sprint(p.Learned), fmt.Sprint(p.Longest), filepath.Join(dir, file)}
+	}
+	table(w, [][]string{{"", "conversations", "tokens", "learned", "longest", "file"},
+		row("training", chat.TrainFile, m.Train), row("validation", chat.ValFile, m.Val)})
+	fmt.Fprintf(w, "template %s, loss on %s; tokenizer %s, vocabulary %d, %.1f s\n", m.Template, m.TrainOn, m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds)
+	left := [][]string{{"left out", "rows", "the first"}}
+	for _, d := range m.Dropped {
+		left = append(left, []string{string(d.Reason), fmt.Sprint(d.Rows), d.First})
+	}
+	if m.Bad > 0 {
+		left = append(left, []string{"bad", fmt.Sprint(m.Bad), m.FirstBad})
+	}
+	if len(left) > 1 {
+		table(w, left)
+	}
+}

@@ -1,0 +1,47 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// Part is what a model is trained or evaluated on: texts, a [data.File], or conversations, a
+// [rows.File].
+type Part interface {
+	Path() string    // of the first file
+	Paths() []string // of all
+	Tokenizer() tokenizer.Info
+	Len() int64     // tokens
+	SHA256() string // of them, in lower-case hexadecimal
+	// VerifyPaced compares the files with their hashes, and calls pause now and then.
+	VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error
+	Close() error
+}
+
+// openFiles opens files of the given kind of data, as one.
+func openFiles(kind string, paths ...string) (Part, error) {
+	if kind != config.KindChat {
+		f, err := data.Open(paths...)
+		if err != nil {
+			return nil, err // no Part with nothing in it
+		}
+		return f, nil
+	}
+	if len(paths) != 1 {
+		return nil, fmt.Errorf("%d chat files, want one", len(paths))
+	}
+	f, err := rows.Open(paths[0])
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenPart opens a file to evaluate a model of the configuration on.
+func OpenPart(cfg *config.Config, path string) (Part, error) { return openFiles(cfg.Data.Kind, path) }

@@ -1,0 +1,213 @@
+package cage
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/google/go-cmp/cmp"
+)
+
+var testScalars = map[string]float64{
+	InputStep: 1, InputRate: 0.1, InputNextRate: 0.05, InputClip: 0.5, InputLambda: 1.5,
+}
+
+// runRule executes one step of a rule on the oracle.
+func runRule(t *testing.T, rule Rule, x, g []float64, scalars map[string]float64) map[string]reference.Tensor {
+	t.Helper()
+	p, err := rule.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runProgram(t, p, rule, x, g, scalars)
+}
+
+// runProgram executes a program with the inputs of a rule.
+func runProgram(t *testing.T, p *program.Program, rule Rule, x, g []float64, scalars map[string]float64) map[string]reference.Tensor {
+	t.Helper()
+	tensors := map[string]reference.Tensor{InputX: reference.Floats(x, rule.Shape...)}
+	for _, s := range rule.Optimizer.State {
+		tensors[sdk.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
+	}
+	q := sdk.QuantizerProgram{}
+	if rule.Quantizer != nil {
+		q = *rule.Quantizer
+	}
+	return oracle(t, p, stepInputs(t, rule, tensors, q, oracle, g, scalars))
+}
+
+func testRule(t *testing.T, opt sdk.Optimizer, quantizer string, shape ...int) Rule {
+	t.Helper()
+	o, err := sdk.BuildOptimizer(opt, sdk.Tensor{Name: "x", Shape: shape})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := Rule{Name: "x", Shape: shape, Optimizer: o, Form: Off, Variant: Paper}
+	if quantizer != "" {
+		q := testQuantizer(t, quantizer, shape)
+		rule.Quantizer = &q
+	}
+	return rule
+}
+
+var (
+	sampleX = []float64{0.3, -1.1, 0.74, 2.2, -0.4, 0.05}
+	sampleG = []float64{0.2, -0.1, 0.5, -0.7, 0.9, 0.01}
+)
+
+// TestAlgorithmOrder is the paper's hand-checkable case: β = (0.9, 0.95),
+// ω = 0.1, α = 0.1, grid 0.25, x = 0.3, g = 0.2, λ_t = 1. Decay comes first, the
+// residual is that of the decayed point, the correction is outside of Adam.
+func TestAlgorithmOrder(t *testing.T) {
+	rule := testRule(t, adam{}, "fixed grid 0.25", 1)
+	rule.Form, rule.Decay = Decoupled, 0.1
+	out := runRule(t, rule, []float64{0.3}, []float64{0.2}, map[string]float64{
+		InputStep: 1, InputRate: 0.1, InputNextRate: 0, InputClip: 1, InputLambda: 1,
+	})
+	if got := out[OutputX].Floats[0]; math.Abs(got-0.192300005) > 1e-9 {
+		t.Errorf("x' = %.10f, want 0.192300005", got)
+	}
+}
+
+// TestLiterally compares the correction by the error of the forward pass with the one that
+// quantizes the decayed point, as the algorithm has it.
+func TestLiterally(t *testing.T) {
+	const quest = "paper QuEST 4-bit per row, no rotation"
+	x, g := append(slices.Clone(sampleX), 1.3, -0.9), append(slices.Clone(sampleG), -0.3, 0.6)
+	for name, c := range map[string]struct {
+		quantizer string
+		change    func(*Rule)
+	}{
+		"decay, homogeneous":           {quest, func(r *Rule) { r.Decay = 0.1 }},
+		"decay, homogeneous, rotation": {quest, func(r *Rule) { r.Decay, r.Rotation = 0.1, 4 }},
+		"decay and rate of its own":    {quest, func(r *Rule) { r.Decay, r.RateFactor = 0.1, 0.5 }},
+		"no decay":                     {"fixed grid 0.25", func(*Rule) {}},
+		"no decay, rotation":           {"fixed grid 0.25", func(r *Rule) { r.Rotation = 2 }},
+		"decay last":                   {"fixed grid 0.25", func(r *Rule) { r.Decay, r.DecayLast = 0.1, true }},
+	} {
+		rule := testRule(t, adam{}, c.quantizer, 2, 4)
+		rule.Form, rule.Clip = Decoupled, true
+		c.change(&rule)
+		if !rule.NeedsQuantized() {
+			t.Errorf("%s: the error is not that of the forward pass", name)
+		}
+		short := runRule(t, rule, x, g, testScalars)[OutputX].Floats
+		p, err := rule.write((*step).correctLiterally)
+		if err != nil {
+			t.Fatal(err)
+		}
+		literal := runProgram(t, p, rule, x, g, testScalars)[OutputX].Floats
+		for i, want := range literal {
+			if math.Abs(short[i]-want) > 1e-14 {
+				t.Errorf("%s: element %d: %v, literally %v", name, i, short[i], want)
+			}
+		}
+	}
+}
+
+// TestAnyQuantizer: a quantizer that does not promise Q(c·x) = c·Q(x) is applied to the
+// decayed point, as in the algorithm, and Q(x_t) is not needed.
+func TestAnyQuantizer(t *testing.T) {
+	rule := testRule(t, adam{}, "fixed grid 0.25", 2, 3)
+	rule.Form, rule.Decay = Decoupled, 0.1
+	literal, err := rule.write((*step).correctLiterally)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := rule.Program(); err != nil || p.Hash() != literal.Hash() {
+		t.Errorf("the program is not that of the algorithm: %v", err)
+	}
+	if rule.NeedsQuantized() {
+		t.Error("the residual at the decayed point does not need Q(x)")
+	}
+}
+
+func TestCoupledEqualsDecoupledForSGD(t *testing.T) {
+	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
+	rule.Form, rule.Clip = Coupled, true
+	coupled := runRule(t, rule, sampleX, sampleG, testScalars)
+	rule.Form = Decoupled
+	decoupled := runRule(t, rule, sampleX, sampleG, testScalars)
+	for i, v := range coupled[OutputX].Floats {
+		if math.Abs(v-decoupled[OutputX].Floats[i]) > 1e-15 {
+			t.Errorf("element %d: coupled %v, decoupled %v", i, v, decoupled[OutputX].Floats[i])
+		}
+	}
+}
+
+// TestCorrectionStaysOutOfTheState holds the definition of the decoupled form, and
+// that clipping acts on the gradient alone.
+func TestCorrectionStaysOutOfTheState(t *testing.T) {
+	rule := testRule(t, adam{}, "fixed grid 0.25", 2, 3)
+	rule.Clip = true
+	off := runRule(t, rule, sampleX, sampleG, testScalars)
+	rule.Form = Decoupled
+	on := runRule(t, rule, sampleX, sampleG, testScalars)
+	for _, s := range []string{"state.m", "state.v"} {
+		if diff := cmp.Diff(off[s].Floats, on[s].Floats); diff != "" {
+			t.Errorf("%s changes with the correction:\n%s", s, diff)
+		}
+	}
+	for i, x := range sampleX {
+		e := x - math.RoundToEven(x/0.25)*0.25
+		want := off[OutputX].Floats[i] - testScalars[InputRate]*testScalars[InputLambda]*e
+		if got := on[OutputX].Floats[i]; math.Abs(got-want) > 1e-15 {
+			t.Errorf("element %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+// TestNonFiniteResidual: a tensor whose residual is not finite is trained as
+// without the correction.
+func TestNonFiniteResidual(t *testing.T) {
+	for _, variant := range []Variant{Paper, Official} {
+		for _, form := range []Form{Decoupled, Coupled} {
+			rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
+			rule.Form, rule.Variant = form, variant
+			x := append([]float64(nil), sampleX...)
+			x[2] = math.Inf(1) // e = Inf − Inf
+			result := runRule(t, rule, x, sampleG, testScalars)
+			out := result[OutputX].Floats
+			if got := result[OutputUncorrected].Scalar(); got != 1 {
+				t.Errorf("%s %s: uncorrected is %v, want 1", form, variant, got)
+			}
+			if got := runRule(t, rule, sampleX, sampleG, testScalars)[OutputUncorrected].Scalar(); got != 0 {
+				t.Errorf("%s %s: uncorrected is %v for a finite residual, want 0", form, variant, got)
+			}
+			for i := range x {
+				if want := x[i] - testScalars[InputRate]*sampleG[i]; out[i] != want {
+					t.Errorf("%s %s: element %d: %v, want the uncorrected %v", form, variant, i, out[i], want)
+				}
+			}
+		}
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
+	rule.Statistics = true
+	out := runRule(t, rule, sampleX, sampleG, testScalars)
+	var e2, x2 float64
+	for _, x := range sampleX {
+		e := x - math.RoundToEven(x/0.25)*0.25
+		e2, x2 = e2+e*e, x2+x*x
+	}
+	if got := out[OutputErrorNorm2].Scalar(); math.Abs(got-e2) > 1e-14 {
+		t.Errorf("Σe² = %v, want %v", got, e2)
+	}
+	if got := out[OutputValueNorm2].Scalar(); math.Abs(got-x2) > 1e-14 {
+		t.Errorf("Σx² = %v, want %v", got, x2)
+	}
+}
+
+func TestUnquantizedTensorIsNeverCorrected(t *testing.T) {
+	rule := testRule(t, sgd{}, "", 2, 3)
+	plain := runRule(t, rule, sampleX, sampleG, testScalars)
+	rule.Form = Decoupled
+	if diff := cmp.Diff(plain[OutputX].Floats, runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats); diff != "" {
+		t.Error(diff)
+	}
+}

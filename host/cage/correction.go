@@ -1,0 +1,50 @@
+package cage
+
+import "github.com/cage-qat/cage/sdk/program"
+
+// correction takes y, the point after the optimizer, to x_{t+1}. x is the point that the
+// optimizer started from, after decay, and α the tensor's rate.
+type correction func(s *step, x, y, α program.Value) program.Value
+
+// correction is the one that the rule asks for.
+func (r Rule) correction() correction {
+	switch {
+	case r.Quantizer == nil || r.Form != Decoupled:
+		return (*step).leave
+	case r.Variant == Official:
+		return (*step).correctAfterwards
+	case r.forwardErrorServes():
+		return (*step).correctByForwardError
+	default:
+		return (*step).correctLiterally
+	}
+}
+
+// leave is no correction: that of the coupled form is in the gradient.
+func (s *step) leave(_, y, _ program.Value) program.Value { return y }
+
+// correctAfterwards is the official variant: the residual is that of the point after the
+// whole optimizer step, and the rate is the next one.
+func (s *step) correctAfterwards(_, y, _ program.Value) program.Value {
+	return s.correctLiterally(y, y, s.scaled(s.in[InputNextRate]))
+}
+
+// forwardErrorServes reports whether e at the decayed point follows from that at x_t,
+// which the forward pass of the step has: either the two points are the same, or
+// Q(c·x) = c·Q(x), and then e(c·x) = c·e(x) with c = 1 − α·ω.
+func (r Rule) forwardErrorServes() bool { return !r.decaysFirst() || r.Quantizer.Homogeneous }
+
+// correctByForwardError is correctLiterally without a second quantization.
+func (s *step) correctByForwardError(_, y, α program.Value) program.Value {
+	αλ := α.Mul(s.λ)
+	e := s.finiteForwardError()
+	if s.rule.decaysFirst() {
+		αλ = αλ.Mul(s.keep())
+	}
+	return y.Sub(e.Mul(αλ))
+}
+
+// quantizesAgain reports whether the program quantizes another point than x_t.
+func (r Rule) quantizesAgain() bool {
+	return r.Quantizer != nil && r.Form == Decoupled && (r.Variant == Official || !r.forwardErrorServes())
+}

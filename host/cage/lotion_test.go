@@ -1,0 +1,196 @@
+package cage
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// lotionResult is what a step returns, in float64.
+type lotionResult struct {
+	gradient, fisher      []float64
+	regularizer, variance float64
+}
+
+// lotionProgram is one step of a tensor with all that it gives.
+func lotionProgram(m Lotion, shape ...int) (*program.Program, error) {
+	b := program.NewBuilder("lotion")
+	tensor := program.FloatType(shape...)
+	x, g, fisher := b.Input("x", tensor), b.Input("gradient", tensor), b.Input("fisher", tensor)
+	t := m.regularize(b, x, g, fisher)
+	b.Output("gradient", t.gradient)
+	b.Output("fisher", t.fisher)
+	b.Output("regularizer", t.regularizer)
+	b.Output("variance", t.variance)
+	return b.Build()
+}
+
+// runLotion executes one step of a tensor of the given shape; without one, of a vector.
+func runLotion(t *testing.T, machine plugintest.Bench, m Lotion, x, g, fisher []float64, shape ...int) lotionResult {
+	t.Helper()
+	if len(shape) == 0 {
+		shape = []int{len(x)}
+	}
+	p, err := lotionProgram(m, shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := machine.Run(t, p, map[string]reference.Tensor{
+		"x": reference.Floats(x, shape...), "gradient": reference.Floats(g, shape...), "fisher": reference.Floats(fisher, shape...),
+	})
+	return lotionResult{out["gradient"].Float64s(), out["fisher"].Float64s(), out["regularizer"].Scalar(), out["variance"].Scalar()}
+}
+
+// TestLotionGolden compares regularizer, variances and gradient with the golden values. The
+// variance of an element is the regularizer for an F that is 1 there and 0 elsewhere.
+func TestLotionGolden(t *testing.T) {
+	f := golden.Load(t, "testdata/baselines.json")
+	// Binary32: Δ is a difference of numbers up to 8, so its error is about 5e-7,
+	// and variances of up to ¼ s² differ by as much of s².
+	const single = 3e-6
+	ran := 0
+	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
+		f.Run(t, func(t *testing.T, c golden.Case) {
+			if !c.Params.Has("denom") {
+				t.Skip("another method's")
+			}
+			ran++
+			m := Lotion{Coeff: c.Params.Float("coeff"), FisherDecay: 0.999, Denominator: c.Params.Float("denom")}
+			x, fisher := c.Inputs.Array("x").Data, c.Inputs.Array("fisher").Data
+			zeros := make([]float64, len(x))
+			got := runLotion(t, machine, m, x, zeros, fisher)
+			machine.Close(c.Expected, "grad", got.gradient, single)
+			machine.Close(c.Expected, "reg", []float64{got.regularizer}, single)
+			var variances []float64
+			for i := range x {
+				one := make([]float64, len(x))
+				one[i] = 1
+				variances = append(variances, runLotion(t, machine, Lotion{2, 0, m.Denominator}, x, zeros, one).regularizer)
+			}
+			machine.Close(c.Expected, "variance", variances, single)
+			total := 0.0
+			for _, v := range c.Expected.Array("variance").Data {
+				total += v
+			}
+			plugintest.Near(t, "Σ σ²", []float64{got.variance}, []float64{total}, single)
+		})
+	})
+	if ran != 2*2 {
+		t.Errorf("%d cases ran, want 2 on two machines", ran)
+	}
+}
+
+// TestLotionOrder: the regularizer uses F as it comes in; the next F is made of the
+// gradient as it comes in.
+func TestLotionOrder(t *testing.T) {
+	m := Lotion{Coeff: 100, FisherDecay: 0.75, Denominator: 4}
+	x, g, fisher := []float64{4, 1.25}, []float64{2, -4}, []float64{0, 8}
+	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
+		got := runLotion(t, machine, m, x, g, fisher)
+		plugintest.Near(t, "gradient", got.gradient, []float64{2, -4 + 50*8*(1-2*0.25)}, 0) // s = 1, Δ = ¼
+		plugintest.Near(t, "fisher", got.fisher, []float64{0.25 * 4, 0.75*8 + 0.25*16}, 0)
+	})
+}
+
+// TestLotionFisherHasNoBiasCorrection: under a constant gradient F is (1 − βᵗ)·g².
+func TestLotionFisherHasNoBiasCorrection(t *testing.T) {
+	m := DefaultLotion
+	fisher := []float64{0}
+	for step := 1; step <= 50; step++ {
+		fisher = runLotion(t, plugintest.Oracle(), m, []float64{1}, []float64{3}, fisher).fisher
+		want := 9 * (1 - math.Pow(m.FisherDecay, float64(step)))
+		plugintest.Near(t, "fisher", fisher, []float64{want}, 1e-12)
+	}
+}
+
+// TestLotionGrid: on the grid there is no variance, and the derivative is that to the
+// right. The largest weight lies on the grid at any magnitude and in any precision.
+func TestLotionGrid(t *testing.T) {
+	values := plugintest.Normal(1, 200)
+	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
+		for _, denominator := range []float64{1, 3, 7, 8, 127} {
+			m := Lotion{Coeff: 2, Denominator: denominator}
+			for _, v := range values.Data {
+				top := math.Abs(v)
+				got := runLotion(t, machine, m, []float64{top, -top, 0}, make([]float64, 3), []float64{1, 1, 1})
+				if got.regularizer != 0 || got.variance != 0 {
+					t.Fatalf("±%v, denominator %v: regularizer %v, variance %v, want 0", top, denominator, got.regularizer, got.variance)
+				}
+				s := top / denominator
+				plugintest.Near(t, "derivative to the right", got.gradient, []float64{s, s, s}, 2e-7)
+			}
+		}
+	})
+}
+
+// TestLotionSymmetry: reflecting a weight in the middle of its cell, or all weights in
+// zero, keeps the regularizer and turns the gradient's sign.
+func TestLotionSymmetry(t *testing.T) {
+	m := Lotion{Coeff: 3, Denominator: 8}
+	x, fisher := []float64{8, 0.25, -2.375, 5.0625, -7.5}, []float64{0, 1, 2, 3, 4}
+	zeros := make([]float64, len(x))
+	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
+		want := runLotion(t, machine, m, x, zeros, fisher)
+		for name, reflect := range map[string]func(v float64) float64{
+			"zero":     func(v float64) float64 { return -v },
+			"the cell": func(v float64) float64 { return 2*math.Floor(v) + 1 - v },
+		} {
+			mirrored := append([]float64{8}, make([]float64, len(x)-1)...)
+			for i := 1; i < len(x); i++ {
+				mirrored[i] = reflect(x[i])
+			}
+			got := runLotion(t, machine, m, mirrored, zeros, fisher)
+			plugintest.Near(t, "gradient, in "+name, got.gradient, plugintest.Times(-1, want.gradient), 0)
+			if got.regularizer != want.regularizer || got.variance != want.variance {
+				t.Errorf("in %s: regularizer and variance are %v, %v, want %v, %v", name, got.regularizer, got.variance, want.regularizer, want.variance)
+			}
+		}
+	})
+}
+
+// TestLotionDifferences compares the gradient with differences of the regularizer, for
+// weights that are off the grid and not the largest.
+func TestLotionDifferences(t *testing.T) {
+	const h = 1e-6
+	m := Lotion{Coeff: 5, Denominator: 7}
+	x, g := plugintest.Normal(2, 4, 8), plugintest.Normal(3, 4, 8)
+	x.Data[0] = 4 // the largest by far: 4 is beyond the others
+	fisher := plugintest.Normal(4, 4, 8)
+	for i, v := range fisher.Data {
+		fisher.Data[i] = v * v
+	}
+	at := func(i int, d float64) lotionResult {
+		moved := x.Clone()
+		moved.Data[i] += d
+		return runLotion(t, plugintest.Oracle(), m, moved.Data, g.Data, fisher.Data, x.Shape...)
+	}
+	base := at(0, 0)
+	for i := 1; i < len(x.Data); i++ {
+		want := g.Data[i] + (at(i, h).regularizer-at(i, -h).regularizer)/(2*h)
+		if off := math.Abs(base.gradient[i] - want); off > 1e-7 {
+			t.Errorf("element %d: gradient %v, difference quotient %v", i, base.gradient[i], want)
+		}
+	}
+}
+
+// TestLotionNothingToDo: zeros have no regularizer; without strength, or before F has seen
+// a gradient, the gradient is the task's.
+func TestLotionNothingToDo(t *testing.T) {
+	x, g, fisher := []float64{0.3, -1, 0.7}, []float64{1, -2, 3}, []float64{5, 6, 7}
+	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
+		for name, got := range map[string]lotionResult{
+			"zeros":       runLotion(t, machine, DefaultLotion, make([]float64, 3), g, fisher),
+			"no strength": runLotion(t, machine, Lotion{0, 0.9, 8}, x, g, fisher),
+			"first step":  runLotion(t, machine, DefaultLotion, x, g, make([]float64, 3)),
+		} {
+			plugintest.Near(t, name+": gradient", got.gradient, g, 0)
+			if got.regularizer != 0 {
+				t.Errorf("%s: the regularizer is %v, want 0", name, got.regularizer)
+			}
+		}
+	})
+}

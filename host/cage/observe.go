@@ -1,0 +1,24 @@
+package cage
+
+import (
+	"strings"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// ObserveProgram writes the optimizer's observation alone, for a step in which a
+// refresh follows it: from the inputs of the rule to the state tensors that it
+// changes. It is nil when the optimizer has none.
+func (r Rule) ObserveProgram() (*program.Program, error) {
+	if r.Optimizer.Observe == nil {
+		return nil, nil
+	}
+	s := r.begin("observe/")
+	g := s.gradient()
+	s.optimize(r.Optimizer.Observe, s.decayFirst(s.x), g)
+	for _, o := range r.Optimizer.Observe.Outputs {
+		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, sdk.StatePrefix)])
+	}
+	return s.build()
+}

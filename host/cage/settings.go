@@ -1,0 +1,88 @@
+package cage
+
+import (
+	"github.com/cage-qat/cage/host/schema"
+)
+
+// Names of methods, as a configuration has them.
+const (
+	MethodCAGE   = "cage"
+	MethodLOTION = "lotion"
+	MethodOff    = "off"
+)
+
+// The methods that have some keys.
+var (
+	cageKeys   = []string{MethodCAGE}
+	measured   = []string{MethodCAGE, MethodOff} // ‖P_λ‖ is of use without a correction, too
+	lotionKeys = []string{MethodLOTION}
+)
+
+// FullGradient is the value of method.gradient with which gradients are taken in full
+// precision.
+const FullGradient = "full"
+
+// Settings is the table [method] of a configuration: how the training takes the
+// quantization of weights into account, beyond the straight-through estimator. The
+// keys of the methods that are not named have their defaults, but for Form, which
+// is Off then.
+type Settings struct {
+	Name   string // MethodCAGE, MethodLOTION or MethodOff
+	Method        // CAGE
+
+	Gradient    string // "quantized" or FullGradient: where the gradient is taken
+	ParetoEvery int    // steps between measurements of ‖P_λ‖; 0: never
+
+	// LOTION
+	Coeff       float64 // strength of the regularizer
+	FisherDecay float64 // of the moving average of squared gradients, which is not bias-corrected
+	Bits        int     // of the grid that the regularizer assumes
+	Denom       string  // "power" or "symmetric": see Lotion
+}
+
+// Lotion is LOTION as it is set. The largest magnitude of a tensor is 2^(bits−1) steps of
+// its grid, or one less on the symmetric grid.
+func (s Settings) Lotion() Lotion {
+	steps := float64(int64(1) << (s.Bits - 1))
+	if s.Denom == "symmetric" {
+		steps--
+	}
+	return Lotion{Coeff: s.Coeff, FisherDecay: s.FisherDecay, Denominator: steps}
+}
+
+// Keys are the keys of the table. quantized tells whether some weight is quantized.
+func (s *Settings) Keys(quantized func() bool) []schema.Key {
+	form := func() any {
+		if s.Name != MethodCAGE || !quantized() {
+			return Off
+		}
+		return Default.Form
+	}
+	return []schema.Key{
+		{Name: "name", To: &s.Name, Is: schema.OneOf(MethodCAGE, MethodLOTION, MethodOff), Common: true, Default: MethodCAGE,
+			Doc: `method; off: none, as with form = "off"`},
+		{Name: "form", To: &s.Form, Is: schema.OneOf(Decoupled, Coupled, Off), For: cageKeys,
+			Derive: form, Derived: `"decoupled"; "off" when no weight is quantized`,
+			Doc: "where the correction enters: the step, the gradient, or nowhere"},
+		{Name: "gradient", To: &s.Gradient, Is: schema.OneOf("quantized", FullGradient), For: measured, Common: true, Default: "quantized",
+			Doc: "where the gradient is taken: at the quantized model, passed straight through (quantized); or at x, weights and activations in full precision (full), as in the analysis of the correction"},
+		{Name: "variant", To: &s.Variant, Is: schema.OneOf(Paper, Official), For: cageKeys, Default: Default.Variant,
+			Doc: "decoupled form: the residual at the decayed point with the rate of the step (paper), or after the step with the next rate (official)"},
+		{Name: "lambda", To: &s.Lambda, Is: schema.Between(0, 1e6), For: measured, Default: Default.Lambda,
+			Doc: "strength λ at the end of the ramp, and of ‖P_λ‖; 0: no correction"},
+		{Name: "silence", To: &s.Silence, Is: schema.Below(0, 1), For: cageKeys, Default: Default.Silence,
+			Doc: "silence ratio s: fraction of the run before the correction starts"},
+		{Name: "ramp", To: &s.Ramp, Is: schema.OneOf(Linear, Constant), For: cageKeys, Default: Default.Ramp,
+			Doc: "how λ goes on after the silence"},
+		{Name: "pareto_every", To: &s.ParetoEvery, Is: schema.From(0, schema.Most), For: measured, Default: 0,
+			Doc: "steps between measurements of ‖P_λ‖, each of which costs a full-precision forward and backward pass; 0: never"},
+		{Name: "coeff", To: &s.Coeff, Is: schema.Between(0, 1e12), For: lotionKeys, Default: DefaultLotion.Coeff,
+			Doc: "strength of the regularizer ½·coeff·Σ F·σ²; 0: none. The default is the best value in the CAGE paper's comparison"},
+		{Name: "fisher_decay", To: &s.FisherDecay, Is: schema.Below(0, 1), For: lotionKeys, Default: DefaultLotion.FisherDecay,
+			Doc: "decay of F, the moving average of squared gradients, which is not bias-corrected"},
+		{Name: "bits", To: &s.Bits, Is: schema.From(2, 16), For: lotionKeys, Common: true, Default: 4,
+			Doc: "bits of the grid of the regularizer; those of the quantizer of weights, as a rule"},
+		{Name: "denom", To: &s.Denom, Is: schema.OneOf("power", "symmetric"), For: lotionKeys, Default: "power",
+			Doc: "the grid's step is the largest magnitude of the tensor over 2^(bits−1) (power, as in the CAGE paper's comparison), or over 2^(bits−1) − 1 (symmetric, the integer grid of the LOTION paper)"},
+	}
+}

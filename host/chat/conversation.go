@@ -1,0 +1,171 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/chat/jinja"
+)
+
+// The roles of messages.
+const (
+	System    = "system"
+	User      = "user"
+	Assistant = "assistant"
+)
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role, Content string
+	// fields is the message as templates see it, with keys of its own.
+	fields *jinja.Dict
+}
+
+// NewMessage returns a message without other keys.
+func NewMessage(role, content string) Message {
+	d := &jinja.Dict{}
+	d.Set("role", role)
+	d.Set("content", content)
+	return Message{role, content, d}
+}
+
+// Conversation is a list of messages.
+type Conversation []Message
+
+// Columns are the keys of a row that [ParseRow] looks at.
+var Columns = []string{"messages", "conversations", "prompt", "completion", "tools"}
+
+// ParseRow reads a conversation from a row of JSON, which has one of these forms:
+//
+//	{"messages": [{"role": "user", "content": "…"}, …]}      roles system, user, assistant
+//	{"conversations": [{"from": "human", "value": "…"}, …]}   system, human, gpt
+//	{"prompt": "…", "completion": "…"}
+//
+// The first that is there counts; other keys are ignored, except "tools", which must be
+// empty.
+func ParseRow(row []byte) (Conversation, error) {
+	value, err := jinja.FromJSON(row)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := value.(*jinja.Dict)
+	if !ok {
+		return nil, errors.New("want a JSON object with the key messages, conversations, or prompt and completion")
+	}
+	if tools, _ := d.Get("tools"); !empty(tools) {
+		return nil, errors.New("tools: conversations with tools are not supported")
+	}
+	if list, ok := d.Get("messages"); ok {
+		return parseMessages("messages", list, parseMessage)
+	}
+	if list, ok := d.Get("conversations"); ok {
+		return parseMessages("conversations", list, parseShareGPT)
+	}
+	prompt, ok := d.Get("prompt")
+	completion, too := d.Get("completion")
+	if !ok || !too {
+		return nil, fmt.Errorf("want the key messages, conversations, or prompt and completion; the row has %s", keys(d))
+	}
+	question, ok := prompt.(string)
+	answer, too := completion.(string)
+	if !ok || !too {
+		return nil, errors.New("prompt and completion must be strings")
+	}
+	return Conversation{NewMessage(User, question), NewMessage(Assistant, answer)}, nil
+}
+
+func keys(d *jinja.Dict) string {
+	if len(d.Keys()) == 0 {
+		return "none"
+	}
+	return strings.Join(d.Keys(), ", ")
+}
+
+// empty tells whether an optional value says nothing.
+func empty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case jinja.List:
+		return len(v) == 0
+	case *jinja.Dict:
+		return len(v.Keys()) == 0
+	}
+	return false
+}
+
+func parseMessages(key string, value any, parse func(*jinja.Dict) (Message, error)) (Conversation, error) {
+	list, ok := value.(jinja.List)
+	if !ok {
+		return nil, fmt.Errorf("%s: want a list of messages", key)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s: the list is empty", key)
+	}
+	c := make(Conversation, len(list))
+	for i, element := range list {
+		d, ok := element.(*jinja.Dict)
+		if !ok {
+			return nil, fmt.Errorf("%s[%d]: want an object", key, i)
+		}
+		var err error
+		if c[i], err = parse(d); err != nil {
+			return nil, fmt.Errorf("%s[%d]: %w", key, i, err)
+		}
+	}
+	return c, nil
+}
+
+// meaningful are keys of a message that would be wrong to ignore.
+var meaningful = []string{"tool_calls", "function_call", "weight"}
+
+// parseMessage reads {"role", "content"}. Templates see the other keys too.
+func parseMessage(d *jinja.Dict) (Message, error) {
+	for _, key := range meaningful {
+		if value, _ := d.Get(key); !empty(value) {
+			return Message{}, fmt.Errorf("%s is not supported", key)
+		}
+	}
+	role, err := text(d, "role")
+	if err != nil {
+		return Message{}, err
+	}
+	if !slices.Contains([]string{System, User, Assistant}, role) {
+		return Message{}, fmt.Errorf("role %q, want system, user or assistant", role)
+	}
+	content, err := text(d, "content")
+	return Message{role, content, d}, err
+}
+
+// shareGPT names the roles of the ShareGPT form.
+var shareGPT = map[string]string{"system": System, "human": User, "gpt": Assistant}
+
+func parseShareGPT(d *jinja.Dict) (Message, error) {
+	from, err := text(d, "from")
+	if err != nil {
+		return Message{}, err
+	}
+	role, ok := shareGPT[from]
+	if !ok {
+		return Message{}, fmt.Errorf("from %q, want system, human or gpt", from)
+	}
+	value, err := text(d, "value")
+	return NewMessage(role, value), err
+}
+
+// text is the string that a key of a message must have.
+func text(d *jinja.Dict, key string) (string, error) {
+	value, ok := d.Get(key)
+	if !ok {
+		return "", fmt.Errorf("has no %s", key)
+	}
+	s, ok := value.(string)
+	if !ok {
+		return "", fmt.Errorf("%s is not a string", key)
+	}
+	return s, nil
+}

@@ -1,0 +1,58 @@
+package chat
+
+import (
+	"strings"
+	"testing"
+)
+
+// said writes a conversation for comparison.
+func said(c Conversation) string {
+	var parts []string
+	for _, m := range c {
+		parts = append(parts, m.Role+": "+m.Content)
+	}
+	return strings.Join(parts, " | ")
+}
+
+func TestParseRow(t *testing.T) {
+	for _, c := range []struct{ row, want string }{
+		{`{"id": "x", "messages": [{"role": "system", "content": ""}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": [], "weight": null}], "source": 1}`,
+			"system:  | user: a | assistant: b"},
+		{`{"conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "a"}, {"from": "gpt", "value": "ü"}], "tools": ""}`,
+			"system: s | user: a | assistant: ü"},
+		{`{"prompt": "a", "completion": "b", "tools": null}`, "user: a | assistant: b"},
+		{`{"prompt": "unused", "messages": [{"role": "user", "content": "a"}], "tools": []}`, "user: a"},
+	} {
+		got, err := ParseRow([]byte(c.row))
+		if err != nil || said(got) != c.want {
+			t.Errorf("%s\ngot %q, %v, want %q", c.row, said(got), err, c.want)
+		}
+	}
+}
+
+func TestParseRowMistakes(t *testing.T) {
+	for _, c := range []struct{ row, want string }{
+		{``, "EOF"},
+		{`{"messages": `, "unexpected"},
+		{`[]`, "want a JSON object"},
+		{`{}`, "want the key messages, conversations, or prompt and completion; the row has none"},
+		{`{"text": "x", "prompt": "y"}`, "the row has text, prompt"},
+		{`{"prompt": "x", "completion": ["y"]}`, "prompt and completion must be strings"},
+		{`{"messages": {}}`, "messages: want a list"},
+		{`{"messages": []}`, "messages: the list is empty"},
+		{`{"messages": ["x"]}`, "messages[0]: want an object"},
+		{`{"messages": [{"content": "x"}]}`, "messages[0]: has no role"},
+		{`{"messages": [{"role": "user", "content": "x"}, {"role": "user"}]}`, "messages[1]: has no content"},
+		{`{"messages": [{"role": "user", "content": [{"type": "text"}]}]}`, "messages[0]: content is not a string"},
+		{`{"messages": [{"role": "tool", "content": "x"}]}`, `messages[0]: role "tool", want system, user or assistant`},
+		{`{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}`, "messages[0]: tool_calls is not supported"},
+		{`{"messages": [{"role": "assistant", "content": "x", "weight": 0}]}`, "messages[0]: weight is not supported"},
+		{`{"conversations": [{"from": "user", "value": "x"}]}`, `conversations[0]: from "user", want system, human or gpt`},
+		{`{"conversations": [{"from": "gpt", "value": null}]}`, "conversations[0]: value is not a string"},
+		{`{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools: conversations with tools are not supported"},
+	} {
+		if got, err := ParseRow([]byte(c.row)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\ngot %q, %v, want an error with %q", c.row, said(got), err, c.want)
+		}
+	}
+}

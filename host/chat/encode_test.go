@@ -1,0 +1,140 @@
+package chat
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// encoder is of a template, with bytes as tokens.
+func encoder(t testing.TB, source string, trainOn TrainOn) *Encoder {
+	t.Helper()
+	tmpl := &Template{Name: "test", Source: source}
+	if err := tmpl.parse(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := NewEncoder(tmpl, tokenizer.Bytes{}, trainOn, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// marked is the text of a document of bytes with brackets around what is learned.
+func marked(d *Document) string {
+	var out strings.Builder
+	for i, id := range d.IDs {
+		if d.Loss[i] && (i == 0 || !d.Loss[i-1]) {
+			out.WriteByte('[')
+		}
+		out.WriteByte(byte(id))
+		if d.Loss[i] && (i+1 == len(d.IDs) || !d.Loss[i+1]) {
+			out.WriteByte(']')
+		}
+	}
+	return out.String()
+}
+
+const (
+	plain    = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	noPrompt = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
+	blocks   = "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
+	// lastOnly ends only the last turn; cutsOther prints only what is said in it.
+	lastOnly  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if loop.last and m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	cutsOther = "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last or m.role == 'user' else '' }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	alternate = "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{% endfor %}" + plain
+	needsUser = "{% if not messages | selectattr('role', 'equalto', 'user') | list %}{{ raise_exception('no user') }}{% endif %}" + plain
+)
+
+func TestMarks(t *testing.T) {
+	two := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "r"), NewMessage(Assistant, "two")}
+	for _, c := range []struct {
+		template     string
+		trainOn      TrainOn
+		conversation Conversation
+		want         string
+	}{
+		{plain, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]"},
+		{plain, LastTurn, two, "u:q;a:one;u:r;a:[two;]"},
+		{plain, LastTurn, two[:3], "u:q;a:[one;]u:r;"},
+		{noPrompt, AllTurns, two, "u:q;[a:one;]u:r;[a:two;]"},
+		{blocks, AllTurns, two, "u:q;a:[one];u:r;a:[two];"},
+		{blocks, LastTurn, two, "u:q;a:one;u:r;a:[two];"},
+		{plain, AllTurns, Conversation{NewMessage(Assistant, "one"), NewMessage(User, "q")}, "[a:one;]u:q;"},
+		{plain, AllTurns, Conversation{NewMessage(User, "q"), NewMessage(Assistant, "")}, "u:q;a:[;]"},
+		{plain, AllTurns, Conversation{NewMessage(User, "ü"), NewMessage(Assistant, "é")}, "u:ü;a:[é;]"},
+		{plain, AllTurns, Conversation{NewMessage(Assistant, "x"), NewMessage(Assistant, "y")}, "[a:x;]a:[y;]"},
+		// By the number of tokens, the end that only the last turn has is counted in each.
+		{lastOnly, AllTurns, two, "u:qa:[oneu]:ra:[two;]"},
+		{cutsOther, LastTurn, two, "u:q;a:;u:r;a:[two;]"},
+	} {
+		e := encoder(t, c.template, c.trainOn)
+		d, err := e.Encode(c.conversation)
+		if err != nil {
+			t.Errorf("%s, %s: %v", c.template, c.trainOn, err)
+			continue
+		}
+		if got := marked(d); got != c.want {
+			t.Errorf("%s, %s:\ngot  %s\nwant %s", c.template, c.trainOn, got, c.want)
+		}
+	}
+}
+
+func TestDropped(t *testing.T) {
+	two := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "r"), NewMessage(Assistant, "two")}
+	for _, c := range []struct {
+		template     string
+		conversation Conversation
+		want         Reason
+	}{
+		{plain, two[:1], NoLoss},
+		{"", two, NoLoss},
+		{"{{ messages[-1].content }}", two, NotFound},
+		{cutsOther, two, NotFound},
+		{"{{ 'x' * (10 - messages | length) }}", two, NotFound},
+		{alternate, Conversation{two[0], two[0]}, "the template refuses: roles must alternate"},
+		{needsUser, Conversation{NewMessage(System, "s"), two[1], two[0]}, "the template refuses: no user"},
+	} {
+		_, err := encoder(t, c.template, "").Encode(c.conversation)
+		d, ok := errors.AsType[*Dropped](err)
+		if !ok || d.Reason != c.want {
+			t.Errorf("%s: got %v, want %s", c.template, err, c.want)
+		}
+	}
+}
+
+// TestEncodeMistakes: faults of the template or the tokenizer are errors, not dropped rows.
+func TestEncodeMistakes(t *testing.T) {
+	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one <|eot_id|>")}
+	if _, err := encoder(t, "{{ eos_token + 'x' }}", "").Encode(c); err == nil || !strings.Contains(err.Error(), "eos_token, which is undefined") {
+		t.Errorf("an undefined variable: %v", err)
+	}
+	metaspace, err := tokenizer.LoadHuggingFace("../data/tokenizer/testdata/llama2.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := encoder(t, plain, "").template
+	e, err := NewEncoder(tmpl, metaspace, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Encode(c); err == nil || !strings.Contains(err.Error(), "changes the text that it cuts") {
+		t.Errorf("a tokenizer that changes the text: %v", err)
+	}
+	if e, err = NewEncoder(tmpl, goldenTokenizer(t), "", RefuseSpecial); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Encode(c); err == nil || err.Error() != "messages[1]: the content has the special token <|eot_id|>" {
+		t.Errorf("a special token in a message: %v", err)
+	}
+	for want, make := range map[string]func() (*Encoder, error){
+		`train on "x"`:                       func() (*Encoder, error) { return NewEncoder(tmpl, metaspace, "x", "") },
+		`messages: "x", want allow or error`: func() (*Encoder, error) { return NewEncoder(tmpl, metaspace, "", "x") },
+	} {
+		if _, err := make(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package chat_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// A row becomes a document; what the model learns to write is marked.
+func Example() {
+	conversation, err := chat.ParseRow([]byte(`{"messages": [{"role": "user", "content": "2+3?"}, {"role": "assistant", "content": "5"}]}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	template, err := chat.OpenTemplate("chatml", "", false)
+	if err != nil {
+		log.Fatal(err)
+	}
+	encoder, err := chat.NewEncoder(template, tokenizer.Bytes{}, chat.AllTurns, chat.AllowSpecial)
+	if err != nil {
+		log.Fatal(err)
+	}
+	document, err := encoder.Encode(conversation)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var learned []int32
+	for i, id := range document.IDs {
+		if document.Loss[i] {
+			learned = append(learned, id)
+		}
+	}
+	text, err := tokenizer.Bytes{}.Decode(learned)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d tokens, learned: %q\n", len(document.IDs), text)
+	// Output: 66 tokens, learned: "5<|im_end|>\n"
+}

@@ -1,0 +1,96 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/chat/jinja"
+)
+
+// FuzzRow: a row is refused, or its conversation gives a document whose text is what the
+// template prints, or is dropped.
+func FuzzRow(f *testing.F) {
+	f.Add([]byte(`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "x": [1, {}]}]}`))
+	f.Add([]byte(`{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": ""}]}`))
+	f.Add([]byte(`{"prompt": "a", "completion": "b"}`))
+	encoders := map[string]*Encoder{plain: encoder(f, plain, ""), blocks: encoder(f, blocks, LastTurn), lastOnly: encoder(f, lastOnly, ""), alternate: encoder(f, alternate, "")}
+	f.Fuzz(func(t *testing.T, row []byte) {
+		c, err := ParseRow(row)
+		if err != nil {
+			return
+		}
+		for source, e := range encoders {
+			d, err := e.Encode(c)
+			if _, dropped := errors.AsType[*Dropped](err); dropped {
+				continue
+			}
+			if _, stopped := errors.AsType[*jinja.Error](err); stopped && strings.Contains(err.Error(), "was stopped") {
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", source, err)
+			}
+			text, err := e.template.Render(c, false)
+			if err != nil || len(d.IDs) != len(text.Text) || len(d.Loss) != len(d.IDs) {
+				t.Fatalf("%s: %d ids and %d marks of %q, %v", source, len(d.IDs), len(d.Loss), text.Text, err)
+			}
+		}
+	})
+}
+
+// FuzzConfig: a tokenizer_config.json or tokenizer.json, whatever is in it, is read or
+// refused.
+func FuzzConfig(f *testing.F) {
+	for _, name := range []string{"testdata/tokenizer_config.json", "testdata/llama32.tokenizer.json"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(`{"chat_template": [{"name": "default", "template": "x"}], "bos_token": {"content": "<s>"}, "eos_token": null}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if c, err := parseConfig(text); (c == nil) == (err == nil) && err == nil {
+			t.Fatal("neither a configuration nor an error")
+		}
+		list, err := specialTokens(text)
+		for _, token := range list {
+			if token == "" || err != nil {
+				t.Fatalf("the special tokens %q, %v", list, err)
+			}
+		}
+	})
+}
+
+// FuzzManifest: a manifest that is accepted is the same when it is written again.
+func FuzzManifest(f *testing.F) {
+	text, err := json.Marshal(Manifest{Version: manifestVersion, Counts: Counts{Rows: 3, Dropped: []DroppedRows{{NoLoss, 1, "x"}}}, Seed: 1 << 63})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"unknown":0}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var m, again Manifest
+		if m.parse(data) != nil {
+			return
+		}
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.parse(text); err != nil {
+			t.Fatal(err)
+		}
+		back, err := json.Marshal(again)
+		if diff := cmp.Diff(string(text), string(back)); diff != "" || err != nil {
+			t.Fatalf("the manifest changed: %v\n%s", err, diff)
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/chat/jinja"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// goldenCase is a conversation with its text, ids and marks as transformers gives them.
+type goldenCase struct {
+	Name, Template, Rendered string
+	Messages                 json.RawMessage
+	Variables                json.RawMessage
+	BOS                      string  `json:"bos_token"`
+	EOS                      string  `json:"eos_token"`
+	WithPrompt               *string `json:"with_generation_prompt"`
+	IDs                      []int32 `json:"input_ids"`
+	ByteSpans                [][2]int
+	Loss                     []int `json:"loss_mask"`
+	Generation               []int `json:"generation_mask"`
+}
+
+// goldenFile is testdata/chat.golden.json.
+type goldenFile struct {
+	Templates map[string]string
+	Cases     []goldenCase
+}
+
+func readGolden(t *testing.T) goldenFile {
+	t.Helper()
+	text, err := os.ReadFile("testdata/chat.golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = []byte(strings.ReplaceAll(string(text), `"byte_spans"`, `"ByteSpans"`))
+	var g goldenFile
+	if err := json.Unmarshal(text, &g); err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Cases) != 25 {
+		t.Fatalf("%d cases, want 25", len(g.Cases))
+	}
+	return g
+}
+
+// goldenTokenizer is the one that made the ids.
+func goldenTokenizer(t testing.TB) tokenizer.Tokenizer {
+	t.Helper()
+	tok, err := tokenizer.LoadHuggingFace("testdata/llama32.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// template is the one of a case, with its tokens and variables.
+func (g goldenFile) template(t *testing.T, c goldenCase) *Template {
+	t.Helper()
+	tmpl := &Template{Name: c.Template, Source: g.Templates[c.Template], Tokens: SpecialTokens{BOS: c.BOS, EOS: c.EOS}, Variables: map[string]any{}}
+	if err := tmpl.parse(); err != nil {
+		t.Fatal(err)
+	}
+	value, err := jinja.FromJSON(c.Variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := value.(*jinja.Dict)
+	for _, key := range d.Keys() {
+		tmpl.Variables[key], _ = d.Get(key)
+	}
+	return tmpl
+}
+
+// conversation reads the messages of a case, those with tools too, which ParseRow refuses.
+func (c goldenCase) conversation(t *testing.T) Conversation {
+	t.Helper()
+	value, err := jinja.FromJSON(c.Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list Conversation
+	for _, element := range value.(jinja.List) {
+		d := element.(*jinja.Dict)
+		role, _ := d.Get("role")
+		content, _ := d.Get("content")
+		text, _ := content.(string)
+		list = append(list, Message{role.(string), text, d})
+	}
+	return list
+}
+
+// TestGoldenText: every text is that of transformers, with and without a prompt.
+func TestGoldenText(t *testing.T) {
+	g := readGolden(t)
+	for _, c := range g.Cases {
+		tmpl, conversation := g.template(t, c), c.conversation(t)
+		got, err := tmpl.Render(conversation, false)
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.Rendered, got.Text); diff != "" {
+			t.Errorf("%s:\n%s", c.Name, diff)
+		}
+		if c.WithPrompt == nil {
+			continue
+		}
+		if got, err = tmpl.Render(conversation, true); err != nil || got.Text != *c.WithPrompt {
+			t.Errorf("%s, with a prompt: %v\n%s", c.Name, err, cmp.Diff(*c.WithPrompt, got.Text))
+		}
+	}
+}
+
+func asMask(loss []bool) []int {
+	mask := make([]int, len(loss))
+	for i, l := range loss {
+		if l {
+			mask[i] = 1
+		}
+	}
+	return mask
+}
+
+// TestGoldenMarks: ids, spans and both kinds of marks are those of transformers.
+func TestGoldenMarks(t *testing.T) {
+	g := readGolden(t)
+	tok := goldenTokenizer(t)
+	spans, generated := 0, 0
+	for _, c := range g.Cases {
+		if c.Loss == nil {
+			continue
+		}
+		tmpl, conversation := g.template(t, c), c.conversation(t)
+		e, err := NewEncoder(tmpl, tok, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := e.spans(conversation, e.turns(conversation), c.Rendered)
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		var pairs [][2]int
+		for _, s := range found {
+			pairs = append(pairs, [2]int{s.Start, s.End})
+		}
+		if diff := cmp.Diff(c.ByteSpans, pairs); diff != "" {
+			t.Errorf("%s, spans:\n%s", c.Name, diff)
+		}
+		d := &Document{IDs: c.IDs, Loss: make([]bool, len(c.IDs))}
+		if err := e.markBytes(d, c.Rendered, found); err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+		if diff := cmp.Diff(c.Loss, asMask(d.Loss)); diff != "" {
+			t.Errorf("%s, loss:\n%s", c.Name, diff)
+		}
+		spans++
+		want := c.Loss
+		if c.Generation != nil {
+			want = c.Generation
+			generated++
+		}
+		if d, err = e.Encode(conversation); err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.IDs, d.IDs) + cmp.Diff(want, asMask(d.Loss)); diff != "" {
+			t.Errorf("%s, ids and loss:\n%s", c.Name, diff)
+		}
+	}
+	if spans != 20 || generated != 4 {
+		t.Errorf("%d cases with spans, %d with generation blocks, want 20 and 4", spans, generated)
+	}
+}
+
+// TestBuiltIn: the built-in templates print the published formats, with the token that
+// begins a document exactly where the tokenizer puts it too.
+func TestBuiltIn(t *testing.T) {
+	g := readGolden(t)
+	compared := 0
+	for _, c := range g.Cases {
+		if c.Template != "llama3" && c.Template != "tulu" && c.Name != "chatml/system" {
+			continue
+		}
+		compared++
+		for _, addsBOS := range []bool{false, true} {
+			tmpl, err := OpenTemplate(c.Template, "testdata", addsBOS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tmpl.Tokens.EOS != c.EOS {
+				t.Fatalf("end token %q, want %q", tmpl.Tokens.EOS, c.EOS)
+			}
+			for _, prompt := range []bool{false, true} {
+				want := c.Rendered
+				if prompt {
+					want = *c.WithPrompt
+				}
+				want = strings.TrimPrefix(want, c.BOS)
+				if addsBOS {
+					want = c.BOS + want
+				}
+				got, err := tmpl.Render(c.conversation(t), prompt)
+				if err != nil || got.Text != want {
+					t.Errorf("%s, begins %v, prompt %v: %v\n%s", c.Name, addsBOS, prompt, err, cmp.Diff(want, got.Text))
+				}
+			}
+		}
+	}
+	if compared != 9 {
+		t.Errorf("%d cases were compared, want 9", compared)
+	}
+}
+
+// TestTruncatedRefusal: a long refusal by a template is kept in part.
+func TestTruncatedRefusal(t *testing.T) {
+	err := refused(&jinja.Error{Problem: strings.Repeat("ü", 300), Raised: true})
+	d, ok := errors.AsType[*Dropped](err)
+	if !ok || len(d.Reason) > len(refusal)+maxReason+len("…") || !strings.HasSuffix(string(d.Reason), "ü…") {
+		t.Errorf("got %v", err)
+	}
+}

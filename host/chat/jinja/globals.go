@@ -1,0 +1,107 @@
+package jinja
+
+import (
+	"fmt"
+	"strings"
+)
+
+// globals are the functions that every template has.
+var globals = map[string]any{
+	"raise_exception": &function{"raise_exception", func(c *calling) any {
+		message := c.m.str(c.line, c.bind(1, "message")[0])
+		panic(&Error{Line: c.line, Problem: message, Raised: true})
+	}},
+	"strftime_now": &function{"strftime_now", strftime},
+	"namespace": &function{"namespace", func(c *calling) any {
+		return &namespace{*c.dict()}
+	}},
+	"dict":  &function{"dict", func(c *calling) any { return c.dict() }},
+	"range": &function{"range", span},
+}
+
+// dict is made of a mapping and of named arguments.
+func (c *calling) dict() *Dict {
+	d := &Dict{}
+	if len(c.positional) > 1 {
+		c.fail("%d arguments, want at most a mapping and named ones", len(c.positional))
+	}
+	for _, from := range c.positional {
+		other, ok := from.(*Dict)
+		if !ok {
+			c.fail("the argument is %s, want a mapping", typeName(from))
+		}
+		c.m.make(c.line, 64*len(other.keys))
+		for _, key := range other.keys {
+			d.Set(key, other.values[key])
+		}
+	}
+	for i, name := range c.names {
+		d.Set(name, c.named[i])
+	}
+	return d
+}
+
+// span is range(stop) or range(start, stop, step).
+func span(c *calling) any {
+	args := c.bind(1, "start", "stop", "step")
+	start, stop, step := int64(0), c.integer(args[0], 0), int64(1)
+	if args[1] != (absent{}) {
+		start, stop, step = stop, c.integer(args[1], 0), c.integer(args[2], 1)
+	}
+	if step == 0 {
+		c.fail("the step is 0")
+	}
+	list := List{}
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; {
+		if len(list) == maxRange {
+			c.fail("more than %d elements", maxRange)
+		}
+		c.m.make(c.line, 16)
+		list = append(list, i)
+		next := i + step
+		if (next > i) != (step > 0) {
+			break // the next one does not fit into 64 bits
+		}
+		i = next
+	}
+	return list
+}
+
+// dateFormats are the directives of strftime, as layouts of package time.
+var dateFormats = map[byte]string{
+	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon",
+	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'j': "002", 'Z': "MST", 'z': "-0700",
+}
+
+// strftime writes the time of the rendering.
+func strftime(c *calling) any {
+	format := c.str(c.bind(1, "format")[0], "")
+	c.m.make(c.line, 16*len(format))
+	var out strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' {
+			out.WriteByte(format[i])
+			continue
+		}
+		if i++; i == len(format) {
+			c.fail("the format %q ends in %%", format)
+		}
+		layout, ok := dateFormats[format[i]]
+		switch {
+		case ok:
+			out.WriteString(c.m.now.Format(layout))
+		case format[i] == '%':
+			out.WriteByte('%')
+		case format[i] == '-' && i+1 < len(format) && strings.IndexByte("dmHIMSj", format[i+1]) >= 0:
+			i++
+			digits := strings.TrimLeft(c.m.now.Format(dateFormats[format[i]]), "0")
+			if digits == "" {
+				digits = "0"
+			}
+			out.WriteString(digits)
+		default:
+			c.fail("the directive %s is not supported", fmt.Sprintf("%%%c", format[i]))
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,220 @@
+package jinja_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/chat/jinja"
+)
+
+var noon = time.Date(2024, 7, 26, 13, 4, 5, 0, time.UTC)
+
+// variables makes those of a rendering from a JSON object.
+func variables(t testing.TB, text []byte) map[string]any {
+	t.Helper()
+	value, err := jinja.FromJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]any{}
+	d := value.(*jinja.Dict)
+	for _, key := range d.Keys() {
+		vars[key], _ = d.Get(key)
+	}
+	return vars
+}
+
+func render(source string, vars map[string]any) (jinja.Rendering, error) {
+	tmpl, err := jinja.Parse("test", source)
+	if err != nil {
+		return jinja.Rendering{}, err
+	}
+	return tmpl.Render(vars, noon, jinja.Limits{})
+}
+
+// TestSnippets: each snippet prints what Jinja2 prints (testdata/generate.py).
+func TestSnippets(t *testing.T) {
+	text, err := os.ReadFile("testdata/snippets.golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Variables json.RawMessage
+		Cases     []struct{ Source, Rendered string }
+	}
+	if err := json.Unmarshal(text, &golden); err != nil {
+		t.Fatal(err)
+	}
+	if len(golden.Cases) < 70 {
+		t.Fatalf("only %d snippets", len(golden.Cases))
+	}
+	for _, c := range golden.Cases {
+		got, err := render(c.Source, variables(t, golden.Variables))
+		if err != nil {
+			t.Errorf("%s\n%v", c.Source, err)
+			continue
+		}
+		if diff := cmp.Diff(c.Rendered, got.Text); diff != "" {
+			t.Errorf("%s\nwant %q\ngot  %q", c.Source, c.Rendered, got.Text)
+		}
+	}
+}
+
+// TestMistakes: each mistake is an error that names its place and what is wrong.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct{ source, want string }{
+		{"a\n{{ 1", `template test, line 2: a tag has no end }}`},
+		{"{% if x %}", `line 1: found the end of the template, want {% endif %}`},
+		{"{% for x in y %}{% else %}", `want {% endfor %}`},
+		{"{% endif %}", `the block "endif" is not supported`},
+		{"{% include 'x' %}", `the block "include" is not supported: there are for, if`},
+		{"{# a", `a comment that begins with {# has no end #}`},
+		{"\n\n{{ 'a }}", `line 3: a string that begins with ' has no end`},
+		{`{{ '\ud800' }}`, `which is no character`},
+		{`{{ '\N{BULLET}' }}`, `is not supported`},
+		{"{{ 1 ? 2 }}", `unexpected character '?'`},
+		{"{{ (1] }}", `"]" closes nothing`},
+		{"{{ }}", `found "}}", want a value`},
+		{"{{ a b }}", `found "b", want "}}"`},
+		{"{{ x | nothing }}", `the filter "nothing" is not supported: there are capitalize, count,`},
+		{"{{ x is nothing }}", `the test "nothing" is not supported: there are !=,`},
+		{"{{ 99999999999999999999 }}", `does not fit into 64 bits`},
+		{"{% break %}", `break outside of a loop`},
+		{"{% for x in [1] %}{% macro a() %}{% break %}{% endmacro %}{% endfor %}", `break outside of a loop`},
+		{"{% macro a(x=1, y) %}{% endmacro %}", `parameter "y" has no default`},
+		{"{% macro a() %}{% generation %}{% endgeneration %}{% endmacro %}", `a generation block within a macro`},
+		{"{% set x %}{% generation %}{% endgeneration %}{% endset %}", `a generation block within a set block`},
+		{"{{ f(a=1, 2) }}", `want a named argument`},
+		{"{{ x[] }}", `nothing stands between [ and ]`},
+		{"{{ " + strings.Repeat("(", 1000) + strings.Repeat(")", 1000) + "}}", "levels of nesting"},
+		{strings.Repeat("{% if x %}", 1000), "levels of nesting"},
+		{strings.Repeat("a", 1<<18+1), "at most 262144 are read"},
+		{"\xff", "not valid UTF-8"},
+		{"\n{{ missing.role }}", `line 2: "role" is asked of missing, which is undefined`},
+		{"{{ missing['role'] }}", `"role" is asked of missing`},
+		{"{{ missing + 'x' }}", `missing, which is undefined + a string`},
+		{"{{ 'x' + 1 }}", `a string + an integer: only two numbers, two strings or two lists can be added`},
+		{"{{ 1 < 'x' }}", `an integer and a string have no order`},
+		{"{{ 1 in 'x' }}", `only a string can be in a string`},
+		{"{{ 1 // 0 }}", `division by zero`},
+		{"{{ 9223372036854775807 + 1 }}", `does not fit into 64 bits`},
+		{"{{ -9223372036854775807 - 2 }}", `does not fit into 64 bits`},
+		{"{{ 9223372036854775807 * 2 }}", `does not fit into 64 bits`},
+		{"{{ 'x'.nothing() }}", `"nothing" of a string, which is undefined cannot be called`},
+		{"{{ [1].append(2) }}", `append: a template cannot change values`},
+		{"{% set x = {} %}{% set x.y = 1 %}", `the attribute "y" of x cannot be set`},
+		{"{% for a, b in [1] %}{% endfor %}", `an integer cannot be divided among 2 names`},
+		{"{{ 'x'.replace('a') }}", `replace: the argument "new" is missing`},
+		{"{{ 'x'.strip('a', 'b') }}", `strip: 2 arguments, want at most 1`},
+		{"{{ 'x'.split(wrong=1) }}", `split: there is no argument "wrong"`},
+		{"{{ 'x'.split('a', sep='b') }}", `split: the argument "sep" is given twice`},
+		{"{{ 'x'.split('') }}", `split: the separator is empty`},
+		{"{{ 'x'.replace(1, 2) }}", `replace: the argument is an integer, want a string`},
+		{"{{ {1: 2} }}", `a key of a mapping must be a string`},
+		{"{{ missing | tojson }}", `tojson: missing, which is undefined cannot be written as JSON`},
+		{"{{ strftime_now('%Q') }}", `strftime_now: the directive %Q is not supported`},
+		{"{{ range(1, 9, 0) }}", `range: the step is 0`},
+		{"{{ [1] | map('nothing') | list }}", `line 1: the filter "nothing" is not supported`},
+		{"{{ [1] | select('nothing') | list }}", `line 1: the test "nothing" is not supported`},
+		{"{{ [1, 'a'] | sort }}", `a string and an integer have no order`},
+		{"{{ 1 | dictsort }}", `dictsort: the input is an integer, want a mapping`},
+		{"{{ {} | dictsort(by='x') }}", `dictsort: by "x", want key or value`},
+		{"{{ '{x}'.format(1) }}", `format: the field {x} has no argument`},
+		{"{{ '{'.format(1) }}", `format: a brace stands alone`},
+		{"{{ 'abc'[::0] }}", `a slice with step 0`},
+		{"{{ namespace }}", `a function cannot be printed`},
+	} {
+		_, err := render(c.source, nil)
+		var e *jinja.Error
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.100s\nwant %s\ngot  %v", c.source, c.want, err)
+		}
+	}
+}
+
+// TestStopped: templates that compute or print without end are stopped.
+func TestStopped(t *testing.T) {
+	for _, c := range []struct{ source, want string }{
+		{"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "computes too much"},
+		{"{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "makes too much text"},
+		{"{% set ns = namespace(x=[1]) %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "makes too much text"},
+		{"{{ 'a' * 99999999999 }}", "makes too much text"},
+		{"{{ range(999999) }}", "more than 100000 elements"},
+		{"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "more than 100 calls within calls"},
+		{"{% set ns = namespace(x=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "values within values"},
+		{"{% set ns = namespace(x=[], y=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}", "values within values"},
+		{"{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns.x | tojson }}", "a namespace cannot be written as JSON"},
+		{"{% set ns = namespace(x=[1]) %}{% for a in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x == ns.x }}", "computes too much"},
+		{"{% set ns = namespace(x='ab') %}{% for a in range(20) %}{% set ns.x = ns.x.replace('', ns.x) %}{% endfor %}", "makes too much text"},
+	} {
+		_, err := render(c.source, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\nwant %s\ngot  %v", c.source, c.want, err)
+		}
+	}
+}
+
+// TestRaised: a refusal by the template can be told from a mistake in it.
+func TestRaised(t *testing.T) {
+	_, err := render("\n{{ raise_exception('roles must alternate') }}", nil)
+	var e *jinja.Error
+	if !errors.As(err, &e) || !e.Raised {
+		t.Fatalf("%v is not marked as raised", err)
+	}
+	if want := "template test refuses, in line 2: roles must alternate"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
+// TestGenerated: what generation blocks print is found again in the text.
+func TestGenerated(t *testing.T) {
+	source := "{% for w in ['ü', 'b'] %}<{% generation %}{{ w }}!{% endgeneration %}>{% endfor %}"
+	tmpl, err := jinja.Parse("test", source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !tmpl.HasGeneration() {
+		t.Error("the generation block is not noticed")
+	}
+	got, err := tmpl.Render(nil, noon, jinja.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := jinja.Rendering{Text: "<ü!><b!>", Generated: []jinja.Span{{Start: 1, End: 4}, {Start: 6, End: 8}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestVariablesStay: a rendering does not change the variables of the next.
+func TestVariablesStay(t *testing.T) {
+	vars := map[string]any{"x": "a"}
+	for range 2 {
+		got, err := render("{{ x }}{% set x = 'b' %}{{ x }}{% set range = 1 %}", vars)
+		if err != nil || got.Text != "ab" {
+			t.Errorf("%q, %v", got.Text, err)
+		}
+	}
+}
+
+func TestFromJSONMistakes(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`{"a": 1`, "unexpected end"},
+		{`{"a": 1} x`, "more text follows"},
+		{`[12345678901234567890]`, "does not fit into 64 bits"},
+		{`[1e999]`, "does not fit into 64 bits"},
+		{strings.Repeat("[", 200), "levels of values within values"},
+		{"\"\xff\"", "not valid UTF-8"},
+		{"", "EOF"},
+	} {
+		if value, err := jinja.FromJSON([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, %v, want an error with %q", c.text, value, err, c.want)
+		}
+	}
+}

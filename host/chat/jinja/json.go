@@ -1,0 +1,226 @@
+package jinja
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// FromJSON returns the value that a JSON text stands for. Mappings keep the order of their
+// keys, and numbers that are written as integers are integers.
+func FromJSON(text []byte) (any, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("not valid UTF-8")
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	value, err := readJSON(dec, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("more text follows the JSON value")
+	}
+	return value, nil
+}
+
+func readJSON(dec *json.Decoder, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("more than %d levels of values within values", maxDepth)
+	}
+	t, err := dec.Token()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		if t == '[' {
+			return readList(dec, depth)
+		}
+		return readDict(dec, depth)
+	case json.Number:
+		return readNumber(t.String())
+	}
+	return t, nil
+}
+
+func readNumber(s string) (any, error) {
+	if !strings.ContainsAny(s, ".eE") {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the number %s does not fit into 64 bits", s)
+		}
+		return n, nil
+	}
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the number %s does not fit into 64 bits", s)
+	}
+	return x, nil
+}
+
+func readList(dec *json.Decoder, depth int) (any, error) {
+	list := List{}
+	for dec.More() {
+		element, err := readJSON(dec, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, element)
+	}
+	_, err := dec.Token()
+	return list, err
+}
+
+func readDict(dec *json.Decoder, depth int) (any, error) {
+	d := &Dict{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, ok := key.(string)
+		if !ok {
+			return nil, fmt.Errorf("the key %v is not a string", key)
+		}
+		value, err := readJSON(dec, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		d.Set(name, value)
+	}
+	_, err := dec.Token()
+	return d, err
+}
+
+// jsonWriter writes values as Python's json.dumps does.
+type jsonWriter struct {
+	c              *calling
+	out            strings.Builder
+	indent         string // of one level; "" with oneLine
+	oneLine        bool
+	comma, colon   string
+	ascii, sorting bool
+}
+
+// toJSON is the filter, with the arguments that transformers gives it.
+func toJSON(c *calling, value any) any {
+	args := c.bind(0, "ensure_ascii", "indent", "separators", "sort_keys")
+	w := &jsonWriter{c: c, oneLine: true, comma: ", ", colon: ": "}
+	given := func(i int) any {
+		if args[i] == (absent{}) {
+			return nil
+		}
+		return args[i]
+	}
+	w.ascii, w.sorting = truth(given(0)), truth(given(3))
+	switch indent := given(1).(type) {
+	case nil:
+	case string:
+		w.indent, w.oneLine, w.comma = indent, false, ","
+	default:
+		w.indent, w.oneLine, w.comma = strings.Repeat(" ", int(min(max(c.integer(indent, 0), 0), 100))), false, ","
+	}
+	if pair := given(2); pair != nil {
+		parts := unpack(c.line, pair, 2)
+		w.comma, w.colon = c.str(parts[0], ""), c.str(parts[1], "")
+	}
+	w.write(value, 0)
+	return w.out.String()
+}
+
+func (w *jsonWriter) write(value any, depth int) {
+	w.c.m.step(w.c.line)
+	if depth > maxDepth {
+		w.c.fail("more than %d levels of values within values", maxDepth)
+	}
+	switch v := value.(type) {
+	case nil:
+		w.out.WriteString("null")
+	case bool:
+		w.out.WriteString(strconv.FormatBool(v))
+	case int64:
+		w.out.WriteString(strconv.FormatInt(v, 10))
+	case float64:
+		w.float(v)
+	case string:
+		w.string(v)
+	case List:
+		w.within('[', ']', depth, len(v), func(i int) { w.write(v[i], depth+1) })
+	case *Dict:
+		keys := v.keys
+		if w.sorting {
+			keys = slices.Sorted(slices.Values(keys))
+		}
+		w.within('{', '}', depth, len(keys), func(i int) {
+			w.string(keys[i])
+			w.out.WriteString(w.colon)
+			w.write(v.values[keys[i]], depth+1)
+		})
+	default:
+		w.c.fail("%s cannot be written as JSON", typeName(value))
+	}
+}
+
+// within writes n elements between brackets.
+func (w *jsonWriter) within(open, end byte, depth, n int, element func(i int)) {
+	line := func(depth int) {
+		if !w.oneLine && n > 0 {
+			w.c.m.make(w.c.line, 1+depth*len(w.indent))
+			w.out.WriteString("\n" + strings.Repeat(w.indent, depth))
+		}
+	}
+	w.out.WriteByte(open)
+	for i := range n {
+		if i > 0 {
+			w.out.WriteString(w.comma)
+		}
+		line(depth + 1)
+		element(i)
+	}
+	line(depth)
+	w.out.WriteByte(end)
+}
+
+func (w *jsonWriter) float(x float64) {
+	switch {
+	case math.IsNaN(x):
+		w.out.WriteString("NaN")
+	case math.IsInf(x, 0):
+		w.out.WriteString(map[bool]string{true: "Infinity", false: "-Infinity"}[x > 0])
+	default:
+		w.out.WriteString(formatFloat(x))
+	}
+}
+
+var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
+
+func (w *jsonWriter) string(s string) {
+	w.c.m.make(w.c.line, len(s))
+	w.out.WriteByte('"')
+	for _, r := range s {
+		switch escape, ok := jsonEscapes[r]; {
+		case ok:
+			w.out.WriteString(escape)
+		case r < ' ' || w.ascii && r > '~' && r < 0x10000:
+			fmt.Fprintf(&w.out, `\u%04x`, r)
+		case w.ascii && r > '~':
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&w.out, `\u%04x\u%04x`, high, low)
+		default:
+			w.out.WriteRune(r)
+		}
+	}
+	w.out.WriteByte('"')
+}

@@ -1,0 +1,116 @@
+package jinja
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// strip removes white space, or the characters of a set, from the ends of a string.
+func strip(s string, chars any, left, right bool) string {
+	cut := isSpace
+	if set, ok := chars.(string); ok {
+		cut = func(r rune) bool { return strings.ContainsRune(set, r) }
+	}
+	if left {
+		s = strings.TrimLeftFunc(s, cut)
+	}
+	if right {
+		s = strings.TrimRightFunc(s, cut)
+	}
+	return s
+}
+
+// split is str.split, or rsplit: at most times splits, negative for no bound.
+func split(s string, separator any, times int64, fromRight bool) []string {
+	sep, ok := separator.(string)
+	if !ok {
+		return fields(s, times, fromRight)
+	}
+	if times < 0 {
+		return strings.Split(s, sep)
+	}
+	if !fromRight {
+		return strings.SplitN(s, sep, int(min(times, int64(len(s)))+1))
+	}
+	var parts []string
+	for ; times > 0; times-- {
+		at := strings.LastIndex(s, sep)
+		if at < 0 {
+			break
+		}
+		parts = append([]string{s[at+len(sep):]}, parts...)
+		s = s[:at]
+	}
+	return append([]string{s}, parts...)
+}
+
+// fields splits at stretches of white space.
+func fields(s string, times int64, fromRight bool) []string {
+	if times < 0 {
+		return strings.FieldsFunc(s, isSpace)
+	}
+	var parts []string
+	if fromRight {
+		for s = strings.TrimRightFunc(s, isSpace); s != ""; times-- {
+			at := strings.LastIndexFunc(s, isSpace)
+			if at < 0 || times == 0 {
+				return append([]string{s}, parts...)
+			}
+			_, size := utf8.DecodeRuneInString(s[at:])
+			parts = append([]string{s[at+size:]}, parts...)
+			s = strings.TrimRightFunc(s[:at], isSpace)
+		}
+		return parts
+	}
+	for s = strings.TrimLeftFunc(s, isSpace); s != ""; times-- {
+		at := strings.IndexFunc(s, isSpace)
+		if at < 0 || times == 0 {
+			return append(parts, s)
+		}
+		parts = append(parts, s[:at])
+		s = strings.TrimLeftFunc(s[at:], isSpace)
+	}
+	return parts
+}
+
+// splitLines is str.splitlines.
+func splitLines(s string, keep bool) []string {
+	var lines []string
+	for s != "" {
+		at := strings.IndexAny(s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029")
+		if at < 0 {
+			return append(lines, s)
+		}
+		_, size := utf8.DecodeRuneInString(s[at:])
+		if strings.HasPrefix(s[at:], "\r\n") {
+			size = 2
+		}
+		end := at
+		if keep {
+			end += size
+		}
+		lines = append(lines, s[:end])
+		s = s[at+size:]
+	}
+	return lines
+}
+
+// capitalize makes the first character large and all others small.
+func capitalize(s string) string {
+	_, size := utf8.DecodeRuneInString(s)
+	return strings.ToTitle(s[:size]) + strings.ToLower(s[size:])
+}
+
+// title makes the first letter of each word large; a word is a stretch of letters.
+func title(s string) string {
+	within := false
+	return strings.Map(func(r rune) rune {
+		begins := !within
+		within = unicode.IsLetter(r)
+		if begins {
+			return unicode.ToTitle(r)
+		}
+		return unicode.ToLower(r)
+	}, s)
+}

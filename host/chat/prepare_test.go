@@ -1,0 +1,371 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// conversations are n rows; conversation i has the answer "answer i".
+func conversations(n int) Rows {
+	var texts []string
+	for i := range n {
+		texts = append(texts, fmt.Sprintf(`{"prompt": "q", "completion": "answer %d"}`, i))
+	}
+	return rowsOf(texts...)
+}
+
+func rowsOf(texts ...string) Rows {
+	return func(yield func(Row, error) bool) {
+		for i, text := range texts {
+			if !yield(Row{Text: []byte(text), Place: fmt.Sprintf("rows: line %d", i+1)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// options prepare rows with bytes as tokens.
+func options(t testing.TB, list Rows, out string) PrepareOptions {
+	return PrepareOptions{Rows: list, Out: out, Tokenizer: tokenizer.Bytes{}, Template: encoder(t, plain, "").template, ValFraction: 0.25, Seed: 1}
+}
+
+// answers are what the assistant says in the documents of a file.
+func answers(t *testing.T, path string) (list []string) {
+	t.Helper()
+	f, err := rows.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for i := range f.Documents() {
+		d := &Document{make([]int32, f.Tokens(i)), make([]bool, f.Tokens(i))}
+		if err := f.Read(i, d.IDs, d.Loss); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, strings.TrimSuffix(strings.TrimPrefix(marked(d), "u:q;a:[answer "), ";]"))
+	}
+	return list
+}
+
+// TestPrepare: every conversation is in one of the parts, the same in every preparation, and
+// the manifest counts them.
+func TestPrepare(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "set")
+	m, err := Prepare(t.Context(), options(t, conversations(200), out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	train, val := answers(t, filepath.Join(out, TrainFile)), answers(t, filepath.Join(out, ValFile))
+	// Six standard deviations of a binomial of 200 and a quarter.
+	if len(val) < 14 || len(val) > 86 {
+		t.Errorf("%d of 200 conversations are for validation, want about 50", len(val))
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(train, val)))
+	if len(slices.Compact(all)) != 200 {
+		t.Errorf("%d conversations are in the parts, want 200", len(all))
+	}
+	if m.Rows != 200 || m.Documents != 200 || m.Train.Documents != int64(len(train)) || m.Val.Documents != int64(len(val)) || m.Template != "test" || m.TrainOn != "all_turns" {
+		t.Errorf("the manifest is %+v", m)
+	}
+	found, err := Verify(t.Context(), out)
+	if err != nil || len(found) != 4 {
+		t.Errorf("%d files are verified, %v, want 4", len(found), err)
+	}
+	for _, v := range found {
+		if v.Err != nil {
+			t.Error(v.Err)
+		}
+	}
+	again := filepath.Join(t.TempDir(), "set")
+	if _, err := Prepare(t.Context(), options(t, conversations(200), again)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(contents(t, out), contents(t, again)); diff != "" {
+		t.Errorf("the second preparation differs:\n%s", diff)
+	}
+}
+
+// contents are the files in a directory by name; the manifest is without its time.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfter(string(text), "\n")
+		out[e.Name()] = strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.Contains(l, `"seconds"`) }), "")
+	}
+	return out
+}
+
+// TestPrepareFew: with few conversations one is for validation and one for training, whatever
+// the share; a single one cannot be divided.
+func TestPrepareFew(t *testing.T) {
+	for n, want := range map[int]string{0: "prepare: no conversation can be learned from: there are no rows", 1: "prepare: one conversation cannot be divided", 2: "", 7: ""} {
+		o := options(t, conversations(n), t.TempDir())
+		o.ValFraction = 1e-9
+		m, err := Prepare(t.Context(), o)
+		if want != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%d conversations: got %v, want %s", n, err, want)
+			}
+			continue
+		}
+		if err != nil || m.Val.Documents != 1 || m.Train.Documents != int64(n-1) {
+			t.Errorf("%d conversations, few for validation: %+v, %v", n, m, err)
+		}
+		o.ValFraction = 1 - 1e-9
+		m, err = Prepare(t.Context(), o)
+		if err != nil || m.Train.Documents != 1 || m.Val.Documents != int64(n-1) {
+			t.Errorf("%d conversations, most for validation: %+v, %v", n, m, err)
+		}
+	}
+}
+
+// TestPrepareValidation: validation can have rows of its own.
+func TestPrepareValidation(t *testing.T) {
+	o := options(t, conversations(3), t.TempDir())
+	o.ValRows, o.ValFraction = rowsOf(`{"prompt": "q", "completion": "answer v"}`), 0
+	if _, err := Prepare(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(answers(t, filepath.Join(o.Out, TrainFile)), answers(t, filepath.Join(o.Out, ValFile)))
+	if got != "[0 1 2] [v]" {
+		t.Errorf("got %s", got)
+	}
+	silent := `{"messages": [{"role": "user", "content": "x"}]}`
+	o.ValRows = rowsOf(silent)
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no conversation for validation can be learned from; of 1 rows, 1: nothing that the assistant says carries loss (first at rows: line 1)") {
+		t.Errorf("nothing for validation: %v", err)
+	}
+	o.ValRows, o.Rows = conversations(1), rowsOf(silent)
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no conversation can be learned from") {
+		t.Errorf("nothing for training: %v", err)
+	}
+}
+
+// TestPrepareCounts: rows that are dropped or bad are counted with reasons, and refusals of
+// a template in many words are put together.
+func TestPrepareCounts(t *testing.T) {
+	texts := []string{
+		`{"prompt": "q", "completion": "answer 1"}`, `nothing`, `{"messages": [{"role": "user", "content": "x"}]}`,
+		`{"prompt": "q", "completion": "answer 2"}`, `{"messages": []}`, `{"messages": [{"role": "user", "content": "y"}]}`,
+	}
+	o := options(t, rowsOf(texts...), t.TempDir())
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rows: line 2: invalid character") || !strings.Contains(err.Error(), "--skip-bad") {
+		t.Errorf("a bad row: %v", err)
+	}
+	if left, err := os.ReadDir(o.Out); err != nil || len(left) != 1 {
+		t.Errorf("a preparation that failed leaves %v, %v, want only the lock", left, err)
+	}
+	o.SkipBad = true
+	m, err := Prepare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Counts{Rows: 6, Documents: 2, Dropped: []DroppedRows{{NoLoss, 2, "rows: line 3"}}, Bad: 2, FirstBad: m.FirstBad}
+	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: invalid character") {
+		t.Errorf("first bad %q\n%s", m.FirstBad, diff)
+	}
+	var c counts
+	for i := range 50 {
+		c.add(outcome{dropped: Reason(fmt.Sprintf("reason %d", i)), place: "x"})
+	}
+	if len(c.Dropped) != maxReasons+1 || c.Dropped[0].Rows != 50-maxReasons || c.Dropped[0].Reason != otherReasons {
+		t.Errorf("50 reasons give %+v", c.Dropped)
+	}
+}
+
+func TestPrepareMistakes(t *testing.T) {
+	broken := errors.New("the disk is broken")
+	for want, change := range map[string]func(*PrepareOptions){
+		"no output folder":                   func(o *PrepareOptions) { o.Out = "" },
+		"validation fraction 0, want":        func(o *PrepareOptions) { o.ValFraction = 0 },
+		"validation fraction 1, want":        func(o *PrepareOptions) { o.ValFraction = 1 },
+		"and validation rows exclude":        func(o *PrepareOptions) { o.ValRows = conversations(1) },
+		`train on "x": want`:                 func(o *PrepareOptions) { o.TrainOn = "x" },
+		"the disk is broken":                 func(o *PrepareOptions) { o.Rows = func(y func(Row, error) bool) { y(Row{}, broken) } },
+		"rows: line 1: template test, line ": func(o *PrepareOptions) { o.Template = encoder(t, "{{ x.y }}", "").template },
+	} {
+		o := options(t, conversations(4), t.TempDir())
+		change(&o)
+		if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Prepare(ctx, options(t, conversations(4), t.TempDir())); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestVerifyDamage: what was changed is found.
+func TestVerifyDamage(t *testing.T) {
+	out := t.TempDir()
+	if _, err := Prepare(t.Context(), options(t, conversations(9), out)); err != nil {
+		t.Fatal(err)
+	}
+	whole := contents(t, out)
+	for name, want := range map[string]string{
+		TrainFile: "hash", ValFile: "hash", TemplateFile: "is not the template that chat.json describes", ManifestFile: "invalid character",
+	} {
+		path := filepath.Join(out, name)
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := append([]byte(nil), content...)
+		damaged[min(4096, len(damaged)-3)] ^= 1
+		if err := os.WriteFile(path, damaged, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		found, err := Verify(t.Context(), out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range found {
+			if bad := filepath.Base(v.Path) == name; bad != (v.Err != nil) || bad && !strings.Contains(v.Err.Error(), want) {
+				t.Errorf("%s damaged: %s has the error %v, want %s", name, v.Path, v.Err, want)
+			}
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(whole, contents(t, out)); diff != "" {
+		t.Fatal(diff)
+	}
+	// A file of another preparation does not belong here.
+	other := t.TempDir()
+	if _, err := Prepare(t.Context(), options(t, conversations(8), other)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(other, TrainFile), filepath.Join(out, TrainFile)); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Verify(t.Context(), out)
+	if err != nil || found[1].Err == nil || !strings.Contains(found[1].Err.Error(), "is not the file that chat.json describes") {
+		t.Errorf("a file of another preparation: %v, %v", found[1].Err, err)
+	}
+}
+
+// whole demands that preparing again makes the data set of want, whatever is in the folder.
+func whole(t *testing.T, what, out string, want map[string]string) {
+	t.Helper()
+	found, _ := Verify(t.Context(), out)
+	intact := !slices.ContainsFunc(found, func(v Verification) bool { return v.Err != nil })
+	if intact && !Holds(out) {
+		t.Errorf("%s: a folder without a manifest is taken for a data set", what)
+	}
+	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err != nil {
+		t.Errorf("%s: cannot be prepared again: %v", what, err)
+		return
+	}
+	if diff := cmp.Diff(want, contents(t, out)); diff != "" {
+		t.Errorf("%s: the data set differs:\n%s", what, diff)
+	}
+}
+
+// TestFaults: whichever operation on files fails, once or with all after it, it is
+// reported, and the next preparation makes what an undisturbed one does.
+func TestFaults(t *testing.T) {
+	reference := t.TempDir()
+	if _, err := Prepare(t.Context(), options(t, conversations(6), reference)); err != nil {
+		t.Fatal(err)
+	}
+	want := contents(t, reference)
+	for _, forever := range []bool{false, true} {
+		i := 0
+		for ; ; i++ {
+			out := filepath.Join(t.TempDir(), "set")
+			files := faultfs.New(vfs.OS, i, forever)
+			o := options(t, conversations(6), out)
+			o.Files = files
+			_, err := Prepare(t.Context(), o)
+			if len(files.Fired()) == 0 {
+				break
+			}
+			what := fmt.Sprintf("%s failed, forever %v", files.Fired()[0], forever)
+			if !strings.Contains(fmt.Sprint(err), "injected fault") {
+				t.Errorf("%s: nobody reports it: %v", what, err)
+			}
+			whole(t, what, out, want)
+		}
+		if i < 20 {
+			t.Errorf("only %d operations were made to fail", i)
+		}
+	}
+}
+
+// TestPowerLoss: whenever power is lost, the next preparation makes what an undisturbed one
+// does, and a data set that is taken for intact is.
+func TestPowerLoss(t *testing.T) {
+	root := t.TempDir()
+	out := filepath.Join(root, "set")
+	if _, err := Prepare(t.Context(), options(t, conversations(9), out)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := crashfs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, conversations(6), out)
+	o.Files = files
+	if _, err := Prepare(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	want := contents(t, out)
+	states := 0
+	for m := range files.Moments() + 1 {
+		for seed := range uint64(3) {
+			lost := t.TempDir()
+			if err := files.Lose(m, seed, lost); err != nil {
+				t.Fatal(err)
+			}
+			states++
+			whole(t, fmt.Sprintf("power lost at moment %d, seed %d", m, seed), filepath.Join(lost, "set"), want)
+		}
+	}
+	if states < 50 {
+		t.Errorf("only %d states were tried", states)
+	}
+}
+
+// TestPrepareTwice: two preparations of a data set at once would mix their files.
+func TestPrepareTwice(t *testing.T) {
+	out := t.TempDir()
+	lock, err := vfs.At(out).Join(lockFile).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err == nil || !strings.Contains(err.Error(), "another process prepares the data set in "+out) {
+		t.Errorf("beside another preparation: %v", err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,153 @@
+package chat
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cage-qat/cage/host/chat/jinja"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/regular"
+)
+
+// Template writes conversations as text.
+type Template struct {
+	// Name is that of a built-in template, or the path of the file it was read from.
+	Name string
+	// Source is its text, in the language of package jinja.
+	Source string
+	// Tokens are the special tokens that it prints.
+	Tokens SpecialTokens
+	// Variables are further ones that it sees, such as date_string.
+	Variables map[string]any
+	// Time is what the template takes for the present. Zero means DefaultTime.
+	Time time.Time
+
+	program *jinja.Template
+}
+
+// DefaultTime is the present of templates that print a date: the day that the templates of
+// Llama 3.2 fall back to. A fixed one keeps prepared data the same on every day.
+var DefaultTime = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
+
+// The file that holds a model's template, and the one that holds it in older models.
+const (
+	TemplateFile = "chat_template.jinja"
+	configFile   = tokenizer.ConfigFile
+)
+
+//go:embed templates/*.jinja
+var builtIn embed.FS
+
+// BuiltIn lists the names of the built-in templates.
+func BuiltIn() []string {
+	entries, err := builtIn.ReadDir("templates")
+	if err != nil {
+		panic(err) // they are in the program
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".jinja"))
+	}
+	return names
+}
+
+// OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml",
+// "llama3"), the path of a file, or, if spec is empty, the model's own: chat_template.jinja
+// beside the tokenizer, or else chat_template in tokenizer_config.json. Tokenizer is the
+// folder of the tokenizer or the path of its tokenizer.json; the special tokens are those
+// that tokenizer_config.json names there. addsBOS says that the tokenizer puts the token
+// that begins a document before every text.
+//
+// Built-in templates begin with that token exactly if addsBOS: a model that never saw a text
+// without it should not meet one here. All others print what they print.
+func OpenTemplate(spec, tokenizer string, addsBOS bool) (*Template, error) {
+	config, err := readConfig(tokenizer)
+	if err != nil {
+		return nil, err
+	}
+	t := &Template{Name: spec, Tokens: config.tokens}
+	switch {
+	case spec == "":
+		err = t.ofModel(tokenizer, config)
+	case slices.Contains(BuiltIn(), spec):
+		if !addsBOS {
+			t.Tokens.BOS = ""
+		}
+		var text []byte
+		text, err = builtIn.ReadFile("templates/" + spec + ".jinja")
+		t.Source = string(text)
+	default:
+		err = t.fromFile(spec)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("template %q is neither a file nor one of %s", spec, strings.Join(BuiltIn(), ", "))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, t.parse()
+}
+
+func (t *Template) parse() (err error) {
+	t.program, err = jinja.Parse(t.Name, t.Source)
+	return err
+}
+
+func (t *Template) fromFile(path string) error {
+	text, err := regular.ReadFile(path)
+	t.Name, t.Source = path, string(text)
+	return err
+}
+
+// ofModel takes the template that comes with the tokenizer.
+func (t *Template) ofModel(tokenizer string, c *config) error {
+	dir := tokenizerFolder(tokenizer)
+	err := t.fromFile(filepath.Join(dir, TemplateFile))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if c.template == "" {
+		return fmt.Errorf("%s has no chat template, neither %s nor chat_template in %s: the model is a base model; name a template (%s, or a file)",
+			dir, TemplateFile, configFile, strings.Join(BuiltIn(), ", "))
+	}
+	t.Name, t.Source = filepath.Join(dir, configFile), c.template
+	return nil
+}
+
+// tokenizerFolder is where the files of a tokenizer are.
+func tokenizerFolder(tokenizer string) string {
+	if stat, err := os.Stat(tokenizer); err == nil && !stat.IsDir() {
+		return filepath.Dir(tokenizer)
+	}
+	return tokenizer
+}
+
+// Render writes a conversation; with a prompt, it ends where the assistant is to go on.
+// Errors are of type [*jinja.Error].
+func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) {
+	messages := make(jinja.List, len(c))
+	for i, m := range c {
+		messages[i] = m.fields
+	}
+	variables := map[string]any{"tools": nil, "documents": nil}
+	for name, token := range map[string]string{"bos_token": t.Tokens.BOS, "eos_token": t.Tokens.EOS, "pad_token": t.Tokens.Pad} {
+		if token != "" {
+			variables[name] = token
+		}
+	}
+	maps.Copy(variables, t.Variables)
+	variables["messages"], variables["add_generation_prompt"] = messages, prompt
+	now := t.Time
+	if now.IsZero() {
+		now = DefaultTime
+	}
+	return t.program.Render(variables, now, jinja.Limits{})
+}

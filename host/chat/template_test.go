@@ -1,0 +1,90 @@
+package chat
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// folder makes a directory with these files.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestModelsTemplate: a model's template is found in the places where models keep it, and
+// chat_template.jinja wins.
+func TestModelsTemplate(t *testing.T) {
+	hello := Conversation{NewMessage(User, "Hi")}
+	for _, c := range []struct {
+		files map[string]string
+		want  string
+	}{
+		{map[string]string{"tokenizer_config.json": `{"chat_template": "{{ bos_token }}1{{ pad_token }}", "bos_token": "<s>"}`}, "<s>1"},
+		{map[string]string{"tokenizer_config.json": `{"chat_template": "1", "bos_token": null, "eos_token": {"content": "</s>", "lstrip": false}}`, "chat_template.jinja": "{{ messages[0].content }}{{ eos_token }}\n"}, "Hi</s>"},
+		{map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]}`}, "d"},
+		{map[string]string{"chat_template.jinja": "{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}"}, "TrueTrueFalse"},
+	} {
+		dir := folder(t, c.files)
+		tmpl, err := OpenTemplate("", dir, false)
+		if err != nil {
+			t.Errorf("%v: %v", c.files, err)
+			continue
+		}
+		if got, err := tmpl.Render(hello, false); err != nil || got.Text != c.want {
+			t.Errorf("%v: got %q, %v, want %q", c.files, got.Text, err, c.want)
+		}
+	}
+}
+
+// TestTemplateFile: a template of a file is taken whole, and the tokenizer may be named by
+// its file.
+func TestTemplateFile(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"own.jinja": "{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}", "tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})
+	tmpl, err := OpenTemplate(filepath.Join(dir, "own.jinja"), filepath.Join(dir, "tokenizer.json"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl.Variables = map[string]any{"date_string": "today"}
+	for now, want := range map[time.Time]string{{}: "<s>26 Jul 2024 today", time.Unix(0, 0).UTC(): "<s>01 Jan 1970 today"} {
+		tmpl.Time = now
+		if got, err := tmpl.Render(nil, false); err != nil || got.Text != want {
+			t.Errorf("got %q, %v, want %q", got.Text, err, want)
+		}
+	}
+}
+
+func TestTemplateMistakes(t *testing.T) {
+	broken := folder(t, map[string]string{"tokenizer_config.json": `{`})
+	for _, c := range []struct{ spec, dir, want string }{
+		{"nothing", ".", `template "nothing" is neither a file nor one of chatml, llama3, tulu`},
+		{"", folder(t, nil), "has no chat template, neither chat_template.jinja nor chat_template in tokenizer_config.json: the model is a base model; name a template (chatml, llama3, tulu, or a file)"},
+		{"tulu", broken, "tokenizer_config.json: unexpected end of JSON input"},
+		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": 1}`}), "chat_template: want a string, or a list"},
+		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "a"}]}`}), "none of its 1 templates has the name default"},
+		{"", folder(t, map[string]string{"tokenizer_config.json": `{"eos_token": 1}`}), "eos_token: want a string, or an object with the key content"},
+		{"", folder(t, map[string]string{"chat_template.jinja": "\n{% if %}"}), `chat_template.jinja, line 2: found "%}", want a value`},
+		{folder(t, nil), ".", "is a directory"},
+	} {
+		if _, err := OpenTemplate(c.spec, c.dir, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s in %s:\ngot  %v\nwant %s", c.spec, c.dir, err, c.want)
+		}
+	}
+	// The built-in tulu template needs an end token.
+	tmpl, err := OpenTemplate("tulu", folder(t, nil), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tmpl.Render(Conversation{NewMessage(Assistant, "x")}, false); err == nil || !strings.Contains(err.Error(), "eos_token, which is undefined") {
+		t.Errorf("without an end token: %v", err)
+	}
+}

@@ -1,0 +1,142 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// File is an open checkpoint. Its header is verified; its tensors are read and
+// verified when they are asked for. Until it is closed, its state can be saved elsewhere.
+// The zero File is that of the state before the first step, which has no tensors yet.
+type File struct {
+	State
+	file *safetensors.File
+}
+
+// Open opens a checkpoint. An error that wraps ErrDamaged means that the content is
+// damaged, any other one that the file could not be read. The same holds for the errors of
+// the File's methods and tensors.
+func Open(path vfs.Path) (*File, error) {
+	file, err := safetensors.Open(path)
+	if isContent(err) {
+		return nil, asDamage(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load checkpoint: %w", err)
+	}
+	f := &File{file: file, State: State{Meta: file.Metadata()}}
+	if f.Step, err = f.stepIn(path); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	delete(f.Meta, stepKey)
+	for _, info := range file.Tensors() {
+		t, err := f.Tensor(info.Name)
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		f.Tensors = append(f.Tensors, t)
+	}
+	return f, nil
+}
+
+// stepIn checks what the metadata must hold, and returns the step.
+func (f *File) stepIn(path vfs.Path) (int, error) {
+	step, err := strconv.Atoi(f.Meta[stepKey])
+	switch named, ok := stepOf(path.Base()); {
+	case f.Digest() == "":
+		return 0, fmt.Errorf("%w: %s: has no %s to verify its content with", ErrDamaged, path, safetensors.HeaderDigestKey)
+	case err != nil || step < 0:
+		return 0, fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps", ErrDamaged, path, f.Meta[stepKey])
+	case ok && named != step:
+		return 0, fmt.Errorf("%w: %s: is named for step %d but holds step %d", ErrDamaged, path, named, step)
+	}
+	return step, nil
+}
+
+// Close closes the file.
+func (f *File) Close() error {
+	if f.file == nil {
+		return nil
+	}
+	return f.file.Close()
+}
+
+// Tensor returns the tensor of that name, whose data is still to be read.
+func (f *File) Tensor(name string) (safetensors.Tensor, error) {
+	t, err := f.file.Tensor(name)
+	read := t.Write
+	t.Write = func(w io.Writer) error { return asDamage(read(w)) }
+	return t, err
+}
+
+// Verify reads the tensors that were not read yet, holding little of them in memory. The
+// error names all that are damaged.
+func (f *File) Verify() error {
+	_, err := f.file.Verify()
+	return asDamage(err)
+}
+
+// Infos describe the tensors.
+func (f *File) Infos() []safetensors.Info { return f.file.Tensors() }
+
+// Digest is the SHA-256 that stands for the whole content.
+func (f *File) Digest() string { return f.file.Digest() }
+
+// Size is the number of bytes of the file.
+func (f *File) Size() int64 { return f.file.Size() }
+
+// Latest opens the newest checkpoint in dir and passes it to use, which reads what it needs
+// of it. When the content turns out to be damaged, the checkpoint is passed to warn (unless
+// that is nil) and left where it is, and use is called with the one before. The error is
+// ErrNone when there are no checkpoints, and wraps ErrDamaged when there are only damaged
+// ones: then a run must not start from the beginning unasked. Any other error of use is
+// returned at once.
+func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) error) error {
+	entries, err := List(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("%w in %s", ErrNone, dir)
+	}
+	for _, entry := range slices.Backward(entries) {
+		isDamaged, err := tryOne(entry.Path, use)
+		if !isDamaged {
+			return err
+		}
+		if warn != nil {
+			warn(entry.Path, err)
+		}
+	}
+	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; to begin again, move them away", ErrDamaged, len(entries), dir)
+}
+
+// tryOne uses one checkpoint and tells whether the error is due to damaged content. use may
+// fail for other reasons, such as an entry that the metadata lacks.
+func tryOne(path vfs.Path, use func(*File) error) (isDamaged bool, err error) {
+	f, err := Open(path)
+	if err != nil {
+		return errors.Is(err, ErrDamaged), err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	err = use(f)
+	return isContent(err), err
+}
+
+func isContent(err error) bool {
+	return errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrChecksum)
+}
+
+// asDamage lets an error about the content of a file wrap ErrDamaged.
+func asDamage(err error) error {
+	if isContent(err) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
+}

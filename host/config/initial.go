@@ -1,0 +1,177 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// RunFile is the file of a run directory that holds its configuration.
+const RunFile = "run.toml"
+
+// initKey names what the model starts from.
+const initKey = "model.init"
+
+func (c *Config) initKey() schema.Key {
+	return schema.Key{Name: "init", To: &c.Init, Is: schema.Anything("that names a directory, or empty"), For: model.Languages, Default: "",
+		Doc: "directory of the weights that the model starts from: a Hugging Face checkpoint, or a run, whose newest checkpoint it is. The sizes of the model " +
+			"are then those of the checkpoint, and need not be given; empty: weights are drawn"}
+}
+
+// Keys of [model] that are those of the model that it starts from.
+var (
+	// fixedKeys cannot differ.
+	fixedKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden", "vocab", "norm_eps", "head"}
+	// pairsKey can differ only where rows are brought into order while they are read.
+	pairsKey = "rope_pairs"
+	// scalingKeys can be given another value, to go on with longer sequences.
+	scalingKeys = []string{"rope_theta", "rope_factor", "rope_low", "rope_high", "rope_original"}
+	contextKey  = "context"
+)
+
+// Initial describes the model that another one starts from.
+type Initial struct {
+	Dir          string
+	Run          bool // a run of cage, not a checkpoint of the hub
+	Settings     model.Settings
+	MaxPositions int // most tokens of a sequence; 0: not known
+}
+
+// ReadInitial reads what the run or the checkpoint in a directory says of its model. The weights are not looked at. context
+// is how many tokens sequences are to have; 0: as many as may be.
+func ReadInitial(dir string, context int) (*Initial, error) {
+	path := filepath.Join(dir, RunFile)
+	cfg, err := loadInitial(path)
+	if err == nil {
+		if !cfg.Model.Language() {
+			return nil, fmt.Errorf("%s: a model of kind %q has no weights to start from", path, cfg.Model.Kind)
+		}
+		return &Initial{Dir: dir, Run: true, Settings: cfg.Model}, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	hub, err := huggingface.ReadConfig(vfs.At(dir), context)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is neither a run directory nor a Hugging Face checkpoint: it has neither %s nor %s", dir, RunFile, huggingface.ConfigName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Initial{Dir: dir, Settings: hub.Settings, MaxPositions: hub.MaxPositions}, nil
+}
+
+// loadInitial reads the configuration of a run. It states all sizes, so that no other directory is looked at.
+func loadInitial(path string) (*Config, error) {
+	text, err := readFile(path, "a training run")
+	if err != nil {
+		return nil, err
+	}
+	doc, wrong := parseTOML(path, text)
+	if wrong != nil {
+		return nil, wrong
+	}
+	d := newDecoder(doc)
+	d.closed = true
+	return d.result()
+}
+
+// values are what the model says of keys that are absent, by full key.
+func (i *Initial) values() map[string]any {
+	values := map[string]any{}
+	for _, k := range i.Settings.Keys() {
+		known := slices.Contains(fixedKeys, k.Name) || slices.Contains(scalingKeys, k.Name) || k.Name == pairsKey
+		if known || k.Name == contextKey && i.Settings.Context > 0 {
+			values["model."+k.Name] = k.Value()
+		}
+	}
+	return values
+}
+
+// problems lists the settings with which the weights cannot be used.
+func (i *Initial) problems(s model.Settings) (out schema.Problems) {
+	theirs, rescaled := i.Settings.Keys(), false
+	for n, k := range s.Keys() {
+		mine, found := k.Value(), theirs[n].Value()
+		if equal(mine, found) {
+			continue
+		}
+		rescaled = rescaled || slices.Contains(scalingKeys, k.Name)
+		if slices.Contains(fixedKeys, k.Name) || k.Name == pairsKey && i.Run {
+			out = append(out, schema.Problem{Key: "model." + k.Name, With: []string{initKey},
+				Found: fmt.Sprintf("%s, but the model in %s has %v", schema.Describe(mine), i.Dir, found),
+				Hint:  "leave the key out: it is that of the model in " + initKey})
+		}
+	}
+	out.Unless(i.MaxPositions == 0 || s.Context <= i.MaxPositions || rescaled, schema.Problem{Key: "model." + contextKey, With: []string{initKey},
+		Found: fmt.Sprintf("the integer %d, but the model in %s has %d positions", s.Context, i.Dir, i.MaxPositions),
+		Hint:  "want at most as many; longer sequences need other wavelengths of positions, as with model.rope_factor"})
+	return out
+}
+
+// equal compares values of keys that are no lists.
+func equal(a, b any) bool {
+	switch a.(type) {
+	case int64, float64, string:
+		return a == b
+	}
+	return true
+}
+
+// CheckInitial reports, as [Errors], the keys with which the model cannot start from another one.
+func (c *Config) CheckInitial(i *Initial) error {
+	var errs Errors
+	for _, p := range i.problems(c.Model) {
+		e := c.ErrorAt(p.Key, "found %s", p.Found)
+		e.Hint = p.Hint
+		errs = append(errs, e)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	errs.Sort()
+	return errs
+}
+
+// readInitial reads the model that this one starts from, if it says a key that is absent.
+func (d *decoder) readInitial() {
+	if d.cfg.Init == "" || d.closed || !d.good(initKey, "model") {
+		return
+	}
+	var absent []string
+	for _, name := range slices.Concat(fixedKeys, scalingKeys, []string{pairsKey}) {
+		if key := "model." + name; !d.given[key] {
+			absent = append(absent, key)
+		}
+	}
+	if len(absent) == 0 {
+		return
+	}
+	if d.given["model.preset"] && d.cfg.Model.Preset != "" {
+		d.report("model.preset", "found with "+initKey, "leave one of them out: both say what sizes the model has")
+		return
+	}
+	var err error
+	if d.initial, err = ReadInitial(d.cfg.Init, d.cfg.Model.Context); err != nil {
+		d.report(initKey, err.Error(), "want the directory of a Hugging Face checkpoint or of a run; a run that began from it goes on without it with its own "+RunFile)
+		for _, key := range append(absent, "model.kind", "model."+contextKey) {
+			d.bad[key] = true // they are missing for that reason
+		}
+	}
+}
+
+// Imported is the configuration of a run that trains nothing: it holds the model of the Hugging Face checkpoint in a
+// directory as it is. context is the number of tokens of its sequences, out its run directory.
+func Imported(dir string, context int, out string) (*Config, error) {
+	return newDecoder(&Document{origin: origin{file: filepath.Join(dir, huggingface.ConfigName)}, values: map[string]any{
+		"model": map[string]any{"init": dir, "context": int64(context)},
+		"train": map[string]any{"steps": int64(0), "batch": int64(1), "out": out},
+	}}).result()
+}

@@ -1,0 +1,179 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// hub is a Hugging Face checkpoint of the tests.
+const hub = "../huggingface/testdata/"
+
+// started is a configuration that says nothing of the model but what it starts from and its context.
+func started(init, more string) string {
+	return "[model]\ninit = \"" + filepath.ToSlash(init) + "\"\n" + more + `
+[data]
+train = "a.tok"
+validation = "b.tok"
+[train]
+steps = 10
+batch = 2
+[schedule]
+rate = 1e-4
+`
+}
+
+func TestInitSizes(t *testing.T) {
+	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64\nrope_pairs = \"half\"")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := model.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, KVHeads: 2, HeadSize: 16, Hidden: 96, Vocab: 328, Context: 64, NormEps: 1e-5, Head: "tied",
+		RopeTheta: 500000, RopePairs: model.HalfSplit, RopeFactor: 32, RopeLow: 1, RopeHigh: 4, RopeOriginal: 64, InitStd: 0.02}
+	if diff := cmp.Diff(want, cfg.Model); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if cfg, err = config.Parse("run.toml", []byte(started(hub+"qwen3", "context = 8")), nil); err != nil || cfg.Model.Kind != model.KindQwen3 || cfg.Model.HeadSize != 32 {
+		t.Errorf("the kind is not that of the checkpoint: %v, error %v", cfg, err)
+	}
+}
+
+// TestInitResolved: the resolved configuration is read where the checkpoint is gone, and another run can start from it.
+func TestInitResolved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "checkpoint")
+	if err := os.CopyFS(dir, os.DirFS(hub+"olmo2")); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Parse("run.toml", []byte(started(dir, "context = 16")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Parse("run.toml", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cfg.Model, again.Model); diff != "" || again.Init != dir {
+		t.Errorf("starts from %s, settings (-want +got):\n%s", again.Init, diff)
+	}
+	run := t.TempDir()
+	if err := os.WriteFile(filepath.Join(run, config.RunFile), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	next, err := config.Parse("run.toml", []byte(started(run, "")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cfg.Model, next.Model); diff != "" {
+		t.Errorf("settings of the run that starts from the other (-want +got):\n%s", diff)
+	}
+}
+
+func TestInitProblems(t *testing.T) {
+	run := t.TempDir()
+	// A run that states no sizes, and names itself: nothing is read for it.
+	if err := os.WriteFile(filepath.Join(run, config.RunFile), []byte(started(run, "context = 8")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir()
+	text := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nrope_pairs = \"half\"")
+	if err := os.WriteFile(filepath.Join(other, config.RunFile), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		init, more string
+		want       []string // how the messages begin
+	}{
+		"other sizes": {hub + "llama32", "context = 64\nwidth = 128\nkind = \"qwen3\"\nhead = \"own\"", []string{
+			`run.toml:4: model.width: found the integer 128, but the model in ` + hub + `llama32 has 64; leave the key out`,
+			`run.toml:5: model.kind: found the string "qwen3", but the model in ` + hub + `llama32 has llama`,
+			`run.toml:6: model.head: found the string "own", but`,
+		}},
+		"a context beyond the positions": {hub + "llama32", "context = 513", []string{`run.toml:3: model.context: found the integer 513, but the model in ` + hub + `llama32 has 512 positions; want at most as many`}},
+		"no context":                     {hub + "llama32", "", []string{"run.toml:1: model.context: missing; want an integer from 1 to 1048576: tokens per sequence"}},
+		"a preset beside it":             {hub + "llama32", "context = 64\npreset = \"30M\"", []string{"run.toml:4: model.preset: found with model.init; leave one of them out"}},
+		"no directory":                   {"nowhere", "context = 64", []string{"run.toml:2: model.init: nowhere is neither a run directory nor a Hugging Face checkpoint"}},
+		"a file":                         {hub + "llama32/config.json", "context = 64", []string{"run.toml:2: model.init: "}},
+		"a run that names itself":        {run, "context = 8", []string{"run.toml:2: model.init: " + filepath.Join(run, "run.toml") + ":1: model."}},
+		"a run with other pairs":         {other, "rope_pairs = \"interleaved\"", []string{`run.toml:3: model.rope_pairs: found the string "interleaved", but`}},
+		"a problem without data":         {hub + "llama32", "kind = \"toy\"", []string{`run.toml:2: model.init: a key of model.kind = `}},
+	} {
+		text := started(test.init, test.more)
+		if name == "a problem without data" {
+			text = strings.Replace(text, "[data]\ntrain = \"a.tok\"\nvalidation = \"b.tok\"\n", "", 1)
+			text = strings.Replace(text, "batch = 2\n", "", 1)
+		}
+		_, err := config.Parse("run.toml", []byte(text), nil)
+		found, ok := errors.AsType[config.Errors](err)
+		if !ok || len(found) != len(test.want) {
+			t.Errorf("%s: error\n%v\nwant %d", name, err, len(test.want))
+			continue
+		}
+		for i, want := range test.want {
+			if !strings.HasPrefix(found[i].Error(), want) {
+				t.Errorf("%s: message\n%s\nwant\n%s", name, found[i], want)
+			}
+		}
+	}
+	// Longer sequences with other wavelengths are no mistake.
+	if _, err := config.Parse("run.toml", []byte(started(hub+"sharded", "context = 256\nrope_theta = 1e6")), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCheckInitial: a configuration that states everything is compared when the weights are read.
+func TestCheckInitial(t *testing.T) {
+	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"llama32": "", "llama2": "model.vocab: found the integer 328, but the model in " + hub + "llama2 has 160"} {
+		found, err := config.ReadInitial(hub+name, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.CheckInitial(found); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: error %v, want %q", name, err, want)
+		}
+	}
+}
+
+// TestImported: the configuration of a run that trains nothing is read back, and says nothing of training.
+func TestImported(t *testing.T) {
+	cfg, err := config.Imported(hub+"llama32", 64, "runs/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Parse("run.toml", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff, err := config.Diff(cfg, again)
+	if err != nil || len(diff) > 0 || again.Train.Steps != 0 || again.Model.Context != 64 || strings.Contains(string(text), "[data]") {
+		t.Errorf("differences %v, error %v, in\n%s", diff, err, text)
+	}
+	_, err = config.Parse("run.toml", append(text, "[data]\ntrain = \"a\"\n"...), nil)
+	if err == nil || !strings.Contains(err.Error(), "data: found with train.steps = 0") {
+		t.Errorf("with data: error %v", err)
+	}
+	if _, err := config.Imported(hub+"llama32", 1024, "runs/x"); err == nil || !strings.Contains(err.Error(), "512 positions") {
+		t.Errorf("a context beyond the positions: error %v", err)
+	}
+}

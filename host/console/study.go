@@ -1,0 +1,193 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/safetext"
+)
+
+// Progress is a study under way. Cells that share a run count once.
+type Progress struct {
+	Total, Done, Failed int
+	Running             []Active
+	// Left is the time that the rest will take at the pace so far; 0 while that is not
+	// known.
+	Left time.Duration
+	// Ended is the cell whose end is the reason for this report; nil: there is another
+	// reason.
+	Ended *Ended
+}
+
+// Active is a cell that is being trained.
+type Active struct {
+	Label       string
+	Step, Steps int
+	Loss        float64 // of the newest record; without meaning when Step is 0
+	Began       time.Time
+}
+
+// Ended is the end of a cell's training.
+type Ended struct {
+	Label   string
+	State   string   // in a word
+	Failed  bool     // which Err explains
+	ValLoss *float64 // nil: there is none
+	Err     string
+	Took    time.Duration
+}
+
+// Study shows the progress of one study. It is safe for use by several goroutines.
+type Study struct {
+	mu            sync.Mutex
+	out           io.Writer
+	width, height func() int // of the terminal; nil: there is none
+	now           func() time.Time
+	lines         int // drawn, above which the cursor stands
+	last          Progress
+}
+
+// NewStudy returns a display that writes to out: a live one when that is a terminal.
+func NewStudy(out io.Writer) *Study {
+	d := &Study{out: out, now: time.Now}
+	d.width, d.height = Size(out)
+	return d
+}
+
+const (
+	barColumns  = 24
+	leastHeight = 4
+)
+
+// Watch shows a report of progress. It is what host/study calls.
+func (d *Study) Watch(p Progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.Running = slices.Clone(p.Running)
+	for i := range p.Running {
+		p.Running[i].Label = safetext.Line(p.Running[i].Label)
+	}
+	d.last = p
+	if d.width == nil {
+		if p.Ended != nil {
+			fmt.Fprintf(d.out, "%s%s%s\n", counter(p), gap, ending(*p.Ended))
+		}
+		return
+	}
+	text := ""
+	if p.Ended != nil && p.Ended.Failed {
+		text = truncate(ending(*p.Ended), d.width()-1) + eraseToEnd + "\n" // stays above what is drawn anew
+	}
+	d.draw(text)
+}
+
+// draw puts the lines in the place of those drawn before, below text that stays, in a
+// single write.
+func (d *Study) draw(stays string) {
+	width, height := d.width()-1, max(leastHeight, d.height())
+	lines := append([]string{headline(d.last)}, d.running(height-2)...)
+	var b strings.Builder
+	b.WriteString(hideCursor + d.home() + stays)
+	for _, line := range lines {
+		b.WriteString(truncate(line, width) + eraseToEnd + "\n")
+	}
+	b.WriteString(eraseBelow + showCursor)
+	fmt.Fprint(d.out, b.String())
+	d.lines = len(lines)
+}
+
+// home moves the cursor to where the drawing began.
+func (d *Study) home() string {
+	if d.lines == 0 {
+		return ""
+	}
+	return fmt.Sprintf(linesUp, d.lines) + "\r"
+}
+
+// running are the lines of the cells under way, at most as many as there is room for.
+func (d *Study) running(room int) []string {
+	label, steps := 0, 0
+	for _, a := range d.last.Running {
+		label, steps = max(label, utf8.RuneCountInString(a.Label)), max(steps, len(stepOf(a)))
+	}
+	var lines []string
+	for i, a := range d.last.Running {
+		if i == room-1 && len(d.last.Running) > room {
+			return append(lines, fmt.Sprintf("  and %d more", len(d.last.Running)-i))
+		}
+		text := fmt.Sprintf("  %-*s%s%-*s", label, a.Label, gap, steps, stepOf(a))
+		if a.Step > 0 {
+			text += gap + "loss " + significant(a.Loss)
+		}
+		lines = append(lines, text+gap+duration(d.now().Sub(a.Began)))
+	}
+	return lines
+}
+
+func stepOf(a Active) string {
+	if a.Step == 0 {
+		return "starting"
+	}
+	return fmt.Sprintf("step %d/%d", a.Step, a.Steps)
+}
+
+// headline sums the study up.
+func headline(p Progress) string {
+	filled := 0
+	if p.Total > 0 {
+		filled = barColumns * p.Done / p.Total
+	}
+	parts := []string{
+		bar(filled, barColumns),
+		fmt.Sprintf("%d of %d cells done", p.Done, p.Total),
+	}
+	if n := len(p.Running); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d running", n))
+	}
+	if p.Failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d failed", p.Failed))
+	}
+	if p.Left > 0 {
+		parts = append(parts, duration(p.Left)+" left")
+	}
+	return strings.Join(parts, gap)
+}
+
+// counter is the number of cells done and failed, of all.
+func counter(p Progress) string {
+	total := fmt.Sprint(p.Total)
+	text := fmt.Sprintf("[%*d/%s]", len(total), p.Done+p.Failed, total)
+	if p.Left > 0 {
+		text += gap + fmt.Sprintf("%6s left", duration(p.Left))
+	}
+	return text
+}
+
+// ending says how a cell has ended, on one line.
+func ending(e Ended) string {
+	text := safetext.Line(e.Label) + ": " + e.State
+	if e.ValLoss != nil {
+		text += ", val loss " + significant(*e.ValLoss)
+	}
+	if e.Err != "" {
+		text += ": " + safetext.Line(strings.ReplaceAll(e.Err, "\n", "; "))
+	}
+	return text + " (" + duration(e.Took) + ")"
+}
+
+// Close ends the drawing and leaves the headline on the screen.
+func (d *Study) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.width == nil || d.lines == 0 {
+		return
+	}
+	d.last.Running = nil
+	d.draw("")
+	d.lines = 0
+}

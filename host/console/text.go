@@ -1,0 +1,69 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// bar is a line of the given number of columns, the first of them marked as done.
+func bar(done, columns int) string {
+	return strings.Repeat("━", done) + strings.Repeat("─", columns-done)
+}
+
+// truncate cuts text to width columns.
+func truncate(text string, width int) string {
+	runes := []rune(text)
+	if len(runes) <= width {
+		return text
+	}
+	return string(runes[:max(0, width)])
+}
+
+// significant writes a number so that its width changes little: four digits, or
+// an exponent for what is very large or very small.
+func significant(x float64) string {
+	switch abs := math.Abs(x); {
+	case x == 0:
+		return "0"
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return fmt.Sprint(x)
+	case abs >= 1e5 || abs < 1e-3:
+		return fmt.Sprintf("%.2e", x)
+	case abs >= 1000:
+		return fmt.Sprintf("%.0f", x)
+	case abs >= 100:
+		return fmt.Sprintf("%.1f", x)
+	case abs >= 10:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.3f", x)
+}
+
+// count writes a large number with a unit: 950, 12.3k, 1.25M.
+func count(x float64) string {
+	switch {
+	case x >= 999_500:
+		return fmt.Sprintf("%.2fM", x/1e6)
+	case x >= 9_995:
+		return fmt.Sprintf("%.1fk", x/1e3)
+	case x >= 999.5:
+		return fmt.Sprintf("%.2fk", x/1e3)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// duration writes a time with the two units that matter: 45s, 2m10s, 3h05m, 2d04h.
+func duration(d time.Duration) string {
+	s := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/86400, s/3600%24)
+}

@@ -1,0 +1,150 @@
+package data
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/cage-qat/cage/internal/inorder"
+)
+
+// pieceSize is how much text one processor encodes at a time: many short documents, or
+// a piece of a long one.
+const pieceSize = 256 << 10
+
+// batch is such text.
+type batch struct {
+	documents []document // whole ones, still to be read
+	piece     *piece     // or part of one
+}
+
+// piece is part of a document; first and last say which.
+type piece struct {
+	text        string
+	first, last bool
+}
+
+// encoded is a piece as token ids.
+type encoded struct {
+	ids         []int32
+	bytes       int64 // of text
+	first, last bool
+}
+
+// encode writes documents to token files that are still to be committed.
+func (p *preparation) encode(name string, shardTokens int64, documents []document) (*shards, error) {
+	out := newShards(p.options.out(name), p.options.Tokenizer.Info(), shardTokens)
+	err := inorder.Run(p.ctx, p.batches(documents), p.encodeBatch, func(list []encoded) error {
+		for _, e := range list {
+			if err := out.write(e); err != nil {
+				return err
+			}
+			ended := int64(0)
+			if e.last {
+				ended = 1
+			}
+			p.advance(ended, e.bytes)
+		}
+		return nil
+	})
+	if err == nil {
+		err = p.ctx.Err()
+	}
+	if err == nil {
+		err = out.finish()
+	}
+	if err != nil {
+		out.abort()
+		return nil, err
+	}
+	return out, nil
+}
+
+// batches divides documents.
+func (p *preparation) batches(documents []document) iter.Seq2[batch, error] {
+	return func(yield func(batch, error) bool) {
+		size := int64(0)
+		gathered := documents[:0]
+		for i, d := range documents {
+			if d.length() <= pieceSize {
+				gathered = documents[i-len(gathered) : i+1]
+				size += d.length()
+			}
+			if size >= pieceSize || d.length() > pieceSize && len(gathered) > 0 {
+				if !yield(batch{documents: gathered}, nil) {
+					return
+				}
+				gathered, size = gathered[:0], 0
+			}
+			if d.length() > pieceSize && !p.pieces(d, yield) {
+				return
+			}
+		}
+		if len(gathered) > 0 {
+			yield(batch{documents: gathered}, nil)
+		}
+	}
+}
+
+// pieces cuts a document where the tokenizer can go on as if it had not been cut. Where
+// it finds no such place in a text, it looks in one of twice the length.
+func (p *preparation) pieces(d document, yield func(batch, error) bool) bool {
+	reader := newTextReader(p.files)
+	defer reader.close()
+	var text []byte
+	first := true
+	for at := int64(0); at < d.length(); {
+		n := min(d.length()-at, max(pieceSize, int64(len(text))))
+		text = append(text, make([]byte, n)...)
+		if err := reader.readAt(text[int64(len(text))-n:], d.file(), d.start()+at); err != nil {
+			return yield(batch{}, err)
+		}
+		at += n
+		last := at == d.length()
+		cut := len(text)
+		if !last {
+			cut = p.options.Tokenizer.Cut(text)
+		}
+		if cut == 0 {
+			continue
+		}
+		if !yield(batch{piece: &piece{string(text[:cut]), first, last}}, nil) {
+			return false
+		}
+		text, first = append(text[:0:0], text[cut:]...), false
+	}
+	return true
+}
+
+// encodeBatch encodes one batch.
+func (p *preparation) encodeBatch(b batch) ([]encoded, error) {
+	if b.piece != nil {
+		e, err := p.encodePiece(b.piece)
+		return []encoded{e}, err
+	}
+	reader := newTextReader(p.files)
+	defer reader.close()
+	list := make([]encoded, len(b.documents))
+	for i, d := range b.documents {
+		buf := make([]byte, d.length())
+		if err := reader.readAt(buf, d.file(), d.start()); err != nil {
+			return nil, err
+		}
+		var err error
+		if list[i], err = p.encodePiece(&piece{string(buf), true, true}); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.files[d.file()].path, err)
+		}
+	}
+	return list, nil
+}
+
+func (p *preparation) encodePiece(piece *piece) (encoded, error) {
+	encode := p.options.Tokenizer.Encode
+	if !piece.first {
+		encode = p.options.Tokenizer.EncodeRest
+	}
+	ids, err := encode(piece.text)
+	if err != nil {
+		return encoded{}, fmt.Errorf("the text that begins with %q: %w", piece.text[:min(len(piece.text), 40)], err)
+	}
+	return encoded{ids, int64(len(piece.text)), piece.first, piece.last}, nil
+}

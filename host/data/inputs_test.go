@@ -1,0 +1,361 @@
+package data
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/cage-qat/cage/host/data/source"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// inZstd is text as zstd writes it.
+func inZstd(t *testing.T, text string) string {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+// inParquet is a file with the texts in the column body.
+func inParquet(t *testing.T, texts ...string) string {
+	t.Helper()
+	type row struct {
+		ID   int64  `parquet:"id"`
+		Body string `parquet:"body"`
+	}
+	var out bytes.Buffer
+	w := parquet.NewGenericWriter[row](&out)
+	for i, text := range texts {
+		if _, err := w.Write([]row{{int64(i), text}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// inRows are the texts as JSON in the field body.
+func inRows(texts ...string) string {
+	var out strings.Builder
+	for i, text := range texts {
+		fmt.Fprintf(&out, `{"id": %d, "body": %q}`+"\n", i, text)
+	}
+	return out.String()
+}
+
+func allOf(t *testing.T, d *dataset) []string {
+	t.Helper()
+	all := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
+	slices.Sort(all)
+	return all
+}
+
+// TestFormats: the same documents come out of every format and compression, and from the
+// standard input.
+func TestFormats(t *testing.T) {
+	texts := []string{"one", "zwei größer", "three\nlines\nof text", strings.Repeat("four ", 100000)}
+	want := slices.Sorted(slices.Values(texts))
+	contents := map[string]string{"a.txt": strings.Join(texts, "<|end|>"), "a.jsonl": inRows(texts...), "a.parquet": inParquet(t, texts...)}
+	formats := map[string]source.Format{"a.txt": source.Text, "a.jsonl": source.JSONL, "a.parquet": source.Parquet}
+	var hashes []string
+	for name, content := range contents {
+		for ending, packed := range map[string]string{"": content, ".gz": zipped(t, content), ".zst": inZstd(t, content)} {
+			path := filepath.Join(t.TempDir(), name+ending)
+			if err := os.WriteFile(path, []byte(packed), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for _, stdin := range []bool{false, true} {
+				o := PrepareOptions{Inputs: []string{path}, Separator: "<|end|>", Field: "body", ValFraction: 0.5, Out: t.TempDir()}
+				if stdin {
+					o.Inputs, o.Stdin, o.Format = []string{"-"}, strings.NewReader(packed), formats[name]
+				}
+				m, d := prepare(t, o)
+				if diff := cmp.Diff(want, allOf(t, d)); diff != "" {
+					t.Errorf("%s%s, standard input %v:\n%s", name, ending, stdin, clipped(diff))
+				}
+				if len(m.Read) != 1 || m.Read[0].Format != formats[name] || m.Read[0].Documents != 4 || m.Read[0].Bytes != int64(len(strings.Join(texts, ""))) ||
+					m.Read[0].Files != 1 || (m.Read[0].Compression == source.None) != (ending == "") || (m.Read[0].Rows == 4) != (name != "a.txt") {
+					t.Errorf("%s%s: read %+v", name, ending, m.Read)
+				}
+				hashes = append(hashes, m.Train.SHA256)
+				onlyDataset(t, o.Out)
+			}
+		}
+	}
+	if len(slices.Compact(hashes)) != 1 {
+		t.Error("the order of the documents depends on the format")
+	}
+}
+
+func clipped(text string) string { return text[:min(len(text), 2000)] }
+
+// onlyDataset makes sure that nothing else is in the folder of a dataset.
+func onlyDataset(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !slices.Contains([]string{lockFile, TrainFile, ValFile, ManifestFile, tokenizer.DefinitionFile}, e.Name()) {
+			t.Errorf("%s is left in %s", e.Name(), dir)
+		}
+	}
+}
+
+// TestMixedInputs: files of all formats at once, with rows that are empty or bad.
+func TestMixedInputs(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	writeTree(t, dir, map[string]string{
+		"in/a.txt": "plain", "in/b.txt.gz": zipped(t, "zipped"), "in/c.jsonl": inRows("row one", " \n", "row two") + "{\"id\": 4}\n[]\n",
+		"in/d/e.parquet": inParquet(t, "column one", ""), "in/d/picture.gz": zipped(t, "\x89PNG\x00"), "in/empty.jsonl": "\n\n", "in/blank.gz": zipped(t, " "),
+		"in/d/f.jsonl.zst": inZstd(t, inRows("last")),
+	})
+	o := PrepareOptions{Inputs: []string{"in"}, Field: "body", SkipBad: true}
+	m, d := prepare(t, o)
+	if diff := cmp.Diff([]string{"column one", "last", "plain", "row one", "row two", "zipped"}, allOf(t, d)); diff != "" {
+		t.Error(diff)
+	}
+	want := []Read{
+		{Format: source.Text, Files: 1, Documents: 1, Bytes: 5}, {Format: source.Text, Compression: source.Gzip, Files: 1, Documents: 1, Bytes: 6},
+		{Format: source.JSONL, Files: 1, Rows: 5, Documents: 2, Bytes: 14, EmptyRows: 1, BadRows: 2, FirstBad: `in/c.jsonl: line 4: no field "body"`},
+		{Format: source.JSONL, Compression: source.Zstd, Files: 1, Rows: 1, Documents: 1, Bytes: 4},
+		{Format: source.Parquet, Files: 1, Rows: 2, Documents: 1, Bytes: 10, EmptyRows: 1},
+	}
+	if diff := cmp.Diff(want, m.Read); diff != "" {
+		t.Error(diff)
+	}
+	left := []LeftOut{{Binary, 1, []string{"in/d/picture.gz"}}, {Empty, 2, []string{"in/blank.gz", "in/empty.jsonl"}}}
+	if diff := cmp.Diff(left, m.LeftOut); diff != "" {
+		t.Error(diff)
+	}
+	o.SkipBad, o.Out, o.Tokenizer = false, t.TempDir(), tokenizer.Bytes{}
+	if _, err := Prepare(t.Context(), o); err == nil || err.Error() != `prepare: in/c.jsonl: line 4: no field "body"; --field names another field, --skip-bad leaves out rows without text` {
+		t.Errorf("a bad row: %v", err)
+	}
+	onlyDataset(t, o.Out)
+}
+
+// TestDamagedInputs: one clear error for each, and nothing is left behind.
+func TestDamagedInputs(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	table := inParquet(t, "one", "two")
+	writeTree(t, dir, map[string]string{
+		"cut.txt.gz": zipped(t, strings.Repeat("text", 1000))[:30], "cut.jsonl.zst": inZstd(t, inRows("one", "two"))[:20], "cut.parquet": table[:len(table)-20],
+		"false.gz": "this is plain text", "false.parquet": "this is plain text", "broken.jsonl": `{"text": "one"` + "\n", "number.jsonl": `{"text": 1}`,
+		"field.parquet": table, "bomb.gz": zipped(t, strings.Repeat("a", 70<<20)), "cut.parquet.gz": zipped(t, table)[:50],
+	})
+	for input, want := range map[string]string{
+		"cut.txt.gz": "cut.txt.gz: gzip: the data end too early", "cut.jsonl.zst": "cut.jsonl.zst: zstd: the data end too early",
+		"cut.parquet": "cut.parquet: Parquet: damaged, or no Parquet file: it does not end with the mark PAR1", "cut.parquet.gz": "cut.parquet.gz: gzip: the data end too early",
+		"false.gz": "false.gz: gzip: this is no gzip file", "false.parquet": "false.parquet: Parquet: damaged, or no Parquet file",
+		"broken.jsonl": "broken.jsonl: line 1: not JSON: the line ends too early", "number.jsonl": `number.jsonl: line 1: field "text" is a number, want a string`,
+		"field.parquet": `field.parquet: no column "text"; there are id, body`, "bomb.gz": "bomb.gz: gzip: 64 MiB so far, from",
+		"*.csv": `no file matches "*.csv"`, "[": `pattern "[": syntax error`, "-": "the standard input has no name",
+	} {
+		o := PrepareOptions{Inputs: []string{input}, Stdin: strings.NewReader("x"), Out: t.TempDir(), Tokenizer: tokenizer.Bytes{}}
+		if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", input, err, want)
+		}
+		onlyDataset(t, o.Out)
+	}
+	o := PrepareOptions{Inputs: []string{"-"}, ValInputs: []string{"-"}, Format: source.Text, Stdin: strings.NewReader("x"), Out: t.TempDir(), Tokenizer: tokenizer.Bytes{}}
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "only once") {
+		t.Errorf("standard input twice: %v", err)
+	}
+}
+
+// TestFormatOverride: a name says what to expect unless the format is given.
+func TestFormatOverride(t *testing.T) {
+	dir := t.TempDir()
+	rows := `{"text": "one"}` + "\n" + `{"text": "two"}`
+	writeTree(t, dir, map[string]string{"a.json": rows, "b.jsonl.gz": zipped(t, rows)})
+	_, d := prepare(t, PrepareOptions{Inputs: []string{filepath.Join(dir, "a.json")}, Format: source.JSONL})
+	if diff := cmp.Diff([]string{"one", "two"}, allOf(t, d)); diff != "" {
+		t.Error(diff)
+	}
+	_, d = prepare(t, PrepareOptions{Inputs: []string{dir}, Format: source.Text})
+	if diff := cmp.Diff([]string{rows, rows}, allOf(t, d)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// endless is a text that never ends.
+type endless struct{ stop func() }
+
+func (e endless) Read(p []byte) (int, error) {
+	e.stop()
+	return copy(p, "words and words "), nil
+}
+
+// TestCancelledInput: a preparation stops within a file.
+func TestCancelledInput(t *testing.T) {
+	out := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reads := 0
+	in := endless{func() {
+		if reads++; reads == 100 {
+			cancel()
+		}
+	}}
+	_, err := Prepare(ctx, PrepareOptions{Inputs: []string{"-"}, Format: source.Text, Stdin: io.Reader(in), Out: out, Tokenizer: tokenizer.Bytes{}})
+	if err == nil || !strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("error %v", err)
+	}
+	onlyDataset(t, out)
+}
+
+// TestManyDocuments: a document takes 16 bytes, whatever file it is in.
+func TestManyDocuments(t *testing.T) {
+	for _, want := range []struct {
+		file       int
+		start, end int64
+	}{{0, 0, 0}, {1, 2, 3}, {1 << 31, 1<<47 + 5, 1<<48 - 1}, {1<<32 - 1, 1<<48 - 1, 1<<48 - 1}} {
+		d := newDocument(want.file, want.start, want.end)
+		if d.file() != want.file || d.start() != want.start || d.start()+d.length() != want.end {
+			t.Errorf("%+v became %d, %d, %d", want, d.file(), d.start(), d.length())
+		}
+	}
+}
+
+// TestLongDocuments: a long document has the tokens that it has as a whole, between short
+// ones and alone.
+func TestLongDocuments(t *testing.T) {
+	dir := t.TempDir()
+	var text strings.Builder
+	for i := range 150000 {
+		fmt.Fprintf(&text, "word%d, größer als %x!\n  ", i%997, i)
+	}
+	long := text.String()
+	writeTree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*pieceSize), "e": "last"})
+	for _, name := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
+		tok, err := tokenizer.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok, ValFraction: 0.2})
+		if m.Train.Documents != 4 {
+			t.Errorf("%s: %+v", name, m.Train)
+		}
+		all := map[string]bool{}
+		for _, f := range []*File{d.Train, d.Val} {
+			ids := make([]int32, f.Len())
+			if err := f.ReadTokens(ids, 0); err != nil {
+				t.Fatal(err)
+			}
+			for document := range slices.Values(cutAt(ids, tok.Info().BOS)) {
+				all[fmt.Sprint(document)] = true
+			}
+		}
+		for _, text := range []string{"short", long, "short, too", strings.Repeat("x", 3*pieceSize), "last"} {
+			ids, err := tok.Encode(text)
+			if err != nil || !all[fmt.Sprint(ids)] {
+				t.Errorf("%s: the document of %d bytes is missing, %v", name, len(text), err)
+			}
+		}
+	}
+}
+
+// cutAt returns the ids behind each mark.
+func cutAt(ids []int32, mark int32) (list [][]int32) {
+	for _, id := range ids {
+		if id == mark {
+			list = append(list, nil)
+		} else {
+			list[len(list)-1] = append(list[len(list)-1], id)
+		}
+	}
+	return list
+}
+
+// TestShards: the same tokens in the same order, in several files.
+func TestShards(t *testing.T) {
+	dir, _ := corpus(t, 50)
+	whole, one := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1})
+	out := t.TempDir()
+	for _, most := range []int64{100, 300, 1 << 20, 0} {
+		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1, ShardTokens: most, Out: out})
+		if m.Train.Tokens != whole.Train.Tokens || m.Train.Documents != whole.Train.Documents || m.Val.SHA256 != whole.Val.SHA256 {
+			t.Errorf("shards of %d: %+v, want %+v", most, m.Train, whole.Train)
+		}
+		if diff := cmp.Diff(tokensOf(t, one.Train), tokensOf(t, d.Train)); diff != "" {
+			t.Errorf("shards of %d: the tokens differ", most)
+		}
+		for i, s := range m.Train.Shards {
+			if s.Tokens < most && i < len(m.Train.Shards)-1 || s.File != fmt.Sprintf("train-%05d-of-%05d.tokens", i, len(m.Train.Shards)) {
+				t.Errorf("shards of %d: %+v", most, s)
+			}
+		}
+		if got := damaged(t, out); len(got) > 0 {
+			t.Errorf("shards of %d: %q are damaged", most, got)
+		}
+		names, err := filepath.Glob(filepath.Join(out, "train*.tokens"))
+		if err != nil || len(names) != max(1, len(m.Train.Shards)) || (most == 0) != (len(m.Train.Shards) == 0) {
+			t.Errorf("shards of %d: %q", most, names)
+		}
+		if pattern, err := Open(filepath.Join(out, "train*.tokens")); err != nil || pattern.Header().SHA256 != m.Train.SHA256 || !slices.Equal(pattern.Paths(), names) {
+			t.Errorf("shards of %d by pattern: %v", most, err)
+		} else {
+			pattern.Close()
+		}
+	}
+}
+
+func tokensOf(t *testing.T, f *File) []int32 {
+	t.Helper()
+	ids := make([]int32, f.Len())
+	for at := range ids { // one by one, then all: across the borders of files
+		if err := f.ReadTokens(ids[at:at+1], int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := make([]int32, f.Len())
+	if err := f.ReadTokens(all, 0); err != nil || !slices.Equal(ids, all) {
+		t.Fatalf("tokens one by one and at once differ: %v", err)
+	}
+	return all
+}
+
+func TestOpenSeveral(t *testing.T) {
+	dir, _ := corpus(t, 50)
+	out := t.TempDir()
+	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, ShardTokens: 100, Out: out})
+	llama3, err := tokenizer.Open("tokenizer/testdata/llama3.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: llama3})
+	first, second := filepath.Join(out, m.Train.Shards[0].File), filepath.Join(out, m.Train.Shards[1].File)
+	if err := os.Remove(second); err != nil {
+		t.Fatal(err)
+	}
+	for want, paths := range map[string][]string{
+		"files are there":        {filepath.Join(out, "train-*.tokens")},
+		"no token file is named": nil,
+		"no such file":           {first, second},
+		"does not exist":         {first, filepath.Join(out, "nothing*")},
+		"another tokenizer":      {first, other.Train.Path()},
+	} {
+		if _, err := Open(paths...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want one with %q", paths, err, want)
+		}
+	}
+}

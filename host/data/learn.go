@@ -1,0 +1,85 @@
+package data
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// LearnTokenizer learns a tokenizer with so many tokens from the documents of a file of
+// bytes, and writes its tokenizer.json and tokenizer_config.json into dir. It returns what
+// the tokenizer is.
+func LearnTokenizer(ctx context.Context, f *File, tokens int, dir vfs.Path) (tokenizer.Info, error) {
+	if f.Tokenizer() != (tokenizer.Bytes{}).Info() {
+		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: a tokenizer is learned from a token file of bytes, `cage data prepare` without --tokenizer", f.Path(), f.Tokenizer().Name)
+	}
+	l := tokenizer.NewLearner()
+	if err := eachDocument(ctx, f, l.Add); err != nil {
+		return tokenizer.Info{}, err
+	}
+	definition, err := l.Definition(tokens)
+	if err != nil {
+		return tokenizer.Info{}, err
+	}
+	if err := dir.MkdirAll(); err != nil {
+		return tokenizer.Info{}, err
+	}
+	config, err := json.MarshalIndent(map[string]any{
+		"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokenizer.Specials[0], "eos_token": tokenizer.Specials[1],
+	}, "", "  ")
+	if err != nil {
+		return tokenizer.Info{}, err
+	}
+	// The definition comes last: with it the tokenizer is whole.
+	for _, file := range []struct {
+		name    string
+		content []byte
+	}{{tokenizer.ConfigFile, config}, {tokenizer.DefinitionFile, definition}} {
+		if err := atomicfile.WriteBytes(dir.Join(file.name), file.content); err != nil {
+			return tokenizer.Info{}, err
+		}
+	}
+	made, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
+	if err != nil {
+		return tokenizer.Info{}, err
+	}
+	return made.Info(), nil
+}
+
+// eachDocument calls use with the text of every document of a file of bytes; of a long one
+// with its parts.
+func eachDocument(ctx context.Context, f *File, use func(text string) error) error {
+	const most = 1 << 20
+	begin := f.Tokenizer().BOS
+	ids := make([]int32, most)
+	var text []byte
+	flush := func() error {
+		err := use(string(text))
+		text = text[:0]
+		return err
+	}
+	for at := int64(0); at < f.Len(); at += most {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		part := ids[:min(most, f.Len()-at)]
+		if err := f.ReadTokens(part, at); err != nil {
+			return err
+		}
+		for _, id := range part {
+			if id != begin {
+				text = append(text, byte(id))
+			}
+			if id == begin || len(text) >= most && id == '\n' {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return flush()
+}

@@ -1,0 +1,70 @@
+package data
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// TestLearnTokenizer: documents of bytes make a tokenizer with begin and end tokens, which
+// writes them as fewer ids; another token file is refused.
+func TestLearnTokenizer(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, info tokenizer.Info, documents ...string) *File {
+		w, err := NewWriter(vfs.At(filepath.Join(dir, name)), info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range documents {
+			ids, err := tokenizer.Bytes{}.Encode(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.WriteDocument(ids); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	text := strings.Repeat("func main returns nil\n", 20)
+	long := strings.Repeat("a line of a long document\n", 100_000) // in several parts
+	f := write("bytes.tokens", tokenizer.Bytes{}.Info(), text, long, "ünïcode")
+	out := filepath.Join(dir, "tokenizer")
+	info, err := LearnTokenizer(t.Context(), f, 300, vfs.At(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.VocabSize > 300 || info.VocabSize < 290 || info.BOS == tokenizer.NoToken || info.EOS == tokenizer.NoToken {
+		t.Errorf("the tokenizer is %+v", info)
+	}
+	tok, err := tokenizer.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{text, "ünïcode"} {
+		ids, err := tok.Encode(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := tok.Decode(ids); err != nil || back != d || d == text && len(ids) > len(d)/3 {
+			t.Errorf("%d ids, back as %.20q, %v", len(ids), back, err)
+		}
+	}
+	if _, err := LearnTokenizer(t.Context(), write("other.tokens", info, "x"), 300, vfs.At(out)); err == nil || !strings.Contains(err.Error(), "from a token file of bytes") {
+		t.Errorf("of another file: %v", err)
+	}
+	if _, err := LearnTokenizer(t.Context(), f, 10, vfs.At(out)); err == nil || !strings.Contains(err.Error(), "at least 261") {
+		t.Errorf("of too few tokens: %v", err)
+	}
+}

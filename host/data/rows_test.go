@@ -1,0 +1,95 @@
+package data
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/cage-qat/cage/host/data/source"
+)
+
+// rowFiles makes files with rows in all formats that have rows, and returns their folder.
+func rowFiles(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	fmt.Fprintln(z, `{"a": 2}`)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var columns bytes.Buffer
+	type row struct {
+		A int64 `parquet:"a"`
+		B bool  `parquet:"b"`
+	}
+	w := parquet.NewGenericWriter[row](&columns)
+	if _, err := w.Write([]row{{3, true}, {4, false}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"a.jsonl": "{\"a\": 1}\n\nx", "b.jsonl.gz": zipped.String(), "c.parquet": columns.String(), "d.txt": `{"a": 5}`,
+		"e.parquet.gz": "x", "f.parquet": "PAR1PAR1PAR1",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// listed writes the rows as one text, up to an error.
+func listed(o RowOptions, dir string) string {
+	var out strings.Builder
+	for row, err := range ReadRows(o) {
+		if err != nil {
+			fmt.Fprintf(&out, "error %v", err)
+			break
+		}
+		fmt.Fprintf(&out, "%s %s %d %s; ", strings.TrimPrefix(row.Path, dir+"/"), row.Unit, row.Number, bytes.TrimSpace(row.Text))
+	}
+	return strings.ReplaceAll(out.String(), dir, "DIR")
+}
+
+func TestReadRows(t *testing.T) {
+	dir := rowFiles(t)
+	in := func(names ...string) (list []string) {
+		for _, name := range names {
+			list = append(list, filepath.Join(dir, name))
+		}
+		return list
+	}
+	for _, c := range []struct {
+		o    RowOptions
+		want string
+	}{
+		{RowOptions{Inputs: []string{dir}, Include: []string{"[a-c].*"}, Columns: []string{"a", "z"}},
+			`a.jsonl line 1 {"a": 1}; a.jsonl line 3 x; b.jsonl.gz line 1 {"a": 2}; c.parquet row 1 {"a":3}; c.parquet row 2 {"a":4}; `},
+		{RowOptions{Inputs: in("d.txt"), Format: source.JSONL}, `d.txt line 1 {"a": 5}; `},
+		{RowOptions{Inputs: []string{"-"}, Format: source.JSONL, Stdin: strings.NewReader("{}\n[]")}, "standard input line 1 {}; standard input line 2 []; "},
+		{RowOptions{Inputs: in("d.txt")}, "error DIR/d.txt: neither JSONL nor Parquet by its name: --format says what it is"},
+		{RowOptions{Inputs: in("c.parquet"), Columns: []string{"z"}}, "error DIR/c.parquet: none of the columns z; there are a, b"},
+		{RowOptions{Inputs: in("e.parquet.gz")}, "error DIR/e.parquet.gz: a Parquet file is read from its end: give it as a file that is not compressed as a whole"},
+		{RowOptions{Inputs: in("nothing")}, "error stat DIR/nothing: no such file or directory"},
+		{RowOptions{Inputs: []string{dir}, Include: []string{"*.go"}}, `error no file found in ["DIR"] with include patterns ["*.go"]`},
+	} {
+		if got := listed(c.o, dir); got != c.want {
+			t.Errorf("%+v:\ngot  %s\nwant %s", c.o, got, c.want)
+		}
+	}
+	if got := listed(RowOptions{Inputs: in("f.parquet"), Columns: []string{"a"}}, dir); !strings.HasPrefix(got, "error DIR/f.parquet: ") {
+		t.Errorf("a damaged file: %s", got)
+	}
+	for range ReadRows(RowOptions{Inputs: []string{dir}, Include: []string{"a.*"}}) {
+		break // no more are wanted
+	}
+}

@@ -1,0 +1,27 @@
+package source_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/host/data/source"
+)
+
+// Rows that hold no text say why, and reading goes on.
+func ExampleReadJSONL() {
+	in := strings.NewReader("{\"text\": \"one\"}\n{\"text\": 2}\n{\"text\": \"three\"}\n")
+	for row, err := range source.ReadJSONL(in, "text") {
+		switch {
+		case err != nil:
+			fmt.Println("cannot be read:", err)
+		case row.Err != nil:
+			fmt.Println(row.Err)
+		default:
+			fmt.Printf("%d: %s\n", row.Number, row.Text)
+		}
+	}
+	// Output:
+	// 1: one
+	// line 2: field "text" is a number, want a string
+	// 3: three
+}

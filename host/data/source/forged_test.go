@@ -1,0 +1,136 @@
+package source
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// forged is a Parquet file of one page. It says what change makes of a true header.
+func forged(t *testing.T, codec format.CompressionCodec, body []byte, change func(*format.PageHeader)) []byte {
+	t.Helper()
+	type row struct {
+		Text *string `parquet:"text,optional"`
+	}
+	text := "a"
+	genuine := inParquet(t, []row{{&text}, {nil}})
+	file, err := parquet.OpenFile(bytes.NewReader(genuine), int64(len(genuine)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := &format.PageHeader{Type: format.DataPage, CompressedPageSize: int32(len(body)), UncompressedPageSize: 100}
+	header.DataPageHeader.Valid = true
+	header.DataPageHeader.V = format.DataPageHeader{NumValues: 8, Encoding: format.Plain, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
+	change(header)
+	marshal := func(v any) []byte {
+		out, err := thrift.Marshal(new(thrift.CompactProtocol), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	out := slices.Concat([]byte("PAR1"), marshal(header), body)
+	meta := *file.Metadata()
+	group := &meta.RowGroups[0]
+	group.NumRows = int64(header.DataPageHeader.V.NumValues)
+	column := &group.Columns[0].MetaData
+	column.Codec, column.DataPageOffset, column.DictionaryPageOffset = codec, 4, 0
+	column.TotalCompressedSize, column.NumValues = int64(len(out)-4), group.NumRows
+	footer := marshal(&meta)
+	return append(binary.LittleEndian.AppendUint32(append(out, footer...), uint32(len(footer))), "PAR1"...)
+}
+
+// levels puts definition levels before values: a run of eight ones.
+func levels(data ...byte) []byte { return append([]byte{2, 0, 0, 0, 16, 1}, data...) }
+
+// packed compresses as the library does.
+func packed(t *testing.T, codec format.CompressionCodec, data []byte) []byte {
+	t.Helper()
+	out, err := parquet.LookupCompressionCodec(codec).Encode(nil, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestForgedPages: a page that claims or becomes far more than the file can have is
+// refused before memory is taken for it.
+func TestForgedPages(t *testing.T) {
+	zeros := make([]byte, 300<<20)
+	long := binary.AppendUvarint(nil, math.MaxInt32<<1) // a run
+	many := binary.AppendUvarint([]byte{128, 1, 4}, math.MaxInt32)
+	encoded := func(e format.Encoding) func(*format.PageHeader) {
+		return func(h *format.PageHeader) { h.DataPageHeader.V.Encoding = e }
+	}
+	same := func(*format.PageHeader) {}
+	for name, c := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"gzip":      {forged(t, format.Gzip, packed(t, format.Gzip, zeros), same), "larger, decompressed"},
+		"brotli":    {forged(t, format.Brotli, packed(t, format.Brotli, zeros), same), "larger, decompressed"},
+		"snappy":    {forged(t, format.Snappy, []byte{255, 255, 255, 255, 15, 0}, same), "larger, decompressed"},
+		"zstd":      {forged(t, format.Zstd, packed(t, format.Zstd, zeros[:1<<20]), same), "larger, decompressed"},
+		"huge zstd": {forged(t, format.Zstd, packed(t, format.Zstd, zeros), same), "exceeds"},
+		"lz4":       {forged(t, format.Lz4Raw, []byte{0xff, 0xff, 0xff, 0xff}, same), "LZ4_RAW cannot be read"},
+		// A run of three truth values, then one of five.
+		"truths":     {forged(t, 0, levels(4, 0, 0, 0, 6, 1, 10, 0), encoded(format.RLE)), "not multiples of eight"},
+		"no bytes":   {forged(t, format.Brotli, nil, same), "without bytes"},
+		"values":     {forged(t, 0, levels(), func(h *format.PageHeader) { h.DataPageHeader.V.NumValues = math.MaxInt32 }), "decompression bomb"},
+		"levels":     {forged(t, 0, append([]byte{6, 0, 0, 0}, append(long, 1)...), same), "more than the 8 values"},
+		"indices":    {forged(t, 0, levels(append([]byte{1}, append(long, 0)...)...), encoded(format.RLEDictionary)), "more than the 8 values"},
+		"bit-packed": {forged(t, 0, levels(append([]byte{0}, binary.AppendUvarint(nil, math.MaxInt32)...)...), encoded(format.RLEDictionary)), "more than the 8 values"},
+		"lengths":    {forged(t, 0, levels(append(many, 0)...), encoded(format.DeltaLengthByteArray)), "2147483647 numbers"},
+		// Two prefixes of 2³⁰ bytes.
+		"prefixes": {forged(t, 0, levels(128, 1, 4, 2, 128, 128, 128, 128, 8, 0, 0, 0, 0, 0, 128, 1, 4, 2, 0, 0, 0, 0, 0, 0), encoded(format.DeltaByteArray)), "more than 256 MiB"},
+		"footer":   {append([]byte("PAR1\x15\x02\x19\xfc\xff\xff\xff\xff\x07"), "\x09\x00\x00\x00PAR1"...), "a list of 2147483647 entries"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := rowsOf(ReadParquet(bytes.NewReader(c.file), int64(len(c.file)), "text"))
+			runtime.ReadMemStats(&after)
+			if _, damaged := errors.AsType[*DamagedError](err); !damaged || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if taken := after.TotalAlloc - before.TotalAlloc; taken > 32<<20 {
+				t.Errorf("%d MiB of memory for a file of %d bytes", taken>>20, len(c.file))
+			}
+		})
+	}
+}
+
+// TestRepeatedTexts: a dictionary's text that comes back again and again counts each time.
+func TestRepeatedTexts(t *testing.T) {
+	type row struct {
+		Text string `parquet:"text,dict"`
+	}
+	var out bytes.Buffer
+	w := parquet.NewGenericWriter[row](&out)
+	rows := slices.Repeat([]row{{strings.Repeat("0123456789", 10000)}}, 2000)
+	if _, err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in, size := bytes.NewReader(out.Bytes()), int64(out.Len())
+	for name, rows := range map[string]func() ([]string, error){
+		"texts":   func() ([]string, error) { return rowsOf(ReadParquet(in, size, "text")) },
+		"objects": func() ([]string, error) { return rowsOf(ReadParquetObjects(in, size, []string{"text"})) },
+	} {
+		got, err := rows()
+		if err == nil || !strings.Contains(err.Error(), "decompression bomb") || len(got) < bombFree/100000-10 {
+			t.Errorf("%s: %d rows, %v", name, len(got), err)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json/jsontext"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"unicode/utf8"
+)
+
+// ReadJSONL returns the text in a field of every line; lines of white space are passed
+// over. The error, if any, comes last and is one of reading r.
+func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		l := &lines{r: bufio.NewReaderSize(r, 1<<20)}
+		p := &objectParser{field: field}
+		for {
+			line, err := l.next()
+			if err == io.EOF {
+				return
+			}
+			if err != nil && err != errLong {
+				yield(Row{}, err)
+				return
+			}
+			row := Row{Number: l.number}
+			problem := ""
+			if err == errLong {
+				problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
+			} else if row.Text, problem = p.parse(line); problem == "" {
+				problem = checkText(row.Text)
+			}
+			if problem != "" {
+				row = Row{Number: l.number, Err: &RowError{"line", l.number, problem}}
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+var errLong = errors.New("a line is too long")
+
+// lines cuts what it reads at line ends.
+type lines struct {
+	r      *bufio.Reader
+	number int64
+	long   []byte // a line that does not fit into r's buffer
+}
+
+// next returns the next line with something in it, errLong for one that is longer than
+// MaxRow, or io.EOF.
+func (l *lines) next() ([]byte, error) {
+	for {
+		line, err := l.line()
+		if err == io.EOF && len(line) > 0 {
+			err = nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if l.number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			return line, nil
+		}
+	}
+}
+
+func (l *lines) line() ([]byte, error) {
+	l.number++
+	part, err := l.r.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return part, err
+	}
+	l.long = append(l.long[:0], part...)
+	tooLong := false
+	for err == bufio.ErrBufferFull {
+		part, err = l.r.ReadSlice('\n')
+		if tooLong = tooLong || len(l.long)+len(part) > MaxRow; !tooLong {
+			l.long = append(l.long, part...)
+		}
+	}
+	if tooLong && (err == nil || err == io.EOF) {
+		return nil, errLong
+	}
+	return l.long, err
+}
+
+// objectParser takes one field out of an object.
+type objectParser struct {
+	field string
+	in    bytes.Buffer
+	dec   jsontext.Decoder
+	text  []byte
+}
+
+// parse returns the field's text, or what is wrong with the line. The whole line is
+// checked, whichever field is wanted.
+func (p *objectParser) parse(line []byte) (text []byte, problem string) {
+	p.in = *bytes.NewBuffer(line)
+	p.dec.Reset(&p.in)
+	if kind := p.dec.PeekKind(); kind != '{' && kind != 0 {
+		return nil, fmt.Sprintf("%s, want an object with the field %q", kindName(kind), p.field)
+	}
+	found, wrong, err := p.object()
+	if err == nil {
+		if _, err = p.dec.ReadToken(); err == io.EOF {
+			err = nil
+		} else if err == nil {
+			return nil, "more than one value in a line"
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, syntaxProblem(err)
+	case wrong != "":
+		return nil, wrong
+	case !found:
+		return nil, fmt.Sprintf("no field %q", p.field)
+	}
+	return p.text, ""
+}
+
+// object reads an object and keeps the text of the field.
+func (p *objectParser) object() (found bool, wrong string, err error) {
+	if _, err := p.dec.ReadToken(); err != nil {
+		return false, "", err
+	}
+	for p.dec.PeekKind() != '}' {
+		name, err := p.dec.ReadToken()
+		if err != nil {
+			return false, "", err
+		}
+		if name.String() != p.field {
+			if err := p.dec.SkipValue(); err != nil {
+				return false, "", err
+			}
+			continue
+		}
+		kind := p.dec.PeekKind()
+		value, err := p.dec.ReadValue()
+		if err != nil {
+			return false, "", err
+		}
+		found = true
+		if kind != '"' {
+			wrong = fmt.Sprintf("field %q is %s, want a string", p.field, kindName(kind))
+			continue
+		}
+		if p.text, err = jsontext.AppendUnquote(p.text[:0], value); err != nil {
+			return false, "", err
+		}
+	}
+	_, err = p.dec.ReadToken()
+	return found, wrong, err
+}
+
+// syntaxProblem says what is wrong with a line that is not JSON.
+func syntaxProblem(err error) string {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return "not JSON: the line ends too early"
+	}
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return fmt.Sprintf("not JSON: at byte %d: %v", syntactic.ByteOffset+1, syntactic.Err)
+	}
+	return "not JSON: " + err.Error()
+}
+
+// kindName is what a value of JSON is called.
+func kindName(kind jsontext.Kind) string {
+	switch kind {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	}
+	return "not JSON"
+}
+
+// checkText says why bytes are no text, "" if they are.
+func checkText(text []byte) string {
+	switch {
+	case bytes.IndexByte(text, 0) >= 0:
+		return "the text has a zero byte"
+	case !utf8.Valid(text):
+		return "the text is not UTF-8"
+	}
+	return ""
+}

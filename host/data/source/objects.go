@@ -1,0 +1,222 @@
+package source
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// ReadObjects returns every line of JSONL as it is; lines of white space are passed over.
+// Whether a line is JSON is not looked at. The error, if any, comes last and is one of
+// reading r.
+func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		l := &lines{r: bufio.NewReaderSize(r, 1<<20)}
+		for {
+			line, err := l.next()
+			row := Row{Number: l.number, Text: line}
+			switch {
+			case err == io.EOF:
+				return
+			case errors.Is(err, errLong):
+				row = Row{Number: l.number, Err: &RowError{"line", l.number, fmt.Sprintf("longer than %d MiB", MaxRow>>20)}}
+			case err != nil:
+				yield(Row{}, err)
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ReadParquetObjects returns the rows of the size bytes of r as objects of JSON, with those
+// of the columns that there are: numbers, texts, lists and groups of them. At least one
+// must be there. The error, if any, comes last.
+func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		o := &objects{r: r, size: size, yield: yield, budget: budget{size: size}}
+		if err := o.read(columns); err != nil && err != errStop {
+			yield(Row{}, err)
+		}
+	}
+}
+
+// objects is a Parquet file whose rows are read as JSON.
+type objects struct {
+	r       io.ReaderAt
+	size    int64
+	yield   func(Row, error) bool
+	number  int64
+	budget  budget // of the rows
+	calling bool   // yield runs: a panic is not the library's
+}
+
+// read reads all row groups. The library panics over some damaged files.
+func (o *objects) read(columns []string) (err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			if o.calling {
+				panic(problem)
+			}
+			err = damagedParquet(fmt.Errorf("%v", problem))
+		}
+	}()
+	if err := checkFooter(o.r, o.size); err != nil {
+		return damagedParquet(err)
+	}
+	file, err := parquet.OpenFile(o.r, o.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return damagedParquet(err)
+	}
+	schema, leaves, err := o.chosen(file, columns)
+	if err != nil {
+		return err
+	}
+	conversion, err := parquet.Convert(schema, file.Schema())
+	if err != nil {
+		return damagedParquet(err)
+	}
+	pages := newPages(file, o.r, o.size)
+	defer pages.close()
+	for i, group := range file.RowGroups() {
+		for _, l := range leaves {
+			if err := pages.group(i, l); err != nil {
+				return err
+			}
+		}
+		if err := o.group(schema, parquet.ConvertRowGroup(group, conversion)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chosen is the schema of the columns that are read, and the columns of values in them.
+func (o *objects) chosen(file *parquet.File, columns []string) (*parquet.Schema, []leaf, error) {
+	wanted := parquet.Group{}
+	var names []string
+	for _, c := range file.Root().Columns() {
+		names = append(names, c.Name())
+	}
+	for _, field := range file.Schema().Fields() {
+		for _, name := range columns {
+			if field.Name() == name {
+				wanted[name] = field
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil, fmt.Errorf("none of the columns %s; there are %s", strings.Join(columns, ", "), strings.Join(names, ", "))
+	}
+	var leaves []leaf
+	for _, path := range file.Schema().Columns() {
+		if _, ok := wanted[path[0]]; !ok {
+			continue
+		}
+		found, ok := file.Schema().Lookup(path...)
+		if !ok {
+			return nil, nil, damagedParquet(fmt.Errorf("the column %s is not in the schema", strings.Join(path, ".")))
+		}
+		leaves = append(leaves, newLeaf(found.ColumnIndex, found.MaxRepetitionLevel, found.MaxDefinitionLevel, found.Node.Type()))
+	}
+	return parquet.NewSchema("rows", wanted), leaves, nil
+}
+
+// group reads the rows of a row group.
+func (o *objects) group(schema *parquet.Schema, group parquet.RowGroup) error {
+	rows := group.Rows()
+	defer rows.Close()
+	batch := make([]parquet.Row, 16)
+	for {
+		n, err := rows.ReadRows(batch)
+		for _, row := range batch[:n] {
+			size := int64(0)
+			for _, v := range row {
+				size += valueCost + int64(len(v.Bytes()))
+			}
+			if err := o.budget.spend(size); err != nil {
+				return damagedParquet(err)
+			}
+			if !o.row(schema, row, size) {
+				return errStop
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return damagedParquet(err)
+		case n == 0:
+			return damagedParquet(io.ErrNoProgress)
+		}
+	}
+}
+
+// row hands on one row; false: no more are wanted.
+func (o *objects) row(schema *parquet.Schema, values parquet.Row, size int64) bool {
+	o.number++
+	row, problem := Row{Number: o.number}, ""
+	var object any = map[string]any{}
+	if size > MaxRow {
+		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
+	} else if err := schema.Reconstruct(&object, values); err != nil {
+		problem = err.Error()
+	} else if row.Text, err = json.Marshal(plain(object)); err != nil {
+		problem = err.Error()
+	} else if len(row.Text) > MaxRow {
+		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
+	}
+	if problem != "" {
+		row = Row{Number: o.number, Err: &RowError{"row", o.number, problem}}
+	}
+	o.calling = true
+	more := o.yield(row, nil)
+	o.calling = false
+	return more
+}
+
+// plain makes texts of bytes, and lists of what Parquet writes as groups named list and
+// element.
+func plain(value any) any {
+	switch v := value.(type) {
+	case []byte:
+		return string(v)
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = plain(v[key])
+		}
+		return unlisted(v)
+	}
+	return value
+}
+
+// unlisted is the list that a group stands for, or the group.
+func unlisted(group map[string]any) any {
+	list, ok := group["list"].([]any)
+	if !ok || len(group) != 1 {
+		return group
+	}
+	out := make([]any, len(list))
+	for i, entry := range list {
+		single, ok := entry.(map[string]any)
+		if !ok || len(single) != 1 {
+			return group
+		}
+		for _, element := range single {
+			out[i] = element
+		}
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+package source_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/cage-qat/cage/host/data/source"
+)
+
+type message struct {
+	Role    string `parquet:"role"`
+	Content string `parquet:"content"`
+}
+
+type talk struct {
+	ID       int64     `parquet:"id"`
+	Messages []message `parquet:"messages,list"`
+	Tags     []string  `parquet:"tags"`
+}
+
+// talks is a Parquet file of conversations.
+func talks(t testing.TB, list ...talk) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := parquet.NewGenericWriter[talk](&out)
+	if _, err := w.Write(list); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestReadParquetObjects(t *testing.T) {
+	content := talks(t, talk{1, []message{{"user", "ü\n\"x\""}, {"assistant", "b"}}, []string{"p", "q"}}, talk{2, nil, nil})
+	for columns, want := range map[string]string{
+		"messages":      `{"messages":[{"content":"ü\n\"x\"","role":"user"},{"content":"b","role":"assistant"}]}|`,
+		"id,x":          `{"id":1}|{"id":2}|`,
+		"tags,messages": `{"messages":[{"content":"ü\n\"x\"","role":"user"},{"content":"b","role":"assistant"}],"tags":["p","q"]}|`,
+	} {
+		got := ""
+		for row, err := range source.ReadParquetObjects(bytes.NewReader(content), int64(len(content)), strings.Split(columns, ",")) {
+			if err != nil || row.Err != nil {
+				t.Fatal(err, row.Err)
+			}
+			got += string(row.Text) + "|"
+		}
+		if !strings.HasPrefix(got, want) || strings.Count(got, "|") != 2 {
+			t.Errorf("%s:\ngot  %s\nwant %s", columns, got, want)
+		}
+	}
+	for _, err := range source.ReadParquetObjects(bytes.NewReader(content), int64(len(content)), []string{"conversations"}) {
+		if err == nil || err.Error() != "none of the columns conversations; there are id, messages, tags" {
+			t.Errorf("no such column: %v", err)
+		}
+	}
+}
+
+// TestParquetObjectsDamage: a damaged file is refused or gives rows; it never panics.
+func TestParquetObjectsDamage(t *testing.T) {
+	content := talks(t, talk{1, []message{{"user", "a"}, {"assistant", "b"}}, nil})
+	for at := range content {
+		damaged := bytes.Clone(content)
+		damaged[at] ^= 0x55
+		for row, err := range source.ReadParquetObjects(bytes.NewReader(damaged), int64(len(damaged)), []string{"messages"}) {
+			if _, ok := errors.AsType[*source.DamagedError](err); err != nil && !ok && !strings.HasPrefix(err.Error(), "none of the columns") {
+				t.Errorf("byte %d: %v, %v", at, row, err)
+			}
+		}
+	}
+}
+
+func TestReadObjects(t *testing.T) {
+	got := ""
+	for row, err := range source.ReadObjects(strings.NewReader("\xef\xbb\xbf{\"a\": 1}\n\n [2]\nx")) {
+		if err != nil || row.Err != nil {
+			t.Fatal(err, row.Err)
+		}
+		got += fmt.Sprintf("%d:%s|", row.Number, strings.TrimSpace(string(row.Text)))
+	}
+	if want := `1:{"a": 1}|3:[2]|4:x|`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	long := strings.Repeat("x", source.MaxRow+1) + "\n{}"
+	n := 0
+	for row, err := range source.ReadObjects(strings.NewReader(long)) {
+		if n++; err != nil || (n == 1) != (row.Err != nil) {
+			t.Errorf("row %d: %v, %v", n, err, row.Err)
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
+
+// FuzzParquetObjects: a Parquet file, whatever is in it, is refused or gives objects of JSON.
+func FuzzParquetObjects(f *testing.F) {
+	f.Add(talks(f, talk{1, []message{{"user", "a"}, {"assistant", "b"}}, []string{"x"}}, talk{}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		for row, err := range source.ReadParquetObjects(bytes.NewReader(in), int64(len(in)), []string{"messages", "tags"}) {
+			if err == nil && row.Err == nil && !json.Valid(row.Text) {
+				t.Fatalf("row %d is no JSON: %q", row.Number, row.Text)
+			}
+		}
+	})
+}

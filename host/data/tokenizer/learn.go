@@ -1,0 +1,231 @@
+package tokenizer
+
+import (
+	"container/heap"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Learner makes a tokenizer of texts: byte-level BPE (Sennrich et al., 2016; Radford et al.,
+// 2019) with the words of Llama 3. Its tokens are the 256 bytes, then what is merged of two
+// tokens, the most frequent pair first, then special tokens.
+type Learner struct {
+	pre   *preTokenizer
+	words map[string]int // how often each was seen
+}
+
+// llama3Pattern cuts text into words as Llama 3 does.
+const llama3Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
+// wordsOfLlama3 is the pre_tokenizer of a tokenizer.json.
+var wordsOfLlama3 = map[string]any{"type": "Sequence", "pretokenizers": []any{
+	map[string]any{"type": "Split", "pattern": map[string]any{"Regex": llama3Pattern}, "behavior": "Isolated", "invert": false},
+	byteLevelSection,
+}}
+
+var byteLevelSection = map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
+
+// NewLearner returns a learner that has seen nothing.
+func NewLearner() *Learner {
+	section, _ := json.Marshal(wordsOfLlama3)
+	pre, err := newPreTokenizer(section)
+	if err != nil {
+		panic(err) // the section is a constant, and a test reads it
+	}
+	return &Learner{pre: pre, words: map[string]int{}}
+}
+
+// Add counts the words of a text.
+func (l *Learner) Add(text string) error {
+	return l.pre.scan.eachWord(text, l.pre.isolate, func(word string) error {
+		if _, known := l.words[word]; !known {
+			word = strings.Clone(word) // which does not keep the text in memory
+		}
+		l.words[word]++
+		return nil
+	})
+}
+
+// Specials are the special tokens of a learned tokenizer: those of the chat template of
+// Llama 3. The first is put before each document, the second ends it.
+var Specials = []string{"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
+
+// Definition returns the tokenizer.json of a tokenizer with so many tokens, or fewer where
+// the texts have no more pairs. Equal texts give equal bytes, in whatever order they came.
+func (l *Learner) Definition(tokens int) ([]byte, error) {
+	least := 256 + len(Specials)
+	if tokens < least {
+		return nil, fmt.Errorf("a tokenizer of %d tokens, want at least %d: all bytes and the special tokens", tokens, least)
+	}
+	b := newMerger(l.words)
+	for len(b.tokens) < tokens-len(Specials) && b.merge() {
+	}
+	vocab := map[string]int{}
+	for id, token := range b.tokens {
+		vocab[token] = id
+	}
+	added := make([]map[string]any, len(Specials))
+	for i, special := range Specials {
+		added[i] = map[string]any{"id": len(b.tokens) + i, "content": special, "special": true,
+			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false}
+	}
+	return json.MarshalIndent(map[string]any{
+		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil,
+		"added_tokens": added, "pre_tokenizer": wordsOfLlama3, "decoder": byteLevelSection,
+		"post_processor": beginsWith(Specials[0], len(b.tokens)),
+		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
+			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": b.merges},
+	}, "", " ")
+}
+
+// beginsWith is a post_processor that puts a token before each text.
+func beginsWith(token string, id int) map[string]any {
+	special := map[string]any{"SpecialToken": map[string]any{"id": token, "type_id": 0}}
+	a := map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}
+	b := map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}
+	return map[string]any{"type": "TemplateProcessing", "single": []any{special, a}, "pair": []any{special, a, special, b},
+		"special_tokens": map[string]any{token: map[string]any{"id": token, "ids": []int{id}, "tokens": []string{token}}}}
+}
+
+// merger merges pairs of tokens in the distinct words of a text.
+type merger struct {
+	tokens []string // by id, in the byte-level alphabet
+	ids    map[string]int32
+	merges [][2]string
+	known  map[[2]string]bool // what is among the merges
+	words  [][]int32
+	counts []int // of each word
+	pairs  map[[2]int32]*pairCount
+	queue  pairQueue
+}
+
+// pairCount is how often a pair stands in the words, and where it may stand.
+type pairCount struct {
+	pair  [2]int32
+	count int
+	words map[int32]struct{}
+	index int // in the queue
+}
+
+func newMerger(words map[string]int) *merger {
+	m := &merger{pairs: map[[2]int32]*pairCount{}, ids: map[string]int32{}, known: map[[2]string]bool{}}
+	for b := range 256 {
+		m.id(string(byteToRune[b]))
+	}
+	for i, word := range slices.Sorted(maps.Keys(words)) {
+		ids := make([]int32, len(word))
+		for j := range len(word) {
+			ids[j] = int32(word[j])
+		}
+		m.words, m.counts = append(m.words, ids), append(m.counts, words[word])
+		for j := range len(ids) - 1 {
+			m.add(ids[j], ids[j+1], int32(i), words[word])
+		}
+	}
+	return m
+}
+
+// id is that of a token, which may be new: "abc" can be merged of "ab" and "c", and of "a"
+// and "bc".
+func (m *merger) id(token string) int32 {
+	id, known := m.ids[token]
+	if !known {
+		id = int32(len(m.tokens))
+		m.tokens, m.ids[token] = append(m.tokens, token), id
+	}
+	return id
+}
+
+// add changes the count of a pair by that of a word in which it stands, or stood.
+func (m *merger) add(a, b, word int32, count int) {
+	p := m.pairs[[2]int32{a, b}]
+	if p == nil {
+		p = &pairCount{pair: [2]int32{a, b}, words: map[int32]struct{}{}}
+		m.pairs[p.pair] = p
+		heap.Push(&m.queue, p)
+	}
+	p.count += count
+	if count > 0 {
+		p.words[word] = struct{}{}
+	}
+	heap.Fix(&m.queue, p.index)
+}
+
+// merge makes a token of the most frequent pair, of equal ones that with the smaller ids. It
+// reports false where no pair stands twice.
+func (m *merger) merge() bool {
+	if len(m.queue) == 0 || m.queue[0].count < 2 {
+		return false
+	}
+	best := heap.Pop(&m.queue).(*pairCount)
+	delete(m.pairs, best.pair)
+	first, second := m.tokens[best.pair[0]], m.tokens[best.pair[1]]
+	id := m.id(first + second)
+	if merge := [2]string{first, second}; !m.known[merge] { // the pair may come up again
+		m.merges, m.known[merge] = append(m.merges, merge), true
+	}
+	for _, w := range slices.Sorted(maps.Keys(best.words)) {
+		m.mergeIn(w, best.pair, id)
+	}
+	return true
+}
+
+// mergeIn replaces a pair in a word, from its left to its right.
+func (m *merger) mergeIn(word int32, pair [2]int32, id int32) {
+	ids, count := m.words[word], m.counts[word]
+	next := ids[:0:0]
+	for i := 0; i < len(ids); i++ {
+		if i+1 < len(ids) && ids[i] == pair[0] && ids[i+1] == pair[1] {
+			next = append(next, id)
+			i++
+			continue
+		}
+		next = append(next, ids[i])
+	}
+	if len(next) == len(ids) {
+		return
+	}
+	for i := range len(ids) - 1 {
+		if p := [2]int32{ids[i], ids[i+1]}; p != pair {
+			m.add(p[0], p[1], word, -count)
+		}
+	}
+	for i := range len(next) - 1 {
+		m.add(next[i], next[i+1], word, count)
+	}
+	m.words[word] = next
+}
+
+// pairQueue is a heap with the most frequent pair first.
+type pairQueue []*pairCount
+
+func (q pairQueue) Len() int { return len(q) }
+
+func (q pairQueue) Less(i, j int) bool {
+	a, b := q[i], q[j]
+	if a.count != b.count {
+		return a.count > b.count
+	}
+	return slices.Compare(a.pair[:], b.pair[:]) < 0
+}
+
+func (q pairQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *pairQueue) Push(x any) {
+	p := x.(*pairCount)
+	p.index = len(*q)
+	*q = append(*q, p)
+}
+
+func (q *pairQueue) Pop() any {
+	last := len(*q) - 1
+	p := (*q)[last]
+	*q = (*q)[:last]
+	return p
+}

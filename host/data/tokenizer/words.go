@@ -1,0 +1,183 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// wordPattern is a pattern of published tokenizers that a function of this package
+// matches, many times as fast as an engine of regular expressions. Each of these
+// patterns matches at every place of every text, so that its matches are words without
+// gaps.
+type wordPattern struct {
+	// digits is how many digits a word can have, 0 for any number.
+	digits int
+	// next returns where the word ends that begins at a place in text.
+	next func(s *scanner, text string, at int) int
+}
+
+// wordPatterns are these patterns by their expressions.
+var wordPatterns = map[string]wordPattern{
+	byteLevelPattern:          {next: (*scanner).nextGPT2},
+	gpt4Pattern(`\p{N}{1,3}`): {digits: 3, next: (*scanner).nextGPT4}, // Llama 3, OLMo 2
+	gpt4Pattern(`\p{N}`):      {digits: 1, next: (*scanner).nextGPT4}, // Qwen 2 and later
+	gpt4Pattern(`\p{N}+`):     {next: (*scanner).nextGPT4},
+}
+
+// gpt4Pattern is the pattern that GPT-4 brought, but for how it cuts numbers.
+func gpt4Pattern(numbers string) string {
+	return `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|` + numbers + `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+}
+
+// nextGPT2 matches byteLevelPattern.
+func (s *scanner) nextGPT2(text string, at int) int {
+	if end := contraction(text, at, false); end > 0 {
+		return end
+	}
+	begin := at
+	if text[at] == ' ' && at+1 < len(text) {
+		begin++
+	}
+	if c, size := s.classAt(text, begin); c != space {
+		return s.run(text, begin+size, c)
+	}
+	return s.white(text, at)
+}
+
+// nextGPT4 matches gpt4Pattern.
+func (s *scanner) nextGPT4(text string, at int) int {
+	if end := contraction(text, at, true); end > 0 {
+		return end
+	}
+	c, size := s.classAt(text, at)
+	begin := at + size
+	switch {
+	case c == letter:
+		return s.run(text, begin, letter)
+	case c == number:
+		return s.number(text, at)
+	case begin < len(text) && text[at] != '\r' && text[at] != '\n':
+		next, nextSize := s.classAt(text, begin)
+		if next == letter {
+			return s.run(text, begin+nextSize, letter)
+		}
+		if next == other && text[at] == ' ' {
+			return lineEnds(text, s.run(text, begin+nextSize, other))
+		}
+	}
+	if c == other {
+		return lineEnds(text, s.run(text, begin, other))
+	}
+	end := s.run(text, at, space)
+	if last := strings.LastIndexAny(text[at:end], "\r\n"); last >= 0 {
+		return at + last + 1
+	}
+	return s.white(text, at)
+}
+
+// number matches as many digits as a word can have.
+func (s *scanner) number(text string, at int) int {
+	if s.digits == 0 {
+		return s.run(text, at, number)
+	}
+	for n := 0; n < s.digits && at < len(text); n++ {
+		c, size := s.classAt(text, at)
+		if c != number {
+			break
+		}
+		at += size
+	}
+	return at
+}
+
+// white matches \s+(?!\S)|\s+: a run of white space, but for its last character if
+// something follows that could be a word with it.
+func (s *scanner) white(text string, at int) int {
+	end := s.run(text, at, space)
+	if end == len(text) {
+		return end
+	}
+	_, size := utf8.DecodeLastRuneInString(text[at:end])
+	if end-size > at {
+		return end - size
+	}
+	return end
+}
+
+// lineEnds matches [\r\n]*.
+func lineEnds(text string, at int) int {
+	for at < len(text) && (text[at] == '\r' || text[at] == '\n') {
+		at++
+	}
+	return at
+}
+
+// contraction matches 's|'t|'re|'ve|'m|'ll|'d, in any case if anyCase is set; 0: no match.
+func contraction(text string, at int, anyCase bool) int {
+	if text[at] != '\'' || at+1 == len(text) {
+		return 0
+	}
+	lower := func(i int) byte {
+		if i >= len(text) {
+			return 0
+		}
+		if b := text[i]; !anyCase || b < 'A' || b > 'Z' {
+			return b
+		}
+		return text[i] + 'a' - 'A'
+	}
+	second := lower(at + 2)
+	switch lower(at + 1) {
+	case 's', 't', 'm', 'd':
+		return at + 2
+	case 'r', 'v':
+		if second == 'e' {
+			return at + 3
+		}
+	case 'l':
+		if second == 'l' {
+			return at + 3
+		}
+	case "ſ"[0]: // the long s, whose capital is S
+		if anyCase && strings.HasPrefix(text[at+1:], "ſ") {
+			return at + 1 + len("ſ")
+		}
+	}
+	return 0
+}
+
+// eachWord calls emit for the words of text. Where isolate is set, every digit is a text
+// of its own, as a pre-tokenizer Digits before the pattern makes it.
+func (s *scanner) eachWord(text string, isolate bool, emit func(word string) error) error {
+	for len(text) > 0 {
+		part := text
+		if isolate {
+			part = text[:s.untilNumber(text)]
+		}
+		if part == "" {
+			_, size := s.classAt(text, 0)
+			part = text[:size]
+		}
+		for at := 0; at < len(part); {
+			end := s.next(s, part, at)
+			if err := emit(part[at:end]); err != nil {
+				return err
+			}
+			at = end
+		}
+		text = text[len(part):]
+	}
+	return nil
+}
+
+// untilNumber returns where the first digit of text is.
+func (s *scanner) untilNumber(text string) int {
+	for at := 0; at < len(text); {
+		c, size := s.classAt(text, at)
+		if c == number {
+			return at
+		}
+		at += size
+	}
+	return len(text)
+}

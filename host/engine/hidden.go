@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// This file holds all that reaches into hidden parts of GoMLX and go-xla by reflection. It relies on names of fields in
+// GoMLX v0.28.16 and go-xla v0.4.13. [checkHidden] looks for them when a device is opened: after an upgrade that renames
+// one, that is an error, and not a step that is slower or wrong.
+
+// Hidden maps that remember what a graph has already: its scalars, and the functions of its reductions.
+var (
+	graphCaches   = []string{"scalars"}
+	builderCaches = []string{"cacheReductions", "cacheArgMinMax", "cacheSelections"}
+)
+
+// checkHidden looks for all that this file relies on, in a graph of its own. Of the Go backend only [setParallelism] needs
+// anything, and looks for it itself.
+func checkHidden(backend compute.Backend) error {
+	r := &recording{Backend: backend}
+	g := graph.NewGraph(r, "check")
+	defer g.Finalize()
+	graph.Const(g, float32(0)) // the builder is made with the first node
+	if !isXLA(r.builder) {
+		return nil
+	}
+	_, errGraph := hiddenMaps(g, graphCaches)
+	_, errBuilder := hiddenMaps(r.builder, builderCaches)
+	_, errMain := mainInputs(r.builder)
+	if err := errors.Join(errGraph, errBuilder, errMain); err != nil {
+		return fmt.Errorf("this build relies on hidden fields of GoMLX and go-xla that its versions of them do not have: %w", err)
+	}
+	return nil
+}
+
+// isXLA recognizes builders of go-xla by name: a build without CUDA does not have the type.
+func isXLA(builder compute.Builder) bool {
+	return builder != nil && strings.HasSuffix(reflect.TypeOf(builder).String(), "xla.Builder")
+}
+
+// setParallelism sets the size of the Go backend's pool of workers. The backend's configuration string can say the same
+// ("parallelism=-1"), but the backend then prints a line on standard output, where a command with machine-readable
+// output must not print. The exported field Workers leads to the same setter; its type is internal to the backend's
+// module, hence the reflection.
+func setParallelism(backend compute.Backend, n int) error {
+	workers := reflect.Indirect(reflect.ValueOf(backend)).FieldByName("Workers")
+	if !workers.IsValid() {
+		return fmt.Errorf("the Go backend %T has no pool of workers to configure", backend)
+	}
+	set, ok := workers.Interface().(interface{ SetMaxParallelism(int) })
+	if !ok {
+		return fmt.Errorf("the Go backend's pool of workers %s has no SetMaxParallelism", workers.Type())
+	}
+	set.SetMaxParallelism(n)
+	return nil
+}
+
+// ownCaches gives the function that is being built constants and reductions of its own, until the returned function is
+// called. GoMLX returns the same node for a scalar that a graph has already, and go-xla the same function for a
+// reduction; but go-xla cannot use inside a function what was made outside it, nor the reverse. It panics as graph
+// building does.
+func ownCaches(g *graph.Graph) (restore func()) {
+	list, err := hiddenMaps(g, graphCaches)
+	if r, ok := g.Backend().(*recording); ok && err == nil && isXLA(r.builder) {
+		var more []reflect.Value
+		more, err = hiddenMaps(r.builder, builderCaches)
+		list = append(list, more...)
+	}
+	if err != nil {
+		panic(err)
+	}
+	outside := make([]reflect.Value, len(list))
+	for i, field := range list {
+		outside[i] = reflect.New(field.Type()).Elem()
+		outside[i].Set(field)
+		field.Set(reflect.MakeMap(field.Type()))
+	}
+	return func() {
+		for i, field := range list {
+			field.Set(outside[i])
+		}
+	}
+}
+
+// hiddenMaps are the named fields of a struct, which must be maps.
+func hiddenMaps(of any, names []string) ([]reflect.Value, error) {
+	var list []reflect.Value
+	for _, name := range names {
+		field := reflect.Indirect(reflect.ValueOf(of)).FieldByName(name)
+		if !field.IsValid() || field.Kind() != reflect.Map {
+			return nil, fmt.Errorf("%T has no map %s", of, name)
+		}
+		list = append(list, reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem())
+	}
+	return list, nil
+}
+
+// lendMemory tells XLA that outputs may take the memory of inputs, before the graph is compiled, and returns for how
+// many it did. Without that a donated input is freed only after the step. The Go backend need not be told.
+func lendMemory(builder compute.Builder, pairs map[int]int) (int, error) {
+	if len(pairs) == 0 || !isXLA(builder) {
+		return 0, nil
+	}
+	inputs, err := mainInputs(builder)
+	if err != nil {
+		return 0, err
+	}
+	for input, output := range pairs {
+		attributes := inputs.Index(input).Elem().FieldByName("Attributes")
+		if attributes.IsNil() {
+			attributes.Set(reflect.MakeMap(attributes.Type()))
+		}
+		// The name under which XLA reads it from a program: "may alias", it copies first what a call does not donate.
+		attributes.SetMapIndex(reflect.ValueOf("tf.aliasing_output"), reflect.ValueOf(int32(output)))
+	}
+	return len(pairs), nil
+}
+
+// mainInputs are the arguments of the program's main function, a list of pointers to values with Attributes: go-xla has
+// no way to give them any but through a field that is hidden.
+func mainInputs(builder compute.Builder) (inputs reflect.Value, err error) {
+	main := builder.Main()
+	field := reflect.Indirect(reflect.ValueOf(main)).FieldByName("fn")
+	if !field.IsValid() || field.Kind() != reflect.Pointer || field.IsNil() {
+		return inputs, fmt.Errorf("%T has no function fn", main)
+	}
+	function := reflect.NewAt(field.Type().Elem(), field.UnsafePointer()).Elem()
+	inputs = function.FieldByName("Inputs")
+	attributes := reflect.TypeFor[map[string]any]()
+	if !inputs.IsValid() || inputs.Kind() != reflect.Slice || inputs.Type().Elem().Kind() != reflect.Pointer {
+		return inputs, fmt.Errorf("%s has no list of Inputs", function.Type())
+	}
+	if f, ok := inputs.Type().Elem().Elem().FieldByName("Attributes"); !ok || f.Type != attributes {
+		return inputs, fmt.Errorf("%s has no Attributes of type %s", inputs.Type().Elem(), attributes)
+	}
+	return inputs, nil
+}

@@ -1,0 +1,146 @@
+package export
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// Card is what the model card says beside what the export itself shows.
+type Card struct {
+	Name    string // of the model
+	Step    int    // of the checkpoint
+	Trained string // on what: a sentence
+	// Quantizer, Optimizer and Method say how, each in a few words; "" is left out.
+	Quantizer, Optimizer, Method string
+	Loss                         string // of the validation set; "" is left out
+	Command                      string // that made the export
+	Config                       string // the configuration of the run, in TOML
+	Version                      string // of cage
+}
+
+// cardTemplate is the model card in the form of the Hugging Face hub.
+var cardTemplate = template.Must(template.New(cardFile).Parse(`---
+# license: choose one before you publish the model
+tags:
+- cage
+- quantization-aware-training
+---
+
+# {{.Card.Name}}
+
+{{.What}}
+
+| | |
+|---|---|
+| trained on | {{.Card.Trained}} |
+| steps | {{.Card.Step}} |
+{{- with .Card.Quantizer}}
+| weights | {{.}} |{{end}}
+{{- with .Card.Optimizer}}
+| optimizer | {{.}} |{{end}}
+{{- with .Card.Method}}
+| method | {{.}} |{{end}}
+{{- with .Card.Loss}}
+| validation loss | {{.}} |{{end}}
+| exported as | {{.Report.Format}}: {{.Types}} |
+| exact | {{.Exact}} |
+
+Made by cage {{.Card.Version}} with
+
+    {{.Card.Command}}
+
+## Configuration of the training
+
+` + "```toml\n{{.Card.Config}}```" + `
+`))
+
+// render writes the card.
+func (c Card) render(r *Report, m *Model) ([]byte, error) {
+	s := m.Settings
+	var out bytes.Buffer
+	err := cardTemplate.Execute(&out, map[string]any{
+		"Card": c, "Report": r, "Types": r.types(), "Exact": r.exactness(),
+		"What": fmt.Sprintf("A language model of the kind %s with %d layers, %d features, %d heads and %d tokens in its vocabulary, trained on sequences of %d tokens.",
+			s.Kind, s.Layers, s.Width, s.Heads, s.Vocab, s.Context),
+	})
+	return out.Bytes(), err
+}
+
+// types lists the types of the tensors, those of quantized weights first.
+func (r *Report) types() string {
+	var list []string
+	for _, g := range r.groups() {
+		if !slices.Contains(list, g.typ) {
+			list = append(list, g.typ)
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// group is the tensors of one type that are quantized, or not, for one reason.
+type group struct {
+	typ, note  string
+	quantized  bool
+	tensors    int
+	bytes      int64
+	difference float64 // the largest
+}
+
+// groups puts alike tensors together, quantized ones first.
+func (r *Report) groups() []*group {
+	var list []*group
+	for _, quantized := range []bool{true, false} {
+		for _, t := range r.Tensors {
+			if t.Quantized != quantized {
+				continue
+			}
+			i := slices.IndexFunc(list, func(g *group) bool { return g.typ == t.Type && g.quantized == quantized && g.note == t.Note })
+			if i < 0 {
+				i, list = len(list), append(list, &group{typ: t.Type, quantized: quantized, note: t.Note})
+			}
+			g := list[i]
+			g.tensors, g.bytes, g.difference = g.tensors+1, g.bytes+t.Bytes, max(g.difference, t.Difference)
+		}
+	}
+	return list
+}
+
+// Summary says in a few lines what the tensors became.
+func (r *Report) Summary() []string {
+	var lines []string
+	for _, g := range r.groups() {
+		kind, how := "other tensors", "unchanged"
+		if g.quantized {
+			kind, how = "quantized weights", "equal to Q(x), bit for bit"
+		}
+		if g.difference > 0 {
+			how = fmt.Sprintf("different by up to %.3g", g.difference)
+		}
+		line := fmt.Sprintf("%d %s, %s, %d bytes: %s", g.tensors, kind, g.typ, g.bytes, how)
+		if g.note != "" {
+			line += "; not packed, since " + g.note
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// exactness says in words what was compared.
+func (r *Report) exactness() string {
+	quantized, largest := 0, 0.0
+	for _, g := range r.groups() {
+		if g.quantized {
+			quantized, largest = quantized+g.tensors, max(largest, g.difference)
+		}
+	}
+	switch {
+	case quantized == 0:
+		return "no weight is quantized"
+	case r.Exact:
+		return fmt.Sprintf("all %d quantized weights were read back as those of training, bit for bit", quantized)
+	}
+	return fmt.Sprintf("no: quantized weights differ from those of training by up to %.3g", largest)
+}

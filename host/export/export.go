@@ -1,0 +1,205 @@
+package export
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Names of the files that every export has beside those of its format.
+const (
+	reportFile = "export.json"
+	cardFile   = "README.md"
+)
+
+// Report says what was exported.
+type Report struct {
+	Format string `json:"format"`
+	Path   string `json:"path"`
+	Bytes  int64  `json:"bytes"` // of the tensors
+	// Exact says that every quantized weight was read back as Q(x), bit for bit.
+	Exact   bool     `json:"exact"`
+	Tensors []Stored `json:"tensors"`
+}
+
+// Write exports a model to a directory that does not exist yet. The directory is complete
+// or absent: until then it has another name, [incomplete], which a later export to the same
+// place replaces.
+func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options) (*Report, error) {
+	f, err := formatOf(format)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkAbsent(to); err != nil {
+		return nil, err
+	}
+	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
+		return nil, err
+	}
+	plan, err := f.Plan(m, o)
+	if err != nil {
+		return nil, fmt.Errorf("export to %s: %w", format, err)
+	}
+	e := exporting{format: format, plan: plan, model: m, options: o}
+	return e.into(ctx, to)
+}
+
+func checkAbsent(to vfs.Path) error {
+	exists, err := to.Exists()
+	if err == nil && exists {
+		err = fmt.Errorf("%s: %w; give another --out", to, fs.ErrExist)
+	}
+	return err
+}
+
+// exporting is an export that is known to be possible.
+type exporting struct {
+	format  string
+	plan    Plan
+	model   *Model
+	options Options
+}
+
+// incomplete is the name of a directory until it is complete.
+func incomplete(to vfs.Path) vfs.Path { return vfs.On(to.FS, to.Name+".incomplete") }
+
+// into writes the directory under another name, and gives it its own in the end.
+func (e exporting) into(ctx context.Context, to vfs.Path) (*Report, error) {
+	dir := incomplete(to)
+	if err := dir.MkdirAll(); err != nil {
+		return nil, err
+	}
+	lock, err := dir.Join(lockFile).Lock()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	report, err := e.fill(ctx, dir, to)
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock(), removeAll(dir))
+	}
+	err = errors.Join(dir.Join(lockFile).Remove(), lock.Unlock(), dir.SyncDir())
+	if err == nil {
+		err = dir.Rename(to.Name)
+	}
+	if err == nil {
+		err = to.Dir().SyncDir()
+	}
+	return report, err
+}
+
+// lockFile is locked while its directory is filled.
+const lockFile = ".lock"
+
+func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) {
+	if err := empty(dir); err != nil { // of what an export left that was killed
+		return nil, err
+	}
+	if err := e.plan.Write(ctx, dir); err != nil {
+		return nil, err
+	}
+	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors()}
+	if err := e.compare(ctx, dir, report); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	card, err := e.model.Card.render(report, e.model)
+	if err != nil {
+		return nil, err
+	}
+	return report, errors.Join(
+		atomicfile.WriteBytes(dir.Join(reportFile), append(text, '\n')),
+		atomicfile.WriteBytes(dir.Join(cardFile), card))
+}
+
+// empty removes the files of a directory, but for the lock.
+func empty(dir vfs.Path) error {
+	list, err := dir.ReadDir()
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		if f.Name() == lockFile {
+			continue
+		}
+		if err := dir.Join(f.Name()).Remove(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeAll(dir vfs.Path) error {
+	return errors.Join(empty(dir), dir.Join(lockFile).Remove(), dir.Remove())
+}
+
+// compare reads everything back and notes how it differs from what was to be exported.
+func (e exporting) compare(ctx context.Context, dir vfs.Path, r *Report) error {
+	source := &source{Model: e.model, latent: e.options.Latent}
+	left := map[string]int{}
+	for i, t := range r.Tensors {
+		left[t.Name] = i
+		r.Bytes += t.Bytes
+	}
+	err := e.plan.Read(dir, func(name string, values []float32) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		i, ok := left[name]
+		if !ok {
+			return nil // such as the factors of rotary positions, which are no parameter
+		}
+		delete(left, name)
+		return r.Tensors[i].compare(source, values)
+	})
+	if err != nil {
+		return fmt.Errorf("reading the export back: %w", err)
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("reading the export back: %s is missing", names(left))
+	}
+	return e.judge(r)
+}
+
+// compare notes the largest difference of values that were read back.
+func (t *Stored) compare(s *source, values []float32) error {
+	w, err := s.weight(t.part.param)
+	if err != nil {
+		return err
+	}
+	want := pick(t.part, w.values, t.part.columns())
+	if len(values) != len(want) {
+		return fmt.Errorf("%d numbers, want %d", len(values), len(want))
+	}
+	for i, v := range values {
+		d := math.Abs(float64(v) - float64(want[i]))
+		if d > t.Difference || math.IsNaN(d) {
+			t.Difference = d
+		}
+	}
+	return nil
+}
+
+// judge holds the promise: quantized weights are equal, unless a difference was allowed.
+func (e exporting) judge(r *Report) error {
+	var different []string
+	for _, t := range r.Tensors {
+		if t.Quantized && t.Difference != 0 {
+			different = append(different, t.Name)
+		}
+	}
+	r.Exact = len(different) == 0
+	if r.Exact || e.options.Inexact {
+		return nil
+	}
+	return fmt.Errorf("what was written does not read back as Q(x): %s; this is a mistake of cage", strings.Join(different, ", "))
+}

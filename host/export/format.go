@@ -1,0 +1,81 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Format is a format of files. A new one needs a file with these three methods, and a
+// place in the list of formats.
+type Format interface {
+	// Plan says what each tensor becomes, or why a weight cannot be stored. It reads all
+	// weights and writes nothing.
+	Plan(m *Model, o Options) (Plan, error)
+}
+
+// Plan is an export that is known to be possible.
+type Plan interface {
+	// Tensors lists what is written, in any order.
+	Tensors() []Stored
+	// Write writes the files into a directory.
+	Write(ctx context.Context, dir vfs.Path) error
+	// Read calls each with the numbers that the written files stand for, by the names of
+	// Tensors. It shares no code with Write.
+	Read(dir vfs.Path, each func(name string, values []float32) error) error
+}
+
+// Options say how to export.
+type Options struct {
+	// Type is that of quantized weights; "" is the smallest that is exact.
+	Type string
+	// Float is the type of all other tensors, f32, bf16 or f16. In the format hf it is that
+	// of quantized weights too.
+	Float string
+	// Latent exports the weights as the optimizer keeps them, without the quantizer.
+	Latent bool
+	// Inexact allows a quantized weight to become something else than Q(x).
+	Inexact bool
+	// ShardSize is the largest number of bytes of a file of tensors; 0: 5 GB.
+	ShardSize int64
+}
+
+// Stored is a tensor of an export.
+type Stored struct {
+	Name  string `json:"name"`      // in the export
+	Param string `json:"parameter"` // of the model
+	Type  string `json:"type"`
+	Shape []int  `json:"shape"`
+	Bytes int64  `json:"bytes"`
+	// Quantized says that it holds Q(x).
+	Quantized bool `json:"quantized"`
+	// Note says why it is not packed though it is quantized.
+	Note string `json:"note,omitempty"`
+	// Difference is the largest difference of a number that was read back from that of the
+	// model; 0: all are equal.
+	Difference float64 `json:"difference"`
+
+	part part
+}
+
+// formats are all formats by the name that --to gives.
+var formats = map[string]Format{
+	"hf":                 hubFormat{},
+	"compressed-tensors": compressedFormat{},
+	"gguf":               ggufFormat{},
+}
+
+// Formats lists the names of the formats.
+func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
+
+// formatOf finds a format by name.
+func formatOf(name string) (Format, error) {
+	if f, ok := formats[name]; ok {
+		return f, nil
+	}
+	return nil, fmt.Errorf("there is no format %q: want one of %s", name, strings.Join(Formats(), ", "))
+}

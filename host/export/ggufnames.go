@@ -1,0 +1,123 @@
+package export
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/gguf"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// names lists the keys of a map.
+func names[V any](m map[string]V) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
+
+// ggufShared are the names that llama.cpp gives the tensors of all kinds of models.
+var ggufShared = map[string]string{
+	"embedding": "token_embd.weight", "norm": "output_norm.weight", "head": "output.weight",
+	"layers.*.attn.qkv.q": "blk.*.attn_q.weight", "layers.*.attn.qkv.k": "blk.*.attn_k.weight", "layers.*.attn.qkv.v": "blk.*.attn_v.weight",
+	"layers.*.attn.out": "blk.*.attn_output.weight",
+	"layers.*.mlp.w1":   "blk.*.ffn_gate.weight", "layers.*.mlp.w2": "blk.*.ffn_up.weight", "layers.*.mlp.down": "blk.*.ffn_down.weight",
+}
+
+var ggufLlama = joined(ggufShared, map[string]string{
+	"layers.*.attn_norm": "blk.*.attn_norm.weight", "layers.*.mlp_norm": "blk.*.ffn_norm.weight",
+})
+
+var ggufQwen3 = joined(ggufLlama, map[string]string{
+	"layers.*.attn.q_norm": "blk.*.attn_q_norm.weight", "layers.*.attn.k_norm": "blk.*.attn_k_norm.weight",
+})
+
+var ggufOLMo2 = joined(ggufShared, map[string]string{
+	"layers.*.attn.q_norm": "blk.*.attn_q_norm.weight", "layers.*.attn.k_norm": "blk.*.attn_k_norm.weight",
+	"layers.*.attn_norm": "blk.*.post_attention_norm.weight", "layers.*.mlp_norm": "blk.*.post_ffw_norm.weight",
+})
+
+func joined(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// architecture is how llama.cpp knows a kind of models.
+type architecture struct {
+	name string
+	layout
+}
+
+func ggufArchitecture(s model.Settings) (architecture, error) {
+	switch s.Kind {
+	case model.KindLlama:
+		return architecture{"llama", layout{ggufLlama, model.Interleaved}}, nil
+	case model.KindOLMo2:
+		return architecture{"olmo2", layout{ggufOLMo2, model.HalfSplit}}, nil
+	case model.KindQwen3:
+		return architecture{"qwen3", layout{ggufQwen3, model.HalfSplit}}, nil
+	}
+	return architecture{}, fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
+}
+
+// ropeFactors are what llama.cpp divides the frequencies of rotary positions by, nil where
+// they stay as they are.
+func ropeFactors(s model.Settings) []float32 {
+	if s.RopeFactor <= 1 {
+		return nil
+	}
+	size := headSize(s)
+	factors := make([]float32, size/2)
+	for i := range factors {
+		frequency := math.Pow(s.RopeTheta, -2*float64(i)/float64(size))
+		periods := float64(s.RopeOriginal) * frequency / (2 * math.Pi)
+		share := min(1, max(0, (periods-s.RopeLow)/(s.RopeHigh-s.RopeLow)))
+		factors[i] = float32(1 / ((1-share)/s.RopeFactor + share))
+	}
+	return factors
+}
+
+// ggufFileTypes are the numbers of general.file_type, which tells people what most
+// weights are.
+var ggufFileTypes = map[gguf.Type]uint32{
+	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
+}
+
+// ggufEntries describe the model and its tokenizer.
+func ggufEntries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
+	s := m.Settings
+	a, err := ggufArchitecture(s)
+	if err != nil {
+		return nil, err
+	}
+	fileType, ok := ggufFileTypes[main]
+	if !ok {
+		return nil, fmt.Errorf("%s is no type of a whole file", main)
+	}
+	number := func(n int) uint32 { return uint32(n) }
+	entries := []gguf.Entry{
+		{Key: "general.architecture", Value: a.name},
+		{Key: "general.type", Value: "model"},
+		{Key: "general.name", Value: m.Card.Name},
+		{Key: a.name + ".block_count", Value: number(s.Layers)},
+		{Key: a.name + ".context_length", Value: number(s.Context)},
+		{Key: a.name + ".embedding_length", Value: number(s.Width)},
+		{Key: a.name + ".feed_forward_length", Value: number(s.Hidden)},
+		{Key: a.name + ".attention.head_count", Value: number(s.Heads)},
+		{Key: a.name + ".attention.head_count_kv", Value: number(s.KVHeads)},
+		{Key: a.name + ".rope.freq_base", Value: float32(s.RopeTheta)},
+		{Key: a.name + ".attention.layer_norm_rms_epsilon", Value: float32(s.NormEps)},
+		{Key: a.name + ".rope.dimension_count", Value: number(headSize(s))},
+		{Key: a.name + ".vocab_size", Value: number(s.Vocab)},
+		{Key: "general.file_type", Value: fileType},
+		{Key: "general.quantization_version", Value: uint32(2)},
+	}
+	if size := headSize(s); size != s.Width/s.Heads || s.Kind == model.KindQwen3 {
+		entries = append(entries, gguf.Entry{Key: a.name + ".attention.key_length", Value: number(size)},
+			gguf.Entry{Key: a.name + ".attention.value_length", Value: number(size)})
+	}
+	tokens, err := ggufTokens(m.Tokenizer, s.Vocab)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return append(entries, tokens...), nil
+}

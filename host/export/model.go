@@ -1,0 +1,128 @@
+package export
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/model"
+)
+
+// Model is what is exported.
+type Model struct {
+	Settings model.Settings
+	Params   []model.Param
+	// Latent returns the elements of a parameter as the optimizer keeps them.
+	Latent func(param string) ([]float32, error)
+	// Quantized returns what the quantizer makes of a parameter, nil if it is not quantized.
+	Quantized func(param string) (*Quantized, error)
+	Tokenizer Tokenizer
+	Card      Card
+}
+
+// Quantized is a weight x as its quantizer's program gives it.
+type Quantized struct {
+	Value      []float32 // Q(x)
+	Codes      []int32   // nil where the program returns none
+	Scale      []float32 // likewise
+	ScaleShape []int
+	Rotation   int // block of the rotation that codes and scale belong to; 0: none
+}
+
+// part is a tensor of the foreign layout: some rows of a parameter, in some order.
+type part struct {
+	name  string // in the foreign layout
+	param model.Param
+	rows  []int // of the parameter
+}
+
+// shape is that of the tensor.
+func (p part) shape() []int {
+	shape := slices.Clone(p.param.Dims)
+	shape[0] = len(p.rows)
+	return shape
+}
+
+// columns is the length of a row, 1 for a vector.
+func (p part) columns() int { return p.param.Size() / p.param.Dims[0] }
+
+// pick copies the rows of the part out of values that has all rows of the parameter.
+func pick[T any](p part, values []T, columns int) []T {
+	out := make([]T, 0, len(p.rows)*columns)
+	for _, r := range p.rows {
+		out = append(out, values[r*columns:(r+1)*columns]...)
+	}
+	return out
+}
+
+// source gives the weights of a model. It remembers the last few, since the parts of one
+// weight follow each other.
+type source struct {
+	*Model
+	latent bool // quantized weights are taken as the optimizer keeps them
+	cached []weight
+}
+
+// weight is a parameter as it is to be exported.
+type weight struct {
+	param     string
+	values    []float32
+	quantized bool
+	grid      *Grid // nil where there is none
+	noGrid    error // why there is none
+}
+
+// kept is the number of weights that a source remembers.
+const kept = 2
+
+func (s *source) weight(p model.Param) (weight, error) {
+	for _, w := range s.cached {
+		if w.param == p.Name {
+			return w, nil
+		}
+	}
+	w, err := s.read(p)
+	if err != nil {
+		return w, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	s.cached = append(s.cached, w)
+	if len(s.cached) > kept {
+		s.cached = s.cached[1:]
+	}
+	return w, nil
+}
+
+func (s *source) read(p model.Param) (w weight, err error) {
+	w.param = p.Name
+	if !s.latent {
+		q, err := s.Quantized(p.Name)
+		if err != nil {
+			return w, err
+		}
+		if q != nil {
+			w.values, w.quantized = q.Value, true
+			w.grid, w.noGrid = NewGrid(q, p.Dims)
+		}
+	}
+	if w.values == nil {
+		if w.values, err = s.Latent(p.Name); err != nil {
+			return w, err
+		}
+	}
+	if len(w.values) != p.Size() {
+		return w, fmt.Errorf("%d values for the shape %v", len(w.values), p.Dims)
+	}
+	return w, checkFinite(w.values)
+}
+
+func checkFinite(values []float32) error {
+	bad := 0
+	for _, v := range values {
+		if v-v != 0 {
+			bad++
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d values are NaN or infinite: there is nothing to serve", bad, len(values))
+	}
+	return nil
+}

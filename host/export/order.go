@@ -1,0 +1,98 @@
+package export
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/host/model"
+)
+
+// layout says where a foreign format keeps the parameters of a kind of models.
+type layout struct {
+	// names has the foreign name by that of the parameter, or of a part of it. A * stands
+	// for the number of a block.
+	names map[string]string
+	// pairs is the order of the features that rotary positions turn.
+	pairs model.Pairing
+}
+
+// parts lists the tensors of the foreign layout, in the order of the parameters.
+func (l layout) parts(s model.Settings, params []model.Param) ([]part, error) {
+	var list []part
+	for _, p := range params {
+		at := 0
+		for _, piece := range piecesOf(p) {
+			name, ok := l.find(piece.Name)
+			if !ok {
+				return nil, fmt.Errorf("the parameter %s has no name in the format", piece.Name)
+			}
+			q := part{name: name, param: p}
+			for i := range piece.Rows {
+				q.rows = append(q.rows, at+i)
+			}
+			if turned(piece.Name) {
+				q.rows = reordered(q.rows, headSize(s), s.RopePairs, l.pairs)
+			}
+			at += piece.Rows
+			list = append(list, q)
+		}
+	}
+	return list, nil
+}
+
+// piecesOf are the parts of a parameter by their whole names.
+func piecesOf(p model.Param) []model.Part {
+	if p.Parts == nil {
+		return []model.Part{{Name: p.Name, Rows: p.Dims[0]}}
+	}
+	var list []model.Part
+	for _, part := range p.Parts {
+		list = append(list, model.Part{Name: p.Name + "." + part.Name, Rows: part.Rows})
+	}
+	return list
+}
+
+// find is the foreign name of a part.
+func (l layout) find(name string) (string, bool) {
+	block := ""
+	if rest, ok := strings.CutPrefix(name, "layers."); ok {
+		block, rest, _ = strings.Cut(rest, ".")
+		name = "layers.*." + rest
+	}
+	foreign, ok := l.names[name]
+	return strings.Replace(foreign, "*", block, 1), ok
+}
+
+// turned tells whether the rows of a part are features that rotary positions turn.
+func turned(name string) bool {
+	for _, suffix := range []string{".attn.qkv.q", ".attn.qkv.k", ".attn.q_norm", ".attn.k_norm"} {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// reordered brings rows of heads from one pairing to another: head by head, feature i of
+// the halves is feature 2i of interleaved pairs, and feature size/2 + i is 2i + 1.
+func reordered(rows []int, size int, from, to model.Pairing) []int {
+	if from == to {
+		return rows
+	}
+	out := make([]int, len(rows))
+	for i := range rows {
+		head, feature := i/size*size, i%size
+		if to == model.HalfSplit {
+			out[i] = rows[head+feature%(size/2)*2+feature/(size/2)]
+		} else {
+			out[i] = rows[head+feature%2*(size/2)+feature/2]
+		}
+	}
+	return out
+}
+
+// headSize is the number of features of a head.
+func headSize(s model.Settings) int {
+	s.FillIn()
+	return s.HeadSize
+}

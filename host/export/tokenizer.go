@@ -1,0 +1,232 @@
+package export
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// Names of the files of a tokenizer.
+const (
+	tokenizerJSON   = tokenizer.DefinitionFile
+	tokenizerConfig = "tokenizer_config.json"
+	chatTemplate    = "chat_template.jinja"
+	generation      = "generation_config.json"
+)
+
+// TokenizerFiles are the names of the files that are read, where they are. All but
+// generation_config.json, which exports write anew, are copied.
+var TokenizerFiles = []string{tokenizerJSON, tokenizerConfig, "special_tokens_map.json", chatTemplate, generation}
+
+// Tokenizer is the tokenizer of a model as files.
+type Tokenizer struct {
+	Files map[string][]byte
+	BOS   int32   // begins every document; −1: none does
+	EOS   []int32 // each ends a text
+	Pad   int32   // −1: none
+}
+
+// tokenizerSettings is the part of a tokenizer_config.json that exports need.
+type tokenizerSettings struct {
+	BOS, EOS, Pad mark
+	ChatTemplate  string
+}
+
+// mark is a token by its text: a string, or an object with the text in it.
+type mark string
+
+func (m *mark) UnmarshalJSON(text []byte) error {
+	var object struct {
+		Content string `json:"content"`
+	}
+	if json.Unmarshal(text, &object) == nil {
+		*m = mark(object.Content)
+		return nil
+	}
+	return json.Unmarshal(text, (*string)(m))
+}
+
+// settings reads the tokenizer's settings; what is not understood counts as absent.
+func (t Tokenizer) settings() (s tokenizerSettings) {
+	var file struct {
+		BOS      mark            `json:"bos_token"`
+		EOS      mark            `json:"eos_token"`
+		Pad      mark            `json:"pad_token"`
+		Template json.RawMessage `json:"chat_template"`
+	}
+	if json.Unmarshal(t.Files[tokenizerConfig], &file) == nil {
+		s = tokenizerSettings{file.BOS, file.EOS, file.Pad, templateOf(file.Template)}
+	}
+	if text, ok := t.Files[chatTemplate]; ok {
+		s.ChatTemplate = string(text)
+	}
+	return s
+}
+
+// templateOf is the template as a string, or of a list of named ones that called default.
+func templateOf(raw json.RawMessage) (text string) {
+	var list []struct{ Name, Template string }
+	if json.Unmarshal(raw, &list) == nil {
+		for _, t := range list {
+			if t.Name == "default" {
+				return t.Template
+			}
+		}
+	}
+	if json.Unmarshal(raw, &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// NewTokenizer makes the tokenizer of a run, which info describes, of its files. Bytes,
+// which has none, gets a tokenizer.json that gives the same ids. A text ends where the
+// tokenizer_config.json, info or a generation_config.json says; where none says anything, at
+// the token that begins the next document.
+func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, error) {
+	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, Pad: -1}
+	if len(files) == 0 {
+		if info.SHA256 != (tokenizer.Bytes{}).Info().SHA256 {
+			return t, fmt.Errorf("the tokenizer %s has no %s", info.Name, tokenizerJSON)
+		}
+		var err error
+		if t.Files, err = bytesFiles(); err != nil {
+			return t, err
+		}
+	}
+	ids, err := t.ids()
+	if err != nil {
+		return t, err
+	}
+	s := t.settings()
+	if id, ok := ids[string(s.EOS)]; ok {
+		t.EOS = append(t.EOS, id)
+	}
+	t.EOS = append(t.EOS, append(t.generationEnds(), info.EOS)...)
+	t.EOS = slices.DeleteFunc(t.EOS, func(id int32) bool { return id < 0 })
+	if len(t.EOS) == 0 && t.BOS >= 0 {
+		t.EOS = []int32{t.BOS}
+	}
+	t.EOS = unique(t.EOS)
+	delete(t.Files, generation)
+	if id, ok := ids[string(s.Pad)]; ok {
+		t.Pad = id
+	}
+	return t, nil
+}
+
+// generationEnds are the ids that end a text by a generation_config.json: a number, or a list.
+func (t Tokenizer) generationEnds() []int32 {
+	var file struct {
+		EOS json.RawMessage `json:"eos_token_id"`
+	}
+	var one *int32 // null: none
+	var list []int32
+	if json.Unmarshal(t.Files[generation], &file) != nil {
+		return nil
+	}
+	if json.Unmarshal(file.EOS, &one) == nil && one != nil {
+		return []int32{*one}
+	}
+	if json.Unmarshal(file.EOS, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// unique drops what a list has a second time.
+func unique(list []int32) (out []int32) {
+	for _, id := range list {
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// ids are the ids of all tokens by their text.
+func (t Tokenizer) ids() (map[string]int32, error) {
+	var f tokenizerFile
+	if err := json.Unmarshal(t.Files[tokenizerJSON], &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", tokenizerJSON, err)
+	}
+	ids := map[string]int32{}
+	maps.Copy(ids, f.Model.Vocab)
+	for _, a := range f.Added {
+		ids[a.Content] = a.ID
+	}
+	return ids, nil
+}
+
+// bytesFiles are files of the byte-level tokenizer: each byte is the token of its value.
+func bytesFiles() (map[string][]byte, error) {
+	vocab := map[string]int{}
+	for b, r := range byteAlphabet() {
+		vocab[string(r)] = b
+	}
+	byteLevel := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
+	first := string(byteAlphabet()[0])
+	template := map[string]any{
+		"type":           "TemplateProcessing",
+		"single":         []any{specialToken(first), sequence("A")},
+		"pair":           []any{specialToken(first), sequence("A"), sequence("B")},
+		"special_tokens": map[string]any{first: map[string]any{"id": first, "ids": []int{0}, "tokens": []string{first}}},
+	}
+	definition, err := json.MarshalIndent(map[string]any{
+		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": []any{}, "normalizer": nil,
+		"pre_tokenizer": byteLevel, "post_processor": template, "decoder": byteLevel,
+		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
+			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": []string{}},
+	}, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	config, err := json.MarshalIndent(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast"}, "", "  ")
+	return map[string][]byte{tokenizerJSON: definition, tokenizerConfig: config}, err
+}
+
+func specialToken(id string) any {
+	return map[string]any{"SpecialToken": map[string]any{"id": id, "type_id": 0}}
+}
+func sequence(id string) any {
+	return map[string]any{"Sequence": map[string]any{"id": id, "type_id": 0}}
+}
+
+// byteAlphabet are the characters by which byte-level tokenizers write bytes: those that
+// can be printed stand for themselves, the others for characters from 256 on.
+func byteAlphabet() []rune {
+	alphabet := make([]rune, 256)
+	next := rune(256)
+	for b := range alphabet {
+		r := rune(b)
+		printable := r >= '!' && r <= '~' || r >= '¡' && r <= '¬' || r >= '®' && r <= 'ÿ'
+		if !printable {
+			r = next
+			next++
+		}
+		alphabet[b] = r
+	}
+	return alphabet
+}
+
+// check refuses a tokenizer whose ids the model does not have.
+func (t Tokenizer) check(vocab int) error {
+	ids, err := t.ids()
+	if err != nil {
+		return err
+	}
+	for _, id := range append(slices.Clone(t.EOS), t.BOS, t.Pad) {
+		if int(id) >= vocab {
+			return fmt.Errorf("tokenizer: the id %d has a meaning of its own, and the model has %d ids", id, vocab)
+		}
+	}
+	for _, token := range slices.Sorted(maps.Keys(ids)) {
+		if id := ids[token]; id < 0 || int(id) >= vocab {
+			return fmt.Errorf("tokenizer: the token %q has the id %d, and the model has %d ids", token, id, vocab)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package figure
+
+import (
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/cage-qat/cage/host/metrics"
+)
+
+// Run is one run to draw. Its records are in the order of their steps.
+type Run struct {
+	Name    string // as it appears in the legend
+	Records []metrics.Record
+}
+
+// Curves shows how runs went: a panel for the loss (training as a smoothed line over a
+// faint raw one, validation dashed), one for the quantization error and one for λ_t,
+// each left out when no run has a value for it.
+type Curves struct{ Runs []Run }
+
+// Heights of the panels' data areas.
+const (
+	lossHeight   = 2.6 * vg.Inch
+	errorHeight  = 1.6 * vg.Inch
+	lambdaHeight = 1.1 * vg.Inch
+)
+
+func (c *Curves) compose(vg.Length) (composition, error) {
+	return stack(lossPanel(c.Runs), errorPanel(c.Runs), lambdaPanel(c.Runs))
+}
+
+// lossPanel draws training and validation loss.
+func lossPanel(runs []Run) *panel {
+	p := newPlot("loss (nats per token)")
+	drawn, validated := 0, 0
+	for i, run := range slices.Backward(runs) { // the first run ends up on top
+		train, validation := series(run.Records, trainLoss), series(run.Records, valLoss)
+		drawn += points(train) + points(validation)
+		validated += points(validation)
+		c := runColor(i)
+		if len(runs) == 1 && points(train) >= smoothFrom { // several raw curves would hide each other
+			addLine(p, train, lineStyle(faint(c), rawWidth, nil))
+		}
+		addLine(p, smooth(train), lineStyle(c, lineWidth, runDashes(i)))
+		addValidation(p, validation, validationColor(c, len(runs)))
+	}
+	if drawn == 0 {
+		return nil
+	}
+	addLegend(p, runs, validated > 0)
+	fitLoss(p, runs)
+	return &panel{p, lossHeight}
+}
+
+// validationColor sets the validation curve of a single run off from its training
+// curve; with several runs the colour says which run it is.
+func validationColor(c color.NRGBA, runs int) color.NRGBA {
+	if runs == 1 {
+		return palette[1]
+	}
+	return c
+}
+
+// addValidation adds a dashed curve with a mark at each evaluation, as long as
+// there are few enough of them to tell apart.
+func addValidation(p *plot.Plot, pieces [][]Point, c color.NRGBA) {
+	addLine(p, pieces, lineStyle(c, lineWidth, validationDashes()))
+	const maxMarks = 40
+	if points(pieces) <= maxMarks {
+		for _, piece := range pieces {
+			p.Add(&plotter.Scatter{XYs: coordinates(piece), GlyphStyle: validationMark(c)})
+		}
+	}
+}
+
+func validationMark(c color.Color) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: c, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
+}
+
+// addLegend names the runs, and then says what the kinds of lines mean. Where
+// there is one run, or one kind of line, there is nothing to say about it.
+func addLegend(p *plot.Plot, runs []Run, validated bool) {
+	for i, run := range runs {
+		empty := points(series(run.Records, trainLoss))+points(series(run.Records, valLoss)) == 0
+		if len(runs) > 1 && !empty {
+			p.Legend.Add(run.Name, swatch{lineStyle(runColor(i), 2*lineWidth, runDashes(i)), nil})
+		}
+	}
+	if !validated {
+		return
+	}
+	train, validation := axisColor, axisColor
+	if len(runs) == 1 {
+		train, validation = runColor(0), validationColor(runColor(0), 1)
+	}
+	mark := validationMark(validation)
+	p.Legend.Add("training", swatch{lineStyle(train, lineWidth, nil), nil})
+	p.Legend.Add("validation", swatch{lineStyle(validation, lineWidth, validationDashes()), &mark})
+}
+
+// fitLoss leaves the steep fall of the first steps out of a long run's panel: the
+// vertical axis ends where the smoothed curves are after a share of the steps,
+// a larger one when runs are compared. Without that, the differences that matter
+// would be too small to see.
+func fitLoss(p *plot.Plot, runs []Run) {
+	share := 0.01
+	if len(runs) > 1 {
+		share = 0.05
+	}
+	top := math.Inf(-1)
+	for _, run := range runs {
+		train := series(run.Records, trainLoss)
+		n := points(train)
+		if n > 0 && (n < smoothFrom || !fromBeginning(train)) {
+			return // a short run, or the end of one: all of it is shown
+		}
+		skip := int(math.Ceil(share * float64(n)))
+		for _, piece := range smooth(train) {
+			rest := piece[min(skip, len(piece)):]
+			skip -= len(piece) - len(rest)
+			for _, pt := range rest {
+				top = max(top, pt.Y)
+			}
+		}
+	}
+	if top > p.Y.Min {
+		p.Y.Max = min(p.Y.Max, top+0.05*(top-p.Y.Min))
+	}
+	p.Y.Min -= 0.03 * (p.Y.Max - p.Y.Min)
+}
+
+// fromBeginning tells whether a curve begins where its run did, or soon after.
+func fromBeginning(pieces [][]Point) bool {
+	last := pieces[len(pieces)-1]
+	return pieces[0][0].X <= 0.05*last[len(last)-1].X
+}
+
+// errorPanel draws the quantization error: relative to the weights where any run
+// has recorded that, else its norm.
+func errorPanel(runs []Run) *panel {
+	if p := curvePanel(runs, relativeError, "‖x − Q(x)‖ / ‖x‖  (%)", errorHeight); p != nil {
+		return p
+	}
+	return curvePanel(runs, absoluteError, "‖x − Q(x)‖", errorHeight)
+}
+
+// lambdaPanel draws λ_t, unless it is 0 throughout: then CAGE was off.
+func lambdaPanel(runs []Run) *panel {
+	on := func(r metrics.Record) bool { return r.Lambda != 0 }
+	if !slices.ContainsFunc(runs, func(run Run) bool { return slices.ContainsFunc(run.Records, on) }) {
+		return nil
+	}
+	return curvePanel(runs, lambda, "CAGE λ", lambdaHeight)
+}
+
+// curvePanel draws one field of every run, nil when none has it. Which run is which
+// is said in the panel of the loss, which every run has.
+func curvePanel(runs []Run, f field, label string, height vg.Length) *panel {
+	p := newPlot(label)
+	drawn := 0
+	for i, run := range slices.Backward(runs) {
+		pieces := series(run.Records, f)
+		drawn += points(pieces)
+		addLine(p, pieces, lineStyle(runColor(i), lineWidth, runDashes(i)))
+	}
+	if drawn == 0 {
+		return nil
+	}
+	if room := 0.06 * (p.Y.Max - p.Y.Min); room > 0 {
+		p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
+	}
+	return &panel{p, height}
+}

@@ -1,0 +1,70 @@
+package generate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// candidate is a token with its share of the draw.
+type candidate struct {
+	id     int32
+	weight float64
+}
+
+// draw picks a token from one row of logits.
+func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
+	if o.Vocab > 0 {
+		logits = logits[:min(len(logits), o.Vocab)]
+	}
+	best := 0
+	for i, l := range logits {
+		if math.IsNaN(float64(l)) {
+			return 0, fmt.Errorf("generate: the model's output is not a number")
+		}
+		if l > logits[best] {
+			best = i
+		}
+	}
+	if o.Temperature == 0 || o.TopK == 1 {
+		return int32(best), nil
+	}
+	list, total := make([]candidate, len(logits)), 0.0
+	for i, l := range logits {
+		w := math.Exp((float64(l) - float64(logits[best])) / o.Temperature)
+		list[i] = candidate{int32(i), w}
+		total += w
+	}
+	list, total = o.restricted(list, total)
+	left := rng.Float64() * total
+	for _, c := range list {
+		if left -= c.weight; left < 0 {
+			return c.id, nil
+		}
+	}
+	return list[len(list)-1].id, nil
+}
+
+// restricted leaves the candidates of TopK and TopP, and returns the sum of their weights.
+func (o Options) restricted(list []candidate, total float64) ([]candidate, float64) {
+	nucleus := o.TopP > 0 && o.TopP < 1
+	if nucleus {
+		// All below this add up to less than what may be left out: they need no sorting.
+		least := (1 - o.TopP) * total / float64(len(list))
+		list = slices.DeleteFunc(list, func(c candidate) bool { return c.weight < least })
+	}
+	if !nucleus && (o.TopK == 0 || o.TopK >= len(list)) {
+		return list, total
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
+	sum := 0.0
+	for i, c := range list {
+		sum += c.weight
+		if i+1 == o.TopK || nucleus && sum >= o.TopP*total {
+			return list[:i+1], sum
+		}
+	}
+	return list, sum
+}

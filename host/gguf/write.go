@@ -1,0 +1,150 @@
+package gguf
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// A Tensor is a named array whose data comes when it is asked for.
+type Tensor struct {
+	Name  string
+	Type  Type
+	Shape []int // row-major: [rows, columns]
+	// Write puts out the data: rows one after the other, each in whole blocks.
+	Write func(w io.Writer) error
+}
+
+// WriteFile writes entries and tensors to path, in their order. Whatever happens, path
+// holds either what it held before or the complete new file.
+func WriteFile(ctx context.Context, path vfs.Path, entries []Entry, tensors []Tensor) error {
+	err := atomicfile.Write(path, func(w io.Writer) error { return Write(ctx, w, entries, tensors) })
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Write writes entries and tensors to w, in their order. It asks for the data of one tensor
+// after the other, and keeps none of it.
+func Write(ctx context.Context, w io.Writer, entries []Entry, tensors []Tensor) error {
+	head, err := header(entries, tensors)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(w, 1<<20)
+	if _, err := out.Write(head); err != nil {
+		return err
+	}
+	for _, t := range tensors {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := writeTensor(out, t); err != nil {
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+	}
+	return out.Flush()
+}
+
+// writeTensor writes the data of a tensor and zeros up to where the next one begins.
+func writeTensor(w io.Writer, t Tensor) error {
+	want, err := t.Type.size(t.Shape)
+	if err != nil {
+		return err
+	}
+	counted := &counter{w: w}
+	if err := t.Write(counted); err != nil {
+		return err
+	}
+	if counted.n != want {
+		return fmt.Errorf("%d bytes for the shape %v of %s, want %d", counted.n, t.Shape, t.Type, want)
+	}
+	_, err = w.Write(make([]byte, aligned(want, alignment)-want))
+	return err
+}
+
+// counter counts the bytes that pass.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// header is the file up to the data.
+func header(entries []Entry, tensors []Tensor) ([]byte, error) {
+	e := &encoder{names: map[string]bool{}}
+	e.buffer.WriteString(magic)
+	e.number(uint32(version), uint64(len(tensors)), uint64(len(entries)))
+	for _, entry := range entries {
+		if err := e.entry(entry); err != nil {
+			return nil, fmt.Errorf("entry %q: %w", entry.Key, err)
+		}
+	}
+	clear(e.names)
+	offset := int64(0)
+	for _, t := range tensors {
+		size, err := t.Type.size(t.Shape)
+		if err == nil {
+			err = e.tensor(t, offset)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		offset += aligned(size, alignment)
+	}
+	n := int64(e.buffer.Len())
+	e.buffer.Write(make([]byte, aligned(n, alignment)-n))
+	return e.buffer.Bytes(), nil
+}
+
+// encoder collects the bytes of a header.
+type encoder struct {
+	buffer bytes.Buffer
+	names  map[string]bool
+}
+
+// number appends numbers, little-endian. Writing to memory cannot fail.
+func (e *encoder) number(values ...any) {
+	for _, v := range values {
+		_ = binary.Write(&e.buffer, binary.LittleEndian, v)
+	}
+}
+
+func (e *encoder) text(s string) {
+	e.number(uint64(len(s)))
+	e.buffer.WriteString(s)
+}
+
+func (e *encoder) name(s string) error {
+	if s == "" || e.names[s] {
+		return fmt.Errorf("the name is empty or used twice")
+	}
+	e.names[s] = true
+	e.text(s)
+	return nil
+}
+
+func (e *encoder) tensor(t Tensor, offset int64) error {
+	if err := e.name(t.Name); err != nil {
+		return err
+	}
+	e.number(uint32(len(t.Shape)))
+	for _, d := range slices.Backward(t.Shape) {
+		e.number(uint64(d))
+	}
+	e.number(uint32(t.Type), uint64(offset))
+	return nil
+}

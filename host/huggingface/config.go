@@ -1,0 +1,166 @@
+package huggingface
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/model"
+)
+
+// Config is what config.json says of a model, in cage's terms.
+type Config struct {
+	Architecture string // as the file names it
+	// Settings of the model. Its Context is 0: the checkpoint does not say with what context
+	// it is to be used.
+	Settings     model.Settings
+	MaxPositions int // most tokens of a sequence
+	Window       int // tokens that attention looks back; 0: all
+	Tokens       Tokens
+	Warnings     []string // of what the file says and cage does not do
+}
+
+// Tokens are the ids with a meaning of their own.
+type Tokens struct {
+	Begin []int32 `json:"begin"` // at the begin of a document: one or none
+	End   []int32 `json:"end"`   // each of them ends a text
+	Pad   []int32 `json:"pad"`   // fills up: one or none
+}
+
+// Bounds of sizes, those of the configuration of a run.
+const (
+	mostLayers    = 4096
+	mostWidth     = 1 << 20
+	mostHeads     = 1 << 16
+	mostHidden    = 1 << 22
+	mostVocab     = 1 << 24
+	mostPositions = 1 << 30
+)
+
+// defaultPositions stands for max_position_embeddings where it is absent, as in transformers.
+const defaultPositions = 2048
+
+// ParseConfig reads the text of a config.json for use with sequences of context tokens; 0 means
+// as many as the model has positions. The error is an [*Error].
+func ParseConfig(text []byte, context int) (*Config, error) {
+	k, err := newKeys(text)
+	if err != nil {
+		return nil, &Error{Faults: []string{err.Error()}}
+	}
+	f := findFamily(k)
+	c := &Config{Architecture: f.architecture}
+	c.Settings.Kind = f.kind
+	k.sizes(c, f)
+	k.rope(&c.Settings)
+	k.refusals(c)
+	k.tokens(c)
+	k.positions(c, f, context)
+	k.relations(c.Settings)
+	if len(k.faults) > 0 {
+		slices.Sort(k.faults)
+		return nil, &Error{Faults: slices.Compact(k.faults)}
+	}
+	c.Settings.FillIn()
+	return c, nil
+}
+
+// findFamily returns the family that the file names; where there is none, a fault is noted and the
+// other keys are read as those of a Llama.
+func findFamily(k *keys) family {
+	var architectures []string
+	k.read("architectures", &architectures, "a list of strings")
+	if len(architectures) == 0 {
+		k.fault("architectures", "missing", "one of "+familyNames())
+		return llamaFamily
+	}
+	i := slices.IndexFunc(families, func(f family) bool { return f.architecture == architectures[0] })
+	if i < 0 {
+		k.fault("architectures", k.found("architectures"), "one of "+familyNames())
+		return llamaFamily
+	}
+	f := families[i]
+	if kind := k.text("model_type"); kind != f.modelType {
+		found := k.found("model_type")
+		if !k.has("model_type") {
+			found = "missing"
+		}
+		k.fault("model_type", found, fmt.Sprintf("%q, as the architecture is %s", f.modelType, f.architecture))
+	}
+	return f
+}
+
+// sizes reads the shape of the model. Nothing is guessed: what transformers would take from its class
+// defaults must be there.
+func (k *keys) sizes(c *Config, f family) {
+	s := &c.Settings
+	s.Width = k.required("hidden_size", mostWidth)
+	s.Layers = k.required("num_hidden_layers", mostLayers)
+	s.Heads = k.required("num_attention_heads", mostHeads)
+	s.Hidden = k.required("intermediate_size", mostHidden)
+	s.Vocab = k.required("vocab_size", mostVocab)
+	s.KVHeads = cmp.Or(k.size("num_key_value_heads", mostHeads), s.Heads)
+	k.headSize(s, f)
+	if s.NormEps = k.number("rms_norm_eps"); !k.has("rms_norm_eps") {
+		k.fault("rms_norm_eps", "missing", "a positive number")
+	}
+	s.Head = "own"
+	if k.flag("tie_word_embeddings") {
+		s.Head = "tied"
+	}
+}
+
+// headSize reads the size of a head, which in most families is fixed by the other sizes.
+func (k *keys) headSize(s *model.Settings, f family) {
+	switch size := k.size("head_dim", mostHeads); {
+	case f.freeHeads && !k.has("head_dim"):
+		k.fault("head_dim", "missing", "an even number")
+	case f.freeHeads:
+		s.HeadSize = size
+	case size != 0 && s.Heads != 0 && s.Width != 0 && size*s.Heads != s.Width:
+		k.fault("head_dim", k.found("head_dim"), fmt.Sprintf("hidden_size/num_attention_heads, which is %d/%d", s.Width, s.Heads))
+	}
+}
+
+// refusals notes what would change the network and is not offered.
+func (k *keys) refusals(c *Config) {
+	only(k, "hidden_act", "silu")
+	only(k, "attention_bias", false)
+	only(k, "mlp_bias", false)
+	only(k, "partial_rotary_factor", 1.0)
+	if k.has("quantization_config") {
+		k.fault("quantization_config", "found a quantized checkpoint", "one in F32, BF16 or F16: the one that it was made from")
+	}
+	var dropout float64
+	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("attention_dropout is %g: there is no dropout here", dropout))
+	}
+}
+
+// tokens reads the ids.
+func (k *keys) tokens(c *Config) {
+	vocab := c.Settings.Vocab
+	c.Tokens = Tokens{Begin: k.ids("bos_token_id", vocab), End: k.ids("eos_token_id", vocab), Pad: k.ids("pad_token_id", vocab)}
+}
+
+// positions reads how long sequences may be and how far attention looks back. A window
+// is no matter while no sequence is longer.
+func (k *keys) positions(c *Config, f family, context int) {
+	c.MaxPositions = cmp.Or(k.size("max_position_embeddings", mostPositions), defaultPositions)
+	if c.Window = f.window(k); c.Window != 0 && c.Window < cmp.Or(context, c.MaxPositions) {
+		k.fault("sliding_window", fmt.Sprintf("attention looks back %d tokens in sequences of %d", c.Window, cmp.Or(context, c.MaxPositions)),
+			"sequences that are no longer than that (model.context)")
+	}
+}
+
+// theirs are the keys of config.json for those of a run's configuration.
+var theirs = map[string]string{
+	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads", "model.head_size": "head_dim", "model.rope_high": "rope_scaling",
+}
+
+// relations notes sizes that do not go together.
+func (k *keys) relations(s model.Settings) {
+	for _, p := range s.Check() {
+		key := cmp.Or(theirs[p.Key], p.Key)
+		k.fault(key, "found "+p.Found, "sizes that go together")
+	}
+}

@@ -1,0 +1,147 @@
+package huggingface
+
+import (
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// keys are the entries of a JSON object that are still to be understood, with what was wrong
+// with those that were asked for. An entry that is null counts as absent.
+type keys struct {
+	values map[string]jsontext.Value
+	faults []string
+}
+
+func newKeys(text []byte) (*keys, error) {
+	k := &keys{}
+	if err := json.Unmarshal(text, &k.values); err != nil { // names that occur twice are an error
+		return nil, err
+	}
+	if k.values == nil {
+		return nil, fmt.Errorf("found null, want an object")
+	}
+	return k, nil
+}
+
+// fault notes what is wrong with a key.
+func (k *keys) fault(key, found, want string) {
+	k.faults = append(k.faults, fmt.Sprintf("%s: %s, want %s", key, found, want))
+}
+
+// has tells whether a key is there.
+func (k *keys) has(key string) bool {
+	v, ok := k.values[key]
+	return ok && v.Kind() != 'n'
+}
+
+// found quotes the value of a key for a message.
+func (k *keys) found(key string) string {
+	const most = 80
+	text := string(k.values[key])
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return "found " + text
+}
+
+// read decodes the value of a key into the variable that to points to, and reports whether it is there
+// and of the right type.
+func (k *keys) read(key string, to any, want string) bool {
+	if !k.has(key) {
+		return false
+	}
+	if err := json.Unmarshal(k.values[key], to); err != nil {
+		k.fault(key, k.found(key), want)
+		return false
+	}
+	return true
+}
+
+// size reads a whole number from 1 to most; 0 where the key is absent or wrong.
+func (k *keys) size(key string, most int) int {
+	var n int
+	want := fmt.Sprintf("a whole number from 1 to %d", most)
+	if k.read(key, &n, want) && (n < 1 || n > most) {
+		k.fault(key, k.found(key), want)
+		return 0
+	}
+	return n
+}
+
+// required is size for a key that must be there.
+func (k *keys) required(key string, most int) int {
+	if !k.has(key) {
+		k.fault(key, "missing", fmt.Sprintf("a whole number from 1 to %d", most))
+	}
+	return k.size(key, most)
+}
+
+// number reads a positive number; 0 where the key is absent or wrong.
+func (k *keys) number(key string) float64 {
+	var x float64
+	const want = "a positive number"
+	if k.read(key, &x, want) && !(x > 0 && x <= math.MaxFloat32) {
+		k.fault(key, k.found(key), want)
+		return 0
+	}
+	return x
+}
+
+// flag reads true or false; false where the key is absent.
+func (k *keys) flag(key string) (value bool) {
+	k.read(key, &value, "true or false")
+	return value
+}
+
+// text reads a string; empty where the key is absent or wrong.
+func (k *keys) text(key string) (value string) {
+	k.read(key, &value, "a string")
+	return value
+}
+
+// only accepts a key that is absent or has the one value that is offered.
+func only[T comparable](k *keys, key string, value T) {
+	got := value
+	want := fmt.Sprintf("%v, or no such key", value)
+	if k.read(key, &got, want) && got != value {
+		k.fault(key, k.found(key), want)
+	}
+}
+
+// object reads an object; nil where the key is absent or wrong.
+func (k *keys) object(key string) *keys {
+	if !k.has(key) {
+		return nil
+	}
+	inner, err := newKeys(k.values[key])
+	if err != nil {
+		k.fault(key, k.found(key), "an object, or null")
+		return nil
+	}
+	return inner
+}
+
+// ids reads a token id or a list of them, all below vocab. A negative id, which some files
+// have for none, counts as none.
+func (k *keys) ids(key string, vocab int) (list []int32) {
+	const want = "a token id, or a list of token ids, below vocab_size"
+	if !k.has(key) {
+		return nil
+	}
+	if k.values[key].Kind() == '[' {
+		k.read(key, &list, want)
+	} else {
+		list = make([]int32, 1)
+		if !k.read(key, &list[0], want) {
+			return nil
+		}
+	}
+	list = slices.DeleteFunc(list, func(id int32) bool { return id < 0 })
+	if vocab > 0 && slices.ContainsFunc(list, func(id int32) bool { return int(id) >= vocab }) {
+		k.fault(key, k.found(key), want)
+	}
+	return list
+}

@@ -1,0 +1,40 @@
+package huggingface
+
+import "github.com/cage-qat/cage/host/model"
+
+// A Place is where the hub keeps a parameter of a model, or some rows of it.
+type Place struct {
+	Tensor string
+	Param  model.Param
+	Rows   []int // of the parameter, in the order of the tensor's rows
+}
+
+// Layout lists the tensors of a model with what they are made of, in the order of the
+// parameters: for those that store weights in another form than [Tensors] does.
+func Layout(s model.Settings) ([]Place, error) {
+	f, err := familyOf(s.Kind)
+	if err != nil {
+		return nil, err
+	}
+	s.FillIn()
+	bindings, err := f.bind(s)
+	if err != nil {
+		return nil, err
+	}
+	var list []Place
+	for _, b := range bindings {
+		at := 0
+		for _, p := range b.pieces {
+			place := Place{Tensor: p.tensor, Param: b.param}
+			for i := range p.dims[0] {
+				place.Rows = append(place.Rows, at+i)
+			}
+			if p.turned && s.RopePairs == model.Interleaved {
+				place.Rows = halved(place.Rows, s.HeadSize)
+			}
+			at += p.dims[0]
+			list = append(list, place)
+		}
+	}
+	return list, nil
+}

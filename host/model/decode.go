@@ -1,0 +1,138 @@
+package model
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// A Piece is the next tokens of several sequences. What attention needs of the tokens before is in caches, so that a
+// token costs the products with the weights once, however long its sequence is.
+//
+// Sequences end together: shorter ones have padding in front, of any valid ids.
+type Piece struct {
+	Tokens *graph.Node // ids, int32 [batch, n]
+	Start  *graph.Node // place of the first of them in the caches, int32 scalar
+	First  *graph.Node // place at which each sequence begins, int32 [batch]
+}
+
+// CacheDims implements [Language]: two caches for each block, of its keys, already turned, and of its values.
+func (m *transformer) CacheDims(batch, length int) [][]int {
+	var list [][]int
+	for range 2 * m.Layers {
+		list = append(list, []int{batch, m.KVHeads, length, m.HeadSize})
+	}
+	return list
+}
+
+// Decode implements [Language].
+func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.Node, q ActivationQuantizer) (logits *graph.Node, next []*graph.Node) {
+	m.checkParams(params)
+	if len(caches) != 2*m.Layers {
+		exceptions.Panicf("%s: %d caches, want %d", m.Kind, len(caches), 2*m.Layers)
+	}
+	batch, n := piece.Tokens.Shape().Dim(0), piece.Tokens.Shape().Dim(1)
+	c := m.newCached(piece, caches[0].Shape().Dim(2))
+	r := m.rope(batch, n, nil)
+	r.cached = c
+	h := m.blocks(params, piece.Tokens, r, q.withoutPadding(c.segments), func(layer int, block func() *graph.Node) *graph.Node {
+		c.keys, c.values = caches[2*layer], caches[2*layer+1]
+		x := block()
+		next = append(next, c.keys, c.values)
+		return x
+	})
+	last := graph.Slice(graph.Reshape(h, batch, n, m.Width), graph.AxisRange(), graph.AxisElem(n-1))
+	return linear(graph.Reshape(last, batch, m.Width), m.head(params)), next
+}
+
+// cached is what attention needs to add a piece to caches.
+type cached struct {
+	start        *graph.Node
+	turn         rotation    // [1, n, 1, size/2]
+	mask         *graph.Node // [batch, 1, n, length]: 0 where a query sees a key, −∞ where not
+	segments     *graph.Node // [batch, n]: Padding in front of a sequence, 0 in it
+	keys, values *graph.Node // caches of the present block, replaced by those with the piece
+}
+
+func (m *transformer) newCached(piece Piece, length int) *cached {
+	g, n := piece.Tokens.Graph(), piece.Tokens.Shape().Dim(1)
+	batch := piece.Tokens.Shape().Dim(0)
+	place := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 1), graph.BroadcastToDims(piece.Start, batch, n, length))
+	key := graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 2)
+	first := graph.BroadcastToDims(graph.Reshape(piece.First, batch, 1, 1), batch, n, length)
+	// Padding sees itself, because a softmax over nothing is not a number.
+	seen := graph.LogicalOr(graph.Equal(key, place), graph.LogicalAnd(graph.LessOrEqual(key, place), graph.GreaterOrEqual(key, first)))
+	shown, hidden := graph.Scalar(g, dtypes.Float32, 0), graph.Scalar(g, dtypes.Float32, math.Inf(-1))
+	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(place, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0)),
+		graph.Slice(first, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0))), batch, n)
+	return &cached{
+		start:    piece.Start,
+		turn:     m.turnAt(piece.Start, n, length),
+		mask:     graph.InsertAxes(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length), graph.BroadcastToDims(hidden, batch, n, length)), 1),
+		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
+	}
+}
+
+// turnAt looks the rotations of n positions from start on up in tables of all of them.
+func (m *transformer) turnAt(start *graph.Node, n, length int) rotation {
+	g, frequencies := start.Graph(), m.ropeFrequencies()
+	places := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(start, n, 1))
+	table := func(f func(float64) float64) *graph.Node {
+		values := make([]float32, 0, length*len(frequencies))
+		for position := range length {
+			for _, frequency := range frequencies {
+				values = append(values, float32(f(float64(position)*frequency)))
+			}
+		}
+		rows := graph.Gather(engine.Constant(g, values, length, len(frequencies)), places)
+		return graph.Reshape(rows, 1, n, 1, len(frequencies))
+	}
+	return rotation{table(math.Cos), table(math.Sin)}
+}
+
+// attentionCached is [attention] of a piece to the tokens before it and to itself, without a gradient.
+func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
+	c := r.cached
+	queries, keys := r.heads*r.size, r.keyHeads*r.size
+	projected := timesTransposed(x, w) // [tokens, queries, keys and values]
+	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
+	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
+	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
+	if norms != nil {
+		query, key = normalizedHeads(query, norms.query, norms.epsilon), normalizedHeads(key, norms.key, norms.epsilon)
+	}
+	c.keys, c.values = c.appended(c.keys, r.turned(r.byHead(key))), c.appended(c.values, value)
+
+	perHead := func(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 0, 2, 1, 3) } // [batch, heads, n, size] and back
+	grouped := r.group(perHead(r.turned(r.byHead(query))))
+	products := r.ungroup(graph.MulScalar(timesTransposed(grouped, c.keys), 1/math.Sqrt(float64(r.size))))
+	weights := softmax(graph.Add(products, c.mask))
+	return r.joinHeads(perHead(r.ungroup(times(r.group(weights), c.values))))
+}
+
+// normalizedHeads is the value of [queryKeyNorm] for features [tokens, heads·size].
+func normalizedHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
+	y, _ := normalizeRows(graph.Reshape(x, -1, gain.Shape().Dim(0)), gain, epsilon)
+	return graph.Reshape(y, x.Shape().Dimensions...)
+}
+
+// appended puts keys or values [batch, n, key heads, size] into a cache.
+func (c *cached) appended(cache, x *graph.Node) *graph.Node {
+	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
+	return graph.DynamicUpdateSlice(cache, graph.TransposeAllAxes(x, 0, 2, 1, 3), []*graph.Node{zero, zero, c.start, zero})
+}
+
+// turned turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.
+func (r *rope) turned(x *graph.Node) *graph.Node {
+	if r.pairing == Interleaved {
+		dims := x.Shape().Dimensions
+		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
+		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
+	}
+	return r.rotated(x, r.cached.turn.apply)
+}

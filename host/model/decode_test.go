@@ -1,0 +1,95 @@
+package model
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+)
+
+// TestDecode: two sequences of different lengths, in pieces of any size, have the logits that each has as a whole.
+func TestDecode(t *testing.T) { eachLanguage(t, testDecode) }
+
+func testDecode(t *testing.T, m Language) {
+	vocabulary := m.(*transformer).Vocab
+	weights := hashedWeights(m.Params())
+	rng := rand.New(rand.NewPCG(7, 8))
+	const length, ends = 16, 11
+	first := []int32{0, 4}
+	tokens := make([]int32, 2*ends) // with padding in front
+	for i := range tokens {
+		tokens[i] = int32(rng.IntN(vocabulary))
+	}
+	for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
+		got := evaluate(t, m, weights, tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			g := ids.Graph()
+			var caches []*graph.Node
+			for _, dims := range m.CacheDims(2, length) {
+				// What is beyond the last piece must not count.
+				caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
+			}
+			var logits *graph.Node
+			start := 0
+			for _, n := range pieces {
+				piece := Piece{
+					Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)),
+					Start:  graph.Const(g, int32(start)),
+					First:  engine.Constant(g, first, 2),
+				}
+				logits, caches = m.Decode(params, piece, caches, nil)
+				start += n
+			}
+			return []*graph.Node{logits}
+		})[0]
+		for row, begin := range first {
+			sequence := tokens[row*ends+int(begin) : (row+1)*ends]
+			all := evaluate(t, m, weights, sequence, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				return []*graph.Node{m.Logits(params, ids, nil)}
+			})[0]
+			var want []float64
+			for _, l := range all[len(all)-vocabulary:] {
+				want = append(want, float64(l))
+			}
+			closeTo(t, "logits", got[row*vocabulary:(row+1)*vocabulary], want, 2e-6)
+		}
+	}
+}
+
+// TestDecodeQuantizes: a piece has the sites of so many tokens, and quantizers see zeros in padding.
+func TestDecodeQuantizes(t *testing.T) {
+	m := newLlama(tiny)
+	var sites []ActivationSite
+	out := evaluate(t, m, hashedWeights(m.params), []int32{1, 2, 3, 4, 5, 6}, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		g := ids.Graph()
+		var caches, seen []*graph.Node
+		for _, dims := range m.CacheDims(2, 3) {
+			caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(0)), dims...))
+		}
+		m.Decode(params, Piece{Tokens: ids, Start: graph.Const(g, int32(0)), First: engine.Constant(g, []int32{0, 2}, 2)}, caches,
+			func(site ActivationSite, x *graph.Node) *graph.Node {
+				sites, seen = append(sites, site), append(seen, x)
+				return x
+			})
+		return seen
+	})
+	want := m.ActivationSites(2, 3)
+	if len(sites) != len(want) {
+		t.Fatalf("%d sites, want %d", len(sites), len(want))
+	}
+	for i, x := range out {
+		if sites[i].Name != want[i].Name || sites[i].Tokens != 6 || len(x) != 6*want[i].Width {
+			t.Errorf("site %+v with %d elements, want %+v", sites[i], len(x), want[i])
+		}
+		for row := range 6 {
+			zero := true
+			for _, v := range x[row*want[i].Width : (row+1)*want[i].Width] {
+				zero = zero && v == 0
+			}
+			if padding := row == 3 || row == 4; zero != padding {
+				t.Errorf("%s: row %d is zero: %t", sites[i].Name, row, zero)
+			}
+		}
+	}
+}

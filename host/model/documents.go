@@ -1,0 +1,117 @@
+package model
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// A model that keeps documents apart ([Options]) reads rows that hold several of them, one behind the other, or one and
+// padding: attention stays within a document, no target is in another document than what predicts it, and each target
+// has a weight. Each loss is then that of the document alone. Positions need not begin anew: rotary positions act by
+// their differences.
+//
+// A batch is [batch, 3, context+1]: tokens, segments and weights of each row.
+
+// Planes is the number of values that a batch of documents has for each place.
+const Planes = 3
+
+// Padding is the segment of places without a document. Quantizers of activations see zeros there.
+const Padding = -1
+
+// A DocumentRow is one row of a batch of documents, in the batch's memory.
+type DocumentRow struct {
+	Tokens   []int32 // context+1 ids, any valid ones in padding
+	Segments []int32 // number of the document, from 0, or Padding
+	weights  []int32 // bits of float32 numbers
+}
+
+// DocumentRows are the rows of a batch, [batch, 3, context+1].
+func DocumentRows(batch []int32, context int) []DocumentRow {
+	places := context + 1
+	var rows []DocumentRow
+	for ; len(batch) >= Planes*places; batch = batch[Planes*places:] {
+		rows = append(rows, DocumentRow{batch[:places], batch[places : 2*places], batch[2*places : 3*places]})
+	}
+	return rows
+}
+
+// Weight is that of the loss of predicting the token at a place, from 1.
+func (r DocumentRow) Weight(place int) float32 { return math.Float32frombits(uint32(r.weights[place])) }
+
+// SetWeight sets it; that of place 0, which nothing predicts, stays 0.
+func (r DocumentRow) SetWeight(place int, weight float32) {
+	r.weights[place] = int32(math.Float32bits(weight))
+}
+
+// TotalWeight adds up the weights of a batch.
+func TotalWeight(batch []int32, context int) float64 {
+	sum := 0.0
+	for _, r := range DocumentRows(batch, context) {
+		for place := 1; place <= context; place++ {
+			sum += float64(r.Weight(place))
+		}
+	}
+	return sum
+}
+
+// NormalizeWeights scales the weights of batches so that the mean of all their losses is the sum of weighted losses over
+// the sum of weights. It reports false where all weights are zero.
+func NormalizeWeights(batches [][]int32, context int) bool {
+	total, losses := 0.0, 0
+	for _, b := range batches {
+		total += TotalWeight(b, context)
+		losses += len(b) / (Planes * (context + 1)) * context
+	}
+	if total == 0 {
+		return false
+	}
+	for _, b := range batches {
+		for _, r := range DocumentRows(b, context) {
+			for place := 1; place <= context; place++ {
+				r.SetWeight(place, float32(float64(r.Weight(place))*float64(losses)/total))
+			}
+		}
+	}
+	return true
+}
+
+// sequences is what a graph reads of a batch.
+type sequences struct {
+	tokens   *graph.Node // [batch, context+1]
+	segments *graph.Node // [batch, context] of the inputs, nil: each row is one document
+	weights  *graph.Node // [batch, context] of the targets, nil: all are 1
+}
+
+// readBatch takes a batch apart.
+func (m *transformer) readBatch(batch *graph.Node) sequences {
+	if !m.Documents {
+		return sequences{tokens: batch}
+	}
+	plane := func(i, from, to int) *graph.Node {
+		return graph.Squeeze(graph.Slice(batch, graph.AxisRange(), graph.AxisElem(i), graph.AxisRange(from, to)), 1)
+	}
+	places := batch.Shape().Dim(2)
+	return sequences{
+		tokens:   plane(0, 0, places),
+		segments: plane(1, 0, places-1),
+		weights:  graph.Bitcast(plane(2, 1, places), dtypes.Float32),
+	}
+}
+
+// withoutPadding lets a quantizer see zeros in place of padding, so that no statistic over a batch depends on it.
+func (q ActivationQuantizer) withoutPadding(segments *graph.Node) ActivationQuantizer {
+	if q == nil || segments == nil {
+		return q
+	}
+	used := graph.GreaterOrEqual(graph.Reshape(segments, -1, 1), graph.ScalarZero(segments.Graph(), segments.DType()))
+	return func(site ActivationSite, x *graph.Node) *graph.Node {
+		return q(site, graph.Mul(x, graph.ConvertDType(used, x.DType())))
+	}
+}
+
+// sameDocument tells which keys are in the document of a query, [batch, queries, keys].
+func sameDocument(segments *graph.Node) *graph.Node {
+	return graph.Equal(graph.InsertAxes(segments, 2), graph.InsertAxes(segments, 1))
+}

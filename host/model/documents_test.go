@@ -1,0 +1,185 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+)
+
+// packed is a batch of two rows of documents with padding, and the documents.
+func packed(context, vocabulary int, rng *rand.Rand) (batch []int32, rows [][][]int32) {
+	batch = make([]int32, 2*Planes*(context+1))
+	rows = make([][][]int32, 2)
+	for i, r := range DocumentRows(batch, context) {
+		place := 0
+		for n, length := range [][]int{{4, 2, 5}, {7, 3}}[i] {
+			var document []int32
+			for j := range length {
+				id := int32(rng.IntN(vocabulary))
+				document = append(document, id)
+				r.Tokens[place], r.Segments[place] = id, int32(n)
+				if j > 0 {
+					r.SetWeight(place, 1)
+				}
+				place++
+			}
+			rows[i] = append(rows[i], document)
+		}
+		for ; place <= context; place++ {
+			r.Segments[place] = Padding
+		}
+	}
+	return batch, rows
+}
+
+// TestDocumentsAreKeptApart: the loss of each token of documents in one row is that of the document alone, and nothing
+// else has a loss; with attention in both orders.
+func TestDocumentsAreKeptApart(t *testing.T) { eachLanguage(t, testDocumentsAreKeptApart) }
+
+func testDocumentsAreKeptApart(t *testing.T, language Language) {
+	const context = 12
+	alone := language.(*transformer)
+	together := *alone
+	together.Documents = true
+	weights := hashedWeights(alone.params)
+	batch, rows := packed(context, alone.Vocab, rand.New(rand.NewPCG(1, 2)))
+	lossesOf := func(m *transformer, batch []int32, rows, context int) []float32 {
+		return evaluate(t, m, weights, batch, rows, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			return []*graph.Node{m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)}
+		})[0]
+	}
+	got := lossesOf(&together, batch, len(rows), context)
+	for i, documents := range rows {
+		want := make([]float32, 0, context)
+		for n, d := range documents {
+			if n > 0 {
+				want = append(want, 0) // the first token of a document is nobody's target
+			}
+			want = append(want, lossesOf(alone, d, 1, len(d)-1)...)
+		}
+		want = append(want, make([]float32, context-len(want))...)
+		for j, loss := range got[i*context : (i+1)*context] {
+			if math.Abs(float64(loss-want[j])) > 2e-6*(1+math.Abs(float64(want[j]))) {
+				t.Errorf("row %d, place %d: the loss is %v, that of the document alone %v", i, j, loss, want[j])
+			}
+		}
+	}
+}
+
+// TestDocumentsByPosition: attention within documents is the same in both orders.
+func TestDocumentsByPosition(t *testing.T) {
+	const batch, context = 2, 12
+	d := testdevice.Open(t, engine.Options{})
+	rows, _ := packed(context, 13, rand.New(rand.NewPCG(3, 4)))
+	var ids []int32
+	for _, r := range DocumentRows(rows, context) {
+		ids = append(ids, r.Segments[:context]...)
+	}
+	s := Settings{Kind: KindLlama, Layers: 1, Heads: 4, KVHeads: 2, Width: 32}
+	s.FillIn()
+	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
+	want := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+		return attention(x, w, norms, newRope(x.Graph(), s, batch, context, segments(x.Graph())))
+	})
+	got := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore(segments(x.Graph())))
+		return attention(x, w, norms, r)
+	})
+	for i := range want {
+		if apart := relativeDistance(got[i], want[i]); !(apart < 1e-6) {
+			t.Errorf("output %d: the relative difference is %.2g", i, apart)
+		}
+	}
+}
+
+// TestPaddingIsZeroForQuantizers: what quantizers of activations see of padding is zero, whatever tokens stand there.
+func TestPaddingIsZeroForQuantizers(t *testing.T) {
+	const context = 12
+	m := newLlama(tiny)
+	m.Documents = true
+	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
+	sites := len(m.ActivationSites(2, context))
+	out := evaluate(t, m, hashedWeights(m.params), batch, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		var seen []*graph.Node
+		m.Losses(params, graph.Reshape(ids, m.BatchDims(2, context)...), func(_ ActivationSite, x *graph.Node) *graph.Node {
+			seen = append(seen, x)
+			return x
+		})
+		return seen
+	})
+	if len(out) != sites {
+		t.Fatalf("the quantizer was called %d times, want %d", len(out), sites)
+	}
+	for site, x := range out {
+		width := len(x) / (2 * context)
+		for i, r := range DocumentRows(batch, context) {
+			for place, segment := range r.Segments[:context] {
+				row := x[(i*context+place)*width:][:width]
+				largest := float32(0)
+				for _, v := range row {
+					largest = max(largest, v, -v)
+				}
+				if (segment == Padding) != (largest == 0) {
+					t.Fatalf("site %d, row %d, place %d of segment %d: the largest magnitude is %v", site, i, place, segment, largest)
+				}
+			}
+		}
+	}
+}
+
+// TestNormalizeWeights: the mean of all losses of a step is the weighted mean, however the weights are spread over
+// its micro-batches.
+func TestNormalizeWeights(t *testing.T) {
+	const context = 4
+	var batches [][]int32
+	sum, total, losses := 0.0, 0.0, 0.0
+	rng := rand.New(rand.NewPCG(5, 6))
+	loss := func(batch, row, place int) float64 { return float64(1 + batch*7 + row*3 + place) }
+	for i := range 3 {
+		b := make([]int32, 2*Planes*(context+1))
+		for j, r := range DocumentRows(b, context) {
+			for place := 1; place <= context; place++ {
+				w := float32(rng.IntN(2 + i))
+				r.SetWeight(place, w)
+				sum, total = sum+float64(w)*loss(i, j, place), total+float64(w)
+				losses++
+			}
+		}
+		batches = append(batches, b)
+	}
+	if !NormalizeWeights(batches, context) {
+		t.Fatal("all weights are zero")
+	}
+	mean := 0.0
+	for i, b := range batches {
+		for j, r := range DocumentRows(b, context) {
+			for place := 1; place <= context; place++ {
+				mean += float64(r.Weight(place)) * loss(i, j, place) / losses
+			}
+		}
+	}
+	if want := sum / total; math.Abs(mean-want) > 1e-6*want {
+		t.Errorf("the mean of weighted losses is %v, want %v", mean, want)
+	}
+	if NormalizeWeights([][]int32{make([]int32, Planes*(context+1))}, context) {
+		t.Error("weights that are all zero were normalized")
+	}
+}
+
+func ExampleDocumentRows() {
+	const context = 3
+	batch := make([]int32, 3*(context+1)) // one row
+	row := DocumentRows(batch, context)[0]
+	copy(row.Tokens, []int32{5, 6, 7, 8})
+	copy(row.Segments, []int32{0, 0, 1, 1}) // two documents of two tokens
+	row.SetWeight(1, 1)
+	row.SetWeight(3, 0.5)
+	fmt.Println(TotalWeight(batch, context), NormalizeWeights([][]int32{batch}, context), row.Weight(1), row.Weight(3))
+	// Output: 1.5 true 2 1
+}

@@ -1,0 +1,41 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// qwen3 is the network of the dense Qwen3 models (Yang et al., 2025): [llama] with queries and keys normalized before
+// their rotation, each head alone, and with positions that rotate half-split pairs. The size of a head is often not
+// width/heads.
+//
+// The order of its parameters is that of llama with attn.q_norm and attn.k_norm behind attn.qkv.
+type qwen3 struct{ llama }
+
+// Positions of a block's parameters in their list.
+const (
+	qwen3AttentionNorm = iota
+	qwen3QKV
+	qwen3QueryNorm
+	qwen3KeyNorm
+	qwen3Out
+	qwen3MLPNorm
+	qwen3MLP // w1, w2 and down
+)
+
+func (m qwen3) blockParams(s Settings, prefix string) []Param {
+	params := m.llama.blockParams(s, prefix)
+	norms := []Param{normParam(prefix+"attn.q_norm", s.HeadSize), normParam(prefix+"attn.k_norm", s.HeadSize)}
+	return slices.Insert(params, qwen3QueryNorm, norms...)
+}
+
+// block adds attention and the feed-forward layer, each of the normalized residual stream, to the stream x.
+func (qwen3) block(s Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
+	norms := &queryKeyNorm{query: w[qwen3QueryNorm], key: w[qwen3KeyNorm], epsilon: s.NormEps}
+	in := q.apply(sites[siteQKV], rmsNorm(x, w[qwen3AttentionNorm], s.NormEps))
+	mixed := q.apply(sites[siteOut], attention(in, w[qwen3QKV], norms, r))
+	x = graph.Add(x, linear(mixed, w[qwen3Out]))
+	in = rmsNorm(x, w[qwen3MLPNorm], s.NormEps)
+	return graph.Add(x, feedForward(in, w[qwen3MLP:], sites, q))
+}

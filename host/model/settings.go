@@ -1,0 +1,253 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/schema"
+)
+
+// Kinds of models, as a configuration names them.
+const (
+	KindLlama     = "llama"
+	KindOLMo2     = "olmo2"
+	KindQwen3     = "qwen3"
+	KindQuadratic = "quadratic"
+	KindToy       = "toy"
+)
+
+// Groups of kinds that share keys.
+var (
+	Kinds      = slices.Concat(Languages, Problems)
+	Languages  = []string{KindLlama, KindOLMo2, KindQwen3} // learn from text, and so need data
+	Problems   = []string{KindQuadratic, KindToy}          // are made of numbers
+	quadratics = []string{KindQuadratic}
+)
+
+// languageDefaults are defaults of the kinds of language models.
+var languageDefaults = map[string]Settings{
+	KindLlama: {RopeTheta: 10000, RopePairs: Interleaved, NormEps: 1e-5},
+	KindOLMo2: {RopeTheta: 500000, RopePairs: HalfSplit, NormEps: 1e-6},
+	KindQwen3: {RopeTheta: 1e6, RopePairs: HalfSplit, NormEps: 1e-6},
+}
+
+const defaultInitStd = 0.02
+
+// Settings is the table [model] of a configuration, from which [New] makes the model. Fields of other kinds of models
+// are zero; only Context is then 1.
+type Settings struct {
+	Kind string // one of Kinds
+
+	// Language models.
+	Preset   string // name of a [Preset], or "" for free sizes
+	Layers   int    // transformer blocks
+	Width    int    // features of the residual stream
+	Heads    int    // attention heads
+	KVHeads  int    // heads of keys and values, each for Heads/KVHeads heads of queries (Ainslie et al., 2023); 0 becomes Heads
+	HeadSize int    // features of a head, an even number; 0 becomes Width/Heads
+	Hidden   int    // features inside the feed-forward layer; 0 becomes SwiGLUHidden(Width)
+	Vocab    int    // token ids; 0: as many as the data's tokenizer has
+	Context  int    // tokens per sequence
+
+	RopeTheta float64 // base of the wavelengths of the rotary position embedding
+	RopePairs Pairing
+	// RopeFactor stretches the long wavelengths, so that a model whose training saw short sequences works on long ones,
+	// by the rule of Llama 3.1: wavelengths up to RopeOriginal/RopeHigh stay, those from RopeOriginal/RopeLow on become
+	// RopeFactor times as long, and in between both frequencies are mixed. 1: all stay.
+	RopeFactor, RopeLow, RopeHigh float64
+	RopeOriginal                  int // tokens of the sequences that the wavelengths were made for
+
+	NormEps float64 // added to the mean square in RMSNorm
+	InitStd float64 // standard deviation of weights at the start
+	Head    string  // "own", or "tied": the embedding is the output head too (Press and Wolf, 2017), as in small Llama 3 models
+
+	// Problems without data. Lists that are nil are drawn. The point x has Rows rows, each a problem of its own with the
+	// same A.
+	Dimension, Rows int
+	Condition       float64   // κ(A), where there is no Spectrum: the eigenvalues are evenly spaced in their logarithm from 1/κ to 1
+	Spectrum        []float64 // eigenvalues of A
+	Optimum         []float64 // x*, row by row; nil: from N(0, I)
+	ProblemSeed     int64     // of eigenvectors and optimum
+	Start           []float64 // x at the start, row by row; nil: from N(0, StartStd²·I)
+	StartStd        float64
+	Noise           float64 // standard deviation of the noise on each element of the gradient
+}
+
+// Language reports whether the model learns from text, and so needs data.
+func (s Settings) Language() bool { return slices.Contains(Languages, s.Kind) }
+
+// Keys are the keys of the table.
+func (s *Settings) Keys() []schema.Key { return slices.Concat(s.languageKeys(), s.problemKeys()) }
+
+func (s *Settings) languageKeys() []schema.Key {
+	return []schema.Key{
+		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds...), Default: KindLlama,
+			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms behind the layers and on queries and keys; qwen3: llama with norms on each head of queries and keys; quadratic, toy: problems without data"},
+		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...), For: Languages, Default: "",
+			Doc: "size by name; empty: layers, width, heads and context are given"},
+		{Name: "layers", To: &s.Layers, Is: schema.From(1, 4096), For: Languages,
+			Doc: "transformer blocks"},
+		{Name: "width", To: &s.Width, Is: schema.From(2, 1<<20), For: Languages,
+			Doc: "width of the residual stream"},
+		{Name: "heads", To: &s.Heads, Is: schema.From(1, 1<<16), For: Languages,
+			Doc: "attention heads"},
+		{Name: "kv_heads", To: &s.KVHeads, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
+			Doc: "heads of keys and values, each shared by heads/kv_heads heads of queries; 0: as many as heads"},
+		{Name: "head_size", To: &s.HeadSize, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
+			Doc: "features of a head, an even number; 0: width/heads"},
+		{Name: "hidden", To: &s.Hidden, Is: schema.From(0, 1<<22), For: Languages, Default: 0,
+			Doc: "feed-forward width; 0: the SwiGLU rule, 8/3 of the width rounded up to a multiple of 256"},
+		{Name: "vocab", To: &s.Vocab, Is: schema.From(0, 1<<24), For: Languages, Default: 0,
+			Doc: "vocabulary size; 0: that of the data"},
+		{Name: "context", To: &s.Context, Is: schema.From(1, 1<<20), For: Languages,
+			Doc: "tokens per sequence"},
+		{Name: "rope_theta", To: &s.RopeTheta, Is: schema.Between(1, 1e12), For: Languages,
+			Derive: func() any { return languageDefaults[s.Kind].RopeTheta }, Derived: "`10000`; olmo2: `500000`; qwen3: `1000000`",
+			Doc: "base of the rotary position embedding"},
+		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
+			Derive: func() any { return languageDefaults[s.Kind].RopePairs }, Derived: `"interleaved"; olmo2, qwen3: "half"`,
+			Doc: "which features of a head the rotary position embedding turns together: neighbours, or those of its two halves"},
+		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
+			Doc: "how many times longer the long wavelengths of positions become, as in Llama 3; 1: they stay"},
+		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
+			Doc: "rope_factor: a wavelength becomes so much longer from rope_original/rope_low on"},
+		{Name: "rope_high", To: &s.RopeHigh, Is: schema.Above(0, 1e6), For: Languages, Default: 4.0,
+			Doc: "rope_factor: a wavelength stays up to rope_original/rope_high; above rope_low"},
+		{Name: "rope_original", To: &s.RopeOriginal, Is: schema.From(1, 1<<30), For: Languages, Default: 8192,
+			Doc: "rope_factor: tokens of the sequences that the wavelengths were made for"},
+		{Name: "norm_eps", To: &s.NormEps, Is: schema.Above(0, 1), For: Languages,
+			Derive: func() any { return languageDefaults[s.Kind].NormEps }, Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
+			Doc: "epsilon of RMSNorm"},
+		{Name: "init_std", To: &s.InitStd, Is: schema.Above(0, 10), For: Languages, Default: defaultInitStd,
+			Doc: "standard deviation of the initial weights"},
+		{Name: "head", To: &s.Head, Is: schema.OneOf("own", "tied"), For: Languages, Default: "own",
+			Doc: "the matrix of the output head. tied: it is the embedding, as in the small models of Llama 3: one parameter of that name and role, not quantized, without weight decay"},
+	}
+}
+
+func (s *Settings) problemKeys() []schema.Key {
+	return []schema.Key{
+		{Name: "dimension", To: &s.Dimension, Is: schema.From(1, largestDimension), For: quadratics, Default: 128,
+			Doc: "elements of a row of x"},
+		{Name: "rows", To: &s.Rows, Is: schema.From(1, largestRows), For: quadratics, Default: 1,
+			Doc: "rows of x, each a problem of its own with the same A; f is their sum"},
+		{Name: "condition", To: &s.Condition, Is: schema.Between(1, 1e12), For: quadratics, Default: 10.0,
+			Doc: "condition number κ of A, whose eigenvalues are spaced evenly in their logarithm from 1/κ to 1; without effect beside spectrum"},
+		{Name: "spectrum", To: &s.Spectrum, Is: schema.Above(0, 1e12), For: quadratics,
+			Optional: "by condition",
+			Doc:      "the eigenvalues of A, as many as the dimension"},
+		{Name: "optimum", To: &s.Optimum, Is: schema.Between(-1e12, 1e12), For: quadratics,
+			Optional: "drawn from N(0, I) by problem_seed",
+			Doc:      "x*, row by row"},
+		{Name: "problem_seed", To: &s.ProblemSeed, Is: schema.From(0, math.MaxInt64), For: quadratics, Default: 0,
+			Doc: "seed of the eigenvectors of A and of x*"},
+		{Name: "start", To: &s.Start, Is: schema.Between(-1e12, 1e12), For: Problems,
+			Optional: "drawn from N(0, start_std²·I) by seed",
+			Doc:      "x at the start, row by row"},
+		{Name: "start_std", To: &s.StartStd, Is: schema.Between(0, 1e12), For: Problems, Default: 1.0,
+			Doc: "standard deviation of x at the start; without effect beside start"},
+		{Name: "noise", To: &s.Noise, Is: schema.Between(0, 1e12), For: Problems,
+			Derive: s.defaultNoise, Derived: "`0.01`; toy: `0`",
+			Doc: "standard deviation of the noise on each element of the gradient, drawn anew in each micro-batch by seed"},
+	}
+}
+
+func (s *Settings) defaultNoise() any {
+	if s.Kind == KindToy {
+		return 0.0
+	}
+	return 0.01
+}
+
+// FillIn replaces the zeros that stand for another value, and gives a problem without data the sizes that training
+// needs.
+func (s *Settings) FillIn() {
+	if s.Kind == KindToy {
+		s.Dimension, s.Rows = 1, 1
+	}
+	if !s.Language() {
+		s.Context = 1
+		return
+	}
+	d := languageDefaults[s.Kind]
+	s.Hidden, s.KVHeads = cmp.Or(s.Hidden, SwiGLUHidden(s.Width)), cmp.Or(s.KVHeads, s.Heads)
+	s.HeadSize = cmp.Or(s.HeadSize, s.Width/max(1, s.Heads))
+	s.RopeTheta, s.RopePairs = cmp.Or(s.RopeTheta, d.RopeTheta), cmp.Or(s.RopePairs, d.RopePairs)
+	s.NormEps, s.InitStd = cmp.Or(s.NormEps, d.NormEps), cmp.Or(s.InitStd, defaultInitStd)
+}
+
+// FindPreset returns the preset that the settings name, an empty one where they name none. It is a problem when the
+// kind of model has no such preset.
+func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
+	p, ok := LookupPreset(s.Kind, s.Preset)
+	problems.Unless(ok || s.Preset == "" || !s.Language(), schema.Problem{Key: "model.preset",
+		Found: fmt.Sprintf("the string %q, which is no size of %s", s.Preset, s.Kind),
+		Hint:  "want one of " + schema.Quoted(PresetNames(s.Kind))})
+	return p, problems
+}
+
+// Check reports keys whose values contradict each other. It is for settings before FillIn.
+func (s Settings) Check() schema.Problems {
+	switch s.Kind {
+	case KindLlama, KindOLMo2, KindQwen3:
+		return append(s.checkPreset(), s.checkSizes()...)
+	case KindToy:
+		s.Dimension, s.Rows = 1, 1
+		return s.checkLists()
+	case KindQuadratic:
+		return s.checkLists()
+	}
+	return nil
+}
+
+// checkPreset refuses sizes other than those of the preset, whose name would then be untrue.
+func (s Settings) checkPreset() (out schema.Problems) {
+	p, ok := LookupPreset(s.Kind, s.Preset)
+	if !ok {
+		return nil
+	}
+	for _, size := range []struct {
+		key       string
+		got, want int
+	}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads}, {"hidden", s.Hidden, p.Hidden}} {
+		// hidden = 0 is the rule that the presets follow themselves.
+		out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0, schema.Problem{Key: "model." + size.key,
+			Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
+			Hint:  "leave the key out, or leave model.preset out and give all sizes"})
+	}
+	return out
+}
+
+// checkSizes checks the numbers of heads and the wavelengths of positions.
+func (s Settings) checkSizes() (out schema.Problems) {
+	out.Unless(s.RopeHigh > s.RopeLow, schema.Problem{Key: "model.rope_high", With: []string{"model.rope_low"},
+		Found: schema.Describe(s.RopeHigh) + " with model.rope_low = " + schema.Decimal(s.RopeLow), Hint: "want a number above model.rope_low"})
+	if s.Heads == 0 || s.Width == 0 {
+		return out
+	}
+	out.Unless(s.KVHeads == 0 || s.Heads%s.KVHeads == 0, schema.Problem{Key: "model.kv_heads", With: []string{"model.heads", "model.width"},
+		Found: fmt.Sprintf("%d heads of keys and values for %d heads", s.KVHeads, s.Heads), Hint: "want a divisor of model.heads"})
+	out.Unless(s.HeadSize%2 == 0, schema.Problem{Key: "model.head_size", Found: fmt.Sprintf("the odd number %d", s.HeadSize), Hint: "want an even number"})
+	out.Unless(s.HeadSize > 0 || s.Width%s.Heads == 0 && s.Width/s.Heads%2 == 0, schema.Problem{Key: "model.heads", With: []string{"model.width"},
+		Found: fmt.Sprintf("%d heads for a width of %d", s.Heads, s.Width), Hint: "want width/heads to be a whole, even number, or model.head_size"})
+	return out
+}
+
+// checkLists checks the lists of numbers of a problem against its shape.
+func (s Settings) checkLists() (out schema.Problems) {
+	for _, l := range []struct {
+		key        string
+		have, want int
+		words      string
+	}{
+		{"model.spectrum", len(s.Spectrum), s.Dimension, "as many as model.dimension"},
+		{"model.optimum", len(s.Optimum), s.Rows * s.Dimension, "model.rows × model.dimension"},
+		{"model.start", len(s.Start), s.Rows * s.Dimension, "model.rows × model.dimension"},
+	} {
+		out.Unless(l.have == 0 || l.have == l.want, schema.Problem{Key: l.key, With: []string{"model.dimension", "model.rows"},
+			Found: fmt.Sprintf("%d numbers", l.have), Hint: fmt.Sprintf("want %d: %s", l.want, l.words)})
+	}
+	return out
+}

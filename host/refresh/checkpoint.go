@@ -1,0 +1,121 @@
+package refresh
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/internal/guard"
+)
+
+// Record describes a refresh whose results are not in place yet, as a checkpoint keeps
+// it beside the tensors.
+type Record struct {
+	Tensor string `json:"tensor"` // the trained tensor
+	// Step is the update whose statistics it read, Due the one before which its
+	// results are put in place.
+	Step int `json:"step"`
+	Due  int `json:"due"`
+	// Failed says why there are no results; empty when there are.
+	Failed string `json:"failed,omitempty"`
+	// Fault says that the executor is to blame for that, and not the matrices.
+	Fault bool `json:"fault,omitempty"`
+}
+
+// Result is a tensor that a pending refresh computed.
+type Result struct {
+	Name string // in a checkpoint
+	Dims []int
+	Data []float32
+}
+
+// Records lists the refreshes whose results are not in place yet, and waits for them.
+func (p *Pending) Records() []Record {
+	var list []Record
+	for _, r := range p.ordered() {
+		<-r.done
+		c := Record{Tensor: r.subject.Tensor, Step: r.step, Due: r.due}
+		if r.failed != nil {
+			c.Failed, c.Fault = r.failed.Error(), isFault(r.failed)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// Results are those that are not in place yet, for which it waits.
+func (p *Pending) Results() []Result {
+	var list []Result
+	for _, r := range p.ordered() {
+		<-r.done
+		if r.program == nil || r.failed != nil {
+			continue
+		}
+		for _, o := range r.program.Outputs {
+			list = append(list, Result{r.name(o.Name), r.program.TypeOf(o.Value).Shape, r.out[o.Name]})
+		}
+	}
+	return list
+}
+
+// recordedError is why a refresh failed, as a checkpoint has it.
+type recordedError struct {
+	text  string
+	fault bool
+}
+
+func (e recordedError) Error() string { return e.text }
+
+// isFault tells whether an executor panicked, in this process or before a checkpoint.
+func isFault(err error) bool {
+	var caught *guard.PanicError
+	var recorded recordedError
+	return errors.As(err, &caught) || errors.As(err, &recorded) && recorded.fault
+}
+
+// Failures are the numbers of refreshes in a row that failed, by tensor, for a checkpoint.
+func (p *Pending) Failures() map[string]int { return p.failures }
+
+// RestoreFailures takes them over from a checkpoint.
+func (p *Pending) RestoreFailures(failures map[string]int) { p.failures = failures }
+
+// name is that of a result in checkpoints.
+func (p *pendingRefresh) name(output string) string {
+	return "refresh/" + p.subject.Tensor + "/" + output
+}
+
+// Restore adds the refreshes that were pending when a checkpoint was taken, with their
+// results; load is asked for each by name and dimensions. A refresh that the training
+// does not have is an error.
+func (r *Refresher) Restore(pending *Pending, list []Record, load func(name string, dims []int) ([]float32, error)) error {
+	for _, c := range list {
+		i := slices.IndexFunc(r.subjects, func(s subject) bool { return s.Tensor == c.Tensor })
+		if i < 0 || r.subjects[i].split == nil || c.Step >= c.Due {
+			return fmt.Errorf("a refresh of %s, from update %d to %d, is none of this run", c.Tensor, c.Step, c.Due)
+		}
+		s := &r.subjects[i]
+		p := &pendingRefresh{subject: s, step: c.Step, due: c.Due, program: s.split.background, done: make(chan struct{})}
+		close(p.done)
+		if c.Failed != "" {
+			p.failed = recordedError{c.Failed, c.Fault}
+		} else if err := p.load(load); err != nil {
+			return err
+		}
+		pending.add(p)
+	}
+	return nil
+}
+
+func (p *pendingRefresh) load(load func(name string, dims []int) ([]float32, error)) error {
+	p.out = map[string][]float32{}
+	if p.program == nil {
+		return nil
+	}
+	for _, o := range p.program.Outputs {
+		var err error
+		if p.out[o.Name], err = load(p.name(o.Name), p.program.TypeOf(o.Value).Shape); err != nil {
+			return err
+		}
+	}
+	return nil
+}

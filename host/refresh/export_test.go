@@ -1,0 +1,15 @@
+package refresh
+
+import (
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Split returns the two parts of a refresh program.
+func Split(o sdk.OptimizerProgram) (background, apply *program.Program, err error) {
+	s, err := splitRefresh(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.background, s.apply, nil
+}

@@ -1,0 +1,317 @@
+package rundir
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
+)
+
+const base = `
+model = {layers = 2, width = 32, heads = 2, context = 16}
+data = {train = "train.tokens", validation = "val.tokens"}
+train = {steps = 20, batch = 4}
+schedule = {rate = 3e-3}
+quantizer = {plugin = "quest", bits = 4}
+`
+
+// fake makes a run directory: done with a validation loss, or with a number of steps.
+func fake(t testing.TB, dir string, loss float64, steps int, sets ...string) {
+	t.Helper()
+	cfg, err := config.Parse("run.toml", []byte(base), append(sets, fmt.Sprintf("train.out=%q", dir)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, At(dir).Config().Name, string(text))
+	if steps > 0 {
+		write(t, At(dir).Metrics().Name, fmt.Sprintf("{\"step\":%d,\"loss\":%g}\n", steps, loss))
+		return
+	}
+	s := metrics.Summary{Name: filepath.Base(dir), Completed: true, Steps: 20, ValLoss: metrics.Some(loss)}
+	if err := metrics.WriteSummary(At(dir).Summary(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func list(t testing.TB, roots ...string) []*Run {
+	t.Helper()
+	l, err := List(roots...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// some makes a few runs in a new directory, into which it changes.
+func some(t testing.TB) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	fake(t, "runs/a", 3, 0, "quantizer.bits=2", "seed=1")
+	fake(t, "runs/b", 2.5, 0, "quantizer.bits=3", "seed=2", "data.seed=2")
+	fake(t, "runs/deep/er/c", 2, 0, "seed=10", `method.form="off"`)
+	fake(t, "runs/d", 4.5, 7, "quantizer={}", `quantizer.weights={plugin="absmax", bits=4}`)
+	fake(t, "runs/e", math.NaN(), 0, `quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `quantizer.activations={plugin="absmax", bits=8}`)
+	write(t, "runs/broken/run.toml", "seed = \n")
+	write(t, "runs/nothing/notes.txt", "no run")
+	write(t, "runs/a/checkpoints/run.toml", "no run, because it is inside of one")
+}
+
+func dirs(l []*Run) string {
+	var names []string
+	for _, r := range l {
+		names = append(names, filepath.Base(r.Dir))
+	}
+	return strings.Join(names, " ")
+}
+
+func TestList(t *testing.T) {
+	some(t)
+	for _, how := range []string{"without an index", "by the index"} {
+		l := list(t, "runs", "./runs/a", "runs/deep")
+		if got, want := dirs(l), "a b broken d c e"; got != want {
+			t.Fatalf("%s: %s, want %s", how, got, want)
+		}
+		for i, want := range []State{Done, Done, Unreadable, Interrupted, Done, Done} {
+			if l[i].State != want {
+				t.Errorf("%s: %s is %s, want %s", how, l[i].Dir, l[i].State, want)
+			}
+		}
+		if !strings.HasPrefix(l[2].Err, filepath.Join("runs", "broken", "run.toml")+": toml: line 1") {
+			t.Errorf("%s: %s", how, l[2].Err)
+		}
+		for name, want := range map[string]string{
+			"run": filepath.Join("runs", "d"), "state": "interrupted", "steps": "7", "train_loss": "4.5",
+			"quantizer.weights.bits": "4", "quantizer.bits": "4", "model.kind": "llama", "schedule.rate": "0.003",
+		} {
+			if got, ok := l[3].Lookup(name); !ok || got != want {
+				t.Errorf("%s: %s of d is %q, %v, want %q", how, name, got, ok, want)
+			}
+		}
+		if got, ok := l[3].Lookup("quantizer.plugin"); ok {
+			t.Errorf("%s: quantizer.plugin of d is %q, but its activations have another", how, got)
+		}
+		for _, name := range []string{"quantizer.bits", "quantizer.nothing", "val_los", ""} {
+			if got, ok := l[5].Lookup(name); ok {
+				t.Errorf("%s: %q of e is %q, want nothing", how, name, got)
+			}
+		}
+		if _, err := os.Stat(filepath.Join("runs", "a", indexFile)); err == nil {
+			t.Errorf("%s: an index inside of a run", how)
+		}
+		if x, ok := l[5].Result("val_loss"); !ok || !math.IsNaN(x) {
+			t.Errorf("%s: the loss of e is %v", how, x)
+		}
+	}
+	if _, err := List("runs", "runz"); err == nil || err.Error() != "there is no directory runz" {
+		t.Errorf("%v", err)
+	}
+	if _, err := List("runs/nothing/notes.txt"); err == nil {
+		t.Error("a file is taken for a directory of runs")
+	}
+}
+
+// What has changed is read again, and what is gone is forgotten.
+func TestIndexFollowsTheRuns(t *testing.T) {
+	some(t)
+	list(t, "runs")
+	fake(t, "runs/d", 1, 0)
+	fake(t, "runs/f", 9, 3)
+	if err := os.RemoveAll("runs/b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename("runs/e", "runs/g"); err != nil {
+		t.Fatal(err)
+	}
+	l := list(t, "runs")
+	if got, want := dirs(l), "a broken d c f g"; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	if x, _ := l[2].Result("val_loss"); l[2].State != Done || x != 1 {
+		t.Errorf("d is %s with %v", l[2].State, x)
+	}
+	before := content(t, "runs/.runs-index")
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes("runs/f/metrics.jsonl", later, later); err != nil {
+		t.Fatal(err)
+	}
+	list(t, "runs")
+	if after := content(t, "runs/.runs-index"); after == before {
+		t.Error("the index was not renewed")
+	}
+}
+
+func content(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// However the index is damaged, the runs are listed as they are.
+func TestDamagedIndex(t *testing.T) {
+	some(t)
+	want := list(t, "runs")
+	good := content(t, "runs/.runs-index")
+	damaged := []string{"", "x", magic, magic + "12345678", good[:len(good)/2], strings.Replace(good, "index 2", "index 1", 1), good + "x"}
+	for i := 0; i < len(good); i += 151 {
+		b := []byte(good)
+		b[i] ^= 0x10
+		damaged = append(damaged, string(b))
+	}
+	for _, text := range damaged {
+		write(t, "runs/.runs-index", text)
+		got := list(t, "runs")
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Run{}), cmp.Comparer(func(a, b float64) bool { return a == b || a != a && b != b })); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		if content(t, "runs/.runs-index") != good {
+			t.Fatal("the index was not written anew")
+		}
+	}
+	if err := os.Remove("runs/.runs-index"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir("runs/.runs-index", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(t, "runs"); len(got) != len(want) {
+		t.Errorf("without a place for the index: %s", dirs(got))
+	}
+}
+
+func TestKnown(t *testing.T) {
+	some(t)
+	l := list(t, "runs")
+	for name, want := range map[string]string{
+		"val_loss": "", "state": "", "quantizer.bits": "", "val_ppl": "", // which d will have
+		"val_los":        `no run has "val_los"; did you mean val_loss?`,
+		"method.lamda":   `no run has "method.lamda"; did you mean method.lambda?`,
+		"something.else": `no run has "something.else"`,
+	} {
+		got := ""
+		if err := Known(l, name); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	some(t)
+	l := list(t, "runs")
+	got := Diff(l[0], l[1])
+	want := []Difference{
+		{"data.seed", []string{"1337", "2"}},
+		{"quantizer.activations.bits", []string{"2", "3"}},
+		{"quantizer.weights.bits", []string{"2", "3"}},
+		{"seed", []string{"1", "2"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"data.seed", "quantizer.bits", "seed"}, Varying([]*Run{l[0], l[1], l[4]}, 9)[1:]); diff != "" {
+		t.Log(diff)
+	}
+	three := Varying([]*Run{l[0], l[1], l[4]}, 9)
+	if want := []string{"data.seed", "method.form", "quantizer.bits"}; !cmp.Equal(three[:2], want[:2]) || !strings.Contains(strings.Join(three, " "), "quantizer.bits") {
+		t.Errorf("what varies: %v, want %v", three, want)
+	}
+	if got := Varying(l[:1], 9); got != nil {
+		t.Errorf("one run varies in %v", got)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	some(t)
+	r, err := Open("runs/a/")
+	if err != nil || r.Dir != filepath.Join("runs", "a") || r.State != Done || len(r.Config()) < 40 || len(r.Results()) < 5 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for dir, want := range map[string]string{
+		"runs/z":       "there is no run directory runs/z",
+		"runs/nothing": "runs/nothing is not a run directory: it has no run.toml",
+	} {
+		if _, err := Open(dir); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+// FuzzParse holds that no content of an index does harm.
+func FuzzParse(f *testing.F) {
+	some(f)
+	list(f, "runs")
+	f.Add([]byte(content(f, "runs/.runs-index")))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		// As if the damage were older than the checksum.
+		text := append([]byte(magic), checksum(body)...)
+		for dir, e := range parse(append(text, body...)).runs("root") {
+			if e.run == nil || dir != e.run.Dir {
+				t.Fatalf("%q: %+v", dir, e)
+			}
+		}
+	})
+}
+
+// A run that is not done says why: it is trained at this moment, it was stopped or killed,
+// it diverged, or it failed. What an index has kept does not hide that a run has begun
+// again.
+func TestWhyARunIsNotDone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, s := range map[string]metrics.Summary{
+		"diverged": {Stopped: metrics.Diverged, Error: "loss NaN"}, "failed": {Stopped: metrics.Failed, Error: "disk full"}, "stopped": {Stopped: metrics.Interrupted},
+	} {
+		fake(t, "runs/"+name, 4, 7)
+		if err := metrics.WriteSummary(At("runs/"+name).Summary(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fake(t, "runs/killed", 4, 7)
+	check := func(when string, want ...string) {
+		t.Helper()
+		for i, r := range list(t, "runs") {
+			if got := fmt.Sprintf("%s %s", r.State, r.Err); got != want[i] {
+				t.Errorf("%s: %s is %q, want %q", when, r.Dir, got, want[i])
+			}
+			if one, err := Open(r.Dir); err != nil || one.State != r.State {
+				t.Errorf("%s: alone, %s is %s, %v", when, r.Dir, one.State, err)
+			}
+		}
+	}
+	check("at rest", "diverged loss NaN", "failed disk full", "interrupted ", "interrupted ")
+	lock, err := At("runs/diverged").Lock().Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("under way", "running ", "failed disk full", "interrupted ", "interrupted ")
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	check("at rest again", "diverged loss NaN", "failed disk full", "interrupted ", "interrupted ")
+}

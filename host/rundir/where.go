@@ -1,0 +1,146 @@
+package rundir
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/schema"
+)
+
+// Condition is what a run must fulfil.
+type Condition struct {
+	Name  string // of [Run.Lookup]
+	Op    string // one of = != < <= > >= ~
+	Value string
+}
+
+// operators, longer ones before those they begin with.
+var operators = []string{"<=", ">=", "!=", "=", "<", ">", "~"}
+
+// ParseCondition reads NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
+// "run~demo". Numbers are compared as numbers and everything else as text; ~ means
+// contains. A run that has nothing of that name does not fulfil it.
+func ParseCondition(text string) (Condition, error) {
+	at := strings.IndexAny(text, "=<>!~")
+	if at > 0 {
+		for _, op := range operators {
+			if rest, ok := strings.CutPrefix(text[at:], op); ok {
+				return Condition{strings.TrimSpace(text[:at]), op, plain(strings.TrimSpace(rest))}, nil
+			}
+		}
+	}
+	return Condition{}, fmt.Errorf("%q is not a condition: want NAME=VALUE, or != < <= > >= ~ in place of =", text)
+}
+
+// Holds tells whether a run fulfils the condition.
+func (c Condition) Holds(r *Run) bool {
+	text, ok := r.Lookup(c.Name)
+	if !ok {
+		return false
+	}
+	if c.Op == "~" {
+		return strings.Contains(text, c.Value)
+	}
+	order, comparable := compare(text, c.Value)
+	switch c.Op {
+	case "=":
+		return comparable && order == 0
+	case "!=":
+		return !comparable || order != 0
+	case "<":
+		return comparable && order < 0
+	case "<=":
+		return comparable && order <= 0
+	case ">":
+		return comparable && order > 0
+	default:
+		return comparable && order >= 0
+	}
+}
+
+// compare orders two values, as numbers when both are; NaN has no order.
+func compare(a, b string) (order int, ok bool) {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	if errX != nil || errY != nil {
+		return strings.Compare(a, b), true
+	}
+	return cmp.Compare(x, y), x == x && y == y
+}
+
+// Filter returns the runs that fulfil all conditions.
+func Filter(list []*Run, conditions []Condition) []*Run {
+	var out []*Run
+	for _, r := range list {
+		if !slices.ContainsFunc(conditions, func(c Condition) bool { return !c.Holds(r) }) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Sort orders runs by a name of [Run.Lookup], from the largest with a "-" in front of it.
+// Runs that have nothing of that name, or no number, come last.
+func Sort(list []*Run, by string) {
+	name, descending := strings.CutPrefix(by, "-")
+	slices.SortStableFunc(list, func(a, b *Run) int {
+		x, okX := a.Lookup(name)
+		y, okY := b.Lookup(name)
+		if !okX || !okY {
+			return cmp.Compare(rank(okX), rank(okY))
+		}
+		order, comparable := compare(x, y)
+		if !comparable {
+			return cmp.Compare(rank(x != "NaN"), rank(y != "NaN"))
+		}
+		if descending {
+			return -order
+		}
+		return order
+	})
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+// Known returns an error when no run has anything of that name, nor will have it when it
+// is done, with the name that was probably meant.
+func Known(list []*Run, name string) error {
+	if len(list) == 0 {
+		return nil
+	}
+	names := map[string]bool{dirName: true, stateName: true, modifiedName: true}
+	for _, r := range list {
+		if _, ok := r.Lookup(name); ok {
+			return nil
+		}
+		for _, e := range r.config {
+			names[e.Key] = true
+		}
+		for _, e := range r.results {
+			names[e.Name] = true
+		}
+		if r.State != Done && r.State != Unreadable && slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name) {
+			return nil
+		}
+	}
+	err := fmt.Errorf("no run has %q", name)
+	var all []string
+	for n := range names {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	if near := schema.Nearest(name, all); near != "" {
+		err = fmt.Errorf("%w; did you mean %s?", err, near)
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package rundir
+
+import "testing"
+
+func TestConditions(t *testing.T) {
+	some(t)
+	all := list(t, "runs")
+	for text, want := range map[string]string{
+		"quantizer.bits=4":           "d c",
+		"quantizer.bits = 4.0":       "d c",
+		"quantizer.weights.bits>=3":  "b d c e",
+		"val_loss<3":                 "b c",
+		"val_loss<=3":                "a b c",
+		"val_loss != 3":              "b c e",
+		"seed>2":                     "c",
+		"state=done":                 "a b c e",
+		"state!=done":                "broken d",
+		"run~deep":                   "c",
+		`method.form="off"`:          "c",
+		"method.form=off":            "c",
+		"quantizer.weights.plugin>b": "a b c",
+		"train_loss>4":               "d",
+		"schedule.rate=3e-3":         "a b d c e",
+	} {
+		c, err := ParseCondition(text)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got := dirs(Filter(all, []Condition{c})); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	a, _ := ParseCondition("val_loss<3")
+	b, _ := ParseCondition("seed=2")
+	if got := dirs(Filter(all, []Condition{a, b})); got != "b" {
+		t.Errorf("both: %s", got)
+	}
+	for _, text := range []string{"", "seed", "=3", "<3", "!"} {
+		if c, err := ParseCondition(text); err == nil {
+			t.Errorf("%q is %+v", text, c)
+		}
+	}
+}
+
+func TestSort(t *testing.T) {
+	some(t)
+	for by, want := range map[string]string{
+		"run":       "a b broken d c e",
+		"val_loss":  "c b a e broken d",
+		"-val_loss": "a b c e broken d",
+		"seed":      "d e a b c broken", // as numbers
+		"-seed":     "c b a d e broken",
+	} {
+		l := list(t, "runs")
+		Sort(l, by)
+		if got := dirs(l); got != want {
+			t.Errorf("by %s: %s, want %s", by, got, want)
+		}
+	}
+}

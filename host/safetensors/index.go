@@ -1,0 +1,93 @@
+package safetensors
+
+import (
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A checkpoint may be one file or several with an index, a JSON file that says which file
+// holds which tensor:
+//
+//	{"metadata": {"total_size": 268}, "weight_map": {"TENSOR": "FILE", …}}
+const (
+	// SingleName is the name of the file of a checkpoint that is one file.
+	SingleName = "model.safetensors"
+	// IndexName is the name of the index of one that is several.
+	IndexName = "model.safetensors.index.json"
+)
+
+// index is what an index says.
+type index struct {
+	Metadata  jsontext.Value    `json:"metadata"` // what it says is informative only
+	WeightMap map[string]string `json:"weight_map"`
+}
+
+// parseIndex decodes an index and checks the names of its files.
+func parseIndex(text []byte) (index, error) {
+	var x index
+	if err := json.Unmarshal(text, &x); err != nil { // names that occur twice are an error
+		return index{}, fmt.Errorf("%w index: %w", ErrFormat, err)
+	}
+	if x.WeightMap == nil {
+		return index{}, fmt.Errorf("%w index: it has no weight_map", ErrFormat)
+	}
+	var faults []string
+	for _, name := range x.files() {
+		if !isPlain(name) {
+			faults = append(faults, fmt.Sprintf("weight_map names the file %q, want a name in the same directory", name))
+		}
+	}
+	return x, listed("index", faults)
+}
+
+// isPlain tells whether a name is that of a file in the directory itself.
+func isPlain(name string) bool {
+	return name != "" && name != "." && !strings.Contains(name, "..") && !strings.ContainsAny(name, "/\\:\x00")
+}
+
+// files lists the names of the files, sorted.
+func (x index) files() []string {
+	var list []string
+	for _, name := range x.WeightMap {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// compare returns what is wrong with a file that the index names: tensors that it lacks, and
+// tensors that the index does not place in it.
+func (x index) compare(name string, f *File) (faults []string) {
+	for tensor, file := range x.WeightMap {
+		if _, has := f.index[tensor]; file == name && !has {
+			faults = append(faults, fmt.Sprintf("%s lacks the tensor %q, which weight_map places there", name, tensor))
+		}
+	}
+	for _, info := range f.header.infos {
+		switch file, some := x.WeightMap[info.Name]; {
+		case !some:
+			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map does not name", name, info.Name))
+		case file != name:
+			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map places in %s", name, info.Name, file))
+		}
+	}
+	return faults
+}
+
+// mostFaults bounds what one error lists.
+const mostFaults = 100
+
+// listed is one error about all faults, sorted; nil for none.
+func listed(what string, faults []string) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	slices.Sort(faults)
+	if more := len(faults) - mostFaults; more > 0 {
+		faults = append(faults[:mostFaults], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("%w %s:\n  %s", ErrFormat, what, strings.Join(faults, "\n  "))
+}

@@ -1,0 +1,81 @@
+package schedule
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cage-qat/cage/host/schema"
+)
+
+// Settings is the table [schedule] of a configuration.
+type Settings struct {
+	Kind   Kind
+	Rate   float64 // the highest
+	Warmup float64 // fraction of the steps below 1, else steps; see WarmupSteps
+	Floor  float64 // the last rate as a fraction of Rate
+	Decay  float64 // WSD: fraction of the steps in the decay
+}
+
+// Keys are the keys of the table.
+func (s *Settings) Keys() []schema.Key {
+	return []schema.Key{
+		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds()...), Default: OneCycleCos,
+			Doc: "shape"},
+		{Name: "rate", To: &s.Rate, Is: schema.Above(0, 1000),
+			Doc: "peak learning rate"},
+		{Name: "warmup", To: &s.Warmup, Is: schema.Between(0, schema.Most), Default: 0.1,
+			Doc: "warm-up: a fraction of the steps when below 1, else a whole number of steps"},
+		{Name: "floor", To: &s.Floor, Is: schema.Between(0, 1), Default: 0.1,
+			Doc: "rate at the end, as a fraction of rate"},
+		{Name: "decay", To: &s.Decay, Is: schema.Between(0, 1), Default: 0.1,
+			Doc: "wsd only: fraction of the steps in the decay phase"},
+	}
+}
+
+// WarmupSteps is the warm-up in whole steps of a run of the given length: a fraction
+// below 1 is rounded down.
+func (s Settings) WarmupSteps(steps int) int {
+	if s.Warmup >= 1 {
+		return int(s.Warmup)
+	}
+	return portion(s.Warmup, steps)
+}
+
+// Problem is what is wrong with the phases of a run of so many steps, if anything: only
+// the first, as the others follow from it. Of an unknown length, 0, only what is
+// wrong with any is.
+func (s Settings) Problem(steps int) (p schema.Problem, found bool) {
+	warmup, decay := s.WarmupSteps(steps), portion(s.Decay, steps)
+	p = schema.Problem{Key: "schedule.warmup", With: []string{"train.steps"}}
+	switch {
+	case s.Warmup >= 1 && s.Warmup != math.Trunc(s.Warmup):
+		p.With = nil
+		p.Found, p.Hint = "the float "+schema.Decimal(s.Warmup), "want a fraction of the steps below 1, or a whole number of steps"
+	case steps == 0:
+		return p, false
+	case warmup > steps:
+		p.Found, p.Hint = fmt.Sprintf("a warm-up of %d steps in a run of %d", warmup, steps), "want at most train.steps, or a fraction below 1"
+	case s.Kind == WSD && warmup+decay > steps:
+		p.Key, p.With = "schedule.decay", []string{"schedule.warmup", "schedule.kind", "train.steps"}
+		p.Found, p.Hint = fmt.Sprintf("a warm-up of %d and a decay of %d steps in a run of %d", warmup, decay, steps), "want both together to fit in train.steps"
+	default:
+		return p, false
+	}
+	return p, true
+}
+
+// Schedule is the schedule of a run of so many steps.
+func (s Settings) Schedule(steps int) (Schedule, error) {
+	c := Default(s.Kind, s.Rate, steps)
+	c.Warmup, c.FinalFrac, c.DecayFrac = s.WarmupSteps(steps), s.Floor, s.Decay
+	// One-cycle states its floor relative to its start, rate/100.
+	c.FinalDiv = 1 / (s.Floor * c.Div)
+	if s.Floor == 0 {
+		c.FinalDiv = 1e30
+	}
+	return New(c)
+}
+
+// portion rounds fraction·steps down, forgiving the last bit of a decimal fraction that
+// binary cannot hold: 0.29 of 100 is 29.
+func portion(fraction float64, steps int) int { return int(math.Floor(fraction*float64(steps) + 1e-9)) }

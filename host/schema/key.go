@@ -1,0 +1,221 @@
+// Package schema describes the keys of TOML tables: where the value of a key is kept, and
+// its range, default and meaning.
+//
+// The package that a table is about lists its keys, such as host/schedule those of
+// [schedule], next to the variables that they set. host/config puts these lists
+// together: it reads, checks, writes and documents configurations by them.
+package schema
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Key is one key of a table.
+type Key struct {
+	Name string
+	// To points to the variable that the key sets: a whole number, a float64, a string, a
+	// []string or a []float64; or a *int or *float64, nil when the key is absent.
+	To  any
+	Is  Range
+	Doc string
+
+	// For are the kinds of models that have the key, or in [method] the methods; nil: all.
+	For []string
+	// Common marks a name so usual that it is not recognised in another table.
+	Common bool
+
+	// What holds when the key is absent: Default, or what Derive returns, which Derived says
+	// in words, or nothing, and Optional says what that means. With none of these
+	// the key is required.
+	Default  any
+	Derive   func() any
+	Derived  string
+	Optional string
+}
+
+// Type is the TOML type that a key wants.
+type Type int
+
+// The types. A single value may stand for an array of one, and an integer for a number.
+const (
+	Integer Type = iota
+	Number
+	Text
+	Texts
+	Numbers
+)
+
+// variable is what To points to, made when it is a pointer itself and make is set.
+func (k Key) variable(make bool) reflect.Value {
+	v := reflect.ValueOf(k.To).Elem()
+	if v.Kind() != reflect.Pointer {
+		return v
+	}
+	if make {
+		v.Set(reflect.New(v.Type().Elem()))
+	}
+	return v.Elem()
+}
+
+// Type is the TOML type that the key wants, by the variable that it sets.
+func (k Key) Type() Type {
+	t := reflect.TypeOf(k.To).Elem()
+	switch t.Kind() {
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.String {
+			return Texts
+		}
+		return Numbers
+	case reflect.Pointer:
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return Text
+	case reflect.Float64:
+		return Number
+	}
+	return Integer
+}
+
+// Belongs reports whether the key is one of a kind of model, or in [method] of a method.
+func (k Key) Belongs(to string) bool { return k.For == nil || slices.Contains(k.For, to) }
+
+// Set sets the variable to a value of [Key.Accept], or to a default.
+func (k Key) Set(value any) {
+	switch list := value.(type) {
+	case []string:
+		value = slices.Clone(list)
+	case []float64:
+		value = slices.Clone(list)
+	}
+	v := k.variable(true)
+	v.Set(reflect.ValueOf(value).Convert(v.Type()))
+}
+
+// Value is what the variable is set to: an int64, float64, string, []string or []float64;
+// nil when it is nothing.
+func (k Key) Value() any {
+	return plain(k.variable(false))
+}
+
+// DefaultValue is Default as [Key.Value] returns it.
+func (k Key) DefaultValue() any {
+	v := reflect.ValueOf(k.Default)
+	if t := reflect.TypeOf(k.To).Elem(); v.IsValid() && t.Kind() != reflect.Pointer {
+		v = v.Convert(t)
+	}
+	return plain(v)
+}
+
+func plain(v reflect.Value) any {
+	switch {
+	case !v.IsValid() || v.Kind() == reflect.Slice && v.IsNil():
+		return nil
+	case v.CanInt():
+		return v.Int()
+	case v.CanFloat():
+		return v.Float()
+	case v.Kind() == reflect.String:
+		return v.String()
+	}
+	return v.Interface()
+}
+
+// Accept brings a TOML value to the key's type: int64, float64, string, []string or
+// []float64. It is false when the type or the range is wrong.
+func (k Key) Accept(raw any) (any, bool) {
+	var v any
+	var ok bool
+	switch k.Type() {
+	case Integer:
+		v, ok = raw.(int64)
+	case Number:
+		v, ok = number(raw)
+	case Text:
+		v, ok = raw.(string)
+	case Texts:
+		v, ok = list(raw, func(e any) (string, bool) { s, ok := e.(string); return s, ok })
+	case Numbers:
+		v, ok = list(raw, number)
+	}
+	return v, ok && (k.Is.holds == nil || k.Is.holds(v))
+}
+
+// Read sets the variable to a TOML value. If that is wrong, it says what was found and what
+// would be right.
+func (k Key) Read(raw any) (found, hint string) {
+	v, ok := k.Accept(raw)
+	if ok {
+		k.Set(v)
+		return "", ""
+	}
+	found, hint = "found "+Describe(raw), "want "+k.Wants()
+	if bad := k.firstBad(raw); bad != nil {
+		raw, found = bad, found+" with "+Describe(bad)
+	}
+	if s, isText := raw.(string); isText && len(k.Is.Words) > 2 {
+		if near := DidYouMean(s, k.Is.Words); near != "" {
+			hint += "; " + near
+		}
+	}
+	return found, hint
+}
+
+// firstBad returns the first element of an array that makes it wrong for a key that takes
+// an array, nil for none.
+func (k Key) firstBad(raw any) any {
+	list, isList := raw.([]any)
+	if k.Type() != Texts && k.Type() != Numbers || !isList {
+		return nil
+	}
+	for _, e := range list {
+		_, nested := e.([]any)
+		if _, ok := k.Accept(e); nested || !ok {
+			return e
+		}
+	}
+	return nil
+}
+
+// number is a finite float, or an integer as a float.
+func number(raw any) (float64, bool) {
+	if n, ok := raw.(int64); ok {
+		return float64(n), true
+	}
+	x, ok := raw.(float64)
+	return x, ok && Finite(x)
+}
+
+// list brings an array, or a single value, to a slice.
+func list[T any](raw any, one func(any) (T, bool)) ([]T, bool) {
+	if list, ok := raw.([]T); ok {
+		return list, true
+	}
+	elements, ok := raw.([]any)
+	if !ok {
+		elements = []any{raw}
+	}
+	out := make([]T, len(elements))
+	for i, e := range elements {
+		if out[i], ok = one(e); !ok {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// Wants says in words what is right for the key.
+func (k Key) Wants() string {
+	many := k.Type() == Texts
+	switch {
+	case many && len(k.Is.Words) > 0:
+		return "one of, or an array of, " + Quoted(k.Is.Words)
+	case len(k.Is.Words) > 0:
+		return "one of " + Quoted(k.Is.Words)
+	}
+	name := []string{Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers"}
+	return strings.TrimSpace(name[k.Type()] + " " + k.Is.text)
+}

@@ -1,0 +1,98 @@
+package schema
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+)
+
+// Most bounds counts that have no natural bound.
+const Most = 1_000_000_000
+
+// Range is the range of a key. Its zero value is everything.
+type Range struct {
+	Words []string // all that a string may be; nil: no such list
+	text  string   // in words, after the type: "of at least 1"
+	holds func(value any) bool
+}
+
+// From is the range of an integer, both ends included.
+func From(low, high int64) Range {
+	text := fmt.Sprintf("from %d to %d", low, high)
+	if high == math.MaxInt64 {
+		text = fmt.Sprintf("of at least %d", low)
+	}
+	return Range{text: text, holds: func(v any) bool { return v.(int64) >= low && v.(int64) <= high }}
+}
+
+// Between is the range of a number, both ends included, or of each number of an array.
+func Between(low, high float64) Range {
+	return numbers("from "+Decimal(low)+" to "+Decimal(high), func(x float64) bool { return x >= low && x <= high })
+}
+
+// Below is the range of a number, the upper end excluded.
+func Below(low, high float64) Range {
+	return numbers("of at least "+Decimal(low)+" and below "+Decimal(high), func(x float64) bool { return x >= low && x < high })
+}
+
+// Above is [Between] with the lower end excluded.
+func Above(low, high float64) Range {
+	return numbers("above "+Decimal(low)+", up to "+Decimal(high), func(x float64) bool { return x > low && x <= high })
+}
+
+// numbers is the range of a number or of each in an array, which must not be empty.
+func numbers(text string, holds func(float64) bool) Range {
+	return Range{text: text, holds: func(v any) bool {
+		if x, one := v.(float64); one {
+			return holds(x)
+		}
+		list := v.([]float64)
+		return len(list) > 0 && !slices.ContainsFunc(list, func(x float64) bool { return !holds(x) })
+	}}
+}
+
+// OneOf is the range of a string, or of each in an array, that is one of a few words.
+func OneOf[T ~string](words ...T) Range {
+	r := Range{}
+	for _, w := range words {
+		r.Words = append(r.Words, string(w))
+	}
+	r.holds = func(v any) bool {
+		if s, one := v.(string); one {
+			return slices.Contains(r.Words, s)
+		}
+		list := v.([]string)
+		return len(list) > 0 && !slices.ContainsFunc(list, func(s string) bool { return !slices.Contains(r.Words, s) })
+	}
+	return r
+}
+
+// Anything is every string; text says what it means, as "that names a directory".
+func Anything(text string) Range { return Range{text: text} }
+
+// NonEmpty is every string but the empty one and those listed.
+func NonEmpty(text string, but ...string) Range {
+	return Range{text: text, holds: func(v any) bool { return v.(string) != "" && !slices.Contains(but, v.(string)) }}
+}
+
+// Paths is the range of one or several paths.
+func Paths(text string) Range {
+	paths := Patterns()
+	paths.text = text
+	return paths
+}
+
+// Patterns is the range of one or several patterns of names.
+func Patterns() Range {
+	return Range{text: "of at least one character each", holds: func(v any) bool {
+		return len(v.([]string)) > 0 && !slices.Contains(v.([]string), "")
+	}}
+}
+
+var hexHash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
+
+// Hash is a SHA-256, or the empty string.
+func Hash() Range {
+	return Range{text: "of 64 hexadecimal digits in lower case, or empty", holds: func(v any) bool { return hexHash.MatchString(v.(string)) }}
+}

@@ -1,0 +1,108 @@
+package schema
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// Finite reports whether a number is neither NaN nor infinite.
+func Finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// Decimal writes a number as a person would: with an exponent only when it is very small
+// or large.
+func Decimal(x float64) string {
+	format := byte('g')
+	if a := math.Abs(x); a == 0 || a >= 1e-4 && a < 1e9 {
+		format = 'f'
+	}
+	return strconv.FormatFloat(x, format, -1, 64)
+}
+
+// Quoted writes strings as `"a", "b", "c"`.
+func Quoted(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = strconv.Quote(w)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// describeFloat keeps a float apart from an integer, as TOML does.
+func describeFloat(x float64) string {
+	s := strings.ToLower(strings.TrimPrefix(Decimal(x), "+"))
+	if Finite(x) && !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return "the float " + s
+}
+
+// Describe says what a raw TOML value is, for a message.
+func Describe(raw any) string {
+	switch v := raw.(type) {
+	case string:
+		return "the string " + strconv.Quote(Clipped(v, 60))
+	case int64:
+		return "the integer " + strconv.FormatInt(v, 10)
+	case float64:
+		return describeFloat(v)
+	case bool:
+		return "the boolean " + strconv.FormatBool(v)
+	case time.Time:
+		return "a date or time"
+	case []any:
+		if len(v) == 0 {
+			return "an empty array"
+		}
+		return "an array"
+	case []map[string]any:
+		return "an array of tables"
+	case map[string]any:
+		return "a table"
+	default:
+		return fmt.Sprintf("a %T", raw)
+	}
+}
+
+// Clipped shortens text of unknown length for use in a message.
+func Clipped(s string, most int) string {
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "..."
+}
+
+// longestCompared bounds the work of Nearest; no key of ours is longer.
+const longestCompared = 64
+
+// Nearest returns the known key that the writer most likely meant by key, or
+// "" when none is similar. Case is ignored; about one letter in three may
+// differ. Of equally near keys the first wins.
+func Nearest(key string, known []string) string {
+	if len(key) > longestCompared {
+		return ""
+	}
+	best, limit := "", max(1, (utf8.RuneCountInString(key)+1)/3)
+	for _, k := range known {
+		d := levenshtein.ComputeDistance(strings.ToLower(key), strings.ToLower(k))
+		if d <= limit && d < utf8.RuneCountInString(k) {
+			best, limit = k, d-1
+		}
+	}
+	return best
+}
+
+// DidYouMean is a question about the known word that is nearest to one, such as
+// `; did you mean "cpu"?`; "" when none is.
+func DidYouMean(word string, known []string) string {
+	near := Nearest(word, known)
+	if near == "" {
+		return ""
+	}
+	return "did you mean " + strconv.Quote(near) + "?"
+}

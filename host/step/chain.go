@@ -1,0 +1,175 @@
+package step
+
+import (
+	"maps"
+	"math"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/update"
+)
+
+// Step runs one optimizer step on accumulate micro-batches, each the flat
+// [batch, context+1] token ids. Parameters and states are replaced in s. When the
+// loss or the gradient's norm is not finite, s keeps its values, be it in new buffers,
+// and the result says Skipped. After an error during the update s is not consistent: its
+// buffers were given away ([State.Consistent]).
+func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, error) {
+	b, err := c.Load(batches)
+	if err != nil {
+		return Result{}, err
+	}
+	return c.Run(s, b, set)
+}
+
+// Run is [Compiled.Step] with micro-batches that were loaded before, and that are gone
+// when it returns.
+func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
+	defer b.Close()
+	if c.runsSingle(s, set) {
+		return c.runSingle(s, b, set)
+	}
+	return c.runChain(s, b, set)
+}
+
+// runChain runs a step as a chain of executables. t holds the tensors of the state and
+// what is made of them on the way.
+func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
+	t := maps.Clone(s.Tensors)
+	defer takeBack(s.Tensors, t)
+	if c.needsQuantized(set) {
+		if err := c.runQuantize(t); err != nil {
+			return res, err
+		}
+	}
+	if res.Loss, err = c.runGradients(t, batches, gradientKind{full: c.plan.FullPrecision}); err != nil {
+		return res, err
+	}
+	if res.GradNorm, err = c.runFinish(t); err != nil || !res.checkFinite() {
+		return res, err
+	}
+	if err := c.measurePareto(t, batches, set, &res); err != nil {
+		return res, err
+	}
+	s.replace()
+	observed, err := c.refresh(s, t, set, &res)
+	if err == nil {
+		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantized()) > 0, observed: observed}, set, &res)
+	}
+	s.torn = err != nil
+	return res, err
+}
+
+// needsQuantized tells whether a step reads Q(x): for the gradient, the correction
+// or a measure.
+func (c *Compiled) needsQuantized(set Settings) bool {
+	return !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto || c.form(set) != cage.Off
+}
+
+// form is that of the step's correction: off while λ_t = 0, when a step is the same as
+// that of a run without CAGE.
+func (c *Compiled) form(set Settings) cage.Form {
+	if set.Lambda > 0 && len(c.plan.quantized()) > 0 {
+		return c.plan.Form
+	}
+	return cage.Off
+}
+
+// runQuantize adds the values and residuals of the quantized weights to t.
+func (c *Compiled) runQuantize(t update.Tensors) error {
+	q, err := c.quantize()
+	if q == nil || err != nil {
+		return err
+	}
+	return q.run(t)
+}
+
+// runGradients runs all micro-batches, adds the summed gradients to t and returns the
+// mean loss.
+func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind) (float64, error) {
+	batches, err := b.separate()
+	if err != nil {
+		return 0, err
+	}
+	defer delete(t, tokensName) // they are the batches' own
+	sum := 0.0
+	for i, tokens := range batches {
+		kind.sum = i > 0
+		e, err := c.gradient(kind)
+		if err != nil {
+			return 0, err
+		}
+		t[tokensName] = tokens
+		if err := e.run(t); err != nil {
+			return 0, err
+		}
+		loss, err := engine.Scalar[float32](t[lossName])
+		if err != nil {
+			return 0, err
+		}
+		sum += float64(loss)
+	}
+	return sum / float64(len(batches)), nil
+}
+
+// runFinish turns the sums in t into gradients and returns their global norm.
+func (c *Compiled) runFinish(t update.Tensors) (float64, error) {
+	e, err := c.finish()
+	if err != nil {
+		return 0, err
+	}
+	if err := e.run(t); err != nil {
+		return 0, err
+	}
+	norm2, err := downloadTotal(t, normsName)
+	return math.Sqrt(norm2), err
+}
+
+// refresh renews the preconditioners that are due at this update. First the results
+// that are due of refreshes beside the steps are put in place. Then all optimizers
+// observe the gradient, and the due refreshes run. It reports whether it observed, as the
+// update must not observe again then.
+func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, res *Result) (observed bool, err error) {
+	late, err := c.refresher.Install(&s.Pending, t, set.Step)
+	res.FailedRefreshes = late
+	if err != nil || !c.refresher.Due(set.Step) {
+		return false, err
+	}
+	if err := c.runUpdate(t, updateKind{form: c.form(set), observes: true}, set, res); err != nil {
+		return false, err
+	}
+	failed, err := c.refresher.Run(&s.Pending, t, set.Step)
+	res.FailedRefreshes = append(res.FailedRefreshes, failed...)
+	return true, err
+}
+
+// runUpdate replaces parameters and states in t, or runs the observation alone.
+func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, set Settings, res *Result) error {
+	u, err := c.update(kind)
+	if err != nil {
+		return err
+	}
+	measures, err := u.Run(t, c.scalars(set, res.GradNorm))
+	if err == nil {
+		c.setMeasures(measures, res)
+	}
+	return err
+}
+
+// clipEpsilon keeps the clip factor finite, as in PyTorch's clip_grad_norm_.
+const clipEpsilon = 1e-6
+
+// scalars are the inputs of the update, computed in float64.
+func (c *Compiled) scalars(set Settings, norm float64) update.Scalars {
+	clip := 1.0
+	if c.plan.Clip > 0 {
+		clip = math.Min(1, c.plan.Clip/(norm+clipEpsilon))
+	}
+	return update.Scalars{
+		cage.InputStep:     float32(set.Step),
+		cage.InputRate:     float32(set.Rate),
+		cage.InputNextRate: float32(set.NextRate),
+		cage.InputClip:     float32(clip),
+		cage.InputLambda:   float32(set.Lambda),
+	}
+}

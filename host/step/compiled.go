@@ -1,0 +1,235 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/refresh"
+	"github.com/cage-qat/cage/host/update"
+)
+
+// Compiled holds the compiled programs of a step, those of the stages of a plan. Each is compiled when first needed, or by
+// [Compiled.Prepare]: the forms of the update, the evaluation and the measures exist only
+// in runs that use them. Not safe for concurrent use, but for [Compiled.Load].
+type Compiled struct {
+	dev       *engine.Device
+	plan      Plan
+	stages    map[string]*executable
+	updates   map[updateKind]*update.Update
+	singles   map[cage.Form]*single
+	refresher *refresh.Refresher
+}
+
+// updateKind tells the variants of the update apart.
+type updateKind struct {
+	form       cage.Form
+	statistics bool
+	observed   bool // after an observation, which the update must not repeat
+	observes   bool // the observation alone, before a refresh
+}
+
+// Compile checks the plan and compiles the quantization of the weights, with which
+// everything begins.
+func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
+	if err := plan.check(); err != nil {
+		return nil, err
+	}
+	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
+		return nil, fmt.Errorf("step: a model that reads no sequences has none to share among %d replicas", dev.Count())
+	}
+	if err := plan.leaveRotated(); err != nil {
+		return nil, err
+	}
+	c := &Compiled{dev: dev, plan: plan, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
+	var subjects []refresh.Subject
+	for _, r := range plan.Rules {
+		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: plan.RefreshDelay[r.Name]})
+	}
+	var err error
+	if c.refresher, err = refresh.New(dev, subjects); err != nil {
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	_, err = c.quantize()
+	return c, err
+}
+
+// Prepare compiles all that a training runs, with its correction, statistics and
+// evaluation, and with stationarity measures if they are asked for: so that what cannot
+// be compiled fails before the first step, and no step waits for a compiler.
+func (c *Compiled) Prepare(pareto bool) error {
+	forms := []cage.Form{cage.Off}
+	if len(c.plan.quantized()) > 0 && c.plan.Form != "" && c.plan.Form != cage.Off {
+		forms = append(forms, c.plan.Form)
+	}
+	if c.isSingle() {
+		for _, form := range forms {
+			if _, err := c.single(form); err != nil {
+				return err
+			}
+		}
+	}
+	if !c.isSingle() || c.refresher.Any() || pareto {
+		if err := c.prepareChain(forms, pareto); err != nil {
+			return err
+		}
+	}
+	_, err := c.once("losses", c.plan.lossStage)
+	return err
+}
+
+// prepareChain compiles what the chain needs in the given forms.
+func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
+	kinds := []gradientKind{{full: c.plan.FullPrecision}}
+	measured := pareto && len(c.plan.quantized()) > 0
+	if measured && !c.plan.FullPrecision {
+		kinds = append(kinds, gradientKind{full: true})
+	}
+	for _, kind := range kinds {
+		for n := range min(2, c.plan.Accumulate) {
+			kind.sum = n > 0
+			if _, err := c.gradient(kind); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := c.finish(); err != nil {
+		return err
+	}
+	for _, form := range forms {
+		for _, kind := range c.updateKinds(form, pareto) {
+			if _, err := c.update(kind); err != nil {
+				return err
+			}
+		}
+	}
+	if !measured {
+		return nil
+	}
+	if _, err := c.pareto(update.Gradient); err != nil || c.plan.FullPrecision {
+		return err
+	}
+	_, err := c.pareto(sum)
+	return err
+}
+
+// updateKinds are the variants of the update in one form, with the observations before
+// refreshes.
+func (c *Compiled) updateKinds(form cage.Form, pareto bool) []updateKind {
+	var list []updateKind
+	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantized()))] {
+		// Beside a step that is one executable, the chain runs the steps with refreshes, and
+		// those between a refresh and its late effect.
+		if !c.isSingle() || c.refresher.Late() || pareto {
+			list = append(list, updateKind{form: form, statistics: statistics})
+		}
+		if c.refresher.Any() {
+			list = append(list, updateKind{form: form, statistics: statistics, observed: true})
+		}
+	}
+	if c.refresher.Any() {
+		list = append(list, updateKind{form: form, observes: true})
+	}
+	return list
+}
+
+// Plan returns the plan that was compiled. The quantizers of what products leave
+// rotated return rotated values in it.
+func (c *Compiled) Plan() *Plan { return &c.plan }
+
+// Batch is the number of sequences in a micro-batch, of all replicas together.
+func (c *Compiled) Batch() int { return c.plan.Batch * c.dev.Count() }
+
+// Close frees all executables.
+func (c *Compiled) Close() {
+	for _, e := range c.stages {
+		e.exec.Close()
+	}
+	for _, u := range c.updates {
+		u.Close()
+	}
+	for _, w := range c.singles {
+		w.exec.exec.Close()
+	}
+	c.refresher.Close()
+}
+
+// once compiles a stage at its first use; key tells it from all others.
+func (c *Compiled) once(key string, s func() stage) (*executable, error) {
+	if e, ok := c.stages[key]; ok {
+		return e, nil
+	}
+	e, err := s().compile(c.dev)
+	if err == nil {
+		c.stages[key] = e
+	}
+	return e, err
+}
+
+// quantize is nil where no parameter is quantized.
+func (c *Compiled) quantize() (*executable, error) {
+	if len(c.plan.quantized()) == 0 {
+		return nil, nil
+	}
+	return c.once("quantize", c.plan.quantizeStage)
+}
+
+func (c *Compiled) gradient(kind gradientKind) (*executable, error) {
+	return c.once(fmt.Sprintf("gradient %+v", kind), func() stage { return c.plan.gradientStage(kind) })
+}
+
+func (c *Compiled) finish() (*executable, error) {
+	q, err := c.quantize()
+	if err != nil {
+		return nil, err
+	}
+	return c.once("finish", func() stage { return c.plan.finishStage(q) })
+}
+
+// update compiles a variant of the update, or of the observation.
+func (c *Compiled) update(kind updateKind) (*update.Update, error) {
+	if u, ok := c.updates[kind]; ok {
+		return u, nil
+	}
+	rules := c.plan.rules(kind)
+	name, jobsOf := "update", update.Rules
+	if kind.observes {
+		name, jobsOf = "observe", update.Observations
+	}
+	jobs, err := jobsOf(rules)
+	if err != nil {
+		return nil, err
+	}
+	u, err := update.Compile(c.dev, fmt.Sprintf("%s (%s)", name, kind.form), jobs, c.plan.updateOptions(rules))
+	if err == nil {
+		c.updates[kind] = u
+	}
+	return u, err
+}
+
+// rules are the plan's in one variant of the update.
+func (p *Plan) rules(kind updateKind) []cage.Rule {
+	rules := slices.Clone(p.Rules)
+	for i := range rules {
+		rules[i].Observed = kind.observed
+		if rules[i].Quantizer == nil {
+			continue
+		}
+		rules[i].Form, rules[i].Variant, rules[i].Statistics = kind.form, p.Variant, kind.statistics
+	}
+	return rules
+}
+
+// updateOptions are those of updates by the given rules.
+func (p *Plan) updateOptions(rules []cage.Rule) update.Options {
+	o := update.Options{Stacking: p.Stacking}
+	if p.Update != nil {
+		o.Lower = func(j update.Job, in update.Nodes) update.Nodes {
+			i := slices.IndexFunc(rules, func(r cage.Rule) bool { return r.Name == j.Tensor })
+			return p.Update(rules[i], in)
+		}
+	}
+	return o
+}

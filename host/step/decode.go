@@ -1,0 +1,130 @@
+package step
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/update"
+)
+
+// Decoder continues sequences with the parameters of an evaluator, piece by piece: what
+// attention needs of the tokens before is kept on the device. The evaluator must stay open.
+type Decoder struct {
+	e      *Evaluator
+	first  []int32
+	length int
+	start  int
+	t      update.Tensors // caches, and the place at which each sequence begins
+}
+
+// Names of the tensors of a decoder.
+const (
+	firstName  = "first"
+	startName  = "start"
+	logitsName = "logits"
+)
+
+func cacheName(i int) string { return fmt.Sprintf("cache/%d", i) }
+
+// Decoder begins sequences, with room for length tokens of each. Sequence i begins at place
+// first[i] of what [Decoder.Next] is given, and has padding before it.
+func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
+	language, ok := e.c.plan.Model.(model.Language)
+	if !ok {
+		return nil, fmt.Errorf("step: a model that reads no sequences cannot continue them")
+	}
+	d := &Decoder{e: e, first: slices.Clone(first), length: length, t: update.Tensors{}}
+	b, err := engine.Upload(e.c.dev, d.first, len(first))
+	if err != nil {
+		return nil, err
+	}
+	d.t[firstName] = b
+	for i, dims := range language.CacheDims(len(first), length) {
+		if d.t[cacheName(i)], err = engine.Upload(e.c.dev, make([]float32, size(dims)), dims...); err != nil {
+			d.Close()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// Close frees the caches.
+func (d *Decoder) Close() {
+	for _, b := range d.t {
+		b.Finalize()
+	}
+}
+
+// Room is the number of tokens that still fit.
+func (d *Decoder) Room() int { return d.length - d.start }
+
+// Next reads the next tokens of all sequences, [sequences, n], and returns the logits of the
+// token after them, [sequences, vocabulary]. Where activations are quantized, n must be one
+// of the plan's [Plan.Pieces].
+func (d *Decoder) Next(tokens []int32) ([]float32, error) {
+	c, n := d.e.c, len(tokens)/len(d.first)
+	if n == 0 || n*len(d.first) != len(tokens) || n > d.Room() {
+		return nil, fmt.Errorf("step: %d tokens for %d sequences with room for %d more each", len(tokens), len(d.first), d.Room())
+	}
+	if _, ok := c.plan.Pieces[len(tokens)]; !ok && len(c.plan.Activations) > 0 {
+		return nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(tokens))
+	}
+	exec, err := c.once(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.plan.decodeStage(len(d.first), n, d.length) })
+	if err != nil {
+		return nil, err
+	}
+	t := maps.Clone(d.e.t)
+	maps.Copy(t, d.t)
+	for name, upload := range map[string]func() (*engine.Buffer, error){
+		tokensName: func() (*engine.Buffer, error) { return engine.Upload(c.dev, tokens, len(d.first), n) },
+		startName:  func() (*engine.Buffer, error) { return engine.Upload(c.dev, []int32{int32(d.start)}) },
+	} {
+		if t[name], err = upload(); err != nil {
+			return nil, err
+		}
+		defer t[name].Finalize()
+	}
+	if err := exec.run(t); err != nil {
+		return nil, err
+	}
+	for name := range d.t {
+		d.t[name] = t[name]
+	}
+	d.start += n
+	defer t[logitsName].Finalize()
+	return engine.Download[float32](t[logitsName])
+}
+
+// decodeStage maps what the forward pass reads, a piece of sequences and their caches to the
+// logits of the next token and the caches with the piece.
+func (p *Plan) decodeStage(sequences, n, length int) stage {
+	specs := append(p.forwardSpecs(false),
+		engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, sequences, n)},
+		engine.Spec{Name: startName, Shape: shapes.Make(dtypes.Int32)},
+		engine.Spec{Name: firstName, Shape: shapes.Make(dtypes.Int32, sequences)})
+	language := p.Model.(model.Language) // there is no decoder of another
+	caches := language.CacheDims(sequences, length)
+	for i, dims := range caches {
+		specs = append(specs, engine.Spec{Name: cacheName(i), Shape: floats(dims...), Donated: true})
+	}
+	return stage{logitsName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		piece := model.Piece{Tokens: in[tokensName], Start: in[startName], First: in[firstName]}
+		var have []*graph.Node
+		for i := range caches {
+			have = append(have, in[cacheName(i)])
+		}
+		logits, next := language.Decode(p.weightNodes(in, false), piece, have, p.quantizing(p.Pieces[sequences*n], in))
+		out := update.Nodes{logitsName: logits}
+		for i, cache := range next {
+			out[cacheName(i)] = cache
+		}
+		return out
+	}}
+}

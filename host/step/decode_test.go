@@ -1,0 +1,86 @@
+package step_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// TestDecoder: a sequence that is read in pieces, quantized as in training, has the logits
+// that it has as a whole.
+func TestDecoder(t *testing.T) {
+	const context, vocab = 16, 11
+	for name, settings := range map[string][]string{
+		"full precision": {`quantizer={plugin="none"}`},
+		"4 bits":         nil,
+		"rotated":        {`quantizer={plugin="quest", bits=8}`},
+		"mxfp4":          {`quantizer={plugin="mxfp4"}`},
+		"trained":        {`quantizer={plugin="lsq", bits=8}`},
+		"weights only":   {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `model.kind="qwen3"`, "model.kv_heads=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, append(settings, "model.context=16", "model.vocab=11", "train.batch=1")...)
+			plan := testrun.Plan(t, cfg, 5, 1)
+			k := testrun.Compile(t, plan)
+			rng := rand.New(rand.NewPCG(1, 2))
+			tokens := make([]int32, context+1)
+			for i := range tokens {
+				tokens[i] = int32(rng.IntN(vocab))
+			}
+			s, err := k.NewState(3, tokens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			e, err := k.Evaluator(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			all, err := e.Logits(tokens[:context])
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := e.Decoder([]int32{0}, 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			at := 0
+			for _, n := range []int{5, 1, 1, 5, 1} {
+				got, err := d.Next(tokens[at : at+n])
+				if err != nil {
+					t.Fatal(err)
+				}
+				at += n
+				for i, want := range all[(at-1)*vocab : at*vocab] {
+					if math.Abs(float64(got[i]-want)) > 2e-5 {
+						t.Errorf("after %d tokens logit %d is %v, want %v", at, i, got[i], want)
+					}
+				}
+			}
+			if d.Room() != 20-at {
+				t.Errorf("there is room for %d more tokens", d.Room())
+			}
+			checkRefused(t, d, tokens, len(plan.Activations) > 0)
+		})
+	}
+}
+
+// checkRefused gives a decoder what it cannot read.
+func checkRefused(t *testing.T, d *step.Decoder, tokens []int32, quantized bool) {
+	t.Helper()
+	if _, err := d.Next(tokens); err == nil || !strings.Contains(err.Error(), "with room for 7 more") {
+		t.Errorf("too many tokens: the error is %v", err)
+	}
+	if _, err := d.Next(nil); err == nil {
+		t.Error("no token: no error")
+	}
+	if _, err := d.Next(tokens[:3]); quantized != (err != nil && strings.Contains(err.Error(), "no quantizers for 3 tokens at once")) {
+		t.Errorf("a piece without quantizers: the error is %v", err)
+	}
+}

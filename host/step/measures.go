@@ -1,0 +1,109 @@
+package step
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/update"
+)
+
+// setMeasures puts the measures of the quantized parameters into the result.
+func (c *Compiled) setMeasures(m update.Measures, res *Result) {
+	list := func(name string) (values []float64) {
+		for _, t := range c.plan.quantized() {
+			if v, ok := m[name][t.Name]; ok {
+				values = append(values, v)
+			}
+		}
+		return values
+	}
+	if m[cage.OutputErrorNorm2] != nil {
+		res.ErrorNorm2, res.ValueNorm2 = list(cage.OutputErrorNorm2), list(cage.OutputValueNorm2)
+	}
+	for _, t := range c.plan.quantized() {
+		if m[cage.OutputUncorrected][t.Name] != 0 {
+			res.Uncorrected = append(res.Uncorrected, t.Name)
+		}
+	}
+}
+
+// measurePareto fills in the stationarity measures that were asked for.
+func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Settings, res *Result) (err error) {
+	if len(c.plan.quantized()) == 0 {
+		return nil
+	}
+	if c.plan.FullPrecision {
+		if set.Pareto {
+			res.Pareto, err = c.paretoNorm(t, update.Gradient, set.ParetoLambda)
+		}
+		return err
+	}
+	if set.ParetoSTE {
+		if res.ParetoSTE, err = c.paretoNorm(t, update.Gradient, set.ParetoLambda); err != nil {
+			return err
+		}
+	}
+	if !set.Pareto {
+		return nil
+	}
+	if _, err := c.runGradients(t, batches, gradientKind{full: true}); err != nil {
+		return err
+	}
+	// The sum over micro-batches and replicas is the gradient times their number: scale λ
+	// instead of the gradient and the norm afterwards.
+	n := float64(c.plan.Accumulate * c.dev.Count())
+	res.Pareto, err = c.paretoNorm(t, sum, set.ParetoLambda*n)
+	res.Pareto /= n
+	return err
+}
+
+// paretoNorm is the measure with the gradients of the given names.
+func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) string, lambda float64) (float64, error) {
+	e, err := c.pareto(gradient)
+	if err != nil {
+		return 0, err
+	}
+	t = maps.Clone(t)
+	if t[cage.InputLambda], err = engine.Upload(c.dev, []float32{float32(lambda)}); err != nil {
+		return 0, err
+	}
+	defer t[cage.InputLambda].Finalize()
+	if err := e.run(t); err != nil {
+		return 0, err
+	}
+	defer t[cage.OutputNorm2].Finalize()
+	norm2, err := downloadTotal(t, cage.OutputNorm2)
+	return math.Sqrt(norm2), err
+}
+
+func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, error) {
+	return c.once("pareto of "+gradient(""), func() stage { return c.plan.paretoStage(gradient) })
+}
+
+// paretoStage maps gradients, parameters and values of the quantized parameters and
+// λ to the vector of their shares of ‖P_λ‖².
+func (p *Plan) paretoStage(gradient func(tensor string) string) stage {
+	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floats()}}
+	for _, name := range []func(string) string{gradient, update.Param, update.Value} {
+		specs = append(specs, inputs(p.quantized(), name, false)...)
+	}
+	return stage{"pareto", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
+		var shares []*graph.Node
+		for _, t := range p.quantized() {
+			i := slices.IndexFunc(p.Rules, func(r cage.Rule) bool { return r.Name == t.Name })
+			prog, err := cage.ParetoNorm2(p.Rules[i])
+			if err != nil {
+				panic(err)
+			}
+			out := lower.Lower(g, prog, []*graph.Node{in[gradient(t.Name)], in[update.Param(t.Name)], in[update.Value(t.Name)], in[cage.InputLambda]})
+			shares = append(shares, graph.Reshape(out[cage.OutputNorm2], 1))
+		}
+		return update.Nodes{cage.OutputNorm2: graph.Concatenate(shares, 0)}
+	}}
+}

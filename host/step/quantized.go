@@ -1,0 +1,120 @@
+package step
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/update"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Quantized is a weight as its quantizer's program gives it.
+type Quantized struct {
+	Value []float32 // Q(x), in the weight's own domain, whatever products leave rotated
+	// Codes and Scale are nil where the program does not return them. With a rotation they
+	// are those of the rotated weight.
+	Codes      []int32
+	Scale      []float32
+	ScaleShape []int // goes with the shape of the weight, or with its rows cut into groups
+	// Rotation is the block of the rotation that ends the program; 0: there is none.
+	Rotation int
+}
+
+// Quantized quantizes one weight.
+func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
+	at := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == weight && r.Quantizer != nil })
+	if at < 0 {
+		return nil, fmt.Errorf("step: %s is no quantized weight", weight)
+	}
+	rule := c.plan.Rules[at]
+	block, err := rotationOf(*rule.Quantizer)
+	if err != nil {
+		return nil, fmt.Errorf("step: the quantizer of %s: %w", weight, err)
+	}
+	e, err := quantizedStage(rule).compile(c.dev)
+	if err != nil {
+		return nil, err
+	}
+	defer e.exec.Close()
+	t := maps.Clone(s.Tensors)
+	if err := e.run(t); err != nil {
+		return nil, err
+	}
+	defer takeBack(s.Tensors, t)
+	out := &Quantized{Rotation: block}
+	return out, out.download(t)
+}
+
+// rotationOf is the block of the rotation that ends a quantizer's program.
+func rotationOf(p sdk.QuantizerProgram) (block int, err error) {
+	q, err := lower.NewQuantizer(p)
+	if err != nil {
+		return 0, err
+	}
+	rotating, ok := q.(lower.Rotating)
+	if !ok {
+		return 0, nil
+	}
+	u, err := rotating.KeepRotated()
+	if err != nil || u == nil {
+		return 0, err
+	}
+	return u.Block, nil
+}
+
+// quantizedStage maps a weight and its quantizer's trained parameters to the outputs of
+// the quantizer's program that describe Q(x).
+func quantizedStage(rule cage.Rule) stage {
+	reads := []Tensor{{Name: rule.Name, Dims: rule.Shape}}
+	for _, t := range rule.Quantizer.Trained {
+		reads = append(reads, Tensor{Name: update.Trained(rule.Name, t.Name), Dims: t.Shape})
+	}
+	specs := inputs(reads, update.Param, false)
+	p := *rule.Quantizer.Program
+	p.Outputs = nil // what no output needs is not computed
+	for _, o := range rule.Quantizer.Program.Outputs {
+		if o.Name == sdk.OutputValue || o.Name == sdk.OutputCodes || o.Name == sdk.OutputScale {
+			p.Outputs = append(p.Outputs, o)
+		}
+	}
+	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
+		args := make([]*graph.Node, len(specs))
+		for i, spec := range specs {
+			args[i] = in[spec.Name]
+		}
+		out := update.Nodes{}
+		for name, node := range lower.Lower(g, &p, args) {
+			if name == sdk.OutputCodes {
+				node = graph.ConvertDType(node, dtypes.Int32)
+			}
+			out[quantizedName(name)] = node
+		}
+		return out
+	}}
+}
+
+// quantizedName is the name of an output of quantizedStage among the tensors of a step.
+func quantizedName(output string) string { return "quantized/" + output }
+
+func (q *Quantized) download(t update.Tensors) (err error) {
+	if q.Value, err = engine.Download[float32](t[quantizedName(sdk.OutputValue)]); err != nil {
+		return err
+	}
+	if b := t[quantizedName(sdk.OutputCodes)]; b != nil {
+		if q.Codes, err = engine.Download[int32](b); err != nil {
+			return err
+		}
+	}
+	if b := t[quantizedName(sdk.OutputScale)]; b != nil {
+		q.ScaleShape = slices.Clone(b.Shape().Dimensions)
+		q.Scale, err = engine.Download[float32](b)
+	}
+	return err
+}

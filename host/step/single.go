@@ -1,0 +1,181 @@
+package step
+
+import (
+	"maps"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/update"
+)
+
+// Dispatch says into how many executables a step is compiled.
+type Dispatch string
+
+// The ways to compile a step.
+const (
+	// DispatchByDevice is Chain on the CPU and Single elsewhere.
+	DispatchByDevice Dispatch = ""
+	// Chain runs one executable after the other, and the host looks at loss and norm
+	// before the update.
+	Chain Dispatch = "chain"
+	// Single runs one executable, after which the host reads one small vector. Steps in
+	// which preconditioners are renewed, or put in place late, or in which stationarity
+	// measures are due, run the chain.
+	Single Dispatch = "single"
+)
+
+// runsSingle tells whether a step runs as one executable.
+func (c *Compiled) runsSingle(s *State, set Settings) bool {
+	return c.isSingle() && !set.ParetoSTE && !set.Pareto && !c.refresher.Due(set.Step) && !s.Pending.Arrives(set.Step)
+}
+
+func (c *Compiled) isSingle() bool {
+	return c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory()
+}
+
+// single is a step that is compiled as one executable.
+type single struct {
+	exec    *executable
+	jobs    []update.Job
+	scalars []string
+}
+
+// readName is the output that the host reads: the losses of the micro-batches, the
+// squared norms of the gradients, and the measures of the update.
+const readName = "read"
+
+// single compiles the step with one form of the correction. It always has the
+// statistics, where anything is quantized: they are sums over what the step has anyway,
+// after a rotation of weights that stay rotated, and a variant without them would be one
+// more program to compile, which takes an accelerator's compiler as long as thousands of
+// such sums.
+func (c *Compiled) single(form cage.Form) (*single, error) {
+	if w, ok := c.singles[form]; ok {
+		return w, nil
+	}
+	rules := c.plan.rules(updateKind{form: form, statistics: len(c.plan.quantized()) > 0})
+	jobs, err := update.Rules(rules)
+	if err != nil {
+		return nil, err
+	}
+	w := &single{jobs: jobs, scalars: update.ScalarNames(jobs)}
+	if w.exec, err = c.plan.singleStage(w, "step ("+string(form)+")", c.plan.updateOptions(rules)).compile(c.dev); err != nil {
+		return nil, err
+	}
+	c.singles[form] = w
+	return w, nil
+}
+
+// singleStage maps everything that is trained, the optimizers' states, the tokens of all
+// micro-batches and the scalars to the new parameters and states, and to the vector that
+// the host reads. Where loss or norm is not finite parameters and states come out as they
+// went in. It is made of the stages of the chain, of which nothing is computed otherwise.
+func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
+	specs := inputs(p.stateTensors(), func(name string) string { return name }, true) // all that a step replaces
+	tokens := append([]int{p.Accumulate}, p.batchDims()...)
+	in := append(specs, engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, tokens...), Sharded: true}, update.ScalarSpec(w.scalars))
+	return stage{name, in, func(g *graph.Graph, in update.Nodes) update.Nodes {
+		have := maps.Clone(in)
+		if len(p.quantized()) > 0 {
+			maps.Copy(have, p.quantizeStage().build(g, have))
+		}
+		losses, sums := p.accumulated(g, have)
+		losses, sums = meanLosses(losses, sums)
+		maps.Copy(have, sums)
+		maps.Copy(have, p.finish(have))
+		norms := have[normsName]
+		scalars := update.Unpack(in["scalars"], w.scalars)
+		p.setClip(scalars, norms)
+		out, measures := o.Build(g, w.jobs, have, scalars)
+		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
+		for _, spec := range specs {
+			out[spec.Name] = graph.Where(ok, out[spec.Name], in[spec.Name])
+		}
+		out[readName] = graph.Concatenate(append([]*graph.Node{losses, norms}, measures...), 0)
+		return out
+	}}
+}
+
+// setClip puts the clip factor that follows from the squared norms of the gradients
+// among the scalars. It is computed in float64, as the host does.
+func (p *Plan) setClip(scalars update.Nodes, norms *graph.Node) {
+	if _, read := scalars[cage.InputClip]; !read || p.Clip <= 0 {
+		return
+	}
+	norm := graph.Sqrt(sum64(norms))
+	factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
+	scalars[cage.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
+}
+
+// sum64 adds up a float vector in float64.
+func sum64(v *graph.Node) *graph.Node {
+	return graph.ReduceAllSum(graph.ConvertDType(v, dtypes.Float64))
+}
+
+// allFinite tells whether no element of a float32 vector is infinite or NaN: in float64
+// their sum cannot overflow.
+func allFinite(v *graph.Node) *graph.Node { return graph.IsFinite(sum64(v)) }
+
+// runSingle replaces parameters and states, by their own values when the step is
+// skipped.
+func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, err error) {
+	w, err := c.single(c.form(set))
+	if err != nil {
+		return res, err
+	}
+	t := maps.Clone(s.Tensors)
+	defer takeBack(s.Tensors, t)
+	tokens, err := b.stacked()
+	if err != nil {
+		return res, err
+	}
+	// The clip factor among them is computed on the device, where the norm is.
+	values, err := c.scalars(set, 0).Vector(w.scalars...)
+	if err != nil {
+		return res, err
+	}
+	if t["scalars"], err = engine.Upload(c.dev, values, len(values)); err != nil {
+		return res, err
+	}
+	t[tokensName] = tokens
+	s.replace()
+	err = w.exec.run(t)
+	delete(t, tokensName) // they are the batches' own
+	if err != nil {
+		return res, err
+	}
+	read, err := engine.Download[float32](t[readName])
+	if err != nil {
+		return res, err
+	}
+	c.readSingle(w, read, set, &res)
+	s.torn = false
+	return res, nil
+}
+
+// readSingle takes the result apart that the host reads after a step.
+func (c *Compiled) readSingle(w *single, read []float32, set Settings, res *Result) {
+	next := func(n int) (total float64) {
+		for _, v := range read[:n] {
+			total += float64(v)
+		}
+		read = read[n:]
+		return total
+	}
+	res.Loss = next(c.plan.Accumulate) / float64(c.plan.Accumulate)
+	res.GradNorm = math.Sqrt(next(len(c.plan.Rules)))
+	if !res.checkFinite() {
+		return
+	}
+	measures := update.Measures{}
+	update.ReadMeasures(w.jobs, read, measures)
+	if !set.Statistics {
+		delete(measures, cage.OutputErrorNorm2)
+	}
+	c.setMeasures(measures, res)
+}

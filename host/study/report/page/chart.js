@@ -1,0 +1,147 @@
+"use strict";
+
+// Curves, drawn by uPlot. Each has three columns beside x: the ends of its band, of which
+// the legend says nothing, and its values.
+const DASHES = [[], [9, 4], [3, 3], [10, 3, 3, 3]]; // lines on top of each other can be seen
+const MARKS = ["solid", "dashed", "dotted", "dashed"];
+const HEIGHT = 420, FONT = "12px system-ui, sans-serif";
+
+const color = (i) => "--s" + ((i % 7) + 1);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const curveOf = (column) => (column % 3 === 0 ? column / 3 - 1 : -1); // -1: of a band, or x
+
+function format(v, digits = 6) {
+  if (v === 0) return "0";
+  const a = Math.abs(v);
+  const s = a >= 1e7 || a < 1e-4 ? v.toExponential(3) : String(Number(v.toPrecision(digits)));
+  return s.replace(/-/g, "\u2212");
+}
+
+// logTicks are for scales that begin and end anywhere; those of uPlot are for whole decades.
+function logTicks(low, high) {
+  const decades = Math.log10(high / low), out = [];
+  if (decades < 0.5) {
+    const raw = (high - low) / 6, power = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * (1 - 1e-9));
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(Number((i * step).toPrecision(12)));
+    return out;
+  }
+  const multiples = decades < 1.3 ? [1, 2, 3, 4, 5] : decades < 2.5 ? [1, 2, 5] : [1], every = Math.ceil(decades / 8);
+  for (let e = Math.floor(Math.log10(low)); e <= Math.log10(high); e++)
+    for (const m of multiples) {
+      const v = Number(m + "e" + e);
+      if (e % every === 0 && v >= low * (1 - 1e-9) && v <= high * (1 + 1e-9)) out.push(v);
+    }
+  return out;
+}
+
+// columns brings the curves to common places in x. Where a scale is logarithmic, what is
+// not positive is left out.
+function columns(data, logy) {
+  const none = (s) => s.x.map(() => null);
+  const all = uPlot.join(data.series.map((s) => [s.x, s.low.length ? s.low : none(s), s.high.length ? s.high : none(s), s.y]));
+  const from = data.logx ? all[0].filter((x) => x <= 0).length : 0;
+  return all.map((c, i) => c.slice(from).map((v) => (logy && curveOf(i) >= 0 && v <= 0 ? null : v)));
+}
+
+function options(data, logy, width) {
+  const axis = (label, log) => ({
+    label, size: 64, font: FONT, labelFont: FONT, stroke: () => css("--ink"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
+    border: { show: true, stroke: () => css("--faint"), width: 1 }, values: (u, splits) => splits.map((v) => format(v)),
+    ...(log ? { splits: (u, i, low, high) => logTicks(low, high), filter: (u, splits) => splits } : {}),
+  });
+  // value is what the legend says of a curve: at the place of the pointer, or at the
+  // nearest where it has a value.
+  const value = (u, v, column, at) => {
+    if (v == null) return "";
+    const above = u.data[column - 1][at] - v, x = u.data[0][at];
+    return format(v) + (above > 0 ? " \u00b1 " + format(above, 3) : "") + (at === u.cursor.idx ? "" : " (at " + format(x) + ")");
+  };
+  const padded = (u, low, high) => {
+    const f = low === high ? 2 : (high / low) ** 0.05;
+    return low === null ? [1, 2] : [low / f, high * f];
+  };
+  const whole = (u, low, high) => (low < high ? [low, high] : data.logx ? [low / 2, low * 2] : [low - 1, low + 1]);
+  return {
+    width, height: HEIGHT,
+    scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: logy ? { distr: 3, range: padded } : {} },
+    axes: [{ ...axis(data.x, data.logx), size: 32 }, axis(data.y, logy)],
+    series: [{ label: data.x, value: (u, v) => (v == null ? "" : format(v)) }].concat(
+      data.series.flatMap((s, i) => [{ class: "end" }, { class: "end" }, {
+        label: s.name || data.y, stroke: () => css(color(i)), width: 1.8, dash: DASHES[i % DASHES.length],
+        points: { show: s.x.length <= 40, size: 5 }, value,
+      }])),
+    bands: data.series.map((s, i) => ({ series: [3 * i + 2, 3 * i + 1], fill: () => css(color(i)) + "2e" })),
+    legend: { markers: { width: 3, stroke: (u, column) => `var(${color(curveOf(column))})`, dash: (u, column) => MARKS[curveOf(column) % MARKS.length] } },
+    cursor: { y: false, drag: { dist: 8 }, hover: { skip: [null, undefined] } },
+    hooks: { ready: [ready], setSeries: [together] },
+  };
+}
+
+// ready makes the legend's buttons, and the reading of values, known to the keyboard.
+function ready(u) {
+  u.root.querySelectorAll(".u-series th").forEach((label, column) => {
+    if (curveOf(column) < 0) return;
+    for (const [k, v] of Object.entries({ role: "button", tabindex: 0, "aria-pressed": true })) label.setAttribute(k, v);
+    label.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      label.click();
+    });
+  });
+  const [x, y] = u.axes.map((a) => a.label);
+  for (const [k, v] of Object.entries({ role: "application", tabindex: 0, "aria-label": y + " over " + x + ". Left and right arrows read values." })) u.over.setAttribute(k, v);
+  u.root.querySelector(".u-legend").setAttribute("role", "status");
+  u.over.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") u.setData(u.data); // with all of x
+    const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    move(u, by);
+  });
+}
+
+// move puts the pointer as many recorded places further.
+function move(u, by) {
+  const { min, max } = u.scales.x, shown = u.data.filter((c, i) => i > 0 && curveOf(i) >= 0 && u.series[i].show);
+  const places = [...u.data[0].keys()].filter((i) => u.data[0][i] >= min && u.data[0][i] <= max && shown.some((c) => c[i] != null));
+  if (!places.length) return;
+  const at = places.findIndex((i) => i >= (u.cursor.idx ?? Infinity)), to = Math.min(Math.max(at + by, 0), places.length - 1);
+  u.setCursor({ left: u.valToPos(u.data[0][places[to]], "x"), top: 1 });
+}
+
+// together shows or hides a curve with its band.
+function together(u, column, { show }) {
+  if (show === undefined || column === null || curveOf(column) < 0) return;
+  for (const end of [column - 2, column - 1]) u.setSeries(end, { show }, false);
+  u.root.querySelectorAll(".u-series th")[column].setAttribute("aria-pressed", show);
+}
+
+// chart puts curves that can be read in the place of their picture, which is printed.
+function chart(data, picture) {
+  const root = document.createElement("div"), log = document.createElement("button"), hint = document.createElement("p");
+  root.className = "plot";
+  log.className = "log";
+  log.type = "button";
+  log.textContent = "logarithmic";
+  hint.className = "hint";
+  hint.textContent = "Point at the curves or use the arrow keys to read values; drag to zoom in, Escape or a double click to zoom out.";
+  picture.classList.add("printed");
+  picture.after(root);
+  root.append(log, hint);
+  let logy = data.logy, plot;
+  const draw = () => {
+    log.setAttribute("aria-pressed", logy);
+    plot?.destroy();
+    plot = new uPlot(options(data, logy, root.clientWidth), columns(data, logy), (u, start) => { log.after(u.root); start(); });
+  };
+  log.addEventListener("click", () => { logy = !logy; draw(); });
+  draw();
+  new ResizeObserver(() => { if (root.clientWidth) plot.setSize({ width: root.clientWidth, height: HEIGHT }); }).observe(root);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw());
+}
+
+for (const script of document.querySelectorAll("script.chart")) {
+  const picture = script.parentElement.querySelector(".picture");
+  if (picture) chart(JSON.parse(script.textContent), picture);
+}

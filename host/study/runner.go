@@ -1,0 +1,177 @@
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cage-qat/cage/host/console"
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// runner is a study under way.
+type runner struct {
+	study *Study
+	opts  RunOptions
+	plan  Plan
+	began time.Time
+
+	mu      sync.Mutex // guards what follows, and calls of Watch
+	states  map[string]State
+	active  []*active // cells under way, oldest first
+	trained int
+	worked  float64 // operations that the cells that have ended took, as estimated
+}
+
+func newRunner(s *Study, o RunOptions, p Plan) *runner {
+	return &runner{study: s, opts: o, plan: p, began: time.Now(), states: statesOf(p.Results)}
+}
+
+// run trains the cells of the plan. Its error is about the files of the study: that of a
+// training is in the state of its cell.
+func (r *runner) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	queue := make(chan Cell)
+	var workers sync.WaitGroup
+	for range r.plan.AtOnce {
+		workers.Go(func() {
+			for c := range queue {
+				if err := r.cell(ctx, c); err != nil {
+					cancel(fmt.Errorf("%s: %w", c.Dir, err))
+				}
+			}
+		})
+	}
+	stop := r.watch()
+	for _, c := range r.plan.Run {
+		select {
+		case queue <- c:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(queue)
+	workers.Wait()
+	stop()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return nil
+}
+
+// cell trains one cell and notes how that went.
+func (r *runner) cell(ctx context.Context, c Cell) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if r.stateOf(c) == Stale {
+		if err := awaitFree(ctx, r.study.dir(c)); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := r.study.putAside(c); err != nil {
+			return err
+		}
+	}
+	if err := r.start(c); err != nil {
+		return err
+	}
+	began := time.Now()
+	state, failure, err := attempt(ctx, r.study.dir(c), c, r.opts.Command, r.plan.Threads)
+	if err == nil && failure != nil {
+		err = atomicfile.WriteJSON(r.study.dir(c).Join(failedFile), failure)
+	}
+	return errors.Join(err, r.end(c, state, failure, time.Since(began)))
+}
+
+func (r *runner) stateOf(c Cell) State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.states[c.ID]
+}
+
+// start notes that a cell is being trained.
+func (r *runner) start(c Cell) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := &active{cell: c, dir: r.study.dir(c), began: time.Now()}
+	a.look()
+	a.from = a.record.Step // of the last attempt
+	r.active = append(r.active, a)
+	if err := r.study.setRunning(r.activeIDs()...); err != nil {
+		r.active = r.active[:len(r.active)-1]
+		return err
+	}
+	r.states[c.ID] = Running
+	r.show(console.Progress{})
+	return nil
+}
+
+// end notes how the training of a cell has ended.
+func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.states[c.ID] = state
+	i := slices.IndexFunc(r.active, func(a *active) bool { return a.cell.ID == c.ID })
+	a := r.active[i]
+	a.look()
+	r.worked += work(c.Config, a.record.Step-a.from)
+	r.active = slices.Delete(r.active, i, i+1)
+	err := r.study.setRunning(r.activeIDs()...)
+	result := Result{Cell: c, State: state}
+	switch state {
+	case Done:
+		r.trained++
+		result = readCellResult(r.study.dir(c), c, false)
+	case Failed:
+		result.Err = f.Error
+	}
+	ended := &console.Ended{Label: r.study.Label(c), State: string(result.State), Failed: result.State == Failed, Err: result.Err, Took: took}
+	if loss, ok := result.Summary["val_loss"]; ok {
+		ended.ValLoss = &loss
+	}
+	r.show(console.Progress{Ended: ended})
+	return err
+}
+
+func (r *runner) activeIDs() []string {
+	ids := []string{}
+	for _, a := range r.active {
+		ids = append(ids, a.cell.ID)
+	}
+	return ids
+}
+
+// outcome counts the states.
+func (r *runner) outcome() Outcome {
+	out := count(r.states)
+	out.Trained = r.trained
+	return out
+}
+
+// Count counts the states of results.
+func Count(results []Result) Outcome { return count(statesOf(results)) }
+
+// statesOf are the states of the runs by ID: cells may share a run.
+func statesOf(results []Result) map[string]State {
+	states := map[string]State{}
+	for _, r := range results {
+		states[r.Cell.ID] = r.State
+	}
+	return states
+}
+
+func count(states map[string]State) Outcome {
+	out := Outcome{Cells: len(states)}
+	of := map[State]*int{Done: &out.Done, Failed: &out.Failed, Missing: &out.Missing, Running: &out.Running, Interrupted: &out.Interrupted, Stale: &out.Stale}
+	for _, state := range states {
+		*of[state]++
+	}
+	return out
+}

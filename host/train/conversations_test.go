@@ -1,0 +1,190 @@
+package train_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// chatFile writes random documents of 3 to 14 tokens, of which the second half is learned.
+func chatFile(t *testing.T, seed uint64, documents int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "train.chat")
+	w, err := rows.NewWriter(vfs.At(path), rows.Origin{
+		Tokenizer: tokenizer.Bytes{}.Info(), Template: "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range documents {
+		ids := make([]int32, 3+rng.IntN(12))
+		loss := make([]bool, len(ids))
+		for i := range ids {
+			ids[i], loss[i] = int32('a'+rng.IntN(5)), i >= len(ids)/2
+		}
+		if err := w.Write(ids, loss); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// chatConfig is a training on conversations; the steps are those of all epochs.
+func chatConfig(t *testing.T, overrides ...string) *config.Config {
+	t.Helper()
+	text := fmt.Sprintf(`
+[model]
+layers = 2
+width = 32
+heads = 2
+hidden = 48
+context = 16
+
+[data]
+kind = "chat"
+train = %q
+validation = %q
+epochs = 2
+
+[train]
+batch = 2
+accumulate = 2
+eval_every = 4
+log_every = 1
+out = %q
+
+[schedule]
+rate = 3e-3
+
+[method]
+lambda = 2.0
+silence = 0.4
+
+[quantizer]
+plugin = "quest"
+bits = 4
+
+[optimizer]
+plugin = "adamw"
+`, chatFile(t, 1, 41), chatFile(t, 2, 9), filepath.Join(t.TempDir(), "run"))
+	return testrun.Parse(t, text, overrides...)
+}
+
+// TestConversations: a fine-tuning has as many steps as its epochs give, goes on after a stop
+// as if there had been none, and counts the tokens that are learned.
+func TestConversations(t *testing.T) {
+	cfg := chatConfig(t)
+	summary := testrun.Train(t, cfg, train.Options{})
+	f, err := rows.Open(cfg.Data.Train[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if learned := f.Header().Learned; summary.Tokens != 2*learned {
+		t.Errorf("%d targets, want those of two epochs of %d", summary.Tokens, learned)
+	}
+	if summary.Steps != summary.TotalSteps || summary.Steps < 4 {
+		t.Errorf("%d of %d steps", summary.Steps, summary.TotalSteps)
+	}
+	stored, err := config.Load(rundir.At(cfg.Train.Out).Config().Name, nil)
+	if err != nil || stored.Train.Steps != summary.Steps {
+		t.Errorf("run.toml has %d steps, %v", stored.Train.Steps, err)
+	}
+	again := testrun.Elsewhere(t, cfg)
+	runParts(t, again, 3)
+	testrun.Train(t, testrun.Again(t, again), train.Options{Resume: true})
+	testrun.SameRun(t, "whole, and in two parts", cfg.Train.Out, again.Train.Out)
+
+	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Close()
+	if loss, _, err := trained.Evaluate(t.Context(), 0); err != nil || loss != float64(*summary.ValLoss) {
+		t.Errorf("opened again it evaluates to %v, %v; the run to %v", loss, err, *summary.ValLoss)
+	}
+}
+
+// TestPackingChangesNoLoss: conversations that share a sequence have the loss that they have
+// one by one.
+func TestPackingChangesNoLoss(t *testing.T) {
+	for name, quantizer := range map[string]string{"full precision": `quantizer={plugin="none"}`, "weights and activations": `quantizer={plugin="absmax", bits=8}`} {
+		t.Run(name, func(t *testing.T) {
+			evaluate := func(packing string) (float64, int64) {
+				cfg := chatConfig(t, quantizer, "model.vocab=256", fmt.Sprintf("data.packing=%q", packing))
+				plan := testrun.Plan(t, cfg)
+				c := testrun.Compile(t, plan)
+				s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
+				f, err := rows.Open(cfg.Data.Train[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				loss, targets, err := train.Evaluate(t.Context(), c, s, sequence(t, cfg, f, c.Batch()), 0)
+				if err != nil || targets != f.Header().Learned {
+					t.Fatalf("%d targets of %d, %v", targets, f.Header().Learned, err)
+				}
+				return loss, targets
+			}
+			packed, _ := evaluate("first_fit")
+			alone, _ := evaluate("none")
+			if d := relative(packed, alone); !(d <= 1e-6) {
+				t.Errorf("packed %v, alone %v: the relative difference is %.2g", packed, alone, d)
+			}
+		})
+	}
+}
+
+// TestMicroBatchesOfConversations: the loss of a step is the mean over all its targets, in
+// however many micro-batches they come.
+func TestMicroBatchesOfConversations(t *testing.T) {
+	first := func(batch, accumulate int) (loss float64) {
+		cfg := chatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}", "train.steps=1", fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("train.accumulate=%d", accumulate))
+		testrun.Train(t, cfg, train.Options{})
+		return float64(records(t, cfg.Train.Out)[0].Loss)
+	}
+	want := first(4, 1)
+	for _, c := range [][2]int{{2, 2}, {1, 4}} {
+		if got := first(c[0], c[1]); relative(got, want) > 1e-6 {
+			t.Errorf("batch %d, accumulate %d: the loss is %v, want %v", c[0], c[1], got, want)
+		}
+	}
+}
+
+// TestTooManySteps: more steps than the epochs give are an error at their line.
+func TestTooManySteps(t *testing.T) {
+	cfg := chatConfig(t, "train.steps=1000")
+	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "train.steps: 1000 steps, but data.epochs = 2") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestSeparateDocuments: a training in which documents do not see each other goes on after a
+// stop, has fewer targets than one in which they do, and another loss.
+func TestSeparateDocuments(t *testing.T) {
+	joined := testrun.Config(t, "train.steps=6", "model.context=64", "train.final_eval_batches=0")
+	separate := testrun.Elsewhere(t, joined, `data.documents="separate"`)
+	a, b := testrun.Train(t, joined, train.Options{}), testrun.Train(t, separate, train.Options{})
+	if b.Tokens >= a.Tokens || b.Tokens < a.Tokens/2 || *a.ValLoss == *b.ValLoss {
+		t.Errorf("joined: %d targets, loss %v; separate: %d, %v", a.Tokens, *a.ValLoss, b.Tokens, *b.ValLoss)
+	}
+	again := testrun.Elsewhere(t, separate)
+	runParts(t, again, 3)
+	testrun.Train(t, testrun.Again(t, again), train.Options{Resume: true})
+	testrun.SameRun(t, "whole, and in two parts", separate.Train.Out, again.Train.Out)
+}

@@ -1,0 +1,178 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/export"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Export is the model as an export needs it. It is read from the device, weight by weight,
+// while t is open. The caller adds to the card how the export was made.
+func (t *Trained) Export() (*export.Model, error) {
+	if !t.cfg.Model.Language() {
+		return nil, fmt.Errorf("%s: a model of kind %q has no format of other programs", t.dir, t.cfg.Model.Kind)
+	}
+	settings := t.cfg.Model
+	settings.FillIn()
+	m := &export.Model{Settings: settings, Params: t.compiled.Plan().Model.Params(), Latent: t.latent, Quantized: t.quantized}
+	var err error
+	if m.Tokenizer, err = t.exportTokenizer(); err != nil {
+		return nil, err
+	}
+	m.Card, err = t.card()
+	return m, err
+}
+
+func (t *Trained) latent(param string) ([]float32, error) {
+	return engine.Download[float32](t.state.Param(param))
+}
+
+func (t *Trained) quantized(param string) (*export.Quantized, error) {
+	quantizes := func(r cage.Rule) bool { return r.Name == param && r.Quantizer != nil }
+	if !slices.ContainsFunc(t.compiled.Plan().Rules, quantizes) {
+		return nil, nil
+	}
+	if err := t.checkQuantizer(param); err != nil {
+		return nil, err
+	}
+	q, err := t.compiled.Quantized(t.state, param)
+	if err != nil {
+		return nil, err
+	}
+	return &export.Quantized{Value: q.Value, Codes: q.Codes, Scale: q.Scale, ScaleShape: q.ScaleShape, Rotation: q.Rotation}, nil
+}
+
+// checkQuantizer refuses a quantizer that has changed since the run: its Q(x) is not that of
+// training.
+func (t *Trained) checkQuantizer(param string) error {
+	one := assembly.Programs{Weights: map[string]sdk.QuantizerProgram{param: t.programs.Weights[param]}}
+	if changed := assembly.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
+		return fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was trained: export with the plugin that the run had, or with --weights latent")
+	}
+	return nil
+}
+
+// exportTokenizer collects the files of the tokenizer: its definition, and what stands
+// beside it where the run found it.
+func (t *Trained) exportTokenizer() (export.Tokenizer, error) {
+	tok, err := t.tokenizer()
+	if err != nil {
+		return export.Tokenizer{}, err
+	}
+	defined, ok := tok.(interface{ Definition() []byte })
+	if !ok { // it is built in
+		return export.NewTokenizer(nil, tok.Info())
+	}
+	files := map[string][]byte{tokenizer.DefinitionFile: defined.Definition()}
+	for _, folder := range t.tokenizerFolders() {
+		if content, err := folder.Join(tokenizer.DefinitionFile).ReadFile(); err != nil || tok.Info().Check(content) != nil {
+			continue
+		}
+		if err := addFiles(files, folder); err != nil {
+			return export.Tokenizer{}, err
+		}
+	}
+	return export.NewTokenizer(files, tok.Info())
+}
+
+// tokenizerFolders are where the tokenizer may be, best first.
+func (t *Trained) tokenizerFolders() []vfs.Path {
+	folders := []vfs.Path{vfs.At(t.dir)}
+	if path := t.cfg.Data.Tokenizer; path != "" {
+		for _, place := range t.search.Places(path) {
+			folders = append(folders, vfs.At(place), vfs.At(filepath.Dir(place)))
+		}
+	}
+	for _, path := range t.cfg.Data.Files() {
+		for _, place := range t.search.Places(path) {
+			folders = append(folders, vfs.At(filepath.Dir(place)))
+		}
+	}
+	return folders
+}
+
+// addFiles adds those files of a tokenizer in a folder that are not there yet.
+func addFiles(files map[string][]byte, folder vfs.Path) error {
+	for _, name := range export.TokenizerFiles {
+		if _, have := files[name]; have {
+			continue
+		}
+		content, err := folder.Join(name).ReadFile()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		files[name] = content
+	}
+	return nil
+}
+
+// card says how the run was trained, by its configuration as it was then.
+func (t *Trained) card() (export.Card, error) {
+	text, err := rundir.At(t.dir).Config().ReadFile()
+	if err != nil {
+		return export.Card{}, err
+	}
+	cfg, err := config.Load(rundir.At(t.dir).Config().Name, nil)
+	if err != nil {
+		return export.Card{}, err
+	}
+	card := export.Card{Name: filepath.Base(filepath.Clean(t.dir)), Step: t.step, Config: string(text), Trained: t.trainedOn(cfg)}
+	if t.cfg.Method.Lambda > 0 {
+		card.Method = fmt.Sprintf("%s, λ = %g", t.cfg.Method.Name, t.cfg.Method.Lambda)
+	}
+	for _, used := range t.made.Plugins {
+		switch words := inWords(used); {
+		case strings.HasPrefix(used.Table, "quantizer"):
+			card.Quantizer = appended(card.Quantizer, words)
+		case strings.HasPrefix(used.Table, "optimizer"):
+			card.Optimizer = appended(card.Optimizer, words)
+		}
+	}
+	if s, err := metrics.ReadSummary(rundir.At(t.dir).Summary()); err == nil && s.Steps == t.step && s.ValLoss != nil {
+		card.Loss = fmt.Sprintf("%.4f nats per token", float64(*s.ValLoss))
+	}
+	return card, nil
+}
+
+// trainedOn says what the model was trained on.
+func (t *Trained) trainedOn(cfg *config.Config) string {
+	words := fmt.Sprintf("%s, %d tokens in each step", cfg.Data.Train, cfg.Train.Batch*cfg.Train.Accumulate*cfg.Model.Context)
+	for _, f := range t.made.Data {
+		words += fmt.Sprintf("; %s has the SHA-256 %s", filepath.Base(f.Path), f.SHA256)
+	}
+	return words
+}
+
+// inWords is a plugin with its settings.
+func inWords(u assembly.Used) string {
+	var settings []string
+	for key, value := range u.Values {
+		settings = append(settings, fmt.Sprintf("%s = %v", key, value))
+	}
+	slices.Sort(settings)
+	return fmt.Sprintf("[%s] %s (%s)", u.Table, u.Name, strings.Join(settings, ", "))
+}
+
+func appended(list, more string) string {
+	if list == "" {
+		return more
+	}
+	return list + "; " + more
+}

@@ -1,0 +1,180 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/generate"
+)
+
+// piece is how many tokens of a prompt are read at once.
+const piece = 64
+
+// pieces are the numbers of tokens, of all sequences together, that are read at once.
+func pieces(sequences int) []int {
+	if sequences == 0 {
+		return nil
+	}
+	return []int{piece * sequences, sequences}
+}
+
+// Generate continues a prompt: see [Trained.Continue].
+func (t *Trained) Generate(ctx context.Context, prompt string, o generate.Options, emit func(text string) error) (string, error) {
+	tok, err := t.Tokenizer()
+	if err != nil {
+		return "", err
+	}
+	ids, err := tok.Encode(prompt)
+	if err != nil {
+		return "", fmt.Errorf("prompt: %w", err)
+	}
+	info := tok.Info()
+	if info.BOS >= 0 {
+		ids = append([]int32{info.BOS}, ids...)
+	}
+	return t.Continue(ctx, tok, ids, o, emit)
+}
+
+// Tokenizer opens the tokenizer of the model.
+func (t *Trained) Tokenizer() (tokenizer.Tokenizer, error) {
+	if !t.cfg.Model.Language() {
+		return nil, fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
+	}
+	return t.tokenizer()
+}
+
+// Continue continues ids, up to the end of the document or of the model's answer unless
+// o.Stop names other tokens that end it. emit, if not nil, receives the text as it grows, in
+// whole characters. The run must have been opened to generate one sequence.
+func (t *Trained) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, emit func(text string) error) (string, error) {
+	info := tok.Info()
+	o.Vocab = info.VocabSize
+	if o.Stop == nil {
+		o.Stop = t.made.ends()
+		if info.BOS >= 0 {
+			o.Stop = append(slices.Clone(o.Stop), info.BOS) // what follows is another document
+		}
+		if info.EOS >= 0 {
+			o.Stop = append(slices.Clone(o.Stop), info.EOS)
+		}
+	}
+	s := stream{tok: tok, emit: emit}
+	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.add)
+	if err != nil {
+		return "", err
+	}
+	return s.finish(next[0])
+}
+
+// stream decodes tokens as they come.
+type stream struct {
+	tok  tokenizer.Tokenizer
+	emit func(text string) error
+	ids  []int32
+	sent int // bytes of their text
+}
+
+// add sends what a token completes. The bytes of a character may come with several tokens:
+// what is not a character yet waits.
+func (s *stream) add(_ int, token int32) error {
+	if s.emit == nil {
+		return nil
+	}
+	s.ids = append(s.ids, token)
+	text, err := s.tok.Decode(s.ids)
+	if err != nil {
+		return err
+	}
+	return s.send(wholeCharacters(text))
+}
+
+// wholeCharacters leaves out what may be the beginning of a character at the end of a text:
+// its first bytes, or what a tokenizer has in their place.
+func wholeCharacters(text string) string {
+	text = strings.TrimRight(text, string(utf8.RuneError))
+	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRuneInString(text[i:]) {
+				return text[:i]
+			}
+			break
+		}
+	}
+	return text
+}
+
+func (s *stream) send(text string) error {
+	if len(text) <= s.sent {
+		return nil
+	}
+	more := text[s.sent:]
+	s.sent = len(text)
+	return s.emit(more)
+}
+
+// finish returns the text of all tokens, and sends what still waits.
+func (s *stream) finish(ids []int32) (string, error) {
+	text, err := s.tok.Decode(ids)
+	if err == nil && s.emit != nil {
+		err = s.send(text)
+	}
+	return text, err
+}
+
+// Context implements [generate.Model].
+func (t *Trained) Context() int { return t.cfg.Model.Context }
+
+// Begin implements [generate.Model]. Shorter prompts have padding in front, and the longest
+// has some where it is not a whole number of pieces.
+func (t *Trained) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
+	if len(prompts) != t.sequences {
+		return nil, nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
+	}
+	longest := 0
+	for _, p := range prompts {
+		longest = max(longest, len(p))
+	}
+	places := (longest + piece - 1) / piece * piece
+	first := make([]int32, len(prompts))
+	rows := make([][]int32, len(prompts))
+	for i, p := range prompts {
+		first[i] = int32(places - len(p))
+		rows[i] = slices.Concat(make([]int32, places-len(p)), p)
+	}
+	if t.evaluator == nil {
+		var err error
+		if t.evaluator, err = t.compiled.Evaluator(t.state); err != nil {
+			return nil, nil, err
+		}
+	}
+	d, err := t.evaluator.Decoder(first, room(places+length-longest))
+	if err != nil {
+		return nil, nil, err
+	}
+	var logits []float32
+	for at := 0; at < places; at += piece {
+		var tokens []int32
+		for _, row := range rows {
+			tokens = append(tokens, row[at:at+piece]...)
+		}
+		if logits, err = d.Next(tokens); err != nil {
+			d.Close()
+			return nil, nil, err
+		}
+	}
+	return d, logits, nil
+}
+
+// room is a number of tokens that has at least the given one: one of few, because a program
+// is compiled for each.
+func room(tokens int) int {
+	n := 2 * piece
+	for n < tokens {
+		n *= 2
+	}
+	return n
+}

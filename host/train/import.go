@@ -1,0 +1,164 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// usualContext is the context of a model that is used as it is, where that has as many positions.
+const usualContext = 2048
+
+// keptTexts are files of a checkpoint that say how text is put to the model. They are copied beside tokenizer.json.
+var keptTexts = []string{"tokenizer_config.json", "chat_template.jinja", huggingface.GenerationName}
+
+// Import makes a run directory of the Hugging Face checkpoint in dir: a run that trains nothing, with the model as its
+// state after no steps. context is the number of tokens of a sequence; 0: the model's positions, or 2048 where there
+// are more. With an empty out nothing is written, and the checkpoint is only checked.
+func Import(ctx context.Context, dir, out string, context int) (*huggingface.Checkpoint, error) {
+	c, cfg, err := openHub(dir, out, context)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Verify()
+	if err == nil && out != "" {
+		err = importInto(ctx, rundir.At(out), vfs.At(dir), c, cfg)
+	}
+	return c, errors.Join(err, c.Close())
+}
+
+// openHub opens a checkpoint and makes a configuration for it.
+func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Config, error) {
+	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{Context: context})
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := config.Imported(dir, cmp.Or(context, min(usualContext, c.Config.MaxPositions)), cmp.Or(out, dir))
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	return c, cfg, nil
+}
+
+// importInto writes the run directory. run.toml makes it one, and comes last.
+func importInto(ctx context.Context, to rundir.Dir, from vfs.Path, c *huggingface.Checkpoint, cfg *config.Config) error {
+	if err := unused(to); err != nil {
+		return err
+	}
+	text, err := cfg.Encode()
+	if err != nil {
+		return err
+	}
+	made, err := importedFrom(from, c)
+	if err != nil {
+		return err
+	}
+	state := checkpoint.State{Meta: checkpoint.Meta{}}
+	if err := errors.Join(state.Meta.Set(identityKey, made.Run), state.Meta.Set("progress", progress{}), state.Meta.Set("build", made.Build)); err != nil {
+		return err
+	}
+	for _, p := range c.Params() {
+		read := func() ([]float32, error) { return c.Values(p.Name) }
+		state.Tensors = append(state.Tensors, safetensors.Lazy(step.ParamName(p.Name), p.Dims, read))
+	}
+	if _, err := checkpoint.Save(ctx, to.Checkpoints(), state); err != nil {
+		return err
+	}
+	if err := copyTexts(to, from, made.Tokenizer != nil); err != nil {
+		return err
+	}
+	if err := made.write(to); err != nil {
+		return err
+	}
+	m, err := model.New(cfg.Model, model.Options{})
+	if err != nil {
+		return err
+	}
+	summary := metrics.Summary{Name: to.Base(), Completed: true, Dir: to.Name, Method: cfg.Method.Name, Form: string(cfg.Method.Form),
+		Parameters: int64(model.CountParams(m.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(m.Params()))}
+	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(to.Config(), text)
+}
+
+// unused fails for a directory in which there is a run, or something of one.
+func unused(dir rundir.Dir) error {
+	there, err := dir.Config().Exists()
+	if err == nil && there {
+		return fmt.Errorf("%s already holds a run: give another directory", dir)
+	}
+	entries, listErr := checkpoint.List(dir.Checkpoints())
+	if len(entries) > 0 {
+		return fmt.Errorf("%s has checkpoints, but no %s: move them away, or give another directory", dir, rundir.ConfigFile)
+	}
+	return errors.Join(err, listErr)
+}
+
+// importedFrom is the provenance of a run that was imported.
+func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*provenance, error) {
+	made := &provenance{Run: newIdentity()}
+	var err error
+	if made.Initial, err = hubOrigin(dir, c); err != nil {
+		return nil, err
+	}
+	if made.Tokenizer, err = hubTokenizer(dir); err != nil {
+		return nil, err
+	}
+	device, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer device.Close()
+	made.Build = device.BuildInfo()
+	return made, nil
+}
+
+// hubTokenizer describes the tokenizer of a checkpoint; nil where it has none.
+func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
+	tok, err := tokenizer.LoadHuggingFace(dir.Join(huggingface.TokenizerName).Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info := tok.Info()
+	return &info, nil
+}
+
+// copyTexts copies the tokenizer and what belongs to it.
+func copyTexts(to rundir.Dir, from vfs.Path, tokenizer bool) error {
+	names := keptTexts
+	if tokenizer {
+		names = append([]string{huggingface.TokenizerName}, names...)
+	}
+	for _, name := range names {
+		text, err := from.Join(name).ReadFile()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = atomicfile.WriteBytes(to.Join(name), text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// A run whose configuration has model.init starts with the weights of another model. Of these it
+// takes the parameters alone: optimizers and trained quantizers start as in any run.
+
+// origin is what weights were read from.
+type origin struct {
+	Path string `json:"path"`           // absolute
+	Run  string `json:"run,omitempty"`  // identity, where it is a run of cage
+	Step int    `json:"step,omitempty"` // optimizer steps behind it
+	// Files are those that were read. Of a checkpoint of a run, the digest is the one that it carries.
+	Files []huggingface.Part `json:"files"`
+	// End are the tokens that end a text, as the checkpoint of the hub says that is at the beginning of all.
+	End []int32 `json:"end,omitempty"`
+}
+
+// ends are the tokens that end a text; nil where that is not known.
+func (p *provenance) ends() []int32 {
+	if p.Initial == nil {
+		return nil
+	}
+	return p.Initial.End
+}
+
+// startFrom makes the state before the first step from the weights that model.init names.
+func (r *run) startFrom(tokens []int32) (*step.State, error) {
+	found, err := config.ReadInitial(r.cfg.Init, r.cfg.Model.Context)
+	if err != nil {
+		return nil, r.cfg.ErrorAt("model.init", "%w", err)
+	}
+	if err := r.cfg.CheckInitial(found); err != nil {
+		return nil, err
+	}
+	var state *step.State
+	load := func(load step.LoadFunc) (err error) {
+		state, err = r.compiled.NewStateFrom(load, tokens)
+		return err
+	}
+	if found.Run {
+		r.initial, err = fromRun(rundir.At(found.Dir), r.log, load)
+	} else {
+		r.initial, err = fromHub(vfs.At(found.Dir), r.cfg.Model, r.model, load)
+	}
+	if err != nil {
+		if state != nil {
+			state.Close()
+		}
+		return nil, r.cfg.ErrorAt("model.init", "%w", err)
+	}
+	r.log.Info("starting from the weights of another model", "path", r.initial.Path, "step", r.initial.Step)
+	return state, nil
+}
+
+// fromRun loads the newest intact checkpoint of a run.
+func fromRun(dir rundir.Dir, log hclog.Logger, use func(step.LoadFunc) error) (*origin, error) {
+	made, err := readProvenance(dir)
+	if err != nil {
+		return nil, err
+	}
+	from := &origin{Run: made.Run, End: made.ends()}
+	if from.Path, err = filepath.Abs(dir.Name); err != nil {
+		return nil, err
+	}
+	warn := func(path vfs.Path, err error) {
+		log.Warn("passing over a damaged checkpoint", "path", path, "error", err)
+	}
+	err = checkpoint.Latest(dir.Checkpoints(), warn, func(f *checkpoint.File) error {
+		if err := made.checkOwner(dir, f.Step, f.Meta); err != nil {
+			return err
+		}
+		from.Step = f.Step
+		from.Files = []huggingface.Part{{File: filepath.Join(dir.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}
+		return use(loader(f))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return from, nil
+}
+
+// fromHub loads a Hugging Face checkpoint as a model of these settings.
+func fromHub(dir vfs.Path, s model.Settings, m model.Model, use func(step.LoadFunc) error) (from *origin, err error) {
+	c, err := huggingface.Open(dir, huggingface.Options{Context: s.Context, Pairs: s.RopePairs})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := use(step.LoadParams(m, c.Values)); err != nil {
+		return nil, err
+	}
+	if err := c.Err(); err != nil { // before the files are read once more
+		return nil, err
+	}
+	return hubOrigin(dir, c)
+}
+
+// hubOrigin describes a checkpoint that was read.
+func hubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*origin, error) {
+	path, err := filepath.Abs(dir.Name)
+	if err != nil {
+		return nil, err
+	}
+	files, err := c.Parts()
+	return &origin{Path: path, Files: files, End: c.Config.Tokens.End}, err
+}

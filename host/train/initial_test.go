@@ -1,0 +1,183 @@
+package train_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// still are overrides of a run in full precision whose steps change no bit of a parameter.
+var still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedule.rate=1e-30", "train.steps=1", "train.batch=2"}
+
+// fromHub is a run that starts from a copy of a checkpoint of the hub, and the directory of the copy.
+func fromHub(t *testing.T, overrides ...string) (cfg *config.Config, dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "checkpoint")
+	if err := os.CopyFS(dir, os.DirFS("../huggingface/testdata/llama32")); err != nil {
+		t.Fatal(err)
+	}
+	sizes := []string{fmt.Sprintf("model.init=%q", dir), "model.width=64", "model.heads=4", "model.hidden=96"}
+	return testrun.Config(t, slices.Concat(sizes, still, overrides)...), dir
+}
+
+// initialOf is what a run says of the weights that it started from.
+func initialOf(t *testing.T, run string) (initial struct {
+	Path, Run string
+	Step      int
+	Files     []huggingface.Part
+}) {
+	t.Helper()
+	text, err := rundir.At(run).Provenance().ReadFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &struct{ Initial any }{&initial}); err != nil {
+		t.Fatal(err)
+	}
+	return initial
+}
+
+// TestFromHub: a run starts with the weights of the checkpoint, says so, and does not need it any more.
+func TestFromHub(t *testing.T) {
+	for _, pairs := range []string{"interleaved", "half"} {
+		cfg, dir := fromHub(t, fmt.Sprintf("model.rope_pairs=%q", pairs), "train.steps=2")
+		if _, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 1}); err == nil {
+			t.Fatal("the run did not stop")
+		}
+		c, err := huggingface.Open(vfs.At(dir), huggingface.Options{Pairs: cfg.Model.RopePairs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		got := testrun.Values(t, testrun.Newest(t, cfg.Train.Out))
+		for _, p := range c.Params() {
+			want, err := c.Values(p.Name)
+			if err != nil || !slices.Equal(got["param/"+p.Name], want) {
+				t.Errorf("%s: parameter %s is not that of the checkpoint, error %v", pairs, p.Name, err)
+			}
+		}
+		parts, err := c.Parts()
+		if initial := initialOf(t, cfg.Train.Out); err != nil || initial.Path != dir || !slices.Equal(initial.Files, parts) {
+			t.Errorf("%s: the provenance says %+v", pairs, initial)
+		}
+		// All sizes stand in run.toml: with the checkpoint gone, the run goes on and can be evaluated.
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		resolved, err := config.Load(rundir.At(cfg.Train.Out).Config().Name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testrun.Train(t, resolved, train.Options{Resume: true})
+		if initial := initialOf(t, cfg.Train.Out); !slices.Equal(initial.Files, parts) {
+			t.Errorf("%s: after it went on, the provenance says %+v", pairs, initial)
+		}
+		evaluate(t, cfg.Train.Out)
+	}
+}
+
+// evaluate is the loss of a run's newest checkpoint on its validation set.
+func evaluate(t *testing.T, run string) float64 {
+	t.Helper()
+	trained, err := train.Open(t.Context(), run, train.OpenOptions{Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Close()
+	loss, _, err := trained.Evaluate(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loss
+}
+
+// TestWarmStart: a run that starts from another one is that model, to the last bit of its evaluation.
+func TestWarmStart(t *testing.T) {
+	trained := testrun.Config(t, `quantizer.plugin="none"`)
+	testrun.Train(t, trained, train.Options{})
+	init := fmt.Sprintf("model.init=%q", trained.Train.Out)
+	warm := testrun.Elsewhere(t, trained, append([]string{init}, still...)...)
+	testrun.Train(t, warm, train.Options{})
+	if a, b := evaluate(t, trained.Train.Out), evaluate(t, warm.Train.Out); math.Float64bits(a) != math.Float64bits(b) {
+		t.Errorf("the loss is %v, of the run that it starts from %v", b, a)
+	}
+	initial := initialOf(t, warm.Train.Out)
+	if initial.Path != trained.Train.Out || initial.Step != 20 || initial.Run == "" || len(initial.Files) != 1 || len(initial.Files[0].SHA256) != 64 {
+		t.Errorf("the provenance says %+v", initial)
+	}
+	// The usual way to quantization-aware training.
+	summary := testrun.Train(t, testrun.Elsewhere(t, trained, init, `quantizer.plugin="quest"`, "quantizer.bits=4"), train.Options{})
+	if !summary.Completed {
+		t.Errorf("summary %+v", summary)
+	}
+}
+
+// TestInitRefused: weights that do not fit begin no run.
+func TestInitRefused(t *testing.T) {
+	damaged, dir := fromHub(t)
+	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	wild := func(name string) ([]float32, error) {
+		values, err := c.Values(name)
+		if name == "norm" || name == "layers.1.mlp.down" {
+			values[3] = float32(math.NaN())
+		}
+		return values, err
+	}
+	copied := filepath.Join(t.TempDir(), "wild")
+	if err := huggingface.Write(context.Background(), vfs.At(copied), c.Config, safetensors.BF16, 0, wild); err != nil {
+		t.Fatal(err)
+	}
+	gone, place := fromHub(t)
+	if err := os.RemoveAll(place); err != nil {
+		t.Fatal(err)
+	}
+	unsaved := testrun.Config(t, "model.vocab=256")
+	if err := os.MkdirAll(unsaved.Train.Out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text, err := testrun.Again(t, unsaved).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(rundir.At(unsaved.Train.Out).Config().Name, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		cfg *config.Config
+		say []string
+	}{
+		"values that are not finite": {testrun.Again(t, damaged, fmt.Sprintf("model.init=%q", copied)),
+			[]string{"model.init: " + copied, "tensor model.layers.1.mlp.down_proj.weight: 1 of 6144 values are NaN or infinite", "tensor model.norm.weight: 1 of 64 values"}},
+		"no directory":             {gone, []string{"model.init: " + place + " is neither a run directory nor a Hugging Face checkpoint"}},
+		"another model":            {testrun.Again(t, damaged, `model.init="../huggingface/testdata/olmo2"`), []string{"model.kind: found the string \"llama\", but", "model.vocab: found the integer 328, but"}},
+		"a run without provenance": {testrun.Elsewhere(t, unsaved, fmt.Sprintf("model.init=%q", unsaved.Train.Out)), []string{"model.init: what the run was made of cannot be read"}},
+	} {
+		_, err := train.Run(t.Context(), test.cfg, train.Options{Finder: testrun.Finder(t)})
+		for _, say := range test.say {
+			if err == nil || !strings.Contains(err.Error(), say) {
+				t.Errorf("%s: error\n%v\ndoes not say %s", name, err, say)
+			}
+		}
+		if there, err := rundir.At(test.cfg.Train.Out).Config().Exists(); there || err != nil {
+			t.Errorf("%s: a run was begun, error %v", name, err)
+		}
+	}
+}

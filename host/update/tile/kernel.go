@@ -1,0 +1,97 @@
+package tile
+
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/internal/guard"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Elements is the number of elements of a tile. A tile of every tensor of an update
+// and of its intermediate results fit a processor's first or second cache.
+const Elements = 2048
+
+// A Kernel is a program compiled for tiles. It is immutable: several runners may
+// execute it at once.
+type Kernel struct {
+	p          *program.Program
+	size       int
+	scalars    scalars
+	env        []float32 // constants in their places
+	reductions []reduction
+	phases     [][]instruction // one, and one more for every reduction on whose result other elements depend
+	registers  int             // most that a phase needs
+	slots      int
+	outputs    []place
+}
+
+// Compile compiles p, which must be valid, or refuses it with a [*RefusedError].
+func Compile(p *program.Program) (k *Kernel, err error) {
+	defer guard.Catch(executor, p.Name, &err)
+	a, err := analyse(p)
+	if err != nil {
+		return nil, err
+	}
+	k = &Kernel{p: a.p, size: int(a.size)}
+	last := a.phases()
+	for phase := range last + 1 {
+		w := a.writePhase(phase, phase == last)
+		if len(w.code) == 0 { // scalars only
+			break
+		}
+		k.phases = append(k.phases, w.code)
+		k.registers = max(k.registers, w.registers)
+		k.slots = max(k.slots, w.slots)
+	}
+	k.scalars, k.reductions, k.outputs = a.scalars, a.reductions, a.outputs
+	k.env = make([]float32, len(a.scalars.list))
+	for i, s := range a.scalars.list {
+		if s.kind == scalarConstant {
+			k.env[i] = s.value
+		}
+	}
+	return k, nil
+}
+
+// phases decides in which phase each reduction is computed and returns the last phase,
+// which writes all tensors. A reduction that only outputs and other scalars need
+// is left to the last phase, which reads the tensors in any case.
+func (a *analysis) phases() int {
+	last := 0
+	for _, o := range a.outputs {
+		if o.tensor >= 0 {
+			last = max(last, a.nodes[o.tensor].level)
+		}
+	}
+	for _, d := range a.reductions {
+		last = max(last, a.nodes[d.node].level)
+	}
+	needed := a.neededScalars()
+	for i := range a.reductions {
+		d := &a.reductions[i]
+		d.phase = last
+		if needed[d.scalar] {
+			d.phase = a.nodes[d.node].level
+		}
+	}
+	a.settle()
+	return last
+}
+
+// neededScalars are those from which elements of tensors are computed.
+func (a *analysis) neededScalars() []bool {
+	needed := make([]bool, len(a.scalars.list))
+	for _, n := range a.nodes {
+		for _, s := range n.s {
+			needed[s] = true
+		}
+	}
+	for _, i := range slices.Backward(a.scalars.ops) {
+		if needed[i] {
+			for _, j := range a.scalars.list[i].args {
+				needed[j] = true
+			}
+		}
+	}
+	return needed
+}

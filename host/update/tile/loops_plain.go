@@ -1,0 +1,14 @@
+//go:build !goexperiment.simd
+
+package tile
+
+// The loops of a build without vector instructions are the plain ones.
+var (
+	add, sub, mul, div                 = plainAdd, plainSub, plainMul, plainDiv
+	addS, fromS, mulS, divS, intoS     = plainAddS, plainFromS, plainMulS, plainDivS, plainIntoS
+	mulMulS, linAdd, linSub, linMul    = plainMulMulS, plainLinAdd, plainLinSub, plainLinMul
+	sqrtLin, clampAll, choose          = plainSqrtLin, plainClamp, plainSelect
+	unaryAll, binaryAll                = plainUnary, plainBinary
+	rotateRuns, butterfly, butterflies = plainRotateRuns, plainButterfly, plainButterflies
+	sum, sumMul, sumDiff               = plainSum, plainSumMul, plainSumDiff
+)

@@ -1,0 +1,208 @@
+package update
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Tensors are buffers on a device by name.
+type Tensors map[string]*engine.Buffer
+
+// Scalars are the scalar inputs of a run that all programs share, by the names of the
+// programs' inputs.
+type Scalars map[string]float32
+
+// Vector lists the scalars of these names, in their order.
+func (s Scalars) Vector(names ...string) ([]float32, error) {
+	values := make([]float32, len(names))
+	for i, name := range names {
+		v, ok := s[name]
+		if !ok {
+			return nil, fmt.Errorf("the scalar %s is missing", name)
+		}
+		values[i] = v
+	}
+	return values, nil
+}
+
+// Measures are the scalars that programs report to the host: by the name of the
+// program's output, then by the job's tensor.
+type Measures map[string]map[string]float64
+
+// set notes the measure of one tensor.
+func (m Measures) set(name, tensor string, value float32) {
+	if m[name] == nil {
+		m[name] = map[string]float64{}
+	}
+	m[name][tensor] = float64(value)
+}
+
+// A Job is a program bound to tensors by name.
+type Job struct {
+	// Tensor is the trained tensor that the program is about.
+	Tensor  string
+	Program *program.Program
+	// Inputs and Outputs bind the program's inputs and outputs, by their names, to
+	// tensors. An input that is not bound is a scalar of the run. An output that is not
+	// bound is a measure, a float scalar.
+	Inputs, Outputs map[string]string
+	// Gives are the inputs, by the program's names, that the run may overwrite or free.
+	// An input whose tensor another job of the update reads is kept nevertheless.
+	Gives map[string]bool
+}
+
+// measures lists the outputs that go to the host.
+func (j *Job) measures() []string {
+	var list []string
+	for _, o := range j.Program.Outputs {
+		if _, bound := j.Outputs[o.Name]; !bound {
+			list = append(list, o.Name)
+		}
+	}
+	return list
+}
+
+// An Executor runs programs on a device in one way.
+type Executor interface {
+	// Name is a word for messages.
+	Name() string
+	// Compile prepares the jobs that the executor can run, to be run together, and
+	// refuses the others. The runner is nil where it refuses all.
+	Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error)
+}
+
+// A Runner is what an executor made of jobs.
+type Runner interface {
+	// Run computes the jobs from the tensors of in. It puts the new tensors into out, in
+	// buffers of their own or in those of inputs that it was given, which are gone then.
+	Run(in Tensors, scalars Scalars, out Tensors, measures Measures) error
+	Close()
+}
+
+// A Refusal says why an executor does not run a job. It is no fault of the program.
+type Refusal struct {
+	Job    Job
+	Reason error
+}
+
+// Options of an update.
+type Options struct {
+	Stacking Stacking
+	// Lower builds the graph of a job from its inputs by name to its outputs by name,
+	// in place of the job's program; nil lowers the program.
+	Lower LowerFunc
+}
+
+// executors are those that are asked, in this order. The graph takes every program.
+func (o Options) executors() []Executor {
+	if o.Lower != nil {
+		return []Executor{Graph{o}}
+	}
+	return []Executor{Tile{}, Graph{o}}
+}
+
+// An Update is a compiled list of jobs.
+type Update struct {
+	runners []Runner
+	spent   []string // tensors that the jobs give away and do not replace
+	// Executed tells how many jobs each executor has, by its name.
+	Executed map[string]int
+}
+
+// Compile prepares jobs for a device. No two of them may replace the same tensor.
+func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
+	jobs = keepShared(jobs)
+	u := &Update{spent: spent(jobs), Executed: map[string]int{}}
+	rest := jobs
+	var reasons []error
+	for _, x := range o.executors() {
+		if len(rest) == 0 {
+			break
+		}
+		r, refused, err := x.Compile(dev, name, rest)
+		if err != nil {
+			u.Close()
+			return nil, err
+		}
+		if r != nil {
+			u.runners = append(u.runners, r)
+		}
+		u.Executed[x.Name()] = len(rest) - len(refused)
+		rest, reasons = nil, nil
+		for _, f := range refused {
+			rest, reasons = append(rest, f.Job), append(reasons, fmt.Errorf("%s: %w", f.Job.Tensor, f.Reason))
+		}
+	}
+	if len(rest) > 0 {
+		u.Close()
+		return nil, fmt.Errorf("%s: no executor runs %d programs: %w", name, len(rest), errors.Join(reasons...))
+	}
+	return u, nil
+}
+
+// keepShared lets no job give away what another one reads.
+func keepShared(jobs []Job) []Job {
+	readers := map[string]int{}
+	for _, j := range jobs {
+		for _, name := range j.Inputs {
+			readers[name]++
+		}
+	}
+	jobs = slices.Clone(jobs)
+	for i, j := range jobs {
+		jobs[i].Gives = maps.Clone(j.Gives)
+		maps.DeleteFunc(jobs[i].Gives, func(input string, _ bool) bool { return readers[j.Inputs[input]] > 1 })
+	}
+	return jobs
+}
+
+// spent lists the tensors that jobs give away and do not replace.
+func spent(jobs []Job) []string {
+	var list []string
+	for _, j := range jobs {
+		replaced := slices.Collect(maps.Values(j.Outputs))
+		for input := range j.Gives {
+			if name := j.Inputs[input]; !slices.Contains(replaced, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Run computes all jobs and puts what they write into t, in place of what was there.
+// Tensors that are given away and not replaced are gone from t. After an error some
+// buffers of t may be gone, and others replaced.
+func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
+	out, measures := Tensors{}, Measures{}
+	for _, r := range u.runners {
+		if err := r.Run(t, scalars, out, measures); err != nil {
+			for _, b := range out {
+				b.Finalize()
+			}
+			return nil, err
+		}
+	}
+	for name, b := range out {
+		t[name].Finalize()
+		t[name] = b
+	}
+	for _, name := range u.spent {
+		t[name].Finalize()
+		delete(t, name)
+	}
+	return measures, nil
+}
+
+// Close frees what was compiled.
+func (u *Update) Close() {
+	for _, r := range u.runners {
+		r.Close()
+	}
+}

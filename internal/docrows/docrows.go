@@ -1,0 +1,166 @@
+// Package docrows makes conversations of Go documentation: a question about a symbol, and
+// its doc comment as the answer. They are what `make life` fine-tunes a model on: every
+// machine with Go has them, and their licence is that of Go.
+//
+// What a conversation is lives here; how it is read is the business of host/chat.
+package docrows
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Options say which conversations are made.
+type Options struct {
+	Root     string // directory of packages, as $(go env GOROOT)/src
+	LongestA int    // characters of an answer; longer doc comments end with a sentence before that
+}
+
+// message is a turn of a conversation.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// row is a line of the file.
+type row struct {
+	ID       string    `json:"id"`
+	Messages []message `json:"messages"`
+	Source   string    `json:"source"`
+}
+
+// Write writes the conversations about all exported symbols below the root, one JSON object
+// per line in the order of their packages, and returns how many they are. Commands, internal
+// packages, tests and vendored code are left out.
+func Write(w io.Writer, o Options) (int, error) {
+	dirs, err := packages(o.Root)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	for _, dir := range dirs {
+		list, err := o.conversations(dir)
+		if err != nil {
+			return n, err
+		}
+		for _, r := range list {
+			if err := encoder.Encode(r); err != nil {
+				return n, err
+			}
+			n++
+		}
+	}
+	return n, nil
+}
+
+// packages lists the directories below the root, sorted.
+func packages(root string) ([]string, error) {
+	var dirs []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		switch name := entry.Name(); {
+		case path == root:
+			return nil
+		case name == "internal" || name == "vendor" || name == "testdata" || name == "cmd" || strings.HasPrefix(name, "."):
+			return filepath.SkipDir
+		}
+		dirs = append(dirs, path)
+		return nil
+	})
+	slices.Sort(dirs)
+	return dirs, err
+}
+
+// conversations are those about one package, none where the directory holds none.
+func (o Options) conversations(dir string) ([]row, error) {
+	path, err := filepath.Rel(o.Root, dir)
+	if err != nil {
+		return nil, err
+	}
+	path = filepath.ToSlash(path)
+	p, err := parse(dir, path)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	var rows []row
+	add := func(what, symbol, comment string) {
+		if answer := o.answer(comment); answer != "" {
+			question := fmt.Sprintf("What is the %s %s?", what, symbol)
+			if what == "function" || what == "method" {
+				question = fmt.Sprintf("What does the %s %s do?", what, symbol)
+			}
+			rows = append(rows, row{ID: path + "#" + symbol, Source: "go", Messages: []message{{"user", question}, {"assistant", answer}}})
+		}
+	}
+	add("package", path, p.Doc)
+	functions := func(list []*doc.Func) {
+		for _, f := range list {
+			add("function", p.Name+"."+f.Name, f.Doc)
+		}
+	}
+	functions(p.Funcs)
+	for _, t := range p.Types {
+		add("type", p.Name+"."+t.Name, t.Doc)
+		functions(t.Funcs)
+		for _, m := range t.Methods {
+			add("method", p.Name+"."+t.Name+"."+m.Name, m.Doc)
+		}
+	}
+	return rows, nil
+}
+
+// parse reads the documentation of a package; nil where there is none.
+func parse(dir, path string) (*doc.Package, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	files := token.NewFileSet()
+	var parsed []*ast.File
+	for _, e := range entries {
+		if e.IsDir() || !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(files, filepath.Join(dir, e.Name()), nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		if len(parsed) == 0 || f.Name.Name == parsed[0].Name.Name { // not "ignore" and "main" beside it
+			parsed = append(parsed, f)
+		}
+	}
+	if len(parsed) == 0 || parsed[0].Name.Name == "main" {
+		return nil, nil
+	}
+	return doc.NewFromFiles(files, parsed, path)
+}
+
+// answer is a doc comment as one paragraph of plain text, "" where there is none or where
+// its first sentence is too long.
+func (o Options) answer(comment string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(comment), "\n\n")
+	text := strings.Join(strings.Fields(first), " ")
+	if utf8.RuneCountInString(text) <= o.LongestA {
+		return text
+	}
+	cut := string([]rune(text)[:o.LongestA])
+	if i := strings.LastIndex(cut, ". "); i >= 0 {
+		return cut[:i+1]
+	}
+	return ""
+}

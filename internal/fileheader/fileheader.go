@@ -1,0 +1,96 @@
+// Package fileheader reads and writes what token files and chat files begin with: a block of
+// fixed size that holds a version and a text of JSON. It has a fixed place and size so that
+// it can be written last, when counts and hashes are known.
+//
+//	offset 0     8 bytes  magic
+//	offset 8     uint32   format version
+//	offset 12    uint32   length of the JSON text
+//	offset 16             the JSON text, then zeros
+//	offset 4096           what the file holds
+//
+// Numbers are little-endian. What the JSON says is the business of the formats.
+package fileheader
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Size is the number of bytes of the block.
+const Size = 4096
+
+// TextOffset is where the JSON text begins in it.
+const TextOffset = 16
+
+// Format is a format of files.
+type Format struct {
+	Magic          string // 8 bytes
+	What           string // "token file"
+	Oldest, Newest uint32 // versions that this program reads
+	TooLong        string // what to do about a text that does not fit, as "shorten the name"
+}
+
+// Encode returns the block.
+func (f Format) Encode(version uint32, header any) ([]byte, error) {
+	text, err := json.Marshal(header)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > Size-TextOffset {
+		return nil, fmt.Errorf("header of %d bytes does not fit into %d: %s", len(text), Size-TextOffset, f.TooLong)
+	}
+	block := make([]byte, Size)
+	copy(block, f.Magic)
+	binary.LittleEndian.PutUint32(block[8:], version)
+	binary.LittleEndian.PutUint32(block[12:], uint32(len(text)))
+	copy(block[TextOffset:], text)
+	return block, nil
+}
+
+// Decode reads the block, the first bytes of a file of the given size, into header, and
+// returns the version.
+func (f Format) Decode(block []byte, size int64, header any) (version uint32, err error) {
+	if len(block) < Size || size < Size {
+		return 0, fmt.Errorf("%d bytes long, a header alone has %d", size, Size)
+	}
+	if string(block[:len(f.Magic)]) != f.Magic {
+		return 0, fmt.Errorf("begins with %q, want %q: this is no %s", block[:len(f.Magic)], f.Magic, f.What)
+	}
+	if version = binary.LittleEndian.Uint32(block[8:]); version < f.Oldest || version > f.Newest {
+		return 0, fmt.Errorf("format version %d, this program reads %s", version, f.versions())
+	}
+	length := binary.LittleEndian.Uint32(block[12:])
+	if length > Size-TextOffset {
+		return 0, fmt.Errorf("header text of %d bytes, at most %d fit", length, Size-TextOffset)
+	}
+	dec := json.NewDecoder(bytes.NewReader(block[TextOffset : TextOffset+length]))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(header); err != nil {
+		return 0, fmt.Errorf("header text: %w", err)
+	}
+	if dec.More() {
+		return 0, fmt.Errorf("header text goes on after its end")
+	}
+	if len(bytes.Trim(block[TextOffset+length:Size], "\x00")) > 0 {
+		return 0, fmt.Errorf("the header text is not followed by zeros: the file was changed or damaged")
+	}
+	return version, nil
+}
+
+func (f Format) versions() string {
+	if f.Oldest == f.Newest {
+		return fmt.Sprintf("version %d", f.Newest)
+	}
+	return fmt.Sprintf("versions %d and %d", f.Oldest, f.Newest)
+}
+
+// CheckSHA256 fails when the value of a field is no hash in lower-case hexadecimal.
+func CheckSHA256(field, value string) error {
+	if len(value) != 64 || strings.Trim(value, "0123456789abcdef") != "" {
+		return fmt.Errorf("%s %q is not 64 hexadecimal digits", field, value)
+	}
+	return nil
+}

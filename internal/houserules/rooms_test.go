@@ -1,0 +1,161 @@
+package houserules
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A room is a package of host/ with the packages of this module that it may import.
+type room struct {
+	name   string // below host/
+	may    string // rooms, and packages with their whole paths
+	reason string // why it needs these, and no others
+}
+
+// rooms are all rooms, the highest first: a room imports only what stands below it. The
+// map in the README lists them in this order. The tools of internal/ (files, processes,
+// numbers), which know nothing of training, are open to all rooms.
+var rooms = []room{
+	{"study/report", "study study/report/page study/stat figure rundir metrics", "reports on what studies and runs left on disk; it trains nothing"},
+	{"study/report/page", "", "lays out texts, numbers and pictures, whatever they are of"},
+	{"study/stat", "", "statistics of numbers"},
+	{"study", "rundir config schema console metrics", "trains in processes of their own, and reads what these leave on disk"},
+	{"bench", "assembly bench/direct bench/opprofile step update lower plugin config cage model engine", "measures steps from outside, with parts of its own choice"},
+	{"bench/direct", "update lower cage sdk sdk/program", "two algorithms without plugins, put where those of plugins would be"},
+	{"bench/opprofile", "engine", "reads profiles of executables"},
+	{"conformance", "lower plugin engine sdk sdk/program sdk/program/reference sdk/sdktest", "the kit of the sdk, run on processes and devices; it holds no check"},
+	{"scaling", "rundir config cage figure metrics", "fits numbers that runs left on disk; it trains nothing"},
+	{"train", "export huggingface generate assembly step refresh memory plugin checkpoint safetensors rundir config cage model diagnostics schedule engine data/tokenizer console metrics sdk",
+		"the loop holds all ends together, and so knows most rooms; no room knows it"},
+	{"export", "export/pack export/readback huggingface gguf safetensors model data/tokenizer", "from weights to formats of other programs: where the weights come from is the caller's business"},
+	{"export/pack", "", "turns codes into bytes"},
+	{"export/readback", "gguf safetensors", "turns bytes into numbers, and shares nothing with what wrote them"},
+	{"generate", "", "samples from numbers: which model gives them is the caller's business"},
+	{"assembly", "step refresh update lower memory plugin rundir config cage model diagnostics schedule schema engine data data/tokenizer chat/rows sdk sdk/program",
+		"the one place where a configuration becomes parts, so that no part has to read configurations"},
+	{"step", "refresh update lower cage model engine sdk sdk/program", "runs what it is given: it reads no configuration and asks no plugin"},
+	{"refresh", "update engine sdk sdk/program sdk/program/reference", "renews state tensors with programs; of the oracle it takes tensors and the operations that are rarely run"},
+	{"update", "update/tile lower cage engine sdk sdk/program internal/pass/vectorize", "runs programs and the method's rules on buffers; what they are for it does not know"},
+	{"update/tile", "sdk/program internal/pass/simplify", "runs programs on slices of numbers, without any device"},
+	{"lower", "engine engine/autodiff sdk sdk/program internal/pass/autodiff internal/pass/rotation internal/pass/simplify", "from programs to graphs, whatever the programs are for"},
+	{"memory", "sdk/program", "computes from sizes alone"},
+	{"plugin", "internal/supervisor sdk sdk/client sdk/program", "processes that answer with programs: what becomes of these is nothing to it"},
+	{"internal/supervisor", "", "keeps a process and its children together, whatever it runs"},
+	{"checkpoint", "safetensors", "keeps named tensors; what they mean is known to who saves them"},
+	{"rundir", "config schema metrics", "names files, and reads configurations and results to find runs"},
+	{"config", "huggingface cage model diagnostics schedule schema engine sdk", "each table is described by the package it is about: reading it needs all of these, and none of them needs it"},
+	{"huggingface", "safetensors model", "from the layout of the hub to a model's settings and parameters, and back"},
+	{"gguf", "", "a format of files"},
+	{"safetensors", "", "a format of files"},
+	{"cage", "schema sdk sdk/program", "the method goes with every quantizer, optimizer and device"},
+	{"model", "schema engine engine/autodiff", "networks as graphs: how they are trained is the business of others"},
+	{"diagnostics", "schema", "measures codes and residuals, whoever has them"},
+	{"schedule", "schema", "functions from steps to rates"},
+	{"schema", "", "describes keys, of whatever table"},
+	{"engine/autodiff", "engine", "rules of differentiation that the library lacks"},
+	{"engine", "", "devices and executables: it knows nothing of what they compute"},
+	{"chat", "chat/jinja chat/rows data/tokenizer", "conversations become documents of token ids: what is trained on them it does not know"},
+	{"chat/jinja", "", "a language: what its templates write is nothing to it"},
+	{"chat/rows", "data/tokenizer", "documents leave as numbers; how conversations become documents is decided above"},
+	{"data", "data/source data/tokenizer", "token files leave as numbers"},
+	{"data/source", "", "texts of files, whatever becomes of them"},
+	{"data/tokenizer", "", "text and ids"},
+	{"figure", "metrics", "draws points and the records of runs"},
+	{"console", "metrics", "shows the records of runs"},
+	{"metrics", "", "defines what is recorded of a run"},
+}
+
+// forTests are packages of host/ that nothing but tests may import, and whose own imports
+// are free.
+var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testdevice", "./host/internal/testrun", "./host/update/executortest"}
+
+const hostPath = module + "/host/"
+
+// TestRooms: every package of host/ has a rule, and its imports are those of the rule, all
+// of which stand below it.
+func TestRooms(t *testing.T) {
+	place := map[string]int{}
+	for i, r := range rooms {
+		place[r.name] = i
+	}
+	seen := map[string]bool{}
+	for _, p := range load(t) {
+		name, ok := strings.CutPrefix(p.PkgPath, hostPath)
+		if !ok || matches(p.PkgPath, forTests) {
+			continue
+		}
+		i, ok := place[name]
+		if !ok {
+			t.Errorf("host/%s has no rule: say in the table rooms what it may import, and why", name)
+			continue
+		}
+		seen[name] = true
+		var imported []string
+		for path := range p.Imports {
+			if below, ok := roomOrPackage(path); ok {
+				imported = append(imported, below)
+			}
+		}
+		rooms[i].check(t, place, imported)
+	}
+	for _, r := range rooms {
+		if !seen[r.name] {
+			t.Errorf("there is no host/%s, which has a rule", r.name)
+		}
+	}
+}
+
+// roomOrPackage is how the table names an import; false for what is open to all.
+func roomOrPackage(path string) (string, bool) {
+	if name, ok := strings.CutPrefix(path, hostPath); ok {
+		return name, true
+	}
+	name, ok := strings.CutPrefix(path, module+"/")
+	tool := strings.HasPrefix(name, "internal/") && !strings.HasPrefix(name, "internal/pass/")
+	return name, ok && !tool
+}
+
+func (r room) check(t *testing.T, place map[string]int, imported []string) {
+	may := strings.Fields(r.may)
+	for _, name := range imported {
+		if !slices.Contains(may, name) {
+			t.Errorf("host/%s imports %s, which its rule does not allow: %s", r.name, name, r.reason)
+		}
+	}
+	for _, name := range may {
+		if !slices.Contains(imported, name) {
+			t.Errorf("host/%s may import %s and does not: the rule is not needed any more", r.name, name)
+		}
+		if at, isRoom := place[name]; isRoom && at <= place[r.name] {
+			t.Errorf("host/%s may import host/%s, which stands above it", r.name, name)
+		}
+	}
+}
+
+// TestMap: the map in the README has all rooms, in the order of the table.
+func TestMap(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed, want []string
+	for _, line := range strings.Split(string(text), "\n") {
+		if row, ok := strings.CutPrefix(line, "| `"); ok {
+			first, _, _ := strings.Cut(row, "|")
+			for _, m := range regexp.MustCompile("host/([a-z]+)`").FindAllStringSubmatch(first, -1) {
+				listed = append(listed, m[1])
+			}
+		}
+	}
+	for _, r := range rooms {
+		if !strings.Contains(r.name, "/") {
+			want = append(want, r.name)
+		}
+	}
+	if !slices.Equal(listed, want) {
+		t.Errorf("the map lists\n%s\nwant\n%s", strings.Join(listed, " "), strings.Join(want, " "))
+	}
+}

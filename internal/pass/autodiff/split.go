@@ -1,0 +1,135 @@
+package autodiff
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Partition is a program with its gradient, cut between the forward and the
+// backward pass.
+type Partition struct {
+	// Forward takes the inputs of the original program and returns the outputs
+	// asked for, in that order, followed by the residuals that are neither inputs
+	// nor among those outputs, named r.0, r.1, …
+	Forward *program.Program
+	// Backward takes the residuals, in the order of Residuals, and then
+	// d.<output>; it returns d.<input> for each input differentiated by.
+	Backward *program.Program
+	// Residuals lists what Backward needs of the forward pass.
+	Residuals []Residual
+}
+
+// Residual is a forward value kept for the backward pass.
+type Residual struct {
+	// Name is that of the Backward input, and of where the value comes from.
+	Name string
+	// Input tells that the value is the input of this name of the original program;
+	// otherwise it is the output of this name of Forward.
+	Input bool
+	Type  program.Type
+}
+
+// Split differentiates p, which must be valid, as [VJP] does and cuts the result
+// in two. outputs are those wanted of the forward pass; output, the one that is
+// differentiated, need not be among them.
+//
+// What is handed across is the smallest set, in bytes, of forward values from
+// which the backward pass can be computed without repeating work. Constants, and
+// reshapes, broadcasts, slices and transposes of what is handed over, are made
+// again; what only the backward pass needs is computed on the side where less
+// crosses. stop_gradient is left out, so neither program can be differentiated
+// again.
+func Split(p *program.Program, outputs []string, output string, wrt ...string) (*Partition, error) {
+	if len(outputs) == 0 {
+		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
+	}
+	t, err := newTape(p, output, wrt, "")
+	if err != nil {
+		return nil, err
+	}
+	t.replay(true)
+	for _, name := range outputs {
+		id, ok := p.Output(name)
+		if !ok {
+			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
+		}
+		t.w.Output(name, t.values[id])
+	}
+	if err := t.reverse(); err != nil {
+		return nil, err
+	}
+	joint, err := t.w.Build()
+	if err != nil {
+		return nil, err
+	}
+	j := &splitter{p: joint, inputs: len(p.Inputs), outputs: len(outputs), name: p.Name}
+	return j.split()
+}
+
+// splitter cuts a joint program: its inputs are those of the original program
+// and, last, the cotangent; its outputs the forward outputs followed by gradients.
+type splitter struct {
+	p               *program.Program
+	inputs, outputs int // the number of those of the forward pass
+	name            string
+}
+
+func (s *splitter) split() (*Partition, error) {
+	kept := s.cut()
+	part := &Partition{}
+	arguments := s.p.Arguments()
+	wanted := slices.Clone(s.p.Outputs[:s.outputs]) // of the forward pass
+	var handed []program.Output                     // to the backward pass
+	taken := s.names()
+	for _, id := range kept {
+		r := s.residual(id, taken)
+		if r.Type = s.p.TypeOf(id); !r.Input && !s.isOutput(r.Name) {
+			wanted = append(wanted, program.Output{Name: r.Name, Value: id})
+		}
+		taken[r.Name] = true
+		handed = append(handed, program.Output{Name: r.Name, Value: id})
+		part.Residuals = append(part.Residuals, r)
+	}
+	var forwardErr, backwardErr error
+	part.Forward, forwardErr = s.p.Extract(extend(s.name, ".forward"), arguments[:s.inputs], wanted)
+	part.Backward, backwardErr = s.p.Extract(extend(s.name, ".backward"), append(handed, arguments[s.inputs]), s.p.Outputs[s.outputs:])
+	return part, errors.Join(forwardErr, backwardErr)
+}
+
+// names are those that a fresh residual may not have: of inputs and outputs of
+// the forward pass, and of the cotangent.
+func (s *splitter) names() map[string]bool {
+	taken := map[string]bool{}
+	for _, in := range s.p.Inputs {
+		taken[in.Name] = true
+	}
+	for _, o := range s.p.Outputs[:s.outputs] {
+		taken[o.Name] = true
+	}
+	return taken
+}
+
+// residual names a value: as the input or forward output that it is, or r.<n>.
+// An input and an output of one name keep it only for the input.
+func (s *splitter) residual(id program.ID, taken map[string]bool) Residual {
+	if int(id) < s.inputs {
+		return Residual{Name: s.p.Inputs[id].Name, Input: true}
+	}
+	for _, o := range s.p.Outputs[:s.outputs] {
+		if o.Value == id && s.p.Input(o.Name) < 0 {
+			return Residual{Name: o.Name}
+		}
+	}
+	n := 0
+	for taken[fmt.Sprintf("r.%d", n)] {
+		n++
+	}
+	return Residual{Name: fmt.Sprintf("r.%d", n)}
+}
+
+func (s *splitter) isOutput(name string) bool {
+	return slices.ContainsFunc(s.p.Outputs[:s.outputs], func(o program.Output) bool { return o.Name == name })
+}

@@ -1,0 +1,167 @@
+package autodiff
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/internal/pass/simplify"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Prefix stands before the name of an output for its cotangent, and before that
+// of an input for its gradient.
+const Prefix = "d."
+
+// VJP returns the vector–Jacobian product of p, which must be valid: a program
+// that takes the inputs of p and the cotangent d.<output>, of that output's type,
+// and returns d.<input> for each name in wrt, of that input's type. Where no path
+// leads from an input to the output the gradient is zero.
+//
+// The error says that a name does not exist, is not a float, or that the path
+// leads through a matrix factorization, which has no gradient.
+func VJP(p *program.Program, output string, wrt ...string) (*program.Program, error) {
+	t, err := newTape(p, output, wrt, ".vjp")
+	if err != nil {
+		return nil, err
+	}
+	t.replay(false)
+	if err := t.reverse(); err != nil {
+		return nil, err
+	}
+	return t.w.Build()
+}
+
+// tape holds one differentiation: the forward values of p and, for each, the sum
+// of the cotangents that have reached it.
+type tape struct {
+	p      *program.Program
+	w      *simplify.Writer
+	output program.ID
+	wrt    []program.ID
+	seed   program.Value // the cotangent of the output
+	values []program.Value
+	// adjoints are absent (zero Values) where no cotangent has arrived.
+	adjoints []program.Value
+	// active tells which values depend on wrt by a path that has a gradient.
+	active []bool
+}
+
+// newTape checks the names and declares the inputs of the new program.
+func newTape(p *program.Program, output string, wrt []string, suffix string) (*tape, error) {
+	t := &tape{p: p, adjoints: make([]program.Value, p.NumValues())}
+	var ok bool
+	if t.output, ok = p.Output(output); !ok {
+		return nil, fmt.Errorf("program %q has no output %q", p.Name, output)
+	}
+	if got := p.TypeOf(t.output); got.DType != program.Float {
+		return nil, fmt.Errorf("program %q: output %q is %s: only floats have gradients", p.Name, output, got)
+	}
+	for i, name := range wrt {
+		id := p.Input(name)
+		switch {
+		case id < 0:
+			return nil, fmt.Errorf("program %q has no input %q", p.Name, name)
+		case p.Inputs[id].Type.DType != program.Float:
+			return nil, fmt.Errorf("program %q: input %q is %s: only floats have gradients", p.Name, name, p.Inputs[id].Type)
+		case slices.Contains(wrt[:i], name):
+			return nil, fmt.Errorf("program %q: input %q is named twice", p.Name, name)
+		}
+		t.wrt = append(t.wrt, program.ID(id))
+	}
+	if p.Input(Prefix+output) >= 0 {
+		return nil, fmt.Errorf("program %q: the input %q has the name of the cotangent of output %q", p.Name, Prefix+output, output)
+	}
+	if len(wrt) == 0 {
+		return nil, fmt.Errorf("program %q: no input to differentiate by is named", p.Name)
+	}
+	t.w = simplify.NewWriter(extend(p.Name, suffix))
+	t.values = t.w.Inputs(p)
+	t.seed = t.w.Input(Prefix+output, p.TypeOf(t.output))
+	return t, t.w.Err()
+}
+
+// extend appends to a program's name as long as the result may still be one.
+func extend(name, suffix string) string {
+	if len(name)+len(suffix) > program.MaxName {
+		return name
+	}
+	return name + suffix
+}
+
+// replay writes the operations of p. withoutStops leaves out
+// stop_gradient: the result can then not be differentiated again, and the values
+// before and after it are one.
+func (t *tape) replay(withoutStops bool) {
+	t.values = program.Interpret(t.p, t.values, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
+		if withoutStops && n.Op == program.OpStopGradient {
+			return args[0]
+		}
+		return t.w.Apply(n.Op, n.Attr, n.Type, args...)
+	})
+}
+
+// reverse writes the gradients and names them as outputs.
+func (t *tape) reverse() error {
+	t.activate()
+	t.add(t.output, t.seed)
+	for i := len(t.p.Nodes) - 1; i >= 0; i-- {
+		id := program.ID(len(t.p.Inputs) + i)
+		if dy := t.adjoints[id]; dy.Valid() {
+			if err := t.propagate(&t.p.Nodes[i], id, dy); err != nil {
+				return fmt.Errorf("program %q: %%%d = %s: %w", t.p.Name, id, t.p.Nodes[i].Op, err)
+			}
+			t.adjoints[id] = program.Value{}
+		}
+	}
+	for _, id := range t.wrt {
+		in := t.p.Inputs[id]
+		dx := t.adjoints[id]
+		if !dx.Valid() {
+			dx = t.w.Apply(program.OpConstant, program.Attr{Floats: []float64{0}}, in.Type)
+		}
+		t.w.Output(Prefix+in.Name, dx)
+	}
+	return t.w.Err()
+}
+
+// activate finds the values that a gradient must reach on its way to wrt.
+func (t *tape) activate() {
+	inputs := make([]bool, len(t.p.Inputs))
+	for _, id := range t.wrt {
+		inputs[id] = true
+	}
+	t.active = program.Interpret(t.p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
+		for i, active := range args {
+			if active && passes(n.Op, i) {
+				return n.Type.DType == program.Float
+			}
+		}
+		return false
+	})
+}
+
+// passes reports whether the operation has a gradient, or refuses one, with
+// respect to its operand i.
+func passes(op program.Op, i int) bool {
+	switch op {
+	case program.OpSign, program.OpFloor, program.OpRound, program.OpLogb,
+		program.OpStopGradient, program.OpBitcast:
+		return false
+	case program.OpLdexp, program.OpClamp:
+		return i == 0
+	case program.OpSelect:
+		return i > 0
+	}
+	return true
+}
+
+// add adds a cotangent to what has reached the value id, if it is of use there.
+func (t *tape) add(id program.ID, d program.Value) {
+	if !t.active[id] {
+		return
+	}
+	if sum := t.adjoints[id]; sum.Valid() {
+		d = t.w.Binary(program.OpAdd, sum, d)
+	}
+	t.adjoints[id] = d
+}

@@ -1,0 +1,159 @@
+package rotation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/internal/pass/simplify"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Ending returns the block of the rotation that an output of a valid program ends in:
+// the largest for which [Undo] needs no operation more than the program has. It is 0
+// where there is none.
+//
+// Between the rotation and the output may stand whatever a rotation can change places
+// with: reshapes that keep its blocks whole, factors and selections that are the same
+// along each block, sums of such values.
+func Ending(p *program.Program, output string) int {
+	id, ok := p.Output(output)
+	if !ok {
+		return 0
+	}
+	var blocks []int
+	for _, n := range p.Nodes {
+		if n.Op == program.OpHadamard && n.Attr.Block > 1 {
+			blocks = append(blocks, n.Attr.Block)
+		}
+	}
+	slices.Sort(blocks)
+	slices.Reverse(blocks)
+	for _, b := range slices.Compact(blocks) {
+		if newUndoer(p, b).cost(id) == 0 {
+			return b
+		}
+	}
+	return 0
+}
+
+// Undo returns p, which must be valid, with the named outputs rotated by the given
+// block once more. A rotation is its own inverse: where an output ends in one of that
+// block, both are left out.
+//
+// It serves surrogates as well as values. Where v = Hz, the gradient on z is that on v
+// rotated; so the gradient that a surrogate S derives from that on v is the one that
+// H·S derives from that on z, and the rotations of the backward pass cancel, too.
+//
+// Values are the same in exact arithmetic. Where all that goes is one rotation, what is
+// left is computed from the same numbers in the same way. The error says that an output
+// does not exist, is not a float, or has rows that are no multiple of the block.
+func Undo(p *program.Program, block int, outputs ...string) (*program.Program, error) {
+	u := newUndoer(p, block)
+	for _, name := range outputs {
+		id, ok := p.Output(name)
+		if !ok {
+			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
+		}
+		if t := p.TypeOf(id); u.cost(id) == impossible {
+			return nil, fmt.Errorf("program %q: output %q is %s, which has no rows of blocks of %d floats to rotate", p.Name, name, t, block)
+		}
+	}
+	// All of p is written as it is. What no output needs any more is dropped at the end,
+	// and equal operations become one: a rotation of x that p has already costs nothing.
+	u.w = simplify.NewWriter(p.Name)
+	u.values = u.w.Copy(p, u.w.Inputs(p))
+	for _, o := range p.Outputs {
+		v := u.values[o.Value]
+		if slices.Contains(outputs, o.Name) {
+			v = u.undone(o.Value)
+		}
+		u.w.Output(o.Name, v)
+	}
+	return u.w.Build()
+}
+
+// Elements counts the elements of all rotations of a program: what rotating costs.
+func Elements(p *program.Program) int64 {
+	var sum int64
+	for _, n := range p.Nodes {
+		if n.Op == program.OpHadamard {
+			sum += n.Type.Size()
+		}
+	}
+	return sum
+}
+
+// impossible is the cost of rotating what has no blocks.
+const impossible = math.MaxInt64
+
+// undoer rewrites a program.
+type undoer struct {
+	p      *program.Program
+	block  int
+	w      *simplify.Writer
+	values []program.Value // of p, in the new program
+	costs  map[program.ID]int64
+	done   map[program.ID]program.Value
+}
+
+func newUndoer(p *program.Program, block int) *undoer {
+	return &undoer{p: p, block: block, costs: map[program.ID]int64{}, done: map[program.ID]program.Value{}}
+}
+
+// cost counts the elements of the rotations that the rotated value of id takes.
+func (u *undoer) cost(id program.ID) int64 {
+	if c, ok := u.costs[id]; ok {
+		return c
+	}
+	t := u.p.TypeOf(id)
+	cost := int64(impossible)
+	if t.DType == program.Float && t.Rank() > 0 && u.block > 0 && t.Shape[t.Rank()-1]%u.block == 0 {
+		cost = min(t.Size(), u.inside(id))
+	}
+	u.costs[id] = cost
+	return cost
+}
+
+// inside is the cost when the rotation changes places with the operation.
+func (u *undoer) inside(id program.ID) int64 {
+	n := u.p.Node(id)
+	rotated, ok := u.commutes(n)
+	if !ok {
+		return impossible
+	}
+	var sum int64
+	for _, i := range rotated {
+		c := u.cost(n.Args[i])
+		if c == impossible {
+			return impossible
+		}
+		sum += c
+	}
+	return sum
+}
+
+// undone writes the rotated value of id, the cheaper way.
+func (u *undoer) undone(id program.ID) program.Value {
+	if v, ok := u.done[id]; ok {
+		return v
+	}
+	var v program.Value
+	n := u.p.Node(id)
+	switch rotated, _ := u.commutes(n); {
+	case u.inside(id) >= u.p.TypeOf(id).Size():
+		v = u.w.Apply(program.OpHadamard, program.Attr{Block: u.block}, program.Type{}, u.values[id])
+	case n.Op == program.OpHadamard:
+		v = u.values[n.Args[0]]
+	default:
+		args := make([]program.Value, len(n.Args))
+		for i, a := range n.Args {
+			if args[i] = u.values[a]; slices.Contains(rotated, i) {
+				args[i] = u.undone(a)
+			}
+		}
+		v = u.w.Apply(n.Op, n.Attr, n.Type, args...)
+	}
+	u.done[id] = v
+	return v
+}

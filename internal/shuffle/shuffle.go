@@ -1,0 +1,23 @@
+// Package shuffle puts lists into random orders that a seed fixes for good: the standard
+// library promises what its generators put out, but not how it shuffles with them.
+package shuffle
+
+import (
+	"math/bits"
+	"math/rand/v2"
+)
+
+// Slice permutes a list with the algorithm of Fisher and Yates, from its end.
+func Slice[T any](rng rand.Source, list []T) {
+	for i := len(list) - 1; i > 0; i-- {
+		j := Below(rng, uint64(i)+1)
+		list[i], list[j] = list[j], list[i]
+	}
+}
+
+// Below returns a number in [0, n): the upper half of a 128-bit product. Its bias is at
+// most n/2⁶⁴.
+func Below(rng rand.Source, n uint64) uint64 {
+	hi, _ := bits.Mul64(rng.Uint64(), n)
+	return hi
+}

@@ -1,5 +1,0 @@
-package main
-
-import "github.com/cage-qat/cage/sdk"
-
-func main() { sdk.ServeQuantizer(quest{}) }

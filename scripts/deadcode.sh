@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Looks for functions that nothing calls. It fails for those that not even a test
+# reaches, for those that only tests reach, and for exceptions that are not needed any
+# more. An exception is a pattern of FILE:FUNCTION with its reason.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tool=golang.org/x/tools/cmd/deadcode@v0.50.0
+
+uncalled='
+host/engine/cudaplugin\.go:.*	called in builds with the tag cuda
+'
+tested='
+host/engine/cudaplugin\.go:.*	called in builds with the tag cuda
+host/internal/.*	for tests only
+host/update/executortest/.*	for tests only
+internal/(fpmodel|plugintest|randprog)/.*	for tests only
+internal/vfs/(crashfs|faultfs)/.*	for tests only
+internal/golden/.*	the part that is bound to tests
+sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
+host/safetensors/read\.go:NewFile	tests read files from memory
+host/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs
+host/huggingface/(write|numbers|rows)\.go:.*	tests write checkpoints with it
+host/study/load\.go:Parse	tests and examples have their studies in their text
+'
+
+# judge says which functions on its input no exception names, and which exceptions name
+# nothing there.
+judge() { # exceptions, what is wrong with the rest
+	local found exceptions bad
+	exceptions=$(cut -f1 <<<"$1" | sed '/^$/d')
+	found=$(sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: unreachable func: /\1:/p')
+	bad=$(
+		grep -vxEf <(echo "$exceptions") <<<"$found" | sed "/^$/d; s/$/: $2/" || true
+		while read -r pattern; do
+			grep -qxE "$pattern" <<<"$found" || echo "$pattern: the exception is not needed any more"
+		done <<<"$exceptions"
+	)
+	[ -z "$bad" ] || { echo "$bad"; return 1; }
+}
+
+code=0
+"${GO:-go}" run "$tool" -test ./... | judge "$uncalled" "nothing calls it, not even a test: remove it" || code=1
+"${GO:-go}" run "$tool" ./... | judge "$tested" "only tests call it: remove it, or move it to a file of tests" || code=1
+exit $code

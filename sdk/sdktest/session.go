@@ -1,0 +1,138 @@
+package sdktest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Quantizer runs all checks on q, each as a subtest.
+func Quantizer(t *testing.T, q sdk.Quantizer, list ...Option) {
+	t.Helper()
+	newQuantizerRun(NewQuantizer(q), list).test(t)
+}
+
+// Optimizer runs all checks on o, each as a subtest.
+func Optimizer(t *testing.T, o sdk.Optimizer, list ...Option) {
+	t.Helper()
+	newOptimizerRun(NewOptimizer(o), list).test(t)
+}
+
+// CheckQuantizer runs all checks on a quantizer.
+func CheckQuantizer(subject QuantizerSubject, list ...Option) Report {
+	return newQuantizerRun(subject, list).all()
+}
+
+// CheckOptimizer runs all checks on an optimizer.
+func CheckOptimizer(subject OptimizerSubject, list ...Option) Report {
+	return newOptimizerRun(subject, list).all()
+}
+
+// session is one run of the kit on a plugin: a list of steps, each of which becomes a
+// check of the report, or a subtest.
+type session struct {
+	options
+	about  sdk.Description
+	space  space
+	report Report
+	steps  []step
+	// measure fills in the measures at the end; nil if the description is wrong.
+	measure func()
+}
+
+// step is a check by its name, with what it asks, that is still to be run.
+type step struct {
+	name, asks string
+	run        func(*trial)
+}
+
+// newSession asks for the description, which is the first step. The session is not ok
+// if that is wrong: then there are no others.
+func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []Option) (s *session, ok bool) {
+	s = &session{options: newOptions(list)}
+	var err error
+	if s.about, err = describe(); err == nil {
+		if err = s.about.Check(); err == nil {
+			s.space, err = newSpace(s.about, s.settings)
+		}
+	}
+	s.report = Report{Plugin: s.about.Name, Version: s.about.Version, Kind: kind, Settings: printable(s.settings)}
+	for _, m := range s.machines {
+		s.report.Machines = append(s.report.Machines, m.Name())
+	}
+	const asks = "the description is well formed, defaults lie in their ranges, and the settings given are accepted"
+	s.steps = []step{{"description", asks, func(t *trial) {
+		t.tried()
+		t.ok(example{}, err)
+		if s.about.Doc == "" {
+			t.notef("it has no doc")
+		}
+		for _, p := range s.about.Parameters {
+			if p.Doc == "" {
+				t.notef("parameter %s has no doc", p.Name)
+			}
+		}
+	}}}
+	return s, err == nil
+}
+
+// addSteps adds the checks of a kind of plugins, and those of the golden files.
+func (s *session) addSteps(checks []step, golden func(goldenCase)) {
+	s.steps = append(s.steps, checks...)
+	for _, file := range s.golden {
+		s.steps = append(s.steps, goldenStep(file, s.report.Kind, golden))
+	}
+}
+
+// do runs a step. A panic, for example of the plugin's code, fails it.
+func (s step) do() Check {
+	t := &trial{check: Check{Name: s.name, Asks: s.asks}}
+	func() {
+		defer func() {
+			if r := recover(); r != nil {
+				t.failf(example{}, "panic: %v", r)
+			}
+		}()
+		t.run(func() { s.run(t) })
+	}()
+	return t.result()
+}
+
+// all runs the steps one after the other.
+func (s *session) all() Report {
+	for _, step := range s.steps {
+		s.report.Checks = append(s.report.Checks, step.do())
+	}
+	if s.measure != nil {
+		s.measure()
+	}
+	return s.report
+}
+
+// test runs the steps as subtests, and logs the measures.
+func (s *session) test(t *testing.T) {
+	for _, step := range s.steps {
+		t.Run(strings.ReplaceAll(step.name, " ", "-"), func(t *testing.T) {
+			c := step.do()
+			if c.Status == Fail {
+				t.Errorf("%d of %d; asked: %s", c.Failed, c.Tried, c.Asks)
+			}
+			for _, f := range c.Failures {
+				t.Error(f)
+			}
+			if notes := strings.Join(c.Notes, "; "); c.Status == Skip {
+				t.Skip(notes)
+			} else if notes != "" {
+				t.Log(notes)
+			}
+		})
+	}
+	if s.measure == nil {
+		return
+	}
+	s.measure()
+	for _, m := range s.report.Measures {
+		t.Logf("%s: %s %s", m.Name, m.Value, m.Unit)
+	}
+}
