@@ -1,0 +1,218 @@
+package posttrain
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cage-qat/cage/internal/linalg"
+)
+
+// Options say how GPTQ works. The zero value, but for the damping, is what the paper does.
+type Options struct {
+	// Damping is the share of the mean of H's diagonal that is added to the diagonal; 0.01 is usual. Where H is not
+	// positive definite with it, ten times as much is tried, up to 1.
+	Damping float64
+	// ActivationOrder rounds the columns with the largest inputs first, instead of from the first to the last.
+	ActivationOrder bool
+	// Rescale gives the scales of a group of columns, one for each row, when the column loop enters it, from the matrix as
+	// it then is: columns that were rounded have their values, the others are corrected. Nil keeps the scales of the
+	// grid. It does not go with ActivationOrder, which enters all groups at once.
+	Rescale func(group int, w []float64) ([]float64, error)
+}
+
+// lazyColumns are corrected at once by one product (section 3.3 of the paper, "lazy batch updates").
+const lazyColumns = 128
+
+// Result is a matrix that GPTQ has rounded.
+type Result struct {
+	Codes []int32 // [rows, columns]; the scales are those of the grid
+	// Damping is what was added to the diagonal in the end. 0: nothing made H positive definite, and each element was
+	// rounded to the nearest level.
+	Damping float64
+	Dead    int // columns whose inputs are all 0; they were rounded as zeros
+}
+
+// GPTQ rounds the matrix w, [rows, columns], to a grid so that the outputs of its layer, on the inputs with the Hessian h,
+// change little. For each column j, with H⁻¹ = Uᵀ·U,
+//
+//	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
+//
+// which is algorithm 1 of the paper. It overwrites w and h, and with Rescale the scales of the grid.
+func GPTQ(w []float64, h *Hessian, g *Grid, o Options) (*Result, error) {
+	if err := h.check(g.Columns); err != nil {
+		return nil, err
+	}
+	if o.Rescale != nil && o.ActivationOrder {
+		return nil, fmt.Errorf("scales of the current weights do not go with the order of activations: take those of the original weights")
+	}
+	q := &gptq{Options: o, grid: g, w: w, h: h, result: &Result{Codes: make([]int32, len(w))}}
+	q.dropDead()
+	q.sort()
+	if !q.factor() {
+		permute(q.w, inverse(q.order))
+		q.result.Codes, _ = g.Nearest(q.w)
+		return q.result, nil
+	}
+	for from := 0; from < g.Columns; {
+		to, err := q.enter(from)
+		if err != nil {
+			return nil, err
+		}
+		if err := q.columns(from, to); err != nil {
+			return nil, err
+		}
+		from = to
+	}
+	return q.result, nil
+}
+
+// gptq is the state of the algorithm.
+type gptq struct {
+	Options
+	grid   *Grid
+	w      []float64 // [rows, columns], in the order of the loop
+	h      *Hessian
+	u      []float64
+	order  []int // the column of the matrix at each place of the loop
+	result *Result
+}
+
+// dropDead sets columns without inputs to zero.
+func (q *gptq) dropDead() {
+	n := q.h.Size
+	for j := range n {
+		if q.h.Data[j*n+j] != 0 {
+			continue
+		}
+		q.h.Data[j*n+j] = 1
+		q.result.Dead++
+		for i := range q.grid.Rows {
+			q.w[i*n+j] = 0
+		}
+	}
+}
+
+// sort brings the columns of both matrices into the order of the loop.
+func (q *gptq) sort() {
+	n := q.h.Size
+	q.order = make([]int, n)
+	for j := range q.order {
+		q.order[j] = j
+	}
+	if !q.ActivationOrder {
+		return
+	}
+	slices.SortStableFunc(q.order, func(a, b int) int { return cmp.Compare(q.h.Data[b*n+b], q.h.Data[a*n+a]) })
+	permute(q.w, q.order)
+	permute(q.h.Data, q.order)
+	transpose(q.h.Data, n)
+	permute(q.h.Data, q.order)
+}
+
+// permute brings the columns of m into the given order.
+func permute(m []float64, order []int) {
+	from := make([]float64, len(order))
+	for row := range slices.Chunk(m, len(order)) {
+		copy(from, row)
+		for i, j := range order {
+			row[i] = from[j]
+		}
+	}
+}
+
+// inverse is the permutation that undoes order.
+func inverse(order []int) []int {
+	out := make([]int, len(order))
+	for i, j := range order {
+		out[j] = i
+	}
+	return out
+}
+
+// factor finds U, with as much damping as that takes.
+func (q *gptq) factor() bool {
+	n := q.h.Size
+	mean := 0.0
+	for j := range n {
+		mean += q.h.Data[j*n+j] / float64(n)
+	}
+	q.u = make([]float64, n*n)
+	for damping := q.Damping; damping <= 1; damping *= 10 {
+		copy(q.u, q.h.Data)
+		for j := range n {
+			q.u[j*n+j] += damping * mean
+		}
+		if inverseFactor(q.u, n) {
+			q.result.Damping = damping
+			return true
+		}
+		if damping == 0 {
+			break
+		}
+	}
+	return false
+}
+
+// enter prepares the loop for the next columns, and returns where they end: at most lazyColumns farther, and before the
+// next group whose scales are still to be found.
+func (q *gptq) enter(from int) (to int, err error) {
+	g := q.grid
+	to = min(from+lazyColumns, g.Columns)
+	if q.Rescale == nil {
+		return to, nil
+	}
+	if from%g.Group == 0 {
+		scales, err := q.Rescale(from/g.Group, q.w)
+		if err != nil {
+			return 0, err
+		}
+		for i, s := range scales {
+			g.Scales[i*g.Groups()+from/g.Group] = s
+		}
+	}
+	return min(to, from-from%g.Group+g.Group), nil
+}
+
+// columns rounds columns and corrects all behind them. Rows do not depend on each other, and are shared among the
+// processors.
+func (q *gptq) columns(from, to int) error {
+	group := errgroup.Group{}
+	part := (q.grid.Rows + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0)
+	for low := 0; low < q.grid.Rows; low += part {
+		high := min(low+part, q.grid.Rows)
+		group.Go(func() error {
+			q.rows(low, high, from, to)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// rows is columns for some rows.
+func (q *gptq) rows(low, high, from, to int) {
+	n := q.h.Size
+	errors := make([]float64, (high-low)*(to-from))
+	for i := low; i < high; i++ {
+		row, e := q.w[i*n:(i+1)*n], errors[(i-low)*(to-from):(i-low+1)*(to-from)]
+		for j := from; j < to; j++ {
+			code, value := q.grid.round(row[j], i, q.order[j])
+			q.result.Codes[i*n+q.order[j]] = code
+			u := q.u[j*n : (j+1)*n]
+			e[j-from] = (row[j] - value) / u[j]
+			row[j] = value
+			for t := j + 1; t < to; t++ {
+				row[t] -= e[j-from] * u[t]
+			}
+		}
+	}
+	if to == n {
+		return
+	}
+	rest := linalg.MatrixOf[float64]{Rows: high - low, Cols: n - to, RowStride: n, ColStride: 1, Data: q.w[low*n+to:]}
+	behind := linalg.MatrixOf[float64]{Rows: to - from, Cols: n - to, RowStride: n, ColStride: 1, Data: q.u[from*n+to:]}
+	linalg.MulAdd(rest, -1, linalg.RowMajor(errors, high-low, to-from), behind)
+}
