@@ -50,6 +50,17 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 // Untrained tells that train.steps is 0: the run holds a model as it was imported.
 func (c *Config) Untrained() bool { return c.untrained }
 
+// WithoutTraining is the configuration of a run that holds this model as it is, in the directory out, and trains nothing. It
+// names the validation set, if there is one.
+func (c *Config) WithoutTraining(out string) *Config {
+	held, _ := c.Changed(func(c *Config) error {
+		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
+		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
+		return nil
+	})
+	return held
+}
+
 // Plugins lists the plugins of all tables, those of the quantizer first.
 func (c *Config) Plugins() []*Plugin { return append(c.Quantizer.Plugins(), c.Optimizer.Plugins()...) }
 

@@ -177,3 +177,37 @@ func TestImported(t *testing.T) {
 		t.Errorf("a context beyond the positions: error %v", err)
 	}
 }
+
+// TestWithoutTraining: the configuration of a run that holds a trained model is read back, with its validation set.
+func TestWithoutTraining(t *testing.T) {
+	for _, name := range []string{"minimal", "mixture"} {
+		text := map[string]string{
+			"minimal": "data = {train = \"a\", validation = \"b\"}\n",
+			"mixture": "data = {validation = \"b\"}\n[[data.mixture]]\npath = \"a\"\nweight = 1.0\n",
+		}[name]
+		head := "model = {layers = 1, width = 8, heads = 1, context = 8}\ntrain = {steps = 9, batch = 1}\nschedule = {rate = 1e-3}\noptimizer = {plugin = \"adamw\"}\nquantizer = {plugin = \"quest\"}\n"
+		cfg, err := config.Parse("run.toml", []byte(head+text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := cfg.WithoutTraining("runs/held")
+		encoded, err := held.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := config.Parse("run.toml", encoded, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		diff, err := config.Diff(held, again)
+		if err != nil || len(diff) > 0 {
+			t.Errorf("%s: differences %v, error %v", name, diff, err)
+		}
+		if d := again.Data; !again.Untrained() || again.Train.Out != "runs/held" || d.Validation != "b" || len(d.Files()) > 0 {
+			t.Errorf("%s: read back as\n%s", name, encoded)
+		}
+		if cfg.Untrained() || cfg.Train.Steps != 9 || len(cfg.Data.Files()) != 1 {
+			t.Errorf("%s: the configuration itself has changed", name)
+		}
+	}
+}

@@ -133,8 +133,8 @@ func (d *decoder) foreign(key, what, leave, selector, value string, owners []str
 
 // untrained refuses tables about training where nothing is trained.
 func (d *decoder) untrained() {
-	for _, name := range trainingTables {
-		if _, given := d.values[name]; given {
+	for _, name := range []string{"data", "schedule"} {
+		if _, given := d.values[name]; given && d.cfg.trains(name) {
 			d.report(d.placed(name), "found with train.steps = 0, with which nothing is trained", "leave it out, or give steps")
 		}
 	}

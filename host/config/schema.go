@@ -68,7 +68,7 @@ func (t table) selector(c *Config) (key, value string) {
 // applies reports whether a key is one of the configuration's kind of model. The keys of
 // other methods apply, too: they have their defaults.
 func (t table) applies(k schema.Key, c *Config) bool {
-	if c.untrained && slices.Contains(trainingTables, t.name) {
+	if c.untrained && c.trains(t.name) {
 		return false
 	}
 	if t.name == "train" && k.Name == "steps" && c.Data.Kind == KindChat && c.Train.Steps == 0 {
@@ -80,8 +80,10 @@ func (t table) applies(k schema.Key, c *Config) bool {
 	return k.Belongs(c.Model.Kind)
 }
 
-// trainingTables are the tables that a run without steps has not.
-var trainingTables = []string{"data", "schedule"}
+// trains tells whether a table is one that a run without steps has not. It may name data to evaluate on.
+func (c *Config) trains(table string) bool {
+	return table == "schedule" || table == "data" && c.Data.Validation == ""
+}
 
 // known lists what may stand in a table, given the kind of model that the file names.
 func (d *decoder) known(t table) []string {

@@ -12,7 +12,7 @@ func (c *Config) loopKeys() []schema.Key {
 	t := &c.Train
 	return []schema.Key{
 		{Name: "steps", To: &t.Steps, Is: schema.From(0, schema.Most),
-			Doc: "optimizer steps; with conversations, as many as data.epochs gives when it is left out; 0: none, in the run that `cage import` makes, which has neither [data] nor [schedule]"},
+			Doc: "optimizer steps; with conversations, as many as data.epochs gives when it is left out; 0: none, in runs that `cage import` and `cage quantize` make, which have no [schedule], and [data] only to be evaluated on"},
 		{Name: "batch", To: &t.Batch, Is: schema.From(1, 1<<20), For: model.Languages,
 			Doc: "sequences per micro-batch"},
 		{Name: "accumulate", To: &t.Accumulate, Is: schema.From(1, 1<<20), Default: 1,

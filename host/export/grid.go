@@ -32,11 +32,11 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	if len(dims) != 2 {
 		return nil, fmt.Errorf("its shape %v is no matrix", dims)
 	}
-	if q.Codes == nil || q.Scale == nil {
-		return nil, fmt.Errorf("its quantizer returns no codes and scales")
-	}
 	if q.Rotation > 1 {
 		return nil, &RotatedError{q.Rotation}
+	}
+	if q.Codes == nil || q.Scale == nil {
+		return nil, fmt.Errorf("its quantizer returns no codes and scales")
 	}
 	g := &Grid{Rows: dims[0], Columns: dims[1], Codes: q.Codes}
 	if err := g.spread(q); err != nil {
@@ -66,6 +66,44 @@ func (g *Grid) spread(q *Quantized) error {
 	}
 	g.Group, g.Scales = g.Columns/perRow, q.Scale
 	return nil
+}
+
+// Codes finds the codes of a quantized matrix whose values and scales are known: integers, or else those of E2M1.
+func Codes(q *Quantized, dims []int) ([]int32, error) {
+	if len(dims) != 2 {
+		return nil, fmt.Errorf("its shape %v is no matrix", dims)
+	}
+	g := &Grid{Rows: dims[0], Columns: dims[1], Codes: make([]int32, len(q.Value))}
+	if err := g.spread(q); err != nil {
+		return nil, err
+	}
+	for _, g.E2M1 = range []bool{false, true} {
+		for i, v := range q.Value {
+			g.Codes[i] = g.nearest(v, g.Scales[i/g.Group])
+		}
+		if g.gives(q.Value) {
+			return g.Codes, nil
+		}
+	}
+	return nil, fmt.Errorf("its numbers are neither integers nor four-bit floats times its scales")
+}
+
+// nearest is the code whose number comes nearest to a value.
+func (g *Grid) nearest(value, scale float32) int32 {
+	ratio := 0.0
+	if scale != 0 {
+		ratio = float64(value) / float64(scale)
+	}
+	if !g.E2M1 {
+		return int32(math.Round(min(max(ratio, math.MinInt16), math.MaxInt16)))
+	}
+	best := int32(0)
+	for code, number := range e2m1 {
+		if math.Abs(float64(number)-ratio) < math.Abs(float64(e2m1[best])-ratio) {
+			best = int32(code)
+		}
+	}
+	return best
 }
 
 // gives tells whether the codes stand for these values.

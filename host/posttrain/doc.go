@@ -4,5 +4,5 @@
 //
 // A grid is what a quantizer's program says of a weight: a scale for each group of elements and the numbers that codes
 // stand for. Nothing here knows which quantizer it was. Models, devices and files are the business of others; package
-// blocks below this one brings the inputs of the layers.
+// layerwise below this one brings the inputs of the layers.
 package posttrain

@@ -42,6 +42,9 @@ func (t *Trained) latent(param string) ([]float32, error) {
 }
 
 func (t *Trained) quantized(param string) (*export.Quantized, error) {
+	if w := t.made.Posttrained.matrix(param); w != nil {
+		return t.posttrained(w)
+	}
 	quantizes := func(r cage.Rule) bool { return r.Name == param && r.Quantizer != nil }
 	if !slices.ContainsFunc(t.compiled.Plan().Rules, quantizes) {
 		return nil, nil

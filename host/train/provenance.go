@@ -25,6 +25,8 @@ type provenance struct {
 	Directory string `json:"directory,omitempty"`
 	// Initial is what the weights before the first step were read from; nil: they were drawn.
 	Initial *origin `json:"initial,omitempty"`
+	// Posttrained is how weights were quantized after the training; nil: they were not.
+	Posttrained *Posttrained `json:"posttrained,omitempty"`
 	// Tokenizer is what the token files were made with; nil without data.
 	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
 	// Data are the token files, once their content is known to have these hashes.

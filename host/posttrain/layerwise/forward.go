@@ -1,0 +1,261 @@
+package layerwise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/posttrain"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// forward computes a model block by block on the texts of a calibration. The residual streams in front of the present
+// block are in host memory, its weights on the device.
+type forward struct {
+	dev            *engine.Device
+	model          model.Blockwise
+	batch, context int
+	activations    map[string]lower.Quantizer // by site
+	streams        [][]float32                // one for each batch
+
+	block    int
+	weights  []*engine.Buffer // of the block, in the order of its parameters
+	compiled map[string]*engine.Executable
+}
+
+// newForward prepares a forward pass. Programs of activations are those of batch sequences.
+func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]sdk.QuantizerProgram) (*forward, error) {
+	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, compiled: map[string]*engine.Executable{}}
+	for site, p := range activations {
+		if len(p.Trained) > 0 {
+			return nil, fmt.Errorf("%s: the quantizer has trained parameters, which only a training finds: leave activations as they are", site)
+		}
+		var err error
+		if f.activations[site], err = lower.NewQuantizer(p); err != nil {
+			return nil, fmt.Errorf("%s: %w", site, err)
+		}
+	}
+	return f, nil
+}
+
+// begin looks the tokens of all sequences up in the embedding, [vocabulary, width].
+func (f *forward) begin(embedding []float32, width int, sequences [][]int32) error {
+	for batch := range slices.Chunk(sequences, f.batch) {
+		stream := make([]float32, 0, f.batch*f.context*width)
+		for _, tokens := range batch {
+			for _, id := range tokens {
+				if id < 0 || int(id) >= len(embedding)/width {
+					return fmt.Errorf("the token %d is not among the %d of the model", id, len(embedding)/width)
+				}
+				stream = append(stream, embedding[int(id)*width:(int(id)+1)*width]...)
+			}
+		}
+		f.streams = append(f.streams, stream)
+	}
+	return nil
+}
+
+// enter uploads the weights of a block.
+func (f *forward) enter(block int, values map[string][]float32) error {
+	f.block = block
+	for _, p := range f.model.BlockParams(block) {
+		b, err := engine.Upload(f.dev, values[p.Name], p.Dims...)
+		if err != nil {
+			return err
+		}
+		f.weights = append(f.weights, b)
+	}
+	return nil
+}
+
+// replace puts other values in the place of a weight of the block.
+func (f *forward) replace(name string, values []float32) error {
+	i := slices.IndexFunc(f.model.BlockParams(f.block), func(p model.Param) bool { return p.Name == name })
+	b, err := engine.Upload(f.dev, values, f.model.BlockParams(f.block)[i].Dims...)
+	if err == nil {
+		err = f.weights[i].Finalize()
+		f.weights[i] = b
+	}
+	return err
+}
+
+// leave takes the residual streams through the block, and frees its weights.
+func (f *forward) leave(ctx context.Context) error {
+	e, err := f.compile("outputs", nil)
+	if err != nil {
+		return err
+	}
+	for _, stream := range f.streams {
+		out, err := f.run(ctx, e, stream)
+		if err == nil {
+			err = engine.DownloadInto(out[0], stream)
+		}
+		if err := errors.Join(err, engine.FinalizeAll(out...)); err != nil {
+			return err
+		}
+	}
+	return f.free()
+}
+
+func (f *forward) free() error {
+	err := engine.FinalizeAll(f.weights...)
+	f.weights = nil
+	return err
+}
+
+// close frees everything.
+func (f *forward) close() {
+	_ = f.free()
+	for _, e := range f.compiled {
+		e.Close()
+	}
+}
+
+// run runs an executable on the weights, a stream and more.
+func (f *forward) run(ctx context.Context, e *engine.Executable, stream []float32, more ...*engine.Buffer) ([]*engine.Buffer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	rows := f.batch * f.context
+	x, err := engine.Upload(f.dev, stream, rows, len(stream)/rows)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Finalize()
+	in := slices.Concat(f.weights, []*engine.Buffer{x}, more)
+	donate := make([]bool, len(in))
+	for i := range more {
+		donate[len(f.weights)+1+i] = more[i].Shape().Rank() > 0
+	}
+	return e.Run(in, donate)
+}
+
+// hessians are those of the inputs at some sites of the block, from all texts.
+func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]inputs, error) {
+	e, err := f.compile(fmt.Sprintf("inputs of %s", names(sites)), sites)
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]*engine.Buffer, len(sites))
+	defer func() { _ = engine.FinalizeAll(sums...) }()
+	for i, s := range sites {
+		if sums[i], err = engine.Upload(f.dev, make([]float32, s.Width*s.Width), s.Width, s.Width); err != nil {
+			return nil, err
+		}
+	}
+	rows := f.batch * f.context
+	for n, stream := range f.streams {
+		// The mean over n batches becomes that over n + 1.
+		keep, add, err := f.scalars(float32(n)/float32(n+1), 2/(float32(n+1)*float32(rows)))
+		if err != nil {
+			return nil, err
+		}
+		next, err := f.run(ctx, e, stream, append(slices.Clone(sums), keep, add)...)
+		if err := errors.Join(err, engine.FinalizeAll(keep, add)); err != nil {
+			return nil, err
+		}
+		sums = next
+	}
+	list := make([]inputs, len(sites))
+	for i, s := range sites {
+		list[i] = inputs{size: s.Width, samples: int64(rows) * int64(len(f.streams))}
+		if list[i].mean, err = engine.Download[float32](sums[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (f *forward) scalars(a, b float32) (x, y *engine.Buffer, err error) {
+	if x, err = engine.Upload(f.dev, []float32{a}); err != nil {
+		return nil, nil, err
+	}
+	if y, err = engine.Upload(f.dev, []float32{b}); err != nil {
+		return nil, nil, errors.Join(err, x.Finalize())
+	}
+	return x, y, nil
+}
+
+// inputs are what the inputs of a layer say of its weights.
+type inputs struct {
+	size    int
+	samples int64
+	mean    []float32 // 2/samples·XᵀX
+}
+
+// hessian is a copy in float64.
+func (in inputs) hessian() *posttrain.Hessian {
+	return &posttrain.Hessian{Size: in.size, Samples: in.samples, Data: widened(in.mean)}
+}
+
+// compile compiles the block: with sites the sums of their inputs, without any its output. Blocks are alike, so that one
+// executable serves all, unless activations are quantized, which may be different in each.
+func (f *forward) compile(what string, sites []model.ActivationSite) (*engine.Executable, error) {
+	key := what
+	if len(f.activations) == 0 {
+		key = fmt.Sprint(indexes(f.model.BlockSites(f.block, f.batch, f.context), sites))
+	}
+	if e, ok := f.compiled[key]; ok {
+		return e, nil
+	}
+	specs := f.specs(sites)
+	e, err := f.dev.Compile(what, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		count := len(f.weights)
+		sums := make([]*graph.Node, len(sites))
+		y := f.model.Block(f.block, in[:count], in[count], f.batch, f.context, func(site model.ActivationSite, x *graph.Node) *graph.Node {
+			if q, ok := f.activations[site.Name]; ok {
+				x, _ = q.Forward(x, nil)
+			}
+			if i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == site.Name }); i >= 0 {
+				keep, add := in[len(in)-2], in[len(in)-1]
+				sums[i] = graph.Add(graph.Mul(in[count+1+i], keep), graph.Mul(gram(x), add))
+			}
+			return x
+		})
+		if len(sites) == 0 {
+			return []*graph.Node{y}
+		}
+		return sums
+	})
+	if err == nil {
+		f.compiled[key] = e
+	}
+	return e, err
+}
+
+// gram is xᵀ·x, in float32 whatever the precision of the device.
+func gram(x *graph.Node) *graph.Node {
+	if engine.OnCPU(x.Graph()) { // which is faster with the axis that is summed over at the end
+		x = graph.Transpose(x, 0, 1)
+		return graph.DotGeneral(x, []int{1}, nil, x, []int{1}, nil)
+	}
+	return graph.DotGeneral(x, []int{0}, nil, x, []int{0}, nil)
+}
+
+// specs are the inputs of an executable: the weights, a residual stream, and with sites the sums so far and two factors.
+func (f *forward) specs(sites []model.ActivationSite) []engine.Spec {
+	spec := func(name string, donated bool, dims ...int) engine.Spec {
+		return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
+	}
+	var specs []engine.Spec
+	for _, p := range f.model.BlockParams(f.block) {
+		specs = append(specs, spec(p.Name, false, p.Dims...))
+	}
+	rows := f.batch * f.context
+	specs = append(specs, spec("x", false, rows, len(f.streams[0])/rows))
+	if len(sites) == 0 {
+		return specs
+	}
+	for _, s := range sites {
+		specs = append(specs, spec("sum of "+s.Name, true, s.Width, s.Width))
+	}
+	return append(specs, spec("keep", false), spec("add", false))
+}

@@ -1,0 +1,290 @@
+package layerwise
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/posttrain"
+	"github.com/cage-qat/cage/internal/pass/rotation"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// quantizer runs the programs of a quantizer on one weight.
+type quantizer struct {
+	dev     *engine.Device
+	program sdk.QuantizerProgram
+	dims    []int
+	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds before it.
+	block   int
+	trained []*engine.Buffer // initial values of the quantizer's trained parameters for the weight
+	quant   *engine.Executable
+}
+
+// outputs of the executable that quantizes, in this order. Codes and scale are there if the program gives them.
+const (
+	valueOutput   = iota // Q(w)
+	roundedOutput        // the same before the rotation
+	codesOutput
+	scaleOutput
+)
+
+// newQuantizer prepares the quantizer of a weight.
+func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32) (*quantizer, error) {
+	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, sdk.OutputValue))}
+	err := q.initTrained(w)
+	if err == nil {
+		err = q.compile()
+	}
+	if err != nil {
+		q.close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *quantizer) close() {
+	_ = engine.FinalizeAll(q.trained...)
+	if q.quant != nil {
+		q.quant.Close()
+	}
+}
+
+// initTrained computes the trained parameters as a training would begin with them.
+func (q *quantizer) initTrained(w []float32) error {
+	if len(q.program.Trained) == 0 {
+		return nil
+	}
+	e, err := q.dev.Compile("initial quantizer parameters", q.specs()[:1], func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		named := lower.Lower(g, q.program.Init, in)
+		var out []*graph.Node
+		for _, t := range q.program.Trained {
+			out = append(out, named[sdk.TrainedPrefix+t.Name])
+		}
+		return out
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	x, err := engine.Upload(q.dev, w, q.dims...)
+	if err != nil {
+		return err
+	}
+	defer x.Finalize()
+	q.trained, err = e.Run([]*engine.Buffer{x}, nil)
+	return err
+}
+
+// specs are the weight and the trained parameters.
+func (q *quantizer) specs() []engine.Spec {
+	specs := []engine.Spec{{Name: sdk.InputX, Shape: shapes.Make(dtypes.Float32, q.dims...)}}
+	for _, t := range q.program.Trained {
+		specs = append(specs, engine.Spec{Name: t.Name, Shape: shapes.Make(dtypes.Float32, t.Shape...)})
+	}
+	return specs
+}
+
+func (q *quantizer) compile() error {
+	rounded, err := q.unrotated(q.program.Program)
+	if err != nil {
+		return err
+	}
+	q.quant, err = q.dev.Compile("quantize "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		named := lower.Lower(g, only(q.program.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale), in)
+		before := lower.Lower(g, only(rounded, sdk.OutputValue), in)
+		out := []*graph.Node{named[sdk.OutputValue], before[sdk.OutputValue]}
+		if q.coded() {
+			out = append(out, graph.ConvertDType(named[sdk.OutputCodes], dtypes.Int32), named[sdk.OutputScale])
+		}
+		return out
+	})
+	return err
+}
+
+// unrotated is a program without the rotation that its value ends in.
+func (q *quantizer) unrotated(p *program.Program) (*program.Program, error) {
+	if q.block == 1 {
+		return p, nil
+	}
+	return rotation.Undo(p, q.block, sdk.OutputValue)
+}
+
+// only is a program without its other outputs, so that what they need is not computed.
+func only(p *program.Program, outputs ...string) *program.Program {
+	out := *p
+	out.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(outputs, o.Name) })
+	return &out
+}
+
+// coded tells whether the program gives codes and scales.
+func (q *quantizer) coded() bool {
+	_, codes := q.program.Program.Output(sdk.OutputCodes)
+	_, scale := q.program.Program.Output(sdk.OutputScale)
+	return codes && scale
+}
+
+// scaleShape is the shape of the scales.
+func (q *quantizer) scaleShape() []int {
+	id, _ := q.program.Program.Output(sdk.OutputScale)
+	return q.program.Program.TypeOf(id).Shape
+}
+
+// quantize returns Q(w), and what the program says of it where it rounds.
+func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, err error) {
+	x, err := engine.Upload(q.dev, w, q.dims...)
+	if err != nil {
+		return nil, a, err
+	}
+	defer x.Finalize()
+	out, err := q.quant.Run(append([]*engine.Buffer{x}, q.trained...), nil)
+	if err != nil {
+		return nil, a, err
+	}
+	defer func() { _ = engine.FinalizeAll(out...) }()
+	if value, err = engine.Download[float32](out[valueOutput]); err != nil {
+		return nil, a, err
+	}
+	if a.Value, err = engine.Download[float32](out[roundedOutput]); err != nil || !q.coded() {
+		return value, a, err
+	}
+	if a.Codes, err = engine.Download[int32](out[codesOutput]); err != nil {
+		return nil, a, err
+	}
+	a.Scale, err = engine.Download[float32](out[scaleOutput])
+	return value, a, err
+}
+
+// grid finds the levels of a weight, with the codes and scales that the quantizer gives it.
+func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, error) {
+	switch {
+	case len(q.dims) != 2:
+		return nil, fmt.Errorf("its shape %v is no matrix", q.dims)
+	case !q.coded() || q.program.Unpack == nil:
+		return nil, fmt.Errorf("the quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
+	}
+	probe := q.probe(largest)
+	_, other, err := q.quantize(probe)
+	if err != nil {
+		return nil, err
+	}
+	codes, err := posttrain.Alphabet(a.Codes, other.Codes)
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := q.numbers(codes)
+	if err != nil {
+		return nil, err
+	}
+	return posttrain.NewGrid(a, numbers, q.dims[0], q.dims[1])
+}
+
+// probe is a matrix for which a quantizer of whatever kind gives all its codes, or the first and the last: its rows are,
+// where the quantizer rounds, ramps in order and in disorder, normal numbers, and a few large ones among small ones.
+func (q *quantizer) probe(largest float64) []float32 {
+	rows, columns := q.dims[0], q.dims[1]
+	rng := rand.New(rand.NewPCG(0, 0))
+	ramp := func(i int) float64 { return 2*float64(i)/float64(max(1, columns-1)) - 1 }
+	x := make([]float64, 0, rows*columns)
+	for row := range rows {
+		order := rng.Perm(columns)
+		for i := range columns {
+			var v float64
+			switch row % 4 {
+			case 0:
+				v = ramp(i)
+			case 1:
+				v = ramp(order[i])
+			case 2:
+				v = rng.NormFloat64() / 3
+			case 3:
+				if v = rng.NormFloat64() / 1000; i%16 == 0 {
+					v = math.Copysign(1, float64(i/16%2)-0.5)
+				}
+			}
+			x = append(x, v*largest)
+		}
+	}
+	_ = posttrain.Rotate(x, columns, q.block) // the program has rotated blocks of this size, so that they fit
+	return narrowed(x)
+}
+
+// numbers are those that codes stand for, in units of the scale.
+func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
+	size := q.dims[0] * q.dims[1]
+	ones := slices.Repeat([]float32{1}, elements(q.scaleShape()))
+	unrotated, err := q.unrotated(q.program.Unpack)
+	if err != nil {
+		return nil, err
+	}
+	out := map[int32]float32{}
+	for part := range slices.Chunk(codes, size) {
+		values, err := q.unpackBy(unrotated, append(slices.Clone(part), slices.Repeat(part[:1], size-len(part))...), ones)
+		if err != nil {
+			return nil, err
+		}
+		for i, c := range part {
+			out[c] = values[i]
+		}
+	}
+	return out, nil
+}
+
+// unpack is the weight that codes and scales stand for.
+func (q *quantizer) unpack(codes []int32, scale []float32) ([]float32, error) {
+	return q.unpackBy(q.program.Unpack, codes, scale)
+}
+
+func (q *quantizer) unpackBy(p *program.Program, codes []int32, scale []float32) ([]float32, error) {
+	shape := q.scaleShape()
+	specs := []engine.Spec{{Name: sdk.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)}, {Name: sdk.OutputScale, Shape: shapes.Make(dtypes.Float32, shape...)}}
+	e, err := q.dev.Compile("unpack "+p.Name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		for i, input := range p.Inputs {
+			if input.Name == sdk.OutputCodes {
+				in[i] = graph.ConvertDType(in[i], dtypeOf(input.Type.DType))
+			}
+		}
+		return []*graph.Node{lower.Lower(g, p, in)[sdk.OutputValue]}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	c, err := engine.Upload(q.dev, codes, q.dims...)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Finalize()
+	s, err := engine.Upload(q.dev, scale, shape...)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Finalize()
+	out, err := e.Run([]*engine.Buffer{c, s}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer out[0].Finalize()
+	return engine.Download[float32](out[0])
+}
+
+// dtypeOf is the device's type of codes.
+func dtypeOf(d program.DType) dtypes.DType {
+	switch d {
+	case program.Float:
+		return dtypes.Float32
+	case program.Uint:
+		return dtypes.Uint32
+	}
+	return dtypes.Int32
+}
+
+func elements(shape []int) int { return int(program.FloatType(shape...).Size()) }

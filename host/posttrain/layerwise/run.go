@@ -1,0 +1,147 @@
+package layerwise
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Run is the quantization of a model.
+type Run struct {
+	Settings Settings
+	Device   *engine.Device
+	Model    model.Blockwise
+	// Weights are the programs of quantizers by parameter; a parameter that is missing is not quantized. Activations are
+	// those by site for Batch sequences; where one is missing, weights are calibrated for activations as they are.
+	Weights, Activations map[string]sdk.QuantizerProgram
+	// Values reads the elements of a parameter.
+	Values func(param string) ([]float32, error)
+	// Sequences are the texts of the calibration, of Context tokens each; they are computed Batch at once, which divides
+	// their number. Without any, weights are rounded and nothing is known of outputs.
+	Sequences      [][]int32
+	Batch, Context int
+	// Block receives the quantized weights of each block in turn.
+	Block func(block int, weights []*Quantized) error
+}
+
+// Do quantizes block after block. It stops soon after ctx has ended.
+func (r *Run) Do(ctx context.Context) error {
+	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations)
+	if err != nil {
+		return err
+	}
+	defer forward.close()
+	if len(r.Sequences) > 0 {
+		first := r.Model.Params()[0]
+		embedding, err := r.Values(first.Name)
+		if err != nil {
+			return err
+		}
+		if err := forward.begin(embedding, first.Dims[1], r.Sequences); err != nil {
+			return err
+		}
+	}
+	for block := range r.Model.Blocks() {
+		weights, err := r.block(ctx, forward, block)
+		if err == nil {
+			err = r.Block(block, weights)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block quantizes one block.
+func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantized, err error) {
+	values := map[string][]float32{}
+	for _, p := range r.Model.BlockParams(block) {
+		if values[p.Name], err = r.Values(p.Name); err != nil {
+			return nil, err
+		}
+		if err := checkFinite(values[p.Name]); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	if len(f.streams) == 0 {
+		return r.weights(ctx, nil, r.Model.BlockParams(block), values, nil)
+	}
+	if err := f.enter(block, values); err != nil {
+		return nil, err
+	}
+	for _, sites := range r.passes(block) {
+		in, err := f.hessians(ctx, sites)
+		if err != nil {
+			return nil, err
+		}
+		for i, s := range sites {
+			more, err := r.weights(ctx, f, r.fed(block, s), values, &in[i])
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, more...)
+		}
+	}
+	return list, f.leave(ctx)
+}
+
+// passes are the sites of a block whose inputs are found in one pass, pass after pass.
+func (r *Run) passes(block int) (list [][]model.ActivationSite) {
+	sites := r.Model.BlockSites(block, r.Batch, r.Context)
+	if r.Settings.OnePass {
+		return [][]model.ActivationSite{sites}
+	}
+	for _, s := range sites {
+		list = append(list, []model.ActivationSite{s})
+	}
+	return list
+}
+
+// fed are the parameters that a site feeds.
+func (r *Run) fed(block int, site model.ActivationSite) (list []model.Param) {
+	for _, p := range r.Model.BlockParams(block) {
+		if slices.Contains(site.Feeds, p.Name) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// weights quantizes those of some parameters that have a quantizer.
+func (r *Run) weights(ctx context.Context, f *forward, params []model.Param, values map[string][]float32, in *inputs) (list []*Quantized, err error) {
+	for _, p := range params {
+		program, ok := r.Weights[p.Name]
+		if !ok {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		out, err := r.weight(p, program, values[p.Name], in)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		if f != nil {
+			if err := f.replace(p.Name, out.Value); err != nil {
+				return nil, err
+			}
+		}
+		delete(values, p.Name) // what is left of it is on the device
+		list = append(list, out)
+	}
+	return list, nil
+}
+
+func (r *Run) weight(p model.Param, program sdk.QuantizerProgram, w []float32, in *inputs) (*Quantized, error) {
+	q, err := newQuantizer(r.Device, program, w)
+	if err != nil {
+		return nil, err
+	}
+	defer q.close()
+	return r.Settings.quantize(q, p, w, in)
+}

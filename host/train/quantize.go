@@ -1,0 +1,149 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/posttrain/layerwise"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// QuantizeOptions say how to quantize a trained model.
+type QuantizeOptions struct {
+	layerwise.Settings
+	// Plugin names the quantizer of weights, with Params; "": that of the run.
+	Plugin string
+	Params map[string]any
+	// Activations quantizes activations with the same quantizer, in the calibration and ever after.
+	Activations bool
+	Out         string // run directory to make
+	Step        int    // checkpoint of a run; 0: the newest intact one
+	Context     int    // of a Hugging Face checkpoint, see [Import]
+	// Data is a token file, or a text, to calibrate with; "": the training set of a run.
+	Data    string
+	Windows int   // sequences of the calibration; 0: none, which rounding can do without
+	Seed    int64 // of their choice
+	Device  string
+	Finder  *plugin.Finder // nil means plugin.NewFinder()
+	Logger  hclog.Logger   // nil discards messages
+}
+
+// Posttrained says how a model was quantized after its training.
+type Posttrained struct {
+	layerwise.Settings
+	Calibration *Calibration       `json:"calibration,omitempty"`
+	Activations bool               `json:"activations"`
+	Matrices    []layerwise.Matrix `json:"matrices"`
+}
+
+// Quantize makes a run directory with the model of a run, or of a Hugging Face checkpoint, whose weights are quantized.
+// The directory is complete or absent. Its weights are Ŵ, and nothing quantizes them again.
+func Quantize(ctx context.Context, dir string, o QuantizeOptions) (*Posttrained, error) {
+	var err error
+	if o.Finder, o.Logger, err = orDefaults(o.Finder, o.Logger); err != nil {
+		return nil, err
+	}
+	if o.Method == layerwise.GPTQ && o.Windows < 1 {
+		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
+	}
+	to := vfs.At(o.Out)
+	if exists, err := to.Exists(); err != nil || exists {
+		return nil, orElse(err, fmt.Errorf("%s is there already: give another directory", o.Out))
+	}
+	var out *Posttrained
+	err = withSource(dir, o, func(s *source) (err error) {
+		out, err = s.quantize(ctx, o)
+		return err
+	})
+	return out, err
+}
+
+// orElse is the first error that is not nil.
+func orElse(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// quantize does the work, with the weights at hand.
+func (s *source) quantize(ctx context.Context, o QuantizeOptions) (*Posttrained, error) {
+	m, err := model.New(s.cfg.Model, model.Options{})
+	if err != nil {
+		return nil, err
+	}
+	blockwise, ok := m.(model.Blockwise)
+	if !ok {
+		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize", s.dir, s.cfg.Model.Kind)
+	}
+	if s.cfg, err = s.withQuantizer(o); err != nil {
+		return nil, err
+	}
+	texts, calibration, err := s.texts(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	run := &layerwise.Run{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts,
+		Batch: atOnce(len(texts), s.cfg.Model.Context), Context: s.cfg.Model.Context}
+	programs, err := assembly.Collect(ctx, assembly.Request{Config: s.cfg, Model: m, Batch: run.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
+	if err != nil {
+		return nil, err
+	}
+	run.Weights, run.Activations = programs.Weights, programs.Activations
+	if run.Device, err = assembly.Device(s.cfg, o.Logger.Warn); err != nil {
+		return nil, err
+	}
+	defer run.Device.Close()
+	result := &Posttrained{Settings: o.Settings, Calibration: calibration, Activations: o.Activations}
+	w := &quantizedRun{source: s, out: o.Out, model: m, result: result, used: programs.Used, build: run.Device.BuildInfo(), log: o.Logger}
+	return result, w.write(ctx, run)
+}
+
+// withQuantizer is the configuration with the quantizers that are asked for.
+func (s *source) withQuantizer(o QuantizeOptions) (*config.Config, error) {
+	return s.cfg.Changed(func(c *config.Config) error {
+		c.Device.Count = min(1, c.Device.Count)
+		if o.Device != "" && o.Device != c.Device.Kind {
+			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count, Precision: engine.Float32, TF32: "off", Attention: engine.AutoAttention}
+		}
+		q := &c.Quantizer
+		if o.Plugin != "" {
+			named := func(role string) *config.Plugin {
+				return &config.Plugin{Table: "quantizer." + role, Name: o.Plugin, Params: o.Params}
+			}
+			*q = config.Quantizer{Weights: named(config.RoleWeights), Activations: named(config.RoleActivations)}
+		} else if err := findPlugins(c, q.Plugins(), s.search, o.Finder); err != nil {
+			return err
+		}
+		if !o.Activations {
+			q.Activations = nil
+			q.Overrides = slices.DeleteFunc(q.Overrides, func(v config.Override) bool { return v.Role == config.RoleActivations })
+			for i := range q.Overrides {
+				q.Overrides[i].Role = config.RoleWeights
+			}
+		}
+		if q.Weights == nil && len(q.Overrides) == 0 {
+			return fmt.Errorf("%s has no quantizer of its own: name one with --quantizer", s.dir)
+		}
+		return nil
+	})
+}
+
+// atOnce is the number of sequences that are computed at once: a divisor of their number, and no more than a few
+// thousand tokens.
+func atOnce(sequences, context int) int {
+	const tokens = 4096
+	n := max(1, min(sequences, tokens/context))
+	for sequences%n != 0 {
+		n--
+	}
+	return n
+}

@@ -1,0 +1,113 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// source is a model that is to be quantized: weights that are read one by one, and what is known of them.
+type source struct {
+	dir    string
+	cfg    *config.Config
+	search rundir.Search
+	made   *provenance // of a run; of a checkpoint of the hub, its tokenizer
+	origin *origin
+	values func(param string) ([]float32, error)
+}
+
+// withSource opens a run or a Hugging Face checkpoint while it is used.
+func withSource(dir string, o QuantizeOptions, use func(*source) error) error {
+	if onlyHub(dir) {
+		return withHubSource(dir, o, use)
+	}
+	if o.Context > 0 {
+		return fmt.Errorf("%s: the context of a run is fixed: leave --context out", dir)
+	}
+	cfg, err := loadConfig(rundir.At(dir))
+	if err != nil {
+		return err
+	}
+	if err := checkSaved(dir, OpenOptions{Step: o.Step}); err != nil {
+		return err
+	}
+	made, err := readProvenance(rundir.At(dir))
+	if err != nil {
+		return err
+	}
+	if made.Posttrained != nil {
+		return fmt.Errorf("%s was quantized after its training already: quantize the run that it was made of", dir)
+	}
+	s := &source{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, Made: made.Directory}}
+	from := func(f *checkpoint.File) error {
+		if err := s.openCheckpoint(f); err != nil {
+			return err
+		}
+		return use(s)
+	}
+	if o.Step == 0 {
+		return checkpoint.Latest(rundir.At(dir).Checkpoints(), func(path vfs.Path, err error) {
+			o.Logger.Warn("passing over a damaged checkpoint", "path", path, "error", err)
+		}, from)
+	}
+	f, err := checkpoint.Open(rundir.At(dir).Checkpoints().Join(checkpoint.FileName(o.Step)))
+	if err != nil {
+		return err
+	}
+	return errors.Join(from(f), f.Close())
+}
+
+// openCheckpoint reads weights from a checkpoint of the run.
+func (s *source) openCheckpoint(f *checkpoint.File) error {
+	run := rundir.At(s.dir)
+	if err := s.made.checkOwner(run, f.Step, f.Meta); err != nil {
+		return err
+	}
+	path, err := filepath.Abs(s.dir)
+	if err != nil {
+		return err
+	}
+	s.origin = &origin{Path: path, Run: s.made.Run, Step: f.Step, End: s.made.ends(),
+		Files: []huggingface.Part{{File: filepath.Join(run.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}}
+	s.values = func(param string) ([]float32, error) {
+		t, err := f.Tensor(step.ParamName(param))
+		if err != nil {
+			return nil, err
+		}
+		return safetensors.Values[float32](t)
+	}
+	return nil
+}
+
+func withHubSource(dir string, o QuantizeOptions, use func(*source) error) (err error) {
+	if o.Step > 0 {
+		return fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
+	}
+	c, cfg, err := openHub(dir, o.Out, o.Context)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	for _, warning := range c.Config.Warnings {
+		o.Logger.Warn(warning)
+	}
+	s := &source{dir: dir, cfg: cfg, made: &provenance{}, search: rundir.Search{Run: dir}, values: c.Values}
+	if s.origin, err = hubOrigin(vfs.At(dir), c); err != nil {
+		return err
+	}
+	if s.made.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
+		return err
+	}
+	if err := use(s); err != nil {
+		return err
+	}
+	return c.Err()
+}
