@@ -81,6 +81,7 @@ with or without the CAGE correction, from one TOML file.
   cage eval RUN                          evaluate a run on its validation set
   cage verify RUN                        replay a part of a run and compare every bit
   cage export RUN --to FORMAT --out DIR  write a model for other programs
+  cage quantize RUN --out RUN            quantize a trained model without training
   cage plugins list                      what can be named in the TOML
   cage config                            every key of the TOML, with its default`,
 		Version:           buildVersion(),

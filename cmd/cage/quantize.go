@@ -27,7 +27,7 @@ quantizer is any plugin, or the run's own.
   gptq  column by column, where those that follow make up for the error of those before
         (Frantar et al. 2023), for the inputs that a calibration text gives each layer
 
-  cage quantize runs/full --method gptq --quantizer absmax --set granularity=group --out runs/gptq
+  cage quantize runs/full --quantizer absmax --set granularity=group --out runs/gptq
   cage quantize llama-3.2-1b --quantizer mxfp4 --data web.tokens --out runs/mxfp4
 
 The result is a run directory whose weights are the quantized ones. It can be evaluated,

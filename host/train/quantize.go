@@ -87,7 +87,7 @@ func (s *source) quantize(ctx context.Context, o QuantizeOptions) (*Posttrained,
 	if s.cfg, err = s.withQuantizer(o); err != nil {
 		return nil, err
 	}
-	texts, calibration, err := s.texts(ctx, o)
+	texts, calibration, err := s.texts(o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,20 +1,13 @@
 package train
 
 import (
-	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // Calibration says which texts a quantization was calibrated with.
@@ -27,64 +20,45 @@ type Calibration struct {
 }
 
 // texts draws the sequences of the calibration, of as many tokens as the model's context.
-func (s *source) texts(ctx context.Context, o QuantizeOptions) ([][]int32, *Calibration, error) {
+func (s *source) texts(o QuantizeOptions) (list [][]int32, c *Calibration, err error) {
 	if o.Windows == 0 {
 		return nil, nil, nil
 	}
-	file, err := s.openTexts(o)
-	if _, ok := errors.AsType[*data.FormatError](err); ok && o.Data != "" {
-		text, textErr := regular.ReadFile(o.Data)
-		if textErr == nil && utf8.Valid(text) && bytes.IndexByte(text, 0) < 0 {
-			return s.plainText(o, text)
-		}
-	}
+	c = &Calibration{Path: o.Data, Context: s.cfg.Model.Context, Seed: o.Seed}
+	file, text, err := s.openTexts(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer file.Close()
-	if err := s.checkTokenizer(file.Tokenizer(), o); err != nil {
-		return nil, nil, err
-	}
-	length := s.cfg.Model.Context
-	n := int(min(int64(o.Windows), file.Len()/int64(length)-1))
-	sampler, err := data.NewSampler(file, data.SamplerConfig{Context: length, Batch: 1, Seed: uint64(o.Seed)})
-	if err != nil {
-		return nil, nil, err
-	}
-	list := make([][]int32, n)
-	for i := range list {
-		if err := ctx.Err(); err != nil {
+	if file == nil {
+		sum := sha256.Sum256(text)
+		c.SHA256 = hex.EncodeToString(sum[:])
+		list, err = s.plainText(text, o)
+	} else {
+		defer file.Close()
+		c.Path, c.SHA256 = file.Path(), file.SHA256()
+		if err := s.checkTokenizer(file.Tokenizer(), o); err != nil {
 			return nil, nil, err
 		}
-		window := make([]int32, length+1)
-		if err := sampler.At(int64(i), window); err != nil {
-			return nil, nil, err
-		}
-		list[i] = window[:length]
+		list, err = assembly.Windows(file, c.Context, o.Windows, uint64(o.Seed))
 	}
-	return list, s.calibration(o, file.Path(), file.SHA256(), n), nil
+	if c.Windows = len(list); err == nil && c.Windows < o.Windows {
+		o.Logger.Warn("the text has fewer windows to calibrate with than asked for", "file", c.Path, "windows", c.Windows, "wanted", o.Windows)
+	}
+	return list, c, err
 }
 
-func (s *source) calibration(o QuantizeOptions, path, sha256 string, windows int) *Calibration {
-	if windows < o.Windows {
-		o.Logger.Warn("the text has fewer windows to calibrate with than asked for", "file", path, "windows", windows, "wanted", o.Windows)
-	}
-	return &Calibration{Path: path, SHA256: sha256, Windows: windows, Context: s.cfg.Model.Context, Seed: o.Seed}
-}
-
-// openTexts opens the token file to calibrate with.
-func (s *source) openTexts(o QuantizeOptions) (*data.File, error) {
+// openTexts opens what the quantization is calibrated with.
+func (s *source) openTexts(o QuantizeOptions) (tokens assembly.Part, text []byte, err error) {
 	if o.Data != "" {
-		return data.Open(o.Data)
+		return assembly.OpenTexts(o.Data)
 	}
 	if s.cfg.Untrained() || s.cfg.Data.Kind == config.KindChat {
-		return nil, fmt.Errorf("%s has no token files to calibrate with: name one, or a text, with --data; --windows 0 calibrates nothing", s.dir)
+		return nil, nil, fmt.Errorf("%s has no token files to calibrate with: name one, or a text, with --data; rounding can do without (--windows 0)", s.dir)
 	}
-	part, _, err := assembly.FindTrain(s.cfg, s.search)
-	if err != nil {
-		return nil, fmt.Errorf("%w\nname a token file or a text to calibrate with, with --data", err)
+	if tokens, _, err = assembly.FindTrain(s.cfg, s.search); err != nil {
+		return nil, nil, fmt.Errorf("%w\nname a token file or a text to calibrate with, with --data", err)
 	}
-	return part.(*data.File), nil
+	return tokens, nil, nil
 }
 
 // checkTokenizer compares the tokenizer of a file with that of the model.
@@ -102,28 +76,22 @@ func (s *source) checkTokenizer(got tokenizer.Info, o QuantizeOptions) error {
 	return nil
 }
 
-// plainText draws sequences from a file of text, which is cut into windows.
-func (s *source) plainText(o QuantizeOptions, text []byte) ([][]int32, *Calibration, error) {
+// plainText draws sequences from a text.
+func (s *source) plainText(text []byte, o QuantizeOptions) ([][]int32, error) {
 	if s.made.Tokenizer == nil {
-		return nil, nil, fmt.Errorf("%s is no token file, and %s has no %s to make tokens of a text with", o.Data, s.dir, tokenizer.DefinitionFile)
+		return nil, fmt.Errorf("%s is no token file, and %s has no %s to make tokens of a text with", o.Data, s.dir, tokenizer.DefinitionFile)
 	}
 	tok, err := assembly.FindTokenizer(s.cfg, s.search, *s.made.Tokenizer)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ids, err := tok.Encode(string(text))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", o.Data, err)
-	}
-	length := s.cfg.Model.Context
-	if len(ids) < length {
-		return nil, nil, fmt.Errorf("%s has %d tokens, which is less than one window of %d", o.Data, len(ids), length)
-	}
-	order := rand.New(rand.NewPCG(uint64(o.Seed), 0)).Perm(len(ids) / length)
 	var list [][]int32
-	for _, i := range order[:min(o.Windows, len(order))] {
-		list = append(list, ids[i*length:(i+1)*length])
+	if err == nil {
+		list, err = assembly.CutWindows(ids, s.cfg.Model.Context, o.Windows, uint64(o.Seed))
 	}
-	sum := sha256.Sum256(text)
-	return list, s.calibration(o, o.Data, hex.EncodeToString(sum[:]), len(list)), nil
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Data, err)
+	}
+	return list, nil
 }

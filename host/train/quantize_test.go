@@ -1,0 +1,168 @@
+package train_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// fullPrecision is a run that was trained without quantization.
+func fullPrecision(t *testing.T) *config.Config {
+	t.Helper()
+	cfg := testrun.Config(t, `quantizer.plugin="none"`, `method.form="off"`)
+	testrun.Train(t, cfg, train.Options{})
+	return cfg
+}
+
+// gptqOptions are those of the command, with fewer texts.
+func gptqOptions(t *testing.T, plugin string, params map[string]any) train.QuantizeOptions {
+	t.Helper()
+	return train.QuantizeOptions{Settings: layerwise.Settings{Method: layerwise.GPTQ, Damping: 0.01, Scales: layerwise.AutoScales},
+		Plugin: plugin, Params: params, Windows: 64, Out: filepath.Join(t.TempDir(), "out"), Finder: testrun.Finder(t)}
+}
+
+// TestGPTQ: of a trained model, with every quantizer that there is, it changes the outputs of no layer more than rounding, and
+// those of all together less. The result is evaluated as it is.
+func TestGPTQ(t *testing.T) {
+	cfg := fullPrecision(t)
+	for name, c := range map[string]struct {
+		plugin string
+		params map[string]any
+	}{
+		"absmax":           {"absmax", nil},
+		"absmax in groups": {"absmax", map[string]any{"granularity": "group", "group": int64(8), "grid": "gptq"}},
+		"absmax centred":   {"absmax", map[string]any{"grid": "centred", "bits": int64(3)}},
+		"quest":            {"quest", nil},
+		"quest official":   {"quest", map[string]any{"form": "official"}},
+		"mxfp4":            {"mxfp4", nil},
+		"mxfp4 absmax34":   {"mxfp4", map[string]any{"scale_rule": "absmax34"}},
+		"nvfp4":            {"nvfp4", nil},
+		"nvfp4 encode":     {"nvfp4", map[string]any{"scale_form": "encode"}},
+		"lsq":              {"lsq", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := gptqOptions(t, c.plugin, c.params)
+			result, err := train.Quantize(t.Context(), cfg.Train.Out, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, than := 0.0, 0.0
+			for _, m := range result.Matrices {
+				if m.OutputError > m.RoundingError || m.Fallback {
+					t.Errorf("%s: error %v, that of rounding is %v", m.Name, m.OutputError, m.RoundingError)
+				}
+				got, than = got+m.OutputError, than+m.RoundingError
+			}
+			if len(result.Matrices) != 10 || !(got < 0.8*than) {
+				t.Errorf("%d matrices with the error %v, that of rounding is %v", len(result.Matrices), got, than)
+			}
+			checkHeld(t, cfg, o.Out)
+		})
+	}
+}
+
+// checkHeld: the weights of a run that holds a quantized model are evaluated without a quantizer, on the validation set of
+// the run that it was made of.
+func checkHeld(t *testing.T, from *config.Config, dir string) {
+	t.Helper()
+	held, err := config.Load(rundir.At(dir).Config().Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !held.Untrained() || held.Quantizer.Weights != nil || held.Quantizer.Activations != nil || held.Data.Validation != from.Data.Validation {
+		t.Errorf("the configuration is %+v", held)
+	}
+	log := &strings.Builder{}
+	opened, err := train.Open(t.Context(), dir, train.OpenOptions{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	if loss, tokens, err := opened.Evaluate(t.Context(), 2); err != nil || !(loss > 0 && loss < 8) || tokens == 0 || log.Len() > 0 {
+		t.Errorf("loss %v over %d tokens, error %v, messages %s", loss, tokens, err, log)
+	}
+}
+
+// TestQuantizeOwn: the weights of a run that was trained with a quantizer become Q(x) of it, and both runs are one model. The
+// activations' quantizer stays where that is asked for.
+func TestQuantizeOwn(t *testing.T) {
+	cfg := testrun.Config(t)
+	testrun.Train(t, cfg, train.Options{})
+	o := gptqOptions(t, "", nil)
+	o.Method, o.Windows, o.Activations = layerwise.RTN, 0, true
+	if _, err := train.Quantize(t.Context(), cfg.Train.Out, o); err != nil {
+		t.Fatal(err)
+	}
+	var losses []float64
+	for _, dir := range []string{cfg.Train.Out, o.Out} {
+		opened, err := train.Open(t.Context(), dir, train.OpenOptions{Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss, _, err := opened.Evaluate(t.Context(), 2)
+		opened.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		losses = append(losses, loss)
+	}
+	if relative(losses[1], losses[0]) > 1e-3 { // rotations that cancel are computed in one and left out in the other
+		t.Errorf("the loss is %v, that of the run %v", losses[1], losses[0])
+	}
+}
+
+// TestQuantizeInterrupted: what was interrupted leaves nothing, and what was killed is replaced.
+func TestQuantizeInterrupted(t *testing.T) {
+	cfg := fullPrecision(t)
+	o := gptqOptions(t, "absmax", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Logger = hclog.New(&hclog.LoggerOptions{Output: writerFunc(func(p []byte) {
+		if strings.Contains(string(p), "block=1") {
+			cancel()
+		}
+	})})
+	if _, err := train.Quantize(ctx, cfg.Train.Out, o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v", err)
+	}
+	left, err := os.ReadDir(filepath.Dir(o.Out))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	if err := os.MkdirAll(filepath.Join(o.Out+".incomplete", "blocks", "more"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(o.Out+".incomplete", "blocks", "0.safetensors"), []byte("half"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.Logger = nil
+	if _, err := train.Quantize(t.Context(), cfg.Train.Out, o); err != nil {
+		t.Fatal(err)
+	}
+	left, err = os.ReadDir(o.Out)
+	var names []string
+	for _, f := range left {
+		names = append(names, f.Name())
+	}
+	if want := []string{"checkpoints", "provenance.json", "run.toml", "summary.json"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("the run has %v, want %v, %v", names, want, err)
+	}
+}
+
+type writerFunc func(p []byte)
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
+}
