@@ -1,6 +1,7 @@
 package step_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -24,7 +25,7 @@ func TestDecoder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(settings, "model.context=16", "model.vocab=11", "train.batch=1")...)
-			plan := testrun.Plan(t, cfg, 5, 1)
+			plan := testrun.Plan(t, cfg, 5, 2, 1)
 			k := testrun.Compile(t, plan)
 			rng := rand.New(rand.NewPCG(1, 2))
 			tokens := make([]int32, context+1)
@@ -51,7 +52,7 @@ func TestDecoder(t *testing.T) {
 			}
 			defer d.Close()
 			at := 0
-			for _, n := range []int{5, 1, 1, 5, 1} {
+			for _, n := range []int{5, 1, 2, 5} {
 				got, err := d.Next(tokens[at : at+n])
 				if err != nil {
 					t.Fatal(err)
@@ -83,4 +84,45 @@ func checkRefused(t *testing.T, d *step.Decoder, tokens []int32, quantized bool)
 	if _, err := d.Next(tokens[:3]); quantized != (err != nil && strings.Contains(err.Error(), "no quantizers for 3 tokens at once")) {
 		t.Errorf("a piece without quantizers: the error is %v", err)
 	}
+}
+
+// BenchmarkDecoder reads one token of each sequence.
+func BenchmarkDecoder(b *testing.B) {
+	for _, sequences := range []int{1, 2, 4, 8, 16} {
+		b.Run(fmt.Sprintf("%d sequences", sequences), func(b *testing.B) { benchmarkDecoder(b, sequences) })
+	}
+}
+
+func benchmarkDecoder(b *testing.B, sequences int) {
+	const length = 512
+	cfg := testrun.Config(b, `quantizer={plugin="none"}`, "model.context=512", "model.vocab=8192", "model.width=576", "model.heads=9",
+		"model.kv_heads=3", "model.hidden=1536", "model.layers=8", "train.batch=1")
+	k := testrun.Compile(b, testrun.Plan(b, cfg, sequences))
+	s, err := k.NewState(3, make([]int32, length+1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	e, err := k.Evaluator(s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	var d *step.Decoder
+	tokens := make([]int32, sequences)
+	for b.Loop() {
+		if d == nil || d.Room() == 0 {
+			if d != nil {
+				d.Close()
+			}
+			if d, err = e.Decoder(tokens, length); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if _, err := d.Next(tokens); err != nil {
+			b.Fatal(err)
+		}
+	}
+	d.Close()
+	b.ReportMetric(float64(sequences*b.N)/b.Elapsed().Seconds(), "tokens/s")
 }
