@@ -64,7 +64,7 @@ demo-compare: build ## The same model in full precision, with QuEST, and with Qu
 	scripts/demo.sh compare
 
 .PHONY: life
-life: build ## Pretrain, fine-tune on conversations in MXFP4, chat, export for other programs (about 12 minutes on 2 cores)
+life: build ## Pretrain, fine-tune on conversations in MXFP4, chat, export for other programs (about 11 minutes on 2 cores)
 	scripts/life.sh
 
 .PHONY: paper-small
