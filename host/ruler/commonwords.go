@@ -1,0 +1,95 @@
+package ruler
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/pyrandom"
+)
+
+// commonWords asks for the ten words of a list that are in it most often
+// (scripts/data/synthetic/common_words_extraction.py).
+type commonWords struct{}
+
+const commonCount = 10
+
+var commonFrame = frame{
+	body: "Below is a numbered list of words. In these words, some appear more often than others. " +
+		"Memorize the ones that appear most often.\n{context}\n" +
+		"Question: What are the 10 most common words in the above list?",
+	prefix: " Answer: The top 10 words that appear most often in the list are:",
+}
+
+func (commonWords) start(s *session) (func(int) (drawn, error), error) {
+	d := &commonDraw{session: s, example: wordList{40, 10, 3}, common: 30, rest: 3, words: s.Words.all()}
+	if s.short() {
+		d.example, d.common, d.rest = wordList{20, 3, 1}, 6, 1
+	}
+	pyrandom.Shuffle(s.fresh(), d.words)
+	f := &filler{session: s, least: 10, probe: 4096, build: d.prompt,
+		most: func(perUnit float64) int { return 2 * int(floorDivide(float64(s.length), perUnit)) }}
+	return f.start()
+}
+
+// wordList is a number of words, and how often the common ones and the others are repeated.
+type wordList struct{ words, common, rest int }
+
+// commonDraw draws prompts of the task.
+type commonDraw struct {
+	*session
+	example      wordList
+	common, rest int
+	words        []string
+}
+
+func (d *commonDraw) prompt(_, n int) (drawn, error) {
+	list, answers, err := d.list(d.example)
+	if err != nil {
+		return drawn{}, err
+	}
+	example := d.fill(commonFrame, "{context}", list).text() + " " + numbered(answers)
+	if list, answers, err = d.list(wordList{n, d.common, d.rest}); err != nil {
+		return drawn{}, err
+	}
+	p := d.fill(commonFrame, "{context}", list)
+	p.input = example + "\n" + p.input
+	p.answers = answers
+	return p, nil
+}
+
+// list draws a list in its order, and which words are the common ones.
+func (d *commonDraw) list(l wordList) (list string, common []string, err error) {
+	from := d.words
+	if l.words > len(from) {
+		from = d.Words.English
+	}
+	if l.words > len(from) {
+		return "", nil, fmt.Errorf("%d words are needed, and the long list of words (%s) has %d", l.words, englishFile, len(from))
+	}
+	var drawn []string
+	for _, i := range d.rng.Sample(len(from), l.words) {
+		drawn = append(drawn, from[i])
+	}
+	common = drawn[:min(commonCount, len(drawn))]
+	var all []string
+	for range l.common {
+		all = append(all, common...)
+	}
+	for range l.rest {
+		all = append(all, drawn[len(common):]...)
+	}
+	pyrandom.Shuffle(d.fresh(), all)
+	return numbered(all), common, nil
+}
+
+// numbered is "1. a 2. b".
+func numbered(list []string) string {
+	var b strings.Builder
+	for i, word := range list {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%d. %s", i+1, word)
+	}
+	return b.String()
+}

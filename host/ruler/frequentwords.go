@@ -1,0 +1,112 @@
+package ruler
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/pyrandom"
+)
+
+// frequentWords asks for the three most frequent words of a text whose words are
+// distributed by Zipf's law (scripts/data/synthetic/freq_words_extraction.py, α = 2).
+type frequentWords struct{}
+
+const (
+	codedLetters = 6
+	zeta2        = math.Pi * math.Pi / 6 // ζ(2), the sum of k⁻² over all k
+)
+
+var frequentFrame = frame{
+	body: "Read the following coded text and track the frequency of each coded word. " +
+		"Find the three most frequently appeared coded words. {context}\n" +
+		"Question: Do not provide any explanation. Please ignore the dots '....'. " +
+		"What are the three most frequently appeared words in the above coded text?",
+	prefix: " Answer: According to the coded text above, the three most frequently appeared words are:",
+}
+
+func (frequentWords) start(s *session) (func(int) (drawn, error), error) {
+	most := s.length - s.newTokens
+	d := &frequentDraw{session: s, most: most, vocabulary: most / 50, step: most / 32}
+	if d.vocabulary < 4 {
+		return nil, fmt.Errorf("its text would have %d different words: choose a length of %d or more", max(0, d.vocabulary), 4*50+s.newTokens)
+	}
+	words, err := d.largest()
+	if err != nil {
+		return nil, err
+	}
+	return func(int) (drawn, error) { return d.sample(words) }, nil
+}
+
+// frequentDraw draws prompts of the task.
+type frequentDraw struct {
+	*session
+	most       int // tokens of a prompt without the answer
+	vocabulary int // different words
+	step       int
+}
+
+// largest grows a text until it does not fit any more, and returns the last size before.
+func (d *frequentDraw) largest() (int, error) {
+	vocabulary := d.draw()
+	n := d.most / codedLetters
+	for {
+		_, tokens, err := d.prompt(vocabulary, n)
+		if err != nil {
+			return 0, err
+		}
+		if tokens >= d.most {
+			return n - d.step, nil
+		}
+		n += d.step
+	}
+}
+
+// sample draws a prompt of at most n words, and of fewer when it is too long.
+func (d *frequentDraw) sample(n int) (drawn, error) {
+	vocabulary := d.draw()
+	for ; n > 0; n -= d.step {
+		p, tokens, err := d.prompt(vocabulary, n)
+		if err != nil {
+			return p, err
+		}
+		if tokens <= d.most {
+			p.tokens = tokens + d.newTokens
+			return p, nil
+		}
+	}
+	return drawn{}, fmt.Errorf("no text is short enough: choose a larger length")
+}
+
+var lowerCase = strings.Split("abcdefghijklmnopqrstuvwxyz", "")
+
+// draw draws different words, the most frequent first. That one is dots, which do not count.
+func (d *frequentDraw) draw() []string {
+	seen := map[string]bool{}
+	for i := 0; i < d.vocabulary || len(seen) < d.vocabulary; i++ {
+		seen[strings.Join(pyrandom.Choices(d.rng, lowerCase, codedLetters), "")] = true
+	}
+	var list []string
+	for word := range seen {
+		list = append(list, word)
+	}
+	slices.Sort(list)
+	pyrandom.Shuffle(d.fresh(), list)
+	list[0] = "..."
+	return list
+}
+
+// prompt is a text of about n words, and the tokens of its question.
+func (d *frequentDraw) prompt(vocabulary []string, n int) (drawn, int, error) {
+	var text []string
+	for i, word := range vocabulary {
+		copies := int(float64(n) * math.Pow(float64(i+1), -2) / zeta2)
+		text = append(text, slices.Repeat([]string{word}, copies)...)
+	}
+	pyrandom.Shuffle(d.fresh(), text)
+	p := d.fill(frequentFrame, "{context}", strings.Join(text, " "))
+	p.answers = slices.Clone(vocabulary[1:4])
+	tokens, err := d.count(p.text())
+	return p, tokens, err
+}

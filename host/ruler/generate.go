@@ -1,0 +1,130 @@
+package ruler
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/pyrandom"
+)
+
+// DefaultSeed is the seed with which RULER makes its prompts.
+const DefaultSeed = 42
+
+// Generator makes prompts.
+type Generator struct {
+	Inputs
+	// Count tells how many tokens a text has.
+	Count func(text string) (int, error)
+	Seed  int64
+	// Before and After are what a template of conversations puts around a question: the
+	// answer's first words, which RULER gives, follow behind them.
+	Before, After string
+}
+
+// Sample is a question to a model, as RULER stores it.
+type Sample struct {
+	// Index is the sample's number. In the needle tasks it is the place of the first value
+	// in the input, in characters, and so it is in RULER's files.
+	Index int `json:"index"`
+	// Input is the question, AnswerPrefix how the answer begins: the model continues both.
+	Input string `json:"input"`
+	// Outputs are what the answer should have.
+	Outputs []string `json:"outputs"`
+	// Length counts the tokens of the question, the prefix, and the longest answer.
+	Length int `json:"length"`
+	// LengthWithTemplate is the same here, as Before and After are part of the input.
+	LengthWithTemplate int    `json:"length_w_model_temp"`
+	AnswerPrefix       string `json:"answer_prefix"`
+	// TokenPosition is the place of the first value in tokens; only in needle tasks.
+	TokenPosition *int `json:"token_position_answer,omitempty"`
+}
+
+// Prompt is what a model reads.
+func (s Sample) Prompt() string { return s.Input + s.AnswerPrefix }
+
+// Samples makes samples of a task: the question, its prefix and the answer are at most
+// length tokens long. RULER draws all samples of a file from one stream, so that the first
+// samples are the same however many follow, but those of another length are others.
+func (g *Generator) Samples(ctx context.Context, t Task, length, samples int) iter.Seq2[Sample, error] {
+	return func(yield func(Sample, error) bool) {
+		fail := func(err error) { yield(Sample{}, fmt.Errorf("%s at length %d: %w", t.Name, length, err)) }
+		if missing := g.Missing(t); missing != "" {
+			fail(fmt.Errorf("it needs %s", missing))
+			return
+		}
+		s := &session{Generator: g, ctx: ctx, newTokens: t.NewTokens, length: length, samples: samples,
+			rng: pyrandom.New(g.Seed), numbers: pyrandom.NewRandomState(uint32(g.Seed))}
+		next, err := t.kind.start(s)
+		if err != nil {
+			fail(err)
+			return
+		}
+		for i := range samples {
+			d, err := next(i)
+			if err != nil {
+				fail(fmt.Errorf("sample %d: %w", i, err))
+				return
+			}
+			if !yield(d.sample(i), nil) {
+				return
+			}
+		}
+	}
+}
+
+// session makes the prompts of one task at one length.
+type session struct {
+	*Generator
+	ctx       context.Context
+	newTokens int
+	length    int // tokens of a prompt with the answer
+	samples   int
+
+	rng     *pyrandom.Random      // Python's random, seeded once
+	numbers *pyrandom.RandomState // numpy.random, seeded once
+}
+
+// fresh is the generator that RULER makes anew for each shuffle: equal lengths are always
+// put into the same order.
+func (s *session) fresh() *pyrandom.Random { return pyrandom.New(s.Seed) }
+
+// short tells whether RULER takes smaller steps, and cwe smaller counts.
+func (s *session) short() bool { return s.length < 4096 }
+
+// count counts the tokens of a text, unless the context has ended.
+func (s *session) count(text string) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.Count(text)
+}
+
+// drawn is a prompt.
+type drawn struct {
+	input, prefix string
+	answers       []string
+	tokens        int  // with those of the answer
+	index         *int // where it is not the number of the sample
+	position      *int // of the first answer, in tokens
+}
+
+func (d drawn) text() string { return d.input + d.prefix }
+
+func (d drawn) sample(i int) Sample {
+	if d.index != nil {
+		i = *d.index
+	}
+	return Sample{Index: i, Input: d.input, Outputs: d.answers, Length: d.tokens, LengthWithTemplate: d.tokens,
+		AnswerPrefix: d.prefix, TokenPosition: d.position}
+}
+
+// frame is the text around the haystack and the question of a task.
+type frame struct{ body, prefix string }
+
+// fill puts values for the names in braces, and the template of conversations around it.
+func (g *Generator) fill(f frame, values ...string) drawn {
+	r := strings.NewReplacer(values...)
+	return drawn{input: g.Before + r.Replace(f.body) + g.After, prefix: r.Replace(f.prefix)}
+}

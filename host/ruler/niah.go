@@ -1,0 +1,225 @@
+package ruler
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/pyrandom"
+)
+
+// Kinds of haystacks.
+const (
+	noise   = "noise"
+	essay   = "essay"
+	needles = "needle"
+)
+
+// Kinds of keys and values, as they are named in prompts.
+const (
+	words   = "words"
+	numbers = "numbers"
+	uuids   = "uuids"
+)
+
+// niah asks for needles in a haystack (scripts/data/synthetic/niah.py).
+type niah struct {
+	haystack, keyKind, valueKind string
+	keys, values, queries        int // values for each key
+}
+
+const (
+	noiseLine = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+	needle    = "One of the special magic {kind} for {key} is: {value}."
+)
+
+var niahFrame = frame{
+	body: "Some special magic {kind} are hidden within the following text. Make sure to memorize it. " +
+		"I will quiz you about the {kind} afterwards.\n{context}\n" +
+		"What are all the special magic {kind} for {query} mentioned in the provided text?",
+	prefix: " The special magic {kind} for {query} mentioned in the provided text are",
+}
+
+// singular turns the frame into that of one value, with the replacements that RULER makes.
+func singular(f frame) frame {
+	for _, r := range [][2]string{{"Some", "A"}, {"are all", "is"}, {"are", "is"}} {
+		f.body, f.prefix = strings.ReplaceAll(f.body, r[0], r[1]), strings.ReplaceAll(f.prefix, r[0], r[1])
+	}
+	return f
+}
+
+func (t niah) needs() []need {
+	var needs []need
+	if t.haystack == essay {
+		needs = append(needs, needEssay)
+	}
+	if t.keyKind == words {
+		needs = append(needs, needWords)
+	}
+	return needs
+}
+
+func (t niah) start(s *session) (func(int) (drawn, error), error) {
+	t.keys = max(t.keys, t.queries)
+	d := &niahDraw{session: s, niah: t}
+	if t.keyKind == words {
+		d.words = s.Words.pairs()
+	}
+	least := 25
+	switch {
+	case t.haystack == essay:
+		least, d.essay = 500, splitSpace(s.Essay)
+	case s.short():
+		least = 5
+	}
+	f := &filler{session: s, least: least, probe: least, most: s.threefold, build: d.prompt}
+	next, err := f.start()
+	if err != nil {
+		return nil, err
+	}
+	return func(index int) (drawn, error) {
+		prompt, err := next(index)
+		if err != nil {
+			return prompt, err
+		}
+		return d.locate(prompt)
+	}, nil
+}
+
+// niahDraw draws prompts of a needle task.
+type niahDraw struct {
+	*session
+	niah
+	words []string // of keys
+	essay []string // its words
+}
+
+// locate notes where the first value stands.
+func (d *niahDraw) locate(prompt drawn) (drawn, error) {
+	before, _, _ := strings.Cut(prompt.input, prompt.answers[0])
+	place := utf8.RuneCountInString(before)
+	tokens, err := d.count(before)
+	prompt.index, prompt.position = &place, &tokens
+	return prompt, err
+}
+
+func (d *niahDraw) prompt(_, n int) (drawn, error) {
+	var keys, lines []string
+	var values [][]string
+	for range d.keys {
+		key := d.draw(d.keyKind)
+		var list []string
+		for range d.values {
+			value := d.draw(d.valueKind)
+			list, lines = append(list, value), append(lines, d.needle(key, value))
+		}
+		keys, values = append(keys, key), append(values, list)
+	}
+	pyrandom.Shuffle(d.fresh(), lines)
+	context, err := d.hide(lines, n)
+	if err != nil {
+		return drawn{}, err
+	}
+	var asked, answers []string
+	for _, i := range d.rng.Sample(len(keys), d.queries) {
+		asked, answers = append(asked, keys[i]), append(answers, values[i]...)
+	}
+	f, kind := niahFrame, d.valueKind
+	if d.queries*d.values == 1 {
+		f, kind = singular(f), strings.TrimSuffix(kind, "s")
+	}
+	prompt := d.fill(f, "{kind}", kind, "{context}", context, "{query}", enumerate(asked))
+	prompt.answers = answers
+	return prompt, nil
+}
+
+// enumerate joins "a", "b" and "c" to "a, b, and c".
+func enumerate(list []string) string {
+	last := len(list) - 1
+	if last == 0 {
+		return list[0]
+	}
+	return strings.Join(list[:last], ", ") + ", and " + list[last]
+}
+
+// draw draws a key or a value.
+func (d *niahDraw) draw(kind string) string {
+	switch kind {
+	case words:
+		return pyrandom.Choice(d.rng, d.words)
+	case numbers:
+		return strconv.Itoa(d.rng.RandInt(1_000_000, 9_999_999))
+	}
+	return uuid(d.rng)
+}
+
+// uuid is Python's uuid.UUID(int=getrandbits(128), version=4).
+func uuid(r *pyrandom.Random) string {
+	b := r.GetRandBits(128).FillBytes(make([]byte, 16))
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func (d *niahDraw) needle(key, value string) string {
+	return strings.NewReplacer("{kind}", d.valueKind, "{key}", key, "{value}", value).Replace(needle)
+}
+
+// hide puts needles into a haystack of n units.
+func (d *niahDraw) hide(lines []string, n int) (string, error) {
+	if d.haystack == essay {
+		return d.hideInEssay(lines, n), nil
+	}
+	hay := make([]string, n)
+	for i := range hay {
+		hay[i] = noiseLine
+		if d.haystack == needles {
+			key := d.draw(d.keyKind)
+			hay[i] = d.needle(key, d.draw(d.valueKind))
+		}
+	}
+	if n < len(lines) {
+		return "", fmt.Errorf("%d needles do not go into %d lines: choose a larger length", len(lines), n)
+	}
+	places := d.rng.Sample(n, len(lines))
+	slices.Sort(places)
+	slices.Reverse(places)
+	for i, place := range places {
+		hay = slices.Insert(hay, place, lines[i])
+	}
+	return strings.Join(hay, "\n"), nil
+}
+
+// depths are the places in percent of an essay at which needles may stand: 40 from 0 to
+// 100, at equal distances before they are rounded.
+var depths = func() (list [40]int) {
+	for i := range list {
+		list[i] = int(math.RoundToEven(float64(i) * (100.0 / 39)))
+	}
+	return list
+}()
+
+// hideInEssay puts needles between the sentences of the first n words of the essay, which
+// is repeated when it is shorter.
+func (d *niahDraw) hideInEssay(lines []string, n int) string {
+	text := make([]string, n)
+	for i := range text {
+		text[i] = d.essay[i%len(d.essay)]
+	}
+	sentences := splitSentences(strings.Join(text, " "))
+	var places []int
+	for _, i := range d.rng.Sample(len(depths), len(lines)) {
+		places = append(places, int(float64(len(sentences))*(float64(depths[i])/100)))
+	}
+	slices.Sort(places)
+	var parts []string
+	last := 0
+	for i, place := range places {
+		parts = append(parts, strings.Join(sentences[last:place], " "), lines[i])
+		last = place
+	}
+	return strings.Join(append(parts, strings.Join(sentences[last:], " ")), " ")
+}

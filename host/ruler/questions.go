@@ -1,0 +1,100 @@
+package ruler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/pyrandom"
+)
+
+// questions asks about one of many documents (scripts/data/synthetic/qa.py).
+type questions struct {
+	of func(Inputs) *Documents
+}
+
+var questionFrame = frame{
+	body: "Answer the question based on the given documents. Only give me the answer and do not output any other words.\n\n" +
+		"The following are given documents.\n\n{context}\n\n" +
+		"Answer the question based on the given documents. Only give me the answer and do not output any other words.\n\n" +
+		"Question: {query}",
+	prefix: " Answer:",
+}
+
+func (t questions) start(s *session) (func(int) (drawn, error), error) {
+	d := &questionDraw{session: s, documents: t.of(s.Inputs)}
+	if n := len(d.documents.questions); s.samples > n {
+		return nil, fmt.Errorf("the file has %d questions, and %d samples are asked for", n, s.samples)
+	}
+	f := &filler{session: s, least: 10, probe: 10, most: s.threefold, build: d.prompt}
+	return f.start()
+}
+
+// questionDraw draws prompts of a task.
+type questionDraw struct {
+	*session
+	documents *Documents
+}
+
+func (d *questionDraw) prompt(index, n int) (drawn, error) {
+	q := d.documents.questions[index]
+	list, err := d.list(q, n)
+	if err != nil {
+		return drawn{}, err
+	}
+	pyrandom.Shuffle(d.fresh(), list)
+	var b strings.Builder
+	for i, k := range list {
+		if i > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString("Document " + strconv.Itoa(i+1) + ":\n" + d.documents.texts[k])
+	}
+	p := d.fill(questionFrame, "{context}", b.String(), "{query}", q.text)
+	p.answers = q.answers
+	return p, nil
+}
+
+var errFewDocuments = errors.New("the documents of a question are more than fit: choose a larger length")
+
+// list draws which documents stand around a question: first those that hold the answer,
+// then others of the same article, then any. Where there are not enough, all are repeated.
+func (d *questionDraw) list(q question, n int) ([]int, error) {
+	own, more, all := q.documents, q.related, len(d.documents.texts)
+	if n >= all {
+		list := make([]int, n)
+		for i := range list {
+			list[i] = i % all
+		}
+		return list, nil
+	}
+	if n-len(own) <= len(more) {
+		if n < len(own) {
+			return nil, errFewDocuments
+		}
+		return slices.Concat(own, d.pick(more, n-len(own))), nil
+	}
+	first := slices.Concat(own, more)
+	taken := make(map[int]bool, len(first))
+	for _, i := range first {
+		taken[i] = true
+	}
+	var others []int
+	for i := range all {
+		if !taken[i] {
+			others = append(others, i)
+		}
+	}
+	return append(first, d.pick(others, n-len(first))...), nil
+}
+
+// pick draws some of a list.
+func (d *questionDraw) pick(list []int, k int) []int {
+	var picked []int
+	for _, i := range d.rng.Sample(len(list), k) {
+		picked = append(picked, list[i])
+	}
+	return picked
+}

@@ -1,0 +1,72 @@
+package ruler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Task is one of the tasks.
+type Task struct {
+	Name string
+	// NewTokens is how many tokens an answer may have.
+	NewTokens int
+
+	kind   kind
+	needs  []need
+	scored func(answer string, wanted []string) float64
+}
+
+// kind is how the prompts of some of the tasks are made.
+type kind interface {
+	// start finds how much text fits, and returns what draws one sample after the other.
+	start(s *session) (func(index int) (drawn, error), error)
+}
+
+// Tasks are all tasks, in RULER's order (scripts/synthetic.yaml; the numbers of tokens are
+// those of scripts/data/synthetic/constants.py).
+func Tasks() []Task {
+	tasks := []Task{
+		{Name: "niah_single_1", kind: niah{noise, words, numbers, 1, 1, 1}},
+		{Name: "niah_single_2", kind: niah{essay, words, numbers, 1, 1, 1}},
+		{Name: "niah_single_3", kind: niah{essay, words, uuids, 1, 1, 1}},
+		{Name: "niah_multikey_1", kind: niah{essay, words, numbers, 4, 1, 1}},
+		{Name: "niah_multikey_2", kind: niah{needles, words, numbers, 1, 1, 1}},
+		{Name: "niah_multikey_3", kind: niah{needles, uuids, uuids, 1, 1, 1}},
+		{Name: "niah_multivalue", kind: niah{essay, words, numbers, 1, 4, 1}},
+		{Name: "niah_multiquery", kind: niah{essay, words, numbers, 1, 1, 4}},
+		{Name: "vt", NewTokens: 30, kind: tracking{}},
+		{Name: "cwe", NewTokens: 120, kind: commonWords{}, needs: []need{needWords, needEnglish}},
+		{Name: "fwe", NewTokens: 50, kind: frequentWords{}},
+		{Name: "qa_1", NewTokens: 32, kind: questions{func(i Inputs) *Documents { return i.Squad }}, needs: []need{needSquad}, scored: anyFound},
+		{Name: "qa_2", NewTokens: 32, kind: questions{func(i Inputs) *Documents { return i.Hotpot }}, needs: []need{needHotpot}, scored: anyFound},
+	}
+	for i := range tasks {
+		t := &tasks[i]
+		if n, ok := t.kind.(niah); ok {
+			t.NewTokens, t.needs = 128, n.needs()
+		}
+		if t.scored == nil {
+			t.scored = shareFound
+		}
+	}
+	return tasks
+}
+
+// Select returns the tasks with these names, in RULER's order; without names, all.
+func Select(names []string) ([]Task, error) {
+	all := Tasks()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var known []string
+	for _, t := range all {
+		known = append(known, t.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no task %q: want %s", name, strings.Join(known, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(t Task) bool { return !slices.Contains(names, t.Name) }), nil
+}

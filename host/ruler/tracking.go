@@ -1,0 +1,142 @@
+package ruler
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/pyrandom"
+)
+
+// tracking asks for all variables that have a value, some of it through others
+// (scripts/data/synthetic/variable_tracking.py with one chain of four hops).
+type tracking struct{}
+
+const hops = 4
+
+var trackingFrame = frame{
+	body: "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n{context}\n" +
+		"Question: Find all variables that are assigned the value {query} in the text above.",
+	prefix: " Answer: According to the chain(s) of variable assignment in the text above, " +
+		"{count} variables are assigned the value {query}, they are: ",
+}
+
+// An example stands before each question: it has shorter names, a fixed value and a length
+// of its own, and loses all three to what is drawn for the question.
+const (
+	exampleLength = 500
+	exampleValue  = "12345"
+)
+
+func (tracking) start(s *session) (func(int) (drawn, error), error) {
+	example, err := trackingExample(s)
+	if err != nil {
+		return nil, fmt.Errorf("the example: %w", err)
+	}
+	besides, err := s.count(example)
+	if err != nil {
+		return nil, err
+	}
+	least := 10
+	if s.short() {
+		least = 5
+	}
+	d := trackingDraw{session: s, letters: 5}
+	f := &filler{session: s, least: least, probe: least, besides: besides, most: s.threefold, build: d.prompt,
+		finish: func(p drawn) drawn {
+			question := strings.TrimPrefix(p.input, s.Before)
+			p.input = s.Before + d.redraw(example) + "\n" + question
+			return p
+		}}
+	return f.start()
+}
+
+// trackingExample draws a question with its answer. No template is around it.
+func trackingExample(s *session) (string, error) {
+	bare := *s.Generator
+	bare.Before, bare.After = "", ""
+	short := *s
+	short.Generator, short.length, short.newTokens = &bare, exampleLength, 0
+	d := trackingDraw{session: &short, letters: 3, value: exampleValue}
+	f := &filler{session: &short, least: 5, probe: 5, most: short.threefold, build: d.prompt}
+	next, err := f.start()
+	if err != nil {
+		return "", err
+	}
+	p, err := next(0)
+	return p.text() + " " + strings.Join(p.answers, " ") + "\n", err
+}
+
+// trackingDraw draws prompts of the task.
+type trackingDraw struct {
+	*session
+	letters int    // of a name
+	value   string // drawn when it is empty
+}
+
+var alphabet = strings.Split("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "")
+
+func (d trackingDraw) name(letters int) string {
+	return strings.Join(pyrandom.Choices(d.rng, alphabet, letters), "")
+}
+
+func (d trackingDraw) number() string {
+	if d.value != "" {
+		return d.value
+	}
+	return strconv.Itoa(d.numbers.RandInt(10_000, 99_999))
+}
+
+func (d trackingDraw) prompt(_, n int) (drawn, error) {
+	var names []string
+	for range hops + 1 {
+		names = append(names, d.name(d.letters))
+	}
+	value := d.number()
+	if different(names) < len(names) {
+		return drawn{}, d.twice(names)
+	}
+	chain := []string{"VAR " + names[0] + " = " + value}
+	for i := range hops {
+		chain = append(chain, "VAR "+names[i+1]+" = VAR "+names[i]+" ")
+	}
+	if n < len(chain) {
+		return drawn{}, fmt.Errorf("%d assignments do not go into %d lines: choose a larger length", len(chain), n)
+	}
+	lines := make([]string, n)
+	for i := range lines {
+		lines[i] = noiseLine
+	}
+	places := d.rng.Sample(n, len(chain))
+	slices.Sort(places)
+	for i, place := range places {
+		lines = slices.Insert(lines, place+i, chain[i])
+	}
+	p := d.fill(trackingFrame, "{context}", strings.Join(lines, "\n"), "{query}", value, "{count}", strconv.Itoa(hops+1))
+	p.answers = names
+	return p, nil
+}
+
+// twice draws what RULER's script draws when a name has come twice, before it fails: names
+// until there are enough, and the value of a second chain, which has too few names.
+func (d trackingDraw) twice(names []string) error {
+	for different(names) < hops+1 {
+		names = append(names, d.name(d.letters))
+	}
+	d.number()
+	return fmt.Errorf("a variable has been drawn twice, which RULER's script cannot go on with: choose another seed")
+}
+
+func different(names []string) int {
+	return len(slices.Compact(slices.Sorted(slices.Values(names))))
+}
+
+// redraw gives the variables of an example other names, and another value.
+func (d trackingDraw) redraw(example string) string {
+	all := strings.Fields(example)
+	for _, name := range all[len(all)-hops-1:] {
+		example = strings.ReplaceAll(example, name, d.name(len(name)))
+	}
+	return strings.ReplaceAll(example, exampleValue, d.number())
+}
