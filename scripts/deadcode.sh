@@ -17,7 +17,6 @@ host/update/executortest/.*	for tests only
 internal/(fpmodel|plugintest|randprog)/.*	for tests only
 internal/vfs/(crashfs|faultfs)/.*	for tests only
 internal/golden/.*	the part that is bound to tests
-internal/pyrandom/.*	what evaluations draw with: they come next
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/safetensors/read\.go:NewFile	tests read files from memory
 host/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs

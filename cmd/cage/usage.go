@@ -102,11 +102,11 @@ func newHelp() *cobra.Command {
 }
 
 // usageTemplate changes cobra's template: flags are wrapped to 80 columns, and a command
-// that only has subcommands has no usage line of its own.
+// that only has subcommands, whose use is its name, has no usage line of its own.
 func usageTemplate(cobras string) string {
 	return strings.NewReplacer(
 		"FlagUsages ", "FlagUsagesWrapped 80 ",
-		"{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}",
+		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
 	).Replace(cobras)
 }
 

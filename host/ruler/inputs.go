@@ -15,6 +15,8 @@ type Inputs struct {
 	Essay  string     // empty: none
 	Squad  *Documents // nil: none
 	Hotpot *Documents // nil: none
+
+	sources map[string]string // the hashes of what was read
 }
 
 // Words are lists of words.
@@ -110,8 +112,11 @@ func (i Inputs) Substitutions(tasks []Task) []string {
 	uses := func(n need) bool {
 		return slices.ContainsFunc(tasks, func(t Task) bool { return slices.Contains(t.needs, n) })
 	}
-	if i.Words != nil && len(i.Words.MadeUp) > 0 && uses(needWords) {
-		list = append(list, "made-up words of consonants and vowels stand for "+strings.Join(i.Words.MadeUp, ", "))
+	if i.Words != nil && uses(needWords) {
+		madeUp := slices.DeleteFunc(slices.Clone(i.Words.MadeUp), func(name string) bool { return name == englishFile && !uses(needEnglish) })
+		if len(madeUp) > 0 {
+			list = append(list, "made-up words of consonants and vowels stand for "+strings.Join(madeUp, ", "))
+		}
 	}
 	if uses(needEssay) {
 		list = append(list, "sentences of the essay end at . ! or ? before white space, where RULER asks NLTK's punkt")

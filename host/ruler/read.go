@@ -2,6 +2,7 @@ package ruler
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,38 +22,87 @@ const (
 	englishFile   = "english_words.json"
 )
 
-// ReadWords reads the lists of words in a directory: nounlist.txt, adjectivelist.txt and
-// verblist.txt with a word on each line, and RULER's english_words.json, in whose place
-// words are made up when it is not there.
-func ReadWords(dir string) (*Words, error) {
-	w := &Words{}
-	for name, list := range map[string]*[]string{nounFile: &w.Nouns, adjectiveFile: &w.Adjectives, verbFile: &w.Verbs} {
-		content, err := regular.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(string(content)) {
-			if word := strings.TrimFunc(line, isSpace); word != "" {
-				*list = append(*list, word)
-			}
-		}
-		if len(*list) == 0 {
-			return nil, fmt.Errorf("%s has no words", filepath.Join(dir, name))
-		}
+// Files name the files that inputs are read from; empty: none.
+type Files struct {
+	// Words is a directory with nounlist.txt, adjectivelist.txt and verblist.txt of
+	// wonderwords, a word on each line, and RULER's english_words.json. Words are made up in
+	// the place of the last, or of all.
+	Words string
+	// Essay is RULER's PaulGrahamEssays.json, an object whose text is under "text", or any
+	// other file as it is.
+	Essay string
+	// Squad and Hotpot are the JSON files of SQuAD 2.0, and of HotpotQA's distractor setting.
+	Squad, Hotpot string
+}
+
+// Read reads all that is named.
+func (f Files) Read() (Inputs, error) {
+	r := reader{sources: map[string]string{}}
+	in := Inputs{Words: r.words(f.Words), Essay: r.essay(f.Essay), Squad: r.documents("squad", f.Squad, ParseSquad), Hotpot: r.documents("hotpot", f.Hotpot, ParseHotpot)}
+	in.sources = r.sources
+	return in, r.err
+}
+
+// reader reads inputs up to the first error.
+type reader struct {
+	sources map[string]string // the hash of each input
+	err     error
+}
+
+// file reads a file that is part of an input.
+func (r *reader) file(input, path string) []byte {
+	if r.err != nil {
+		return nil
+	}
+	content, err := regular.ReadFile(path)
+	r.err = err
+	r.sources[input] = fmt.Sprintf("%x", sha256.Sum256(append([]byte(r.sources[input]), content...)))
+	return content
+}
+
+// fail notes what is wrong with a file, if anything is.
+func (r *reader) fail(path string, err error) {
+	if r.err == nil && err != nil {
+		r.err = fmt.Errorf("%s: %w", path, err)
+	}
+}
+
+func (r *reader) words(dir string) *Words {
+	if dir == "" {
+		r.sources["words"] = "made up"
+		return MadeUpWords()
+	}
+	w := &Words{
+		Nouns:      r.lines(filepath.Join(dir, nounFile)),
+		Adjectives: r.lines(filepath.Join(dir, adjectiveFile)),
+		Verbs:      r.lines(filepath.Join(dir, verbFile)),
 	}
 	path := filepath.Join(dir, englishFile)
-	content, err := regular.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	content := r.file("words", path)
+	if errors.Is(r.err, fs.ErrNotExist) && strings.Contains(r.err.Error(), englishFile) {
+		r.err = nil
 		w.English, w.MadeUp = syllables(3), []string{englishFile}
-		return w, nil
+		return w
 	}
-	if err == nil {
+	if r.err == nil {
+		var err error
 		w.English, err = parseEnglish(content)
+		r.fail(path, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	return w
+}
+
+// lines reads the words of a file, one on each line.
+func (r *reader) lines(path string) (list []string) {
+	for line := range strings.Lines(string(r.file("words", path))) {
+		if word := strings.TrimFunc(line, isSpace); word != "" {
+			list = append(list, word)
+		}
 	}
-	return w, nil
+	if len(list) == 0 {
+		r.fail(path, errors.New("it has no words"))
+	}
+	return list
 }
 
 // parseEnglish reads the values of an object, in their order.
@@ -73,47 +123,38 @@ func parseEnglish(content []byte) ([]string, error) {
 		}
 		list = append(list, word)
 	}
-	if _, err := dec.Token(); err != nil {
-		return nil, err
-	}
-	return list, nil
+	_, err := dec.Token()
+	return list, err
 }
 
-// ReadEssay reads a text: RULER's PaulGrahamEssays.json, an object whose text is under
-// "text", or any other file as it is.
-func ReadEssay(path string) (string, error) {
-	content, err := regular.ReadFile(path)
-	if err != nil {
-		return "", err
+func (r *reader) essay(path string) string {
+	if path == "" {
+		return ""
 	}
+	content := r.file("essay", path)
 	text := string(content)
 	if filepath.Ext(path) == ".json" {
 		var file struct{ Text string }
 		if err := json.Unmarshal(content, &file); err != nil {
-			return "", fmt.Errorf(`%s: want an object like {"text": "…"}: %w`, path, err)
+			r.fail(path, fmt.Errorf(`want an object like {"text": "…"}: %w`, err))
 		}
 		text = file.Text
 	}
 	if !utf8.ValidString(text) || strings.TrimFunc(text, isSpace) == "" {
-		return "", fmt.Errorf("%s: want text in UTF-8, and some of it", path)
+		r.fail(path, errors.New("want text in UTF-8, and some of it"))
 	}
-	return text, nil
+	return text
 }
 
-// ReadSquad reads a file of SQuAD.
-func ReadSquad(path string) (*Documents, error) { return readDocuments(path, ParseSquad) }
-
-// ReadHotpot reads a file of HotpotQA.
-func ReadHotpot(path string) (*Documents, error) { return readDocuments(path, ParseHotpot) }
-
-func readDocuments(path string, parse func([]byte) (*Documents, error)) (*Documents, error) {
-	content, err := regular.ReadFile(path)
-	if err != nil {
-		return nil, err
+func (r *reader) documents(input, path string, parse func([]byte) (*Documents, error)) *Documents {
+	if path == "" {
+		return nil
+	}
+	content := r.file(input, path)
+	if r.err != nil {
+		return nil
 	}
 	d, err := parse(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return d, nil
+	r.fail(path, err)
+	return d
 }

@@ -91,7 +91,16 @@ func (f *filler) sample(index, n int) (drawn, error) {
 	if failed != nil {
 		return drawn{}, failed
 	}
-	return drawn{}, fmt.Errorf("the smallest prompts have about %d tokens with their answers: choose a larger length", shortest)
+	return drawn{}, &tooLong{shortest}
+}
+
+// tooLong is the error of a task whose smallest prompts do not fit.
+type tooLong struct {
+	tokens int // of one of them, with its answer
+}
+
+func (e *tooLong) Error() string {
+	return fmt.Sprintf("the smallest prompts have about %d tokens with their answers: choose a larger length, or leave the task out", e.tokens)
 }
 
 // floorDivide is Python's x // y of floats: the quotient is rounded down before it is

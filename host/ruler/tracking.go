@@ -1,6 +1,7 @@
 package ruler
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,6 +32,9 @@ const (
 
 func (tracking) start(s *session) (func(int) (drawn, error), error) {
 	example, err := trackingExample(s)
+	if long, ok := errors.AsType[*tooLong](err); ok {
+		return nil, fmt.Errorf("its example has %d tokens at most, whatever the length, and the smallest of this tokenizer about %d: leave the task out", exampleLength, long.tokens)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the example: %w", err)
 	}

@@ -51,23 +51,53 @@ func (t *Trained) Tokenizer() (tokenizer.Tokenizer, error) {
 // o.Stop names other tokens that end it. emit, if not nil, receives the text as it grows, in
 // whole characters. The run must have been opened to generate one sequence.
 func (t *Trained) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, emit func(text string) error) (string, error) {
-	info := tok.Info()
-	o.Vocab = info.VocabSize
-	if o.Stop == nil {
-		o.Stop = t.made.ends()
-		if info.BOS >= 0 {
-			o.Stop = append(slices.Clone(o.Stop), info.BOS) // what follows is another document
-		}
-		if info.EOS >= 0 {
-			o.Stop = append(slices.Clone(o.Stop), info.EOS)
-		}
-	}
+	o = t.untilEnd(tok.Info(), o)
 	s := stream{tok: tok, emit: emit}
 	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.add)
 	if err != nil {
 		return "", err
 	}
 	return s.finish(next[0])
+}
+
+// ContinueAll is [Trained.Continue] for several texts, at most as many as the run was opened
+// to generate at once. It returns what follows each.
+func (t *Trained) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options) ([]string, error) {
+	if len(prompts) == 0 || len(prompts) > t.sequences {
+		return nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
+	}
+	all := slices.Clone(prompts)
+	for len(all) < t.sequences { // places that nobody wants get a copy
+		all = append(all, prompts[0])
+	}
+	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok.Info(), o), nil)
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(prompts))
+	for i := range texts {
+		if texts[i], err = tok.Decode(next[i]); err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
+// untilEnd are options with the tokens that end a document or an answer, unless others are
+// named, for tokens that the tokenizer has.
+func (t *Trained) untilEnd(info tokenizer.Info, o generate.Options) generate.Options {
+	o.Vocab = info.VocabSize
+	if o.Stop != nil {
+		return o
+	}
+	o.Stop = slices.Clone(t.made.ends())
+	if info.BOS >= 0 {
+		o.Stop = append(o.Stop, info.BOS) // what follows is another document
+	}
+	if info.EOS >= 0 {
+		o.Stop = append(o.Stop, info.EOS)
+	}
+	return o
 }
 
 // stream decodes tokens as they come.

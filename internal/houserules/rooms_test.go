@@ -28,6 +28,7 @@ var rooms = []room{
 	{"bench/opprofile", "engine", "reads profiles of executables"},
 	{"conformance", "lower plugin engine sdk sdk/program sdk/program/reference sdk/sdktest", "the kit of the sdk, run on processes and devices; it holds no check"},
 	{"scaling", "rundir config cage figure metrics", "fits numbers that runs left on disk; it trains nothing"},
+	{"ruler", "", "makes prompts and scores answers: how many tokens a text has, and what a model answers, come from outside"},
 	{"train", "export posttrain/layerwise huggingface generate assembly step refresh memory plugin checkpoint safetensors rundir config cage model diagnostics schedule engine data/tokenizer console metrics sdk",
 		"the loop holds all ends together, and so knows most rooms; no room knows it"},
 	{"export", "export/pack export/readback huggingface gguf safetensors model data/tokenizer", "from weights to formats of other programs: where the weights come from is the caller's business"},

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/ruler"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+func newRuler() *cobra.Command {
+	f := rulerFlags{}
+	var m rulerModel
+	cmd := &cobra.Command{
+		Use:   "ruler RUN|CHECKPOINT",
+		Short: "Measure how long a text may be for a model to work with it (RULER)",
+		Long: `Let a model answer the 13 tasks of RULER, which hide something in a text of a given
+length, and score its answers. The prompts are those that RULER's scripts make, the answers
+are the likeliest tokens. Prompts and answers lie in --out, in RULER's own format; killed at
+any moment, the same command goes on.
+
+Some tasks are made of texts of others, and are left out without them: --essay, --squad,
+--hotpot. Words are made up unless --words has lists.
+
+  cage ruler runs/long --length 4096,8192 --samples 100 --out ruler/long`,
+		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context"),
+	}
+	f.add(cmd)
+	m.add(cmd)
+	cmd.AddCommand(outlasts(newRulerGenerate()), newRulerScore())
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		plan, g, err := f.plan()
+		if err != nil {
+			return nil, err
+		}
+		if err := m.open(cmd, args[0], plan.Lengths); err != nil {
+			return nil, err
+		}
+		defer m.trained.Close()
+		if err := f.template(g, m.tok, args[0]); err != nil {
+			return nil, err
+		}
+		f.settings(&plan, g, m.tok)
+		plan.Model = m.name
+		if plan.Progress, err = rulerProgress(cmd); err != nil {
+			return nil, err
+		}
+		d := ruler.At(vfs.At(f.out))
+		if plan, err = g.Write(cmd.Context(), d, plan); err != nil {
+			return nil, err
+		}
+		if err := d.Ask(cmd.Context(), plan, m.asker(g.Before != ""), m.batch); err != nil {
+			return nil, err
+		}
+		return rulerReport(d, m.threshold)
+	})
+}
+
+func newRulerScore() *cobra.Command {
+	var threshold float64
+	cmd := &cobra.Command{
+		Use:   "score DIR",
+		Short: "Score answers to RULER's prompts",
+		Long: `Score the answers in a directory: LENGTH/pred/TASK.jsonl in it, as in 4096/pred/vt.jsonl.
+RULER's own scripts put the answers of a model so, too. No model is needed.`,
+		Args: exactly(1, "one directory with answers"),
+	}
+	thresholdFlag(cmd, &threshold)
+	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+		return rulerReport(ruler.At(vfs.At(args[0])), threshold)
+	})
+}
+
+func thresholdFlag(cmd *cobra.Command, threshold *float64) {
+	cmd.Flags().Float64Var(threshold, "threshold", ruler.DefaultThreshold, "average that a length must exceed to be effective, in percent")
+}
+
+func rulerReport(d ruler.Directory, threshold float64) (*answer, error) {
+	r, err := d.Report(threshold)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{r, func(w io.Writer) {
+		table(w, r.Table())
+		fmt.Fprint(w, r.Words())
+	}}, nil
+}
+
+func newRulerGenerate() *cobra.Command {
+	f := rulerFlags{}
+	var spec string
+	cmd := &cobra.Command{
+		Use:   "generate",
+		Short: "Write RULER's prompts for any model",
+		Long: `Write the prompts of RULER's tasks as RULER's scripts write them, to
+LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to continue is
+"input" and "answer_prefix", and "outputs" is what its answer should have.
+
+  cage ruler generate --tokenizer tokenizer.json --length 4096,8192 --out ruler/prompts`,
+		Args: exactly(0, "no argument"),
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json`)
+	return answering(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
+		plan, g, err := f.plan()
+		if err != nil {
+			return nil, err
+		}
+		tok, err := tokenizer.Open(spec)
+		if err != nil {
+			return nil, fmt.Errorf("--tokenizer: %w", err)
+		}
+		if err := f.template(g, tok, spec); err != nil {
+			return nil, err
+		}
+		f.settings(&plan, g, tok)
+		if plan.Progress, err = rulerProgress(cmd); err != nil {
+			return nil, err
+		}
+		d := ruler.At(vfs.At(f.out))
+		if _, err = g.Write(cmd.Context(), d, plan); err != nil {
+			return nil, err
+		}
+		made, err := d.Manifest()
+		if err != nil {
+			return nil, err
+		}
+		return &answer{made, func(w io.Writer) {
+			fmt.Fprintf(w, "%s: prompts of %d tokens and less\n", f.out, plan.Lengths[len(plan.Lengths)-1])
+			for _, note := range made.Notes() {
+				fmt.Fprintf(w, "note: %s\n", note)
+			}
+		}}, nil
+	})
+}
+
+// rulerFlags say what prompts to make.
+type rulerFlags struct {
+	lengths      []int
+	samples      int
+	tasks        []string
+	files        ruler.Files
+	seed         int64
+	conversation string
+	out          string
+}
+
+func (f *rulerFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntSliceVar(&f.lengths, "length", []int{4096}, "lengths in tokens, of prompt and answer together")
+	flags.IntVar(&f.samples, "samples", 500, "samples of each task and length")
+	flags.StringSliceVar(&f.tasks, "tasks", nil, "names of tasks; all if not given")
+	flags.StringVar(&f.files.Words, "words", "", "directory `DIR` with nounlist.txt, adjectivelist.txt and verblist.txt of wonderwords, and RULER's english_words.json")
+	flags.StringVar(&f.files.Essay, "essay", "", "`FILE` with RULER's essays, or any text")
+	flags.StringVar(&f.files.Squad, "squad", "", "`FILE` of SQuAD 2.0 (dev-v2.0.json)")
+	flags.StringVar(&f.files.Hotpot, "hotpot", "", "`FILE` of HotpotQA (hotpot_dev_distractor_v1.json)")
+	flags.Int64Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
+	flags.StringVar(&f.conversation, "template", "", "put prompts into the template of conversations: own, "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`")
+	flags.StringVar(&f.out, "out", "", "directory `DIR` of prompts and answers (required)")
+}

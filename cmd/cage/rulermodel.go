@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/ruler"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// plan finds what is wrong with the command line alone, and reads the inputs.
+func (f *rulerFlags) plan() (plan ruler.Plan, g *ruler.Generator, err error) {
+	tasks, err := ruler.Select(f.tasks)
+	switch {
+	case err != nil:
+		return plan, nil, usageError{fmt.Errorf("--tasks: %w", err)}
+	case f.out == "":
+		return plan, nil, usageError{fmt.Errorf("--out is required: the directory of prompts and answers")}
+	case f.samples < 1:
+		return plan, nil, usageError{fmt.Errorf("--samples %d: want 1 or more", f.samples)}
+	case len(f.lengths) == 0 || slices.Min(f.lengths) < 1:
+		return plan, nil, usageError{fmt.Errorf("--length %d: want numbers of tokens, as 4096,8192", f.lengths)}
+	}
+	g = &ruler.Generator{Seed: f.seed}
+	if g.Inputs, err = f.files.Read(); err != nil {
+		return plan, nil, err
+	}
+	return ruler.Plan{Tasks: tasks, Lengths: slices.Compact(slices.Sorted(slices.Values(f.lengths))), Samples: f.samples}, g, nil
+}
+
+// settings name what the prompts depend on, and count tokens with a tokenizer.
+func (f *rulerFlags) settings(plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer) {
+	plan.Settings = map[string]string{"tokenizer": tok.Info().SHA256, "template": "none"}
+	if f.conversation != "" {
+		plan.Settings["template"] = g.Before + "…" + g.After
+	}
+	g.Count = func(text string) (int, error) {
+		ids, err := tok.Encode(text)
+		return len(ids), err
+	}
+}
+
+// template finds what a template of conversations prints around a question. spec is where
+// the model's own is.
+func (f *rulerFlags) template(g *ruler.Generator, tok tokenizer.Tokenizer, spec string) error {
+	if f.conversation == "" {
+		return nil
+	}
+	name := f.conversation
+	if name == "own" {
+		name = ""
+	}
+	t, err := chat.OpenTemplate(name, spec, tok.Info().BOS >= 0)
+	if err != nil {
+		return fmt.Errorf("--template: %w", err)
+	}
+	const question = "question"
+	r, err := t.Render(chat.Conversation{chat.NewMessage(chat.User, question)}, true)
+	if err != nil {
+		return fmt.Errorf("--template: %w", err)
+	}
+	at := strings.LastIndex(r.Text, question)
+	if at < 0 {
+		return fmt.Errorf("--template %s: it does not print the messages of users", f.conversation)
+	}
+	g.Before, g.After = r.Text[:at], r.Text[at+len(question):]
+	return nil
+}
+
+// rulerProgress reports what has been done, every few seconds.
+func rulerProgress(cmd *cobra.Command) (func(doing string, t ruler.Task, length, done, of int), error) {
+	log, err := newLogger(cmd, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	const pause = 10 * time.Second
+	next := time.Now().Add(pause)
+	return func(doing string, t ruler.Task, length, done, of int) {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(pause)
+			log.Info(fmt.Sprintf("%s at %d: %d of %d %s", t.Name, length, done, of, doing))
+		}
+	}, nil
+}
+
+// rulerModel is the model that answers.
+type rulerModel struct {
+	batch, step, context int
+	threshold            float64
+
+	trained *train.Trained
+	tok     tokenizer.Tokenizer
+	name    string
+}
+
+func (m *rulerModel) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntVar(&m.batch, "batch", 4, "prompts that are answered at once")
+	flags.IntVar(&m.step, "step", 0, "use the checkpoint of this step instead of the newest")
+	flags.IntVar(&m.context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: the largest length")
+	thresholdFlag(cmd, &m.threshold)
+}
+
+// open opens the model for prompts of these lengths.
+func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
+	if m.batch < 1 {
+		return usageError{fmt.Errorf("--batch %d: want 1 or more", m.batch)}
+	}
+	longest := slices.Max(lengths)
+	run, err := rundir.At(dir).Config().Exists()
+	if err != nil {
+		return err
+	}
+	if !run {
+		m.context = cmp.Or(m.context, longest)
+	}
+	m.trained, err = openRun(cmd, dir, train.OpenOptions{Step: m.step, Generate: m.batch, NoData: true, Context: m.context})
+	if err != nil {
+		return err
+	}
+	m.name = fmt.Sprintf("%s, step %d", dir, m.trained.Step())
+	if context := m.trained.Context(); context < longest {
+		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)
+	}
+	if err == nil {
+		m.tok, err = m.trained.Tokenizer()
+	}
+	if err != nil {
+		m.trained.Close()
+	}
+	return err
+}
+
+// asker lets the model answer with the likeliest tokens. A prompt begins a document, unless
+// a template has printed how one begins.
+func (m *rulerModel) asker(templated bool) ruler.Model {
+	return func(ctx context.Context, prompts []string, newTokens int) ([]string, error) {
+		var all [][]int32
+		for _, p := range prompts {
+			ids, err := m.tok.Encode(p)
+			if err != nil {
+				return nil, err
+			}
+			if bos := m.tok.Info().BOS; bos >= 0 && !templated {
+				ids = append([]int32{bos}, ids...)
+			}
+			all = append(all, ids)
+		}
+		return m.trained.ContinueAll(ctx, m.tok, all, generate.Options{Tokens: newTokens})
+	}
+}

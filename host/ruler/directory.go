@@ -1,0 +1,60 @@
+package ruler
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Directory keeps prompts and answers as RULER's scripts do: those of a length L in
+// L/data/TASK/validation.jsonl and L/pred/TASK.jsonl. What they were made with stands in
+// ruler.json.
+type Directory struct{ path vfs.Path }
+
+// At is a directory, which need not be there yet.
+func At(path vfs.Path) Directory { return Directory{path} }
+
+func (d Directory) manifest() vfs.Path { return d.path.Join("ruler.json") }
+
+func (d Directory) prompts(length int, t Task) vfs.Path {
+	return d.path.Join(strconv.Itoa(length), "data", t.Name, "validation.jsonl")
+}
+
+func (d Directory) answers(length int, t Task) vfs.Path {
+	return d.path.Join(strconv.Itoa(length), "pred", t.Name+".jsonl")
+}
+
+// lock keeps other processes from writing to the directory.
+func (d Directory) lock() (vfs.Lock, error) {
+	if err := d.path.MkdirAll(); err != nil {
+		return nil, err
+	}
+	lock, err := d.path.Join("lock").Lock()
+	if errors.Is(err, vfs.ErrLocked) {
+		err = fmt.Errorf("%s: another process is working on it", d.path)
+	}
+	return lock, err
+}
+
+// lengths are those for which there are prompts or answers.
+func (d Directory) lengths() ([]int, error) {
+	entries, err := d.path.ReadDir()
+	if err != nil {
+		return nil, err
+	}
+	var list []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 && strconv.Itoa(n) == e.Name() && e.IsDir() {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// missing tells whether an error says that a file is not there.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

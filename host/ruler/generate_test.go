@@ -1,0 +1,137 @@
+package ruler
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// first makes the first sample of a task.
+func first(ctx context.Context, g *Generator, task string, length int) (s Sample, err error) {
+	tasks, err := Select([]string{task})
+	if err != nil {
+		return s, err
+	}
+	for s, err = range g.Samples(ctx, tasks[0], length, 1) {
+		break
+	}
+	return s, err
+}
+
+// TestFits: at any length prompts of every task fit and nearly fill it, or an error says
+// that they do not. RULER's scripts would draw for ever.
+func TestFits(t *testing.T) {
+	_, inputs := readGolden(t)
+	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed}
+	for _, task := range Tasks() {
+		fitted := 0
+		for length := 50; length < 6000; length += 350 {
+			s, err := first(context.Background(), g, task.Name, length)
+			if err != nil {
+				if !strings.Contains(err.Error(), "choose a") || fitted > 0 {
+					t.Errorf("%s at %d: %v", task.Name, length, err)
+				}
+				continue
+			}
+			fitted++
+			words, _ := countWords(s.Prompt())
+			if s.Length > length || words+task.NewTokens != s.Length {
+				t.Errorf("%s at %d: the sample says %d tokens; the prompt has %d, the answer %d", task.Name, length, s.Length, words, task.NewTokens)
+			}
+		}
+		if fitted < 10 {
+			t.Errorf("%s fits %d lengths only", task.Name, fitted)
+		}
+	}
+}
+
+// TestTooShort: the messages about lengths that are too small.
+func TestTooShort(t *testing.T) {
+	_, inputs := readGolden(t)
+	bytes := func(text string) (int, error) { return len(text), nil }
+	for _, c := range []struct {
+		task   string
+		length int
+		count  func(string) (int, error)
+		want   string
+	}{
+		{"niah_single_1", 150, countWords, "niah_single_1 at length 150: sample 0: the smallest prompts have about 281 tokens with their answers: choose a larger length"},
+		{"fwe", 249, countWords, "its text would have 3 different words: choose a length of 250 or more"},
+		{"vt", 100_000, bytes, "its example has 500 tokens at most, whatever the length, and the smallest of this tokenizer about 838: leave the task out"},
+	} {
+		_, err := first(context.Background(), &Generator{Inputs: inputs, Count: c.count, Seed: DefaultSeed}, c.task, c.length)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s at %d: the error is %v, want %q", c.task, c.length, err, c.want)
+		}
+	}
+}
+
+// TestTemplate: a template of conversations stands around the question, and the beginning
+// of the answer behind it. The examples of vt are part of the question.
+func TestTemplate(t *testing.T) {
+	_, inputs := readGolden(t)
+	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed, Before: "<user> ", After: " </user> "}
+	for _, task := range Tasks() {
+		s, err := first(context.Background(), g, task.Name, 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(s.Input, "<user> ") || !strings.HasSuffix(s.Input, " </user> ") || strings.Contains(s.AnswerPrefix, "user>") {
+			t.Errorf("%s: the template is not around the question %q, with the answer %q", task.Name, s.Input, s.AnswerPrefix)
+		}
+		users := 1
+		if task.Name == "cwe" {
+			users = 2 // its example is a question of its own, as in RULER
+		}
+		if got := strings.Count(s.Input, "<user>"); got != users {
+			t.Errorf("%s has %d questions, want %d", task.Name, got, users)
+		}
+	}
+}
+
+// TestErrors: what goes wrong outside ends the samples.
+func TestErrors(t *testing.T) {
+	_, inputs := readGolden(t)
+	broken := errors.New("no such token")
+	g := &Generator{Inputs: inputs, Count: func(string) (int, error) { return 0, broken }}
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	for _, task := range Tasks() {
+		if _, err := first(context.Background(), g, task.Name, 1000); !errors.Is(err, broken) {
+			t.Errorf("%s: the error is %v", task.Name, err)
+		}
+		g := &Generator{Inputs: inputs, Count: countWords}
+		if _, err := first(stopped, g, task.Name, 1000); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: the error is %v", task.Name, err)
+		}
+	}
+	for task, want := range map[string]string{"niah_single_1": "it needs words", "niah_single_3": "it needs an essay", "qa_1": "it needs SQuAD", "qa_2": "it needs HotpotQA"} {
+		_, err := first(context.Background(), &Generator{Count: countWords}, task, 1000)
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %q", task, err, want)
+		}
+	}
+	tasks, err := Select([]string{"qa_2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err = range (&Generator{Inputs: inputs, Count: countWords}).Samples(context.Background(), tasks[0], 1000, 9) {
+		break
+	}
+	if err == nil || !strings.Contains(err.Error(), "the file has 8 questions, and 9 samples are asked for") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestTwice: the seed 35 draws a variable of the example twice, and RULER's script fails
+// with it ("list index out of range"). It does not with 36.
+func TestTwice(t *testing.T) {
+	_, err := first(context.Background(), &Generator{Count: countWords, Seed: 35}, "vt", 1000)
+	if err == nil || !strings.Contains(err.Error(), "a variable has been drawn twice") {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err = first(context.Background(), &Generator{Count: countWords, Seed: 36}, "vt", 1000); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,84 @@
+package ruler
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Answer is what a model answered to a sample, with the fields that RULER stores.
+type Answer struct {
+	Index int `json:"index"`
+	// Pred is the answer without its prefix.
+	Pred string `json:"pred"`
+	// Input is all that the model read: input and answer prefix of the sample.
+	Input   string   `json:"input"`
+	Outputs []string `json:"outputs"`
+	// Others and Truncation mean nothing here; RULER's evaluation wants them.
+	Others     struct{} `json:"others"`
+	Truncation int      `json:"truncation"`
+	Length     int      `json:"length"`
+}
+
+// line is a line of a file.
+type line[T any] struct {
+	value T
+	end   int64 // place in the file behind it
+}
+
+// errTorn is the error of a last line without an end.
+var errTorn = errors.New("the last line has no end: writing it was interrupted")
+
+// lines reads the lines of a file of JSON objects.
+func lines[T any](r io.Reader) iter.Seq2[line[T], error] {
+	return func(yield func(line[T], error) bool) {
+		in := bufio.NewReaderSize(r, 1<<16)
+		end := int64(0)
+		for number := 1; ; number++ {
+			text, err := in.ReadBytes('\n')
+			if err == io.EOF && len(text) == 0 {
+				return
+			}
+			l := line[T]{end: end + int64(len(text))}
+			switch {
+			case err == io.EOF:
+				err = errTorn
+			case err == nil:
+				err = json.Unmarshal(text, &l.value)
+			}
+			if err != nil {
+				err = fmt.Errorf("line %d: %w", number, err)
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+			end = l.end
+		}
+	}
+}
+
+// read reads the values of a file of lines. A last line that is torn is an error.
+func read[T any](path vfs.Path) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		f, err := path.Open()
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		defer func() { _ = f.Close() }()
+		for l, err := range lines[T](f) {
+			if err != nil {
+				err = fmt.Errorf("%s: %w", path, err)
+			}
+			if !yield(l.value, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package ruler
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+)
+
+// Manifest says what the prompts and answers of a directory were made with. Whoever goes on
+// with it must use the same.
+type Manifest struct {
+	Format int   `json:"format"`
+	Seed   int64 `json:"seed"`
+	// Samples is how many there are of each task and length.
+	Samples int `json:"samples"`
+	// Settings name what prompts depend on: tokenizer, template, inputs.
+	Settings map[string]string `json:"settings"`
+	// Model names what gave the answers; empty while there are none.
+	Model string `json:"model,omitempty"`
+	// Substitutions say what is not RULER's own.
+	Substitutions []string `json:"substitutions,omitempty"`
+	// LeftOut are tasks that lack an input, and which.
+	LeftOut map[string]string `json:"left_out,omitempty"`
+}
+
+const manifestFormat = 1
+
+// ParseManifest reads a manifest.
+func ParseManifest(content []byte) (*Manifest, error) {
+	m := &Manifest{}
+	dec := json.NewDecoder(bytes.NewReader(content))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(m); err != nil {
+		return nil, err
+	}
+	if m.Format != manifestFormat {
+		return nil, fmt.Errorf("it has the format %d, and this version reads %d", m.Format, manifestFormat)
+	}
+	return m, nil
+}
+
+// Manifest reads the directory's; nil when it has none.
+func (d Directory) Manifest() (*Manifest, error) {
+	content, err := d.manifest().ReadFile()
+	if missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := ParseManifest(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.manifest(), err)
+	}
+	return m, nil
+}
+
+// Notes say what is not as in RULER.
+func (m *Manifest) Notes() []string {
+	if len(m.LeftOut) == 0 {
+		return m.Substitutions
+	}
+	return append([]string{"left out: " + leftOut(m.LeftOut)}, m.Substitutions...)
+}
+
+// keep writes the manifest of prompts of these tasks, after it was compared with that of
+// earlier ones.
+func (d Directory) keep(m *Manifest, tasks []Task) error {
+	old, err := d.Manifest()
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		if err := m.follow(old); err != nil {
+			return fmt.Errorf("%s: %w: choose another directory", d.path, err)
+		}
+		for _, t := range tasks {
+			delete(m.LeftOut, t.Name)
+		}
+	}
+	return atomicfile.WriteJSON(d.manifest(), m)
+}
+
+// follow compares m with what was before it, and takes over what it does not say itself.
+// Inputs may be added, and samples, which follow those that are there.
+func (m *Manifest) follow(old *Manifest) error {
+	if m.Seed != old.Seed {
+		return fmt.Errorf("its prompts were made with the seed %d, not %d", old.Seed, m.Seed)
+	}
+	if m.Samples < old.Samples {
+		return fmt.Errorf("it has %d samples of each task, and %d are asked for", old.Samples, m.Samples)
+	}
+	for _, key := range slices.Sorted(maps.Keys(old.Settings)) {
+		now, ok := m.Settings[key]
+		if ok && now != old.Settings[key] {
+			return fmt.Errorf("its prompts were made with %s %q, not %q", key, old.Settings[key], now)
+		}
+		m.Settings[key] = old.Settings[key]
+	}
+	switch {
+	case m.Model == "":
+		m.Model = old.Model
+	case old.Model != "" && m.Model != old.Model:
+		return fmt.Errorf("it has answers of %s, not of %s", old.Model, m.Model)
+	}
+	maps.Copy(m.LeftOut, old.LeftOut)
+	m.Substitutions = append(m.Substitutions, slices.DeleteFunc(old.Substitutions, func(s string) bool { return slices.Contains(m.Substitutions, s) })...)
+	return nil
+}

@@ -1,0 +1,226 @@
+package ruler
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// DefaultThreshold is what an average must exceed for a model to be good at a length: that
+// of Llama-2-7B (chat) at 4096 tokens (the paper, section 4, and RULER's README).
+const DefaultThreshold = 85.6
+
+// Report is what the answers of a directory are worth, in percent.
+type Report struct {
+	Model   string         `json:"model,omitempty"`
+	Lengths []LengthReport `json:"lengths"`
+	// Average is that of the averages of lengths. In the weighted ones the lengths count 1, 2,
+	// 3, … times from the shortest to the longest, or from the longest to the shortest.
+	Average    float64 `json:"average"`
+	Increasing float64 `json:"weighted_increasing"`
+	Decreasing float64 `json:"weighted_decreasing"`
+	Threshold  float64 `json:"threshold"`
+	// Effective is the longest length whose average exceeds the threshold; 0: none does.
+	Effective int `json:"effective_length"`
+	// Notes say what to mind in a comparison with RULER's own numbers.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// LengthReport is the part of a report on one length.
+type LengthReport struct {
+	Length  int                   `json:"length"`
+	Scores  map[string]TaskReport `json:"scores"`
+	Average float64               `json:"average"`
+}
+
+// TaskReport is the score of a task at a length.
+type TaskReport struct {
+	Score   float64 `json:"score"`
+	Answers int     `json:"answers"`
+	// Empty counts answers without any text.
+	Empty int `json:"empty"`
+}
+
+// Report scores all answers in the directory.
+func (d Directory) Report(threshold float64) (*Report, error) {
+	lengths, err := d.lengths()
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Threshold: threshold}
+	for _, length := range lengths {
+		l, err := d.scoreLength(length)
+		if err != nil {
+			return nil, err
+		}
+		if len(l.Scores) > 0 {
+			r.Lengths = append(r.Lengths, l)
+		}
+	}
+	if len(r.Lengths) == 0 {
+		return nil, fmt.Errorf("%s has no answers: want LENGTH/pred/TASK.jsonl in it, as in 4096/pred/vt.jsonl", d.path)
+	}
+	r.average()
+	m, err := d.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	r.note(m)
+	return r, nil
+}
+
+func (d Directory) scoreLength(length int) (LengthReport, error) {
+	l := LengthReport{Length: length, Scores: map[string]TaskReport{}}
+	sum := 0.0
+	for _, t := range Tasks() {
+		s, err := d.scoreTask(t, length)
+		if missing(err) {
+			continue
+		}
+		if err != nil {
+			return l, err
+		}
+		if s.Answers == 0 {
+			continue
+		}
+		l.Scores[t.Name] = s
+		sum += s.Score
+	}
+	l.Average = sum / float64(len(l.Scores))
+	return l, nil
+}
+
+// said is what is scored of an [Answer].
+type said struct {
+	Pred    *string  `json:"pred"`
+	Outputs []string `json:"outputs"`
+}
+
+func (d Directory) scoreTask(t Task, length int) (TaskReport, error) {
+	path := d.answers(length, t)
+	var answers []Answer
+	r := TaskReport{}
+	for a, err := range read[said](path) {
+		if errors.Is(err, errTorn) {
+			break // the model is still answering, or was interrupted
+		}
+		if err != nil {
+			return r, err
+		}
+		if a.Pred == nil {
+			return r, fmt.Errorf("%s: line %d has no pred, the answer", path, len(answers)+1)
+		}
+		if len(a.Outputs) == 0 {
+			return r, fmt.Errorf("%s: line %d has no outputs, which an answer is compared with", path, len(answers)+1)
+		}
+		if Clean(*a.Pred) == "" {
+			r.Empty++
+		}
+		answers = append(answers, Answer{Pred: *a.Pred, Outputs: a.Outputs})
+	}
+	if r.Answers = len(answers); r.Answers > 0 {
+		r.Score = t.Score(answers)
+	}
+	return r, nil
+}
+
+func (r *Report) average() {
+	n := float64(len(r.Lengths))
+	for i, l := range r.Lengths {
+		rank := float64(i + 1)
+		r.Average += l.Average / n
+		r.Increasing += l.Average * rank / (n * (n + 1) / 2)
+		r.Decreasing += l.Average * (n + 1 - rank) / (n * (n + 1) / 2)
+		if l.Average > r.Threshold {
+			r.Effective = l.Length
+		}
+	}
+}
+
+// note says what makes the report another than RULER's own would be.
+func (r *Report) note(m *Manifest) {
+	all := map[string]bool{}
+	most := 0
+	for _, l := range r.Lengths {
+		for name, s := range l.Scores {
+			all[name] = true
+			most = max(most, s.Answers)
+		}
+	}
+	if m != nil {
+		r.Model, most = m.Model, m.Samples
+		r.Notes = append(r.Notes, m.Notes()...)
+	}
+	if n := len(Tasks()); len(all) < n {
+		r.Notes = append(r.Notes, fmt.Sprintf("averages are over %d of %d tasks", len(all), n))
+	}
+	for _, l := range r.Lengths {
+		for _, t := range Tasks() {
+			if !all[t.Name] {
+				continue
+			}
+			if n := l.Scores[t.Name].Answers; n < most {
+				r.Notes = append(r.Notes, fmt.Sprintf("%s at %d has %d of %d answers", t.Name, l.Length, n, most))
+			}
+		}
+	}
+}
+
+// leftOut lists tasks with what they lack.
+func leftOut(tasks map[string]string) string {
+	by := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(tasks)) {
+		by[tasks[name]] = append(by[tasks[name]], name)
+	}
+	var list []string
+	for _, lack := range slices.Sorted(maps.Keys(by)) {
+		list = append(list, strings.Join(by[lack], ", ")+" (without "+lack+")")
+	}
+	return strings.Join(list, "; ")
+}
+
+// Table has a row for each task and one for the average, a column for each length, and a
+// heading.
+func (r *Report) Table() [][]string {
+	heading, average := []string{""}, []string{"average"}
+	for _, l := range r.Lengths {
+		heading = append(heading, fmt.Sprint(l.Length))
+		average = append(average, fmt.Sprintf("%.2f", l.Average))
+	}
+	rows := [][]string{heading}
+	for _, t := range Tasks() {
+		row, any := []string{t.Name}, false
+		for _, l := range r.Lengths {
+			cell := "–"
+			if s, ok := l.Scores[t.Name]; ok {
+				cell, any = fmt.Sprintf("%.2f", s.Score), true
+			}
+			row = append(row, cell)
+		}
+		if any {
+			rows = append(rows, row)
+		}
+	}
+	return append(rows, average)
+}
+
+// Words says what the table does not.
+func (r *Report) Words() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "average %.2f; weighted by increasing length %.2f, by decreasing length %.2f\n", r.Average, r.Increasing, r.Decreasing)
+	longest := r.Lengths[len(r.Lengths)-1].Length
+	switch {
+	case r.Effective == 0:
+		fmt.Fprintf(&b, "effective length: below %d (no average exceeds %.4g)\n", r.Lengths[0].Length, r.Threshold)
+	case r.Effective == longest:
+		fmt.Fprintf(&b, "effective length: %d at least, the longest tried (its average exceeds %.4g)\n", longest, r.Threshold)
+	default:
+		fmt.Fprintf(&b, "effective length: %d (the longest whose average exceeds %.4g)\n", r.Effective, r.Threshold)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	return b.String()
+}

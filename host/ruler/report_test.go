@@ -1,0 +1,127 @@
+package ruler
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// TestEffectiveLength: averages and the effective length, worked out by hand. A score is
+// 100, as the answer has what is wanted, or 0.
+func TestEffectiveLength(t *testing.T) {
+	for _, c := range []struct {
+		right                           string // for the lengths 1000, 2000, …
+		average, increasing, decreasing float64
+		effective                       int
+		says                            string
+	}{
+		{"y", 100, 100, 100, 1000, "effective length: 1000 at least, the longest tried"},
+		{"n", 0, 0, 0, 0, "effective length: below 1000"},
+		{"yyn", 200.0 / 3, 50, 250.0 / 3, 2000, "effective length: 2000 (the longest"},
+		{"yny", 200.0 / 3, 200.0 / 3, 200.0 / 3, 3000, "effective length: 3000 at least"},
+	} {
+		d := At(vfs.At(t.TempDir()))
+		for i, right := range c.right {
+			pred := map[rune]string{'y': "it is FOUND ", 'n': "no"}[right]
+			put(t, d, (i+1)*1000, "vt", fmt.Sprintf(`{"pred":%q,"outputs":["found"]}`, pred))
+		}
+		r, err := d.Report(DefaultThreshold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !near(r.Average, c.average) || !near(r.Increasing, c.increasing) || !near(r.Decreasing, c.decreasing) || r.Effective != c.effective {
+			t.Errorf("%s: averages %v, %v, %v, effective length %d; want %v", c.right, r.Average, r.Increasing, r.Decreasing, r.Effective, c)
+		}
+		if !strings.Contains(r.Words(), c.says) {
+			t.Errorf("%s: the report says\n%s\nwant %q", c.right, r.Words(), c.says)
+		}
+	}
+}
+
+// near allows for the rounding of a few sums of numbers up to 100.
+func near(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 }
+
+func put(t *testing.T, d Directory, length int, task string, lines ...string) {
+	t.Helper()
+	tasks, err := Select([]string{task})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := d.answers(length, tasks[0])
+	if err := path.Dir().MkdirAll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path.Name, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestThreshold: a length is effective when its average exceeds the threshold, not when it
+// is equal.
+func TestThreshold(t *testing.T) {
+	d := At(vfs.At(t.TempDir()))
+	put(t, d, 4096, "vt", `{"pred":"a","outputs":["a","b"]}`)
+	for threshold, want := range map[float64]int{49.99: 4096, 50: 0} {
+		r, err := d.Report(threshold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Effective != want {
+			t.Errorf("with the threshold %v the effective length is %d, want %d", threshold, r.Effective, want)
+		}
+	}
+}
+
+// TestUnfinished: answers that are being written count as far as they are whole.
+func TestUnfinished(t *testing.T) {
+	d := At(vfs.At(t.TempDir()))
+	put(t, d, 4096, "vt", `{"pred":"a","outputs":["a"]}`, `{"pred":" \t","outputs":["b"]}`)
+	put(t, d, 4096, "fwe", `{"pred":"a","outputs":["a"]}`, `{"pred":"a","out`)
+	path := d.path.Join("4096", "pred", "fwe.jsonl")
+	text := content(t, path)
+	if err := os.WriteFile(path.Name, []byte(strings.TrimSuffix(text, "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Report(DefaultThreshold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := r.Lengths[0].Scores["vt"], (TaskReport{Score: 50, Answers: 2, Empty: 1}); got != want {
+		t.Errorf("vt has %+v, want %+v", got, want)
+	}
+	if got, want := r.Lengths[0].Scores["fwe"], (TaskReport{Score: 100, Answers: 1}); got != want {
+		t.Errorf("fwe has %+v, want %+v", got, want)
+	}
+	if !strings.Contains(r.Words(), "fwe at 4096 has 1 of 2 answers") {
+		t.Errorf("the report says\n%s", r.Words())
+	}
+}
+
+// TestBadAnswers: what cannot be scored is an error that names the place.
+func TestBadAnswers(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"pred":"a","outputs":[]}`:     "line 1 has no outputs",
+		`{"input":"a","outputs":["b"]}`: "line 1 has no pred",
+		`{"pred":"a","outputs":"b"}`:    "line 1: ",
+		`{"pred":"a","outputs":["b"]}]`: "line 1: ",
+	} {
+		d := At(vfs.At(t.TempDir()))
+		put(t, d, 4096, "vt", text)
+		_, err := d.Report(DefaultThreshold)
+		if err == nil || !strings.Contains(err.Error(), "vt.jsonl") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestLower: letters whose lower case depends on Python's rules.
+func TestLower(t *testing.T) {
+	for text, want := range map[string]string{"ΑΣ ΑΣΑ": "ας ασα", "İ": "i̇", "ẞ": "ß", "Straße": "straße"} {
+		if got := lower(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package ruler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Plan is what prompts are wanted.
+type Plan struct {
+	Tasks   []Task
+	Lengths []int
+	Samples int
+	// Settings name what the prompts depend on beside the inputs, as the tokenizer.
+	Settings map[string]string
+	// Model names what is to answer them; empty: nothing.
+	Model string
+	// Progress, if not nil, is told what has been done of a task at a length.
+	Progress func(doing string, t Task, length, done, of int)
+}
+
+func (p Plan) progress(doing string, t Task, length, done int) {
+	if p.Progress != nil {
+		p.Progress(doing, t, length, done, p.Samples)
+	}
+}
+
+// Write makes the prompts of a plan, except those that are there already, of all tasks that
+// lack no input. It returns the plan with these tasks only.
+func (g *Generator) Write(ctx context.Context, d Directory, p Plan) (Plan, error) {
+	m := &Manifest{Format: manifestFormat, Seed: g.Seed, Samples: p.Samples, Settings: map[string]string{}, Model: p.Model, LeftOut: map[string]string{}}
+	maps.Copy(m.Settings, p.Settings)
+	maps.Copy(m.Settings, g.sources)
+	var tasks []Task
+	for _, t := range p.Tasks {
+		if lack := g.Missing(t); lack != "" {
+			m.LeftOut[t.Name] = lack
+		} else {
+			tasks = append(tasks, t)
+		}
+	}
+	if p.Tasks = tasks; len(tasks) == 0 {
+		return p, fmt.Errorf("all of these tasks lack an input: %s", leftOut(m.LeftOut))
+	}
+	m.Substitutions = g.Substitutions(tasks)
+	lock, err := d.lock()
+	if err != nil {
+		return p, err
+	}
+	err = d.keep(m, tasks)
+	for _, length := range p.Lengths {
+		for _, t := range tasks {
+			if err == nil {
+				err = g.write(ctx, d.prompts(length, t), p, t, length)
+			}
+		}
+	}
+	return p, errors.Join(err, lock.Unlock())
+}
+
+// write makes a file of prompts if there is none with as many.
+func (g *Generator) write(ctx context.Context, path vfs.Path, p Plan, t Task, length int) error {
+	there := 0
+	for _, err := range read[Sample](path) {
+		if missing(err) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		there++
+	}
+	if there >= p.Samples {
+		return nil
+	}
+	if err := path.Dir().MkdirAll(); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, func(w io.Writer) error {
+		done := 0
+		for s, err := range g.Samples(ctx, t, length, p.Samples) {
+			if err != nil {
+				return err
+			}
+			if err := writeLine(w, s); err != nil {
+				return err
+			}
+			done++
+			p.progress("prompts", t, length, done)
+		}
+		return nil
+	})
+}
+
+// writeLine writes a value as a line of JSON.
+func writeLine(w io.Writer, value any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
+}
