@@ -47,12 +47,13 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 	flags.StringVar(&weights, "weights", weightsQuantized, "quantized: Q(x); latent: x, which the optimizer keeps")
 	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")
 	flags.BoolVar(&o.Inexact, "inexact", false, "store what the format cannot hold exactly as what comes near")
+	flags.BoolVar(&o.Activations, "activations", false, "with compressed-tensors: have the inputs of layers quantized as in training")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := checkExport(to, out, weights); err != nil {
 			return nil, err
 		}
 		o.Latent = weights == weightsLatent
-		trained, err := openRun(cmd, args[0], train.OpenOptions{NoData: true, Step: step})
+		trained, err := openRun(cmd, args[0], train.OpenOptions{NoData: true, Step: step, Generate: 1})
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,8 +18,9 @@ type compressedFormat struct{}
 // compressedPlan adds the packed weights to a hubPlan.
 type compressedPlan struct {
 	*hubPlan
-	schemes map[string]scheme      // by the name of the tensor
-	globals map[string]nvfp4Scales // by parameter
+	schemes map[string]scheme           // by the name of the tensor
+	inputs  map[string]activationScheme // of the inputs of layers, by parameter
+	globals map[string]nvfp4Scales      // by parameter
 }
 
 // Plan implements Format.
@@ -27,8 +29,16 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &compressedPlan{hub, map[string]scheme{}, map[string]nvfp4Scales{}}
+	p := &compressedPlan{hubPlan: hub, schemes: map[string]scheme{}, globals: map[string]nvfp4Scales{}}
 	hub.files = p.tensors
+	if o.Activations {
+		if p.inputs, err = activations(m); err != nil {
+			return nil, err
+		}
+		if len(p.inputs) == 0 {
+			return nil, fmt.Errorf("the run quantizes no activations: leave --activations out")
+		}
+	}
 	var refused refusals
 	for _, part := range parts {
 		t, err := p.choose(part, o)
@@ -188,32 +198,43 @@ func (p *compressedPlan) packedFloats(t Stored, s scheme, grid func() (*Grid, er
 		safetensors.Lazy(t.Name+"_global_scale", []int{1}, func() ([]float32, error) { return []float32{two.global}, nil })}
 }
 
+// layerScheme is how a linear layer is quantized.
+type layerScheme struct {
+	weight scheme
+	input  activationScheme
+}
+
+func (s layerScheme) compare(t layerScheme) int {
+	return cmp.Or(strings.Compare(s.weight.String(), t.weight.String()), cmp.Compare(s.input, t.input))
+}
+
 // quantizationConfig is the entry of that name of config.json. With one scheme it is that
 // of all linear layers but those that are listed; with several each lists its own.
 func (p *compressedPlan) quantizationConfig() map[string]any {
-	modules := map[scheme][]string{}
+	modules := map[layerScheme][]string{}
 	ignore := []string{"lm_head"}
 	for _, t := range p.stored {
 		module := strings.TrimSuffix(t.Name, ".weight")
 		if s, ok := p.schemes[t.Name]; ok {
-			modules[s] = append(modules[s], module)
+			layer := layerScheme{s, p.inputs[t.Param]}
+			modules[layer] = append(modules[layer], module)
 		} else if t.Quantized {
 			ignore = append(ignore, module)
 		}
 	}
 	groups, format := map[string]any{}, ""
-	for i, s := range slices.SortedFunc(maps.Keys(modules), func(a, b scheme) int { return strings.Compare(a.String(), b.String()) }) {
+	for i, s := range slices.SortedFunc(maps.Keys(modules), layerScheme.compare) {
 		targets := modules[s]
 		if len(modules) == 1 {
 			targets = []string{"Linear"}
 		}
-		if format != "" && format != s.format() {
+		if format != "" && format != s.weight.format() {
 			format = "mixed-precision"
 		} else {
-			format = s.format()
+			format = s.weight.format()
 		}
 		groups[fmt.Sprintf("group_%d", i)] = map[string]any{
-			"targets": targets, "format": s.format(), "weights": s.weights(), "input_activations": nil, "output_activations": nil,
+			"targets": targets, "format": s.weight.format(), "weights": s.weight.weights(), "input_activations": s.input.entry(), "output_activations": nil,
 		}
 	}
 	return map[string]any{

@@ -43,6 +43,9 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
 		return nil, err
 	}
+	if _, packs := f.(compressedFormat); o.Activations && !packs {
+		return nil, fmt.Errorf("export to %s: the format does not say how activations are quantized: leave --activations out, or --to compressed-tensors", format)
+	}
 	plan, err := f.Plan(m, o)
 	if err != nil {
 		return nil, fmt.Errorf("export to %s: %w", format, err)

@@ -40,6 +40,9 @@ type Options struct {
 	Latent bool
 	// Inexact allows a quantized weight to become something else than Q(x).
 	Inexact bool
+	// Activations makes programs that load the export quantize the inputs of layers as the
+	// training did. Only compressed-tensors can say that.
+	Activations bool
 	// ShardSize is the largest number of bytes of a file of tensors; 0: 5 GB.
 	ShardSize int64
 }

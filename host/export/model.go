@@ -15,8 +15,10 @@ type Model struct {
 	Latent func(param string) ([]float32, error)
 	// Quantized returns what the quantizer makes of a parameter, nil if it is not quantized.
 	Quantized func(param string) (*Quantized, error)
-	Tokenizer Tokenizer
-	Card      Card
+	// Activations lists the inputs of layers that are quantized; nil: none.
+	Activations func() ([]Activation, error)
+	Tokenizer   Tokenizer
+	Card        Card
 }
 
 // Quantized is a weight x as its quantizer's program gives it.

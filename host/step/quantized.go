@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -118,3 +119,35 @@ func (q *Quantized) download(t update.Tensors) (err error) {
 	}
 	return err
 }
+
+// QuantizedActivation quantizes an activation of one of the plan's pieces of tokens, x
+// [site.Tokens, site.Width], as the training does.
+func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
+	q, ok := c.plan.Pieces[site.Tokens][site.Name]
+	if !ok || len(q.Trained()) > 0 {
+		return nil, fmt.Errorf("step: %s has no quantizer without trained parameters for %d tokens", site.Name, site.Tokens)
+	}
+	const name = "activation"
+	specs := []engine.Spec{{Name: name, Shape: floats(site.Tokens, site.Width)}}
+	e, err := stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		value, _ := q.Forward(in[name], nil)
+		return update.Nodes{valueName: value}
+	}}.compile(c.dev)
+	if err != nil {
+		return nil, err
+	}
+	defer e.exec.Close()
+	t := update.Tensors{}
+	if t[name], err = engine.Upload(c.dev, x, site.Tokens, site.Width); err != nil {
+		return nil, err
+	}
+	defer t[name].Finalize()
+	if err := e.run(t); err != nil {
+		return nil, err
+	}
+	defer t[valueName].Finalize()
+	return engine.Download[float32](t[valueName])
+}
+
+// valueName is the output of a program for one activation.
+const valueName = "value"

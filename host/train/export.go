@@ -28,7 +28,7 @@ func (t *Trained) Export() (*export.Model, error) {
 	}
 	settings := t.cfg.Model
 	settings.FillIn()
-	m := &export.Model{Settings: settings, Params: t.compiled.Plan().Model.Params(), Latent: t.latent, Quantized: t.quantized}
+	m := &export.Model{Settings: settings, Params: t.compiled.Plan().Model.Params(), Latent: t.latent, Quantized: t.quantized, Activations: t.activations}
 	var err error
 	if m.Tokenizer, err = t.exportTokenizer(); err != nil {
 		return nil, err

@@ -44,10 +44,14 @@ func modelScale(v []float64, rule string) (power, gain float64) {
 		}
 		variance += (e - mean) * (e - mean) / block
 	}
-	_, e := math.Frexp(largest)
+	fraction, e := math.Frexp(largest)
 	e -= 3
 	gain = 1
 	switch rule {
+	case ruleRound:
+		if fraction >= 1.75/2 {
+			e++
+		}
 	case ruleAbsMax34:
 		gain = 0.75
 	case ruleQuest:

@@ -31,6 +31,7 @@ var (
 // The values of the parameters scale_rule and mask.
 const (
 	ruleOCP      = "ocp"
+	ruleRound    = "round"
 	ruleAbsMax34 = "absmax34"
 	ruleQuest    = "quest"
 
@@ -48,8 +49,8 @@ func (mxfp4) Describe() sdk.Description {
 		Doc: "MXFP4 (OCP Microscaling 1.0): floats of four bits (E2M1), a power of two as the scale of each 32 entries of a row; " +
 			"scale rules of the specification and of Quartet and FP-Quant.",
 		Parameters: []sdk.Parameter{
-			sdk.Choice("scale_rule", ruleOCP, []string{ruleOCP, ruleAbsMax34, ruleQuest},
-				"ocp: the power of two below the maximum, over 4; absmax34: 4/3 of it, so that nothing saturates; quest: a power of two from the standard deviation"),
+			sdk.Choice("scale_rule", ruleOCP, []string{ruleOCP, ruleRound, ruleAbsMax34, ruleQuest},
+				"ocp: the power of two below the maximum, over 4; round: the maximum is rounded to one binary digit behind the point before, as programs that serve such models do with activations; absmax34: 4/3 of it, so that nothing saturates; quest: a power of two from the standard deviation"),
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
 				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude"),
 			sdk.Choice("mask", maskAuto, []string{maskAuto, maskNone, maskClip, maskTrust},

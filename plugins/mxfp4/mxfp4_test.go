@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-var rules = []string{ruleOCP, ruleAbsMax34, ruleQuest}
+var rules = []string{ruleOCP, ruleRound, ruleAbsMax34, ruleQuest}
 
 // TestConformance covers each scale rule with each mask and each rule for ties, and each
 // rule with a rotation, beside what the kit combines by itself.

@@ -32,6 +32,7 @@ type scale struct {
 // newScale writes the scales of blocks v, float[…,blocks,32]:
 //
 //	ocp       X = 2^e           e = floor(log2 max|V|) − 2
+//	round     X = 2^e           e likewise, after rounding max|V| to two significant bits
 //	absmax34  X = (4/3)·2^e     e likewise, so that |V/X| < 6
 //	quest     X = 2^e           e = floor(log2((2.92247856/6)·std V + 1e-8))
 //
@@ -52,10 +53,14 @@ func newScale(v program.Value, rule string) scale {
 	} else {
 		largest := v.Abs().MaxRow()
 		finite = largest.IsFinite()
-		exponent = largest.Logb().Shift(-microscaling.LargestExponentE2M1)
-		if rule == ruleAbsMax34 {
+		exponent = largest.Logb()
+		switch rule {
+		case ruleAbsMax34:
 			gain = rangeGain
+		case ruleRound: // from 1.75·2^k on the rounded maximum is 2^(k+1)
+			exponent = largest.Div(b.Const(1.75)).Logb().Shift(1)
 		}
+		exponent = exponent.Shift(-microscaling.LargestExponentE2M1)
 	}
 	exponent = exponent.Clip(-largestExponent, largestExponent)
 	nan := b.Const(math.NaN())
