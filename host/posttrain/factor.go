@@ -1,9 +1,14 @@
 package posttrain
 
 import (
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"github.com/cage-qat/cage/internal/linalg"
 )
 
 // inverseFactor replaces the symmetric matrix h, [n, n], by the upper triangular factor U with a positive diagonal of its
@@ -15,11 +20,11 @@ func inverseFactor(h []float64, n int) bool {
 	for i, j := 0, len(h)-1; i < j; i, j = i+1, j-1 { // reverses rows and columns
 		h[i], h[j] = h[j], h[i]
 	}
-	t, ok := lapack64.Potrf(blas64.Symmetric{Uplo: blas.Upper, N: n, Data: h, Stride: n})
-	if !ok || !lapack64.Trtri(t) {
+	t := triangle{h, n}
+	if !t.cholesky() || !t.invert() {
 		return false
 	}
-	// The factor is now Sᵀ of S = R⁻¹ in reversed order, which is a reflection at the other diagonal.
+	// The factor is now Uᵀ in reversed order: reflected at the other diagonal, it is U.
 	for i := range n {
 		for j := range n - 1 - i {
 			a, b := i*n+j, (n-1-j)*n+n-1-i
@@ -33,4 +38,116 @@ func inverseFactor(h []float64, n int) bool {
 		}
 	}
 	return true
+}
+
+// triangle is the upper half of a matrix, [n, n]. The lower half is left as it is.
+//
+// Its methods work on blocks, so that most of the work is in products; LAPACK takes the blocks of the diagonal.
+type triangle struct {
+	data []float64
+	n    int
+}
+
+const (
+	diagonal = 192 // rows of a block of the diagonal
+	strip    = 512 // rows or columns that one processor takes
+)
+
+// part is a part of the matrix, rows from i0 to before i1 and columns from j0 to before j1, which are no empty ranges.
+func (t triangle) part(i0, i1, j0, j1 int) linalg.Matrix {
+	return linalg.Matrix{Rows: i1 - i0, Cols: j1 - j0, RowStride: t.n, ColStride: 1, Data: t.data[i0*t.n+j0:]}
+}
+
+// block is a block of the diagonal.
+func (t triangle) block(from, to int) blas64.Triangular {
+	return blas64.Triangular{Uplo: blas.Upper, Diag: blas.NonUnit, N: to - from, Stride: t.n, Data: t.data[from*t.n+from:]}
+}
+
+// inverse is that of a block of the diagonal, with zeros below.
+func (t triangle) inverse(from, to int) (linalg.Matrix, bool) {
+	m := linalg.RowMajor(make([]float64, (to-from)*(to-from)), to-from, to-from)
+	for i := range m.Rows {
+		copy(m.Data[i*m.Cols+i:(i+1)*m.Cols], t.data[(from+i)*t.n+from+i:])
+	}
+	ok := lapack64.Trtri(blas64.Triangular{Uplo: blas.Upper, Diag: blas.NonUnit, N: m.Rows, Stride: m.Cols, Data: m.Data})
+	return m, ok
+}
+
+// cholesky replaces the matrix A = TᵀT by T.
+func (t triangle) cholesky() bool {
+	for from := 0; from < t.n; from += diagonal {
+		to := min(from+diagonal, t.n)
+		if _, ok := lapack64.Potrf(blas64.Symmetric{Uplo: blas.Upper, N: to - from, Stride: t.n, Data: t.block(from, to).Data}); !ok {
+			return false
+		}
+		if to == t.n {
+			break
+		}
+		inverse, ok := t.inverse(from, to)
+		if !ok {
+			return false
+		}
+		behind := t.part(from, to, to, t.n)
+		t.multiply(behind, inverse.T(), behind)
+		strips(to, t.n, func(low, high int) { // what is left of A, at and right of the diagonal
+			linalg.MulAdd(t.part(low, high, low, t.n), -1, t.part(from, to, low, high).T(), t.part(from, to, low, t.n))
+		})
+	}
+	return true
+}
+
+// invert replaces T by its inverse X, from the last rows to the first: X_ii = T_ii⁻¹ and X_ij = −X_ii·Σ_k>i T_ik·X_kj.
+func (t triangle) invert() bool {
+	for from := (t.n - 1) / diagonal * diagonal; from >= 0; from -= diagonal {
+		to := min(from+diagonal, t.n)
+		inverse, ok := t.inverse(from, to)
+		if !ok {
+			return false
+		}
+		if to < t.n {
+			behind := t.part(from, to, to, t.n)
+			sum := linalg.RowMajor(make([]float64, behind.Rows*behind.Cols), behind.Rows, behind.Cols)
+			strips(to, t.n, func(low, high int) { // columns of X are zero below the diagonal
+				into := linalg.Matrix{Rows: sum.Rows, Cols: high - low, RowStride: sum.RowStride, ColStride: 1, Data: sum.Data[low-to:]}
+				t.clearBelow(low, high)
+				linalg.MulAdd(into, -1, t.part(from, to, to, high), t.part(to, high, low, high))
+			})
+			t.multiply(behind, inverse, sum)
+		}
+		for i := range inverse.Rows {
+			copy(t.data[(from+i)*t.n+from+i:], inverse.Data[i*inverse.Cols+i:(i+1)*inverse.Cols])
+		}
+	}
+	return true
+}
+
+// clearBelow sets to zero what is below the diagonal in a square block at it.
+func (t triangle) clearBelow(from, to int) {
+	for i := from + 1; i < to; i++ {
+		clear(t.data[i*t.n+from : i*t.n+i])
+	}
+}
+
+// multiply replaces into by a·b; into may be b.
+func (t triangle) multiply(into, a, b linalg.Matrix) {
+	strips(0, b.Cols, func(low, high int) {
+		product := linalg.RowMajor(make([]float64, a.Rows*(high-low)), a.Rows, high-low)
+		linalg.MulAdd(product, 1, a, linalg.Matrix{Rows: b.Rows, Cols: high - low, RowStride: b.RowStride, ColStride: 1, Data: b.Data[low:]})
+		for i := range into.Rows {
+			copy(into.Data[i*into.RowStride+low:i*into.RowStride+high], product.Data[i*product.Cols:(i+1)*product.Cols])
+		}
+	})
+}
+
+// strips does work on parts of a range, on all processors. The parts are the same for any number of these.
+func strips(from, to int, work func(low, high int)) {
+	group := errgroup.Group{}
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for low := from; low < to; low += strip {
+		group.Go(func() error {
+			work(low, min(low+strip, to))
+			return nil
+		})
+	}
+	_ = group.Wait()
 }

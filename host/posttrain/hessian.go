@@ -2,7 +2,6 @@ package posttrain
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cage-qat/cage/internal/linalg"
 )
@@ -30,21 +29,28 @@ func (h *Hessian) check(columns int) error {
 
 // OutputError is ‖X·dᵀ‖² summed over all samples, for a difference d of two weights of the layer, [rows, Size].
 func (h *Hessian) OutputError(d []float64) float64 {
-	const part = 256 // rows at once, so that the product stays small
-	sum := 0.0
-	for piece := range slices.Chunk(d, part*h.Size) {
-		rows := len(piece) / h.Size
-		product := make([]float64, len(piece))
-		linalg.MulAdd(linalg.RowMajor(product, rows, h.Size), 1, linalg.RowMajor(piece, rows, h.Size), linalg.RowMajor(h.Data, h.Size, h.Size))
-		for i, v := range piece {
-			sum += v * product[i]
+	rows := len(d) / h.Size
+	sums := make([]float64, (rows+strip-1)/strip)
+	strips(0, rows, func(low, high int) {
+		part := d[low*h.Size : high*h.Size]
+		product := make([]float64, len(part))
+		linalg.MulAdd(linalg.RowMajor(product, high-low, h.Size), 1, linalg.RowMajor(part, high-low, h.Size), linalg.RowMajor(h.Data, h.Size, h.Size))
+		for i, v := range part {
+			sums[low/strip] += v * product[i]
 		}
+	})
+	sum := 0.0
+	for _, s := range sums {
+		sum += s
 	}
 	return sum * float64(h.Samples) / 2
 }
 
 // Rotate replaces the matrix by RᵀHR, where R rotates each run of block elements: the Hessian of rotated inputs.
 func (h *Hessian) Rotate(block int) error {
+	if block == 1 {
+		return nil
+	}
 	if err := Rotate(h.Data, h.Size, block); err != nil {
 		return err
 	}

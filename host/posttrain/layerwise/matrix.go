@@ -3,6 +3,7 @@ package layerwise
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/posttrain"
@@ -145,17 +146,19 @@ func (s Settings) scales(g *posttrain.Grid) string {
 // rescale lets the quantizer say what scales the groups of the current weights have.
 func (q *quantizer) rescale(g *posttrain.Grid) func(group int, w []float64) ([]float64, error) {
 	return func(group int, w []float64) ([]float64, error) {
-		now := append([]float64(nil), w...)
-		if err := posttrain.Rotate(now, g.Columns, q.block); err != nil {
-			return nil, err
+		if q.block > 1 {
+			w = slices.Clone(w)
+			if err := posttrain.Rotate(w, g.Columns, q.block); err != nil {
+				return nil, err
+			}
 		}
-		_, a, err := q.quantize(narrowed(now))
+		all, err := q.scales(narrowed(w))
 		if err != nil {
 			return nil, err
 		}
 		scales := make([]float64, g.Rows)
 		for i := range scales {
-			scales[i] = float64(a.Scale[i*g.Groups()+group])
+			scales[i] = float64(all[i*g.Groups()+group])
 		}
 		return scales, nil
 	}

@@ -255,6 +255,7 @@ func TestMemory(t *testing.T) {
 	r := layerwise.Run{Settings: gptq, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(8), Batch: batch, Context: length,
 		Block: func(int, []*layerwise.Quantized) error {
 			runtime.GC()
+			runtime.GC() // pools keep what is in them for one more
 			var now runtime.MemStats
 			runtime.ReadMemStats(&now)
 			used = append(used, now.HeapAlloc)
@@ -263,8 +264,7 @@ func TestMemory(t *testing.T) {
 	if err := r.Do(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The first blocks fill pools of buffers.
-	if early, late := used[3], used[layers-1]; late > early+4*size {
+	if early, late := used[3], used[layers-1]; late > early+size {
 		t.Errorf("%d bytes behind block %d, %d behind block 4; a block has %d", late, layers, early, size)
 	}
 }
