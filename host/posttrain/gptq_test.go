@@ -29,10 +29,10 @@ func TestGolden(t *testing.T) {
 		}
 		got := values(g, result.Codes)
 		c.Expected.Close("q", got)
-		c.Expected.Close("output_error", []float64{math.Sqrt(h.OutputError(difference(w.Data, got)))})
+		c.Expected.Close("output_error", []float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, got)))})
 		_, rtn := full(w.Data, columns, columns, bits).Nearest(w.Data)
 		c.Expected.Close("rtn", rtn)
-		c.Expected.Close("rtn_output_error", []float64{math.Sqrt(h.OutputError(difference(w.Data, rtn)))})
+		c.Expected.Close("rtn_output_error", []float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, rtn)))})
 		if len(got) != rows*columns || result.Damping != o.Damping {
 			t.Errorf("%d codes, damping %v", len(got), result.Damping)
 		}
@@ -151,7 +151,7 @@ func TestBetterThanRounding(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, than := h.OutputError(difference(w, values(g, result.Codes))), h.OutputError(difference(w, rounded))
+			got, than := outputError(h, 400, difference(w, values(g, result.Codes))), outputError(h, 400, difference(w, rounded))
 			if !(got < than) {
 				t.Errorf("seed %d, order of activations %t: error %v, that of rounding is %v", seed, order, got, than)
 			}
@@ -192,8 +192,8 @@ func TestDamping(t *testing.T) {
 	}{
 		{"enough", flat, 0.01, 0.01},
 		{"none", flat, 0, 0},
-		{"hopeless", &posttrain.Hessian{Size: 2, Samples: 1, Data: []float64{1, 9, 9, 1}}, 0.01, 0},
-		{"ten times", &posttrain.Hessian{Size: 2, Samples: 1, Data: []float64{1, 1.05, 1.05, 1}}, 0.01, 0.1},
+		{"hopeless", &posttrain.Hessian{Size: 2, Data: []float64{1, 9, 9, 1}}, 0.01, 0},
+		{"ten times", &posttrain.Hessian{Size: 2, Data: []float64{1, 1.05, 1.05, 1}}, 0.01, 0.1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := full(w, c.h.Size, c.h.Size, 4)
@@ -215,11 +215,11 @@ func TestDamping(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	w := []float64{1, 2}
-	h := &posttrain.Hessian{Size: 2, Samples: 1, Data: []float64{1, 0, 0, math.NaN()}}
+	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0, 0, math.NaN()}}
 	if _, err := posttrain.GPTQ(w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "the inputs of the layer are NaN or infinite" {
 		t.Errorf("NaN: %v", err)
 	}
-	h = &posttrain.Hessian{Size: 1, Samples: 1, Data: []float64{1}}
+	h = &posttrain.Hessian{Size: 1, Data: []float64{1}}
 	if _, err := posttrain.GPTQ(w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "inputs of 1 features for a matrix of 2 columns" {
 		t.Errorf("another size: %v", err)
 	}

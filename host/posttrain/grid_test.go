@@ -117,7 +117,7 @@ func TestRotate(t *testing.T) {
 	const columns = 24
 	w, in := problem(3, 4, columns, 50)
 	h := hessian(in, columns)
-	want := h.OutputError(w)
+	want := outputError(h, 50, w)
 	if err := h.Rotate(8); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestRotate(t *testing.T) {
 	if err := posttrain.Rotate(rotated, columns, 8); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.OutputError(rotated); math.Abs(got-want) > 1e-9*want {
+	if got := outputError(h, 50, rotated); math.Abs(got-want) > 1e-9*want {
 		t.Errorf("‖XWᵀ‖² is %v after a rotation, %v before", got, want)
 	}
 	for _, block := range []int{0, 3, 16} {

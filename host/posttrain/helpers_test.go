@@ -59,7 +59,7 @@ func values(g *posttrain.Grid, codes []int32) []float64 {
 // hessian is that of inputs [samples, features].
 func hessian(x []float64, features int) *posttrain.Hessian {
 	samples := len(x) / features
-	h := &posttrain.Hessian{Size: features, Samples: int64(samples), Data: make([]float64, features*features)}
+	h := &posttrain.Hessian{Size: features, Data: make([]float64, features*features)}
 	for s := range samples {
 		row := x[s*features : (s+1)*features]
 		for i, a := range row {
@@ -99,4 +99,17 @@ func problem(seed uint64, rows, columns, samples int) (w, x []float64) {
 		}
 	}
 	return w, x
+}
+
+// outputError is ‖X·dᵀ‖² for n inputs with this Hessian.
+func outputError(h *posttrain.Hessian, n int, d []float64) float64 {
+	sum := 0.0
+	for row := range slices.Chunk(d, h.Size) {
+		for i, a := range row {
+			for j, b := range row {
+				sum += a * h.Data[i*h.Size+j] * b
+			}
+		}
+	}
+	return sum * float64(n) / 2
 }

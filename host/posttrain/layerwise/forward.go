@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/posttrain"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -139,7 +138,7 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, stream []float3
 }
 
 // hessians are those of the inputs at some sites of the block, from all texts.
-func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]inputs, error) {
+func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
 	e, err := f.compile(fmt.Sprintf("inputs of %s", names(sites)), sites)
 	if err != nil {
 		return nil, err
@@ -164,13 +163,11 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 		}
 		sums = next
 	}
-	list := make([]inputs, len(sites))
+	list := make([]*inputs, len(sites))
 	for i, s := range sites {
-		list[i] = inputs{size: s.Width, samples: int64(rows) * int64(len(f.streams))}
-		if list[i].mean, err = engine.Download[float32](sums[i]); err != nil {
-			return nil, err
-		}
+		list[i] = &inputs{f, s.Width, int64(rows) * int64(len(f.streams)), sums[i]}
 	}
+	sums = nil // they are the list's now
 	return list, nil
 }
 
@@ -182,18 +179,6 @@ func (f *forward) scalars(a, b float32) (x, y *engine.Buffer, err error) {
 		return nil, nil, errors.Join(err, x.Finalize())
 	}
 	return x, y, nil
-}
-
-// inputs are what the inputs of a layer say of its weights.
-type inputs struct {
-	size    int
-	samples int64
-	mean    []float32 // 2/samples·XᵀX
-}
-
-// hessian is a copy in float64.
-func (in inputs) hessian() *posttrain.Hessian {
-	return &posttrain.Hessian{Size: in.size, Samples: in.samples, Data: widened(in.mean)}
 }
 
 // compile compiles the block: with sites the sums of their inputs, without any its output. Blocks are alike, so that one

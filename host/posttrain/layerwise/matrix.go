@@ -92,7 +92,9 @@ func (s Settings) quantize(q *quantizer, p model.Param, w []float32, in *inputs)
 	}
 	out.Report.WeightError = distance(w, out.Value)
 	if in != nil {
-		out.Report.OutputErrors = in.errors(w, out.Value, value)
+		if out.Report.OutputErrors, err = in.errors(w, out.Value, value); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
@@ -103,7 +105,10 @@ func (s Settings) gptq(q *quantizer, w []float32, answer posttrain.Answer, in *i
 	if err != nil {
 		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every quantizer", err)
 	}
-	h := in.hessian()
+	h, err := in.hessian()
+	if err != nil {
+		return err
+	}
 	z := widened(w)
 	if err := posttrain.Rotate(z, grid.Columns, q.block); err != nil {
 		return err
@@ -162,26 +167,6 @@ func (q *quantizer) rescale(g *posttrain.Grid) func(group int, w []float64) ([]f
 		}
 		return scales, nil
 	}
-}
-
-// errors compares the outputs of W, Ŵ and Q(W).
-func (in inputs) errors(w, quantized, rounded []float32) *OutputErrors {
-	h := in.hessian()
-	e := &OutputErrors{OutputError: h.OutputError(less(w, quantized))}
-	if all := h.OutputError(widened(w)); all > 0 {
-		e.RelativeError = e.OutputError / all
-	}
-	e.RoundingError = h.OutputError(less(w, rounded))
-	return e
-}
-
-// less is a − b.
-func less(a, b []float32) []float64 {
-	out := widened(a)
-	for i := range out {
-		out[i] -= float64(b[i])
-	}
-	return out
 }
 
 // distance is ‖a − b‖/‖a‖, 0 where a is 0.

@@ -75,19 +75,34 @@ func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantiz
 		return nil, err
 	}
 	for _, sites := range r.passes(block) {
-		in, err := f.hessians(ctx, sites)
+		more, err := r.pass(ctx, f, block, sites, values)
 		if err != nil {
 			return nil, err
 		}
-		for i, s := range sites {
-			more, err := r.weights(ctx, f, r.fed(block, s), values, &in[i])
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, more...)
-		}
+		list = append(list, more...)
 	}
 	return list, f.leave(ctx)
+}
+
+// pass finds the inputs at some sites, and quantizes the weights that these feed.
+func (r *Run) pass(ctx context.Context, f *forward, block int, sites []model.ActivationSite, values map[string][]float32) (list []*Quantized, err error) {
+	in, err := f.hessians(ctx, sites)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, i := range in {
+			i.close()
+		}
+	}()
+	for i, s := range sites {
+		more, err := r.weights(ctx, f, r.fed(block, s), values, in[i])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, more...)
+	}
+	return list, nil
 }
 
 // passes are the sites of a block whose inputs are found in one pass, pass after pass.

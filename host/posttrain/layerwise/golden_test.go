@@ -1,0 +1,94 @@
+package layerwise
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// published is the grid of the published GPTQ: −2^(b−1) … 2^(b−1)−1 in units of 2·max/(2^b−1), of a row or a group.
+type published struct{ bits, group int }
+
+func (published) Describe() sdk.Description { return sdk.Description{Name: "published"} }
+
+func (p published) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	half := math.Ldexp(1, p.bits-1)
+	z := p.split(x, site)
+	scale := z.Abs().MaxRow().Scale(1 / (half - 0.5))
+	codes := z.Div(scale).Round().Clip(-half, half-1)
+	return sdk.Quantized{Value: codes.Mul(scale).Reshape(site.Shape...), Codes: codes.Reshape(site.Shape...), Scale: scale}, nil
+}
+
+func (p published) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+	return p.split(codes, site).Mul(scale).Reshape(site.Shape...), nil
+}
+
+func (p published) split(x program.Value, site sdk.Site) program.Value {
+	if p.group < 0 {
+		return x
+	}
+	return x.Reshape(site.Shape[0], site.RowLen()/p.group, p.group)
+}
+
+// TestGolden: with a grid that is found in a quantizer's programs, GPTQ gives the reference values, to the precision of
+// binary32. Those of rounding have one scale for a row in the file, even where GPTQ has groups.
+func TestGolden(t *testing.T) {
+	dev, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	tolerance := golden.Tolerance{Abs: 1e-6, Rel: 1e-5}
+	golden.Load(t, "../testdata/gptq.json").Run(t, func(t *testing.T, c golden.Case) {
+		w, x := c.Inputs.Array("w"), c.Inputs.Array("x")
+		group := c.Params.Int("group")
+		settings := Settings{Method: GPTQ, Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order"), Scales: AutoScales}
+		got := quantizeGolden(t, dev, settings, published{c.Params.Int("bits"), group}, w, x)
+		c.Expected.CloseWithin(tolerance, "q", widened(got.Value))
+		c.Expected.CloseWithin(tolerance, "output_error", []float64{math.Sqrt(got.Report.OutputError)})
+		if group < 0 {
+			c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(got.Report.RoundingError)})
+		}
+		rounded := quantizeGolden(t, dev, Settings{Method: RTN}, published{c.Params.Int("bits"), -1}, w, x)
+		c.Expected.CloseWithin(tolerance, "rtn", widened(rounded.Value))
+		c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(rounded.Report.OutputError)})
+	})
+}
+
+func quantizeGolden(t *testing.T, dev *engine.Device, s Settings, p published, w, x golden.Array) *Quantized {
+	t.Helper()
+	rows, columns, samples := w.Shape[0], w.Shape[1], x.Shape[0]
+	program, err := sdk.BuildQuantizer(p, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: w.Shape})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean := make([]float32, columns*columns)
+	for i := range mean {
+		sum := 0.0
+		for k := range samples {
+			sum += x.Data[k*columns+i/columns] * x.Data[k*columns+i%columns]
+		}
+		mean[i] = float32(2 * sum / float64(samples))
+	}
+	in := &inputs{forward: &forward{dev: dev, compiled: map[string]*engine.Executable{}}, size: columns, samples: int64(samples)}
+	if in.mean, err = engine.Upload(dev, mean, columns, columns); err != nil {
+		t.Fatal(err)
+	}
+	defer in.close()
+	defer in.forward.close()
+	q, err := newQuantizer(dev, program, w.Float32())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.close()
+	out, err := s.quantize(q, model.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
