@@ -76,12 +76,14 @@ func (g *Grid) Groups() int { return (g.Columns + g.Group - 1) / g.Group }
 
 func (g *Grid) scale(i, j int) float64 { return g.Scales[i*g.Groups()+j/g.Group] }
 
-// round returns the code of the level nearest to x and its value, for an element of row i and column j.
+// round returns the code of the level nearest to x and its value, for an element of row i and column j. Ratios are in
+// binary32, as those of quantizers are: so that an element half way between two levels, as the largest one of a grid may
+// be, goes where a quantizer puts it.
 func (g *Grid) round(x float64, i, j int) (code int32, value float64) {
 	s := g.scale(i, j)
 	ratio := 0.0
 	if s != 0 {
-		ratio = x / s
+		ratio = float64(float32(x / s))
 	}
 	at := g.nearest(ratio)
 	return g.Codes[at], g.Numbers[at] * s

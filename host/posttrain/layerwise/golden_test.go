@@ -16,10 +16,10 @@ type published struct{ bits, group int }
 
 func (published) Describe() sdk.Description { return sdk.Description{Name: "published"} }
 
-func (p published) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (p published) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	half := math.Ldexp(1, p.bits-1)
 	z := p.split(x, site)
-	scale := z.Abs().MaxRow().Scale(1 / (half - 0.5))
+	scale := z.Abs().MaxRow().Div(b.Const(half - 0.5)) // rounded once, as is the largest element over it, which is a tie
 	codes := z.Div(scale).Round().Clip(-half, half-1)
 	return sdk.Quantized{Value: codes.Mul(scale).Reshape(site.Shape...), Codes: codes.Reshape(site.Shape...), Scale: scale}, nil
 }
