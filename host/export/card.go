@@ -15,6 +15,7 @@ type Card struct {
 	Trained string // on what: a sentence
 	// Quantizer, Optimizer and Method say how, each in a few words; "" is left out.
 	Quantizer, Optimizer, Method string
+	Posttrained                  bool   // weights were quantized after the training
 	Loss                         string // of the validation set; "" is left out
 	Command                      string // that made the export
 	Config                       string // the configuration of the run, in TOML
@@ -26,7 +27,7 @@ var cardTemplate = template.Must(template.New(cardFile).Parse(`---
 # license: choose one before you publish the model
 tags:
 - cage
-- quantization-aware-training
+- {{if .Card.Posttrained}}post-training-quantization{{else}}quantization-aware-training{{end}}
 ---
 
 # {{.Card.Name}}

@@ -137,9 +137,8 @@ func (t *Trained) card() (export.Card, error) {
 		return export.Card{}, err
 	}
 	card := export.Card{Name: filepath.Base(filepath.Clean(t.dir)), Step: t.step, Config: string(text), Trained: t.trainedOn(cfg)}
-	if t.cfg.Method.Lambda > 0 {
-		card.Method = fmt.Sprintf("%s, λ = %g", t.cfg.Method.Name, t.cfg.Method.Lambda)
-	}
+	card.Method = t.method()
+	card.Posttrained = t.made.Posttrained != nil
 	for _, used := range t.made.Plugins {
 		switch words := inWords(used); {
 		case strings.HasPrefix(used.Table, "quantizer"):
@@ -154,8 +153,29 @@ func (t *Trained) card() (export.Card, error) {
 	return card, nil
 }
 
+// method says in a few words how weights were brought to their grid.
+func (t *Trained) method() string {
+	m := t.cfg.Method
+	switch p := t.made.Posttrained; {
+	case p != nil && p.Calibration != nil:
+		return fmt.Sprintf("%s after the training, on %d sequences of %d tokens", strings.ToUpper(p.Method), p.Calibration.Windows, p.Calibration.Context)
+	case p != nil:
+		return strings.ToUpper(p.Method) + " after the training"
+	case m.Form == cage.Off || m.Lambda == 0 || t.cfg.Untrained():
+		return ""
+	}
+	return fmt.Sprintf("%s, λ = %g", m.Name, m.Lambda)
+}
+
 // trainedOn says what the model was trained on.
 func (t *Trained) trainedOn(cfg *config.Config) string {
+	if from := t.made.Initial; cfg.Untrained() && from != nil {
+		words := "nothing in this run, which holds the model of " + filepath.Base(from.Path)
+		if from.Run != "" {
+			words += fmt.Sprintf(" after %d steps", from.Step)
+		}
+		return words
+	}
 	words := fmt.Sprintf("%s, %d tokens in each step", cfg.Data.Train, cfg.Train.Batch*cfg.Train.Accumulate*cfg.Model.Context)
 	for _, f := range t.made.Data {
 		words += fmt.Sprintf("; %s has the SHA-256 %s", filepath.Base(f.Path), f.SHA256)
