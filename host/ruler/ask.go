@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 
@@ -42,6 +41,9 @@ func (d Directory) ask(ctx context.Context, p Plan, t Task, length int, m Model,
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := path.Dir().SyncDir(); err != nil { // the name is to be as durable as the answers
+		return err
+	}
 	next, stop := iter.Pull2(read[Sample](d.prompts(length, t)))
 	defer stop()
 	done, list, err := skipAnswered(f, path, next, p.Samples, batch)
@@ -59,26 +61,27 @@ func (d Directory) ask(ctx context.Context, p Plan, t Task, length int, m Model,
 		}
 		list = nil
 	}
-	return errors.Join(err, f.Sync(), path.Dir().SyncDir())
+	return err
 }
 
 // skipAnswered goes on to the first sample without an answer. What follows the last whole
 // batch is cut off, and its samples are returned: a model may answer a little differently
-// in other company, and a file shall not depend on where it was interrupted.
+// in other company, and a file shall not depend on where it was interrupted. A line that is
+// no answer, as a loss of power may leave it, is cut off with all that follows it.
 func skipAnswered(f vfs.File, path vfs.Path, next func() (Sample, error, bool), samples, batch int) (done int, again []Sample, err error) {
 	whole := int64(0)
 	for l, err := range lines[Answer](f) {
-		if errors.Is(err, errTorn) {
+		if errors.As(err, new(*damage)) {
 			break
 		}
 		if err != nil {
-			return done, nil, fmt.Errorf("%s: %w", path, err)
+			return done, nil, err
 		}
 		s, err, ok := next()
 		if err != nil {
 			return done, nil, err
 		}
-		if !ok || s.Prompt() != l.value.Input {
+		if !ok || s.Prompt() != l.value.Input || l.value.Outputs == nil {
 			return done, nil, fmt.Errorf("%s: line %d answers another prompt: move the file away", path, done+len(again)+1)
 		}
 		if again = append(again, s); len(again) == batch || done+len(again) == samples {
@@ -101,7 +104,7 @@ func take(next func() (Sample, error, bool), n int) (list []Sample, err error) {
 }
 
 // answer asks for the answers to some samples and appends them to a file.
-func answer(ctx context.Context, f io.Writer, t Task, m Model, list []Sample) error {
+func answer(ctx context.Context, f vfs.File, t Task, m Model, list []Sample) error {
 	var prompts []string
 	for _, s := range list {
 		prompts = append(prompts, s.Prompt())
@@ -120,6 +123,8 @@ func answer(ctx context.Context, f io.Writer, t Task, m Model, list []Sample) er
 			return err
 		}
 	}
-	_, err = f.Write(text.Bytes())
-	return err
+	if _, err := f.Write(text.Bytes()); err != nil {
+		return err
+	}
+	return f.Sync()
 }

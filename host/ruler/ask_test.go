@@ -68,6 +68,13 @@ func TestGoingOn(t *testing.T) {
 	}
 	path := d.answers(500, p.Tasks[1])
 	want := content(t, path)
+	damaged := strings.Replace(want, `"pred"`, "\x00\n", 5) // as after a loss of power
+	if err := os.WriteFile(path.Name, []byte(damaged), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Ask(context.Background(), p, echo(&asked), batch); err != nil || content(t, path) != want {
+		t.Errorf("a damaged file is not mended: %v", err)
+	}
 	for _, size := range cuts(want) {
 		if err := os.WriteFile(path.Name, []byte(want[:size]), 0o644); err != nil {
 			t.Fatal(err)

@@ -31,8 +31,17 @@ type line[T any] struct {
 	end   int64 // place in the file behind it
 }
 
+// damage is the error of a line that is no JSON of the kind, or has no end.
+type damage struct {
+	line int
+	err  error
+}
+
+func (d *damage) Error() string { return fmt.Sprintf("line %d: %v", d.line, d.err) }
+func (d *damage) Unwrap() error { return d.err }
+
 // errTorn is the error of a last line without an end.
-var errTorn = errors.New("the last line has no end: writing it was interrupted")
+var errTorn = errors.New("the line has no end: writing it was interrupted")
 
 // lines reads the lines of a file of JSON objects.
 func lines[T any](r io.Reader) iter.Seq2[line[T], error] {
@@ -47,12 +56,11 @@ func lines[T any](r io.Reader) iter.Seq2[line[T], error] {
 			l := line[T]{end: end + int64(len(text))}
 			switch {
 			case err == io.EOF:
-				err = errTorn
+				err = &damage{number, errTorn}
 			case err == nil:
-				err = json.Unmarshal(text, &l.value)
-			}
-			if err != nil {
-				err = fmt.Errorf("line %d: %w", number, err)
+				if err = json.Unmarshal(text, &l.value); err != nil {
+					err = &damage{number, err}
+				}
 			}
 			if !yield(l, err) || err != nil {
 				return
@@ -71,14 +79,17 @@ func read[T any](path vfs.Path) iter.Seq2[T, error] {
 			yield(none, err)
 			return
 		}
-		defer func() { _ = f.Close() }()
 		for l, err := range lines[T](f) {
 			if err != nil {
 				err = fmt.Errorf("%s: %w", path, err)
 			}
 			if !yield(l.value, err) || err != nil {
+				_ = f.Close()
 				return
 			}
+		}
+		if err := f.Close(); err != nil {
+			yield(none, err)
 		}
 	}
 }

@@ -82,6 +82,9 @@ func (d Directory) keep(m *Manifest, tasks []Task) error {
 			delete(m.LeftOut, t.Name)
 		}
 	}
+	if err := removeAbandoned(d.manifest()); err != nil {
+		return err
+	}
 	return atomicfile.WriteJSON(d.manifest(), m)
 }
 

@@ -82,6 +82,9 @@ func (g *Generator) write(ctx context.Context, path vfs.Path, p Plan, t Task, le
 	if err := path.Dir().MkdirAll(); err != nil {
 		return err
 	}
+	if err := removeAbandoned(path); err != nil {
+		return err
+	}
 	return atomicfile.Write(path, func(w io.Writer) error {
 		done := 0
 		for s, err := range g.Samples(ctx, t, length, p.Samples) {
@@ -96,6 +99,11 @@ func (g *Generator) write(ctx context.Context, path vfs.Path, p Plan, t Task, le
 		}
 		return nil
 	})
+}
+
+// removeAbandoned removes what is left of a file whose writing was interrupted.
+func removeAbandoned(path vfs.Path) error {
+	return atomicfile.RemoveAbandoned(path.Dir(), func(name string) bool { return name == path.Base() })
 }
 
 // writeLine writes a value as a line of JSON.

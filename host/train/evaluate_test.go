@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/host/assembly"
@@ -127,6 +128,47 @@ func TestOpen(t *testing.T) {
 	second, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
 	if err != nil || first != second || first == "" {
 		t.Errorf("generated %q and %q, error %v", first, second, err)
+	}
+}
+
+// TestContinueAll: texts that are continued together are those that are continued alone,
+// also where there are fewer than the run was opened for.
+func TestContinueAll(t *testing.T) {
+	cfg := testrun.Config(t)
+	runParts(t, cfg, 2)
+	open := func(sequences int) *train.Trained {
+		trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Generate: sequences, NoData: true, Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(trained.Close)
+		return trained
+	}
+	one, three := open(1), open(3)
+	tok, err := one.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	greedy := generate.Options{Tokens: 12}
+	prompts := [][]int32{{'t', 'h', 'e', ' '}, {'a'}, {'f', 'o', 'x'}}
+	var want []string
+	for _, p := range prompts {
+		text, err := one.Continue(t.Context(), tok, p, greedy, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, text)
+	}
+	for n := 1; n <= 3; n++ {
+		got, err := three.ContinueAll(t.Context(), tok, prompts[:n], greedy)
+		if err != nil || !slices.Equal(got, want[:n]) {
+			t.Errorf("%d together are continued with %q, alone with %q (%v)", n, got, want[:n], err)
+		}
+	}
+	for _, n := range []int{0, 4} {
+		if _, err := three.ContinueAll(t.Context(), tok, make([][]int32, n), greedy); err == nil {
+			t.Errorf("%d sequences were continued by a run that was opened for 3", n)
+		}
 	}
 }
 
