@@ -42,6 +42,10 @@ type Language interface {
 	// vocabulary], float32, for tokens [batch, context], int32.
 	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
 
+	// Scores returns how likely targets are: their log-probabilities, float32 [n], and whether each is the likeliest
+	// token at its place, bool [n]. It has no gradient.
+	Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node)
+
 	// CacheDims returns the shapes of the caches, float32, in which [Language.Decode] keeps what it needs of batch
 	// sequences of up to length tokens.
 	CacheDims(batch, length int) [][]int

@@ -15,11 +15,14 @@ import (
 const piece = 64
 
 // pieces are the numbers of tokens, of all sequences together, that are read at once.
-func pieces(sequences int) []int {
-	if sequences == 0 {
-		return nil
+func (t *Trained) pieces(o OpenOptions) (list []int) {
+	if o.Generate > 0 {
+		list = append(list, piece*o.Generate, o.Generate)
 	}
-	return []int{piece * sequences, sequences}
+	if o.Score {
+		list = append(list, t.scoredTokens())
+	}
+	return list
 }
 
 // Generate continues a prompt: see [Trained.Continue].
@@ -175,13 +178,11 @@ func (t *Trained) Begin(prompts [][]int32, length int) (generate.Sequences, []fl
 		first[i] = int32(places - len(p))
 		rows[i] = slices.Concat(make([]int32, places-len(p)), p)
 	}
-	if t.evaluator == nil {
-		var err error
-		if t.evaluator, err = t.compiled.Evaluator(t.state); err != nil {
-			return nil, nil, err
-		}
+	e, err := t.evaluating()
+	if err != nil {
+		return nil, nil, err
 	}
-	d, err := t.evaluator.Decoder(first, room(places+length-longest))
+	d, err := e.Decoder(first, room(places+length-longest))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -33,8 +33,10 @@ type OpenOptions struct {
 	// Generate is the number of sequences that [Trained.Begin] continues at once; 0: none, and
 	// an evaluation computes as many at once as a replica of the run did.
 	Generate int
-	Finder   *plugin.Finder // nil means plugin.NewFinder()
-	Logger   hclog.Logger   // nil discards messages
+	// Score prepares for [Trained.Score].
+	Score  bool
+	Finder *plugin.Finder // nil means plugin.NewFinder()
+	Logger hclog.Logger   // nil discards messages
 }
 
 // Trained is a checkpoint of a run, ready for evaluation with the run's quantizers.
@@ -177,7 +179,7 @@ func (t *Trained) compile(ctx context.Context, o OpenOptions) error {
 		return err
 	}
 	err = t.build(ctx, assembly.Request{
-		Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: pieces(o.Generate), Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+		Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: t.pieces(o), Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, rundir.At(t.dir).Config().Name)
 	if err == nil {
 		t.comparePrograms(o)

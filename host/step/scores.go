@@ -1,0 +1,100 @@
+package step
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/update"
+)
+
+// Scored are sequences of which some tokens are asked for; see [model.Scored].
+type Scored struct {
+	Rows, Length    int
+	Tokens          []int32 // [Rows, Length]
+	Lengths         []int32 // [Rows]
+	Places, Targets []int32
+}
+
+// Names of the inputs and outputs of scores.
+const (
+	lengthsName   = "lengths"
+	placesName    = "places"
+	targetsName   = "targets"
+	logProbsName  = "log-probabilities"
+	likeliestName = "likeliest"
+)
+
+// Scores returns the log-probability of each target, and whether it is the likeliest token
+// at its place. Where activations are quantized, the tokens must be as many as one of the
+// plan's [Plan.Pieces].
+func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err error) {
+	c := e.c
+	if err := c.plan.checkScored(s); err != nil {
+		return nil, nil, err
+	}
+	exec, err := c.once(fmt.Sprintf("scores %d %d %d", s.Rows, s.Length, len(s.Places)), func() stage { return c.plan.scoreStage(s.Rows, s.Length, len(s.Places)) })
+	if err != nil {
+		return nil, nil, err
+	}
+	t := maps.Clone(e.t)
+	for _, in := range []struct {
+		name string
+		data []int32
+		dims []int
+	}{
+		{tokensName, s.Tokens, []int{s.Rows, s.Length}}, {lengthsName, s.Lengths, []int{s.Rows}},
+		{placesName, s.Places, []int{len(s.Places)}}, {targetsName, s.Targets, []int{len(s.Targets)}},
+	} {
+		if t[in.name], err = engine.Upload(c.dev, in.data, in.dims...); err != nil {
+			return nil, nil, err
+		}
+		defer t[in.name].Finalize()
+	}
+	if err := exec.run(t); err != nil {
+		return nil, nil, err
+	}
+	defer engine.FinalizeAll(t[logProbsName], t[likeliestName])
+	if logProbs, err = engine.Download[float32](t[logProbsName]); err != nil {
+		return nil, nil, err
+	}
+	likeliest, err = engine.Download[bool](t[likeliestName])
+	return logProbs, likeliest, err
+}
+
+func (p *Plan) checkScored(s Scored) error {
+	if _, ok := p.Model.(model.Language); !ok {
+		return fmt.Errorf("step: a model that reads no sequences cannot score them")
+	}
+	if len(s.Tokens) != s.Rows*s.Length || len(s.Lengths) != s.Rows || len(s.Places) != len(s.Targets) || len(s.Places) == 0 {
+		return fmt.Errorf("step: %d tokens and %d lengths for %d rows of %d, %d places and %d targets",
+			len(s.Tokens), len(s.Lengths), s.Rows, s.Length, len(s.Places), len(s.Targets))
+	}
+	for _, place := range s.Places {
+		if place < 0 || int(place) >= len(s.Tokens) {
+			return fmt.Errorf("step: the place %d is none of %d", place, len(s.Tokens))
+		}
+	}
+	if _, ok := p.Pieces[len(s.Tokens)]; !ok && len(p.Activations) > 0 {
+		return fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(s.Tokens))
+	}
+	return nil
+}
+
+// scoreStage maps what the forward pass reads and the sequences to scores of n targets.
+func (p *Plan) scoreStage(rows, length, n int) stage {
+	ids := func(name string, dims ...int) engine.Spec {
+		return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}
+	}
+	specs := append(p.forwardSpecs(false), ids(tokensName, rows, length), ids(lengthsName, rows), ids(placesName, n), ids(targetsName, n))
+	return stage{"scores", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName]}
+		logProbs, likeliest := p.Model.(model.Language).Scores(p.weightNodes(in, false), scored, p.quantizing(p.Pieces[rows*length], in))
+		return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
+	}}
+}

@@ -1,0 +1,95 @@
+package train
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// scoredTokens is the number of tokens that are scored at once: enough to keep a processor
+// busy.
+func (t *Trained) scoredTokens() int {
+	least := 1 << 10
+	if t.cfg.Device.Kind != engine.CPU {
+		least = 1 << 14
+	}
+	return score.Tokens(t.cfg.Model.Context, least)
+}
+
+// Score tells how likely continuations are, with the run's quantizers. Requests are scored in
+// batches, which depend on them alone: one for which skip, if not nil, is true of all its
+// requests is left out. each receives the scores of a batch, with the places of its requests.
+// The run must have been opened with Score.
+func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error {
+	if !t.cfg.Model.Language() {
+		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
+	}
+	if err := t.checkIDs(requests); err != nil {
+		return err
+	}
+	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context)
+	if err != nil {
+		return err
+	}
+	e, err := t.evaluating()
+	if err != nil {
+		return err
+	}
+	for _, b := range batches {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if allOf(b.Requests, skip) {
+			continue
+		}
+		logProbs, likeliest, err := e.Scores(step.Scored{Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places, Targets: b.Targets})
+		if err != nil {
+			return err
+		}
+		if err := each(b.Requests, b.Scores(logProbs, likeliest)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allOf(list []int, is func(int) bool) bool {
+	if is == nil {
+		return false
+	}
+	for _, i := range list {
+		if !is(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkIDs refuses tokens that the model does not have.
+func (t *Trained) checkIDs(requests []score.Request) error {
+	vocab := int32(t.cfg.Model.Vocab)
+	for i, r := range requests {
+		for _, ids := range [][]int32{r.Context, r.Continuation} {
+			for _, id := range ids {
+				if id < 0 || id >= vocab {
+					return fmt.Errorf("%s: sequence %d has the token %d, and the model has %d tokens", t.dir, i, id, vocab)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// evaluating is the evaluator of the model, whose weights are quantized once.
+func (t *Trained) evaluating() (*step.Evaluator, error) {
+	if t.evaluator == nil {
+		var err error
+		if t.evaluator, err = t.compiled.Evaluator(t.state); err != nil {
+			return nil, err
+		}
+	}
+	return t.evaluator, nil
+}
