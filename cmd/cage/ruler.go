@@ -46,7 +46,7 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 			return nil, err
 		}
 		f.settings(&plan, g, m.tok)
-		plan.Model = m.name
+		plan.Model = &m.name
 		if plan.Progress, err = rulerProgress(cmd); err != nil {
 			return nil, err
 		}

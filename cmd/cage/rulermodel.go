@@ -100,7 +100,7 @@ type rulerModel struct {
 
 	trained *train.Trained
 	tok     tokenizer.Tokenizer
-	name    string
+	name    ruler.ModelName
 }
 
 func (m *rulerModel) add(cmd *cobra.Command) {
@@ -128,7 +128,7 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if err != nil {
 		return err
 	}
-	m.name = fmt.Sprintf("%s, step %d", dir, m.trained.Step())
+	m.name = ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.trained.Step()), Identity: m.trained.Identity()}
 	if context := m.trained.Context(); context < longest {
 		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)
 	}

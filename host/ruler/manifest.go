@@ -19,12 +19,35 @@ type Manifest struct {
 	Samples int `json:"samples"`
 	// Settings name what prompts depend on: tokenizer, template, inputs.
 	Settings map[string]string `json:"settings"`
-	// Model names what gave the answers; empty while there are none.
-	Model string `json:"model,omitempty"`
+	// Model names what gave the answers; nil while there are none.
+	Model *ModelName `json:"model,omitempty"`
 	// Substitutions say what is not RULER's own.
 	Substitutions []string `json:"substitutions,omitempty"`
 	// LeftOut are tasks that lack an input, and which.
 	LeftOut map[string]string `json:"left_out,omitempty"`
+}
+
+// ModelName names a model.
+type ModelName struct {
+	// Name is for people.
+	Name string `json:"name"`
+	// Identity, if not empty, is the same wherever the model is, and that of no other one.
+	Identity string `json:"identity,omitempty"`
+}
+
+// is tells whether two names are of one model, as far as they say.
+func (n ModelName) is(other ModelName) bool {
+	if n.Identity != "" && other.Identity != "" {
+		return n.Identity == other.Identity
+	}
+	return n.Name == other.Name
+}
+
+func (n ModelName) String() string {
+	if n.Identity == "" {
+		return n.Name
+	}
+	return n.Name + " (" + n.Identity + ")"
 }
 
 const manifestFormat = 1
@@ -105,9 +128,9 @@ func (m *Manifest) follow(old *Manifest) error {
 		m.Settings[key] = old.Settings[key]
 	}
 	switch {
-	case m.Model == "":
+	case m.Model == nil:
 		m.Model = old.Model
-	case old.Model != "" && m.Model != old.Model:
+	case old.Model != nil && !m.Model.is(*old.Model):
 		return fmt.Errorf("it has answers of %s, not of %s", old.Model, m.Model)
 	}
 	maps.Copy(m.LeftOut, old.LeftOut)

@@ -150,7 +150,9 @@ func (r *Report) note(m *Manifest) {
 		}
 	}
 	if m != nil {
-		r.Model, most = m.Model, m.Samples
+		if most = m.Samples; m.Model != nil {
+			r.Model = m.Model.Name
+		}
 		r.Notes = append(r.Notes, m.Notes()...)
 	}
 	if n := len(Tasks()); len(all) < n {

@@ -19,8 +19,8 @@ type Plan struct {
 	Samples int
 	// Settings name what the prompts depend on beside the inputs, as the tokenizer.
 	Settings map[string]string
-	// Model names what is to answer them; empty: nothing.
-	Model string
+	// Model names what is to answer them; nil: nothing.
+	Model *ModelName
 	// Progress, if not nil, is told what has been done of a task at a length.
 	Progress func(doing string, t Task, length, done, of int)
 }

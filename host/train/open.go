@@ -190,6 +190,15 @@ func (t *Trained) compile(ctx context.Context, o OpenOptions) error {
 // Step is the number of optimizer steps behind the checkpoint.
 func (t *Trained) Step() int { return t.step }
 
+// Identity tells the checkpoint from those of all other runs, wherever the run directory is
+// now. It is empty for a Hugging Face checkpoint, and for runs of versions that gave none.
+func (t *Trained) Identity() string {
+	if t.made.Run == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s step %d", t.made.Run, t.step)
+}
+
 // Evaluate returns the mean loss over the first batches, or all when 0; see
 // [Evaluate].
 func (t *Trained) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
