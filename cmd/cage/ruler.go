@@ -145,7 +145,7 @@ type rulerFlags struct {
 	samples      int
 	tasks        []string
 	files        ruler.Files
-	seed         int64
+	seed         uint32
 	conversation string
 	out          string
 }
@@ -159,7 +159,7 @@ func (f *rulerFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.files.Essay, "essay", "", "`FILE` with RULER's essays, or any text")
 	flags.StringVar(&f.files.Squad, "squad", "", "`FILE` of SQuAD 2.0 (dev-v2.0.json)")
 	flags.StringVar(&f.files.Hotpot, "hotpot", "", "`FILE` of HotpotQA (hotpot_dev_distractor_v1.json)")
-	flags.Int64Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
+	flags.Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
 	flags.StringVar(&f.conversation, "template", "", "put prompts into the template of conversations: own, "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`")
 	flags.StringVar(&f.out, "out", "", "directory `DIR` of prompts and answers (required)")
 }

@@ -17,7 +17,7 @@ type Generator struct {
 	Inputs
 	// Count tells how many tokens a text has.
 	Count func(text string) (int, error)
-	Seed  int64
+	Seed  uint32 // numpy takes no larger ones
 	// Before and After are what a template of conversations puts around a question: the
 	// answer's first words, which RULER gives, follow behind them.
 	Before, After string
@@ -55,7 +55,7 @@ func (g *Generator) Samples(ctx context.Context, t Task, length, samples int) it
 			return
 		}
 		s := &session{Generator: g, ctx: ctx, newTokens: t.NewTokens, length: length, samples: samples,
-			rng: pyrandom.New(g.Seed), numbers: pyrandom.NewRandomState(uint32(g.Seed))}
+			rng: pyrandom.New(int64(g.Seed)), numbers: pyrandom.NewRandomState(g.Seed)}
 		next, err := t.kind.start(s)
 		if err != nil {
 			fail(err)
@@ -88,7 +88,7 @@ type session struct {
 
 // fresh is the generator that RULER makes anew for each shuffle: equal lengths are always
 // put into the same order.
-func (s *session) fresh() *pyrandom.Random { return pyrandom.New(s.Seed) }
+func (s *session) fresh() *pyrandom.Random { return pyrandom.New(int64(s.Seed)) }
 
 // short tells whether RULER takes smaller steps, and cwe smaller counts.
 func (s *session) short() bool { return s.length < 4096 }

@@ -26,7 +26,7 @@ type golden struct {
 	Cases []struct {
 		Task    string
 		Length  int `json:"max_seq_length"`
-		Seed    int64
+		Seed    uint32
 		New     int `json:"tokens_to_generate"`
 		Samples []Sample
 	}

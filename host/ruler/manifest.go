@@ -13,8 +13,8 @@ import (
 // Manifest says what the prompts and answers of a directory were made with. Whoever goes on
 // with it must use the same.
 type Manifest struct {
-	Format int   `json:"format"`
-	Seed   int64 `json:"seed"`
+	Format int    `json:"format"`
+	Seed   uint32 `json:"seed"`
 	// Samples is how many there are of each task and length.
 	Samples int `json:"samples"`
 	// Settings name what prompts depend on: tokenizer, template, inputs.
