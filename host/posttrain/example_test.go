@@ -1,6 +1,7 @@
 package posttrain_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/posttrain"
@@ -12,7 +13,7 @@ func ExampleGPTQ() {
 	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0.9, 0.9, 1}}
 	w := []float64{0.6, 0.6}
 	nearest, _ := grid.Nearest(w)
-	result, err := posttrain.GPTQ(w, h, grid, posttrain.Options{Damping: 0.01})
+	result, err := posttrain.GPTQ(context.Background(), w, h, grid, posttrain.Options{Damping: 0.01})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,6 +2,7 @@ package posttrain
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -41,8 +42,9 @@ type Result struct {
 //
 //	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
 //
-// which is algorithm 1 of the paper. It overwrites w and h, and with Rescale the scales of the grid.
-func GPTQ(w []float64, h *Hessian, g *Grid, o Options) (*Result, error) {
+// which is algorithm 1 of the paper. It overwrites w and h, and with Rescale the scales of the grid. The loop ends soon after
+// ctx has ended.
+func GPTQ(ctx context.Context, w []float64, h *Hessian, g *Grid, o Options) (*Result, error) {
 	if err := h.check(g.Columns); err != nil {
 		return nil, err
 	}
@@ -58,6 +60,9 @@ func GPTQ(w []float64, h *Hessian, g *Grid, o Options) (*Result, error) {
 		return q.result, nil
 	}
 	for from := 0; from < g.Columns; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		to, err := q.enter(from)
 		if err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ func TestGolden(t *testing.T) {
 			o.Rescale = current(g, bits)
 		}
 		h := hessian(x.Data, columns)
-		result, err := posttrain.GPTQ(slices.Clone(w.Data), clone(h), g, o)
+		result, err := posttrain.GPTQ(t.Context(), slices.Clone(w.Data), clone(h), g, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestDefinition(t *testing.T) {
 				return g, o
 			}
 			g, o := run()
-			result, err := posttrain.GPTQ(slices.Clone(w), hessian(x, columns), g, o)
+			result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), hessian(x, columns), g, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestBetterThanRounding(t *testing.T) {
 		_, rounded := full(w, columns, 32, 3).Nearest(w)
 		for _, order := range []bool{false, true} {
 			g := full(w, columns, 32, 3)
-			result, err := posttrain.GPTQ(slices.Clone(w), clone(h), g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
+			result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(h), g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestAnyProcessors(t *testing.T) {
 	var first []int32
 	for _, n := range []int{1, 2, 5} {
 		before := runtime.GOMAXPROCS(n)
-		result, err := posttrain.GPTQ(slices.Clone(w), hessian(x, columns), full(w, columns, columns, 4), posttrain.Options{Damping: 0.01})
+		result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), hessian(x, columns), full(w, columns, columns, 4), posttrain.Options{Damping: 0.01})
 		runtime.GOMAXPROCS(before)
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestDamping(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := full(w, c.h.Size, c.h.Size, 4)
 			for _, order := range []bool{false, true} {
-				result, err := posttrain.GPTQ(slices.Clone(w), clone(c.h), g, posttrain.Options{Damping: c.damping, ActivationOrder: order})
+				result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(c.h), g, posttrain.Options{Damping: c.damping, ActivationOrder: order})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -216,16 +216,16 @@ func TestDamping(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	w := []float64{1, 2}
 	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0, 0, math.NaN()}}
-	if _, err := posttrain.GPTQ(w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "the inputs of the layer are NaN or infinite" {
+	if _, err := posttrain.GPTQ(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "the inputs of the layer are NaN or infinite" {
 		t.Errorf("NaN: %v", err)
 	}
 	h = &posttrain.Hessian{Size: 1, Data: []float64{1}}
-	if _, err := posttrain.GPTQ(w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "inputs of 1 features for a matrix of 2 columns" {
+	if _, err := posttrain.GPTQ(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "inputs of 1 features for a matrix of 2 columns" {
 		t.Errorf("another size: %v", err)
 	}
 	g := full(w, 2, 1, 4)
 	h = hessian([]float64{1, 0, 0, 1}, 2)
-	if _, err := posttrain.GPTQ(w, h, g, posttrain.Options{ActivationOrder: true, Rescale: current(g, 4)}); err == nil {
+	if _, err := posttrain.GPTQ(t.Context(), w, h, g, posttrain.Options{ActivationOrder: true, Rescale: current(g, 4)}); err == nil {
 		t.Error("scales of current weights were accepted with the order of activations")
 	}
 }
@@ -235,7 +235,7 @@ func BenchmarkGPTQ(b *testing.B) {
 	w, x := problem(1, rows, columns, 1100)
 	h := hessian(x, columns)
 	for b.Loop() {
-		if _, err := posttrain.GPTQ(slices.Clone(w), clone(h), full(w, columns, 128, 4), posttrain.Options{Damping: 0.01}); err != nil {
+		if _, err := posttrain.GPTQ(b.Context(), slices.Clone(w), clone(h), full(w, columns, 128, 4), posttrain.Options{Damping: 0.01}); err != nil {
 			b.Fatal(err)
 		}
 	}

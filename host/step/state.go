@@ -210,6 +210,9 @@ type LoadFunc func(name string) (Tensor, error)
 // ParamName is the name that a parameter of the model has in checkpoints.
 func ParamName(param string) string { return update.Param(param) }
 
+// TrainedName is the name that a trained parameter of a quantizer has in checkpoints, by the weight or site.
+func TrainedName(site, name string) string { return update.Param(update.Trained(site, name)) }
+
 // LoadParams loads the parameters of a model and nothing else. Their elements are those that values returns by the name of the
 // parameter; they are used before the next call.
 func LoadParams(m model.Model, values func(param string) ([]float32, error)) LoadFunc {

@@ -37,7 +37,7 @@ func (t *Trained) posttrained(w *layerwise.Matrix) (*export.Quantized, error) {
 	if q.Scale, q.ScaleShape, err = t.scales(w.Name); err != nil || q.Scale == nil {
 		return q, err
 	}
-	if codes, err := export.Codes(q, w.Shape); err == nil { // else the export says that there are none
+	if codes, err := export.Codes(q, t.state.Param(w.Name).Shape().Dimensions); err == nil { // else the export says that there are none
 		q.Codes = codes
 	}
 	return q, nil

@@ -98,6 +98,9 @@ func (s *source) quantize(ctx context.Context, o QuantizeOptions) (*Posttrained,
 		return nil, err
 	}
 	run.Weights, run.Activations = programs.Weights, programs.Activations
+	if o.Plugin == "" {
+		run.Trained = s.trained
+	}
 	if run.Device, err = assembly.Device(s.cfg, o.Logger.Warn); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/export"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/rundir"
@@ -165,4 +166,49 @@ type writerFunc func(p []byte)
 func (f writerFunc) Write(p []byte) (int, error) {
 	f(p)
 	return len(p), nil
+}
+
+// TestQuantizeTrained: of a run's own quantizer, trained parameters count as well: the weights are those that it exports.
+func TestQuantizeTrained(t *testing.T) {
+	for _, plugin := range []string{"lsq", "nvfp4"} {
+		cfg := testrun.Config(t, `quantizer={weights={plugin="`+plugin+`"}}`, `method.form="off"`)
+		testrun.Train(t, cfg, train.Options{})
+		o := gptqOptions(t, "", nil)
+		o.Method, o.Windows = layerwise.RTN, 0
+		result, err := train.Quantize(t.Context(), cfg.Train.Out, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := exportOf(t, cfg.Train.Out), exportOf(t, o.Out)
+		for _, m := range result.Matrices {
+			want, err := from.Quantized(m.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := to.Quantized(m.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got.Value, want.Value) || len(got.Codes) != len(want.Codes) || !slices.Equal(got.Scale, want.Scale) {
+				t.Errorf("%s: %s is not what the run exports", plugin, m.Name)
+			}
+		}
+		if len(result.Matrices) != 10 {
+			t.Errorf("%s: %d matrices", plugin, len(result.Matrices))
+		}
+	}
+}
+
+func exportOf(t *testing.T, dir string) *export.Model {
+	t.Helper()
+	opened, err := train.Open(t.Context(), dir, train.OpenOptions{NoData: true, Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(opened.Close)
+	m, err := opened.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -22,6 +22,8 @@ type source struct {
 	made   *provenance // of a run; of a checkpoint of the hub, its tokenizer
 	origin *origin
 	values func(param string) ([]float32, error)
+	// trained reads trained parameters of the run's own quantizers; nil where there are none.
+	trained func(param, name string) ([]float32, error)
 }
 
 // withSource opens a run or a Hugging Face checkpoint while it is used.
@@ -77,13 +79,15 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 	}
 	s.origin = &origin{Path: path, Run: s.made.Run, Step: f.Step, End: s.made.ends(),
 		Files: []huggingface.Part{{File: filepath.Join(run.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}}
-	s.values = func(param string) ([]float32, error) {
-		t, err := f.Tensor(step.ParamName(param))
+	read := func(name string) ([]float32, error) {
+		t, err := f.Tensor(name)
 		if err != nil {
 			return nil, err
 		}
 		return safetensors.Values[float32](t)
 	}
+	s.values = func(param string) ([]float32, error) { return read(step.ParamName(param)) }
+	s.trained = func(param, name string) ([]float32, error) { return read(step.TrainedName(param, name)) }
 	return nil
 }
 

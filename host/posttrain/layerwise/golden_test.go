@@ -81,12 +81,12 @@ func quantizeGolden(t *testing.T, dev *engine.Device, s Settings, p published, w
 	}
 	defer in.close()
 	defer in.forward.close()
-	q, err := newQuantizer(dev, program, w.Float32())
+	q, err := newQuantizer(dev, program, w.Float32(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.close()
-	out, err := s.quantize(q, model.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
+	out, err := s.quantize(t.Context(), q, model.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package layerwise
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -70,7 +71,7 @@ type Quantized struct {
 }
 
 // quantize quantizes the weight w. in is what its inputs were; nil: they are not known, and weights are rounded.
-func (s Settings) quantize(q *quantizer, p model.Param, w []float32, in *inputs) (*Quantized, error) {
+func (s Settings) quantize(ctx context.Context, q *quantizer, p model.Param, w []float32, in *inputs) (*Quantized, error) {
 	value, answer, err := q.quantize(w)
 	if err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func (s Settings) quantize(q *quantizer, p model.Param, w []float32, in *inputs)
 		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
 	}
 	if s.Method == GPTQ {
-		if err := s.gptq(q, w, answer, in, out); err != nil {
+		if err := s.gptq(ctx, q, w, answer, in, out); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +101,7 @@ func (s Settings) quantize(q *quantizer, p model.Param, w []float32, in *inputs)
 }
 
 // gptq replaces rounding by GPTQ.
-func (s Settings) gptq(q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
+func (s Settings) gptq(ctx context.Context, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
 	grid, err := q.grid(answer, largest(w))
 	if err != nil {
 		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every quantizer", err)
@@ -121,7 +122,7 @@ func (s Settings) gptq(q *quantizer, w []float32, answer posttrain.Answer, in *i
 	if out.Report.Scales == CurrentScales {
 		o.Rescale = q.rescale(grid)
 	}
-	result, err := posttrain.GPTQ(z, h, grid, o)
+	result, err := posttrain.GPTQ(ctx, z, h, grid, o)
 	if err != nil {
 		return err
 	}

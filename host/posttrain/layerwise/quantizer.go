@@ -1,6 +1,7 @@
 package layerwise
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -22,7 +23,7 @@ type quantizer struct {
 	dims    []int
 	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds before it.
 	block   int
-	trained []*engine.Buffer // initial values of the quantizer's trained parameters for the weight
+	trained []*engine.Buffer // the quantizer's trained parameters for the weight
 	quant   *engine.Executable
 	scaling *engine.Executable // gives scales alone; nil until it is needed
 }
@@ -35,10 +36,15 @@ const (
 	scaleOutput
 )
 
-// newQuantizer prepares the quantizer of a weight.
-func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32) (*quantizer, error) {
+// newQuantizer prepares the quantizer of a weight. trained reads its trained parameters; nil: they have their initial values.
+func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, trained func(name string) ([]float32, error)) (*quantizer, error) {
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, sdk.OutputValue))}
-	err := q.initTrained(w)
+	var err error
+	if trained != nil {
+		err = q.loadTrained(trained)
+	} else {
+		err = q.initTrained(w)
+	}
 	if err == nil {
 		err = q.compile()
 	}
@@ -56,6 +62,22 @@ func (q *quantizer) close() {
 			e.Close()
 		}
 	}
+}
+
+// loadTrained uploads the trained parameters.
+func (q *quantizer) loadTrained(read func(name string) ([]float32, error)) error {
+	for _, t := range q.program.Trained {
+		values, err := read(t.Name)
+		if err != nil {
+			return err
+		}
+		b, err := engine.Upload(q.dev, values, t.Shape...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+		q.trained = append(q.trained, b)
+	}
+	return nil
 }
 
 // initTrained computes the trained parameters as a training would begin with them.

@@ -20,6 +20,8 @@ type Run struct {
 	Weights, Activations map[string]sdk.QuantizerProgram
 	// Values reads the elements of a parameter.
 	Values func(param string) ([]float32, error)
+	// Trained reads a trained parameter of a weight's quantizer; nil: each has the value with which a training begins.
+	Trained func(param, name string) ([]float32, error)
 	// Sequences are the texts of the calibration, of Context tokens each; they are computed Batch at once, which divides
 	// their number. Without any, weights are rounded and nothing is known of outputs.
 	Sequences      [][]int32
@@ -137,7 +139,7 @@ func (r *Run) weights(ctx context.Context, f *forward, params []model.Param, val
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		out, err := r.weight(p, program, values[p.Name], in)
+		out, err := r.weight(ctx, p, program, values[p.Name], in)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
@@ -152,11 +154,15 @@ func (r *Run) weights(ctx context.Context, f *forward, params []model.Param, val
 	return list, nil
 }
 
-func (r *Run) weight(p model.Param, program sdk.QuantizerProgram, w []float32, in *inputs) (*Quantized, error) {
-	q, err := newQuantizer(r.Device, program, w)
+func (r *Run) weight(ctx context.Context, p model.Param, program sdk.QuantizerProgram, w []float32, in *inputs) (*Quantized, error) {
+	var trained func(name string) ([]float32, error)
+	if r.Trained != nil {
+		trained = func(name string) ([]float32, error) { return r.Trained(p.Name, name) }
+	}
+	q, err := newQuantizer(r.Device, program, w, trained)
 	if err != nil {
 		return nil, err
 	}
 	defer q.close()
-	return r.Settings.quantize(q, p, w, in)
+	return r.Settings.quantize(ctx, q, p, w, in)
 }
