@@ -41,14 +41,17 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 	return posttrain.NewGrid(a, numbers, q.dims[0], q.dims[1])
 }
 
+// probeRows are rows of a probe that differ.
+const probeRows = 64
+
 // probe is a matrix for which a quantizer of whatever kind gives all its codes, or the first and the last: its rows are,
 // where the quantizer rounds, ramps in order and in disorder, normal numbers, and a few large ones among small ones.
 func (q *quantizer) probe(largest float64) []float32 {
 	rows, columns := q.dims[0], q.dims[1]
 	rng := rand.New(rand.NewPCG(0, 0))
 	ramp := func(i int) float64 { return 2*float64(i)/float64(max(1, columns-1)) - 1 }
-	x := make([]float64, 0, rows*columns)
-	for row := range rows {
+	x := make([]float64, 0, min(rows, probeRows)*columns)
+	for row := range min(rows, probeRows) {
 		order := rng.Perm(columns)
 		for i := range columns {
 			var v float64
@@ -68,7 +71,8 @@ func (q *quantizer) probe(largest float64) []float32 {
 		}
 	}
 	_ = posttrain.Rotate(x, columns, q.block) // the program has rotated blocks of this size, so that they fit
-	return narrowed(x)
+	once := narrowed(x)
+	return slices.Repeat(once, (rows*columns+len(once)-1)/len(once))[:rows*columns]
 }
 
 // numbers are those that codes stand for, in units of the scale.

@@ -3,6 +3,7 @@ package layerwise
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"github.com/cage-qat/cage/host/engine"
@@ -30,8 +31,13 @@ type Run struct {
 	Block func(block int, weights []*Quantized) error
 }
 
-// Do quantizes block after block. It stops soon after ctx has ended.
+// garbage is how much of it, in percent of what is in use, may lie in memory during a run. What is allocated is few and large
+// arrays of numbers, in which there is nothing to look through, so that collecting often costs little.
+const garbage = 10
+
+// Do quantizes block after block. It stops soon after ctx has ended. Meanwhile the process collects garbage more often.
 func (r *Run) Do(ctx context.Context) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations)
 	if err != nil {
 		return err
