@@ -129,11 +129,9 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 		return err
 	}
 	m.name = ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.trained.Step()), Identity: m.trained.Identity()}
-	if context := m.trained.Context(); context < longest {
+	m.tok, err = m.trained.Tokenizer()
+	if context := m.trained.Context(); err == nil && context < longest {
 		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)
-	}
-	if err == nil {
-		m.tok, err = m.trained.Tokenizer()
 	}
 	if err != nil {
 		m.trained.Close()
