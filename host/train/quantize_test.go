@@ -3,6 +3,7 @@ package train_test
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,10 +14,12 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/export"
+	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // fullPrecision is a run that was trained without quantization.
@@ -211,4 +214,43 @@ func exportOf(t *testing.T, dir string) *export.Model {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// TestQuantizeHub: each weight of a checkpoint of the hub becomes Q of itself, and what is not quantized stays.
+func TestQuantizeHub(t *testing.T) {
+	const dir, step = "../huggingface/testdata/llama32", 0.01
+	o := gptqOptions(t, "grid", map[string]any{"step": step})
+	o.Method, o.Windows, o.Context = layerwise.RTN, 0, 16
+	result, err := train.Quantize(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := huggingface.Open(vfs.At(dir), huggingface.Options{Context: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hub.Close()
+	tensors := testrun.Values(t, testrun.Newest(t, o.Out))
+	for _, p := range hub.Params() {
+		w, err := hub.Values(p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := tensors["param/"+p.Name]
+		if len(got) != len(w) {
+			t.Fatalf("%s has %d elements", p.Name, len(got))
+		}
+		for i, v := range w {
+			want := v
+			if p.Quantized {
+				want = float32(math.RoundToEven(float64(v/float32(step)))) * float32(step)
+			}
+			if got[i] != want {
+				t.Fatalf("%s: element %d is %v, want %v", p.Name, i, got[i], want)
+			}
+		}
+	}
+	if len(result.Matrices) != 10 || result.Calibration != nil {
+		t.Errorf("the report is %+v", result)
+	}
 }

@@ -122,7 +122,7 @@ func run(t testing.TB, kind string, q sdk.Quantizer, s layerwise.Settings, texts
 	t.Helper()
 	m, values := small(t, kind, 2, 32)
 	out := map[string]*layerwise.Quantized{}
-	r := layerwise.Run{Settings: s, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: values, Sequences: sequences(texts), Batch: batch, Context: length,
+	r := layerwise.Run{Settings: s, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
 		Block: func(_ int, list []*layerwise.Quantized) error {
 			for _, w := range list {
 				out[w.Report.Name] = w
@@ -133,4 +133,17 @@ func run(t testing.TB, kind string, q sdk.Quantizer, s layerwise.Settings, texts
 		t.Fatal(err)
 	}
 	return out
+}
+
+// fleeting returns values that are valid until the next call.
+func fleeting(values func(string) ([]float32, error)) func(string) ([]float32, error) {
+	var last []float32
+	return func(name string) ([]float32, error) {
+		for i := range last {
+			last[i] = 1e9
+		}
+		var err error
+		last, err = values(name)
+		return last, err
+	}
 }

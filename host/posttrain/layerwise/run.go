@@ -19,7 +19,7 @@ type Run struct {
 	// Weights are the programs of quantizers by parameter; a parameter that is missing is not quantized. Activations are
 	// those by site for Batch sequences; where one is missing, weights are calibrated for activations as they are.
 	Weights, Activations map[string]sdk.QuantizerProgram
-	// Values reads the elements of a parameter.
+	// Values reads the elements of a parameter, which are used before the next call.
 	Values func(param string) ([]float32, error)
 	// Trained reads a trained parameter of a weight's quantizer; nil: each has the value with which a training begins.
 	Trained func(param, name string) ([]float32, error)
@@ -69,12 +69,14 @@ func (r *Run) Do(ctx context.Context) error {
 func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantized, err error) {
 	values := map[string][]float32{}
 	for _, p := range r.Model.BlockParams(block) {
-		if values[p.Name], err = r.Values(p.Name); err != nil {
-			return nil, err
+		read, err := r.Values(p.Name)
+		if err == nil {
+			err = checkFinite(read)
 		}
-		if err := checkFinite(values[p.Name]); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
+		values[p.Name] = slices.Clone(read)
 	}
 	if len(f.streams) == 0 {
 		return r.weights(ctx, nil, r.Model.BlockParams(block), values, nil)
