@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,7 @@ the calibration with those of the original weights.`,
 	flags.StringVar(&o.Data, "data", "", "calibrate with the token file or text `FILE`; default: the training set of the run")
 	flags.IntVar(&o.Windows, "windows", 128, "sequences of the calibration; 0: none, with --method rtn")
 	flags.Int64Var(&o.Seed, "seed", 0, "seed of the choice of sequences")
+	flags.BoolVar(&o.Evaluate, "evaluate", false, "evaluate the result on the validation set of the run, for its summary")
 	flags.IntVar(&o.Step, "step", 0, "quantize the checkpoint of this step instead of the newest")
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: that of the run")
 	flags.Float64Var(&o.Damping, "damping", 0.01, "gptq: share of the mean of the Hessian's diagonal that is added to it")
@@ -123,6 +125,9 @@ func showQuantized(w io.Writer, out string, p *train.Posttrained) {
 	table(w, rows)
 	if c := p.Calibration; c != nil {
 		fmt.Fprintf(w, "\ncalibrated with %d sequences of %d tokens from %s\n", c.Windows, c.Context, c.Path)
+	}
+	if p.Loss != nil {
+		fmt.Fprintf(w, "validation loss %.4f, perplexity %.3f\n", float64(*p.Loss), math.Exp(float64(*p.Loss)))
 	}
 	fmt.Fprintf(w, "%s holds the quantized model: try cage eval, cage generate or cage export\n", out)
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/hashicorp/go-hclog"
@@ -10,9 +11,11 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -28,12 +31,14 @@ type QuantizeOptions struct {
 	Step        int    // checkpoint of a run; 0: the newest intact one
 	Context     int    // of a Hugging Face checkpoint, see [Import]
 	// Data is a token file, or a text, to calibrate with; "": the training set of a run.
-	Data    string
-	Windows int   // sequences of the calibration; 0: none, which rounding can do without
-	Seed    int64 // of their choice
-	Device  string
-	Finder  *plugin.Finder // nil means plugin.NewFinder()
-	Logger  hclog.Logger   // nil discards messages
+	Data string
+	// Evaluate evaluates the result on the validation set of the run, for its summary. That takes memory for the whole model.
+	Evaluate bool
+	Windows  int   // sequences of the calibration; 0: none, which rounding can do without
+	Seed     int64 // of their choice
+	Device   string
+	Finder   *plugin.Finder // nil means plugin.NewFinder()
+	Logger   hclog.Logger   // nil discards messages
 }
 
 // Posttrained says how a model was quantized after its training.
@@ -42,6 +47,8 @@ type Posttrained struct {
 	Calibration *Calibration       `json:"calibration,omitempty"`
 	Activations bool               `json:"activations"`
 	Matrices    []layerwise.Matrix `json:"matrices"`
+	// Loss is that on the validation set, in nats per token; nil where it was not evaluated.
+	Loss *metrics.Number `json:"val_loss,omitempty"`
 }
 
 // Quantize makes a run directory with the model of a run, or of a Hugging Face checkpoint, whose weights are quantized.
@@ -63,7 +70,33 @@ func Quantize(ctx context.Context, dir string, o QuantizeOptions) (*Posttrained,
 		out, err = s.quantize(ctx, o)
 		return err
 	})
+	if err == nil && o.Evaluate {
+		if err = out.evaluate(ctx, o); err != nil {
+			err = fmt.Errorf("%s is complete, but was not evaluated: %w", o.Out, err)
+		}
+	}
 	return out, err
+}
+
+// evaluate evaluates the run, as a training does at its end.
+func (p *Posttrained) evaluate(ctx context.Context, o QuantizeOptions) error {
+	t, err := Open(ctx, o.Out, OpenOptions{Finder: o.Finder, Logger: o.Logger})
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	loss, _, err := t.Evaluate(ctx, t.cfg.Train.FinalEvalBatches)
+	if err != nil {
+		return err
+	}
+	p.Loss = metrics.Some(loss)
+	path := rundir.At(o.Out).Summary()
+	summary, err := metrics.ReadSummary(path)
+	if err != nil {
+		return err
+	}
+	summary.ValLoss, summary.ValPPL = p.Loss, metrics.Some(math.Exp(loss))
+	return metrics.WriteSummary(path, summary)
 }
 
 // orElse is the first error that is not nil.
@@ -83,6 +116,9 @@ func (s *source) quantize(ctx context.Context, o QuantizeOptions) (*Posttrained,
 	blockwise, ok := m.(model.Blockwise)
 	if !ok {
 		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize", s.dir, s.cfg.Model.Kind)
+	}
+	if o.Evaluate && s.cfg.Data.Validation == "" {
+		return nil, fmt.Errorf("%s has no validation set to evaluate the result on", s.dir)
 	}
 	if s.cfg, err = s.withQuantizer(o); err != nil {
 		return nil, err
