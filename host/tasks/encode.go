@@ -1,0 +1,93 @@
+package tasks
+
+import "fmt"
+
+// Encoder turns texts into tokens.
+type Encoder struct {
+	// Encode gives the ids of a text, special tokens that are written in it included, without one that begins it.
+	Encode func(text string) ([]int32, error)
+	// BOS is the token that the tokenizer puts before every text; −1: none.
+	BOS int32
+	// Prefix stands before a continuation without context: the token that begins a document, or the one that ends it; −1:
+	// there is neither.
+	Prefix int32
+	// EOS is the text of the token that ends a document.
+	EOS string
+}
+
+// text is a whole text, which begins a document: with its token, unless that is written in it.
+func (e *Encoder) text(s string) ([]int32, error) {
+	ids, err := e.Encode(s)
+	if err != nil || e.BOS < 0 || len(ids) > 0 && ids[0] == e.BOS {
+		return ids, err
+	}
+	return append([]int32{e.BOS}, ids...), nil
+}
+
+// Pair encodes a context and its continuation as lm-eval does (lm_eval/api/model.py, _encode_pair): white space at the end
+// of the context belongs to the continuation, and the tokens of both together are cut by the number of the context's.
+func (e *Encoder) Pair(context, continuation string) (before, behind []int32, err error) {
+	if context == "" {
+		return e.withoutContext(continuation)
+	}
+	end := len(stripBehind(context))
+	context, continuation = context[:end], context[end:]+continuation
+	whole, err := e.text(context + continuation)
+	if err != nil {
+		return nil, nil, err
+	}
+	if before, err = e.text(context); err != nil {
+		return nil, nil, err
+	}
+	n := min(len(before), len(whole))
+	before, behind = before[:n:n], whole[n:]
+	if len(before) == 0 && e.Prefix >= 0 {
+		before = []int32{e.Prefix}
+	}
+	return before, behind, checkPair(before, behind, continuation)
+}
+
+// withoutContext gives the continuation the token that begins a document as its context.
+func (e *Encoder) withoutContext(continuation string) (before, behind []int32, err error) {
+	behind, err = e.Encode(continuation)
+	if err != nil {
+		return nil, nil, err
+	}
+	if e.Prefix >= 0 {
+		before = []int32{e.Prefix}
+	}
+	if len(behind) > 0 && behind[0] == e.Prefix {
+		behind = behind[1:]
+	}
+	return before, behind, checkPair(before, behind, continuation)
+}
+
+func checkPair(before, behind []int32, continuation string) error {
+	switch {
+	case len(behind) == 0:
+		return fmt.Errorf("the continuation %q has no token of its own", continuation)
+	case len(before) == 0:
+		return fmt.Errorf("the continuation %q has no context, and the tokenizer has no token that begins or ends a document", continuation)
+	}
+	return nil
+}
+
+// Window is a part of a text that is scored at once.
+type Window struct{ Context, Targets []int32 }
+
+// Windows divides a text into windows of length targets, so that each token is scored once (lm_eval/utils.py,
+// get_rolling_token_windows with one token of context): the first begins behind prefix, the last has as many tokens before
+// its own as fit.
+func Windows(ids []int32, length int, prefix int32) []Window {
+	if len(ids) == 0 || length < 1 {
+		return nil
+	}
+	first := min(length, len(ids))
+	list := []Window{{[]int32{prefix}, ids[:first]}}
+	for at := first; at < len(ids); at += length {
+		end := min(at+length, len(ids))
+		begin := max(0, end-length-1)
+		list = append(list, Window{ids[begin:at], ids[at:end]})
+	}
+	return list
+}

@@ -1,0 +1,177 @@
+package tasks
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+)
+
+// NoFilter is the name of the filter of what is not filtered.
+const NoFilter = "none"
+
+// Judge gives the value of each metric for an item: by metric and filter, as in "exact_match,strict-match".
+func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
+	switch t.Kind {
+	case Generation:
+		if a.Text == nil {
+			return nil, fmt.Errorf("%s: item %d has no text", t.Name, it.Doc)
+		}
+		out := map[string]float64{}
+		for _, f := range t.Filters {
+			out[ExactMatch+","+f.Name] = exactMatch(f.find(*a.Text), it.Target)
+		}
+		return out, nil
+	case Continuation:
+		if len(a.LogProbs) != 1 || len(a.Greedy) != 1 {
+			return nil, fmt.Errorf("%s: item %d has %d scores, want 1", t.Name, it.Doc, len(a.LogProbs))
+		}
+		return t.wanted(map[string]float64{Perplexity: a.LogProbs[0], Acc: one(a.Greedy[0])}), nil
+	}
+	if len(a.LogProbs) != len(it.Choices) {
+		return nil, fmt.Errorf("%s: item %d has %d scores for %d choices", t.Name, it.Doc, len(a.LogProbs), len(it.Choices))
+	}
+	byCharacter := make([]float64, len(it.Choices))
+	for i, l := range a.LogProbs {
+		byCharacter[i] = l / float64(characters(it.Choices[i]))
+	}
+	return t.wanted(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold), AccNorm: one(largest(byCharacter) == it.Gold)}), nil
+}
+
+// wanted leaves the metrics of the task.
+func (t *Task) wanted(values map[string]float64) map[string]float64 {
+	out := map[string]float64{}
+	for _, m := range t.Metrics {
+		out[m+","+NoFilter] = values[m]
+	}
+	return out
+}
+
+func one(right bool) float64 {
+	if right {
+		return 1
+	}
+	return 0
+}
+
+// largest is the first place of the largest number.
+func largest(list []float64) int {
+	best := 0
+	for i, v := range list {
+		if v > list[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// Invalid is what a filter finds where it finds nothing.
+const Invalid = "[invalid]"
+
+// find is the first or last match of the filter; of one with groups, the first group that is not empty.
+func (f *Filter) find(text string) string {
+	all := f.pattern.FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		return Invalid
+	}
+	match := all[0]
+	if f.Last {
+		match = all[len(all)-1]
+	}
+	if len(match) == 1 {
+		return strip(match[0])
+	}
+	for _, group := range match[1:] {
+		if group != "" {
+			return strip(group)
+		}
+	}
+	return Invalid
+}
+
+// ignored goes before texts are compared, in this order: lm-eval's regexes_to_ignore of the tasks of GSM8K.
+var ignored = []*regexp.Regexp{regexp.MustCompile(`,`), regexp.MustCompile(`\$`), regexp.MustCompile(`(?s).*#### `), regexp.MustCompile(`\.\n?$`)}
+
+func exactMatch(got, want string) float64 {
+	return one(comparable(got) == comparable(want))
+}
+
+func comparable(s string) string {
+	for i, p := range ignored {
+		keep := ""
+		if i == len(ignored)-1 && strings.HasSuffix(s, ".\n") {
+			keep = "\n" // Python's $ stands before a newline at the end, too, which stays
+		}
+		s = p.ReplaceAllLiteralString(s, keep)
+	}
+	return strings.ToLower(s)
+}
+
+// Metric is the value of a metric over all items.
+type Metric struct {
+	Name  string  `json:"name"` // metric and filter, as in "acc,none"
+	Value float64 `json:"value"`
+	// Error is the standard error; nil for perplexity, whose error lm-eval draws at random.
+	Error *float64 `json:"stderr,omitempty"`
+}
+
+// Aggregate sums values of items up, in the order of the task's metrics.
+func (t *Task) Aggregate(values []map[string]float64) []Metric {
+	var list []Metric
+	for _, name := range t.metricNames() {
+		of := make([]float64, len(values))
+		for i, v := range values {
+			of[i] = v[name]
+		}
+		m := Metric{Name: name, Value: mean(of)}
+		if strings.HasPrefix(name, Perplexity+",") {
+			m.Value = math.Exp(-m.Value)
+		} else if len(of) > 1 {
+			e := standardError(of)
+			m.Error = &e
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// metricNames are the keys of what Judge returns.
+func (t *Task) metricNames() (list []string) {
+	for _, m := range t.Metrics {
+		if m != ExactMatch {
+			list = append(list, m+","+NoFilter)
+			continue
+		}
+		for _, f := range t.Filters {
+			list = append(list, m+","+f.Name)
+		}
+	}
+	return list
+}
+
+func mean(list []float64) float64 {
+	sum := 0.0
+	for _, v := range list {
+		sum += v
+	}
+	return sum / float64(len(list))
+}
+
+// standardError of the mean: the standard deviation of the sample, by n − 1, over the root of n.
+func standardError(list []float64) float64 {
+	m, sum := mean(list), 0.0
+	for _, v := range list {
+		sum += (v - m) * (v - m)
+	}
+	return math.Sqrt(sum/float64(len(list)-1)) / math.Sqrt(float64(len(list)))
+}
+
+// Cut cuts a generated text at the first place of each text that ends it, one after the other.
+func Cut(text string, until []string) string {
+	for _, u := range until {
+		if u != "" {
+			text, _, _ = strings.Cut(text, u)
+		}
+	}
+	return text
+}

@@ -1,0 +1,151 @@
+package tasks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/pyrandom"
+)
+
+// A Turn is a message of a conversation: of the user, or of the assistant.
+type Turn struct {
+	Assistant bool
+	Text      string
+}
+
+// Options say how questions are put.
+type Options struct {
+	Shots int // examples before a question
+	// Chat, if not nil, writes a conversation to which the assistant is to answer. It begins as a document begins.
+	Chat func(turns []Turn) (string, error)
+	// OneTurn puts examples and question into one message instead of one turn each.
+	OneTurn bool
+}
+
+// fewshotSeed is the seed with which lm-eval draws examples.
+const fewshotSeed = 1234
+
+// between stands between examples.
+const between = "\n\n"
+
+// prompter puts questions behind examples.
+type prompter struct {
+	t        *Task
+	o        Options
+	examples []asked
+	docs     []Doc // of the examples
+	draws    *pyrandom.Random
+}
+
+func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
+	p := &prompter{t: t, o: o, docs: examples, draws: pyrandom.New(fewshotSeed)}
+	need := o.Shots
+	if t.spare() {
+		need++
+	}
+	if o.Shots > 0 && len(examples) < need {
+		return nil, fmt.Errorf("%s: %d examples before each question, and there are %d rows to draw them from", t.Name, o.Shots, len(examples))
+	}
+	if o.Shots == 0 {
+		return p, nil
+	}
+	for _, d := range examples {
+		a, err := t.ask(d)
+		if err != nil {
+			return nil, err
+		}
+		p.examples = append(p.examples, a)
+	}
+	return p, nil
+}
+
+// spare says that one example more is drawn than is shown, because one that is the question itself is left out. lm-eval
+// does so, too, where a task names neither a split for tests nor one for examples (lm_eval/api/task.py).
+func (t *Task) spare() bool { return t.Spare || t.From == t.Split }
+
+// draw chooses the examples of the next question, in the order of the rows that are asked: the generator's state runs on.
+func (p *prompter) draw(d Doc) []asked {
+	n := p.o.Shots
+	switch {
+	case n == 0:
+		return nil
+	case p.t.Fixed:
+		return p.examples[:n]
+	case !p.t.spare():
+		return p.others(p.draws.Sample(len(p.examples), n), Doc{}, n)
+	}
+	list := p.others(p.draws.Sample(len(p.examples), n+1), d, n)
+	if len(list) == n {
+		return list
+	}
+	var pool []int // the question was drawn more than once
+	for i := range p.docs {
+		if p.docs[i].text != d.text {
+			pool = append(pool, i)
+		}
+	}
+	list = nil
+	for _, i := range p.draws.Sample(len(pool), min(n, len(pool))) {
+		list = append(list, p.examples[pool[i]])
+	}
+	return list
+}
+
+// others are the first n of the examples with these numbers that are another row than d.
+func (p *prompter) others(which []int, d Doc, n int) (list []asked) {
+	for _, i := range which {
+		if len(list) < n && p.docs[i].text != d.text {
+			list = append(list, p.examples[i])
+		}
+	}
+	return list
+}
+
+// prompts are the texts before each choice, or the one before what is generated.
+func (p *prompter) prompts(examples []asked, a asked) ([]string, error) {
+	list := make([]string, len(a.questions))
+	for i, q := range a.questions {
+		var err error
+		if list[i], err = p.prompt(examples, q); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (p *prompter) prompt(examples []asked, question string) (string, error) {
+	if p.o.Chat != nil && !p.o.OneTurn {
+		var turns []Turn
+		for _, e := range examples {
+			turns = append(turns, Turn{Text: e.question(e.gold)}, Turn{Assistant: true, Text: e.answer()})
+		}
+		return p.o.Chat(append(turns, Turn{Text: question}))
+	}
+	var text strings.Builder
+	for _, e := range examples {
+		text.WriteString(e.question(e.gold) + *p.t.Delimiter + e.answer() + between)
+	}
+	text.WriteString(question)
+	if p.o.Chat != nil {
+		return p.o.Chat([]Turn{{Text: text.String()}})
+	}
+	return text.String(), nil
+}
+
+// delimiter stands before a choice. In a conversation the answer begins its own message.
+func (p *prompter) delimiter() string {
+	if p.o.Chat != nil {
+		return ""
+	}
+	return *p.t.Delimiter
+}
+
+// until are the texts that end an answer; eos is that of the token that ends a document.
+func (t *Task) until(eos string) []string {
+	list := slices.Clone(t.Until)
+	if eos != "" && !slices.Contains(list, eos) {
+		list = append(list, eos)
+	}
+	return list
+}

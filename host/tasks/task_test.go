@@ -1,0 +1,142 @@
+package tasks_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/tasks"
+)
+
+const own = `name = "own"
+kind = "choices"
+columns = ["q", "a", "b"]
+split = "test"
+question = ["{{ q }}"]
+choices = ["{{ a }}", "{{ b }}"]
+gold = "0"
+metrics = ["acc"]
+`
+
+// TestParseRefuses: what a description lacks or has too much is named.
+func TestParseRefuses(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{`kind = "choices"`, `kind = "quiz"`, `kind "quiz": want choices, continuation or generation`},
+		{`name = "own"`, `name = "a/b"`, `name "a/b"`},
+		{`gold = "0"`, `silver = "0"`, "there is no key silver"},
+		{`gold = "0"`, ``, "want gold"},
+		{`metrics = ["acc"]`, `metrics = ["perplexity"]`, `"perplexity" is none of choices: acc, acc_norm`},
+		{`metrics = ["acc"]`, `metrics = []`, "want some of acc, acc_norm"},
+		{`split = "test"`, ``, "question and split are missing"},
+		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]", "clean[0]: "},
+		{`split = "test"`, "split = \"test\"\nshots = -1", "none may be negative"},
+		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "filters belong to tasks of the kind generation"},
+	} {
+		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q in it", c.to, err, c.want)
+		}
+	}
+	if _, err := tasks.Open("no-task"); err == nil || !strings.Contains(err.Error(), "hellaswag") {
+		t.Errorf("an unknown task: %v", err)
+	}
+}
+
+// TestRowsRefuse: mistakes in rows are named with their places.
+func TestRowsRefuse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rows.jsonl")
+	for _, c := range []struct{ rows, want string }{
+		{`{"q": "?", "a": "x"}`, `line 1: the row has no "b": own needs the columns q, a, b`},
+		{`[1]`, "line 1: want an object"},
+		{"", "no rows"},
+	} {
+		if err := os.WriteFile(file, []byte(c.rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		task, err := tasks.Parse("own.toml", []byte(own))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := task.ReadDocs([]string{file}, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q in it", c.rows, err, c.want)
+		}
+	}
+}
+
+// TestGoldRefused: the number of the right choice must be one of a choice.
+func TestGoldRefused(t *testing.T) {
+	for _, gold := range []string{"2", "-1", "x", ""} {
+		task, err := tasks.Parse("own.toml", []byte(strings.Replace(own, `gold = "0"`, `gold = "{{ g }}"`, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := task.NewDoc("row", fmt.Appendf(nil, `{"q": "?", "a": "x", "b": "y", "g": %q}`, gold), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "the right choice is") {
+			t.Errorf("gold %q: %v", gold, err)
+		}
+	}
+}
+
+// FuzzParse: a description is refused or can be used.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(own), []byte(`{"q": "?", "a": "x", "b": "y"}`))
+	f.Add([]byte(strings.Replace(own, "{{ q }}", "{{ q.split('_')[7] }}", 1)), []byte(`{"q": "?", "a": "x", "b": "y"}`))
+	e := &tasks.Encoder{BOS: -1, Prefix: 0, Encode: func(s string) (ids []int32, _ error) {
+		for _, b := range []byte(s) {
+			ids = append(ids, int32(b))
+		}
+		return ids, nil
+	}}
+	f.Fuzz(func(t *testing.T, description, row []byte) {
+		task, err := tasks.Parse("own.toml", description)
+		if err != nil {
+			return
+		}
+		d, err := task.NewDoc("row", row, false)
+		if err != nil {
+			return
+		}
+		items, err := task.Items([]tasks.Doc{d}, []tasks.Doc{d, d}, e, tasks.Options{Shots: task.Shots % 2})
+		if err != nil {
+			return
+		}
+		a := &tasks.Answer{LogProbs: make([]float64, len(items[0].Scored)), Greedy: make([]bool, len(items[0].Scored)), Text: new(string)}
+		values, err := task.Judge(&items[0], a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task.Aggregate([]map[string]float64{values})
+	})
+}
+
+func ExampleTask_Items() {
+	task, err := tasks.Open("piqa")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, err := task.NewDoc("line 1", []byte(`{"goal": "How do you keep apples fresh?", "sol1": "In a cellar.", "sol2": "In the sun.", "label": 0}`), false)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	e := &tasks.Encoder{BOS: -1, Prefix: -1, Encode: func(s string) ([]int32, error) { return []int32(s), nil }}
+	items, err := task.Items([]tasks.Doc{d}, nil, e, tasks.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range items[0].Texts {
+		fmt.Printf("%q\n", r.Context+r.Continuation)
+	}
+	values, err := task.Judge(&items[0], &tasks.Answer{LogProbs: []float64{-9, -12}, Greedy: []bool{false, false}})
+	fmt.Println(values["acc,none"], err)
+	// Output:
+	// "Question: How do you keep apples fresh?\nAnswer: In a cellar."
+	// "Question: How do you keep apples fresh?\nAnswer: In the sun."
+	// 1 <nil>
+}
