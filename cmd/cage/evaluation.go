@@ -3,17 +3,19 @@ package main
 import (
 	"io"
 	"math"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/train"
 )
 
 func newEval() *cobra.Command {
-	var batches, step, context int
-	var dataFile string
+	var batches int
+	var f taskFlags
 	cmd := &cobra.Command{
 		Use:   "eval RUN|CHECKPOINT",
 		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
@@ -26,15 +28,27 @@ by a path are looked for at that path, then where the run was trained, then in t
 directory; --data needs neither the training nor the validation set.
 
 The directory of a Hugging Face checkpoint is evaluated as it is, in full precision, on
-the token file that --data names.`,
-		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "batches", "step", "context"),
+the token file that --data names.
+
+With --tasks the model answers the questions of published benchmarks, which lie as JSONL or
+Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
+
+  cage eval runs/run --tasks hellaswag,arc_easy --data benchmarks --fewshot 5 --out eval
+
+There are ` + strings.Join(tasks.Names(), ", ") + `.`,
+		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "batches", "step", "context", "limit", "max-tokens"),
 	}
-	contextFlag(cmd, &context)
+	contextFlag(cmd, &f.context)
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
-	cmd.Flags().IntVar(&step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
-	cmd.Flags().StringVar(&dataFile, "data", "", "evaluate on the token file `FILE` instead of the validation set")
+	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
+	cmd.Flags().StringVar(&f.data, "data", "", "evaluate on the token file `FILE` instead of the validation set; with --tasks the folder of their rows")
+	f.add(cmd)
+	cmd.AddCommand(newEvalRescore(), newEvalCompare())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Data: dataFile, Context: context})
+		if len(f.names) > 0 {
+			return f.run(cmd, args[0])
+		}
+		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: f.step, Data: f.data, Context: f.context})
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,10 @@
 package tasks
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/score"
+)
 
 // Encoder turns texts into tokens.
 type Encoder struct {
@@ -11,6 +15,8 @@ type Encoder struct {
 	// Prefix stands before a continuation without context: the token that begins a document, or the one that ends it; −1:
 	// there is neither.
 	Prefix int32
+	// Context is the number of tokens that the model sees, by which whole texts are divided.
+	Context int
 	// EOS is the text of the token that ends a document.
 	EOS string
 }
@@ -74,6 +80,24 @@ func checkPair(before, behind []int32, continuation string) error {
 
 // Window is a part of a text that is scored at once.
 type Window struct{ Context, Targets []int32 }
+
+// windows are the requests of a whole text.
+func (e *Encoder) windows(s string) (list []score.Request, err error) {
+	ids, err := e.text(s)
+	if err != nil {
+		return nil, err
+	}
+	if e.Prefix < 0 {
+		return nil, fmt.Errorf("the tokenizer has no token that begins or ends a document, which has to stand before a text")
+	}
+	for _, w := range Windows(ids, e.Context, e.Prefix) {
+		list = append(list, score.Request{Context: w.Context, Continuation: w.Targets})
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("the text has no tokens")
+	}
+	return list, nil
+}
 
 // Windows divides a text into windows of length targets, so that each token is scored once (lm_eval/utils.py,
 // get_rolling_token_windows with one token of context): the first begins behind prefix, the last has as many tokens before

@@ -269,6 +269,9 @@ func TestBoundaries(t *testing.T) {
 			Length  int     `json:"max_length"`
 			Prefix  int32   `json:"prefix_token"`
 			Windows []struct{ Context, Targets []int32 }
+
+			Loglikelihood float64
+			Words, Bytes  float64
 		}
 		Cases []struct {
 			Context, Continuation string
@@ -295,6 +298,43 @@ func TestBoundaries(t *testing.T) {
 	for i, w := range r.Windows {
 		if !slices.Equal(windows[i].Context, w.Context) || !slices.Equal(windows[i].Targets, w.Targets) {
 			t.Errorf("window %d is %v, want %v", i, windows[i], w)
+		}
+	}
+	compareText(t, e, r.Text, r.Length, []float64{r.Loglikelihood, r.Words, r.Bytes})
+}
+
+// compareText compares a whole text's windows and numbers with lm-eval's.
+func compareText(t *testing.T, e *tasks.Encoder, text string, length int, want []float64) {
+	t.Helper()
+	task, err := tasks.Parse("texts.toml", []byte(`name = "texts"
+kind = "text"
+split = "test"
+question = ["{{ text }}"]
+metrics = ["word_perplexity", "byte_perplexity", "bits_per_byte"]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := json.Marshal(map[string]string{"text": text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := task.NewDoc("row", row, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Context = length
+	items, err := task.Items([]tasks.Doc{d}, nil, e, tasks.Options{})
+	if err != nil || len(items[0].Scored) != 5 {
+		t.Fatalf("%d windows, %v", len(items[0].Scored), err)
+	}
+	values, err := task.Judge(&items[0], &tasks.Answer{LogProbs: []float64{want[0] / 2, want[0] / 2, 0, 0, 0}})
+	if err != nil || values["loglikelihood"] != want[0] || values["words"] != want[1] || values["bytes"] != want[2] {
+		t.Errorf("%v, want %v, %v", values, want, err)
+	}
+	metrics := task.Aggregate([]map[string]float64{values})
+	for i, value := range []float64{math.Exp(-want[0] / want[1]), math.Exp(-want[0] / want[2]), -want[0] / want[2] / math.Ln2} {
+		if m := metrics[i]; math.Abs(m.Value-value) > 1e-9*value {
+			t.Errorf("%s is %v, want %v", m.Name, m.Value, value)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 type Item struct {
 	Doc   int           `json:"doc_id"` // number of the row
 	Texts []RequestText `json:"arguments"`
-	// Scored asks how likely continuations are: of each choice, or of the one target.
+	// Scored asks how likely continuations are: of each choice, of the one target, or of each window of a text.
 	Scored []score.Request `json:"-"`
 	// Prompt is what a generated text continues, in tokens; nil where none is generated.
 	Prompt []int32 `json:"-"`
@@ -62,6 +62,12 @@ func (t *Task) fill(it *Item, a asked, prompts []string, e *Encoder, delimiter s
 	if t.Kind == Generation {
 		it.Texts = []RequestText{{Context: prompts[0]}}
 		it.Prompt, err = e.text(prompts[0])
+		return err
+	}
+	if t.Kind == Text {
+		it.Target = prompts[0]
+		it.Texts = []RequestText{{Continuation: prompts[0]}}
+		it.Scored, err = e.windows(prompts[0])
 		return err
 	}
 	continuations := a.choices

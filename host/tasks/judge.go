@@ -28,6 +28,9 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 		}
 		return t.wanted(map[string]float64{Perplexity: a.LogProbs[0], Acc: one(a.Greedy[0])}), nil
 	}
+	if t.Kind == Text {
+		return ofText(it.Target, a.LogProbs), nil
+	}
 	if len(a.LogProbs) != len(it.Choices) {
 		return nil, fmt.Errorf("%s: item %d has %d scores for %d choices", t.Name, it.Doc, len(a.LogProbs), len(it.Choices))
 	}
@@ -124,7 +127,9 @@ func (t *Task) Aggregate(values []map[string]float64) []Metric {
 			of[i] = v[name]
 		}
 		m := Metric{Name: name, Value: mean(of)}
-		if strings.HasPrefix(name, Perplexity+",") {
+		if t.Kind == Text {
+			m.Value = overTexts(name, values)
+		} else if strings.HasPrefix(name, Perplexity+",") {
 			m.Value = math.Exp(-m.Value)
 		} else if len(of) > 1 {
 			e := standardError(of)
@@ -147,6 +152,39 @@ func (t *Task) metricNames() (list []string) {
 		}
 	}
 	return list
+}
+
+// What Judge keeps of a text, of which metrics are made when all texts are known.
+const (
+	logLikelihood = "loglikelihood"
+	words         = "words"
+	byteCount     = "bytes"
+)
+
+func ofText(text string, windows []float64) map[string]float64 {
+	sum := 0.0
+	for _, l := range windows {
+		sum += l
+	}
+	return map[string]float64{logLikelihood: sum, words: float64(len(whiteSpace.Split(text, -1))), byteCount: float64(len(text))}
+}
+
+// whiteSpace is what divides words, as lm-eval counts them: re.split(r"\s+", text).
+var whiteSpace = regexp.MustCompile(`[\s` + space + `]+`)
+
+// overTexts is a metric of all texts together, the longer ones with more weight.
+func overTexts(metric string, values []map[string]float64) float64 {
+	per, sum, count := byteCount, 0.0, 0.0
+	if metric == WordPerplexity+","+NoFilter {
+		per = words
+	}
+	for _, v := range values {
+		sum, count = sum+v[logLikelihood], count+v[per]
+	}
+	if metric == BitsPerByte+","+NoFilter {
+		return -sum / count / math.Ln2
+	}
+	return math.Exp(-sum / count)
 }
 
 func mean(list []float64) float64 {

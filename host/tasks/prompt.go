@@ -45,7 +45,7 @@ func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 		need++
 	}
 	if o.Shots > 0 && len(examples) < need {
-		return nil, fmt.Errorf("%s: %d examples before each question, and there are %d rows to draw them from", t.Name, o.Shots, len(examples))
+		return nil, fmt.Errorf("%d examples before each question, and there are %d rows to draw them from", o.Shots, len(examples))
 	}
 	if o.Shots == 0 {
 		return p, nil

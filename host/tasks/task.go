@@ -19,6 +19,7 @@ const (
 	Choices      = "choices"      // which of several continuations is the likeliest
 	Continuation = "continuation" // how likely is one
 	Generation   = "generation"   // what does the model write
+	Text         = "text"         // how likely is a whole text, window by window
 )
 
 // The metrics.
@@ -27,6 +28,10 @@ const (
 	AccNorm    = "acc_norm"    // likewise, by log-probability per character of the choice
 	Perplexity = "perplexity"  // of continuations: exp of minus their mean log-probability
 	ExactMatch = "exact_match" // what a filter finds in the text is the target
+
+	WordPerplexity = "word_perplexity" // of texts: exp of minus the log-probability per word between white space
+	BytePerplexity = "byte_perplexity" // likewise per byte
+	BitsPerByte    = "bits_per_byte"
 )
 
 // Task is a benchmark, as its file says.
@@ -130,7 +135,7 @@ func Parse(name string, text []byte) (*Task, error) {
 }
 
 // metricsOf are the metrics of each kind.
-var metricsOf = map[string][]string{Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch}}
+var metricsOf = map[string][]string{Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch}, Text: {WordPerplexity, BytePerplexity, BitsPerByte}}
 
 func (t *Task) check() error {
 	allowed, ok := metricsOf[t.Kind]
@@ -138,7 +143,7 @@ func (t *Task) check() error {
 	case t.Name == "" || strings.ContainsAny(t.Name, `/\`):
 		return fmt.Errorf("name %q: want one that can be a file's", t.Name)
 	case !ok:
-		return fmt.Errorf("kind %q: want %s, %s or %s", t.Kind, Choices, Continuation, Generation)
+		return fmt.Errorf("kind %q: want %s, %s, %s or %s", t.Kind, Choices, Continuation, Generation, Text)
 	case len(t.Metrics) == 0:
 		return fmt.Errorf("metrics: want some of %s", strings.Join(allowed, ", "))
 	case len(t.Question) == 0 || t.Split == "":
@@ -168,6 +173,9 @@ func (t *Task) checkKind() error {
 		if len(t.Question) != 1 || t.Target == "" {
 			return fmt.Errorf("%s: want one question, and target", t.Kind)
 		}
+	}
+	if t.Kind == Text && (len(t.Question) != 1 || t.Target != "" || t.Shots > 0) {
+		return fmt.Errorf("%s: want one question, which is the text, and neither target nor shots", Text)
 	}
 	if (t.Kind == Generation) != (len(t.Filters) > 0) {
 		return fmt.Errorf("filters belong to tasks of the kind %s, which have some", Generation)

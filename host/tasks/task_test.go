@@ -23,7 +23,7 @@ metrics = ["acc"]
 // TestParseRefuses: what a description lacks or has too much is named.
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
-		{`kind = "choices"`, `kind = "quiz"`, `kind "quiz": want choices, continuation or generation`},
+		{`kind = "choices"`, `kind = "quiz"`, `kind "quiz": want choices, continuation, generation or text`},
 		{`name = "own"`, `name = "a/b"`, `name "a/b"`},
 		{`gold = "0"`, `silver = "0"`, "there is no key silver"},
 		{`gold = "0"`, ``, "want gold"},

@@ -37,6 +37,8 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"JSONL, Parquet and compressed files", "host/data/source", "FuzzDecompress FuzzJSONL FuzzParquet FuzzParquetObjects"},
 	{"tokenizer.json, tokenizer_config.json", "host/data/tokenizer", "FuzzBytes FuzzConfig FuzzDefinition FuzzWords"},
 	{"tables of losses as CSV and JSON, runs as points", "host/scaling", "FuzzParseCSV FuzzParseJSON FuzzReadRuns"},
+	{"descriptions of evaluation tasks, and their rows", "host/tasks", "FuzzParse"},
+	{"answers and samples of evaluation tasks", "host/tasks/ask", "FuzzAnswers"},
 	{"inputs, prompts and answers of RULER", "host/ruler", "FuzzDocuments FuzzLines FuzzManifest FuzzWords"},
 	{"what a plugin prints: handshake and log", "host/plugin", "FuzzHandshake FuzzParseLog"},
 	{"what another benchmark prints", "host/bench", "FuzzSaid"},

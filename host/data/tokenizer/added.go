@@ -16,6 +16,7 @@ type addedToken struct {
 	LStrip     bool   `json:"lstrip"`
 	RStrip     bool   `json:"rstrip"`
 	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
 }
 
 // addedSet finds the leftmost added token in a text; of several there, the longest.

@@ -27,6 +27,8 @@ type HuggingFace struct {
 	model      *bpe
 	decode     []decodeStep
 	tokens     map[int32]string
+	special    map[int32]bool // tokens that stand for no text
+	addsBOS    bool
 	wordCaches sync.Pool // of *wordCache
 }
 
@@ -73,7 +75,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &HuggingFace{definition: data}
+	t := &HuggingFace{definition: data, special: map[int32]bool{}}
 	t.wordCaches.New = func() any { return newWordCache(t.model) }
 	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
 		return nil, err
@@ -108,6 +110,9 @@ func (t *HuggingFace) setTokens(def *definition) error {
 			return fmt.Errorf("added_tokens[%d]: %q has id %d, which is negative or belongs to %q", i, added.Content, added.ID, other)
 		}
 		t.tokens[added.ID] = added.Content
+		if added.Special {
+			t.special[added.ID] = true
+		}
 		if added.Normalized {
 			added.Content = t.normalize(added.Content, false)
 			normalized = append(normalized, added)
@@ -188,3 +193,10 @@ func (t *HuggingFace) Decode(ids []int32) (string, error) {
 	}
 	return strings.Join(tokens, ""), nil
 }
+
+// Special tells whether a token is one that stands for no text, as those that begin and end documents and turns.
+func (t *HuggingFace) Special(id int32) bool { return t.special[id] }
+
+// AddsBOS tells whether the Python package puts the begin token before every text. A begin token that only
+// tokenizer_config.json names it does not.
+func (t *HuggingFace) AddsBOS() bool { return t.addsBOS }

@@ -13,6 +13,7 @@ func (t *HuggingFace) setMarkers(postProcessor json.RawMessage, config []byte) e
 		if bos, eos, err = templateMarkers(postProcessor); err != nil {
 			return fmt.Errorf("post_processor: %w", err)
 		}
+		t.addsBOS = bos != NoToken
 	}
 	for _, m := range []struct {
 		id  *int32

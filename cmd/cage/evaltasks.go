@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/host/tasks/ask"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// taskFlags say which tasks to ask a model, and how.
+type taskFlags struct {
+	names         []string
+	data          string
+	examples      string
+	shots         int
+	limit         int
+	batch         int
+	maxTokens     int
+	chat, oneTurn bool
+	out           string
+	step, context int
+}
+
+// taskDefault is the value of --fewshot that leaves it to the task.
+const taskDefault = -1
+
+func (f *taskFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.names, "tasks", nil, "names of evaluation tasks, or files that describe one (.toml); --data is then the folder with their rows")
+	flags.StringVar(&f.examples, "examples", "", "`DIR` with TASK.jsonl for tasks whose examples are fixed (question and target)")
+	flags.IntVar(&f.shots, "fewshot", taskDefault, "examples before each question; default: the task's number")
+	flags.IntVar(&f.limit, "limit", 0, "ask only the first questions of each task; 0: all")
+	flags.IntVar(&f.batch, "batch", 8, "texts that are generated at once")
+	flags.IntVar(&f.maxTokens, "max-tokens", 0, "tokens of a generated answer; 0: the task's number")
+	flags.BoolVar(&f.chat, "chat", false, "put questions into the model's template of conversations")
+	flags.BoolVar(&f.oneTurn, "one-turn", false, "with --chat: examples and question in one message")
+	flags.StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
+}
+
+// run asks the model in dir.
+func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
+	if f.data == "" {
+		return nil, usageError{fmt.Errorf("--data is missing: want the folder with the rows of the tasks")}
+	}
+	if f.batch < 1 || f.shots < taskDefault {
+		return nil, usageError{fmt.Errorf("--batch %d, --fewshot %d: want at least 1 and 0", f.batch, f.shots)}
+	}
+	list, err := openTasks(f.names)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	o := train.OpenOptions{Step: f.step, Context: f.context, NoData: true, Score: true}
+	if slices.ContainsFunc(list, func(t *tasks.Task) bool { return t.Kind == tasks.Generation }) {
+		o.Generate = f.batch
+	}
+	trained, err := openRun(cmd, dir, o)
+	if err != nil {
+		return nil, err
+	}
+	defer trained.Close()
+	e := evaluation{taskFlags: f, trained: trained, dir: dir}
+	if e.encoder, e.tok, err = encoderOf(trained); err != nil {
+		return nil, err
+	}
+	if f.chat {
+		if e.template, err = conversation(dir, e.tok); err != nil {
+			return nil, err
+		}
+	}
+	results, err := e.all(cmd, list)
+	if err != nil {
+		return nil, err
+	}
+	return e.report(results)
+}
+
+func openTasks(names []string) (list []*tasks.Task, err error) {
+	seen := map[string]bool{}
+	for _, name := range names {
+		t, err := tasks.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("--tasks: %w", err)
+		}
+		if seen[t.Name] {
+			return nil, fmt.Errorf("--tasks: there are two of the name %q", t.Name)
+		}
+		seen[t.Name] = true
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+// encoderOf says how the model's tokenizer begins and ends texts.
+func encoderOf(trained *train.Trained) (*tasks.Encoder, tokenizer.Tokenizer, error) {
+	tok, err := trained.Tokenizer()
+	if err != nil {
+		return nil, nil, err
+	}
+	info := tok.Info()
+	e := &tasks.Encoder{Encode: tok.Encode, BOS: info.BOS, Prefix: info.BOS, Context: trained.Context()}
+	if adds, ok := tok.(interface{ AddsBOS() bool }); ok && !adds.AddsBOS() {
+		e.BOS = -1
+	}
+	if e.Prefix < 0 {
+		e.Prefix = info.EOS
+	}
+	if info.EOS >= 0 {
+		e.EOS, err = tok.Decode([]int32{info.EOS})
+	}
+	return e, tok, err
+}
+
+// conversation renders turns with the model's own template.
+func conversation(dir string, tok tokenizer.Tokenizer) (func([]tasks.Turn) (string, error), error) {
+	template, err := chat.OpenTemplate("", dir, tok.Info().BOS >= 0)
+	if err != nil {
+		return nil, fmt.Errorf("--chat: %w", err)
+	}
+	return func(turns []tasks.Turn) (string, error) {
+		var c chat.Conversation
+		for _, t := range turns {
+			role := chat.User
+			if t.Assistant {
+				role = chat.Assistant
+			}
+			c = append(c, chat.NewMessage(role, t.Text))
+		}
+		r, err := template.Render(c, true)
+		return r.Text, err
+	}, nil
+}
+
+// evaluation asks a model the questions of tasks.
+type evaluation struct {
+	*taskFlags
+	dir      string
+	trained  *train.Trained
+	tok      tokenizer.Tokenizer
+	encoder  *tasks.Encoder
+	template func([]tasks.Turn) (string, error)
+}
+
+// Score implements ask.Model.
+func (e *evaluation) Score(ctx context.Context, requests []score.Request, skip func(int) bool, each func([]int, []score.Score) error) error {
+	return e.trained.Score(ctx, requests, skip, each)
+}
+
+// Generate implements ask.Model.
+func (e *evaluation) Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error) {
+	if e.maxTokens > 0 {
+		tokens = e.maxTokens
+	}
+	return e.trained.GenerateUntil(ctx, e.tok, prompts, tokens, until)
+}
+
+// all asks one task after the other.
+func (e *evaluation) all(cmd *cobra.Command, list []*tasks.Task) (results []*ask.Result, err error) {
+	if e.out != "" {
+		unlock, err := lockFolder(vfs.At(e.out))
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	for _, t := range list {
+		r, err := e.one(cmd, t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Name, err)
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// lockFolder makes a folder and keeps other processes from writing there.
+func lockFolder(dir vfs.Path) (unlock func(), err error) {
+	if err := dir.Join("answers").MkdirAll(); err != nil {
+		return nil, err
+	}
+	lock, err := dir.Join("lock").Lock()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return func() { lock.Unlock() }, nil
+}
+
+func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error) {
+	shots := e.shots
+	if shots == taskDefault {
+		shots = t.Shots
+	}
+	items, err := e.items(t, shots)
+	if err != nil {
+		return nil, err
+	}
+	progress, err := taskProgress(cmd, t.Name)
+	if err != nil {
+		return nil, err
+	}
+	a := ask.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.batch, Progress: progress, Settings: map[string]string{
+		"model": e.name(), "context": strconv.Itoa(e.trained.Context()), "batch": strconv.Itoa(e.batch), "max_tokens": strconv.Itoa(e.maxTokens)}}
+	var path *vfs.Path
+	if e.out != "" {
+		p := vfs.At(e.out).Join("answers", t.Name+".jsonl")
+		path = &p
+	}
+	answers, err := ask.Ask(cmd.Context(), path, e, a)
+	if err != nil {
+		return nil, err
+	}
+	return ask.Judge(t, shots, items, answers)
+}
+
+// name tells the model from others.
+func (e *evaluation) name() string {
+	if id := e.trained.Identity(); id != "" {
+		return id
+	}
+	if abs, err := filepath.Abs(e.dir); err == nil {
+		return abs
+	}
+	return e.dir
+}
+
+// items puts the questions of a task.
+func (e *evaluation) items(t *tasks.Task, shots int) ([]tasks.Item, error) {
+	docs, err := e.docs(t, e.data, t.Split)
+	if err != nil {
+		return nil, err
+	}
+	if e.limit > 0 {
+		docs = docs[:min(e.limit, len(docs))]
+	}
+	var examples []tasks.Doc
+	switch {
+	case shots == 0:
+	case t.Fixed && e.examples == "":
+		return nil, fmt.Errorf("its examples are fixed: --examples DIR wants %s.jsonl in a folder, with question and target of each (lm-eval has them in its YAML file), or --fewshot 0", t.Name)
+	case t.Fixed:
+		examples, err = t.ReadDocs([]string{filepath.Join(e.examples, t.Name+".jsonl")}, true)
+	case t.From == "":
+		return nil, fmt.Errorf("it has no examples: --fewshot 0")
+	default:
+		examples, err = e.docs(t, e.data, t.From)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.Items(docs, examples, e.encoder, tasks.Options{Shots: shots, Chat: e.template, OneTurn: e.oneTurn})
+}
+
+func (e *evaluation) docs(t *tasks.Task, folder, split string) ([]tasks.Doc, error) {
+	files, err := t.Files(folder, split)
+	if err != nil {
+		return nil, err
+	}
+	return t.ReadDocs(files, false)
+}
+
+// report writes samples and results, and prints the results.
+func (e *evaluation) report(list []*ask.Result) (*answer, error) {
+	results := ask.Summarize(list, map[string]string{"model": "cage", "model_args": "pretrained=" + e.dir, "step": strconv.Itoa(e.trained.Step())})
+	if e.out != "" {
+		if err := ask.Write(vfs.At(e.out), list, results); err != nil {
+			return nil, err
+		}
+	}
+	return &answer{results, func(w io.Writer) { table(w, ask.Table(list)) }}, nil
+}
+
+// taskProgress reports what has been answered every few seconds, and how long the rest will take.
+func taskProgress(cmd *cobra.Command, name string) (func(done, of int), error) {
+	log, err := newLogger(cmd, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	const pause = 10 * time.Second
+	begun, next, first := time.Now(), time.Now().Add(pause), -1
+	return func(done, of int) {
+		now := time.Now()
+		if first < 0 {
+			begun, first = now, done
+		}
+		if now.Before(next) || done == first {
+			return
+		}
+		next = now.Add(pause)
+		left := time.Duration(float64(now.Sub(begun)) * float64(of-done) / float64(done-first))
+		log.Info(fmt.Sprintf("%s: %d of %d answers, %s left", name, done, of, left.Round(time.Second)))
+	}, nil
+}

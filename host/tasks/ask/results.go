@@ -1,0 +1,197 @@
+package ask
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Sample is an item with what was answered and how it was judged.
+type Sample struct {
+	tasks.Item
+	tasks.Answer
+	Values map[string]float64 `json:"metrics"` // by metric and filter
+}
+
+// Result is what came of a task.
+type Result struct {
+	Task    *tasks.Task
+	Shots   int
+	Samples []Sample
+	Metrics []tasks.Metric
+}
+
+// Judge judges the answers to all items of a task.
+func Judge(t *tasks.Task, shots int, items []tasks.Item, answers []tasks.Answer) (*Result, error) {
+	r := &Result{Task: t, Shots: shots}
+	var all []map[string]float64
+	for i := range items {
+		values, err := t.Judge(&items[i], &answers[i])
+		if err != nil {
+			return nil, err
+		}
+		r.Samples, all = append(r.Samples, Sample{items[i], answers[i], values}), append(all, values)
+	}
+	r.Metrics = t.Aggregate(all)
+	return r, nil
+}
+
+// Results are those of several tasks, with names and values as in the results of lm-eval, so that programs that read those
+// read these.
+type Results struct {
+	Results  map[string]map[string]any  `json:"results"`
+	Shots    map[string]int             `json:"n-shot"`
+	Samples  map[string]map[string]int  `json:"n-samples"`
+	Versions map[string]string          `json:"versions"`
+	Higher   map[string]map[string]bool `json:"higher_is_better"`
+	Config   map[string]string          `json:"config"`
+}
+
+// Summarize sums results up; config says which model answered, and how.
+func Summarize(list []*Result, config map[string]string) *Results {
+	out := &Results{map[string]map[string]any{}, map[string]int{}, map[string]map[string]int{}, map[string]string{}, map[string]map[string]bool{}, config}
+	for _, r := range list {
+		name := r.Task.Name
+		values, higher := map[string]any{"alias": name}, map[string]bool{}
+		for _, m := range r.Metrics {
+			metric, filter := cut(m.Name)
+			values[m.Name] = m.Value
+			values[metric+"_stderr,"+filter] = "N/A"
+			if m.Error != nil {
+				values[metric+"_stderr,"+filter] = *m.Error
+			}
+			higher[metric] = !strings.HasSuffix(metric, tasks.Perplexity) && metric != tasks.BitsPerByte
+		}
+		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
+		out.Samples[name] = map[string]int{"original": len(r.Samples), "effective": len(r.Samples)}
+		out.Versions[name] = r.Task.Version
+	}
+	return out
+}
+
+// cut divides the name of a metric into metric and filter.
+func cut(name string) (metric, filter string) {
+	at := bytes.IndexByte([]byte(name), ',')
+	return name[:at], name[at+1:]
+}
+
+// WriteSamples writes the samples of a task, one on each line.
+func WriteSamples(path vfs.Path, samples []Sample) error {
+	var text bytes.Buffer
+	for _, s := range samples {
+		if err := json.NewEncoder(&text).Encode(s); err != nil {
+			return err
+		}
+	}
+	return atomicfile.WriteBytes(path, text.Bytes())
+}
+
+// ReadSamples reads what [WriteSamples] wrote. Values of metrics are left out: they are for Judge to find.
+func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err error) {
+	f, err := path.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	for n := 1; ; n++ {
+		text, err := r.ReadBytes('\n')
+		if err == io.EOF && len(text) == 0 {
+			break
+		}
+		if err != nil && err != io.EOF {
+			return nil, nil, err
+		}
+		var s Sample
+		if err := json.Unmarshal(text, &s); err != nil {
+			return nil, nil, fmt.Errorf("%s: line %d: %w", path, n, err)
+		}
+		items, answers = append(items, s.Item), append(answers, s.Answer)
+	}
+	if len(items) == 0 {
+		return nil, nil, fmt.Errorf("%s has no samples", path)
+	}
+	return items, answers, nil
+}
+
+// samplesFile is the file of a task's samples.
+func samplesFile(dir vfs.Path, task string) vfs.Path { return dir.Join("samples_" + task + ".jsonl") }
+
+// Write writes the samples of all tasks and results.json.
+func Write(dir vfs.Path, list []*Result, results *Results) error {
+	for _, r := range list {
+		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
+			return err
+		}
+	}
+	return atomicfile.WriteJSON(dir.Join("results.json"), results)
+}
+
+// Table shows results: a row for each metric.
+func Table(list []*Result) [][]string {
+	rows := [][]string{{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
+	for _, r := range list {
+		for _, m := range r.Metrics {
+			metric, filter := cut(m.Name)
+			row := []string{r.Task.Name, cmp.Or(r.Task.Version, "–"), fmt.Sprint(r.Shots), fmt.Sprint(len(r.Samples)), metric, filter, fmt.Sprintf("%.4f", m.Value), "–", "–"}
+			if m.Error != nil {
+				row[7] = fmt.Sprintf("%.4f", *m.Error)
+			}
+			if r.Task.Chance > 0 && metric != tasks.Perplexity {
+				row[8] = fmt.Sprint(r.Task.Chance)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// Load reads the samples of all tasks in a folder that [Write] wrote, and judges their answers again. Tasks that do not
+// come with the program are found among the given ones.
+func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
+	entries, err := dir.ReadDir()
+	if err != nil {
+		return nil, err
+	}
+	var list []*Result
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".jsonl"), "samples_")
+		if !ok || e.Name() == name {
+			continue
+		}
+		t, err := find(name, own)
+		if err != nil {
+			return nil, err
+		}
+		items, answers, err := ReadSamples(samplesFile(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		r, err := Judge(t, 0, items, answers)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s has no samples of a task: it is no --out of an evaluation that was finished", dir)
+	}
+	return list, nil
+}
+
+func find(name string, own []*tasks.Task) (*tasks.Task, error) {
+	for _, t := range own {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return tasks.Open(name)
+}
