@@ -80,15 +80,10 @@ func newDialogue(trained *train.Trained, dir, template, system string, o generat
 	return d, err
 }
 
-// ends are the tokens that end an answer: those that end a document, and what the template
-// prints behind an answer.
+// ends are the tokens that end an answer: those that end any text of the model, and what the
+// template prints behind an answer.
 func (d *dialogue) ends() ([]int32, error) {
-	var stop []int32
-	for _, id := range []int32{d.tok.Info().EOS, d.tok.Info().BOS} {
-		if id != tokenizer.NoToken {
-			stop = append(stop, id)
-		}
-	}
+	stop := d.trained.Ends(d.tok.Info())
 	const question, reply = "question", "reply"
 	r, err := d.template.Render(append(d.said[:len(d.said):len(d.said)], chat.NewMessage(chat.User, question), chat.NewMessage(chat.Assistant, reply)), false)
 	if err != nil {

@@ -72,8 +72,11 @@ func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info
 		return t, err
 	}
 	key, path := "data.tokenizer", cfg.Data.Tokenizer
+	if files := cfg.Data.Files(); path == "" && len(files) > 0 {
+		key, path = "data.train", filepath.Join(filepath.Dir(files[0]), tokenizer.DefinitionFile)
+	}
 	if path == "" {
-		key, path = "data.train", filepath.Join(filepath.Dir(cfg.Data.Files()[0]), tokenizer.DefinitionFile)
+		return nil, fmt.Errorf("%s has no %s any more, and names no data beside which it could be", search.Run, tokenizer.DefinitionFile)
 	}
 	var found tokenizer.Tokenizer
 	_, err := search.Find(path, func(place string) error {

@@ -90,17 +90,22 @@ func (t *Trained) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prom
 // named, for tokens that the tokenizer has.
 func (t *Trained) untilEnd(info tokenizer.Info, o generate.Options) generate.Options {
 	o.Vocab = info.VocabSize
-	if o.Stop != nil {
-		return o
-	}
-	o.Stop = slices.Clone(t.made.ends())
-	if info.BOS >= 0 {
-		o.Stop = append(o.Stop, info.BOS) // what follows is another document
-	}
-	if info.EOS >= 0 {
-		o.Stop = append(o.Stop, info.EOS)
+	if o.Stop == nil {
+		o.Stop = t.Ends(info)
 	}
 	return o
+}
+
+// Ends are the tokens that end a text: those that the model's source names, the one that ends
+// a document, and the one that begins the next.
+func (t *Trained) Ends(info tokenizer.Info) []int32 {
+	list := slices.Clone(t.made.ends())
+	for _, id := range []int32{info.BOS, info.EOS} {
+		if id != tokenizer.NoToken {
+			list = append(list, id)
+		}
+	}
+	return list
 }
 
 // stream decodes tokens as they come.

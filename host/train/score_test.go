@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,5 +94,20 @@ func TestGenerateUntil(t *testing.T) {
 	}
 	if _, err := m.GenerateUntil(t.Context(), tok, prompts, 512, nil); err == nil || !strings.Contains(err.Error(), "leaves no room for a question") {
 		t.Errorf("an answer as long as the context: %v", err)
+	}
+}
+
+// TestEnds: a text ends with each token that generation_config.json names, and with those of documents.
+func TestEnds(t *testing.T) {
+	m := openLlama(t, 32)
+	tok, err := m.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := m.Ends(tok.Info())
+	for _, id := range []int32{321, 324, tok.Info().BOS} {
+		if !slices.Contains(ends, id) {
+			t.Errorf("texts end with %v, and not with %d", ends, id)
+		}
 	}
 }
