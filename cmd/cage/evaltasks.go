@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/score"
 	"github.com/cage-qat/cage/host/tasks"
@@ -103,46 +103,6 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 	return list, nil
 }
 
-// encoderOf says how the model's tokenizer begins and ends texts.
-func encoderOf(trained *train.Trained) (*tasks.Encoder, tokenizer.Tokenizer, error) {
-	tok, err := trained.Tokenizer()
-	if err != nil {
-		return nil, nil, err
-	}
-	info := tok.Info()
-	e := &tasks.Encoder{Encode: tok.Encode, BOS: info.BOS, Prefix: info.BOS, Context: trained.Context()}
-	if adds, ok := tok.(interface{ AddsBOS() bool }); ok && !adds.AddsBOS() {
-		e.BOS = -1
-	}
-	if e.Prefix < 0 {
-		e.Prefix = info.EOS
-	}
-	if info.EOS >= 0 {
-		e.EOS, err = tok.Decode([]int32{info.EOS})
-	}
-	return e, tok, err
-}
-
-// conversation renders turns with the model's own template.
-func conversation(dir string, tok tokenizer.Tokenizer) (func([]tasks.Turn) (string, error), error) {
-	template, err := chat.OpenTemplate("", dir, tok.Info().BOS >= 0)
-	if err != nil {
-		return nil, fmt.Errorf("--chat: %w", err)
-	}
-	return func(turns []tasks.Turn) (string, error) {
-		var c chat.Conversation
-		for _, t := range turns {
-			role := chat.User
-			if t.Assistant {
-				role = chat.Assistant
-			}
-			c = append(c, chat.NewMessage(role, t.Text))
-		}
-		r, err := template.Render(c, true)
-		return r.Text, err
-	}, nil
-}
-
 // evaluation asks a model the questions of tasks.
 type evaluation struct {
 	*taskFlags
@@ -221,7 +181,7 @@ func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	return ask.Judge(t, shots, items, answers)
+	return ask.Judge(t, items, answers)
 }
 
 // name tells the model from others.
@@ -229,10 +189,17 @@ func (e *evaluation) name() string {
 	if id := e.trained.Identity(); id != "" {
 		return id
 	}
+	name := e.dir
 	if abs, err := filepath.Abs(e.dir); err == nil {
-		return abs
+		name = abs
 	}
-	return e.dir
+	files, _ := filepath.Glob(filepath.Join(e.dir, "*.safetensors"))
+	for _, f := range files { // another checkpoint in its place is another model
+		if stat, err := os.Stat(f); err == nil {
+			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
+		}
+	}
+	return name
 }
 
 // items puts the questions of a task.

@@ -67,7 +67,7 @@ func beginning(start string) (list []string, err error) {
 	for _, e := range entries {
 		name := e.Name()
 		rows := slices.ContainsFunc([]string{".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet"}, func(end string) bool { return strings.HasSuffix(name, end) })
-		if rest, ok := strings.CutPrefix(name, filepath.Base(start)); ok && rows && (rest[0] == '.' || rest[0] == '-' || rest[0] == '_') {
+		if rest, ok := strings.CutPrefix(name, filepath.Base(start)); ok && rows && rest != "" && (rest[0] == '.' || rest[0] == '-' || rest[0] == '_') {
 			list = append(list, filepath.Join(filepath.Dir(start), name))
 		}
 	}

@@ -15,6 +15,7 @@ type Item struct {
 	// Prompt is what a generated text continues, in tokens; nil where none is generated.
 	Prompt []int32 `json:"-"`
 
+	Shots   int      `json:"shots"`            // examples before the question
 	Gold    int      `json:"gold"`             // number of the right choice
 	Target  string   `json:"target,omitempty"` // the right text
 	Choices []string `json:"choices,omitempty"`
@@ -49,7 +50,7 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Place, err)
 		}
-		items[i] = Item{Doc: i, Gold: a.gold, Target: a.target, Choices: a.choices}
+		items[i] = Item{Doc: i, Shots: o.Shots, Gold: a.gold, Target: a.target, Choices: a.choices}
 		if err := t.fill(&items[i], a, prompts, e, p.delimiter()); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Place, err)
 		}
@@ -65,9 +66,9 @@ func (t *Task) fill(it *Item, a asked, prompts []string, e *Encoder, delimiter s
 		return err
 	}
 	if t.Kind == Text {
-		it.Target = prompts[0]
-		it.Texts = []RequestText{{Continuation: prompts[0]}}
-		it.Scored, err = e.windows(prompts[0])
+		it.Target = a.questions[0] // no template goes around it
+		it.Texts = []RequestText{{Continuation: it.Target}}
+		it.Scored, err = e.windows(it.Target)
 		return err
 	}
 	continuations := a.choices

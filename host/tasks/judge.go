@@ -19,7 +19,7 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 		}
 		out := map[string]float64{}
 		for _, f := range t.Filters {
-			out[ExactMatch+","+f.Name] = exactMatch(f.find(*a.Text), it.Target)
+			out[ExactMatch+","+f.Name] = t.exactMatch(f.find(*a.Text), it.Target)
 		}
 		return out, nil
 	case Continuation:
@@ -92,22 +92,27 @@ func (f *Filter) find(text string) string {
 	return Invalid
 }
 
-// ignored goes before texts are compared, in this order: lm-eval's regexes_to_ignore of the tasks of GSM8K.
-var ignored = []*regexp.Regexp{regexp.MustCompile(`,`), regexp.MustCompile(`\$`), regexp.MustCompile(`(?s).*#### `), regexp.MustCompile(`\.\n?$`)}
-
-func exactMatch(got, want string) float64 {
-	return one(comparable(got) == comparable(want))
+func (t *Task) exactMatch(got, want string) float64 {
+	return one(t.comparable(got) == t.comparable(want))
 }
 
-func comparable(s string) string {
-	for i, p := range ignored {
-		keep := ""
-		if i == len(ignored)-1 && strings.HasSuffix(s, ".\n") {
-			keep = "\n" // Python's $ stands before a newline at the end, too, which stays
-		}
-		s = p.ReplaceAllLiteralString(s, keep)
+// comparable leaves what counts in a comparison.
+func (t *Task) comparable(s string) string {
+	for _, p := range t.ignore {
+		s = p.ReplaceAllString(s, "${end}") // the newline of pythonEnd, or nothing
 	}
-	return strings.ToLower(s)
+	if t.AnyCase {
+		return strings.ToLower(s)
+	}
+	return s
+}
+
+// pythonEnd writes the end of a text as Python's regular expressions have it: $ stands before a newline at the end, too.
+func pythonEnd(pattern string) string {
+	if rest, ok := strings.CutSuffix(pattern, "$"); ok && !strings.HasSuffix(rest, `\`) {
+		return rest + `(?P<end>\n?)\z`
+	}
+	return pattern
 }
 
 // Metric is the value of a metric over all items.

@@ -22,14 +22,14 @@ func TestFilters(t *testing.T) {
 	if err := json.Unmarshal(text, &golden); err != nil || len(golden.Cases) < 50 {
 		t.Fatalf("%d cases, %v", len(golden.Cases), err)
 	}
-	filters := map[string]*Filter{}
+	filters, of := map[string]*Filter{}, map[string]*Task{}
 	for _, name := range Names() {
 		task, err := Open(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, f := range task.Filters {
-			filters[name+" "+f.Name] = &task.Filters[i]
+			filters[name+" "+f.Name], of[name+" "+f.Name] = &task.Filters[i], task
 		}
 	}
 	for _, c := range golden.Cases {
@@ -37,9 +37,9 @@ func TestFilters(t *testing.T) {
 		if f == nil {
 			t.Fatalf("there is no filter %q", c.Filter)
 		}
-		got := f.find(c.Response)
-		if got != c.Extracted || exactMatch(got, c.Target) != c.Score {
-			t.Errorf("%s finds %q in %q, which counts %v against %q; want %q, %v", c.Filter, got, c.Response, exactMatch(got, c.Target), c.Target, c.Extracted, c.Score)
+		got, task := f.find(c.Response), of[c.Filter]
+		if got != c.Extracted || task.exactMatch(got, c.Target) != c.Score {
+			t.Errorf("%s finds %q in %q, which counts %v against %q; want %q, %v", c.Filter, got, c.Response, task.exactMatch(got, c.Target), c.Target, c.Extracted, c.Score)
 		}
 	}
 }

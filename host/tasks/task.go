@@ -66,8 +66,10 @@ type Task struct {
 	Until     []string `toml:"until"` // texts that end an answer
 	MaxTokens int      `toml:"max_tokens"`
 	Filters   []Filter `toml:"filters"`
+	Ignore    []string `toml:"ignore"`      // patterns that go from texts before they are compared, one after the other
+	AnyCase   bool     `toml:"ignore_case"` // letters are compared as small ones
 
-	clean []*regexp.Regexp
+	clean, ignore []*regexp.Regexp
 }
 
 // Filter finds the answer in a generated text.
@@ -191,6 +193,13 @@ func (t *Task) compile() error {
 			return fmt.Errorf("clean[%d]: %w", i, err)
 		}
 		t.clean = append(t.clean, p)
+	}
+	for i, source := range t.Ignore {
+		p, err := regexp.Compile(pythonEnd(source))
+		if err != nil {
+			return fmt.Errorf("ignore[%d]: %w", i, err)
+		}
+		t.ignore = append(t.ignore, p)
 	}
 	for i := range t.Filters {
 		p, err := regexp.Compile(t.Filters[i].Pattern)

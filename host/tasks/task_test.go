@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +62,49 @@ func TestRowsRefuse(t *testing.T) {
 		if _, err := task.ReadDocs([]string{file}, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q in it", c.rows, err, c.want)
 		}
+	}
+}
+
+// TestFilesOfSplits: files are found by the beginnings of their names, and nothing else is taken for one.
+func TestFilesOfSplits(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"own/test.jsonl", "own/test-2.jsonl", "own/testing.jsonl", "own/test.txt", "own_test.parquet"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	task, err := tasks.Parse("own.toml", []byte(own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := task.Files(dir, "test")
+	want := []string{filepath.Join(dir, "own", "test-2.jsonl"), filepath.Join(dir, "own", "test.jsonl")}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, want %v, %v", got, want, err)
+	}
+	for _, split := range []string{"test.jsonl", "train"} { // the first is a whole name, with nothing behind it
+		if got, err := task.Files(dir, split); err == nil {
+			t.Errorf("the split %q is %v", split, got)
+		}
+	}
+}
+
+// TestUnknownColumn: a name in a template that is no column is an error, and not an empty place.
+func TestUnknownColumn(t *testing.T) {
+	task, err := tasks.Parse("own.toml", []byte(strings.Replace(own, "{{ q }}", "Is {{ qq }} so?", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := task.NewDoc("row", []byte(`{"q": "?", "a": "x", "b": "y"}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "qq is undefined") {
+		t.Errorf("%v", err)
 	}
 }
 

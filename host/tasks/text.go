@@ -48,7 +48,7 @@ func (t *Task) render(source string, d Doc) (string, error) {
 	for _, key := range d.fields.Keys() {
 		variables[key], _ = d.fields.Get(key)
 	}
-	r, err := p.Render(variables, time.Time{}, jinja.Limits{})
+	r, err := p.Render(variables, time.Time{}, jinja.Limits{Strict: true})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", d.Place, err)
 	}

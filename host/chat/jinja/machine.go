@@ -9,6 +9,7 @@ import (
 type machine struct {
 	steps, bytes int // that are left
 	depth        int // of calls
+	strict       bool
 	now          time.Time
 	out          *strings.Builder
 	captures     int // how many blocks around the place print into a variable

@@ -14,6 +14,9 @@ func (m *machine) str(line int, value any) string {
 	case string:
 		return v
 	case *undefined:
+		if m.strict {
+			fail(line, "%s is undefined", v.what)
+		}
 		return ""
 	}
 	var out strings.Builder

@@ -51,6 +51,8 @@ type Limits struct {
 	Steps int
 	// Bytes is the size of all texts and lists that it makes. Default: 256 MiB.
 	Bytes int
+	// Strict makes it an error to print what is undefined.
+	Strict bool
 }
 
 const (
@@ -72,7 +74,7 @@ func (t *Template) Render(variables map[string]any, now time.Time, limits Limits
 		limits.Bytes = defaultBytes
 	}
 	var out strings.Builder
-	m := &machine{steps: limits.Steps, bytes: limits.Bytes, now: now, out: &out}
+	m := &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now, out: &out}
 	top := &scope{vars: make(map[string]any, len(variables)), parent: &scope{vars: globals}}
 	for name, value := range variables {
 		top.vars[name] = value

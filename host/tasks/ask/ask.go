@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"github.com/cage-qat/cage/host/score"
@@ -42,6 +43,8 @@ type header struct {
 	Format   int               `json:"format"`
 	Task     string            `json:"task"`
 	Items    string            `json:"items"` // hash of what is asked
+	Until    []string          `json:"until"`
+	Tokens   int               `json:"tokens"`
 	Settings map[string]string `json:"settings"`
 }
 
@@ -95,6 +98,9 @@ func (s *asking) score(ctx context.Context, m Model) error {
 	return m.Score(ctx, s.requests, have, func(which []int, scores []score.Score) error {
 		lines := make([]line, len(which))
 		for k, i := range which {
+			if math.IsNaN(scores[k].LogProb) || math.IsInf(scores[k].LogProb, 0) {
+				return fmt.Errorf("item %d: the model's log-probability is %v", s.of[i][0], scores[k].LogProb)
+			}
 			lines[k] = line{Item: s.of[i][0], Request: s.of[i][1], LogProb: &scores[k].LogProb, Greedy: scores[k].Greedy}
 		}
 		return s.keep(lines, len(s.requests))
@@ -226,7 +232,7 @@ func (s *asking) header() ([]byte, error) {
 		}
 		hash.Write(text)
 	}
-	text, err := json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Settings})
+	text, err := json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
 	return append(text, '\n'), err
 }
 

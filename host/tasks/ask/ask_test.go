@@ -107,7 +107,7 @@ func evaluate(dir vfs.Path, m ask.Model, a ask.Asking) error {
 	if err != nil {
 		return err
 	}
-	r, err := ask.Judge(a.Task, 0, a.Items, answers)
+	r, err := ask.Judge(a.Task, a.Items, answers)
 	if err != nil {
 		return err
 	}
@@ -217,68 +217,12 @@ func TestOthersAnswers(t *testing.T) {
 	other.Settings = map[string]string{"model": "n"}
 	fewer := asking(t, "piqa")
 	fewer.Items = fewer.Items[:3]
-	for _, a := range []ask.Asking{other, fewer} {
+	stops := asking(t, "piqa")
+	stops.Until = []string{"another end"}
+	for _, a := range []ask.Asking{other, fewer, stops} {
 		if err := evaluate(dir, &model{left: 100}, a); err == nil || !strings.Contains(err.Error(), "answers of another model, or to other questions") {
 			t.Errorf("%v", err)
 		}
-	}
-}
-
-// TestLoad: answers that were kept are judged as they were, and compare with others.
-func TestLoad(t *testing.T) {
-	dir := t.TempDir()
-	if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
-		t.Fatal(err)
-	}
-	list, err := ask.Load(vfs.At(dir), nil)
-	if err != nil || len(list) != 1 {
-		t.Fatal(err)
-	}
-	again := ask.Summarize(list, nil)
-	if got := fmt.Sprint(again.Results["piqa"]["acc,none"]); !strings.Contains(files(t, dir)["results.json"], `"acc,none": `+got) {
-		t.Errorf("acc is %s now, before\n%s", got, files(t, dir)["results.json"])
-	}
-	same, err := ask.Compare(list[0].Task, list[0].Samples, list[0].Samples)
-	if err != nil || len(same) != 2 || same[0].Difference != 0 || same[0].Low != 0 || same[0].McNemar != 1 {
-		t.Errorf("%+v, %v", same, err)
-	}
-	if _, err := ask.Compare(list[0].Task, list[0].Samples, list[0].Samples[1:]); err == nil {
-		t.Error("other numbers of items are compared")
-	}
-	if _, err := ask.Load(vfs.At(t.TempDir()), nil); err == nil || !strings.Contains(err.Error(), "no samples of a task") {
-		t.Errorf("an empty folder: %v", err)
-	}
-}
-
-// TestCompare: two models that differ on ten questions of 100, nine of them for the first.
-func TestCompare(t *testing.T) {
-	task, err := tasks.Open("piqa")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var first, second []ask.Sample
-	for i := range 100 {
-		values := func(right bool) map[string]float64 {
-			if right {
-				return map[string]float64{"acc,none": 1, "acc_norm,none": 1}
-			}
-			return map[string]float64{"acc,none": 0, "acc_norm,none": 0}
-		}
-		item := tasks.Item{Doc: i, Choices: []string{"a", "b"}}
-		first = append(first, ask.Sample{Item: item, Values: values(i < 59)})
-		second = append(second, ask.Sample{Item: item, Values: values(i >= 9 && i < 59 || i == 99)})
-	}
-	list, err := ask.Compare(task, first, second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := list[0]
-	// Two-sided: 2·(1 + 10)/2¹⁰ = 0.021484375. The paired difference has the standard error √((0.1 − 0.08²)/100) = 0.0306.
-	if c.OnlyFirst != 9 || c.OnlySecond != 1 || c.McNemar < 0.02148 || c.McNemar > 0.02149 {
-		t.Errorf("%+v", c)
-	}
-	if c.Difference < 0.0799 || c.Difference > 0.0801 || c.Low < 0.01 || c.Low > 0.03 || c.High < 0.13 || c.High > 0.15 {
-		t.Errorf("difference %v [%v, %v]", c.Difference, c.Low, c.High)
 	}
 }
 

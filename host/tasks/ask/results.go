@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/tasks"
@@ -30,8 +32,11 @@ type Result struct {
 }
 
 // Judge judges the answers to all items of a task.
-func Judge(t *tasks.Task, shots int, items []tasks.Item, answers []tasks.Answer) (*Result, error) {
-	r := &Result{Task: t, Shots: shots}
+func Judge(t *tasks.Task, items []tasks.Item, answers []tasks.Answer) (*Result, error) {
+	r := &Result{Task: t}
+	if len(items) > 0 {
+		r.Shots = items[0].Shots
+	}
 	var all []map[string]float64
 	for i := range items {
 		values, err := t.Judge(&items[i], &answers[i])
@@ -50,31 +55,51 @@ type Results struct {
 	Results  map[string]map[string]any  `json:"results"`
 	Shots    map[string]int             `json:"n-shot"`
 	Samples  map[string]map[string]int  `json:"n-samples"`
-	Versions map[string]string          `json:"versions"`
+	Versions map[string]any             `json:"versions"`
+	Groups   map[string][]string        `json:"group_subtasks"`
+	Configs  map[string]map[string]any  `json:"configs"`
 	Higher   map[string]map[string]bool `json:"higher_is_better"`
 	Config   map[string]string          `json:"config"`
 }
 
 // Summarize sums results up; config says which model answered, and how.
 func Summarize(list []*Result, config map[string]string) *Results {
-	out := &Results{map[string]map[string]any{}, map[string]int{}, map[string]map[string]int{}, map[string]string{}, map[string]map[string]bool{}, config}
+	out := &Results{Results: map[string]map[string]any{}, Shots: map[string]int{}, Samples: map[string]map[string]int{}, Versions: map[string]any{},
+		Groups: map[string][]string{}, Configs: map[string]map[string]any{}, Higher: map[string]map[string]bool{}, Config: config}
 	for _, r := range list {
 		name := r.Task.Name
 		values, higher := map[string]any{"alias": name}, map[string]bool{}
 		for _, m := range r.Metrics {
 			metric, filter := cut(m.Name)
-			values[m.Name] = m.Value
+			values[m.Name] = finite(m.Value)
 			values[metric+"_stderr,"+filter] = "N/A"
 			if m.Error != nil {
-				values[metric+"_stderr,"+filter] = *m.Error
+				values[metric+"_stderr,"+filter] = finite(*m.Error)
 			}
 			higher[metric] = !strings.HasSuffix(metric, tasks.Perplexity) && metric != tasks.BitsPerByte
 		}
 		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
 		out.Samples[name] = map[string]int{"original": len(r.Samples), "effective": len(r.Samples)}
-		out.Versions[name] = r.Task.Version
+		out.Versions[name], out.Groups[name] = version(r.Task.Version), []string{}
+		out.Configs[name] = map[string]any{"task": name, "num_fewshot": r.Shots, "metadata": map[string]any{"version": version(r.Task.Version)}}
 	}
 	return out
+}
+
+// finite is a number as JSON can have it: what is none becomes a text.
+func finite(v float64) any {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return fmt.Sprint(v)
+	}
+	return v
+}
+
+// version is a number where it is written like one, as in lm-eval's files.
+func version(s string) any {
+	if v, err := strconv.ParseFloat(s, 64); err == nil {
+		return v
+	}
+	return "N/A"
 }
 
 // cut divides the name of a metric into metric and filter.
@@ -175,7 +200,7 @@ func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		r, err := Judge(t, 0, items, answers)
+		r, err := Judge(t, items, answers)
 		if err != nil {
 			return nil, err
 		}

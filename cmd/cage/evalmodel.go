@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// encoderOf says how the model's tokenizer begins and ends texts.
+func encoderOf(trained *train.Trained) (*tasks.Encoder, tokenizer.Tokenizer, error) {
+	tok, err := trained.Tokenizer()
+	if err != nil {
+		return nil, nil, err
+	}
+	info := tok.Info()
+	e := &tasks.Encoder{Encode: tok.Encode, BOS: info.BOS, Prefix: info.BOS, Context: trained.Context()}
+	if adds, ok := tok.(interface{ AddsBOS() bool }); ok && !adds.AddsBOS() {
+		e.BOS = -1
+	}
+	if e.Prefix < 0 {
+		e.Prefix = info.EOS
+	}
+	if info.EOS >= 0 {
+		e.EOS, err = tok.Decode([]int32{info.EOS})
+	}
+	return e, tok, err
+}
+
+// conversation renders turns with the model's own template.
+func conversation(dir string, tok tokenizer.Tokenizer) (func([]tasks.Turn) (string, error), error) {
+	template, err := chat.OpenTemplate("", dir, tok.Info().BOS >= 0)
+	if err != nil {
+		return nil, fmt.Errorf("--chat: %w", err)
+	}
+	return func(turns []tasks.Turn) (string, error) {
+		var c chat.Conversation
+		for _, t := range turns {
+			role := chat.User
+			if t.Assistant {
+				role = chat.Assistant
+			}
+			c = append(c, chat.NewMessage(role, t.Text))
+		}
+		r, err := template.Render(c, true)
+		return r.Text, err
+	}, nil
+}
