@@ -54,7 +54,7 @@ func TestImpossible(t *testing.T) {
 }
 
 // broken is a model whose weights are not numbers.
-type broken struct{ model }
+type broken struct{}
 
 func (broken) Score(_ context.Context, _ []score.Request, _ func(int) bool, each func([]int, []score.Score) error) error {
 	return each([]int{0}, []score.Score{{LogProb: math.NaN()}})
