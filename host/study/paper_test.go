@@ -1,6 +1,7 @@
 package study
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,12 +16,18 @@ func TestPaperStudies(t *testing.T) {
 		"effect-small": 3*5 + 2*5 + 1,
 		"ablation":     7*7 + 1, "ablation-small": 3*4 + 1,
 		"forms": 3 * 2 * 3 * 3, "optimizers": 8, "optimizers-small": 16,
-		"lotion": 3, "lotion-small": 9, "schedule-small": 2, "scaling-small": 3 * 2 * 5,
+		"finetune": 2*2*3 + 1,
+		"lotion":   3, "lotion-small": 9, "schedule-small": 2, "scaling-small": 3 * 2 * 5,
 	}
-	files, err := filepath.Glob("../../examples/paper/*.toml")
+	folder, err := filepath.Abs("../../examples/paper")
 	if err != nil {
 		t.Fatal(err)
 	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	standIn(t)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".toml")
 		if name == "small" || name == "llama" {
@@ -41,5 +48,21 @@ func TestPaperStudies(t *testing.T) {
 	}
 	for name := range want {
 		t.Errorf("there is no examples/paper/%s.toml", name)
+	}
+}
+
+// standIn goes to a folder with the sizes of the model that is fine-tuned, as its config.json has them.
+func standIn(t *testing.T) {
+	t.Helper()
+	const config = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 3072, "intermediate_size": 8192,
+		"num_hidden_layers": 28, "num_attention_heads": 24, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256,
+		"max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true, "hidden_act": "silu",
+		"rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}}`
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("models/Llama-3.2-3B", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("models/Llama-3.2-3B/config.json", []byte(config), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
