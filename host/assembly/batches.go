@@ -38,7 +38,7 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if err != nil || !cfg.Data.Separate() {
 		return windows{s, cfg.Train.Batch * cfg.Model.Context}, err
 	}
-	return &documents{sampler: s, context: cfg.Model.Context, info: d.Train.Tokenizer(), read: make([]int32, s.BatchLen())}, nil
+	return &documents{s, normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}, d.Train.Tokenizer(), make([]int32, s.BatchLen())}, nil
 }
 
 // openWindows opens the token files of texts.
@@ -94,9 +94,9 @@ func MixtureEpochs(b Batches, batches int64) []float64 {
 // documents are windows in which documents are kept apart.
 type documents struct {
 	sampler
-	context int
-	info    tokenizer.Info
-	read    []int32 // a batch of windows
+	normalization
+	info tokenizer.Info
+	read []int32 // a batch of windows
 }
 
 func (d *documents) BatchLen() int { return len(d.read) * model.Planes }
@@ -109,22 +109,36 @@ func (d *documents) At(index int64, dst []int32) error {
 	return nil
 }
 
-func (d *documents) Finish(batches [][]int32) int64 { return finish(batches, d.context) }
+// normalization is how the weights of a step's targets are scaled.
+type normalization struct {
+	context int
+	each    bool // the mean of each micro-batch counts the same
+}
 
-// finish normalizes the weights of a step, and counts its targets before.
-func finish(batches [][]int32, context int) int64 {
-	n := int64(0)
+// Finish normalizes the weights of a step, and counts its targets before. Where the means of
+// micro-batches are averaged, those without targets have none.
+func (n normalization) Finish(batches [][]int32) (sum int64) {
+	var used [][]int32
 	for _, b := range batches {
-		n += targets(b, context)
+		if count := targets(b, n.context); count > 0 {
+			sum, used = sum+count, append(used, b)
+		}
 	}
-	model.NormalizeWeights(batches, context)
-	return n
+	if !n.each {
+		model.NormalizeWeights(batches, n.context)
+		return sum
+	}
+	for _, b := range used {
+		model.NormalizeWeights([][]int32{b}, n.context)
+		model.ScaleWeights(b, n.context, float64(len(batches))/float64(len(used)))
+	}
+	return sum
 }
 
 // conversations are the rows of a chat file. A step has the rows of its micro-batches.
 type conversations struct {
+	normalization
 	sampler    *rows.Sampler
-	context    int
 	batch      int
 	accumulate int64
 	read       []rows.Row
@@ -140,7 +154,8 @@ func openConversations(cfg *config.Config, f *rows.File) (*conversations, error)
 		e.Hint = "leave the key out to take all, or raise data.epochs"
 		return nil, e
 	}
-	return &conversations{s, cfg.Model.Context, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
+	how := normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}
+	return &conversations{how, s, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
 }
 
 // conversationRows says how conversations are laid out for training.
@@ -167,5 +182,3 @@ func (c *conversations) At(index int64, dst []int32) error {
 	}
 	return nil
 }
-
-func (c *conversations) Finish(batches [][]int32) int64 { return finish(batches, c.context) }

@@ -135,6 +135,10 @@ func (d *Data) FileKey(i int) string {
 	return Indexed("data.mixture", i) + ".path"
 }
 
+// MeanOfMicroBatches is the value of train.loss_mean with which each micro-batch counts the
+// same, however many targets it has.
+const MeanOfMicroBatches = "micro_batch"
+
 // RecomputeBlocks is the value of train.recompute with which the backward pass computes
 // each block of a language model again.
 const RecomputeBlocks = "blocks"
@@ -144,6 +148,7 @@ type Train struct {
 	Steps             int    // optimizer steps; 0: nothing is trained
 	Batch             int    // sequences per micro-batch; 1 for problems
 	Accumulate        int    // micro-batches per step
+	LossMean          string // "token" or [MeanOfMicroBatches]
 	Recompute         string // "none" or RecomputeBlocks
 	MemoryCheck       string // "on" or "off"
 	Clip              float64

@@ -68,13 +68,18 @@ func NormalizeWeights(batches [][]int32, context int) bool {
 		return false
 	}
 	for _, b := range batches {
-		for _, r := range DocumentRows(b, context) {
-			for place := 1; place <= context; place++ {
-				r.SetWeight(place, float32(float64(r.Weight(place))*float64(losses)/total))
-			}
-		}
+		ScaleWeights(b, context, float64(losses)/total)
 	}
 	return true
+}
+
+// ScaleWeights multiplies the weights of a batch.
+func ScaleWeights(batch []int32, context int, factor float64) {
+	for _, r := range DocumentRows(batch, context) {
+		for place := 1; place <= context; place++ {
+			r.SetWeight(place, float32(float64(r.Weight(place))*factor))
+		}
+	}
 }
 
 // sequences is what a graph reads of a batch.

@@ -165,6 +165,29 @@ func TestMicroBatchesOfConversations(t *testing.T) {
 	}
 }
 
+// TestMeanOfMicroBatches: with train.loss_mean = "micro_batch" the loss of a step is the mean of what its micro-batches have
+// alone, which have different numbers of targets.
+func TestMeanOfMicroBatches(t *testing.T) {
+	losses := func(batch, accumulate int, mean string) []float64 {
+		cfg := chatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}", "schedule.rate=1e-12", "train.weight_decay=0.0", "data.epochs=1",
+			fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("train.accumulate=%d", accumulate), fmt.Sprintf("train.loss_mean=%q", mean))
+		testrun.Train(t, cfg, train.Options{})
+		var list []float64
+		for _, r := range records(t, cfg.Train.Out) {
+			list = append(list, float64(r.Loss))
+		}
+		return list
+	}
+	alone := losses(2, 1, "token") // nothing is learned at this rate: the same rows, two at a time
+	means, tokens := losses(2, 2, "micro_batch"), losses(2, 2, "token")
+	if want := (alone[0] + alone[1]) / 2; relative(means[0], want) > 1e-6 {
+		t.Errorf("the loss is %v, want the mean %v of %v and %v", means[0], want, alone[0], alone[1])
+	}
+	if relative(means[0], tokens[0]) < 1e-5 {
+		t.Errorf("both means are %v: the micro-batches have the same numbers of targets", means[0])
+	}
+}
+
 // TestTooManySteps: more steps than the epochs give are an error at their line.
 func TestTooManySteps(t *testing.T) {
 	cfg := chatConfig(t, "train.steps=1000")
