@@ -90,7 +90,7 @@ form = "off"
 	}
 }
 
-// TestAloneGolden: the losses of each document alone add up to those that transformers finds.
+// TestAloneGolden: each token of each document alone has the loss that transformers finds.
 func TestAloneGolden(t *testing.T) {
 	g := readPacking(t)
 	m, err := train.Open(t.Context(), packingDir, train.OpenOptions{NoData: true, Score: true})
@@ -99,22 +99,27 @@ func TestAloneGolden(t *testing.T) {
 	}
 	defer m.Close()
 	var requests []score.Request
-	for _, ids := range g.Documents {
-		requests = append(requests, score.Request{Context: ids[:1], Continuation: ids[1:]})
+	var want []float64
+	for i, ids := range g.Documents {
+		if len(g.Alone[i]) != len(ids)-1 {
+			t.Fatalf("document %d of %d tokens has %d losses", i, len(ids), len(g.Alone[i]))
+		}
+		for k := 1; k < len(ids); k++ {
+			requests = append(requests, score.Request{Context: ids[:k], Continuation: ids[k : k+1]})
+			want = append(want, g.Alone[i][k-1])
+		}
 	}
+	seen := 0
 	err = m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
 		for k, i := range which {
-			sum := 0.0
-			for _, l := range g.Alone[i] {
-				sum += l
-			}
-			if math.Abs(scores[k].LogProb+sum) > 5e-5*(1+sum) {
-				t.Errorf("document %d: %v, want %v", i, -scores[k].LogProb, sum)
+			seen++
+			if loss := -scores[k].LogProb; math.Abs(loss-want[i]) > 5e-5*(1+want[i]) {
+				t.Errorf("token %d of all: %v, want %v", i, loss, want[i])
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || seen != len(want) {
+		t.Fatalf("%d of %d tokens, %v", seen, len(want), err)
 	}
 }
