@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -25,8 +26,8 @@ type config struct {
 
 // readConfig reads the tokenizer_config.json of a tokenizer; without one, or without a
 // folder, it is empty.
-func readConfig(tokenizer string) (*config, error) {
-	path := filepath.Join(tokenizerFolder(tokenizer), configFile)
+func readConfig(folder string) (*config, error) {
+	path := filepath.Join(tokenizerFolder(folder), tokenizer.ConfigFile)
 	text, err := regular.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &config{}, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// The names of the files of a data set, beside [TemplateFile] and the tokenizer's
+// The names of the files of a data set, beside [tokenizer.TemplateFile] and the tokenizer's
 // tokenizer.json.
 const (
 	TrainFile       = "train.chat"

@@ -151,7 +151,7 @@ func enter(dir vfs.Path) (vfs.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{TrainFile, ValFile, ManifestFile, TemplateFile, tokenizer.DefinitionFile, tokenizer.ConfigFile}
+	names := []string{TrainFile, ValFile, ManifestFile, tokenizer.TemplateFile, tokenizer.DefinitionFile, tokenizer.ConfigFile}
 	if err := atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) }); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
@@ -211,7 +211,7 @@ func (p *preparation) commit() (*Manifest, error) {
 	if err := atomicfile.WriteJSON(o.out(tokenizer.ConfigFile), o.Template.Tokens); err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WriteBytes(o.out(TemplateFile), []byte(o.Template.Source)); err != nil {
+	if err := atomicfile.WriteBytes(o.out(tokenizer.TemplateFile), []byte(o.Template.Source)); err != nil {
 		return nil, err
 	}
 	var err error

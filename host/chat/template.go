@@ -37,12 +37,6 @@ type Template struct {
 // Llama 3.2 fall back to. A fixed one keeps prepared data the same on every day.
 var DefaultTime = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
-// The file that holds a model's template, and the one that holds it in older models.
-const (
-	TemplateFile = "chat_template.jinja"
-	configFile   = tokenizer.ConfigFile
-)
-
 //go:embed templates/*.jinja
 var builtIn embed.FS
 
@@ -108,17 +102,17 @@ func (t *Template) fromFile(path string) error {
 }
 
 // ofModel takes the template that comes with the tokenizer.
-func (t *Template) ofModel(tokenizer string, c *config) error {
-	dir := tokenizerFolder(tokenizer)
-	err := t.fromFile(filepath.Join(dir, TemplateFile))
+func (t *Template) ofModel(folder string, c *config) error {
+	dir := tokenizerFolder(folder)
+	err := t.fromFile(filepath.Join(dir, tokenizer.TemplateFile))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if c.template == "" {
 		return fmt.Errorf("%s has no chat template, neither %s nor chat_template in %s: the model is a base model; name a template (%s, or a file)",
-			dir, TemplateFile, configFile, strings.Join(BuiltIn(), ", "))
+			dir, tokenizer.TemplateFile, tokenizer.ConfigFile, strings.Join(BuiltIn(), ", "))
 	}
-	t.Name, t.Source = filepath.Join(dir, configFile), c.template
+	t.Name, t.Source = filepath.Join(dir, tokenizer.ConfigFile), c.template
 	return nil
 }
 

@@ -38,7 +38,7 @@ func Verify(ctx context.Context, dir string) ([]Verification, error) {
 		}
 		list = append(list, v)
 	}
-	list = append(list, m.verifyTemplate(filepath.Join(dir, TemplateFile)))
+	list = append(list, m.verifyTemplate(filepath.Join(dir, tokenizer.TemplateFile)))
 	if content, err := tokenizer.Definition(dir, m.Tokenizer); content != nil || err != nil {
 		list = append(list, Verification{Path: filepath.Join(dir, tokenizer.DefinitionFile), Err: err})
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/export/readback"
 	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/safetensors"
@@ -176,7 +177,7 @@ func (p *hubPlan) writeGeneration(dir vfs.Path) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(dir.Join(generation), append(text, '\n'))
+	return atomicfile.WriteBytes(dir.Join(tokenizer.GenerationFile), append(text, '\n'))
 }
 
 func writeTokenizer(dir vfs.Path, t Tokenizer) error {

@@ -9,19 +9,8 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Names of the files of a tokenizer.
-const (
-	tokenizerJSON   = tokenizer.DefinitionFile
-	tokenizerConfig = "tokenizer_config.json"
-	chatTemplate    = "chat_template.jinja"
-	generation      = "generation_config.json"
-)
-
-// TokenizerFiles are the names of the files that are read, where they are. All but
-// generation_config.json, which exports write anew, are copied.
-var TokenizerFiles = []string{tokenizerJSON, tokenizerConfig, "special_tokens_map.json", chatTemplate, generation}
-
-// Tokenizer is the tokenizer of a model as files.
+// Tokenizer is the tokenizer of a model as files. They are copied, but for the
+// generation_config.json, which exports write anew.
 type Tokenizer struct {
 	Files map[string][]byte
 	BOS   int32   // begins every document; −1: none does
@@ -57,10 +46,10 @@ func (t Tokenizer) settings() (s tokenizerSettings) {
 		Pad      mark            `json:"pad_token"`
 		Template json.RawMessage `json:"chat_template"`
 	}
-	if json.Unmarshal(t.Files[tokenizerConfig], &file) == nil {
+	if json.Unmarshal(t.Files[tokenizer.ConfigFile], &file) == nil {
 		s = tokenizerSettings{file.BOS, file.EOS, file.Pad, templateOf(file.Template)}
 	}
-	if text, ok := t.Files[chatTemplate]; ok {
+	if text, ok := t.Files[tokenizer.TemplateFile]; ok {
 		s.ChatTemplate = string(text)
 	}
 	return s
@@ -90,7 +79,7 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, erro
 	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, Pad: -1}
 	if len(files) == 0 {
 		if info.SHA256 != (tokenizer.Bytes{}).Info().SHA256 {
-			return t, fmt.Errorf("the tokenizer %s has no %s", info.Name, tokenizerJSON)
+			return t, fmt.Errorf("the tokenizer %s has no %s", info.Name, tokenizer.DefinitionFile)
 		}
 		var err error
 		if t.Files, err = bytesFiles(); err != nil {
@@ -111,7 +100,7 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, erro
 		t.EOS = []int32{t.BOS}
 	}
 	t.EOS = unique(t.EOS)
-	delete(t.Files, generation)
+	delete(t.Files, tokenizer.GenerationFile)
 	if id, ok := ids[string(s.Pad)]; ok {
 		t.Pad = id
 	}
@@ -125,7 +114,7 @@ func (t Tokenizer) generationEnds() []int32 {
 	}
 	var one *int32 // null: none
 	var list []int32
-	if json.Unmarshal(t.Files[generation], &file) != nil {
+	if json.Unmarshal(t.Files[tokenizer.GenerationFile], &file) != nil {
 		return nil
 	}
 	if json.Unmarshal(file.EOS, &one) == nil && one != nil {
@@ -150,8 +139,8 @@ func unique(list []int32) (out []int32) {
 // ids are the ids of all tokens by their text.
 func (t Tokenizer) ids() (map[string]int32, error) {
 	var f tokenizerFile
-	if err := json.Unmarshal(t.Files[tokenizerJSON], &f); err != nil {
-		return nil, fmt.Errorf("%s: %w", tokenizerJSON, err)
+	if err := json.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
 	ids := map[string]int32{}
 	maps.Copy(ids, f.Model.Vocab)
@@ -185,7 +174,7 @@ func bytesFiles() (map[string][]byte, error) {
 		return nil, err
 	}
 	config, err := json.MarshalIndent(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast"}, "", "  ")
-	return map[string][]byte{tokenizerJSON: definition, tokenizerConfig: config}, err
+	return map[string][]byte{tokenizer.DefinitionFile: definition, tokenizer.ConfigFile: config}, err
 }
 
 func specialToken(id string) any {

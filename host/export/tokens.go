@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/gguf"
 )
 
@@ -50,8 +51,8 @@ func (m *merge) UnmarshalJSON(text []byte) error {
 // ggufTokens are the entries about the tokenizer of a model with vocab token ids.
 func ggufTokens(t Tokenizer, vocab int) ([]gguf.Entry, error) {
 	var f tokenizerFile
-	if err := json.Unmarshal(t.Files[tokenizerJSON], &f); err != nil {
-		return nil, fmt.Errorf("%s: %w", tokenizerJSON, err)
+	if err := json.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
 	pre, err := f.preName()
 	if err != nil {

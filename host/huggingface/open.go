@@ -10,17 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Names of files of a checkpoint.
-const (
-	ConfigName     = "config.json"
-	GenerationName = "generation_config.json"
-	TokenizerName  = "tokenizer.json"
-)
+// ConfigName is the name of the file that says what the model is.
+const ConfigName = "config.json"
 
 // maxTextSize bounds the files of a checkpoint that are text.
 const maxTextSize = 16 << 20
@@ -63,7 +60,7 @@ func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.readGeneration(dir.Join(GenerationName))
+	return c, c.readGeneration(dir.Join(tokenizer.GenerationFile))
 }
 
 // readGeneration adds the ids that generation_config.json says end a text, if there is such a file.

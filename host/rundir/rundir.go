@@ -12,18 +12,19 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Names inside a run directory.
 const (
-	ConfigFile     = config.RunFile     // the resolved configuration
-	ProvenanceFile = "provenance.json"  // build, plugins and hashes of programs
-	MetricsFile    = "metrics.jsonl"    // the records
-	SummaryFile    = "summary.json"     // what came out
-	TrajectoryFile = "trajectory.jsonl" // the points that a problem without data went through
-	TokenizerFile  = "tokenizer.json"   // the tokenizer of the data, unless it is built in
+	ConfigFile     = config.RunFile           // the resolved configuration
+	ProvenanceFile = "provenance.json"        // build, plugins and hashes of programs
+	MetricsFile    = "metrics.jsonl"          // the records
+	SummaryFile    = "summary.json"           // what came out
+	TrajectoryFile = "trajectory.jsonl"       // the points that a problem without data went through
+	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
 	checkpointDir  = "checkpoints"
 	lockFile       = ".lock"
 )
@@ -61,7 +62,7 @@ func (d Dir) Checkpoints() vfs.Path { return d.Join(checkpointDir) }
 // RemoveAbandoned removes what is left of files of the run directory whose writer was
 // killed. The caller holds the lock.
 func (d Dir) RemoveAbandoned() error {
-	names := []string{ConfigFile, ProvenanceFile, SummaryFile, TokenizerFile, "tokenizer_config.json", "chat_template.jinja"}
+	names := append([]string{ConfigFile, ProvenanceFile, SummaryFile}, tokenizer.Files...)
 	return atomicfile.RemoveAbandoned(d.Path, func(name string) bool { return slices.Contains(names, name) })
 }
 

@@ -1,9 +1,7 @@
 package train
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +83,7 @@ func (t *Trained) exportTokenizer() (export.Tokenizer, error) {
 		if content, err := folder.Join(tokenizer.DefinitionFile).ReadFile(); err != nil || tok.Info().Check(content) != nil {
 			continue
 		}
-		if err := addFiles(files, folder); err != nil {
+		if err := readFiles(files, folder, tokenizer.Beside); err != nil {
 			return export.Tokenizer{}, err
 		}
 	}
@@ -106,24 +104,6 @@ func (t *Trained) tokenizerFolders() []vfs.Path {
 		}
 	}
 	return folders
-}
-
-// addFiles adds those files of a tokenizer in a folder that are not there yet.
-func addFiles(files map[string][]byte, folder vfs.Path) error {
-	for _, name := range export.TokenizerFiles {
-		if _, have := files[name]; have {
-			continue
-		}
-		content, err := folder.Join(name).ReadFile()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		files[name] = content
-	}
-	return nil
 }
 
 // card says how the run was trained, by its configuration as it was then.

@@ -24,9 +24,6 @@ import (
 // usualContext is the context of a model that is used as it is, where that has as many positions.
 const usualContext = 2048
 
-// keptTexts are files of a checkpoint that say how text is put to the model. They are copied beside tokenizer.json.
-var keptTexts = []string{"tokenizer_config.json", "chat_template.jinja", huggingface.GenerationName}
-
 // Import makes a run directory of the Hugging Face checkpoint in dir: a run that trains nothing, with the model as its
 // state after no steps. context is the number of tokens of a sequence; 0: the model's positions, or 2048 where there
 // are more. With an empty out nothing is written, and the checkpoint is only checked.
@@ -79,7 +76,7 @@ func importInto(ctx context.Context, to rundir.Dir, from vfs.Path, c *huggingfac
 	if _, err := checkpoint.Save(ctx, to.Checkpoints(), state); err != nil {
 		return err
 	}
-	if err := copyTexts(to, from, made.Tokenizer != nil); err != nil {
+	if err := copyFiles(to, from, tokenizer.Files); err != nil {
 		return err
 	}
 	if err := made.write(to); err != nil {
@@ -131,7 +128,7 @@ func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*provenance, error) 
 
 // hubTokenizer describes the tokenizer of a checkpoint; nil where it has none.
 func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
-	tok, err := tokenizer.LoadHuggingFace(dir.Join(huggingface.TokenizerName).Name)
+	tok, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -140,25 +137,4 @@ func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	}
 	info := tok.Info()
 	return &info, nil
-}
-
-// copyTexts copies the tokenizer and what belongs to it.
-func copyTexts(to rundir.Dir, from vfs.Path, tokenizer bool) error {
-	names := keptTexts
-	if tokenizer {
-		names = append([]string{huggingface.TokenizerName}, names...)
-	}
-	for _, name := range names {
-		text, err := from.Join(name).ReadFile()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = atomicfile.WriteBytes(to.Join(name), text)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

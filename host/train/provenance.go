@@ -104,17 +104,7 @@ func (r *run) keepTemplate() error {
 	if r.cfg.Data.Kind != config.KindChat {
 		return nil
 	}
-	files := map[string][]byte{tokenizer.DefinitionFile: nil} // that is kept by itself
-	if err := addFiles(files, vfs.At(filepath.Dir(r.data.Train.Path()))); err != nil {
-		return err
-	}
-	delete(files, tokenizer.DefinitionFile)
-	for name, content := range files {
-		if err := atomicfile.WriteBytes(r.dir.Join(name), content); err != nil {
-			return err
-		}
-	}
-	return nil
+	return copyFiles(r.dir, vfs.At(filepath.Dir(r.data.Train.Path())), tokenizer.Beside)
 }
 
 // readProvenance reads what a run directory says of how it came to be.

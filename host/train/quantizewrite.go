@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
@@ -181,7 +182,7 @@ func (w *quantizedRun) describe(ctx context.Context) error {
 	if _, err := checkpoint.Save(ctx, w.dir.Checkpoints(), state); err != nil {
 		return err
 	}
-	if err := copyTexts(w.dir, vfs.At(w.source.dir), made.Tokenizer != nil); err != nil {
+	if err := copyFiles(w.dir, vfs.At(w.source.dir), tokenizer.Files); err != nil {
 		return err
 	}
 	if made.Directory == "" {

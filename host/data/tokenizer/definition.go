@@ -6,12 +6,6 @@ import (
 	"math"
 )
 
-// DefinitionFile is the name under which tokenizers are published.
-const DefinitionFile = "tokenizer.json"
-
-// ConfigFile may name the tokens that begin and end a document, and hold a chat template.
-const ConfigFile = "tokenizer_config.json"
-
 // An UnsupportedError reports a part of a tokenizer.json that this package
 // cannot compute exactly.
 type UnsupportedError struct {
