@@ -43,68 +43,23 @@ func readConfig(folder string) (*config, error) {
 }
 
 func parseConfig(text []byte) (*config, error) {
-	var file struct {
-		BOS      json.RawMessage `json:"bos_token"`
-		EOS      json.RawMessage `json:"eos_token"`
-		Pad      json.RawMessage `json:"pad_token"`
-		Template json.RawMessage `json:"chat_template"`
-	}
-	if err := json.Unmarshal(text, &file); err != nil {
+	file, err := tokenizer.ParseConfig(text)
+	if err != nil {
 		return nil, err
 	}
 	c := &config{}
-	for _, token := range []struct {
-		name string
-		text json.RawMessage
+	for _, key := range []struct {
 		to   *string
-	}{{"bos_token", file.BOS, &c.tokens.BOS}, {"eos_token", file.EOS, &c.tokens.EOS}, {"pad_token", file.Pad, &c.tokens.Pad}} {
-		if err := parseToken(token.text, token.to); err != nil {
-			return nil, fmt.Errorf("%s: %w", token.name, err)
+		read func(tokenizer.Config) (string, error)
+	}{
+		{&c.tokens.BOS, tokenizer.Config.BOS}, {&c.tokens.EOS, tokenizer.Config.EOS}, {&c.tokens.Pad, tokenizer.Config.Pad},
+		{&c.template, tokenizer.Config.Template},
+	} {
+		if *key.to, err = key.read(file); err != nil {
+			return nil, err
 		}
 	}
-	var err error
-	c.template, err = parseTemplate(file.Template)
-	return c, err
-}
-
-// absent tells whether a key has no value.
-func absent(text json.RawMessage) bool { return len(text) == 0 || string(text) == "null" }
-
-// parseToken reads a token: a string, or an object with its content.
-func parseToken(text json.RawMessage, to *string) error {
-	if absent(text) || json.Unmarshal(text, to) == nil {
-		return nil
-	}
-	var object struct {
-		Content *string `json:"content"`
-	}
-	if json.Unmarshal(text, &object) != nil || object.Content == nil {
-		return errors.New("want a string, or an object with the key content")
-	}
-	*to = *object.Content
-	return nil
-}
-
-// parseTemplate reads a template: a string, or a list of named ones of which "default" is
-// taken.
-func parseTemplate(text json.RawMessage) (string, error) {
-	var source string
-	if absent(text) || json.Unmarshal(text, &source) == nil {
-		return source, nil
-	}
-	var list []struct {
-		Name     string `json:"name"`
-		Template string `json:"template"`
-	}
-	if json.Unmarshal(text, &list) != nil {
-		return "", errors.New("chat_template: want a string, or a list of objects with name and template")
-	}
-	for _, entry := range list {
-		if entry.Name == "default" {
-			return entry.Template, nil
-		}
-	}
-	return "", fmt.Errorf("chat_template: none of its %d templates has the name default", len(list))
+	return c, nil
 }
 
 // specialTokens lists the special tokens of a tokenizer.json.

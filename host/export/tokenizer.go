@@ -18,54 +18,26 @@ type Tokenizer struct {
 	Pad   int32   // −1: none
 }
 
-// tokenizerSettings is the part of a tokenizer_config.json that exports need.
-type tokenizerSettings struct {
-	BOS, EOS, Pad mark
-	ChatTemplate  string
+// config reads the tokenizer's settings; what is not understood counts as absent.
+func (t Tokenizer) config() tokenizer.Config {
+	c, err := tokenizer.ParseConfig(t.Files[tokenizer.ConfigFile])
+	if err != nil {
+		return tokenizer.Config{}
+	}
+	return c
 }
 
-// mark is a token by its text: a string, or an object with the text in it.
-type mark string
-
-func (m *mark) UnmarshalJSON(text []byte) error {
-	var object struct {
-		Content string `json:"content"`
-	}
-	if json.Unmarshal(text, &object) == nil {
-		*m = mark(object.Content)
-		return nil
-	}
-	return json.Unmarshal(text, (*string)(m))
-}
-
-// settings reads the tokenizer's settings; what is not understood counts as absent.
-func (t Tokenizer) settings() (s tokenizerSettings) {
-	var file struct {
-		BOS      mark            `json:"bos_token"`
-		EOS      mark            `json:"eos_token"`
-		Pad      mark            `json:"pad_token"`
-		Template json.RawMessage `json:"chat_template"`
-	}
-	if json.Unmarshal(t.Files[tokenizer.ConfigFile], &file) == nil {
-		s = tokenizerSettings{file.BOS, file.EOS, file.Pad, templateOf(file.Template)}
-	}
+// template is the chat template; empty: none.
+func (t Tokenizer) template() string {
 	if text, ok := t.Files[tokenizer.TemplateFile]; ok {
-		s.ChatTemplate = string(text)
+		return string(text)
 	}
-	return s
+	return understood(t.config().Template())
 }
 
-// templateOf is the template as a string, or of a list of named ones that called default.
-func templateOf(raw json.RawMessage) (text string) {
-	var list []struct{ Name, Template string }
-	if json.Unmarshal(raw, &list) == nil {
-		for _, t := range list {
-			if t.Name == "default" {
-				return t.Template
-			}
-		}
-	}
-	if json.Unmarshal(raw, &text) != nil {
+// understood is a setting; empty where it is not understood.
+func understood(text string, err error) string {
+	if err != nil {
 		return ""
 	}
 	return text
@@ -90,8 +62,8 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, erro
 	if err != nil {
 		return t, err
 	}
-	s := t.settings()
-	if id, ok := ids[string(s.EOS)]; ok {
+	config := t.config()
+	if id, ok := ids[understood(config.EOS())]; ok {
 		t.EOS = append(t.EOS, id)
 	}
 	t.EOS = append(t.EOS, append(t.generationEnds(), info.EOS)...)
@@ -101,7 +73,7 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, erro
 	}
 	t.EOS = unique(t.EOS)
 	delete(t.Files, tokenizer.GenerationFile)
-	if id, ok := ids[string(s.Pad)]; ok {
+	if id, ok := ids[understood(config.Pad())]; ok {
 		t.Pad = id
 	}
 	return t, nil

@@ -131,6 +131,7 @@ func TestEnds(t *testing.T) {
 		{``, ``, -1, []int32{0}}, // where the next document begins
 		{``, ``, 7, []int32{7}},
 		{`{"eos_token": "!"}`, `{"eos_token_id": [9, 33, 8]}`, 9, []int32{'!', 9, 8}},
+		{`{"eos_token": "!", "pad_token": 3}`, ``, -1, []int32{'!'}},
 		{`{"eos_token": null}`, `{"eos_token_id": 12}`, -1, []int32{12}},
 		{``, `{"eos_token_id": null}`, 5, []int32{5}},
 		{`{"eos_token": "unknown"}`, `{"eos_token_id": "x"}`, -1, []int32{0}},

@@ -79,7 +79,6 @@ func ggufTokens(t Tokenizer, vocab int) ([]gguf.Entry, error) {
 // ggufMarks are the entries about tokens with a meaning of their own.
 func ggufMarks(t Tokenizer) []gguf.Entry {
 	var entries []gguf.Entry
-	settings := t.settings()
 	if t.BOS >= 0 {
 		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.bos_token_id", Value: uint32(t.BOS)})
 	}
@@ -90,8 +89,8 @@ func ggufMarks(t Tokenizer) []gguf.Entry {
 		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.padding_token_id", Value: uint32(t.Pad)})
 	}
 	entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.add_bos_token", Value: t.BOS >= 0})
-	if settings.ChatTemplate != "" {
-		entries = append(entries, gguf.Entry{Key: "tokenizer.chat_template", Value: settings.ChatTemplate})
+	if template := t.template(); template != "" {
+		entries = append(entries, gguf.Entry{Key: "tokenizer.chat_template", Value: template})
 	}
 	return entries
 }

@@ -16,15 +16,20 @@ func (t *HuggingFace) setMarkers(postProcessor json.RawMessage, config []byte) e
 		t.addsBOS = bos != NoToken
 	}
 	for _, m := range []struct {
-		id  *int32
-		key string
-	}{{&bos, "bos_token"}, {&eos, "eos_token"}} {
+		id   *int32
+		key  string
+		read func(Config) (string, error)
+	}{{&bos, "bos_token", Config.BOS}, {&eos, "eos_token", Config.EOS}} {
 		if *m.id != NoToken || len(config) == 0 {
 			continue
 		}
-		content, err := configToken(config, m.key)
+		file, err := ParseConfig(config)
+		var content string
+		if err == nil {
+			content, err = m.read(file)
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", ConfigFile, err)
 		}
 		if content == "" {
 			continue
@@ -105,27 +110,4 @@ func (p *postProcessor) special(element int, does string) (int32, error) {
 		return ids[0], nil
 	}
 	return NoToken, fmt.Errorf("the template %s with %q, which special_tokens does not give one id", does, token.ID)
-}
-
-// configToken returns a token of a tokenizer_config.json: a string, an object with its
-// content, or nothing.
-func configToken(config []byte, key string) (string, error) {
-	var def map[string]json.RawMessage
-	if err := json.Unmarshal(config, &def); err != nil {
-		return "", fmt.Errorf("%s: %w", ConfigFile, err)
-	}
-	if !present(def[key]) {
-		return "", nil
-	}
-	var content string
-	if json.Unmarshal(def[key], &content) == nil {
-		return content, nil
-	}
-	var token struct {
-		Content string `json:"content"`
-	}
-	if err := json.Unmarshal(def[key], &token); err != nil {
-		return "", fmt.Errorf("%s: %s: %w", ConfigFile, key, err)
-	}
-	return token.Content, nil
 }

@@ -1,0 +1,71 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Config is what a tokenizer_config.json says. A key is read when it is asked for, so that
+// a mistake at another one does no harm. Every text is empty where there is none.
+type Config struct {
+	bos, eos, pad, template json.RawMessage
+}
+
+// ParseConfig reads a tokenizer_config.json.
+func ParseConfig(text []byte) (Config, error) {
+	var file struct {
+		BOS      json.RawMessage `json:"bos_token"`
+		EOS      json.RawMessage `json:"eos_token"`
+		Pad      json.RawMessage `json:"pad_token"`
+		Template json.RawMessage `json:"chat_template"`
+	}
+	err := json.Unmarshal(text, &file)
+	return Config{file.BOS, file.EOS, file.Pad, file.Template}, err
+}
+
+// BOS is the token that begins a document.
+func (c Config) BOS() (string, error) { return configToken("bos_token", c.bos) }
+
+// EOS is the token that ends a document.
+func (c Config) EOS() (string, error) { return configToken("eos_token", c.eos) }
+
+// Pad is the token that fills up sequences.
+func (c Config) Pad() (string, error) { return configToken("pad_token", c.pad) }
+
+// configToken reads a token: a string, or an object with its content.
+func configToken(key string, value json.RawMessage) (string, error) {
+	var token string
+	if !present(value) || json.Unmarshal(value, &token) == nil {
+		return token, nil
+	}
+	var object struct {
+		Content *string `json:"content"`
+	}
+	if json.Unmarshal(value, &object) != nil || object.Content == nil {
+		return "", fmt.Errorf("%s: want a string, or an object with the key content", key)
+	}
+	return *object.Content, nil
+}
+
+// Template is the chat template: a string, or of a list of named ones that with the name
+// default.
+func (c Config) Template() (string, error) {
+	var source string
+	if !present(c.template) || json.Unmarshal(c.template, &source) == nil {
+		return source, nil
+	}
+	var list []struct {
+		Name     string `json:"name"`
+		Template string `json:"template"`
+	}
+	if json.Unmarshal(c.template, &list) != nil {
+		return "", errors.New("chat_template: want a string, or a list of objects with name and template")
+	}
+	for _, entry := range list {
+		if entry.Name == "default" {
+			return entry.Template, nil
+		}
+	}
+	return "", fmt.Errorf("chat_template: none of its %d templates has the name default", len(list))
+}
