@@ -122,55 +122,14 @@ func (t Tokenizer) ids() (map[string]int32, error) {
 	return ids, nil
 }
 
-// bytesFiles are files of the byte-level tokenizer: each byte is the token of its value.
+// bytesFiles are files of the byte-level tokenizer.
 func bytesFiles() (map[string][]byte, error) {
-	vocab := map[string]int{}
-	for b, r := range byteAlphabet() {
-		vocab[string(r)] = b
-	}
-	byteLevel := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
-	first := string(byteAlphabet()[0])
-	template := map[string]any{
-		"type":           "TemplateProcessing",
-		"single":         []any{specialToken(first), sequence("A")},
-		"pair":           []any{specialToken(first), sequence("A"), sequence("B")},
-		"special_tokens": map[string]any{first: map[string]any{"id": first, "ids": []int{0}, "tokens": []string{first}}},
-	}
-	definition, err := json.MarshalIndent(map[string]any{
-		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": []any{}, "normalizer": nil,
-		"pre_tokenizer": byteLevel, "post_processor": template, "decoder": byteLevel,
-		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": []string{}},
-	}, "", "  ")
+	definition, err := tokenizer.BytesDefinition()
 	if err != nil {
 		return nil, err
 	}
 	config, err := json.MarshalIndent(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast"}, "", "  ")
 	return map[string][]byte{tokenizer.DefinitionFile: definition, tokenizer.ConfigFile: config}, err
-}
-
-func specialToken(id string) any {
-	return map[string]any{"SpecialToken": map[string]any{"id": id, "type_id": 0}}
-}
-func sequence(id string) any {
-	return map[string]any{"Sequence": map[string]any{"id": id, "type_id": 0}}
-}
-
-// byteAlphabet are the characters by which byte-level tokenizers write bytes: those that
-// can be printed stand for themselves, the others for characters from 256 on.
-func byteAlphabet() []rune {
-	alphabet := make([]rune, 256)
-	next := rune(256)
-	for b := range alphabet {
-		r := rune(b)
-		printable := r >= '!' && r <= '~' || r >= '¡' && r <= '¬' || r >= '®' && r <= 'ÿ'
-		if !printable {
-			r = next
-			next++
-		}
-		alphabet[b] = r
-	}
-	return alphabet
 }
 
 // check refuses a tokenizer whose ids the model does not have.

@@ -135,12 +135,6 @@ type preTokenizer struct {
 	IndividualDigits bool   `json:"individual_digits"`
 }
 
-// Patterns by which published tokenizers cut texts.
-const (
-	patternGPT4 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	patternQwen = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-)
-
 // preName is the name under which llama.cpp knows the way the tokenizer cuts texts. One
 // that it does not know is refused: it would give other ids.
 func (f *tokenizerFile) preName() (string, error) {
@@ -171,11 +165,11 @@ var errPre = fmt.Errorf("llama.cpp has no name for the way this tokenizer cuts t
 
 func (f *tokenizerFile) preOfPattern(pattern string) (string, error) {
 	switch {
-	case pattern == patternQwen:
+	case pattern == tokenizer.PatternQwen:
 		return "qwen2", nil
-	case pattern == patternGPT4 && f.Model.IgnoreMerges:
+	case pattern == tokenizer.PatternGPT4 && f.Model.IgnoreMerges:
 		return "llama-bpe", nil
-	case pattern == patternGPT4:
+	case pattern == tokenizer.PatternGPT4:
 		return "dbrx", nil
 	}
 	return "", errPre

@@ -17,20 +17,9 @@ type Learner struct {
 	words map[string]int // how often each was seen
 }
 
-// llama3Pattern cuts text into words as Llama 3 does.
-const llama3Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-
-// wordsOfLlama3 is the pre_tokenizer of a tokenizer.json.
-var wordsOfLlama3 = map[string]any{"type": "Sequence", "pretokenizers": []any{
-	map[string]any{"type": "Split", "pattern": map[string]any{"Regex": llama3Pattern}, "behavior": "Isolated", "invert": false},
-	byteLevelSection,
-}}
-
-var byteLevelSection = map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
-
 // NewLearner returns a learner that has seen nothing.
 func NewLearner() *Learner {
-	section, _ := json.Marshal(wordsOfLlama3)
+	section, _ := json.Marshal(wordsOfGPT4)
 	pre, err := newPreTokenizer(section)
 	if err != nil {
 		panic(err) // the section is a constant, and a test reads it
@@ -72,22 +61,7 @@ func (l *Learner) Definition(tokens int) ([]byte, error) {
 		added[i] = map[string]any{"id": len(b.tokens) + i, "content": special, "special": true,
 			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false}
 	}
-	return json.MarshalIndent(map[string]any{
-		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil,
-		"added_tokens": added, "pre_tokenizer": wordsOfLlama3, "decoder": byteLevelSection,
-		"post_processor": beginsWith(Specials[0], len(b.tokens)),
-		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": b.merges},
-	}, "", " ")
-}
-
-// beginsWith is a post_processor that puts a token before each text.
-func beginsWith(token string, id int) map[string]any {
-	special := map[string]any{"SpecialToken": map[string]any{"id": token, "type_id": 0}}
-	a := map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}
-	b := map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}
-	return map[string]any{"type": "TemplateProcessing", "single": []any{special, a}, "pair": []any{special, a, special, b},
-		"special_tokens": map[string]any{token: map[string]any{"id": token, "ids": []int{id}, "tokens": []string{token}}}}
+	return json.MarshalIndent(sections(wordsOfGPT4, Specials[0], len(b.tokens), added, vocab, b.merges), "", " ")
 }
 
 // merger merges pairs of tokens in the distinct words of a text.

@@ -18,16 +18,22 @@ type wordPattern struct {
 
 // wordPatterns are these patterns by their expressions.
 var wordPatterns = map[string]wordPattern{
-	byteLevelPattern:          {next: (*scanner).nextGPT2},
-	gpt4Pattern(`\p{N}{1,3}`): {digits: 3, next: (*scanner).nextGPT4}, // Llama 3, OLMo 2
-	gpt4Pattern(`\p{N}`):      {digits: 1, next: (*scanner).nextGPT4}, // Qwen 2 and later
-	gpt4Pattern(`\p{N}+`):     {next: (*scanner).nextGPT4},
+	byteLevelPattern: {next: (*scanner).nextGPT2},
+	PatternGPT4:      {digits: 3, next: (*scanner).nextGPT4},
+	PatternQwen:      {digits: 1, next: (*scanner).nextGPT4},
+	patternRuns:      {next: (*scanner).nextGPT4},
 }
 
-// gpt4Pattern is the pattern that GPT-4 brought, but for how it cuts numbers.
-func gpt4Pattern(numbers string) string {
-	return `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|` + numbers + `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-}
+// Patterns by which published tokenizers cut text into words: that of GPT-4, and others that
+// differ from it in how they cut numbers.
+const (
+	PatternGPT4 = beforeNumbers + `\p{N}{1,3}` + behindNumbers // Llama 3 and OLMo 2, too
+	PatternQwen = beforeNumbers + `\p{N}` + behindNumbers      // Qwen 2 and later
+	patternRuns = beforeNumbers + `\p{N}+` + behindNumbers
+
+	beforeNumbers = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|`
+	behindNumbers = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+)
 
 // nextGPT2 matches byteLevelPattern.
 func (s *scanner) nextGPT2(text string, at int) int {
@@ -44,7 +50,7 @@ func (s *scanner) nextGPT2(text string, at int) int {
 	return s.white(text, at)
 }
 
-// nextGPT4 matches gpt4Pattern.
+// nextGPT4 matches the pattern of GPT-4, with s.digits digits in a word.
 func (s *scanner) nextGPT4(text string, at int) int {
 	if end := contraction(text, at, true); end > 0 {
 		return end
