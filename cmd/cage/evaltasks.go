@@ -32,6 +32,7 @@ type taskFlags struct {
 	chat, oneTurn bool
 	out           string
 	step, context int
+	lifeline      bool
 }
 
 // taskDefault is the value of --fewshot that leaves it to the task.
@@ -47,6 +48,7 @@ func (f *taskFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.maxTokens, "max-tokens", 0, "tokens of a generated answer; 0: the task's number")
 	flags.BoolVar(&f.chat, "chat", false, "put questions into the model's template of conversations")
 	flags.BoolVar(&f.oneTurn, "one-turn", false, "with --chat: examples and question in one message")
+	lifelineFlag(cmd, &f.lifeline)
 	flags.StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
 }
 
@@ -158,11 +160,8 @@ func lockFolder(dir vfs.Path) (unlock func(), err error) {
 }
 
 func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error) {
-	shots := e.shots
-	if shots == taskDefault {
-		shots = t.Shots
-	}
-	items, err := e.items(t, shots)
+	source := tasks.Source{Data: e.data, Examples: e.examples, Shots: e.shots, Limit: e.limit}
+	items, err := source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.oneTurn})
 	if err != nil {
 		return nil, err
 	}
@@ -200,41 +199,6 @@ func (e *evaluation) name() string {
 		}
 	}
 	return name
-}
-
-// items puts the questions of a task.
-func (e *evaluation) items(t *tasks.Task, shots int) ([]tasks.Item, error) {
-	docs, err := e.docs(t, e.data, t.Split)
-	if err != nil {
-		return nil, err
-	}
-	if e.limit > 0 {
-		docs = docs[:min(e.limit, len(docs))]
-	}
-	var examples []tasks.Doc
-	switch {
-	case shots == 0:
-	case t.Fixed && e.examples == "":
-		return nil, fmt.Errorf("its examples are fixed: --examples DIR wants %s.jsonl in a folder, with question and target of each (lm-eval has them in its YAML file), or --fewshot 0", t.Name)
-	case t.Fixed:
-		examples, err = t.ReadDocs([]string{filepath.Join(e.examples, t.Name+".jsonl")}, true)
-	case t.From == "":
-		return nil, fmt.Errorf("it has no examples: --fewshot 0")
-	default:
-		examples, err = e.docs(t, e.data, t.From)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return t.Items(docs, examples, e.encoder, tasks.Options{Shots: shots, Chat: e.template, OneTurn: e.oneTurn})
-}
-
-func (e *evaluation) docs(t *tasks.Task, folder, split string) ([]tasks.Doc, error) {
-	files, err := t.Files(folder, split)
-	if err != nil {
-		return nil, err
-	}
-	return t.ReadDocs(files, false)
 }
 
 // report writes samples and results, and prints the results.

@@ -45,6 +45,7 @@ There are ` + strings.Join(tasks.Names(), ", ") + `.`,
 	f.add(cmd)
 	cmd.AddCommand(newEvalRescore(), newEvalCompare())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		holdOn(f.lifeline)
 		if len(f.names) > 0 {
 			return f.run(cmd, args[0])
 		}

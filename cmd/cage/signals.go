@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // interruptible returns a context that ends with the first signal that asks this
@@ -36,6 +38,18 @@ func interruptible() (context.Context, func()) {
 // SIGPIPE, which would end the process. The signal is caught, not ignored: children such as
 // plugins would inherit that it is ignored.
 func keepWriting() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// lifelineFlag is the flag of commands that other programs start.
+func lifelineFlag(cmd *cobra.Command, lifeline *bool) {
+	cmd.Flags().BoolVar(lifeline, "lifeline", false, "stop as on Ctrl-C when standard input ends: for a program that starts this one")
+}
+
+// holdOn lets a process go on only as long as its lifeline holds, if it has one.
+func holdOn(lifeline bool) {
+	if lifeline {
+		go interruptAtEnd(os.Stdin)
+	}
+}
 
 // lastChance is how long the command may take to stop after standard input has ended.
 const lastChance = time.Minute

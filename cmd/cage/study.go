@@ -24,7 +24,7 @@ func newStudy() *cobra.Command {
 		Long: `Run many trainings from one file, and report on them. A study file names a base
 configuration, axes of settings and what to report (docs/studies.md):
 
-  cage study run FILE       train the cells that are not done
+  cage study run FILE       train and evaluate the cells that are not done
   cage study status FILE    how far each cell is
   cage study report FILE    tables, figures and a page of what is done`,
 	})
@@ -44,7 +44,8 @@ func newStudyRun() *cobra.Command {
 checkpoint, one that is done is not run again, and one that has failed stays as it is,
 with its error, unless --retry is given. A run of which a plugin or the data has
 changed since is stale: it is put aside, into the directory stale of the study, and the
-cell is trained again, unless --keep-stale is given.
+cell is trained again, unless --keep-stale is given. Where the study file has
+evaluations, each trained cell is asked their questions, by 'cage eval'.
 
 Without --parallel and study.parallel the cores decide: small models run side by
 side, one on each core, large ones one after the other on all cores. Ctrl-C ends the
@@ -136,7 +137,7 @@ func compared(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 		return nil, err
 	}
 	var unknown *study.NotCompared
-	switch err := study.FindStale(cmd.Context(), results, look); {
+	switch err := s.FindStale(cmd.Context(), results, look); {
 	case cmd.Context().Err() != nil:
 		return nil, cmd.Context().Err()
 	case errors.As(err, &unknown):
@@ -182,7 +183,7 @@ func counts(s *study.Study, out study.Outcome) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Stale, "stale"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
+	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Unevaluated, "to be evaluated"}, {out.Stale, "stale"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
 		if c.n > 0 {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
 		}

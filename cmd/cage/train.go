@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -40,16 +39,14 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.BoolVar(&opts.Resume, "resume", false, "go on with the run in train.out, or begin it")
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
-	flags.BoolVar(&lifeline, "lifeline", false, "stop as on Ctrl-C when standard input ends: for a program that starts this one")
+	lifelineFlag(cmd, &lifeline)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		cfg, err := config.Load(args[0], sets)
 		if err != nil {
 			return nil, err
 		}
-		if lifeline {
-			go interruptAtEnd(os.Stdin)
-		}
+		holdOn(lifeline)
 		summary, err := runTraining(cmd, cfg, opts, quiet)
 		if summary == nil {
 			return nil, err

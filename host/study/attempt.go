@@ -26,9 +26,10 @@ const grace = time.Minute
 // exitInterrupted is the exit code of a training that was interrupted.
 const exitInterrupted = 130
 
-// attempt trains a cell in a process of its own until it is done, has failed, or ctx ends.
-// The error is about the cell's directory; that of the training is the failure.
-func attempt(ctx context.Context, dir rundir.Dir, c Cell, command []string, threads int) (State, *Failure, error) {
+// attempt trains and evaluates a cell, in processes of their own, until it is done, has failed, or ctx ends. The error is
+// about the cell's directory; that of a process is the failure.
+func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
+	dir := r.study.dir(c)
 	previous, err := prepare(ctx, dir, c)
 	if ctx.Err() != nil {
 		return Interrupted, nil, nil
@@ -36,39 +37,94 @@ func attempt(ctx context.Context, dir rundir.Dir, c Cell, command []string, thre
 	if err != nil {
 		return Interrupted, nil, err
 	}
-	log, err := dir.Join(logFile).OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	_, completed, err := metrics.ReadNumbers(dir.Summary())
+	state, failure := Done, (*Failure)(nil)
+	if err != nil || !completed { // a damaged summary is for the training to replace
+		state, failure, err = r.train(ctx, c)
+	}
+	if err == nil && state == Done {
+		state, failure, err = r.evaluate(ctx, c)
+	}
+	if failure != nil {
+		failure.Attempts = previous + 1
+	}
+	return state, failure, err
+}
+
+// train trains a cell.
+func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
+	dir := r.study.dir(c)
+	command := r.opts.Command
+	p := process{dir: dir, log: logFile, threads: r.plan.Threads,
+		command: append(command[:len(command):len(command)], CellConfigPath(c.Dir), "--resume", "--quiet", "--lifeline")}
+	failure, err := p.run(ctx)
 	if err != nil {
 		return Interrupted, nil, err
 	}
-	defer log.Close()
-	start, err := log.Seek(0, io.SeekEnd)
-	if err != nil {
-		return Interrupted, nil, err
-	}
-	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], CellConfigPath(c.Dir), "--resume", "--quiet", "--lifeline")...)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", threads))
-	output, err := vfs.OSFile(log)
-	if err != nil {
-		return Interrupted, nil, err
-	}
-	cmd.Stdout, cmd.Stderr = output, output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is the study's alone, which lets the process end in order
-	ended := supervise(ctx, cmd)
 	_, completed, err := metrics.ReadNumbers(dir.Summary())
 	switch {
 	case err != nil:
 		return Interrupted, nil, err
 	case completed: // the summary is written last, so that however the process ended matters no more
 		return Done, nil, nil
-	case ctx.Err() != nil && (ended == nil || errors.Is(ended, errOutlived) || cmd.ProcessState.ExitCode() == exitInterrupted):
+	case ctx.Err() != nil && (failure == nil || failure.stopped):
 		return Interrupted, nil, nil
+	case failure == nil:
+		failure = &Failure{Exit: "exit status 0"}
+		err = p.explain(failure)
 	}
-	f := &Failure{Exit: "exit status 0", Attempts: previous + 1}
-	if ended != nil {
-		f.Exit = ended.Error()
+	return Failed, failure, err
+}
+
+// process is a process of a cell.
+type process struct {
+	dir     rundir.Dir // of the cell
+	log     string     // the file in it that receives what the process writes
+	command []string
+	threads int
+
+	start int64 // where its messages begin in the log
+}
+
+// run runs the process to its end, which is a failure unless its exit status is 0. The error is about the log.
+func (p *process) run(ctx context.Context) (failure *Failure, err error) {
+	log, err := p.open()
+	if err != nil {
+		return nil, err
 	}
-	f.explain(log, start)
-	return Failed, f, nil
+	defer log.Close()
+	if p.start, err = log.Seek(0, io.SeekEnd); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(p.command[0], p.command[1:]...)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", p.threads))
+	output, err := vfs.OSFile(log)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is the study's alone, which lets the process end in order
+	ended := supervise(ctx, cmd)
+	if ended == nil {
+		return nil, nil
+	}
+	f := &Failure{Exit: ended.Error(), stopped: errors.Is(ended, errOutlived) || cmd.ProcessState.ExitCode() == exitInterrupted}
+	f.explain(log, p.start)
+	return f, nil
+}
+
+func (p *process) open() (vfs.File, error) {
+	return p.dir.Join(p.log).OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+}
+
+// explain completes the failure of a process that has ended.
+func (p *process) explain(f *Failure) error {
+	log, err := p.open()
+	if err != nil {
+		return err
+	}
+	f.explain(log, p.start)
+	return log.Close()
 }
 
 // prepare makes the cell's directory ready for a process, and returns how many attempts

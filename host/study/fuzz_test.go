@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/badfiles"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/study/evaluation"
 )
 
 // FuzzParse holds the promises of Parse for any file: no panic, and every problem is an
@@ -53,9 +54,10 @@ func FuzzParse(f *testing.F) {
 // FuzzState: whatever the files are that a study keeps of its cells, each has a state,
 // and one whose file is damaged is a failed one that says which.
 func FuzzState(f *testing.F) {
-	f.Add([]byte(`["a","b"]`), []byte(`{"error":"no","exit":"exit status 1","attempts":2}`), []byte(`{"completed":true,"val_loss":1}`))
-	f.Add([]byte(`{}`), []byte(`[`), []byte(``))
-	f.Add([]byte(`null`), []byte(`null`), []byte(`{"completed":1}`))
+	f.Add([]byte(`["a","b"]`), []byte(`{"error":"no","exit":"exit status 1","attempts":2}`), []byte(`{"completed":true,"val_loss":1}`), []byte(`{"rows":"12"}`))
+	f.Add([]byte(`{}`), []byte(`[`), []byte(``), []byte(`{}`))
+	f.Add([]byte(`null`), []byte(`null`), []byte(`{"completed":1}`), []byte(`null`))
+	f.Add([]byte(`[]`), []byte(``), []byte(`{"completed":true}`), []byte(`{"rows":"12","metrics":{"piqa.acc":0.5}}`))
 	dir := f.TempDir()
 	write(f, filepath.Join(dir, "base.toml"), base)
 	path := filepath.Join(dir, "study.toml")
@@ -65,13 +67,16 @@ func FuzzState(f *testing.F) {
 	}
 	s.Out = filepath.Join(dir, "out")
 	cell := filepath.Join(s.Out, "cells", "a")
-	f.Fuzz(func(t *testing.T, running, failed, summary []byte) {
+	e := &asked{Evaluation: &evaluation.Tasks{}}
+	s.evaluations = []*asked{e}
+	f.Fuzz(func(t *testing.T, running, failed, summary, account []byte) {
 		c := Cell{ID: "a", Dir: cell}
 		at := rundir.At(cell)
-		if err := os.MkdirAll(cell, 0o700); err != nil {
+		answers := s.answers(c, e)
+		if err := answers.MkdirAll(); err != nil {
 			t.Fatal(err)
 		}
-		for path, content := range map[string][]byte{s.at(runningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary} {
+		for path, content := range map[string][]byte{s.at(runningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -86,8 +91,8 @@ func FuzzState(f *testing.F) {
 		if err := held.Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		r := readCellResult(at, c, false)
-		if r.State == "" || r.Unreadable && !strings.Contains(r.Err, cell) || (r.State == Done) != (r.Summary != nil) {
+		r := s.readCellResult(c, false)
+		if r.State == "" || r.Unreadable && !strings.Contains(r.Err, cell) || r.State == Done && !r.Trained() || r.State == Failed && r.Err == "" && len(failed) == 0 {
 			t.Fatalf("%+v", r)
 		}
 	})

@@ -26,9 +26,9 @@ import (
 // then depends on how long the undisturbed one takes on this machine.
 func TestKilledAtAnyMoment(t *testing.T) {
 	path := command(t)
-	s := tiny(t, "", "train.steps=240", "train.checkpoint_every=4", "train.keep=1")
+	s := tiny(t, quiz(t), "train.steps=240", "train.checkpoint_every=4", "train.keep=1")
 	began := time.Now()
-	whole := undisturbed(t, path, s)
+	whole := undisturbed(t, path)
 	alone := time.Since(began)
 	const soon = 10 // kills that come before the study can end
 	random := rand.New(rand.NewPCG(5, 6))
@@ -56,6 +56,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		t.Errorf("killed %d times only", kills)
 	}
 	for i, r := range results(t, s) {
+		if _, ok := r.Summary["quiz.acc"]; !ok {
+			t.Errorf("%s has no quiz.acc", r.Cell.ID)
+		}
 		if r.State != study.Done {
 			t.Errorf("%s is %s: %s", r.Cell.ID, r.State, r.Err)
 			continue
@@ -70,6 +73,36 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		}
 	}
 	sameReport(t, path, "whole.toml", "tiny.toml")
+}
+
+// quiz makes the rows of a task and returns what asks it, as a part of a study file.
+func quiz(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	rows := ""
+	for i := range 40 {
+		rows += fmt.Sprintf(`{"word": "word %d", "ends": ["a", "bc"], "right": %d}`+"\n", i, i%2)
+	}
+	write(t, filepath.Join(dir, "quiz_test.jsonl"), rows)
+	write(t, filepath.Join(dir, "quiz.toml"), `name = "quiz"
+kind = "choices"
+split = "test"
+columns = ["word", "ends", "right"]
+question = ["{{ word }}"]
+choices_of = "ends"
+gold = "{{ right }}"
+metrics = ["acc", "acc_norm"]
+`)
+	return fmt.Sprintf(`
+[[study.evaluations]]
+tasks = %q
+data = %q
+[[study.tables]]
+metric = "quiz.acc"
+columns = ["method"]
+over = ["seed"]
+baseline = {method = "STE"}
+`, filepath.Join(dir, "quiz.toml"), dir)
 }
 
 // sameReport compares all files of the reports of two studies, byte for byte.
@@ -152,10 +185,14 @@ func children(pid int) []int {
 	return list
 }
 
-// undisturbed runs a copy of a study in one go.
-func undisturbed(t *testing.T, path string, s *study.Study) []study.Result {
+// undisturbed runs a copy of the study in one go.
+func undisturbed(t *testing.T, path string) []study.Result {
 	t.Helper()
-	write(t, "whole.toml", strings.Replace(axes, "[study]", "[study]\nname = \"tiny\"\nout = \"whole\"", 1))
+	text, err := os.ReadFile("tiny.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, "whole.toml", strings.Replace(string(text), "[study]", "[study]\nname = \"tiny\"\nout = \"whole\"", 1))
 	if out, err := exec.Command(path, "study", "run", "whole.toml").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -54,11 +54,13 @@ func load(path string, text []byte, doc *config.Document) (*Study, error) {
 	s.readNames(study)
 	axes := readAxes(study)
 	plans := readCells(study, axes)
+	s.readEvaluations(study)
 	s.readTables(study, axes)
 	s.readFigures(study, axes)
 	study.finish()
 	if base != nil {
 		s.Cells = r.resolve(base, plans, axes)
+		s.checkAsked(r, study, axes)
 	}
 	if len(r.errs) > 0 {
 		r.errs.Sort()

@@ -14,10 +14,11 @@ const defaultMetric = "val_loss"
 // readTables reads [[study.tables]]; when the key is absent, there is one table of the
 // validation loss over all axes.
 func (s *Study) readTables(study *table, axes []axis) {
+	known := s.metrics()
 	for _, t := range study.tables("tables") {
 		problems := len(study.errs)
 		out := Table{
-			Title: t.text("title"), Metric: t.metric("metric", SummaryMetrics()),
+			Title: t.text("title"), Metric: t.metric("metric", known),
 			Rows: t.axes("rows", axes), Columns: t.axes("columns", axes), Over: t.axes("over", axes),
 			Better: t.text("better", "lower", "higher", "none"), Format: t.format(), Where: t.where(axes),
 		}
@@ -29,7 +30,7 @@ func (s *Study) readTables(study *table, axes []axis) {
 			out.Title = out.Metric
 		}
 		if out.Better == "" {
-			out.Better = "lower"
+			out.Better = s.better(out.Metric)
 		}
 		if len(study.errs) == problems {
 			t.checkAllUsed(axes, out.Where, "rows, columns or over", slices.Concat(out.Rows, out.Columns, out.Over))
@@ -72,7 +73,7 @@ func (s *Study) readFigures(study *table, axes []axis) {
 			LogX: t.flag("logx"), LogY: t.flag("logy"), Where: t.where(axes),
 		}
 		problems := len(study.errs)
-		t.readContent(&f, axes)
+		t.readContent(&f, axes, s.metrics())
 		if used, places := f.axes(); places != "" && len(study.errs) == problems {
 			t.checkAllUsed(axes, f.Where, places, used)
 		}
@@ -97,19 +98,23 @@ func (f Figure) axes() (used []string, places string) {
 }
 
 // readContent reads what depends on the kind of a figure: the metric and both axes.
-func (t *table) readContent(f *Figure, axes []axis) {
+func (t *table) readContent(f *Figure, axes []axis, known []string) {
 	switch f.Kind {
 	case Bar:
-		f.Metric, f.X = t.required("metric", SummaryMetrics()), t.oneAxis("x", axes)
+		f.Metric, f.X = t.required("metric", known), t.oneAxis("x", axes)
 		t.checkUsedOnce(axes, "x", "series", "over")
 	case Heatmap:
-		f.Metric, f.X, f.Y = t.required("metric", SummaryMetrics()), t.oneAxis("x", axes), t.oneAxis("y", axes)
+		f.Metric, f.X, f.Y = t.required("metric", known), t.oneAxis("x", axes), t.oneAxis("y", axes)
 		t.checkUsedOnce(axes, "x", "y", "series", "over")
 	case Curves:
+		if m, _ := t.get("metric").(string); slices.Contains(known, m) && strings.Contains(m, ".") {
+			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "), "%s is measured once, when the training is done", m)
+			break
+		}
 		f.Metric = t.required("metric", RecordMetrics())
 		t.checkUsedOnce(axes, "series", "over")
 	case Scatter:
-		f.X, f.Y = t.required("x", SummaryMetrics()), t.required("y", SummaryMetrics())
+		f.X, f.Y = t.required("x", known), t.required("y", known)
 		t.checkUsedOnce(axes, "series", "over")
 	case Trajectories:
 		t.checkUsedOnce(axes, "series", "over")
@@ -133,9 +138,20 @@ func (t *table) metric(name string, known []string) string {
 	hint := "known: " + strings.Join(known, ", ")
 	if near := schema.DidYouMean(m, known); near != "" {
 		hint = near
+	} else if task, _, ofTask := strings.Cut(m, "."); ofTask {
+		hint = taskHint(task, known)
 	}
 	t.report(t.key(name), hint, "there is no metric %q", m)
 	return ""
+}
+
+// taskHint says what metrics of a task there are.
+func taskHint(task string, known []string) string {
+	of := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, task+".") })
+	if len(of) == 0 {
+		return fmt.Sprintf("have %q among the tasks of [[study.evaluations]]", task)
+	}
+	return "known: " + strings.Join(of, ", ")
 }
 
 // required is metric for a key that must be given.

@@ -22,6 +22,7 @@ const (
 	Interrupted State = "interrupted" // begun, and to be resumed
 	Stale       State = "stale"       // made of something that is different now, see [Study.FindStale]
 	Failed      State = "failed"      // its training ended in an error
+	Unevaluated State = "unevaluated" // trained, and to be evaluated
 	Done        State = "done"
 )
 
@@ -34,9 +35,14 @@ type Result struct {
 	Err string
 	// Unreadable tells that the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
-	// Summary holds every number of summary.json by its name there; nil unless Done.
+	// Summary holds every number of summary.json by its name there, and those of evaluations
+	// that are done by the names of their metrics; nil unless the training is done.
 	Summary map[string]float64
 }
+
+// Trained tells whether the training of the cell is done, whatever became of its
+// evaluations, and may be reported on.
+func (r Result) Trained() bool { return r.Summary != nil }
 
 // Results reads from disk how far every cell has come. It may be called at any time, also
 // while the study runs in this or another process.
@@ -50,7 +56,7 @@ func (s *Study) Results() ([]Result, error) {
 	for i, c := range s.Cells {
 		r, known := read[c.ID]
 		if !known {
-			r = readCellResult(s.dir(c), c, slices.Contains(running, c.ID))
+			r = s.readCellResult(c, slices.Contains(running, c.ID))
 			read[c.ID] = r
 		}
 		r.Cell = c
@@ -61,14 +67,17 @@ func (s *Study) Results() ([]Result, error) {
 
 // readCellResult reads one cell. A damaged file of its own makes it a failed one, which
 // --retry brings to its end again from its last checkpoint, and leaves the others alone.
-func readCellResult(dir rundir.Dir, c Cell, running bool) Result {
+func (s *Study) readCellResult(c Cell, running bool) Result {
+	dir := s.dir(c)
 	unreadable := func(err error) Result {
 		return Result{Cell: c, State: Failed, Err: CannotRead(err), Unreadable: true}
 	}
 	summary, completed, err := metrics.ReadNumbers(dir.Summary())
 	switch {
 	case completed:
-		return Result{Cell: c, State: Done, Summary: summary}
+		r := Result{Cell: c, State: Done, Summary: summary}
+		s.addEvaluations(&r, running)
+		return r
 	case running:
 		return Result{Cell: c, State: Running}
 	case err != nil:
@@ -101,6 +110,8 @@ type Failure struct {
 	Attempts int    `json:"attempts"` // how often it has been tried
 	Log      string `json:"log_tail"` // the last lines that it wrote
 	File     string `json:"log"`      // where the rest is, relative to the cell's directory
+
+	stopped bool // it ended because it was to
 }
 
 // readFailure reads the account of a cell's failure.

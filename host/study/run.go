@@ -25,6 +25,9 @@ type RunOptions struct {
 	// Command is the program that trains with its first arguments. It is given the path of
 	// a configuration, --resume, --quiet and --lifeline. Nil: this executable with "train".
 	Command []string
+	// Tool is the program that evaluates: its arguments are those of the command cage. Nil:
+	// this executable.
+	Tool []string
 	// Survey looks, before any cell is trained, for what is wrong with the configurations of
 	// those that are to be and that loading the study cannot tell, such as the parameters
 	// of plugins, and for runs that are stale. Nil: the first shows when a cell is trained,
@@ -48,6 +51,7 @@ type Outcome struct {
 	Running     int `json:"running"`
 	Interrupted int `json:"interrupted"`
 	Missing     int `json:"missing"`
+	Unevaluated int `json:"unevaluated"`
 	Stale       int `json:"stale"`
 	Trained     int `json:"trained"` // done by this call
 }
@@ -78,15 +82,13 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			p.Results = append(p.Results, r)
 		}
 	}
-	if o.Survey != nil {
-		// Problems of cells that are to be trained are reported by check, with their place.
-		var unknown *NotCompared
-		if err := FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
-			return Plan{}, err
-		}
+	// Problems of cells that are to be trained are reported by check, with their place.
+	var unknown *NotCompared
+	if err := s.FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
+		return Plan{}, err
 	}
 	for _, r := range p.Results {
-		if r.State == Missing || r.State == Interrupted || r.State == Failed && o.Retry || r.State == Stale && !o.KeepStale {
+		if r.State == Missing || r.State == Interrupted || r.State == Unevaluated || r.State == Failed && o.Retry || r.State == Stale && !o.KeepStale {
 			p.Run = append(p.Run, r.Cell)
 		}
 	}
@@ -103,12 +105,8 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 // again without Retry. When ctx ends, the cells under way save checkpoints, and the error
 // is [ErrInterrupted]. Should this process be killed, they do the same.
 func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
-	if o.Command == nil {
-		self, err := os.Executable()
-		if err != nil {
-			return Outcome{}, err
-		}
-		o.Command = []string{self, "train"}
+	if err := o.defaults(); err != nil {
+		return Outcome{}, err
 	}
 	if err := s.at(cellsDir).MkdirAll(); err != nil {
 		return Outcome{}, err
@@ -140,10 +138,22 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	r := newRunner(s, o, plan)
 	err = r.run(ctx)
 	out := r.outcome()
-	if err == nil && ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale > 0 {
+	if err == nil && ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale+out.Unevaluated > 0 {
 		err = fmt.Errorf("%w: %d of %d cells are done", ErrInterrupted, out.Done, out.Cells)
 	}
 	return out, err
+}
+
+// defaults fills in the commands.
+func (o *RunOptions) defaults() error {
+	self, err := os.Executable()
+	if o.Tool == nil {
+		o.Tool = []string{self}
+	}
+	if o.Command == nil {
+		o.Command = []string{self, "train"}
+	}
+	return err
 }
 
 // check looks for the files that cells need, and for what further finds, before any is
@@ -169,7 +179,7 @@ func (s *Study) check(ctx context.Context, cells []Cell, further Survey) error {
 	if ctx.Err() != nil {
 		return ErrInterrupted
 	}
-	errs := found.list(len(cells))
+	errs := append(found.list(len(cells)), s.checkEvaluations(cells)...)
 	if len(errs) == 0 {
 		return nil
 	}

@@ -30,7 +30,7 @@ func newRunner(s *Study, o RunOptions, p Plan) *runner {
 	return &runner{study: s, opts: o, plan: p, began: time.Now(), states: statesOf(p.Results)}
 }
 
-// run trains the cells of the plan. Its error is about the files of the study: that of a
+// run trains and evaluates the cells of the plan. Its error is about the files of the study: that of a
 // training is in the state of its cell.
 func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -64,7 +64,7 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// cell trains one cell and notes how that went.
+// cell trains and evaluates one cell and notes how that went.
 func (r *runner) cell(ctx context.Context, c Cell) error {
 	if ctx.Err() != nil {
 		return nil
@@ -83,7 +83,7 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 		return err
 	}
 	began := time.Now()
-	state, failure, err := attempt(ctx, r.study.dir(c), c, r.opts.Command, r.plan.Threads)
+	state, failure, err := r.attempt(ctx, c)
 	if err == nil && failure != nil {
 		err = atomicfile.WriteJSON(r.study.dir(c).Join(failedFile), failure)
 	}
@@ -128,7 +128,7 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	switch state {
 	case Done:
 		r.trained++
-		result = readCellResult(r.study.dir(c), c, false)
+		result = r.study.readCellResult(c, false)
 	case Failed:
 		result.Err = f.Error
 	}
@@ -169,7 +169,7 @@ func statesOf(results []Result) map[string]State {
 
 func count(states map[string]State) Outcome {
 	out := Outcome{Cells: len(states)}
-	of := map[State]*int{Done: &out.Done, Failed: &out.Failed, Missing: &out.Missing, Running: &out.Running, Interrupted: &out.Interrupted, Stale: &out.Stale}
+	of := map[State]*int{Done: &out.Done, Failed: &out.Failed, Missing: &out.Missing, Running: &out.Running, Interrupted: &out.Interrupted, Stale: &out.Stale, Unevaluated: &out.Unevaluated}
 	for _, state := range states {
 		*of[state]++
 	}

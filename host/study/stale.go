@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Survey looks at the plugins and the data that cells would be trained with now.
@@ -22,10 +23,15 @@ type Finding struct {
 }
 
 // FindStale gives the state [Stale] to results of which a plugin or the data has changed
-// since: together with cells of now they would make one table of two algorithms. It leaves
-// out cells that run or that nothing is there of. The error is about cells that could not
-// be compared, whose results stay as they are.
-func FindStale(ctx context.Context, results []Result, survey Survey) error {
+// since: together with cells of now they would make one table of two algorithms. Where the
+// questions of an evaluation have changed, the cell becomes [Unevaluated]. Cells that run or
+// that nothing is there of are left out; without a survey, questions alone are compared. The
+// error is about cells that could not be compared, whose results stay as they are.
+func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
+	s.findOutdated(results)
+	if survey == nil {
+		return nil
+	}
 	var list []*config.Config
 	at := map[string]int{} // in list, by ID: cells may share a run
 	for _, r := range results {
@@ -69,16 +75,19 @@ const staleDir = "stale"
 func (s *Study) StaleDir() string { return s.at(staleDir).Name }
 
 // putAside moves a stale run out of the way of the one that takes its place.
-func (s *Study) putAside(c Cell) error {
+func (s *Study) putAside(c Cell) error { return s.moveAside(s.dir(c).Path, c.ID) }
+
+// moveAside moves a directory into that of stale runs, under a name that begins so.
+func (s *Study) moveAside(dir vfs.Path, name string) error {
 	if err := s.at(staleDir).MkdirAll(); err != nil {
 		return err
 	}
-	to, err := s.at(staleDir).Unused(func(n int) string { return fmt.Sprintf("%s-%d", c.ID, n) })
+	to, err := s.at(staleDir).Unused(func(n int) string { return fmt.Sprintf("%s-%d", name, n) })
 	if err != nil {
 		return err
 	}
-	if err := s.dir(c).Rename(to.Name); err != nil {
+	if err := dir.Rename(to.Name); err != nil {
 		return err
 	}
-	return errors.Join(to.Dir().SyncDir(), s.dir(c).Dir().SyncDir())
+	return errors.Join(to.Dir().SyncDir(), dir.Dir().SyncDir())
 }

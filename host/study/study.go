@@ -29,7 +29,8 @@ type Study struct {
 	// Files is the file system of the study's directory; nil: the operating system's.
 	Files vfs.FS
 
-	text []byte // of the file
+	text        []byte // of the file
+	evaluations []*asked
 }
 
 // Axis is a dimension of a study.
@@ -59,7 +60,7 @@ type Setting struct {
 // Table describes a table of the report: the mean of a metric over replicates.
 type Table struct {
 	Title   string
-	Metric  string   // a number of summary.json by its name there, one of [SummaryMetrics]
+	Metric  string   // a number of summary.json by its name there, one of [SummaryMetrics], or of an evaluation
 	Rows    []string // axes whose labels make the rows
 	Columns []string // axes whose labels make the columns
 	Over    []string // axes of replicates
@@ -84,8 +85,8 @@ const (
 type Figure struct {
 	Kind   string
 	Title  string
-	Metric string   // bar, heatmap: one of [SummaryMetrics]; curves: one of [RecordMetrics]
-	X, Y   string   // bar: X is an axis; heatmap: both are axes; scatter: both are of [SummaryMetrics]
+	Metric string   // bar, heatmap: as in Table; curves: one of [RecordMetrics]
+	X, Y   string   // bar: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
 	Series []string // axes whose labels make series
 	Over   []string // axes of replicates
 	LogX   bool
@@ -139,7 +140,9 @@ const (
 	studyFile  = "study.toml"
 	cellFile   = "cell.toml"   // the configuration that the cell is trained with
 	failedFile = "failed.json" // why the cell failed
-	logFile    = "train.log"   // what the cell's process wrote
+	logFile    = "train.log"   // what its training wrote
+
+	evaluationLog = "eval.log" // what its evaluations wrote
 )
 
 // at is a path in the study's directory.

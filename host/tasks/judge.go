@@ -126,7 +126,7 @@ type Metric struct {
 // Aggregate sums values of items up, in the order of the task's metrics.
 func (t *Task) Aggregate(values []map[string]float64) []Metric {
 	var list []Metric
-	for _, name := range t.metricNames() {
+	for _, name := range t.MetricNames() {
 		of := make([]float64, len(values))
 		for i, v := range values {
 			of[i] = v[name]
@@ -145,8 +145,8 @@ func (t *Task) Aggregate(values []map[string]float64) []Metric {
 	return list
 }
 
-// metricNames are the keys of what Judge returns.
-func (t *Task) metricNames() (list []string) {
+// MetricNames are those of the task, by metric and filter, as in "acc,none".
+func (t *Task) MetricNames() (list []string) {
 	for _, m := range t.Metrics {
 		if m != ExactMatch {
 			list = append(list, m+","+NoFilter)
@@ -157,6 +157,12 @@ func (t *Task) metricNames() (list []string) {
 		}
 	}
 	return list
+}
+
+// HigherIsBetter tells which way a metric is better, named alone or with its filter.
+func HigherIsBetter(name string) bool {
+	metric, _, _ := strings.Cut(name, ",")
+	return !strings.HasSuffix(metric, Perplexity) && metric != BitsPerByte
 }
 
 // What Judge keeps of a text, of which metrics are made when all texts are known.

@@ -1,7 +1,9 @@
 package tasks
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"path"
@@ -70,7 +72,11 @@ type Task struct {
 	AnyCase   bool     `toml:"ignore_case"` // letters are compared as small ones
 
 	clean, ignore []*regexp.Regexp
+	hash          string // of the file
 }
+
+// Hash is the SHA-256 of the task's file, in hexadecimal.
+func (t *Task) Hash() string { return t.hash }
 
 // Filter finds the answer in a generated text.
 type Filter struct {
@@ -115,7 +121,8 @@ func Open(spec string) (*Task, error) {
 
 // Parse reads the description of a task; name is for messages.
 func Parse(name string, text []byte) (*Task, error) {
-	t := &Task{}
+	sum := sha256.Sum256(text)
+	t := &Task{hash: hex.EncodeToString(sum[:])}
 	decoded, err := toml.Decode(string(text), t)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -22,6 +22,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"run directories, their index, conditions of runs list --where", "host/rundir", "FuzzCondition FuzzOpen FuzzParse"},
 	{"provenance.json", "host/train", "FuzzProvenance"},
 	{"recorded programs in provenance.json", "host/assembly", "FuzzRecorded"},
+	{"results of evaluations", "host/study/evaluation", "FuzzRead"},
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
 	{"checkpoints and their metadata", "host/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/safetensors", "FuzzIndex FuzzReader"},

@@ -25,7 +25,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 	for _, series := range g.labels[0] {
 		var runs []curve
 		for _, r := range g.at(series) {
-			if r.result.State != study.Done {
+			if !r.result.Trained() {
 				continue
 			}
 			c, err := readCurve(rundir.At(r.result.Cell.Dir).Metrics(), f.Metric)

@@ -104,7 +104,7 @@ func (g grouping) ambiguous(a, b study.Cell) error {
 // values are the values of a metric, and the keys of the replicates that have one.
 func values(list []replicate, metric string) (keys []string, x []float64) {
 	for _, r := range list {
-		if v, ok := r.result.Summary[metric]; ok && r.result.State == study.Done {
+		if v, ok := r.result.Summary[metric]; ok {
 			keys, x = append(keys, r.key), append(x, v)
 		}
 	}

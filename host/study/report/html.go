@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/study"
@@ -151,7 +152,7 @@ func (r *Report) runs() page.Runs {
 }
 
 // states is the order in which states are sorted.
-var states = []study.State{study.Done, study.Running, study.Interrupted, study.Failed, study.Stale, study.Missing}
+var states = []study.State{study.Done, study.Unevaluated, study.Running, study.Interrupted, study.Failed, study.Stale, study.Missing}
 
 // detail is what can be unfolded. Runs of one build and the same plugins share their
 // provenance.
@@ -171,22 +172,22 @@ func (run *Run) detail(id string, provenances *[]string) page.Detail {
 	return d
 }
 
-// metrics lists what is shown of each run: the metrics of the tables, and the final
-// losses.
+// metrics lists what is shown of each run: the metrics of the tables and of evaluations,
+// and the final losses.
 func (r *Report) metrics() []string {
-	known := map[string]bool{}
+	known, shown := map[string]bool{}, map[string]bool{}
 	for _, run := range r.Runs {
 		for name := range run.Summary {
 			known[name] = true
+			shown[name] = strings.Contains(name, ".") // a metric of an evaluation
 		}
 	}
-	shown := map[string]bool{}
 	for _, t := range r.Tables {
 		shown[t.Metric] = true
 	}
 	for _, name := range []string{"train_loss", "val_loss", "val_ppl", "distance"} {
 		shown[name] = true
 	}
-	maps.DeleteFunc(shown, func(name string, _ bool) bool { return !known[name] })
+	maps.DeleteFunc(shown, func(name string, show bool) bool { return !show || !known[name] })
 	return slices.Sorted(maps.Keys(shown))
 }

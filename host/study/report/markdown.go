@@ -44,7 +44,7 @@ func (r *Report) markdownFailures(b *strings.Builder) {
 func (r *Report) Progress() string {
 	done := r.States[string(study.Done)]
 	s := fmt.Sprintf("%d of %d cells are done", done, r.Cells)
-	for _, state := range []study.State{study.Failed, study.Stale, study.Running, study.Interrupted, study.Missing} {
+	for _, state := range []study.State{study.Failed, study.Stale, study.Running, study.Unevaluated, study.Interrupted, study.Missing} {
 		if n := r.States[string(state)]; n > 0 {
 			s += fmt.Sprintf(", %d %s", n, state)
 		}

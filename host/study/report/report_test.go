@@ -62,6 +62,71 @@ func TestTablesAreThoseOfTheGoldens(t *testing.T) {
 	}
 }
 
+// TestHigherIsBetter: of what an evaluation measures, the direction is known. The best of a
+// row is then the highest, in the marks and in what the table says.
+func TestHigherIsBetter(t *testing.T) {
+	const evaluated = `
+[[study.evaluations]]
+tasks = ["piqa", "lambada_openai"]
+data = "rows"
+[[study.tables]]
+metric = "piqa.acc"
+rows = ["bits"]
+columns = ["method"]
+over = ["seed"]
+baseline = {method = "QuEST"}
+where = {bits = "2"}
+[[study.tables]]
+metric = "lambada_openai.perplexity"
+rows = ["bits"]
+columns = ["method"]
+over = ["seed"]
+where = {bits = "2"}
+`
+	s := parse(t, grid+evaluated, filepath.Join(t.TempDir(), "studies", "bits"))
+	results(t, s)
+	list, err := s.Results()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		if r := &list[i]; r.Trained() {
+			r.Summary["piqa.acc"], r.Summary["lambada_openai.perplexity"] = 1/r.Summary["val_loss"], r.Summary["val_loss"]
+		}
+	}
+	r, err := report.Of(s, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(r.Tables)
+	accuracy, perplexity := r.Tables[n-2], r.Tables[n-1]
+	if accuracy.Better != "higher" || perplexity.Better != "lower" {
+		t.Errorf("better is %q of an accuracy and %q of a perplexity", accuracy.Better, perplexity.Better)
+	}
+	for what, table := range map[string]report.Table{"accuracy": accuracy, "perplexity": perplexity} {
+		var marks []report.Mark
+		for _, e := range table.Entries[0] {
+			marks = append(marks, e.Mark)
+		}
+		if want := []report.Mark{report.Tied, report.Best, report.Plain}; !slices.Equal(marks, want) {
+			t.Errorf("%s: marks %q, want %q", what, marks, want)
+		}
+	}
+	if d := accuracy.Entries[0][1].Difference; d == nil || !(d.Mean > 0) {
+		t.Errorf("the difference of accuracies is %+v", d)
+	}
+	page, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(r.Markdown())
+	for _, want := range []string{"piqa.acc", "higher is better"} {
+		if !strings.Contains(text, want) || !bytes.Contains(page, []byte(want)) {
+			t.Errorf("no %q in the report", want)
+		}
+	}
+}
+
 // The same numbers, from the report itself.
 func TestEntries(t *testing.T) {
 	table := build(t, grid).Tables[0]

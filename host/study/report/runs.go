@@ -40,7 +40,7 @@ func newRun(s *study.Study, r study.Result) (*Run, error) {
 		return nil, err
 	}
 	out.Config = placeless(withoutKey(string(text), "train", "out"))
-	if r.State == study.Done {
+	if r.Trained() {
 		if out.Provenance, err = readProvenance(rundir.At(r.Cell.Dir).Provenance()); err != nil {
 			return nil, &damaged{r.Cell.ID, err}
 		}

@@ -39,7 +39,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (pictu
 		named := false
 		for _, label := range g.labels[1] {
 			for _, r := range g.at(series, label) {
-				if r.result.State != study.Done {
+				if !r.result.Trained() {
 					continue
 				}
 				points, err := readTrajectory(rundir.At(r.result.Cell.Dir).Trajectory())

@@ -76,7 +76,7 @@ func Summarize(list []*Result, config map[string]string) *Results {
 			if m.Error != nil {
 				values[metric+"_stderr,"+filter] = finite(*m.Error)
 			}
-			higher[metric] = !strings.HasSuffix(metric, tasks.Perplexity) && metric != tasks.BitsPerByte
+			higher[metric] = tasks.HigherIsBetter(metric)
 		}
 		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
 		out.Samples[name] = map[string]int{"original": len(r.Samples), "effective": len(r.Samples)}

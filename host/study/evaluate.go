@@ -1,0 +1,199 @@
+package study
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// evaluationsDir is where the answers of a cell's model are, inside its run directory: in a
+// directory for each evaluation, with an account of it.
+const (
+	evaluationsDir = "evaluations"
+	accountFile    = "evaluation.json"
+)
+
+// account says what an evaluation asked, and what came out.
+type account struct {
+	Rows    string                    `json:"rows"`              // hash of the files that questions were made of
+	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil: it is not done
+}
+
+// answers is the directory of an evaluation of a cell.
+func (s *Study) answers(c Cell, e *asked) vfs.Path { return s.dir(c).Join(evaluationsDir, e.ID()) }
+
+// readAccount reads the account of an evaluation; one that has not begun has none.
+func readAccount(dir vfs.Path) (a account, begun bool, err error) {
+	text, err := dir.Join(accountFile).ReadFile()
+	if errors.Is(err, fs.ErrNotExist) {
+		return a, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", dir.Join(accountFile), err)
+	}
+	return a, true, err
+}
+
+// addEvaluations completes the result of a cell that is trained.
+func (s *Study) addEvaluations(r *Result, running bool) {
+	for _, e := range s.evaluations {
+		a, _, err := readAccount(s.answers(r.Cell, e))
+		for name, x := range a.Metrics {
+			r.Summary[name] = float64(x)
+		}
+		switch {
+		case err != nil && !running:
+			r.State, r.Err = Failed, CannotRead(err)
+			return
+		case a.Metrics == nil:
+			r.State = Unevaluated
+		}
+	}
+	if r.State == Done {
+		return
+	}
+	if running {
+		r.State = Running
+		return
+	}
+	failure, err := readFailure(s.dir(r.Cell))
+	switch {
+	case err == nil:
+		r.State, r.Err = Failed, failure.Error
+	case !errors.Is(err, fs.ErrNotExist):
+		r.State, r.Err = Failed, CannotRead(err)
+	}
+}
+
+// findOutdated looks for evaluations whose questions are other ones now. What cannot be read
+// now is taken as it is.
+func (s *Study) findOutdated(results []Result) {
+	for _, e := range s.evaluations {
+		now, err := e.rows()
+		if err != nil {
+			continue
+		}
+		for i := range results {
+			r := &results[i]
+			if r.State != Done && r.State != Unevaluated {
+				continue
+			}
+			if a, begun, err := readAccount(s.answers(r.Cell, e)); err != nil || !begun || a.Rows == now {
+				continue
+			}
+			r.State, r.Err, r.Summary = Unevaluated, "the questions of "+e.ID()+" have changed", maps.Clone(r.Summary)
+			for _, m := range e.Metrics() {
+				delete(r.Summary, m.Name)
+			}
+		}
+	}
+}
+
+// checkEvaluations makes the questions that cells are to be asked, before any is trained.
+func (s *Study) checkEvaluations(cells []Cell) (errs config.Errors) {
+	if len(cells) == 0 {
+		return nil
+	}
+	for _, e := range s.evaluations {
+		if err := e.Check(); err != nil {
+			errs = append(errs, e.problem(err))
+		}
+	}
+	return errs
+}
+
+// evaluate asks the model of a cell what it has not been asked yet.
+func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) {
+	for _, e := range r.study.evaluations {
+		dir := r.study.answers(c, e)
+		done, err := r.study.beginEvaluation(ctx, c, e)
+		if ctx.Err() != nil {
+			return Unevaluated, nil, nil
+		}
+		if err != nil {
+			return Unevaluated, nil, err
+		}
+		if done {
+			continue
+		}
+		p := process{dir: r.study.dir(c), log: evaluationLog, threads: r.plan.Threads,
+			command: append(r.opts.Tool[:len(r.opts.Tool):len(r.opts.Tool)], e.Arguments(c.Dir, dir.Name)...)}
+		failure, err := p.run(ctx)
+		switch {
+		case err != nil:
+			return Unevaluated, nil, err
+		case failure != nil && ctx.Err() != nil:
+			return Unevaluated, nil, nil
+		case failure != nil:
+			return Failed, failure, nil
+		}
+		if err := endEvaluation(dir, e); err != nil {
+			return Failed, &Failure{Error: err.Error(), Exit: "exit status 0", File: evaluationLog}, nil
+		}
+	}
+	return Done, nil, nil
+}
+
+// beginEvaluation makes the directory of an evaluation ready, and tells whether it is done already. Answers to other
+// questions are put aside.
+func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *asked) (done bool, err error) {
+	dir := s.answers(c, e)
+	now, err := e.rows()
+	if err != nil {
+		return false, err
+	}
+	if err := dir.MkdirAll(); err != nil {
+		return false, err
+	}
+	l, err := e.Lock(dir).AwaitLock(ctx, lockRetry) // a process that lost its parent may still be answering
+	if err == nil {
+		err = l.Unlock()
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := removeAbandoned(dir, accountFile); err != nil {
+		return false, err
+	}
+	a, begun, err := readAccount(dir)
+	switch {
+	case err == nil && begun && a.Rows == now:
+		return a.Metrics != nil, nil
+	case err == nil && begun:
+		if err := s.moveAside(dir, c.ID+"-"+e.ID()); err != nil {
+			return false, err
+		}
+		if err := dir.MkdirAll(); err != nil {
+			return false, err
+		}
+	}
+	return false, atomicfile.WriteJSON(dir.Join(accountFile), account{Rows: now})
+}
+
+// endEvaluation writes down what came out.
+func endEvaluation(dir vfs.Path, e *asked) error {
+	a, _, err := readAccount(dir)
+	if err != nil {
+		return err
+	}
+	found, err := e.Read(dir)
+	if err != nil {
+		return err
+	}
+	a.Metrics = map[string]metrics.Number{}
+	for name, x := range found {
+		a.Metrics[name] = metrics.Number(x)
+	}
+	return atomicfile.WriteJSON(dir.Join(accountFile), a)
+}

@@ -1,0 +1,26 @@
+package evaluation_test
+
+import (
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study/evaluation"
+	"github.com/cage-qat/cage/host/tasks"
+)
+
+func Example() {
+	piqa, err := tasks.Open("piqa")
+	if err != nil {
+		log.Fatal(err)
+	}
+	e := &evaluation.Tasks{List: []*tasks.Task{piqa}, Names: []string{"piqa"}, Batch: 8, Source: tasks.Source{Data: "benchmarks", Shots: 5}}
+	for _, m := range e.Metrics() {
+		fmt.Println(m.Name, m.Higher)
+	}
+	fmt.Println("cage", strings.Join(e.Arguments("runs/a", "asked"), " "))
+	// Output:
+	// piqa.acc true
+	// piqa.acc_norm true
+	// cage eval runs/a --data benchmarks --batch 8 --out asked --lifeline --tasks piqa --fewshot 5
+}

@@ -1,0 +1,117 @@
+package study
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/study/evaluation"
+	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/internal/safetext"
+)
+
+// asked is an evaluation of the study file.
+type asked struct {
+	evaluation.Evaluation
+	// rows is a hash of the files that questions are made of, read once.
+	rows  func() (string, error)
+	place config.Error // of what names these files
+}
+
+// problem is what is wrong with the files.
+func (a *asked) problem(err error) *config.Error {
+	e := a.place
+	e.Msg = err.Error()
+	return &e
+}
+
+// readEvaluations reads [[study.evaluations]].
+func (s *Study) readEvaluations(study *table) {
+	measured := map[string]string{}
+	for _, t := range study.tables("evaluations") {
+		e := t.evaluation()
+		t.finish()
+		for _, m := range e.Metrics() {
+			if other, ok := measured[m.Name]; ok {
+				t.report(t.path, "ask each task once", "%s is measured by %s already", m.Name, other)
+				break
+			}
+			measured[m.Name] = t.path
+		}
+		s.evaluations = append(s.evaluations, &asked{e, sync.OnceValues(e.Rows), *t.doc.ErrorAt(t.key("data"), "")})
+	}
+}
+
+// evaluation reads one of [[study.evaluations]], whose keys are the flags of `cage eval --tasks`.
+func (t *table) evaluation() *evaluation.Tasks {
+	const usualBatch, most = 8, 1 << 20
+	e := &evaluation.Tasks{Names: t.texts("tasks"), Batch: usualBatch, MaxTokens: t.count("max_tokens", most), Chat: t.flag("chat"), OneTurn: t.flag("one_turn"),
+		Source: tasks.Source{Data: t.text("data"), Examples: t.text("examples"), Shots: -1, Limit: t.count("limit", 1<<40)}}
+	if t.has("batch") {
+		e.Batch = max(1, t.count("batch", most))
+	}
+	if t.has("fewshot") {
+		e.Source.Shots = t.count("fewshot", most)
+	}
+	if !t.has("tasks") {
+		t.report(t.key("tasks"), "want names of tasks, or files that describe one: "+strings.Join(tasks.Names(), ", "), "missing")
+	}
+	if !t.has("data") {
+		t.report(t.key("data"), "want the folder with the rows of the tasks", "missing")
+	}
+	if e.OneTurn && !e.Chat {
+		t.report(t.key("one_turn"), "leave it out, or set chat = true", "belongs to conversations")
+	}
+	for i, name := range e.Names {
+		key := t.key("tasks")
+		if _, single := t.values["tasks"].(string); !single {
+			key = config.Indexed(key, i)
+		}
+		task, err := tasks.Open(name)
+		if err != nil {
+			t.report(key, "", "%s", safetext.Line(err.Error()))
+			continue
+		}
+		if err := e.Source.Possible(task); err != nil {
+			t.report(key, "", "%s: %v", name, err)
+		}
+		e.List = append(e.List, task)
+	}
+	return e
+}
+
+// metrics are the names of all numbers that a cell has in the end.
+func (s *Study) metrics() []string {
+	list := SummaryMetrics()
+	for _, e := range s.evaluations {
+		for _, m := range e.Metrics() {
+			list = append(list, m.Name)
+		}
+	}
+	return list
+}
+
+// better is which way a metric is better where the study does not say: of losses, and all that a training records, the
+// lower.
+func (s *Study) better(metric string) string {
+	for _, e := range s.evaluations {
+		if slices.Contains(e.Metrics(), evaluation.Metric{Name: metric, Higher: true}) {
+			return "higher"
+		}
+	}
+	return "lower"
+}
+
+// checkAsked reports cells whose models cannot be asked anything.
+func (s *Study) checkAsked(r *reader, study *table, axes []axis) {
+	if len(s.evaluations) == 0 {
+		return
+	}
+	for _, c := range s.Cells {
+		if !c.Config.Model.Language() {
+			r.report(study.key("evaluations"), "want cells that train language models", "a model of kind %q answers no questions (cell %s)", c.Config.Model.Kind, strings.Join(c.Of(axisNames(axes)), " · "))
+			return
+		}
+	}
+}
