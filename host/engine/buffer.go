@@ -140,6 +140,43 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 	return newBuffer(d, parts, shape, sharded), nil
 }
 
+// Fill makes a tensor of the given dimensions, on each replica, whose elements write sets: all of them, as what is there
+// before is not defined. On the CPU device that is the tensor's own memory, so that there is no copy.
+func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, error) {
+	shape := shapes.Make(dtypes.FromGenericsType[T](), dims...)
+	if !d.SharesMemory() {
+		data := make([]T, shape.Size())
+		if err := write(data); err != nil {
+			return nil, err
+		}
+		return Upload(d, data, dims...)
+	}
+	if err := d.checkOpen(); err != nil {
+		return nil, fmt.Errorf("memory of shape %s: %w", shape, err)
+	}
+	var part compute.Buffer
+	var flat any
+	err := catch(func() (err error) {
+		part, flat, err = d.backend.NewSharedBuffer(0, shape)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("memory of shape %s: %w", shape, err)
+	}
+	if err := write(flat.([]T)); err != nil {
+		return nil, errors.Join(err, finalize([]compute.Buffer{part}))
+	}
+	return newBuffer(d, []compute.Buffer{part}, shape, false), nil
+}
+
+// Zeros makes a tensor of zeros.
+func Zeros(d *Device, dims ...int) (*Buffer, error) {
+	return Fill(d, dims, func(data []float32) error {
+		clear(data)
+		return nil
+	})
+}
+
 // makeShape checks that n elements fill the dimensions.
 func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
 	size := 1

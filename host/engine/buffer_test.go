@@ -181,3 +181,42 @@ func TestReshaped(t *testing.T) {
 		t.Error("a view of a buffer that is gone")
 	}
 }
+
+func TestFill(t *testing.T) {
+	d := open(t)
+	b, err := engine.Fill(d, []int{2, 3}, func(values []float32) error {
+		for i := range values {
+			values[i] = float32(i)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Finalize()
+	if got, err := engine.Download[float32](b); err != nil || !slices.Equal(got, []float32{0, 1, 2, 3, 4, 5}) {
+		t.Errorf("the elements are %v, %v", got, err)
+	}
+	refused := errors.New("refused")
+	if _, err := engine.Fill(d, []int{4}, func([]float32) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("a writer that fails: %v", err)
+	}
+	// The memory of a tensor that was freed is used again, whatever is in it.
+	for range 3 {
+		full, err := engine.Upload(d, []float32{1, 2, 3, 4, 5, 6}, 2, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := full.Finalize(); err != nil {
+			t.Fatal(err)
+		}
+		zeros, err := engine.Zeros(d, 2, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := engine.Download[float32](zeros); err != nil || !slices.Equal(got, make([]float32, 6)) {
+			t.Errorf("zeros are %v, %v", got, err)
+		}
+		zeros.Finalize()
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -44,27 +43,34 @@ type Part struct {
 // Size returns the number of elements.
 func (p Param) Size() int { return shapes.Make(dtypes.Float32, p.Dims...).Size() }
 
-// Init returns the elements that the parameter starts training with, in row-major order. They depend on the seed, the
-// parameter's name and its size alone, so that parameters can be initialized in any order, and in parallel.
+// Init returns the elements that the parameter starts training with, in row-major order, as [Param.Draw] sets them.
 func (p Param) Init(seed uint64) []float32 {
-	if p.Start != nil {
-		return slices.Clone(p.Start)
-	}
-	if p.InitStd == 0 {
-		return slices.Repeat([]float32{float32(p.InitMean)}, p.Size())
-	}
 	values := make([]float32, p.Size())
+	p.Draw(seed, values)
+	return values
+}
+
+// Draw sets the elements that the parameter starts training with, in row-major order. They depend on the seed, the
+// parameter's name and its size alone, so that parameters can be initialized in any order, and in parallel.
+func (p Param) Draw(seed uint64, values []float32) {
+	if p.Start != nil {
+		copy(values, p.Start)
+		return
+	}
 	name := fnv.New64a()
 	name.Write([]byte(p.Name)) // Never fails.
 	rng := rand.New(rand.NewPCG(seed, name.Sum64()))
 	for i := range values {
+		if p.InitStd == 0 {
+			values[i] = float32(p.InitMean)
+			continue
+		}
 		z := rng.NormFloat64()
 		for p.InitCut > 0 && math.Abs(z) > p.InitCut {
 			z = rng.NormFloat64()
 		}
 		values[i] = float32(p.InitMean + p.InitStd*z)
 	}
-	return values
 }
 
 // CountParams adds up the sizes of the parameters that keep returns true for; nil keeps all.

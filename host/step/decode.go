@@ -48,7 +48,7 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	}
 	d.t[firstName] = b
 	for i, dims := range language.CacheDims(len(first), length) {
-		if d.t[cacheName(i)], err = engine.Upload(e.c.dev, make([]float32, size(dims)), dims...); err != nil {
+		if d.t[cacheName(i)], err = engine.Zeros(e.c.dev, dims...); err != nil {
 			d.Close()
 			return nil, err
 		}

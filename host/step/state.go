@@ -2,14 +2,12 @@ package step
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/refresh"
 	"github.com/cage-qat/cage/host/update"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // State is what training carries from step to step, on the device: everything that is
@@ -57,117 +55,6 @@ func takeBack(state, t update.Tensors) {
 		}
 	}
 }
-
-// NewState draws the parameters from the seed, initialises the quantizers' trained
-// parameters from them and from a batch of tokens, [batch, context+1], and runs the
-// optimizers' init programs. The tokens are needed only where activations have
-// trained parameters.
-func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
-	return c.newState(tokens, func(p model.Param) ([]float32, error) { return p.Init(seed), nil })
-}
-
-// NewStateFrom is NewState with parameters that are loaded instead of drawn.
-func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
-	return c.newState(tokens, func(p model.Param) ([]float32, error) { return load.shaped(update.Param(p.Name), p.Dims) })
-}
-
-func (c *Compiled) newState(tokens []int32, values func(model.Param) ([]float32, error)) (*State, error) {
-	s := &State{Tensors: update.Tensors{}}
-	for _, init := range []func() error{
-		func() error { return c.initParams(s.Tensors, values) },
-		func() error { return c.initTrainedWeights(s.Tensors) },
-		func() error { return c.initTrainedActivations(s.Tensors, tokens) },
-		func() error { return c.initOptimizers(s.Tensors) },
-	} {
-		if err := init(); err != nil {
-			s.Close()
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-func (c *Compiled) initParams(t update.Tensors, values func(model.Param) ([]float32, error)) error {
-	for _, p := range c.plan.Model.Params() {
-		data, err := values(p)
-		if err == nil {
-			t[update.Param(p.Name)], err = engine.Upload(c.dev, data, p.Dims...)
-		}
-		if err != nil {
-			return fmt.Errorf("initialise %s: %w", p.Name, err)
-		}
-	}
-	return nil
-}
-
-func (c *Compiled) initTrainedWeights(t update.Tensors) error {
-	if len(c.plan.trainedWeights()) == 0 {
-		return nil
-	}
-	return c.runOnce(c.plan.initStage(), t)
-}
-
-// runOnce compiles a stage, runs it on t and frees it.
-func (c *Compiled) runOnce(s stage, t update.Tensors) error {
-	e, err := s.compile(c.dev)
-	if err != nil {
-		return err
-	}
-	defer e.exec.Close()
-	return e.run(t)
-}
-
-func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) error {
-	if len(c.plan.trainedActivations()) == 0 {
-		return nil
-	}
-	batch, err := c.uploadBatch(tokens)
-	if err != nil {
-		return fmt.Errorf("calibration: %w", err)
-	}
-	defer batch.Finalize()
-	have := maps.Clone(t)
-	have[tokensName] = batch
-	if err := c.runQuantize(have); err != nil {
-		return err
-	}
-	err = c.runOnce(c.plan.calibrateStage(), have)
-	for _, tr := range c.plan.trainedActivations() {
-		if b := have[update.Param(tr.Name)]; b != nil {
-			t[update.Param(tr.Name)] = b
-		}
-	}
-	takeBack(t, have)
-	return err
-}
-
-// initOptimizers runs the optimizers' init programs, all at once. States of the method
-// itself start at zero.
-func (c *Compiled) initOptimizers(t update.Tensors) error {
-	jobs := update.Inits(c.plan.Rules)
-	if len(jobs) > 0 {
-		u, err := update.Compile(c.dev, "init", jobs, update.Options{})
-		if err != nil {
-			return err
-		}
-		defer u.Close()
-		if _, err := u.Run(t, nil); err != nil {
-			return err
-		}
-	}
-	for _, rule := range c.plan.Rules {
-		for _, st := range rule.State()[len(rule.Optimizer.State):] {
-			zeros, err := engine.Upload(c.dev, make([]float32, size(st.Shape)), st.Shape...)
-			if err != nil {
-				return err
-			}
-			t[update.State(rule.Name, st.Name)] = zeros
-		}
-	}
-	return nil
-}
-
-func size(shape []int) int { return int(program.FloatType(shape...).Size()) }
 
 // stateTensors lists the tensors of a state in the order of checkpoints.
 func (p *Plan) stateTensors() []Tensor {
@@ -239,6 +126,15 @@ func (load LoadFunc) shaped(name string, dims []int) ([]float32, error) {
 	return t.Data, err
 }
 
+// load puts a tensor of a checkpoint on the device.
+func (c *Compiled) load(load LoadFunc, name string, dims []int) (*engine.Buffer, error) {
+	data, err := load.shaped(name, dims)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Upload(c.dev, data, dims...)
+}
+
 // RestoreRefreshes gives a state the refreshes that were pending when a checkpoint was
 // taken, with their results. A refresh that the plan does not have, or a tensor that is
 // missing or of another shape, is an error.
@@ -265,14 +161,12 @@ func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
 	s := &State{Tensors: update.Tensors{}}
 	for _, t := range list {
-		data, err := load.shaped(t.Name, t.Dims)
-		if err == nil {
-			s.Tensors[t.Name], err = engine.Upload(c.dev, data, t.Dims...)
-		}
+		b, err := c.load(load, t.Name, t.Dims)
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
+		s.Tensors[t.Name] = b
 	}
 	return s, nil
 }

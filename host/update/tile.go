@@ -148,7 +148,7 @@ func (r *tileRunner) replacement(j *Job, output string, in Tensors) (*engine.Buf
 	}
 	id, _ := j.Program.Output(output)
 	t := j.Program.TypeOf(id)
-	return engine.Upload(r.dev, make([]float32, t.Size()), t.Shape...)
+	return engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
 }
 
 // giveBack returns the memory of what is spent.

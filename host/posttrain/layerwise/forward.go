@@ -146,7 +146,7 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 	sums := make([]*engine.Buffer, len(sites))
 	defer func() { _ = engine.FinalizeAll(sums...) }()
 	for i, s := range sites {
-		if sums[i], err = engine.Upload(f.dev, make([]float32, s.Width*s.Width), s.Width, s.Width); err != nil {
+		if sums[i], err = engine.Zeros(f.dev, s.Width, s.Width); err != nil {
 			return nil, err
 		}
 	}
