@@ -33,6 +33,7 @@ type taskFlags struct {
 	out           string
 	step, context int
 	lifeline      bool
+	quantizer     *train.Quantizer // instead of the run's own; nil: that
 }
 
 // taskDefault is the value of --fewshot that leaves it to the task.
@@ -64,7 +65,7 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	o := train.OpenOptions{Step: f.step, Context: f.context, NoData: true, Score: true}
+	o := train.OpenOptions{Step: f.step, Context: f.context, NoData: true, Score: true, Quantizer: f.quantizer}
 	if slices.ContainsFunc(list, func(t *tasks.Task) bool { return t.Kind == tasks.Generation }) {
 		o.Generate = f.batch
 	}
@@ -185,6 +186,14 @@ func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error)
 
 // name tells the model from others.
 func (e *evaluation) name() string {
+	if e.quantizer != nil {
+		return e.weights() + " quantized by " + e.quantizer.String()
+	}
+	return e.weights()
+}
+
+// weights tells the weights of the model from those of others.
+func (e *evaluation) weights() string {
 	if id := e.trained.Identity(); id != "" {
 		return id
 	}
@@ -203,7 +212,11 @@ func (e *evaluation) name() string {
 
 // report writes samples and results, and prints the results.
 func (e *evaluation) report(list []*ask.Result) (*answer, error) {
-	results := ask.Summarize(list, map[string]string{"model": "cage", "model_args": "pretrained=" + e.dir, "step": strconv.Itoa(e.trained.Step())})
+	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.dir, "step": strconv.Itoa(e.trained.Step())}
+	if e.quantizer != nil {
+		model["quantizer"] = e.quantizer.String()
+	}
+	results := ask.Summarize(list, model)
 	if e.out != "" {
 		if err := ask.Write(vfs.At(e.out), list, results); err != nil {
 			return nil, err

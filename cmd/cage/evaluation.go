@@ -16,6 +16,8 @@ import (
 func newEval() *cobra.Command {
 	var batches int
 	var f taskFlags
+	var quantizer quantizerFlags
+	var weightsOnly bool
 	cmd := &cobra.Command{
 		Use:   "eval RUN|CHECKPOINT",
 		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
@@ -30,6 +32,11 @@ directory; --data needs neither the training nor the validation set.
 The directory of a Hugging Face checkpoint is evaluated as it is, in full precision, on
 the token file that --data names.
 
+--quantizer evaluates the same weights under another quantizer than the run's, or under
+one where there was none, without any training for it; with none, in full precision:
+
+  cage eval SmolLM2-135M --data web.tokens --quantizer mxfp4
+
 With --tasks the model answers the questions of published benchmarks, which lie as JSONL or
 Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
 
@@ -42,14 +49,20 @@ There are ` + strings.Join(tasks.Names(), ", ") + `.`,
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
 	cmd.Flags().StringVar(&f.data, "data", "", "evaluate on the token file `FILE` instead of the validation set; with --tasks the folder of their rows")
+	quantizer.add(cmd.Flags(), "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
+	cmd.Flags().BoolVar(&weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
 	f.add(cmd)
 	cmd.AddCommand(newEvalRescore(), newEvalCompare())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		holdOn(f.lifeline)
+		var err error
+		if f.quantizer, err = quantizer.instead(weightsOnly); err != nil {
+			return nil, err
+		}
 		if len(f.names) > 0 {
 			return f.run(cmd, args[0])
 		}
-		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: f.step, Data: f.data, Context: f.context})
+		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: f.step, Data: f.data, Context: f.context, Quantizer: f.quantizer})
 		if err != nil {
 			return nil, err
 		}
@@ -59,6 +72,9 @@ There are ` + strings.Join(tasks.Names(), ", ") + `.`,
 			return nil, err
 		}
 		result := map[string]any{"run": args[0], "step": trained.Step(), "loss": loss, "tokens": tokens}
+		if f.quantizer != nil {
+			result["quantizer"] = f.quantizer.String()
+		}
 		if tokens == 0 { // a problem without data
 			return inWords(result, "%s, step %d: loss %.6g\n", args[0], trained.Step(), loss), nil
 		}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
@@ -16,7 +15,7 @@ import (
 
 func newQuantize() *cobra.Command {
 	var o train.QuantizeOptions
-	var sets []string
+	var quantizer quantizerFlags
 	cmd := &cobra.Command{
 		Use:   "quantize RUN|CHECKPOINT --out RUN",
 		Short: "Quantize the weights of a trained model without training",
@@ -38,8 +37,7 @@ the calibration with those of the original weights.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Method, "method", layerwise.GPTQ, "gptq or rtn")
-	flags.StringVar(&o.Plugin, "quantizer", "", "`NAME` or path of the quantizer plugin; default: that of the run")
-	flags.StringArrayVar(&sets, "set", nil, "give a parameter of the quantizer: `KEY=VALUE` (repeatable)")
+	quantizer.add(flags, "`NAME` or path of the quantizer plugin; default: that of the run")
 	flags.StringVar(&o.Out, "out", "", "`RUN` directory to make")
 	flags.BoolVar(&o.Activations, "activations", false, "quantize activations, too, with the same quantizer")
 	flags.StringVar(&o.Data, "data", "", "calibrate with the token file or text `FILE`; default: the training set of the run")
@@ -54,15 +52,14 @@ the calibration with those of the original weights.`,
 	flags.BoolVar(&o.OnePass, "one-pass", false, "gptq: take the inputs of a block's layers from its original weights, which is faster")
 	contextFlag(cmd, &o.Context)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if err := checkQuantize(o, sets); err != nil {
+		if err := checkQuantize(o); err != nil {
 			return nil, err
 		}
-		o.Params = map[string]any{}
-		for _, set := range sets {
-			key, value, _ := strings.Cut(set, "=")
-			o.Params[strings.TrimSpace(key)] = tomlValue(strings.TrimSpace(value))
-		}
+		o.Plugin = quantizer.plugin
 		var err error
+		if o.Params, err = quantizer.params(); err != nil {
+			return nil, err
+		}
 		if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 			return nil, err
 		}
@@ -75,7 +72,7 @@ the calibration with those of the original weights.`,
 }
 
 // checkQuantize refuses flags that are missing or not understood.
-func checkQuantize(o train.QuantizeOptions, sets []string) error {
+func checkQuantize(o train.QuantizeOptions) error {
 	switch {
 	case o.Method != layerwise.GPTQ && o.Method != layerwise.RTN:
 		return usageError{fmt.Errorf("--method %q: want gptq or rtn", o.Method)}
@@ -87,26 +84,10 @@ func checkQuantize(o train.QuantizeOptions, sets []string) error {
 		return usageError{fmt.Errorf("--damping %v: want a number above 0, up to 1", o.Damping)}
 	case o.Out == "":
 		return usageError{fmt.Errorf("--out is missing: want the run directory to make")}
-	case o.Plugin == "" && len(sets) > 0:
-		return usageError{fmt.Errorf("--set gives parameters to a quantizer: name it with --quantizer")}
 	case o.Method == layerwise.GPTQ && o.Windows == 0:
 		return usageError{fmt.Errorf("--windows 0: gptq needs a text to calibrate with")}
 	}
-	for _, set := range sets {
-		if key, value, ok := strings.Cut(set, "="); !ok || strings.TrimSpace(key) == "" || strings.TrimSpace(value) == "" {
-			return usageError{fmt.Errorf("--set %q: want KEY=VALUE", set)}
-		}
-	}
 	return nil
-}
-
-// tomlValue reads a value as TOML; what is none is a text.
-func tomlValue(text string) any {
-	var value struct{ V any }
-	if _, err := toml.Decode("v = "+text, &value); err != nil {
-		return text
-	}
-	return value.V
 }
 
 // showQuantized prints a table of the matrices, and what can be done with the result.

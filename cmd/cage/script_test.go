@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 			return setup(env, plugins, modules)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "json": isJSON, "interrupt": interrupt, "exited": exited, "replace": replace,
+			"exits": exits, "json": isJSON, "interrupt": interrupt, "exited": exited, "replace": replace, "same": same,
 		},
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
@@ -126,6 +126,24 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // isJSON finds values in a file or stdout that is one JSON document:
+// same compares a member of two files of JSON.
+func same(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: same KEY FILE FILE")
+	}
+	var values [2]any
+	for i, file := range args[1:] {
+		var members map[string]any
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile(file)), &members))
+		if values[i] = members[args[0]]; values[i] == nil {
+			ts.Fatalf("%s has no %s", file, args[0])
+		}
+	}
+	if (values[0] == values[1]) == neg {
+		ts.Fatalf("%s is %v in %s, and %v in %s", args[0], values[0], args[1], values[1], args[2])
+	}
+}
+
 // json FILE PATH=VALUE…, where PATH has dots and VALUE is JSON or * for any.
 func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {

@@ -35,6 +35,25 @@ func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 	return c.newState(tokens, 1, func(p model.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
 }
 
+// StartParams makes a state of parameters that are loaded, and of the trained parameters of quantizers as a training would
+// begin with them, for evaluation with quantizers that the parameters were not trained for. Trained parameters of
+// activations need a text to begin with, and are an error.
+func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
+	if list := c.plan.trainedActivations(); len(list) > 0 {
+		return nil, fmt.Errorf("%s is a parameter that is trained: this quantizer of activations does nothing useful before", list[0].Name)
+	}
+	s := &State{Tensors: update.Tensors{}}
+	err := c.initParams(s.Tensors, 1, func(p model.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
+	if err == nil {
+		err = c.initTrainedWeights(s.Tensors)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
 // newState makes the parameters with param, in as many goroutines as there are workers.
 func (c *Compiled) newState(tokens []int32, workers int, param func(model.Param) (*engine.Buffer, error)) (*State, error) {
 	s := &State{Tensors: update.Tensors{}}

@@ -34,9 +34,11 @@ type OpenOptions struct {
 	// an evaluation computes as many at once as a replica of the run did.
 	Generate int
 	// Score prepares for [Trained.Score].
-	Score  bool
-	Finder *plugin.Finder // nil means plugin.NewFinder()
-	Logger hclog.Logger   // nil discards messages
+	Score bool
+	// Quantizer is used instead of the run's own; nil: that.
+	Quantizer *Quantizer
+	Finder    *plugin.Finder // nil means plugin.NewFinder()
+	Logger    hclog.Logger   // nil discards messages
 }
 
 // Trained is a checkpoint of a run, ready for evaluation with the run's quantizers.
@@ -49,6 +51,7 @@ type Trained struct {
 	search rundir.Search           // for what is outside of the run directory
 	data   assembly.Part           // to evaluate on; nil for a problem without data
 	state  *step.State
+	other  bool // the quantizers are not those of the training
 	built
 
 	sequences int             // that are continued at once
@@ -79,7 +82,10 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trained{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, Made: made.Directory}, sequences: o.Generate}
+	if o.Quantizer != nil && made.Posttrained != nil {
+		return nil, fmt.Errorf("%s was quantized after its training already: evaluate the run that it was made of with another quantizer", dir)
+	}
+	t := &Trained{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, Made: made.Directory}, other: o.Quantizer != nil, sequences: o.Generate}
 	if err := t.open(ctx, o); err != nil {
 		t.Close()
 		return nil, err
@@ -143,8 +149,16 @@ func (t *Trained) loadFrom(f *checkpoint.File) error {
 	}
 	var err error
 	t.step = f.Step
-	t.state, err = t.compiled.UploadParams(loader(f))
+	t.state, err = t.upload(loader(f))
 	return err
+}
+
+// upload makes the state of what was trained.
+func (t *Trained) upload(load step.LoadFunc) (*step.State, error) {
+	if t.other {
+		return t.compiled.StartParams(load)
+	}
+	return t.compiled.UploadParams(load)
 }
 
 func (t *Trained) open(ctx context.Context, o OpenOptions) error {
@@ -157,6 +171,10 @@ func (t *Trained) open(ctx context.Context, o OpenOptions) error {
 		c.Train.Batch, c.Device.Count = assembly.ReplicaBatch(c), min(1, c.Device.Count)
 		if o.Generate > 0 {
 			c.Train.Batch = o.Generate
+		}
+		if o.Quantizer != nil {
+			c.Quantizer = o.Quantizer.tables()
+			return nil
 		}
 		return findPlugins(c, c.Quantizer.Plugins(), t.search, o.Finder)
 	})
@@ -181,7 +199,7 @@ func (t *Trained) compile(ctx context.Context, o OpenOptions) error {
 	err = t.build(ctx, assembly.Request{
 		Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: t.pieces(o), Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, rundir.At(t.dir).Config().Name)
-	if err == nil {
+	if err == nil && !t.other {
 		t.comparePrograms(o)
 	}
 	return err

@@ -31,7 +31,7 @@ func openFromHub(ctx context.Context, dir string, o OpenOptions) (*Trained, erro
 	for _, warning := range c.Config.Warnings {
 		o.Logger.Warn(warning)
 	}
-	t := &Trained{dir: dir, cfg: cfg, hub: c, made: &provenance{Initial: &origin{End: c.Config.Tokens.End}}, search: rundir.Search{Run: dir}, sequences: o.Generate}
+	t := &Trained{dir: dir, cfg: cfg, hub: c, made: &provenance{Initial: &origin{End: c.Config.Tokens.End}}, search: rundir.Search{Run: dir}, other: o.Quantizer != nil, sequences: o.Generate}
 	if t.made.Tokenizer, err = hubTokenizer(vfs.At(dir)); err == nil {
 		err = t.open(ctx, o)
 	}
@@ -45,7 +45,7 @@ func openFromHub(ctx context.Context, dir string, o OpenOptions) (*Trained, erro
 // loadHub loads the parameters.
 func (t *Trained) loadHub() error {
 	var err error
-	t.state, err = t.compiled.UploadParams(step.LoadParams(t.compiled.Plan().Model, t.hub.Values))
+	t.state, err = t.upload(step.LoadParams(t.compiled.Plan().Model, t.hub.Values))
 	if err != nil {
 		return err
 	}

@@ -155,10 +155,7 @@ func (s *source) withQuantizer(o QuantizeOptions) (*config.Config, error) {
 		}
 		q := &c.Quantizer
 		if o.Plugin != "" {
-			named := func(role string) *config.Plugin {
-				return &config.Plugin{Table: "quantizer." + role, Name: o.Plugin, Params: o.Params}
-			}
-			*q = config.Quantizer{Weights: named(config.RoleWeights), Activations: named(config.RoleActivations)}
+			*q = (&Quantizer{Plugin: o.Plugin, Params: o.Params}).tables()
 		} else if err := findPlugins(c, q.Plugins(), s.search, o.Finder); err != nil {
 			return err
 		}
