@@ -20,7 +20,6 @@ internal/golden/.*	the part that is bound to tests
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/safetensors/read\.go:NewFile	tests read files from memory
 host/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs
-host/huggingface/(write|numbers|rows)\.go:.*	tests write checkpoints with it
 host/study/load\.go:Parse	tests and examples have their studies in their text
 '
 

@@ -31,7 +31,7 @@ func (l layout) parts(s model.Settings, params []model.Param) ([]part, error) {
 				q.rows = append(q.rows, at+i)
 			}
 			if turned(piece.Name) {
-				q.rows = reordered(q.rows, headSize(s), s.RopePairs, l.pairs)
+				q.rows = model.Reorder(q.rows, headSize(s), s.RopePairs, l.pairs)
 			}
 			at += piece.Rows
 			list = append(list, q)
@@ -71,24 +71,6 @@ func turned(name string) bool {
 		}
 	}
 	return false
-}
-
-// reordered brings rows of heads from one pairing to another: head by head, feature i of
-// the halves is feature 2i of interleaved pairs, and feature size/2 + i is 2i + 1.
-func reordered(rows []int, size int, from, to model.Pairing) []int {
-	if from == to {
-		return rows
-	}
-	out := make([]int, len(rows))
-	for i := range rows {
-		head, feature := i/size*size, i%size
-		if to == model.HalfSplit {
-			out[i] = rows[head+feature%(size/2)*2+feature/(size/2)]
-		} else {
-			out[i] = rows[head+feature%2*(size/2)+feature/2]
-		}
-	}
-	return out
 }
 
 // headSize is the number of features of a head.

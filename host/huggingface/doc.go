@@ -1,7 +1,7 @@
-// Package huggingface reads and writes checkpoints in the layout of the Hugging Face hub: a
-// directory with config.json and the weights as safetensors, one file or several with an
-// index. A checkpoint becomes the settings and parameters of a model of host/model, and the
-// other way round.
+// Package huggingface reads checkpoints in the layout of the Hugging Face hub: a directory
+// with config.json and the weights as safetensors, one file or several with an index. A
+// checkpoint becomes the settings and parameters of a model of host/model. For those that
+// write one, [Layout] says where each parameter goes, and [Config.Encode] what config.json says.
 //
 // Families of models (Llama and Mistral, OLMo 2, Qwen3) have a file each, with the names of
 // their tensors as a table. What is not understood is refused, by the name of the key or

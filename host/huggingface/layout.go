@@ -10,7 +10,7 @@ type Place struct {
 }
 
 // Layout lists the tensors of a model with what they are made of, in the order of the
-// parameters: for those that store weights in another form than [Tensors] does.
+// parameters.
 func Layout(s model.Settings) ([]Place, error) {
 	f, err := familyOf(s.Kind)
 	if err != nil {
@@ -29,8 +29,8 @@ func Layout(s model.Settings) ([]Place, error) {
 			for i := range p.dims[0] {
 				place.Rows = append(place.Rows, at+i)
 			}
-			if p.turned && s.RopePairs == model.Interleaved {
-				place.Rows = halved(place.Rows, s.HeadSize)
+			if p.turned {
+				place.Rows = model.Reorder(place.Rows, s.HeadSize, s.RopePairs, model.HalfSplit)
 			}
 			at += p.dims[0]
 			list = append(list, place)

@@ -1,66 +1,82 @@
 package huggingface_test
 
 import (
-	"encoding/binary"
-	"math"
+	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/internal/testhub"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestLayout: the rows that Layout names are those that Tensors writes.
+// TestLayout: a checkpoint that is read, and written again as Layout and Encode say, has the same configuration, and the
+// same bytes in every tensor.
 func TestLayout(t *testing.T) {
-	for _, kind := range model.Languages {
+	types := map[string]safetensors.DType{"llama32": safetensors.BF16, "llama2": safetensors.F16, "mistral": safetensors.BF16}
+	for _, name := range goldenModels {
 		for _, pairs := range []model.Pairing{model.Interleaved, model.HalfSplit} {
-			s := model.Settings{Kind: kind, Layers: 2, Width: 16, Heads: 4, KVHeads: 2, HeadSize: 4, Hidden: 8, Vocab: 5, Context: 4, RopePairs: pairs}
-			s.FillIn()
-			read := func(string) ([]float32, error) { // every element is its place
-				values := make([]float32, 16*16*4)
-				for i := range values {
-					values[i] = float32(i)
-				}
-				return values, nil
+			from := open(t, filepath.Join("testdata", name), huggingface.Options{Pairs: pairs})
+			dtype := types[name]
+			if dtype == "" {
+				dtype = safetensors.F32
 			}
-			places, err := huggingface.Layout(s)
-			if err != nil {
-				t.Fatal(err)
+			dir := t.TempDir()
+			testhub.Write(t, dir, from.Config, dtype, 100_000, from.Values)
+			back := open(t, dir, huggingface.Options{Pairs: pairs})
+			if name == "mistral" {
+				from.Config.Architecture = "LlamaForCausalLM" // which is the same network
 			}
-			exact := func(param string) ([]float32, error) {
-				for _, p := range places {
-					if p.Param.Name == param {
-						values, err := read(param)
-						return values[:p.Param.Size()], err
-					}
-				}
-				t.Fatalf("%s has no place", param)
-				return nil, nil
+			if diff := cmp.Diff(from.Config, back.Config); diff != "" {
+				t.Errorf("%s: configurations differ (-want +got):\n%s", name, diff)
 			}
-			tensors, err := huggingface.Tensors(s, safetensors.F32, exact)
-			if err != nil || len(tensors) != len(places) {
-				t.Fatalf("%d tensors, %d places, error %v", len(tensors), len(places), err)
-			}
-			for i, tensor := range tensors {
-				comparePlace(t, tensor, places[i])
-			}
+			sameTensors(t, name, filepath.Join("testdata", name), dir, from.Report)
 		}
 	}
 }
 
-func comparePlace(t *testing.T, tensor safetensors.Tensor, p huggingface.Place) {
+func sameTensors(t *testing.T, name, a, b string, r huggingface.Report) {
 	t.Helper()
-	data, err := tensor.Bytes()
-	if err != nil || tensor.Name != p.Tensor {
-		t.Fatalf("%s stands where %s should, error %v", p.Tensor, tensor.Name, err)
+	var shards [2]*safetensors.Shards
+	for i, dir := range []string{a, b} {
+		var err error
+		if shards[i], err = safetensors.OpenShards(vfs.At(dir)); err != nil {
+			t.Fatal(err)
+		}
+		defer shards[i].Close()
 	}
-	columns := p.Param.Size() / p.Param.Dims[0]
-	for i, row := range p.Rows {
-		if got := math.Float32frombits(binary.LittleEndian.Uint32(data[i*columns*4:])); int(got) != row*columns {
-			t.Fatalf("%s: row %d is row %v, Layout says %d", p.Tensor, i, got/float32(columns), row)
+	for _, x := range r.Applied {
+		var data [2][]byte
+		for i, s := range shards {
+			tensor, err := s.Tensor(x.Tensor)
+			if err == nil {
+				data[i], err = tensor.Bytes()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(data[0], data[1]) {
+			t.Errorf("%s: tensor %s differs", name, x.Tensor)
 		}
 	}
-	if len(data) != len(p.Rows)*columns*4 {
-		t.Errorf("%s: %d bytes for %d rows", p.Tensor, len(data), len(p.Rows))
+	if n := len(shards[1].Tensors()); n != len(r.Applied) {
+		t.Errorf("%s: %d tensors written, want %d", name, n, len(r.Applied))
+	}
+}
+
+// TestNoLayout: models that the hub does not have are refused.
+func TestNoLayout(t *testing.T) {
+	s := model.Settings{Kind: model.KindQuadratic}
+	if _, err := huggingface.Layout(s); err == nil {
+		t.Error("there is a layout of quadratics")
+	}
+	c := huggingface.Config{Settings: s}
+	if _, err := c.Encode(safetensors.F32); err == nil {
+		t.Error("there is a config.json of quadratics")
 	}
 }

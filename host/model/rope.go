@@ -8,16 +8,6 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-// Pairing says which features of a head are the coordinates of one point, which rotary positions turn. Weights trained
-// with one pairing are those of the other after a permutation of rows.
-type Pairing string
-
-// The pairings.
-const (
-	Interleaved Pairing = "interleaved" // features 2i and 2i+1
-	HalfSplit   Pairing = "half"        // features i and size/2 + i
-)
-
 // A rope holds what the attention layers of one graph share: shapes, the tables of the rotary position embedding (Su et
 // al., 2021) and the causal mask.
 //

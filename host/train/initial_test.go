@@ -1,7 +1,6 @@
 package train_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/internal/testhub"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
@@ -142,9 +142,7 @@ func TestInitRefused(t *testing.T) {
 		return values, err
 	}
 	copied := filepath.Join(t.TempDir(), "wild")
-	if err := huggingface.Write(context.Background(), vfs.At(copied), c.Config, safetensors.BF16, 0, wild); err != nil {
-		t.Fatal(err)
-	}
+	testhub.Write(t, copied, c.Config, safetensors.BF16, 0, wild)
 	gone, place := fromHub(t)
 	if err := os.RemoveAll(place); err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ var rooms = []room{
 
 // forTests are packages of host/ that nothing but tests may import, and whose own imports
 // are free.
-var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testdevice", "./host/internal/testrun", "./host/update/executortest"}
+var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testdevice", "./host/internal/testhub", "./host/internal/testrun", "./host/update/executortest"}
 
 const hostPath = module + "/host/"
 

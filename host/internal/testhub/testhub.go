@@ -1,0 +1,74 @@
+// Package testhub writes checkpoints in the layout of the Hugging Face hub. It is for tests
+// only: host/export writes those that are kept.
+package testhub
+
+import (
+	"encoding/binary"
+	"io"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/export/pack"
+	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Write writes a checkpoint into a directory: the weights as elements of the type F32, BF16
+// or F16, in files with at most limit bytes of data (0: safetensors.ShardSize). values
+// returns the elements of a parameter, by its name; they are not changed.
+func Write(t testing.TB, dir string, c *huggingface.Config, dtype safetensors.DType, limit int64, values func(param string) ([]float32, error)) {
+	t.Helper()
+	places, err := huggingface.Layout(c.Settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tensors []safetensors.Tensor
+	for _, p := range places {
+		shape := slices.Clone(p.Param.Dims)
+		shape[0] = len(p.Rows)
+		tensors = append(tensors, safetensors.Tensor{Name: p.Tensor, DType: dtype, Shape: shape, Write: func(w io.Writer) error {
+			all, err := values(p.Param.Name)
+			if err != nil {
+				return err
+			}
+			columns := p.Param.Size() / p.Param.Dims[0]
+			for _, r := range p.Rows {
+				if _, err := w.Write(encode(dtype, all[r*columns:(r+1)*columns])); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+	}
+	if err := vfs.At(dir).MkdirAll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := safetensors.WriteShards(t.Context(), vfs.At(dir), tensors, map[string]string{"format": "pt"}, limit); err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.Encode(dtype)
+	if err == nil {
+		err = atomicfile.WriteBytes(vfs.At(dir).Join(huggingface.ConfigName), text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// encode rounds values to the type.
+func encode(dtype safetensors.DType, values []float32) (data []byte) {
+	for _, v := range values {
+		switch dtype {
+		case safetensors.F32:
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+		case safetensors.BF16:
+			data = binary.LittleEndian.AppendUint16(data, pack.BF16(v))
+		case safetensors.F16:
+			data = binary.LittleEndian.AppendUint16(data, pack.F16(v))
+		}
+	}
+	return data
+}
