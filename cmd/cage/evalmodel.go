@@ -35,16 +35,5 @@ func conversation(dir string, tok tokenizer.Tokenizer) (func([]tasks.Turn) (stri
 	if err != nil {
 		return nil, fmt.Errorf("--chat: %w", err)
 	}
-	return func(turns []tasks.Turn) (string, error) {
-		var c chat.Conversation
-		for _, t := range turns {
-			role := chat.User
-			if t.Assistant {
-				role = chat.Assistant
-			}
-			c = append(c, chat.NewMessage(role, t.Text))
-		}
-		r, err := template.Render(c, true)
-		return r.Text, err
-	}, nil
+	return tasks.Rendered(template), nil
 }

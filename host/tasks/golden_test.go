@@ -78,18 +78,7 @@ func conversation(t *testing.T) func([]tasks.Turn) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(turns []tasks.Turn) (string, error) {
-		var c chat.Conversation
-		for _, turn := range turns {
-			role := chat.User
-			if turn.Assistant {
-				role = chat.Assistant
-			}
-			c = append(c, chat.NewMessage(role, turn.Text))
-		}
-		r, err := template.Render(c, true)
-		return r.Text, err
-	}
+	return tasks.Rendered(template)
 }
 
 func docs(t *testing.T, task *tasks.Task, path string, examples bool) []tasks.Doc {
