@@ -32,7 +32,7 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 		return noise{q.NoiseSource(uint64(cfg.Seed))}, nil
 	}
 	if f, ok := d.Train.(*rows.File); ok {
-		return openConversations(cfg, f)
+		return d.openConversations(cfg, f)
 	}
 	s, err := openWindows(cfg, d)
 	if err != nil || !cfg.Data.Separate() {
@@ -144,10 +144,16 @@ type conversations struct {
 	read       []rows.Row
 }
 
-func openConversations(cfg *config.Config, f *rows.File) (*conversations, error) {
-	s, err := rows.NewSampler(f, conversationRows(cfg, cfg.Train.Batch*cfg.Train.Accumulate))
-	if err != nil {
-		return nil, cfg.ErrorAt("data.train", "%w", err)
+// openConversations takes the sampler that counted the steps, if there is one that fits:
+// laying out all epochs of a large file takes long.
+func (d *Data) openConversations(cfg *config.Config, f *rows.File) (*conversations, error) {
+	s := d.counted
+	d.counted = nil
+	if s == nil || s.Config() != trainRows(cfg) {
+		var err error
+		if s, err = openRows(cfg, f); err != nil {
+			return nil, err
+		}
 	}
 	if steps := s.Steps(); int64(cfg.Train.Steps) > steps {
 		e := cfg.ErrorAt("train.steps", "%d steps, but data.epochs = %d of %s gives %d", cfg.Train.Steps, cfg.Data.Epochs, f.Path(), steps)
@@ -158,7 +164,21 @@ func openConversations(cfg *config.Config, f *rows.File) (*conversations, error)
 	return &conversations{how, s, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
 }
 
-// conversationRows says how conversations are laid out for training.
+// openRows lays out conversations for training.
+func openRows(cfg *config.Config, f *rows.File) (*rows.Sampler, error) {
+	s, err := rows.NewSampler(f, trainRows(cfg))
+	if err != nil {
+		return nil, cfg.ErrorAt("data.train", "%w", err)
+	}
+	return s, nil
+}
+
+// trainRows says how conversations are laid out for training: a step takes a batch of them.
+func trainRows(cfg *config.Config) rows.Config {
+	return conversationRows(cfg, cfg.Train.Batch*cfg.Train.Accumulate)
+}
+
+// conversationRows says how conversations are laid out.
 func conversationRows(cfg *config.Config, batch int) rows.Config {
 	return rows.Config{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs, Packing: rows.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
 }

@@ -17,6 +17,8 @@ type Data struct {
 	Train, Validation Part
 	// Sources are the files of Train that a mixture draws from; nil without a mixture.
 	Sources []*data.File
+
+	counted *rows.Sampler // that counted the steps of conversations, for [OpenBatches]
 }
 
 // OpenData opens the files that the configuration names, and compares them with the
@@ -136,11 +138,11 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 			c.Model.Vocab = d.Train.Tokenizer().VocabSize
 		}
 		if f, ok := d.Train.(*rows.File); ok && c.Train.Steps == 0 {
-			s, err := rows.NewSampler(f, conversationRows(c, c.Train.Batch*c.Train.Accumulate))
-			if err != nil {
-				return cfg.ErrorAt("data.train", "%w", err)
+			var err error
+			if d.counted, err = openRows(c, f); err != nil {
+				return err
 			}
-			c.Train.Steps = int(s.Steps())
+			c.Train.Steps = int(d.counted.Steps())
 		}
 		return nil
 	})

@@ -105,6 +105,9 @@ func NewSampler(file *File, config Config) (*Sampler, error) {
 	return s, nil
 }
 
+// Config is what the sampler was made with.
+func (s *Sampler) Config() Config { return s.config }
+
 // sequence keeps these random numbers apart from other uses of the same seed.
 const sequence = 0x63616765_63686174 // "cagechat"
 
