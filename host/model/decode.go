@@ -91,17 +91,11 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 
 // turnAt looks the rotations of n positions from start on up in tables of all of them.
 func (m *transformer) turnAt(start *graph.Node, n, length int) rotation {
-	g, frequencies := start.Graph(), m.ropeFrequencies()
-	places := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(start, n, 1))
+	pairs := m.HeadSize / 2
+	places := graph.Add(graph.Iota(start.Graph(), shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(start, n, 1))
 	table := func(f func(float64) float64) *graph.Node {
-		values := make([]float32, 0, length*len(frequencies))
-		for position := range length {
-			for _, frequency := range frequencies {
-				values = append(values, float32(f(float64(position)*frequency)))
-			}
-		}
-		rows := graph.Gather(engine.Constant(g, values, length, len(frequencies)), places)
-		return graph.Reshape(rows, 1, n, 1, len(frequencies))
+		rows := graph.Gather(engine.Constant(start.Graph(), m.byPosition(length, f), length, pairs), places)
+		return graph.Reshape(rows, 1, n, 1, pairs)
 	}
 	return rotation{table(math.Cos), table(math.Sin)}
 }

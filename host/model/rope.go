@@ -48,18 +48,23 @@ func (s Settings) rope(batch, context int, core attentionCore) *rope {
 
 func newRopeByPosition(g *graph.Graph, s Settings, batch, context int, core attentionCore) *rope {
 	r := s.rope(batch, context, core)
-	frequencies := s.ropeFrequencies()
 	table := func(f func(float64) float64) *graph.Node {
-		values := make([]float32, 0, context*r.size/2)
-		for position := range context {
-			for _, frequency := range frequencies {
-				values = append(values, float32(f(float64(position)*frequency)))
-			}
-		}
-		return engine.Constant(g, values, 1, context, 1, r.size/2)
+		return engine.Constant(g, s.byPosition(context, f), 1, context, 1, r.size/2)
 	}
 	r.turn = rotation{table(math.Cos), table(math.Sin)}
 	return r
+}
+
+// byPosition is a table of a function of the angles at positions from 0 on, [positions, size/2].
+func (s Settings) byPosition(positions int, f func(float64) float64) []float32 {
+	frequencies := s.ropeFrequencies()
+	values := make([]float32, 0, positions*len(frequencies))
+	for position := range positions {
+		for _, frequency := range frequencies {
+			values = append(values, float32(f(float64(position)*frequency)))
+		}
+	}
+	return values
 }
 
 func newRopeByFeature(g *graph.Graph, s Settings, batch, context int) *rope {
