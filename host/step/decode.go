@@ -89,15 +89,14 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	maps.Copy(t, d.t)
-	for name, upload := range map[string]func() (*engine.Buffer, error){
-		tokensName: func() (*engine.Buffer, error) { return engine.Upload(c.dev, tokens, len(d.first), n) },
-		startName:  func() (*engine.Buffer, error) { return engine.Upload(c.dev, []int32{int32(d.start)}) },
-	} {
-		if t[name], err = upload(); err != nil {
-			return nil, err
-		}
-		defer t[name].Finalize()
+	if t[tokensName], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
+		return nil, err
 	}
+	defer t[tokensName].Finalize()
+	if t[startName], err = engine.Upload(c.dev, []int32{int32(d.start)}); err != nil {
+		return nil, err
+	}
+	defer t[startName].Finalize()
 	if err := exec.run(t); err != nil {
 		return nil, err
 	}
