@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/chat/rows"
-	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // The names of the files of a data set, beside [tokenizer.TemplateFile] and the tokenizer's
@@ -119,14 +117,6 @@ func (c *counts) explain() string {
 		parts = append(parts, fmt.Sprintf("%d bad (%s)", c.Bad, c.FirstBad))
 	}
 	return fmt.Sprintf("; of %d rows, %s", c.Rows, strings.Join(parts, "; "))
-}
-
-func (m *Manifest) save(path vfs.Path) error {
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(path, append(text, '\n'))
 }
 
 func (m *Manifest) parse(text []byte) error {

@@ -88,7 +88,7 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 	m, err := p.run(ctx)
 	if err == nil {
 		m.Seconds = time.Since(began).Seconds()
-		err = m.save(options.out(ManifestFile))
+		err = atomicfile.WriteJSON(options.out(ManifestFile), m)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)

@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -28,20 +27,13 @@ func LearnTokenizer(ctx context.Context, f *File, tokens int, dir vfs.Path) (tok
 	if err := dir.MkdirAll(); err != nil {
 		return tokenizer.Info{}, err
 	}
-	config, err := json.MarshalIndent(map[string]any{
-		"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokenizer.Specials[0], "eos_token": tokenizer.Specials[1],
-	}, "", "  ")
-	if err != nil {
+	config := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokenizer.Specials[0], "eos_token": tokenizer.Specials[1]}
+	if err := atomicfile.WriteJSON(dir.Join(tokenizer.ConfigFile), config); err != nil {
 		return tokenizer.Info{}, err
 	}
 	// The definition comes last: with it the tokenizer is whole.
-	for _, file := range []struct {
-		name    string
-		content []byte
-	}{{tokenizer.ConfigFile, config}, {tokenizer.DefinitionFile, definition}} {
-		if err := atomicfile.WriteBytes(dir.Join(file.name), file.content); err != nil {
-			return tokenizer.Info{}, err
-		}
+	if err := atomicfile.WriteBytes(dir.Join(tokenizer.DefinitionFile), definition); err != nil {
+		return tokenizer.Info{}, err
 	}
 	made, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
 	if err != nil {

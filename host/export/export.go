@@ -2,7 +2,6 @@ package export
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,16 +110,12 @@ func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) 
 	if err := e.compare(ctx, dir, report); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return nil, err
-	}
 	card, err := e.model.Card.render(report, e.model)
 	if err != nil {
 		return nil, err
 	}
 	return report, errors.Join(
-		atomicfile.WriteBytes(dir.Join(reportFile), append(text, '\n')),
+		atomicfile.WriteJSON(dir.Join(reportFile), report),
 		atomicfile.WriteBytes(dir.Join(cardFile), card))
 }
 

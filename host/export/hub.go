@@ -173,11 +173,7 @@ func (p *hubPlan) writeGeneration(dir vfs.Path) error {
 	if t.Pad >= 0 {
 		entries["pad_token_id"] = t.Pad
 	}
-	text, err := json.MarshalIndent(entries, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(dir.Join(tokenizer.GenerationFile), append(text, '\n'))
+	return atomicfile.WriteJSON(dir.Join(tokenizer.GenerationFile), entries)
 }
 
 func writeTokenizer(dir vfs.Path, t Tokenizer) error {
