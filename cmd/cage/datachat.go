@@ -13,14 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-)
-
-// The kinds of data that `data prepare` makes.
-const (
-	textKind = "text"
-	chatKind = "chat"
 )
 
 // chatFlags are the flags of `data prepare` that conversations have beside those of texts.
@@ -37,7 +32,7 @@ var (
 
 func (c *chatFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.kind, "kind", textKind, `"text", or "chat": conversations, of which the assistant's part is learned`)
+	flags.StringVar(&c.kind, "kind", config.KindText, `"text", or "chat": conversations, of which the assistant's part is learned`)
 	flags.StringVar(&c.template, "template", "", "chat: template of the text: "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
 	flags.StringVar(&c.trainOn, "train-on", string(chat.AllTurns), "chat: all_turns or last_turn of the assistant")
 	flags.StringVar(&c.special, "special-in-content", string(chat.AllowSpecial), "chat: special tokens in messages: allow, or error")
@@ -49,8 +44,8 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 func (c *chatFlags) check(cmd *cobra.Command) error {
 	wrong := onlyChat
 	switch c.kind {
-	case textKind:
-	case chatKind:
+	case config.KindText:
+	case config.KindChat:
 		wrong = onlyText
 	default:
 		return usageError{fmt.Errorf("--kind %q: want text or chat", c.kind)}

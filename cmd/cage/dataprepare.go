@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -52,7 +53,7 @@ learn what the assistant says.
 		if err := checkPrepare(cmd, &opts); err != nil {
 			return nil, err
 		}
-		if conversations.kind == chatKind {
+		if conversations.kind == config.KindChat {
 			return conversations.prepare(cmd, opts, spec, args)
 		}
 		var err error

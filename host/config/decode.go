@@ -223,12 +223,12 @@ func (d *decoder) defaults(t table, suggested map[string]any) {
 		switch value, ok := suggested[path]; {
 		case ok:
 			k.Set(value)
-		case k.Optional != "":
-			// nil stands for it
 		case k.Default != nil:
 			k.Set(k.Default)
 		case k.Derive != nil:
 			k.Set(k.Derive())
+		case k.Optional != "":
+			// nil stands for it
 		default:
 			d.missing(t, k)
 		}
