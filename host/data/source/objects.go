@@ -42,40 +42,18 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 // must be there. The error, if any, comes last.
 func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		o := &objects{r: r, size: size, yield: yield, budget: budget{size: size}}
-		if err := o.read(columns); err != nil && err != errStop {
+		o := &objects{newParquetRows(r, size, yield)}
+		if err := o.open(func(file *parquet.File, pages *pages) error { return o.read(file, pages, columns) }); err != nil && err != errStop {
 			yield(Row{}, err)
 		}
 	}
 }
 
 // objects is a Parquet file whose rows are read as JSON.
-type objects struct {
-	r       io.ReaderAt
-	size    int64
-	yield   func(Row, error) bool
-	number  int64
-	budget  budget // of the rows
-	calling bool   // yield runs: a panic is not the library's
-}
+type objects struct{ parquetRows }
 
-// read reads all row groups. The library panics over some damaged files.
-func (o *objects) read(columns []string) (err error) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			if o.calling {
-				panic(problem)
-			}
-			err = damagedParquet(fmt.Errorf("%v", problem))
-		}
-	}()
-	if err := checkFooter(o.r, o.size); err != nil {
-		return damagedParquet(err)
-	}
-	file, err := parquet.OpenFile(o.r, o.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
-	if err != nil {
-		return damagedParquet(err)
-	}
+// read reads all row groups.
+func (o *objects) read(file *parquet.File, pages *pages, columns []string) error {
 	schema, leaves, err := o.chosen(file, columns)
 	if err != nil {
 		return err
@@ -84,8 +62,6 @@ func (o *objects) read(columns []string) (err error) {
 	if err != nil {
 		return damagedParquet(err)
 	}
-	pages := newPages(file, o.r, o.size)
-	defer pages.close()
 	for i, group := range file.RowGroups() {
 		for _, l := range leaves {
 			if err := pages.group(i, l); err != nil {
@@ -162,8 +138,7 @@ func (o *objects) group(schema *parquet.Schema, group parquet.RowGroup) error {
 
 // row hands on one row; false: no more are wanted.
 func (o *objects) row(schema *parquet.Schema, values parquet.Row, size int64) bool {
-	o.number++
-	row, problem := Row{Number: o.number}, ""
+	row, problem := o.next(), ""
 	var object any = map[string]any{}
 	if size > MaxRow {
 		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
@@ -174,13 +149,7 @@ func (o *objects) row(schema *parquet.Schema, values parquet.Row, size int64) bo
 	} else if len(row.Text) > MaxRow {
 		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
 	}
-	if problem != "" {
-		row = Row{Number: o.number, Err: &RowError{"row", o.number, problem}}
-	}
-	o.calling = true
-	more := o.yield(row, nil)
-	o.calling = false
-	return more
+	return o.hand(row, problem)
 }
 
 // plain makes texts of bytes, and lists of what Parquet writes as groups named list and

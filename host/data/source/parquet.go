@@ -1,7 +1,6 @@
 package source
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -15,52 +14,26 @@ import (
 // comes last.
 func ReadParquet(r io.ReaderAt, size int64, column string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		t := &table{r: r, size: size, name: column, yield: yield, budget: budget{size: size}}
-		if err := t.read(); err != nil && err != errStop {
+		t := &table{parquetRows: newParquetRows(r, size, yield), name: column}
+		if err := t.open(t.read); err != nil && err != errStop {
 			yield(Row{}, err)
 		}
 	}
 }
 
-// errStop ends the reading of a file whose caller wants no more rows.
-var errStop = errors.New("stop")
-
 // table is a Parquet file that is being read.
 type table struct {
-	r      io.ReaderAt
-	size   int64
+	parquetRows
 	name   string // of the column
-	yield  func(Row, error) bool
-	number int64 // of the row
 	values []parquet.Value
-	budget budget // of the texts
-
-	calling bool // yield runs: a panic is not the library's
 }
 
-// read reads all row groups. The library panics over some damaged files.
-func (t *table) read() (err error) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			if t.calling {
-				panic(problem)
-			}
-			err = damagedParquet(fmt.Errorf("%v", problem))
-		}
-	}()
-	if err := checkFooter(t.r, t.size); err != nil {
-		return damagedParquet(err)
-	}
-	file, err := parquet.OpenFile(t.r, t.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
-	if err != nil {
-		return damagedParquet(err)
-	}
+// read reads all row groups.
+func (t *table) read(file *parquet.File, pages *pages) error {
 	column, err := t.column(file)
 	if err != nil {
 		return err
 	}
-	pages := newPages(file, t.r, t.size)
-	defer pages.close()
 	checked := newLeaf(column.Index(), column.MaxRepetitionLevel(), column.MaxDefinitionLevel(), column.Type())
 	t.values = make([]parquet.Value, 256)
 	for i, group := range file.RowGroups() {
@@ -154,8 +127,7 @@ func (t *table) page(page parquet.Page) error {
 
 // value hands on one row; false: no more are wanted.
 func (t *table) value(v *parquet.Value) bool {
-	t.number++
-	row, problem := Row{Number: t.number}, ""
+	row, problem := t.next(), ""
 	if v.IsNull() {
 		problem = fmt.Sprintf("column %q is null, want a string", t.name)
 	} else if row.Text = v.ByteArray(); len(row.Text) > MaxRow {
@@ -163,18 +135,5 @@ func (t *table) value(v *parquet.Value) bool {
 	} else {
 		problem = checkText(row.Text)
 	}
-	if problem != "" {
-		row = Row{Number: t.number, Err: &RowError{"row", t.number, problem}}
-	}
-	t.calling = true
-	more := t.yield(row, nil)
-	t.calling = false
-	return more
-}
-
-func damagedParquet(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &DamagedError{"Parquet", "the data end too early: the file is truncated"}
-	}
-	return &DamagedError{"Parquet", "damaged, or no Parquet file: " + err.Error()}
+	return t.hand(row, problem)
 }
