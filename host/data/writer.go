@@ -1,16 +1,12 @@
 package data
 
 import (
-	"bufio"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/fileheader"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -22,9 +18,7 @@ import (
 type Writer struct {
 	header  Header
 	path    vfs.Path
-	file    *atomicfile.File
-	out     *bufio.Writer
-	sum     hash.Hash
+	file    *fileheader.Writer
 	scratch []byte
 }
 
@@ -33,22 +27,11 @@ func NewWriter(path vfs.Path, info tokenizer.Info) (*Writer, error) {
 	if info.VocabSize < 1 {
 		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens", path, info.VocabSize)
 	}
-	file, err := atomicfile.Create(path)
+	file, err := fileheader.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{
-		header: Header{TokenBytes: tokenBytes(info.VocabSize), Tokenizer: info},
-		path:   path,
-		file:   file,
-		out:    bufio.NewWriterSize(file, 1<<20),
-		sum:    sha256.New(),
-	}
-	if _, err := w.out.Write(make([]byte, headerSize)); err != nil {
-		w.Abort()
-		return nil, err
-	}
-	return w, nil
+	return &Writer{header: Header{TokenBytes: tokenBytes(info.VocabSize), Tokenizer: info}, path: path, file: file}, nil
 }
 
 // WriteDocument appends one document. An id outside the vocabulary is a
@@ -100,8 +83,7 @@ func (w *Writer) write(ids []int32) error {
 		buf = w.appendID(buf, id)
 	}
 	w.scratch = buf
-	w.sum.Write(buf)
-	if _, err := w.out.Write(buf); err != nil {
+	if _, err := w.file.Write(buf); err != nil {
 		return fmt.Errorf("token file %s: %w", w.path, err)
 	}
 	w.header.Tokens += int64(len(ids))
@@ -120,16 +102,10 @@ func (w *Writer) finish() error {
 	if w.header.SHA256 != "" {
 		return nil
 	}
-	w.header.SHA256 = hex.EncodeToString(w.sum.Sum(nil))
+	w.header.SHA256 = w.file.SHA256()
 	block, err := w.header.encode()
 	if err == nil {
-		err = w.out.Flush()
-	}
-	if err == nil {
-		_, err = w.file.WriteAt(block, 0)
-	}
-	if err == nil {
-		err = w.file.Close()
+		err = w.file.Finish(block)
 	}
 	if err != nil {
 		return fmt.Errorf("token file %s: %w", w.path, err)

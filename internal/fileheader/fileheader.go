@@ -1,6 +1,6 @@
 // Package fileheader reads and writes what token files and chat files begin with: a block of
 // fixed size that holds a version and a text of JSON. It has a fixed place and size so that
-// it can be written last, when counts and hashes are known.
+// it can be written last, when counts and hashes are known, as a [Writer] does.
 //
 //	offset 0     8 bytes  magic
 //	offset 8     uint32   format version

@@ -1,18 +1,14 @@
 package rows
 
 import (
-	"bufio"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/fileheader"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -21,9 +17,7 @@ import (
 type Writer struct {
 	header  Header
 	path    vfs.Path
-	file    *atomicfile.File
-	out     *bufio.Writer
-	sum     hash.Hash
+	file    *fileheader.Writer
 	index   []byte
 	scratch []byte
 }
@@ -33,16 +27,11 @@ func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 	if origin.Tokenizer.VocabSize < 1 {
 		return nil, fmt.Errorf("chat file %s: vocabulary of %d tokens", path, origin.Tokenizer.VocabSize)
 	}
-	file, err := atomicfile.Create(path)
+	file, err := fileheader.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{header: Header{Origin: origin}, path: path, file: file, out: bufio.NewWriterSize(file, 1<<20), sum: sha256.New()}
-	if _, err := w.out.Write(make([]byte, headerSize)); err != nil {
-		w.Abort()
-		return nil, err
-	}
-	return w, nil
+	return &Writer{header: Header{Origin: origin}, path: path, file: file}, nil
 }
 
 // Write appends a document: ids, and for each whether it carries loss. One token behind
@@ -74,8 +63,7 @@ func (w *Writer) Write(ids []int32, loss []bool) error {
 		buf = binary.LittleEndian.AppendUint32(buf, word)
 	}
 	w.scratch = buf
-	w.sum.Write(buf)
-	if _, err := w.out.Write(buf); err != nil {
+	if _, err := w.file.Write(buf); err != nil {
 		return fmt.Errorf("chat file %s: %w", w.path, err)
 	}
 	w.index = binary.LittleEndian.AppendUint32(w.index, uint32(len(ids)))
@@ -89,25 +77,25 @@ func (w *Writer) Write(ids []int32, loss []bool) error {
 
 // Commit writes the rest, puts the file in its place, and returns when it is on disk.
 func (w *Writer) Commit() (Header, error) {
-	w.sum.Write(w.index)
-	w.header.SHA256 = hex.EncodeToString(w.sum.Sum(nil))
-	block, err := w.header.encode()
-	if err == nil {
-		_, err = w.out.Write(w.index)
-	}
-	if err == nil {
-		err = w.out.Flush()
-	}
-	if err == nil {
-		_, err = w.file.WriteAt(block, 0)
-	}
-	if err == nil {
-		err = w.file.Commit()
-	}
-	if err != nil {
+	if err := w.commit(); err != nil {
 		return Header{}, errors.Join(fmt.Errorf("chat file %s: %w", w.path, err), w.Abort())
 	}
 	return w.header, nil
+}
+
+func (w *Writer) commit() error {
+	if _, err := w.file.Write(w.index); err != nil {
+		return err
+	}
+	w.header.SHA256 = w.file.SHA256()
+	block, err := w.header.encode()
+	if err != nil {
+		return err
+	}
+	if err := w.file.Finish(block); err != nil {
+		return err
+	}
+	return w.file.CommitAs(w.path)
 }
 
 // Abort removes what was written. After Commit it does nothing, so that it can be deferred.
