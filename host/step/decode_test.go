@@ -3,7 +3,6 @@ package step_test
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 // TestDecoder: a sequence that is read in pieces, quantized as in training, has the logits
 // that it has as a whole.
 func TestDecoder(t *testing.T) {
-	const context, vocab = 16, 11
 	for name, settings := range map[string][]string{
 		"full precision": {`quantizer={plugin="none"}`},
 		"4 bits":         nil,
@@ -24,41 +22,20 @@ func TestDecoder(t *testing.T) {
 		"weights only":   {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `model.kind="qwen3"`, "model.kv_heads=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, append(settings, "model.context=16", "model.vocab=11", "train.batch=1")...)
-			plan := testrun.Plan(t, cfg, 5, 2, 1)
-			k := testrun.Compile(t, plan)
-			rng := rand.New(rand.NewPCG(1, 2))
-			tokens := make([]int32, context+1)
-			for i := range tokens {
-				tokens[i] = int32(rng.IntN(vocab))
-			}
-			s, err := k.NewState(3, tokens)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			e, err := k.Evaluator(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer e.Close()
-			all, err := e.Logits(tokens[:context])
-			if err != nil {
-				t.Fatal(err)
-			}
-			d, err := e.Decoder([]int32{0}, 20)
+			r := newReader(t, settings, 5, 2, 1)
+			d, err := r.e.Decoder([]int32{0}, 20)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer d.Close()
 			at := 0
 			for _, n := range []int{5, 1, 2, 5} {
-				got, err := d.Next(tokens[at : at+n])
+				got, err := d.Next(r.tokens[at : at+n])
 				if err != nil {
 					t.Fatal(err)
 				}
 				at += n
-				for i, want := range all[(at-1)*vocab : at*vocab] {
+				for i, want := range r.logits[(at-1)*readerVocab : at*readerVocab] {
 					if math.Abs(float64(got[i]-want)) > 2e-5 {
 						t.Errorf("after %d tokens logit %d is %v, want %v", at, i, got[i], want)
 					}
@@ -67,7 +44,7 @@ func TestDecoder(t *testing.T) {
 			if d.Room() != 20-at {
 				t.Errorf("there is room for %d more tokens", d.Room())
 			}
-			checkRefused(t, d, tokens, len(plan.Activations) > 0)
+			checkRefused(t, d, r.tokens, r.quantized)
 		})
 	}
 }

@@ -2,19 +2,17 @@ package step_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/step"
 )
 
 // TestScores: targets of sequences of different lengths have the log-probabilities that the
 // logits of each sequence alone give, quantized as in training.
 func TestScores(t *testing.T) {
-	const context, vocab, tokens = 16, 11, 48
+	const tokens = 48
 	for name, settings := range map[string][]string{
 		"full precision": {`quantizer={plugin="none"}`},
 		"4 bits":         nil,
@@ -22,31 +20,11 @@ func TestScores(t *testing.T) {
 		"qwen3":          {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `model.kind="qwen3"`, "model.kv_heads=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, append(settings, "model.context=16", "model.vocab=11", "train.batch=1")...)
-			k := testrun.Compile(t, testrun.Plan(t, cfg, tokens))
-			rng := rand.New(rand.NewPCG(1, 2))
-			ids := make([]int32, context+1)
-			for i := range ids {
-				ids[i] = int32(rng.IntN(vocab))
-			}
-			s, err := k.NewState(3, ids)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			e, err := k.Evaluator(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer e.Close()
-			all, err := e.Logits(ids[:context])
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := newReader(t, settings, tokens)
 			for _, lengths := range [][]int32{{16, 5, 0}, {7, 8, 1, 3}} {
-				checkScores(t, e, ids, all, lengths, tokens/len(lengths))
+				checkScores(t, r, lengths, tokens/len(lengths))
 			}
-			if _, _, err := e.Scores(step.Scored{Rows: 1, Length: 48, Tokens: make([]int32, 48), Lengths: []int32{48}, Places: []int32{48}, Targets: []int32{1}}); err == nil ||
+			if _, _, err := r.e.Scores(step.Scored{Rows: 1, Length: 48, Tokens: make([]int32, 48), Lengths: []int32{48}, Places: []int32{48}, Targets: []int32{1}}); err == nil ||
 				!strings.Contains(err.Error(), "the place 48 is none of 48") {
 				t.Errorf("a place behind the tokens: %v", err)
 			}
@@ -54,26 +32,25 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// checkScores scores the token behind each place of rows that begin as ids do.
-func checkScores(t *testing.T, e *step.Evaluator, ids []int32, all []float32, lengths []int32, length int) {
+// checkScores scores the token behind each place of rows that begin as the reader's tokens do.
+func checkScores(t *testing.T, r reader, lengths []int32, length int) {
 	t.Helper()
-	const vocab = 11
 	s := step.Scored{Rows: len(lengths), Length: length, Lengths: lengths}
 	var at []int
 	for row, n := range lengths {
-		s.Tokens = append(s.Tokens, ids[:n]...)
+		s.Tokens = append(s.Tokens, r.tokens[:n]...)
 		s.Tokens = append(s.Tokens, make([]int32, length-int(n))...)
 		for k := range int(n) {
-			s.Places, s.Targets = append(s.Places, int32(row*length+k)), append(s.Targets, ids[k+1])
+			s.Places, s.Targets = append(s.Places, int32(row*length+k)), append(s.Targets, r.tokens[k+1])
 			at = append(at, k)
 		}
 	}
-	logProbs, likeliest, err := e.Scores(s)
+	logProbs, likeliest, err := r.e.Scores(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, k := range at {
-		logits := all[k*vocab : (k+1)*vocab]
+		logits := r.logits[k*readerVocab : (k+1)*readerVocab]
 		sum := 0.0
 		for _, l := range logits {
 			sum += math.Exp(float64(l))
