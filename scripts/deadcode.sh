@@ -15,7 +15,7 @@ host/engine/cudaplugin\.go:.*	called in builds with the tag cuda
 host/internal/.*	for tests only
 host/update/executortest/.*	for tests only
 internal/(fpmodel|plugintest|randprog)/.*	for tests only
-internal/vfs/(crashfs|faultfs)/.*	for tests only
+internal/vfs/(crashfs|faultfs|vfstest)/.*	for tests only
 internal/golden/.*	the part that is bound to tests
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/safetensors/read\.go:NewFile	tests read files from memory

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // conversations are n rows; conversation i has the answer "answer i".
@@ -105,20 +106,7 @@ func TestPrepare(t *testing.T) {
 // contents are the files in a directory by name; the manifest is without its time.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]string{}
-	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.SplitAfter(string(text), "\n")
-		out[e.Name()] = strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.Contains(l, `"seconds"`) }), "")
-	}
-	return out
+	return vfstest.Contents(t, dir, `"seconds"`)
 }
 
 // TestPrepareFew: with few conversations one is for validation and one for training, whatever
@@ -298,26 +286,12 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
-	for _, forever := range []bool{false, true} {
-		i := 0
-		for ; ; i++ {
-			out := filepath.Join(t.TempDir(), "set")
-			files := faultfs.New(vfs.OS, i, forever)
-			o := options(t, conversations(6), out)
-			o.Files = files
-			_, err := Prepare(t.Context(), o)
-			if len(files.Fired()) == 0 {
-				break
-			}
-			what := fmt.Sprintf("%s failed, forever %v", files.Fired()[0], forever)
-			if !strings.Contains(fmt.Sprint(err), "injected fault") {
-				t.Errorf("%s: nobody reports it: %v", what, err)
-			}
-			whole(t, what, out, want)
-		}
-		if i < 20 {
-			t.Errorf("only %d operations were made to fail", i)
-		}
+	for files := range faultfs.Each(t, 1, 20) {
+		out := filepath.Join(t.TempDir(), "set")
+		o := options(t, conversations(6), out)
+		o.Files = files
+		_, err := Prepare(t.Context(), o)
+		whole(t, files.Reported(t, err), out, want)
 	}
 }
 
@@ -339,19 +313,8 @@ func TestPowerLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, out)
-	states := 0
-	for m := range files.Moments() + 1 {
-		for seed := range uint64(3) {
-			lost := t.TempDir()
-			if err := files.Lose(m, seed, lost); err != nil {
-				t.Fatal(err)
-			}
-			states++
-			whole(t, fmt.Sprintf("power lost at moment %d, seed %d", m, seed), filepath.Join(lost, "set"), want)
-		}
-	}
-	if states < 50 {
-		t.Errorf("only %d states were tried", states)
+	for lost, what := range files.Each(t, 3, 50) {
+		whole(t, what, filepath.Join(lost, "set"), want)
 	}
 }
 

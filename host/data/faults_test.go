@@ -1,10 +1,7 @@
 package data
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // preparing prepares the same small dataset again and again, onto different files.
@@ -38,25 +36,7 @@ func (p preparing) run(t *testing.T, files vfs.FS, out string, seed uint64) erro
 // contents are the files in a directory by name; the manifest is without its time.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]string{}
-	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var kept []byte
-		for line := range bytes.Lines(text) {
-			if e.Name() != ManifestFile || !bytes.Contains(line, []byte(`"seconds"`)) {
-				kept = append(kept, line...)
-			}
-		}
-		out[e.Name()] = string(kept)
-	}
-	return out
+	return vfstest.Contents(t, dir, `"seconds"`)
 }
 
 // begin is a directory for a dataset: with an older one in it, or not yet there.
@@ -100,25 +80,10 @@ func TestFaults(t *testing.T) {
 	}
 	want := contents(t, reference)
 	for _, older := range []bool{false, true} {
-		for _, forever := range []bool{false, true} {
-			i := 0
-			for ; ; i++ {
-				out := p.begin(t, older)
-				files := faultfs.New(vfs.OS, i, forever)
-				err := p.run(t, files, out, 0)
-				if len(files.Fired()) == 0 {
-					break
-				}
-				what := fmt.Sprintf("%s failed, forever %v", files.Fired()[0], forever)
-				if !strings.Contains(fmt.Sprint(err), "injected fault") {
-					t.Errorf("%s: nobody reports it: %v", what, err)
-				}
-				p.whole(t, what, out, want)
-			}
-			if i < 20 {
-				t.Errorf("only %d operations were made to fail", i)
-			}
-			t.Logf("older dataset %v, forever %v: %d operations failed in turn", older, forever, i)
+		for files := range faultfs.Each(t, 1, 20) {
+			out := p.begin(t, older)
+			err := p.run(t, files, out, 0)
+			p.whole(t, files.Reported(t, err), out, want)
 		}
 	}
 }
@@ -138,21 +103,9 @@ func TestPowerLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := contents(t, out)
-		states := 0
-		for m := range files.Moments() + 1 {
-			for seed := range uint64(6) {
-				lost := t.TempDir()
-				if err := files.Lose(m, seed, lost); err != nil {
-					t.Fatal(err)
-				}
-				states++
-				p.whole(t, fmt.Sprintf("power lost at moment %d, seed %d", m, seed), filepath.Join(lost, "data", "set"), want)
-			}
+		for lost, what := range files.Each(t, 6, 100) {
+			p.whole(t, what, filepath.Join(lost, "data", "set"), want)
 		}
-		if states < 100 {
-			t.Errorf("only %d states were tried", states)
-		}
-		t.Logf("older dataset %v: %d moments, %d states", older, files.Moments(), states)
 	}
 }
 

@@ -287,35 +287,18 @@ func TestTwoLevels(t *testing.T) {
 func TestFaults(t *testing.T) {
 	m := small(t, model.KindLlama, integers(32, halfSeventh))
 	for _, format := range export.Formats() {
-		for _, forever := range []bool{false, true} {
-			for i := 0; fails(t, m, format, i, forever); i += faultfs.Sweep(23, 1) {
+		for files := range faultfs.Each(t, faultfs.Sweep(23, 1), 1) {
+			out := filepath.Join(t.TempDir(), "out")
+			_, err := export.Write(t.Context(), format, vfs.On(files, out), m, export.Options{})
+			what := files.Reported(t, err)
+			if _, missing := os.Stat(out); missing == nil && !complete(out) {
+				t.Errorf("%s: %s: there is half a directory", format, what)
+			}
+			if _, err := export.Write(t.Context(), format, vfs.At(out), m, export.Options{}); err != nil && !errors.Is(err, fs.ErrExist) {
+				t.Errorf("%s: %s: the next export: %v", format, what, err)
 			}
 		}
 	}
-}
-
-// fails exports while an operation fails; false when there are fewer operations.
-func fails(t *testing.T, m *export.Model, format string, i int, forever bool) bool {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "out")
-	files := faultfs.New(vfs.OS, i, forever)
-	_, err := export.Write(t.Context(), format, vfs.On(files, out), m, export.Options{})
-	if len(files.Fired()) == 0 {
-		if err != nil {
-			t.Fatal(err)
-		}
-		return false
-	}
-	if err == nil {
-		t.Errorf("%s: nobody told of the fault in %v", format, files.Fired()[0])
-	}
-	if _, missing := os.Stat(out); missing == nil && !complete(out) {
-		t.Errorf("%s: after %v there is half a directory", format, err)
-	}
-	if _, err := export.Write(t.Context(), format, vfs.At(out), m, export.Options{}); err != nil && !errors.Is(err, fs.ErrExist) {
-		t.Errorf("%s: the next export: %v", format, err)
-	}
-	return true
 }
 
 func complete(dir string) bool {

@@ -3,8 +3,6 @@ package ruler
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // measure makes prompts and lets the model answer them.
@@ -32,24 +31,6 @@ func measure(files vfs.FS, dir string) error {
 	return d.Ask(context.Background(), p, echo(&asked), 2)
 }
 
-// tree are the files below a directory.
-func tree(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		below, err := filepath.Rel(dir, name)
-		out[below] = content(t, vfs.At(name))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 // again demands that the same measurement in a directory ends in the same files.
 func again(t *testing.T, what, dir string, want map[string]string) {
 	t.Helper()
@@ -57,7 +38,7 @@ func again(t *testing.T, what, dir string, want map[string]string) {
 		t.Errorf("%s: it cannot go on: %v", what, err)
 		return
 	}
-	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
+	if diff := cmp.Diff(want, vfstest.Contents(t, dir)); diff != "" {
 		t.Errorf("%s: the files differ:\n%s", what, diff)
 	}
 }
@@ -69,25 +50,11 @@ func TestFaults(t *testing.T) {
 	if err := measure(vfs.OS, reference); err != nil {
 		t.Fatal(err)
 	}
-	want := tree(t, reference)
-	for _, forever := range []bool{false, true} {
-		i := 0
-		for ; ; i++ {
-			dir := filepath.Join(t.TempDir(), "out")
-			files := faultfs.New(vfs.OS, i, forever)
-			err := measure(files, dir)
-			if len(files.Fired()) == 0 {
-				break
-			}
-			what := fmt.Sprintf("%s failed, forever %v", files.Fired()[0], forever)
-			if !strings.Contains(fmt.Sprint(err), "injected fault") {
-				t.Errorf("%s: nobody reports it: %v", what, err)
-			}
-			again(t, what, dir, want)
-		}
-		if i < 50 {
-			t.Errorf("only %d operations were made to fail", i)
-		}
+	want := vfstest.Contents(t, reference)
+	for files := range faultfs.Each(t, 1, 50) {
+		dir := filepath.Join(t.TempDir(), "out")
+		err := measure(files, dir)
+		again(t, files.Reported(t, err), dir, want)
 	}
 }
 
@@ -103,15 +70,9 @@ func TestPowerLoss(t *testing.T) {
 	if err := measure(files, dir); err != nil {
 		t.Fatal(err)
 	}
-	want := tree(t, dir)
-	for m := range files.Moments() + 1 {
-		for seed := range uint64(faultfs.Sweep(2, 12)) {
-			lost := t.TempDir()
-			if err := files.Lose(m, seed, lost); err != nil {
-				t.Fatal(err)
-			}
-			again(t, fmt.Sprintf("power lost at moment %d, seed %d", m, seed), filepath.Join(lost, "out"), want)
-		}
+	want := vfstest.Contents(t, dir)
+	for lost, what := range files.Each(t, uint64(faultfs.Sweep(2, 12)), 50) {
+		again(t, what, filepath.Join(lost, "out"), want)
 	}
 }
 

@@ -157,26 +157,18 @@ func TestFaults(t *testing.T) {
 		a.run(t, nil, reference, a.fails, true)
 		want := a.files(t, reference)
 		expected := map[bool]int{true: 1}[a.fails]
-		for _, forever := range []bool{false, true} {
-			i := 0
-			for ; ; i += faultfs.Sweep(10, 1) {
-				_, out := a.begin(t)
-				files := faultfs.New(vfs.OS, i, forever)
-				said, failed := a.run(t, files, out, a.fails, a.before)
-				fired := files.Fired()
-				if len(fired) == 0 {
-					break
-				}
-				what := fmt.Sprintf("%s: %s failed, forever %v", a.name, fired[0], forever)
-				if !strings.Contains(said, "injected fault") && failed == expected && !a.unread(fired[0]) {
-					t.Errorf("%s: nobody reports it: %s", what, said)
-				}
-				a.again(t, what, out, want)
+		for files := range faultfs.Each(t, faultfs.Sweep(10, 1), 70) {
+			_, out := a.begin(t)
+			said, failed := a.run(t, files, out, a.fails, a.before)
+			fired := files.Fired()
+			if len(fired) == 0 {
+				continue
 			}
-			if i < 70 {
-				t.Errorf("%s: only %d operations were made to fail", a.name, i)
+			what := a.name + ": " + files.What()
+			if !strings.Contains(said, "injected fault") && failed == expected && !a.unread(fired[0]) {
+				t.Errorf("%s: nobody reports it: %s", what, said)
 			}
-			t.Logf("%s, forever %v: %d operations", a.name, forever, i)
+			a.again(t, what, out, want)
 		}
 	}
 }
@@ -208,17 +200,8 @@ func TestPowerLoss(t *testing.T) {
 		}
 		a.run(t, files, out, a.fails, true)
 		want := a.files(t, out)
-		states := 0
-		for m := range files.Moments() + 1 {
-			for seed := range uint64(faultfs.Sweep(1, 6)) {
-				lost := t.TempDir()
-				if err := files.Lose(m, seed, lost); err != nil {
-					t.Fatal(err)
-				}
-				states++
-				a.again(t, fmt.Sprintf("%s: power lost at moment %d, seed %d", a.name, m, seed), filepath.Join(lost, "studies", "two"), want)
-			}
+		for lost, what := range files.Each(t, uint64(faultfs.Sweep(1, 6)), 1) {
+			a.again(t, a.name+": "+what, filepath.Join(lost, "studies", "two"), want)
 		}
-		t.Logf("%s: %d moments, %d states", a.name, files.Moments(), states)
 	}
 }

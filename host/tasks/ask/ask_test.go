@@ -182,27 +182,14 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := files(t, whole)
-	for n := 0; ; n++ {
+	for fs := range faultfs.Each(t, 1, 10) {
 		dir := t.TempDir()
-		fs := faultfs.New(vfs.OS, n, false)
-		err := evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa"))
-		if len(fs.Fired()) == 0 {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n < 10 {
-				t.Errorf("only %d operations", n)
-			}
-			return
-		}
-		if err == nil {
-			t.Errorf("operation %d failed, and nobody said so: %v", n, fs.Fired())
-		}
+		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
 		if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
-			t.Fatalf("operation %d: %v", n, err)
+			t.Fatalf("%s: %v", what, err)
 		}
 		if got := files(t, dir); !reflect.DeepEqual(got, want) {
-			t.Fatalf("operation %d: the files are %v, want %v", n, got, want)
+			t.Fatalf("%s: the files are %v, want %v", what, got, want)
 		}
 	}
 }

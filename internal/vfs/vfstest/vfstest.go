@@ -1,0 +1,33 @@
+// Package vfstest looks at what is in directories. It is for tests only.
+package vfstest
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Contents are the files below a directory, by their paths with slashes. Lines in which one
+// of the words stands are left out: those that say when something was, or how long it took.
+func Contents(t testing.TB, dir string, without ...string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	root := os.DirFS(dir)
+	err := fs.WalkDir(root, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(root, name)
+		lines := strings.SplitAfter(string(text), "\n")
+		out[name] = strings.Join(slices.DeleteFunc(lines, func(line string) bool {
+			return slices.ContainsFunc(without, func(word string) bool { return strings.Contains(line, word) })
+		}), "")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
