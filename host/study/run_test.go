@@ -4,133 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/console"
-	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/vfs"
 )
-
-// cage is the command, built once for all tests.
-var cage = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "cage")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/cage").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, err
-})
-
-var scratch string // of all tests
-
-func TestMain(m *testing.M) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "study"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(scratch)
-		os.Exit(code)
-	}))
-}
-
-// command returns the path of the command and lets it find the plugins.
-func command(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
-	path, err := cage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("CAGE_PLUGIN_PATH", testrun.Finder(t).Dirs[0])
-	return path
-}
-
-const axes = `
-base = "base.toml"
-[study]
-parallel = 2
-[[study.axes]]
-name = "method"
-values = [{label = "STE", set = {method.form = "off"}}, {label = "CAGE"}]
-[[study.axes]]
-name = "seed"
-key = ["seed", "data.seed"]
-values = [0, 1]
-`
-
-// tiny is a study of four small language models in a new directory, into which it changes.
-func tiny(t *testing.T, more string, settings ...string) *study.Study {
-	t.Helper()
-	trainFile, validation := testrun.Dataset(t)
-	cfg := testrun.Parse(t, testrun.ConfigText(trainFile, validation, "unused"), settings...)
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(t.TempDir())
-	write(t, "base.toml", string(text))
-	write(t, "tiny.toml", axes+more)
-	return load(t)
-}
-
-func load(t *testing.T) *study.Study {
-	t.Helper()
-	s, err := study.Load("tiny.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func results(t *testing.T, s *study.Study) []study.Result {
-	t.Helper()
-	list, err := s.Results()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-func states(t *testing.T, s *study.Study) map[string]study.State {
-	t.Helper()
-	out := map[string]study.State{}
-	for _, r := range results(t, s) {
-		out[s.Label(r.Cell)] = r.State
-	}
-	return out
-}
-
-// run runs a study in this process.
-func run(t *testing.T, s *study.Study, o study.RunOptions) (study.Outcome, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	return study.Run(ctx, s, o)
-}
 
 // A cell whose training fails is kept with its error, takes no other cell with it, and is
 // tried again only on demand.

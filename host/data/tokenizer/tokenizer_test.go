@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -110,81 +109,6 @@ func TestBOSOfConfig(t *testing.T) {
 	}
 }
 
-// edited returns a definition with sections replaced by others.
-func edited(t testing.TB, name string, sections map[string]string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name+".tokenizer.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var def map[string]json.RawMessage
-	if err := json.Unmarshal(text, &def); err != nil {
-		t.Fatal(err)
-	}
-	for section, value := range sections {
-		def[section] = json.RawMessage(value)
-	}
-	text, err = json.Marshal(def)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-func TestUnsupported(t *testing.T) {
-	tests := map[string]struct{ section, value, want string }{
-		"WordPiece":       {"model", `{"type":"WordPiece","vocab":{"a":0}}`, `"WordPiece"`},
-		"Unigram":         {"model", `{"type":"Unigram","vocab":[["a",0.5]]}`, `"Unigram"`},
-		"dropout":         {"model", `{"type":"BPE","dropout":0.1,"vocab":{"a":0},"merges":[]}`, "dropout"},
-		"prefix":          {"model", `{"type":"BPE","continuing_subword_prefix":"##","vocab":{"a":0},"merges":[]}`, "prefix"},
-		"normalizer":      {"normalizer", `{"type":"BertNormalizer"}`, `"BertNormalizer"`},
-		"in a sequence":   {"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]}`, `"Lowercase"`},
-		"Replace regex":   {"normalizer", `{"type":"Replace","pattern":{"Regex":" +"},"content":" "}`, "regular expression"},
-		"pre-tokenizer":   {"pre_tokenizer", `{"type":"BertPreTokenizer"}`, `"BertPreTokenizer"`},
-		"behavior":        {"pre_tokenizer", `{"type":"Split","pattern":{"String":" "},"behavior":"Sideways"}`, `"Sideways"`},
-		"after ByteLevel": {"pre_tokenizer", `{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]}`, "Digits after ByteLevel"},
-		"prepend scheme":  {"pre_tokenizer", `{"type":"Metaspace","prepend_scheme":"sometimes"}`, `"sometimes"`},
-		"decoder":         {"decoder", `{"type":"WordPiece"}`, `"WordPiece"`},
-		"decoder regex":   {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "regular expression"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := newHuggingFace(edited(t, "gpt2", map[string]string{test.section: test.value}), nil)
-			var unsupported *UnsupportedError
-			if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want an UnsupportedError with %s", err, test.want)
-			}
-		})
-	}
-}
-
-func TestBadDefinition(t *testing.T) {
-	tests := map[string]struct{ section, value, want string }{
-		"no vocabulary":      {"model", `{"type":"BPE","vocab":{},"merges":[]}`, "vocab"},
-		"negative id":        {"model", `{"type":"BPE","vocab":{"a":-1},"merges":[]}`, "id -1"},
-		"id twice":           {"model", `{"type":"BPE","vocab":{"a":1,"b":1},"merges":[]}`, `"a" and "b" have the same id 1`},
-		"merge of strangers": {"model", `{"type":"BPE","vocab":{"a":0,"b":1},"merges":["a b"]}`, `merges[0]: "a" + "b"`},
-		"merge without gap":  {"model", `{"type":"BPE","vocab":{"a":0},"merges":["ab"]}`, "no space"},
-		"merge of three":     {"model", `{"type":"BPE","vocab":{"a":0},"merges":[["a","b","c"]]}`, "3 parts"},
-		"merge of numbers":   {"model", `{"type":"BPE","vocab":{"a":0},"merges":[7]}`, "merge 7"},
-		"unknown token":      {"model", `{"type":"BPE","unk_token":"?","vocab":{"a":0},"merges":[]}`, `"?"`},
-		"bad pattern":        {"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"}`, `pattern "("`},
-		"no pattern":         {"pre_tokenizer", `{"type":"Split","behavior":"Isolated"}`, "without a pattern"},
-		"taken id":           {"added_tokens", `[{"id":5,"content":"x"}]`, "belongs to"},
-		"template":           {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}}]}`, `"?"`},
-		"template id":        {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}}],"special_tokens":{"?":{"ids":[9999]}}}`, "9999"},
-		"type":               {"pre_tokenizer", `7`, "pre_tokenizer"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := newHuggingFace(edited(t, "gpt2", map[string]string{test.section: test.value}), nil)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one with %s", err, test.want)
-			}
-		})
-	}
-}
-
 func TestEncodeRefuses(t *testing.T) {
 	tok, _ := readGolden(t, "gpt2")
 	if _, err := tok.Encode("half \xe6\xa8"); err == nil || !strings.Contains(err.Error(), "UTF-8") {
@@ -242,35 +166,6 @@ func TestReopen(t *testing.T) {
 	if err != nil || builtin != (Bytes{}) {
 		t.Errorf("bytes reopened as %v, %v", builtin, err)
 	}
-}
-
-// FuzzDefinition: no tokenizer.json makes loading or encoding panic.
-func FuzzDefinition(f *testing.F) {
-	for _, seed := range []string{
-		`{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}`,
-		`{"model":{"type":"BPE","vocab":{"a":0,"<0x62>":1},"merges":[],"byte_fallback":true,"unk_token":"a"},"pre_tokenizer":{"type":"Metaspace"}}`,
-		`{"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"added_tokens":[{"id":1,"content":"b","lstrip":true,"rstrip":true}],"decoder":{"type":"Strip","content":"a","start":1}}`,
-	} {
-		f.Add([]byte(seed), "aab ab")
-	}
-	f.Fuzz(func(t *testing.T, definition []byte, text string) {
-		tok, err := newHuggingFace(definition, nil)
-		if err != nil || len(text) > 100 {
-			return
-		}
-		ids, err := tok.Encode(text)
-		if err != nil {
-			return
-		}
-		for _, id := range ids {
-			if id < 0 || int(id) >= tok.Info().VocabSize {
-				t.Fatalf("id %d outside a vocabulary of %d", id, tok.Info().VocabSize)
-			}
-		}
-		if _, err := tok.Decode(ids); err != nil {
-			t.Fatal(err)
-		}
-	})
 }
 
 func BenchmarkEncode(b *testing.B) {

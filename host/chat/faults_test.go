@@ -1,0 +1,86 @@
+package chat
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// whole demands that preparing again makes the data set of want, whatever is in the folder.
+func whole(t *testing.T, what, out string, want map[string]string) {
+	t.Helper()
+	found, _ := Verify(t.Context(), out)
+	intact := !slices.ContainsFunc(found, func(v Verification) bool { return v.Err != nil })
+	if intact && !Holds(out) {
+		t.Errorf("%s: a folder without a manifest is taken for a data set", what)
+	}
+	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err != nil {
+		t.Errorf("%s: cannot be prepared again: %v", what, err)
+		return
+	}
+	if diff := cmp.Diff(want, contents(t, out)); diff != "" {
+		t.Errorf("%s: the data set differs:\n%s", what, diff)
+	}
+}
+
+// TestFaults: whichever operation on files fails, once or with all after it, it is
+// reported, and the next preparation makes what an undisturbed one does.
+func TestFaults(t *testing.T) {
+	reference := t.TempDir()
+	if _, err := Prepare(t.Context(), options(t, conversations(6), reference)); err != nil {
+		t.Fatal(err)
+	}
+	want := contents(t, reference)
+	for files := range faultfs.Each(t, 1, 20) {
+		out := filepath.Join(t.TempDir(), "set")
+		o := options(t, conversations(6), out)
+		o.Files = files
+		_, err := Prepare(t.Context(), o)
+		whole(t, files.Reported(t, err), out, want)
+	}
+}
+
+// TestPowerLoss: whenever power is lost, the next preparation makes what an undisturbed one
+// does, and a data set that is taken for intact is.
+func TestPowerLoss(t *testing.T) {
+	root := t.TempDir()
+	out := filepath.Join(root, "set")
+	if _, err := Prepare(t.Context(), options(t, conversations(9), out)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := crashfs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, conversations(6), out)
+	o.Files = files
+	if _, err := Prepare(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	want := contents(t, out)
+	for lost, what := range files.Each(t, 3, 50) {
+		whole(t, what, filepath.Join(lost, "set"), want)
+	}
+}
+
+// TestPrepareTwice: two preparations of a data set at once would mix their files.
+func TestPrepareTwice(t *testing.T) {
+	out := t.TempDir()
+	lock, err := vfs.At(out).Join(lockFile).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err == nil || !strings.Contains(err.Error(), "another process prepares the data set in "+out) {
+		t.Errorf("beside another preparation: %v", err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,88 @@
+package data
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// TestShards: the same tokens in the same order, in several files.
+func TestShards(t *testing.T) {
+	dir, _ := corpus(t, 50)
+	whole, one := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1})
+	out := t.TempDir()
+	for _, most := range []int64{100, 300, 1 << 20, 0} {
+		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1, ShardTokens: most, Out: out})
+		if m.Train.Tokens != whole.Train.Tokens || m.Train.Documents != whole.Train.Documents || m.Val.SHA256 != whole.Val.SHA256 {
+			t.Errorf("shards of %d: %+v, want %+v", most, m.Train, whole.Train)
+		}
+		if diff := cmp.Diff(tokensOf(t, one.Train), tokensOf(t, d.Train)); diff != "" {
+			t.Errorf("shards of %d: the tokens differ", most)
+		}
+		for i, s := range m.Train.Shards {
+			if s.Tokens < most && i < len(m.Train.Shards)-1 || s.File != fmt.Sprintf("train-%05d-of-%05d.tokens", i, len(m.Train.Shards)) {
+				t.Errorf("shards of %d: %+v", most, s)
+			}
+		}
+		if got := damaged(t, out); len(got) > 0 {
+			t.Errorf("shards of %d: %q are damaged", most, got)
+		}
+		names, err := filepath.Glob(filepath.Join(out, "train*.tokens"))
+		if err != nil || len(names) != max(1, len(m.Train.Shards)) || (most == 0) != (len(m.Train.Shards) == 0) {
+			t.Errorf("shards of %d: %q", most, names)
+		}
+		if pattern, err := Open(filepath.Join(out, "train*.tokens")); err != nil || pattern.Header().SHA256 != m.Train.SHA256 || !slices.Equal(pattern.Paths(), names) {
+			t.Errorf("shards of %d by pattern: %v", most, err)
+		} else {
+			pattern.Close()
+		}
+	}
+}
+
+func tokensOf(t *testing.T, f *File) []int32 {
+	t.Helper()
+	ids := make([]int32, f.Len())
+	for at := range ids { // one by one, then all: across the borders of files
+		if err := f.ReadTokens(ids[at:at+1], int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := make([]int32, f.Len())
+	if err := f.ReadTokens(all, 0); err != nil || !slices.Equal(ids, all) {
+		t.Fatalf("tokens one by one and at once differ: %v", err)
+	}
+	return all
+}
+
+func TestOpenSeveral(t *testing.T) {
+	dir, _ := corpus(t, 50)
+	out := t.TempDir()
+	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, ShardTokens: 100, Out: out})
+	llama3, err := tokenizer.Open("tokenizer/testdata/llama3.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: llama3})
+	first, second := filepath.Join(out, m.Train.Shards[0].File), filepath.Join(out, m.Train.Shards[1].File)
+	if err := os.Remove(second); err != nil {
+		t.Fatal(err)
+	}
+	for want, paths := range map[string][]string{
+		"files are there":        {filepath.Join(out, "train-*.tokens")},
+		"no token file is named": nil,
+		"no such file":           {first, second},
+		"does not exist":         {first, filepath.Join(out, "nothing*")},
+		"another tokenizer":      {first, other.Train.Path()},
+	} {
+		if _, err := Open(paths...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want one with %q", paths, err, want)
+		}
+	}
+}

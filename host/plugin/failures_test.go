@@ -1,0 +1,111 @@
+package plugin
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+)
+
+func TestFailuresAtStart(t *testing.T) {
+	cases := []struct {
+		behaviour string
+		kind      error
+		words     []string
+	}{
+		{"crashes-at-start", ErrStart, []string{"exited with status 3 before it was ready", "| the codebook is missing"}},
+		{"panics-at-start", ErrStart, []string{"exited with status 2", "| panic: no codebook"}},
+		{"exits-silently", ErrStart, []string{"exited with status 0"}},
+		{"hangs-at-start", ErrTimeout, []string{"was not ready within 1.5s"}},
+		{"hangs-after-handshake", ErrTimeout, []string{"was not ready within 1.5s"}},
+		{"prints-hello", ErrProtocol, []string{`printed "hello" instead of the handshake; is it a cage plugin?`}},
+		{"prints-endless-line", ErrProtocol, []string{`printed "xxxx`}},
+		{"says-certificate", ErrProtocol, []string{"offers a TLS certificate that cannot be read"}},
+		{"says-long-certificate", ErrProtocol, []string{"offers a certificate of 40000 characters"}},
+		{"certifies-and-is-plain", ErrStart, []string{"authentication handshake failed"}},
+		{"certifies-another", ErrStart, []string{"authentication handshake failed"}},
+		{"says-old-protocol", ErrVersion, []string{"speaks version 0 of the plugin protocol, this host speaks 1: rebuild the plugin"}},
+		{"says-new-protocol", ErrVersion, []string{"speaks version 2 of the plugin protocol, this host speaks 1: update cage"}},
+		{"says-new-handshake", ErrVersion, []string{"go-plugin handshake"}},
+		{"says-net-rpc", ErrProtocol, []string{"does not offer grpc"}},
+		{"says-far-address", ErrProtocol, []string{"192.0.2.1:80"}},
+		{"says-dead-socket", ErrStart, []string{"/nonexistent/socket"}},
+		{"knows-no-cookie", ErrStart, []string{"exited with status 1", "is a plugin of cage: the quantizer test"}},
+		{"optimizer", ErrKind, []string{"is of the kind optimizer, but a plugin of the kind quantizer is needed here"}},
+		{"serves-nothing", ErrProtocol, []string{"serves neither"}},
+	}
+	for _, c := range cases {
+		t.Run(c.behaviour, func(t *testing.T) {
+			t.Parallel()
+			begin := time.Now()
+			exe := link(t, c.behaviour)
+			opts := Options{}
+			if c.kind == ErrTimeout {
+				opts = short
+			}
+			client, err := Start(t.Context(), exe, sdk.KindQuantizer, opts)
+			if err == nil {
+				client.Close()
+			}
+			check(t, err, c.kind, append(c.words, "plugin "+c.behaviour, exe.Path)...)
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// callFailures are what the test quantizer does when it is asked for a site, by its
+// parameter do.
+var callFailures = []struct {
+	do    string
+	kind  error
+	words []string
+}{
+	{"refuse", ErrRefused, []string{"layers.0.wq: rows of 7 cannot be packed: use a multiple of 8"}},
+	{"error", ErrFailed, []string{"layers.0.wq: the codebook is missing"}},
+	{"panic", ErrFailed, []string{"panic: runtime error: index out of range [4] with length 0 (behaviours_test.go:"}},
+	{"undeclared", ErrFailed, []string{`reads the parameter "beta", which it does not declare`}},
+	{"exit", ErrShutdown, []string{"exited with status 7", "| last words on stdout", "| last words on stderr"}},
+	{"die", ErrShutdown, []string{"exited with status 2", "| panic: from a goroutine"}},
+	{"kill", ErrShutdown, []string{"was ended by signal: killed"}},
+	{"hang", ErrTimeout, []string{"did not answer within 1s"}},
+}
+
+func TestFailuresInACall(t *testing.T) {
+	for _, c := range callFailures {
+		t.Run(c.do, func(t *testing.T) {
+			t.Parallel()
+			opts := Options{}
+			if c.kind == ErrTimeout {
+				opts.CallTimeout = time.Second
+			}
+			client := start(t, "quantizer", sdk.KindQuantizer, opts)
+			_, err := client.Quantize(t.Context(), site(c.do))
+			check(t, err, c.kind, append(c.words, "plugin quantizer", "layers.0.wq")...)
+			if _, err = client.Quantize(t.Context(), site("")); (c.kind == ErrRefused || c.kind == ErrFailed) && err != nil {
+				t.Errorf("after an error the plugin is of no use: %v", err)
+			}
+		})
+	}
+}
+
+func TestHostileAnswers(t *testing.T) {
+	for name, h := range hostile {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := Start(t.Context(), link(t, "answers-"+name), sdk.KindQuantizer, Options{})
+			if err == nil {
+				defer c.Close()
+				_, err = c.Quantize(t.Context(), site(""))
+			}
+			if h.kind == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			check(t, err, h.kind, h.says)
+		})
+	}
+}

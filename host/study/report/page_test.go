@@ -1,0 +1,97 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Save removes pictures of figures that the report does not have, and nothing else.
+func TestSaveRemovesOldFigures(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "figures"), "09-old.png", "")
+	write(t, filepath.Join(dir, "figures"), "notes.txt", "")
+	write(t, dir, "old.svg", "")
+	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/notes.txt": true, "old.svg": true, "figures/05-paths.svg": true} {
+		if _, err := os.Stat(filepath.Join(dir, path)); (err == nil) != kept {
+			t.Errorf("%s is there: %v, want %v", path, err == nil, kept)
+		}
+	}
+}
+
+// A heat map with series becomes one heat map for each.
+func TestHeatmapsOfSeries(t *testing.T) {
+	text, _, _ := strings.Cut(grid, "[[study.figures]]")
+	r := build(t, text+"[[study.figures]]\nkind = \"heatmap\"\ntitle = \"Losses\"\nmetric = \"val_loss\"\nx = \"bits\"\ny = \"seed\"\nseries = [\"method\"]")
+	var titles []string
+	for _, f := range r.Figures {
+		titles = append(titles, f.Title+" as "+f.Name)
+	}
+	want := []string{"Losses: QuEST as 01-losses-quest", "Losses: CAGE as 02-losses-cage", "Losses: " + hostile + " as 03-losses-b-lambda-script-script-alert-1-sc", "Losses: full precision as 04-losses-full-precision"}
+	if diff := cmp.Diff(want, titles); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Labels are text in every format, whatever characters they hold.
+func TestHostileLabels(t *testing.T) {
+	r := build(t, grid)
+	html, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(html, []byte("<b>")) || bytes.Contains(html, []byte("<script>alert")) || bytes.Count(html, []byte("</script>")) != 2 {
+		t.Errorf("a label is part of the page: %d ends of scripts", bytes.Count(html, []byte("</script>")))
+	}
+	md := string(r.Markdown())
+	for l := range strings.Lines(md) {
+		if strings.HasPrefix(l, "| 2 ") && strings.Count(strings.ReplaceAll(l, `\|`, ""), "|") > 6 {
+			t.Errorf("a label makes a column: %s", l)
+		}
+	}
+	table, err := r.CSV()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(bytes.NewReader(table)).ReadAll()
+	if err != nil || records[3][2] != hostile {
+		t.Errorf("CSV reads %q, %v", records[3], err)
+	}
+}
+
+// Curves are decimated: a page of long runs stays light.
+func TestLongRunsMakeALightPage(t *testing.T) {
+	text, _, _ := strings.Cut(grid, "[[study.figures]]")
+	s := parse(t, text+"[[study.figures]]\nkind = \"curves\"\nmetric = \"loss\"\nseries = [\"method\"]\nover = [\"seed\"]\nwhere = {bits = \"2\"}", t.TempDir())
+	results(t, s)
+	for _, c := range s.Cells {
+		var long strings.Builder
+		for step := range 20_000 {
+			fmt.Fprintf(&long, "{\"step\":%d,\"loss\":%.6f}\n", step+1, 2+math.Sin(float64(step)))
+		}
+		write(t, c.Dir, "metrics.jsonl", long.String())
+	}
+	r, err := reportOf(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	html, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(html) > 600_000 {
+		t.Errorf("the page has %d bytes", len(html))
+	}
+}
