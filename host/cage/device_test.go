@@ -49,21 +49,7 @@ func TestStepsGoldenOnTheDevice(t *testing.T) {
 
 // TestParetoMetricOnTheDevice is TestParetoMetricGolden on the device.
 func TestParetoMetricOnTheDevice(t *testing.T) {
-	f := golden.Load(t, "testdata/cage.json")
-	o := f.Top(t).Object("pareto_metric")
-	p, err := ParetoNorm2(Rule{Name: "x", Shape: []int{2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, point := range o.List("points") {
-		x, residual := point.Array("x"), point.Array("residual")
-		q := []float64{x.Data[0] - residual.Data[0], x.Data[1] - residual.Data[1]}
-		out := device(t, p, map[string]reference.Tensor{
-			InputGradient: reference.Floats(point.Array("grad").Data, 2), InputX: reference.Floats(x.Data, 2),
-			InputQuantized: reference.Floats(q, 2), InputLambda: reference.Float(o.Float("lam")),
-		})
-		point.CloseWithin(single, "norm", []float64{math.Sqrt(out[OutputNorm2].Scalar())})
-	}
+	paretoMetric(t, device, func(point golden.Object, key string, got []float64) bool { return point.CloseWithin(single, key, got) })
 }
 
 // TestSumsOverLargeTensors: a sum of four million squares is good to 1e-5 in float32.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -93,19 +94,28 @@ func docs(t *testing.T, task *tasks.Task, path string, examples bool) []tasks.Do
 	return list
 }
 
-// TestGolden: prompts, tokens, metrics and results are lm-eval's.
-func TestGolden(t *testing.T) {
+// goldenCases are the cases of tasks whose examples come from their own data, or of those
+// with fixed ones.
+func goldenCases(t *testing.T, fixed bool) iter.Seq2[*tasks.Task, goldenCase] {
 	var golden struct{ Cases []goldenCase }
 	readJSON(t, "testdata/lm_eval.json", &golden)
+	return func(yield func(*tasks.Task, goldenCase) bool) {
+		for _, c := range golden.Cases {
+			task, err := tasks.Open(c.Task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if task.Fixed == fixed && !yield(task, c) {
+				return
+			}
+		}
+	}
+}
+
+// TestGolden: prompts, tokens, metrics and results are lm-eval's.
+func TestGolden(t *testing.T) {
 	compared := 0
-	for _, c := range golden.Cases {
-		task, err := tasks.Open(c.Task)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if task.Fixed { // its examples are lm-eval's own: see TestFixedExamples
-			continue
-		}
+	for task, c := range goldenCases(t, false) {
 		compared++
 		t.Run(c.Name, func(t *testing.T) { compareCase(t, task, c) })
 	}
@@ -190,17 +200,8 @@ func compareItem(t *testing.T, task *tasks.Task, it *tasks.Item, all []goldenIte
 
 // TestFixedExamples: with examples that come from a file the question is as lm-eval puts it.
 func TestFixedExamples(t *testing.T) {
-	var golden struct{ Cases []goldenCase }
-	readJSON(t, "testdata/lm_eval.json", &golden)
 	compared := 0
-	for _, c := range golden.Cases {
-		task, err := tasks.Open(c.Task)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !task.Fixed {
-			continue
-		}
+	for task, c := range goldenCases(t, true) {
 		o := tasks.Options{Shots: 2}
 		if c.Chat {
 			o.Chat = conversation(t)
