@@ -13,6 +13,7 @@ import (
 func newImport() *cobra.Command {
 	var out string
 	var context int
+	var lifeline bool
 	cmd := &cobra.Command{
 		Use:   "import CHECKPOINT [--out RUN]",
 		Short: "Make a run directory of a Hugging Face checkpoint",
@@ -27,7 +28,9 @@ from the checkpoint itself, with model.init.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "run directory to make; empty: none")
 	contextFlag(cmd, &context)
+	lifelineFlag(cmd, &lifeline)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		holdOn(lifeline)
 		c, err := train.Import(cmd.Context(), args[0], out, context)
 		if err != nil {
 			return nil, err

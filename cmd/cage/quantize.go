@@ -16,6 +16,7 @@ import (
 func newQuantize() *cobra.Command {
 	var o train.QuantizeOptions
 	var quantizer quantizerFlags
+	var lifeline bool
 	cmd := &cobra.Command{
 		Use:   "quantize RUN|CHECKPOINT --out RUN",
 		Short: "Quantize the weights of a trained model without training",
@@ -51,10 +52,12 @@ the calibration with those of the original weights.`,
 	flags.StringVar(&o.Scales, "scales", layerwise.AutoScales, "gptq: scales of groups from the original weights, from the current ones, or auto: current for groups of integers")
 	flags.BoolVar(&o.OnePass, "one-pass", false, "gptq: take the inputs of a block's layers from its original weights, which is faster")
 	contextFlag(cmd, &o.Context)
+	lifelineFlag(cmd, &lifeline)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := checkQuantize(o); err != nil {
 			return nil, err
 		}
+		holdOn(lifeline)
 		o.Plugin = quantizer.plugin
 		var err error
 		if o.Params, err = quantizer.params(); err != nil {

@@ -26,7 +26,7 @@ const grace = time.Minute
 // exitInterrupted is the exit code of a training that was interrupted.
 const exitInterrupted = 130
 
-// attempt trains and evaluates a cell, in processes of their own, until it is done, has failed, or ctx ends. The error is
+// attempt trains or quantizes a cell, and evaluates it, in processes of their own, until it is done, has failed, or ctx ends. The error is
 // about the cell's directory; that of a process is the failure.
 func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
@@ -37,9 +37,12 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	if err != nil {
 		return Interrupted, nil, err
 	}
-	_, completed, err := metrics.ReadNumbers(dir.Summary())
+	_, completed, err := metrics.ReadNumbers(r.study.run(c).Summary())
 	state, failure := Done, (*Failure)(nil)
-	if err != nil || !completed { // a damaged summary is for the training to replace
+	switch {
+	case c.Quantize != nil:
+		state, failure, err = r.quantize(ctx, c)
+	case err != nil || !completed: // a damaged summary is for the training to replace
 		state, failure, err = r.train(ctx, c)
 	}
 	if err == nil && state == Done {
@@ -80,6 +83,7 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 type process struct {
 	dir     rundir.Dir // of the cell
 	log     string     // the file in it that receives what the process writes
+	output  *vfs.Path  // receives the standard output; nil: that goes to the log, too
 	command []string
 	threads int
 
@@ -103,6 +107,16 @@ func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = output, output
+	if p.output != nil {
+		file, err := p.output.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		if cmd.Stdout, err = vfs.OSFile(file); err != nil {
+			return nil, err
+		}
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is the study's alone, which lets the process end in order
 	ended := supervise(ctx, cmd)
 	if ended == nil {

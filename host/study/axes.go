@@ -22,6 +22,7 @@ type axis struct {
 type value struct {
 	label    string
 	settings []config.Setting
+	quantize *Quantize // nil: it does not say
 }
 
 func (a *axis) labels() []string {
@@ -146,7 +147,7 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 			t.report(key, `want {label = "...", value = ...}`, "found %s", schema.Describe(raw))
 			return value{}, false
 		}
-		return value{label, t.assign(a.keys, key, raw)}, true
+		return value{label: label, settings: t.assign(a.keys, key, raw)}, true
 	}
 	e := &table{reader: t.reader, path: key, values: values}
 	defer e.finish()
@@ -161,7 +162,7 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 		}
 		v.settings = t.assign(a.keys, e.key("value"), e.get("value"))
 	}
-	v.settings = append(v.settings, e.settings("set")...)
+	v.settings, v.quantize = append(v.settings, e.settings("set")...), e.quantize()
 	return v, ok
 }
 

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 type plan struct {
 	labels   map[string]string
 	settings []config.Setting
+	quantize *Quantize
 	at       string // key in the file: of its single cell, "study.axes" for the grid
 }
 
@@ -82,14 +84,14 @@ func grid(axes []axis, fixed map[string]string) []plan {
 		values := a.values
 		if label, ok := fixed[a.name]; ok {
 			v, _ := a.value(label) // a new label brings no settings
-			values = []value{{label, v.settings}}
+			values = []value{{label, v.settings, v.quantize}}
 		}
 		var next []plan
 		for _, p := range plans {
 			for _, v := range values {
 				labels := maps.Clone(p.labels)
 				labels[a.name] = v.label
-				next = append(next, plan{labels: labels, settings: slices.Concat(p.settings, v.settings)})
+				next = append(next, plan{labels: labels, settings: slices.Concat(p.settings, v.settings), quantize: cmp.Or(v.quantize, p.quantize)})
 			}
 		}
 		plans = next
@@ -101,7 +103,7 @@ func grid(axes []axis, fixed map[string]string) []plan {
 // axes that its label leaves out.
 func readCell(t *table, axes []axis) []plan {
 	defer t.finish()
-	settings := t.settings("set")
+	settings, quantize := t.settings("set"), t.quantize()
 	label := t.table("label")
 	if label == nil {
 		if !t.has("label") {
@@ -128,7 +130,7 @@ func readCell(t *table, axes []axis) []plan {
 	plans := grid(axes, fixed)
 	for i := range plans {
 		plans[i].settings = append(plans[i].settings, settings...)
-		plans[i].at = t.path
+		plans[i].at, plans[i].quantize = t.path, cmp.Or(quantize, plans[i].quantize)
 	}
 	return plans
 }
@@ -138,7 +140,10 @@ func (r *reader) resolve(base *config.Document, plans []plan, axes []axis) []Cel
 	var found problems
 	var cells []Cell
 	for _, p := range plans {
-		cell := Cell{Labels: p.labels}
+		cell := Cell{Labels: p.labels, Quantize: p.quantize}
+		if p.quantize != nil {
+			cell.Set = append(cell.Set, Setting{Key: "quantize", Value: p.quantize.text()})
+		}
 		for _, s := range p.settings {
 			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
 		}

@@ -10,6 +10,7 @@
 //	cells/ID/               a run directory of host/train for each cell, and in it
 //	cells/ID/cell.toml      the configuration that the cell is trained with
 //	cells/ID/train.log      what its process wrote
+//	cells/ID/model          the run directory of a model that is quantized, not trained
 //	cells/ID/evaluations/   what its model answered, for each evaluation
 //	cells/ID/eval.log       what the processes wrote that asked it
 //	cells/ID/failed.json    why it failed

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -25,6 +26,15 @@ const (
 type account struct {
 	Rows    string                    `json:"rows"`              // hash of the files that questions were made of
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil: it is not done
+}
+
+// evaluationsOf are those of a cell. A model that is quantized after its training has no loss but for one of them.
+func (s *Study) evaluationsOf(c Cell) []*asked {
+	if c.Quantize == nil || c.Quantize.Of != OfFullPrecision {
+		return s.evaluations
+	}
+	e := &evaluation.Validation{Batches: c.Config.Train.FinalEvalBatches}
+	return append([]*asked{{Evaluation: e, rows: e.Rows}}, s.evaluations...)
 }
 
 // answers is the directory of an evaluation of a cell.
@@ -47,7 +57,7 @@ func readAccount(dir vfs.Path) (a account, begun bool, err error) {
 
 // addEvaluations completes the result of a cell that is trained.
 func (s *Study) addEvaluations(r *Result, running bool) {
-	for _, e := range s.evaluations {
+	for _, e := range s.evaluationsOf(r.Cell) {
 		a, _, err := readAccount(s.answers(r.Cell, e))
 		for name, x := range a.Metrics {
 			r.Summary[name] = float64(x)
@@ -115,7 +125,7 @@ func (s *Study) checkEvaluations(cells []Cell) (errs config.Errors) {
 
 // evaluate asks the model of a cell what it has not been asked yet.
 func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) {
-	for _, e := range r.study.evaluations {
+	for _, e := range r.study.evaluationsOf(c) {
 		dir := r.study.answers(c, e)
 		done, err := r.study.beginEvaluation(ctx, c, e)
 		if ctx.Err() != nil {
@@ -127,8 +137,8 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 		if done {
 			continue
 		}
-		p := process{dir: r.study.dir(c), log: evaluationLog, threads: r.plan.Threads,
-			command: append(r.opts.Tool[:len(r.opts.Tool):len(r.opts.Tool)], e.Arguments(c.Dir, dir.Name)...)}
+		output := dir.Join(evaluation.OutputFile)
+		p := process{dir: r.study.dir(c), log: evaluationLog, output: &output, threads: r.plan.Threads, command: r.tool(e.Arguments(c.Run, dir.Name))}
 		failure, err := p.run(ctx)
 		switch {
 		case err != nil:

@@ -61,6 +61,11 @@ func load(path string, text []byte, doc *config.Document) (*Study, error) {
 	if base != nil {
 		s.Cells = r.resolve(base, plans, axes)
 		s.checkAsked(r, study, axes)
+		if len(r.errs) == 0 {
+			if err := r.findSources(s.Cells, plans, axes); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if len(r.errs) > 0 {
 		r.errs.Sort()
@@ -136,7 +141,7 @@ func (s *Study) name() error {
 	}
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		hash, err := c.Config.Fingerprint()
+		hash, err := c.hash()
 		if err != nil {
 			return err
 		}
@@ -146,11 +151,8 @@ func (s *Study) name() error {
 		}
 		c.ID = taken[hash]
 		c.Dir = filepath.Join(s.Out, cellsDir, c.ID)
-		if c.Config, err = c.Config.Changed(func(cfg *config.Config) error { cfg.Train.Out = c.Dir; return nil }); err != nil {
-			return err
-		}
 	}
-	return nil
+	return s.placeRuns()
 }
 
 // longestSlug leaves room for the hash in a file name, which some systems limit.

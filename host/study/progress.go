@@ -54,7 +54,7 @@ func (r *runner) show(p console.Progress) {
 	for _, a := range r.active {
 		a.look()
 		p.Running = append(p.Running, console.Active{
-			Label: r.study.Label(a.cell), Step: a.record.Step, Steps: a.cell.Config.Train.Steps,
+			Label: r.study.Label(a.cell), Step: a.record.Step, Steps: a.cell.steps(),
 			Loss: float64(a.record.Loss), Began: a.began,
 		})
 	}
@@ -67,7 +67,7 @@ func (r *runner) left() time.Duration {
 	done, rest := r.worked, 0.0
 	for _, c := range r.plan.Run {
 		if state := r.states[c.ID]; state != Done && state != Failed {
-			rest += work(c.Config, c.Config.Train.Steps)
+			rest += work(c.Config, c.steps())
 		}
 	}
 	for _, a := range r.active {

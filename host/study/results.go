@@ -72,7 +72,7 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	unreadable := func(err error) Result {
 		return Result{Cell: c, State: Failed, Err: CannotRead(err), Unreadable: true}
 	}
-	summary, completed, err := metrics.ReadNumbers(dir.Summary())
+	summary, completed, err := metrics.ReadNumbers(s.run(c).Summary())
 	switch {
 	case completed:
 		r := Result{Cell: c, State: Done, Summary: summary}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/console"
@@ -75,9 +76,13 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		return Plan{}, err
 	}
 	var p Plan
-	seen := map[string]bool{}
+	wanted, seen := map[string]bool{}, map[string]bool{}
+	for _, c := range s.Cells {
+		wanted[c.ID] = wanted[c.ID] || c.Matches(o.Only)
+	}
+	s.withSources(wanted)
 	for _, r := range results {
-		if r.Cell.Matches(o.Only) && !seen[r.Cell.ID] {
+		if wanted[r.Cell.ID] && !seen[r.Cell.ID] {
 			seen[r.Cell.ID] = true
 			p.Results = append(p.Results, r)
 		}
@@ -92,6 +97,9 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			p.Run = append(p.Run, r.Cell)
 		}
 	}
+	// Models are trained before they are quantized.
+	quantized := func(c Cell) bool { return c.Quantize != nil }
+	p.Run = slices.Concat(slices.DeleteFunc(slices.Clone(p.Run), quantized), slices.DeleteFunc(p.Run, func(c Cell) bool { return !quantized(c) }))
 	parallel := o.Parallel
 	if parallel == 0 {
 		parallel = s.Parallel

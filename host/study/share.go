@@ -25,6 +25,14 @@ func stepFLOPs(c *config.Config) float64 {
 	return 6 * params * float64(c.Train.Batch) * float64(m.Context) * float64(c.Train.Accumulate)
 }
 
+// steps is how many steps the training of the cell has.
+func (c Cell) steps() int {
+	if c.Quantize != nil {
+		return 0
+	}
+	return c.Config.Train.Steps
+}
+
 // work estimates some steps of a run.
 func work(c *config.Config, steps int) float64 { return stepFLOPs(c) * float64(max(0, steps)) }
 

@@ -29,6 +29,7 @@ type Finding struct {
 // error is about cells that could not be compared, whose results stay as they are.
 func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
 	s.findOutdated(results)
+	defer s.findRemade(results)
 	if survey == nil {
 		return nil
 	}

@@ -39,7 +39,7 @@ type Axis struct {
 	Labels []string // in the order of the file, those that only single cells have at the end
 }
 
-// Cell is one run of a study. Cells of equal configuration share a run: their ID, Dir
+// Cell is one run of a study. Cells of equal configuration share a run: their ID, Dir, Run
 // and Config are the same.
 type Cell struct {
 	// ID names the cell's directory: its labels, fit for a file system, and a hash of
@@ -47,8 +47,15 @@ type Cell struct {
 	ID     string
 	Labels map[string]string // one of each axis, by the axis's name
 	Set    []Setting         // what the cell changes of the base, in the order in which it is done
-	Dir    string            // the run directory
-	Config *config.Config    // resolved; train.out is Dir
+	Dir    string
+	// Run is the run directory: Dir, or a directory in it where the cell is not trained.
+	Run    string
+	Config *config.Config // resolved; train.out is Run
+	// Quantize is how the model is quantized after the training of another cell; nil: this one is trained.
+	Quantize *Quantize
+
+	from   int    // the number of that cell
+	source string // its run directory, or the checkpoint that is quantized instead
 }
 
 // Setting gives a configuration's key a value.

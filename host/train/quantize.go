@@ -142,7 +142,7 @@ func (s *source) quantize(ctx context.Context, o QuantizeOptions) (*Posttrained,
 	}
 	defer run.Device.Close()
 	result := &Posttrained{Settings: o.Settings, Calibration: calibration, Activations: o.Activations}
-	w := &quantizedRun{source: s, out: o.Out, model: m, result: result, used: programs.Used, build: run.Device.BuildInfo(), log: o.Logger}
+	w := &quantizedRun{source: s, out: o.Out, model: m, result: result, used: programs.Used, programs: (&assembly.Programs{Weights: programs.Weights}).Hashes(), build: run.Device.BuildInfo(), log: o.Logger}
 	return result, w.write(ctx, run)
 }
 

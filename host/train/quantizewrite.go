@@ -34,8 +34,10 @@ type quantizedRun struct {
 	model  model.Model
 	result *Posttrained
 	used   []assembly.Used
-	build  engine.BuildInfo
-	log    hclog.Logger
+	// programs are the hashes of those that quantize weights.
+	programs map[string]string
+	build    engine.BuildInfo
+	log      hclog.Logger
 
 	dir   rundir.Dir
 	parts []*safetensors.File             // weights of blocks
@@ -166,7 +168,7 @@ func (w *quantizedRun) keep(ctx context.Context, path vfs.Path, weights []*layer
 // describe writes the checkpoint and what is known of the run.
 func (w *quantizedRun) describe(ctx context.Context) error {
 	made := &provenance{Run: newIdentity(), Build: w.build, Initial: w.origin, Posttrained: w.result, Tokenizer: w.made.Tokenizer,
-		Plugins: w.used, Programs: map[string]string{}, Directory: w.made.Directory}
+		Plugins: w.used, Programs: w.programs, Directory: w.made.Directory}
 	state := checkpoint.State{Meta: checkpoint.Meta{}}
 	if err := errors.Join(state.Meta.Set(identityKey, made.Run), state.Meta.Set("progress", progress{}), state.Meta.Set("build", made.Build)); err != nil {
 		return err

@@ -24,7 +24,7 @@ type Evaluation interface {
 	// Metrics are what it measures, in order.
 	Metrics() []Metric
 	// Arguments are those of the command cage that asks the model of a run directory, and leaves the answers in the directory
-	// out. Interrupted, it goes on with the same arguments.
+	// out. Interrupted, it goes on with the same arguments. What it prints is kept in the file [OutputFile] there.
 	Arguments(run, out string) []string
 	// Lock is the file in out that is locked while the command works there.
 	Lock(out vfs.Path) vfs.Path
@@ -35,6 +35,9 @@ type Evaluation interface {
 	// Check reads these files and makes the questions, to find what is wrong before a model is asked.
 	Check() error
 }
+
+// OutputFile holds what the command has printed.
+const OutputFile = "output.json"
 
 // Metric is a number that is measured.
 type Metric struct {

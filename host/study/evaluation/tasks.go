@@ -49,7 +49,7 @@ func metricName(t *tasks.Task, name string) string {
 
 // Arguments implements [Evaluation].
 func (e *Tasks) Arguments(run, out string) []string {
-	args := []string{"eval", run, "--data", e.Source.Data, "--batch", strconv.Itoa(e.Batch), "--out", out, "--lifeline"}
+	args := []string{"eval", run, "--data", e.Source.Data, "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}
 	for _, name := range e.Names {
 		args = append(args, "--tasks", listed(name))
 	}

@@ -28,7 +28,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			if !r.result.Trained() {
 				continue
 			}
-			c, err := readCurve(rundir.At(r.result.Cell.Dir).Metrics(), f.Metric)
+			c, err := readCurve(rundir.At(r.result.Cell.Run).Metrics(), f.Metric)
 			if err != nil {
 				return picture{}, &damaged{r.result.Cell.ID, err}
 			}

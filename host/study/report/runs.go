@@ -41,7 +41,7 @@ func newRun(s *study.Study, r study.Result) (*Run, error) {
 	}
 	out.Config = placeless(withoutKey(string(text), "train", "out"))
 	if r.Trained() {
-		if out.Provenance, err = readProvenance(rundir.At(r.Cell.Dir).Provenance()); err != nil {
+		if out.Provenance, err = readProvenance(rundir.At(r.Cell.Run).Provenance()); err != nil {
 			return nil, &damaged{r.Cell.ID, err}
 		}
 	}
@@ -64,7 +64,7 @@ func withoutKey(text, table, key string) string {
 }
 
 // readProvenance reads what a run was made of and leaves out what differs from place
-// to place, and the run's identity, which is random; "" when there is nothing to read.
+// to place, and identities of runs, which are random; "" when there is nothing to read.
 func readProvenance(path vfs.Path) (string, error) {
 	text, err := path.ReadFile()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,6 +79,11 @@ func readProvenance(path vfs.Path) (string, error) {
 	}
 	if fields, ok := v.(map[string]any); ok {
 		delete(fields, "run")
+		// A checkpoint of a run, from which this one began, holds the identity of that run.
+		if initial, ok := fields["initial"].(map[string]any); ok && initial["run"] != nil {
+			delete(initial, "run")
+			delete(initial, "files")
+		}
 	}
 	out, err := json.MarshalIndent(withoutPlaces(v), "", "  ")
 	return string(out), err

@@ -42,7 +42,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (pictu
 				if !r.result.Trained() {
 					continue
 				}
-				points, err := readTrajectory(rundir.At(r.result.Cell.Dir).Trajectory())
+				points, err := readTrajectory(rundir.At(r.result.Cell.Run).Trajectory())
 				if errors.Is(err, fs.ErrNotExist) {
 					return picture{}, err // the runs of this study record none
 				}

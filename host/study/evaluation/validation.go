@@ -1,0 +1,58 @@
+package evaluation
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Validation is the loss on the validation set of the run, for a model that was not trained: a training measures it itself.
+type Validation struct {
+	Batches int // only so many; 0: all
+}
+
+var _ Evaluation = (*Validation)(nil)
+
+// ID implements [Evaluation].
+func (e *Validation) ID() string { return identify("validation", e) }
+
+// Metrics implements [Evaluation]: the names are those of a training's summary.
+func (e *Validation) Metrics() []Metric { return []Metric{{"val_loss", false}, {"val_ppl", false}} }
+
+// Arguments implements [Evaluation].
+func (e *Validation) Arguments(run, _ string) []string {
+	return []string{"eval", run, "--batches", strconv.Itoa(e.Batches), "--json", "--lifeline"}
+}
+
+// Lock implements [Evaluation]. Nothing but the output is written.
+func (e *Validation) Lock(out vfs.Path) vfs.Path { return out.Join("lock") }
+
+// Read implements [Evaluation].
+func (e *Validation) Read(out vfs.Path) (map[string]float64, error) {
+	path := out.Join(OutputFile)
+	text, err := path.ReadFile()
+	if err != nil {
+		return nil, err
+	}
+	var said struct {
+		Loss *metrics.Number `json:"loss"`
+	}
+	if err := json.Unmarshal(text, &said); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if said.Loss == nil {
+		return nil, fmt.Errorf("%s: no loss", path)
+	}
+	loss := float64(*said.Loss)
+	return map[string]float64{"val_loss": loss, "val_ppl": math.Exp(loss)}, nil
+}
+
+// Rows implements [Evaluation]. The run knows its validation set by its hash.
+func (e *Validation) Rows() (string, error) { return "", nil }
+
+// Check implements [Evaluation].
+func (e *Validation) Check() error { return nil }

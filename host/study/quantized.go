@@ -1,0 +1,121 @@
+package study
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+)
+
+// run is the run directory of a cell.
+func (s *Study) run(c Cell) rundir.Dir { return rundir.On(s.Files, c.Run) }
+
+// quantize makes the run of a cell that is not trained.
+func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) {
+	if failure := r.awaitSource(ctx, c); failure != nil {
+		return Failed, failure, nil
+	}
+	// A process that lost its parent may still be at work: its directory has another name when it has ended.
+	err := awaitFree(ctx, rundir.On(r.study.Files, c.Run+".incomplete"))
+	if ctx.Err() != nil {
+		return Interrupted, nil, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Interrupted, nil, err
+	}
+	if _, done, err := metrics.ReadNumbers(r.study.run(c).Summary()); done || err != nil {
+		return Done, nil, err
+	}
+	if left, err := r.study.run(c).Exists(); err != nil {
+		return Interrupted, nil, err
+	} else if left { // an import that was killed
+		if err := r.study.moveAside(r.study.run(c).Path, c.ID+"-"+modelDir); err != nil {
+			return Interrupted, nil, err
+		}
+	}
+	p := process{dir: r.study.dir(c), log: logFile, threads: r.plan.Threads, command: r.tool(c.Quantize.arguments(c))}
+	failure, err := p.run(ctx)
+	switch {
+	case err != nil:
+		return Interrupted, nil, err
+	case failure != nil && ctx.Err() != nil:
+		return Interrupted, nil, nil
+	case failure != nil:
+		return Failed, failure, nil
+	}
+	return Done, nil, nil
+}
+
+// tool is the command with these arguments.
+func (r *runner) tool(args []string) []string {
+	return append(r.opts.Tool[:len(r.opts.Tool):len(r.opts.Tool)], args...)
+}
+
+// awaitSource waits until the model is trained that is to be quantized. The failure is that it never will be.
+func (r *runner) awaitSource(ctx context.Context, c Cell) *Failure {
+	if c.Quantize.Of == OfInit {
+		return nil
+	}
+	source := r.study.Cells[c.from]
+	for ctx.Err() == nil {
+		if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil {
+			return nil
+		}
+		if !slices.ContainsFunc(r.plan.Run, func(o Cell) bool { return o.ID == source.ID }) || r.stateOf(source) == Failed {
+			return &Failure{Error: fmt.Sprintf("the model that it is to be made of is not trained: %s", r.study.Label(source)), File: logFile}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(interval):
+		}
+	}
+	return nil
+}
+
+// withSources adds the cells that others are made of, which are trained first.
+func (s *Study) withSources(wanted map[string]bool) {
+	for _, c := range s.Cells {
+		if wanted[c.ID] && c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
+			wanted[s.Cells[c.from].ID] = true
+		}
+	}
+}
+
+// findRemade gives the state [Stale] to quantized models of which the model that they were made of is not there any more.
+func (s *Study) findRemade(results []Result) {
+	states := statesOf(results)
+	for i, r := range results {
+		c := r.Cell
+		if c.Quantize == nil || c.Quantize.Of != OfFullPrecision || !r.Trained() {
+			continue
+		}
+		source := s.Cells[c.from]
+		was, now := identity(s.run(c)).Initial.Run, identity(s.run(source)).Run
+		if state := states[source.ID]; state == Stale || now != "" && was != "" && now != was {
+			results[i] = Result{Cell: c, State: Stale, Err: "the model that it was made of is another one now: " + s.Label(source)}
+		}
+	}
+}
+
+// identities are those of a run and of the one that it was made of.
+type identities struct {
+	Run     string `json:"run"`
+	Initial struct {
+		Run string `json:"run"`
+	} `json:"initial"`
+}
+
+// identity reads who a run is; one that does not say is nobody.
+func identity(dir rundir.Dir) (id identities) {
+	text, err := dir.Provenance().ReadFile()
+	if err != nil || json.Unmarshal(text, &id) != nil {
+		return identities{}
+	}
+	return id
+}
