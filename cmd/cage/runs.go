@@ -22,7 +22,7 @@ known by is any key of its configuration (quantizer.bits), any number of its
 summary.json (val_loss), and run, state and modified. The state is done, running,
 interrupted (stopped or killed, and can go on), diverged, failed or unreadable.`,
 	})
-	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsDiff())
+	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsDiff(), newRunsExport())
 	return cmd
 }
 

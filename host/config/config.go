@@ -166,6 +166,7 @@ type Train struct {
 	Out               string
 	NaNPolicy         string // "skip" or "stop"
 	MaxSkipped        int
+	TensorBoard       bool // event files beside the records
 }
 
 // DecayLast is the value of train.decay with which weights decay after the optimizer's

@@ -163,6 +163,8 @@ func randomValue(r *rand.Rand, t table, k schema.Key) string {
 			if _, ok := k.Accept(0.45); !ok {
 				v = 1 + r.Float64()*1e6
 			}
+		case schema.Boolean:
+			v = r.IntN(2) == 0
 		case schema.Text:
 			v = randomText(r)
 			if strings.Contains(k.Name, "sha256") {

@@ -66,6 +66,8 @@ func (c *Config) endingKeys() []schema.Key {
 			Doc: "what to do at a step whose loss or gradient is not finite: leave the parameters as they are and go on, or end the run"},
 		{Name: "max_skipped", To: &t.MaxSkipped, Is: schema.From(0, schema.Most), Default: 10,
 			Doc: "nan_policy skip: steps skipped in all before the run ends; 0: the first one ends it"},
+		{Name: "tensorboard", To: &t.TensorBoard, Default: false,
+			Doc: "true: the records are also written as event files, to tensorboard/ in the run directory, for TensorBoard and Weights & Biases; `cage runs export` makes them of any run"},
 	}
 }
 

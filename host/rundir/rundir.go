@@ -26,6 +26,7 @@ const (
 	TrajectoryFile = "trajectory.jsonl"       // the points that a problem without data went through
 	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
 	checkpointDir  = "checkpoints"
+	tensorboardDir = "tensorboard"
 	lockFile       = ".lock"
 )
 
@@ -52,6 +53,9 @@ func (d Dir) Summary() vfs.Path { return d.Join(SummaryFile) }
 
 // Trajectory is the file of the points of a problem without data.
 func (d Dir) Trajectory() vfs.Path { return d.Join(TrajectoryFile) }
+
+// TensorBoard is the directory of event files.
+func (d Dir) TensorBoard() vfs.Path { return d.Join(tensorboardDir) }
 
 // Tokenizer is the copy of the tokenizer.
 func (d Dir) Tokenizer() vfs.Path { return d.Join(TokenizerFile) }

@@ -15,8 +15,8 @@ import (
 // Key is one key of a table.
 type Key struct {
 	Name string
-	// To points to the variable that the key sets: a whole number, a float64, a string, a
-	// []string or a []float64; or a *int or *float64, nil when the key is absent.
+	// To points to the variable that the key sets: a whole number, a float64, a bool, a string,
+	// a []string or a []float64; or a *int or *float64, nil when the key is absent.
 	To  any
 	Is  Range
 	Doc string
@@ -45,6 +45,7 @@ const (
 	Text
 	Texts
 	Numbers
+	Boolean
 )
 
 // variable is what To points to, made when it is a pointer itself and make is set.
@@ -76,6 +77,8 @@ func (k Key) Type() Type {
 		return Text
 	case reflect.Float64:
 		return Number
+	case reflect.Bool:
+		return Boolean
 	}
 	return Integer
 }
@@ -95,7 +98,7 @@ func (k Key) Set(value any) {
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 }
 
-// Value is what the variable is set to: an int64, float64, string, []string or []float64;
+// Value is what the variable is set to: an int64, float64, bool, string, []string or []float64;
 // nil when it is nothing.
 func (k Key) Value() any {
 	return plain(k.variable(false))
@@ -124,8 +127,8 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// Accept brings a TOML value to the key's type: int64, float64, string, []string or
-// []float64. It is false when the type or the range is wrong.
+// Accept brings a TOML value to the key's type: int64, float64, bool, string, []string
+// or []float64. It is false when the type or the range is wrong.
 func (k Key) Accept(raw any) (any, bool) {
 	var v any
 	var ok bool
@@ -136,6 +139,8 @@ func (k Key) Accept(raw any) (any, bool) {
 		v, ok = number(raw)
 	case Text:
 		v, ok = raw.(string)
+	case Boolean:
+		v, ok = raw.(bool)
 	case Texts:
 		v, ok = list(raw, func(e any) (string, bool) { s, ok := e.(string); return s, ok })
 	case Numbers:
@@ -216,6 +221,6 @@ func (k Key) Wants() string {
 	case len(k.Is.Words) > 0:
 		return "one of " + Quoted(k.Is.Words)
 	}
-	name := []string{Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers"}
+	name := []string{Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers", Boolean: "true or false"}
 	return strings.TrimSpace(name[k.Type()] + " " + k.Is.text)
 }

@@ -21,7 +21,7 @@ import (
 // on the parameters.
 var changeable = []string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
-	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute", "train.memory_check",
+	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute", "train.memory_check", "train.tensorboard",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed",
 	"data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
 }
@@ -189,7 +189,8 @@ func (r *run) begin() error {
 	if err != nil {
 		return err
 	}
-	r.records = &recording{file: file}
+	r.records = &recording{file: file, show: r.showRecord}
+	r.openScalars()
 	return r.openTrajectory()
 }
 

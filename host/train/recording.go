@@ -14,6 +14,7 @@ type recording struct {
 	file      *metrics.Writer[metrics.Record]
 	newest    []metrics.Record // those of the newest step that are in the file
 	unwritten []metrics.Record
+	show      func(metrics.Record) // is given each record that was written
 }
 
 // write appends a record, after those that wait.
@@ -30,6 +31,7 @@ func (w *recording) flush() error {
 			return err
 		}
 		w.wrote(rec)
+		w.show(rec)
 		w.unwritten = w.unwritten[1:]
 	}
 	return nil
@@ -119,7 +121,8 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 	if err != nil {
 		return err
 	}
-	r.records = &recording{file: file, unwritten: missing}
+	r.openScalars()
+	r.records = &recording{file: file, unwritten: missing, show: r.showRecord}
 	r.warnOfDamage(r.dir.Metrics(), file.Damage())
 	r.noteRecorded(len(missing), r.records.flush())
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/schedule"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/tensorboard"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -123,6 +124,7 @@ type run struct {
 	state      *step.State
 	done       progress
 	records    *recording
+	scalars    *tensorboard.Writer            // the records for TensorBoard; nil: none
 	last       metrics.Record                 // the newest record of the run that is resumed
 	problem    *model.Quadratic               // nil for a language model
 	trajectory *metrics.Writer[metrics.Point] // of the problem's points; nil when none are recorded
@@ -210,6 +212,7 @@ func (r *run) closeRecords() {
 	if r.trajectory != nil {
 		errs = append(errs, r.trajectory.Close())
 	}
+	r.closeScalars()
 	if err := errors.Join(errs...); err != nil {
 		r.log.Warn("the records could not be closed", "error", err)
 	}

@@ -48,8 +48,8 @@ var direct = []struct {
 }{
 	{[]string{"./sdk/internal/wire/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/..."},
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
-	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/internal/wire/..."},
-		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
+	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/internal/wire/...", "./host/tensorboard"},
+		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program. Event files are protobuf messages, too"},
 	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/plugin"},
 		"processes and connections are the business of one place on each side"},
 	{append([]string{"./internal/randprog", "./internal/plugintest", "./internal/fpmodel", "./internal/houserules", "./internal/vfs/faultfs", "./internal/vfs/crashfs"}, forTests...),

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/tensorboard"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+func newRunsExport() *cobra.Command {
+	var table, events string
+	cmd := &cobra.Command{
+		Use:   "export RUN...",
+		Short: "Write the records of runs for other programs",
+		Long: `Write the records of runs for other programs: as one table of comma-separated values, or as
+event files, which TensorBoard shows and Weights & Biases takes.
+
+  cage runs export runs/a runs/b --csv records.csv
+  cage runs export runs/* --tensorboard events
+  tensorboard --logdir events
+  wandb sync --sync-tensorboard events/a    (wandb up to 0.29)
+
+A run with train.tensorboard = true writes event files while it trains.`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	cmd.Flags().StringVar(&table, "csv", "", "write a table to `FILE`; -: to the standard output")
+	cmd.Flags().StringVar(&events, "tensorboard", "", "write event files to `DIR`, a folder for each run")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		if (table == "") == (events == "") {
+			return nil, usageError{errors.New("want --csv FILE or --tensorboard DIR")}
+		}
+		list, err := recordsOf(args)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case table == "-":
+			return nil, writeCSV(cmd.OutOrStdout(), list)
+		case table != "":
+			err = atomicfile.Write(vfs.At(table), func(w io.Writer) error { return writeCSV(w, list) })
+		default:
+			err = writeEvents(vfs.At(events), list)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return inWords(map[string]any{"runs": len(list), "out": table + events}, "the records of %d runs are in %s\n", len(list), table+events), nil
+	})
+}
+
+// recorded is a run with its records.
+type recorded struct {
+	*rundir.Run
+	name    string // that of its directory; of several with that name the whole path
+	records []metrics.Record
+}
+
+func recordsOf(dirs []string) (list []recorded, err error) {
+	count := map[string]int{}
+	for _, dir := range dirs {
+		count[filepath.Base(filepath.Clean(dir))]++
+	}
+	for _, dir := range dirs {
+		r := recorded{name: filepath.Base(filepath.Clean(dir))}
+		if count[r.name] > 1 {
+			r.name = strings.Trim(filepath.ToSlash(filepath.Clean(dir)), "./")
+		}
+		if r.Run, err = rundir.Open(dir); err != nil {
+			return nil, err
+		}
+		if r.records, err = metrics.Read[metrics.Record](rundir.At(dir).Metrics()); err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// writeCSV writes a line for each record, with a column for each number that any of them has.
+func writeCSV(w io.Writer, list []recorded) error {
+	columns, place := []string{"run"}, map[string]int{}
+	for _, r := range list {
+		for _, rec := range r.records {
+			for _, v := range rec.Values() {
+				if place[v.Name] == 0 {
+					place[v.Name] = len(columns)
+					columns = append(columns, v.Name)
+				}
+			}
+		}
+	}
+	out := csv.NewWriter(w)
+	if err := out.Write(columns); err != nil {
+		return err
+	}
+	line := make([]string, len(columns))
+	for _, r := range list {
+		for _, rec := range r.records {
+			clear(line)
+			line[0] = r.name
+			for _, v := range rec.Values() {
+				line[place[v.Name]] = strconv.FormatFloat(v.Number, 'g', -1, 64)
+			}
+			if err := out.Write(line); err != nil {
+				return err
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// writeEvents writes an event file for each run.
+func writeEvents(dir vfs.Path, list []recorded) error {
+	for _, r := range list {
+		to := dir.Join(r.name)
+		if there, err := to.ReadDir(); len(there) > 0 {
+			return fmt.Errorf("%s has files already: give another directory", to)
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := r.writeEvents(to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r recorded) writeEvents(to vfs.Path) (err error) {
+	toml, err := rundir.At(r.Dir).Config().ReadFile()
+	if err != nil {
+		return err
+	}
+	// Records have the seconds since the start, and the last was written when the file was.
+	begun := r.Modified
+	if n := len(r.records); n > 0 {
+		begun = begun.Add(-seconds(r.records[n-1]))
+	}
+	w, err := tensorboard.Create(to, 0, begun)
+	if err != nil {
+		return err
+	}
+	err = tensorboard.Configuration(w, string(toml), begun)
+	for _, rec := range r.records {
+		if err == nil {
+			err = w.Scalars(rec.Step, begun.Add(seconds(rec)), tensorboard.Of(rec))
+		}
+	}
+	if err != nil {
+		return errors.Join(err, w.Discard())
+	}
+	return w.Close()
+}
+
+func seconds(r metrics.Record) time.Duration {
+	return time.Duration(float64(r.Seconds) * float64(time.Second))
+}
