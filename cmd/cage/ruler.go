@@ -16,6 +16,7 @@ import (
 func newRuler() *cobra.Command {
 	f := rulerFlags{}
 	var m rulerModel
+	var lifeline bool
 	cmd := &cobra.Command{
 		Use:   "ruler RUN|CHECKPOINT",
 		Short: "Measure how long a text may be for a model to work with it (RULER)",
@@ -32,8 +33,10 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	}
 	f.add(cmd)
 	m.add(cmd)
+	lifelineFlag(cmd, &lifeline)
 	cmd.AddCommand(outlasts(newRulerGenerate()), newRulerScore())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		holdOn(lifeline)
 		plan, g, err := f.plan()
 		if err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/ruler"
 	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/internal/safetext"
@@ -31,6 +32,10 @@ func (s *Study) readEvaluations(study *table) {
 	measured := map[string]string{}
 	for _, t := range study.tables("evaluations") {
 		e := t.evaluation()
+		at := t.key("data")
+		if t.has("ruler") {
+			at = t.key("ruler")
+		}
 		t.finish()
 		for _, m := range e.Metrics() {
 			if other, ok := measured[m.Name]; ok {
@@ -39,20 +44,58 @@ func (s *Study) readEvaluations(study *table) {
 			}
 			measured[m.Name] = t.path
 		}
-		s.evaluations = append(s.evaluations, &asked{e, sync.OnceValues(e.Rows), *t.doc.ErrorAt(t.key("data"), "")})
+		s.evaluations = append(s.evaluations, &asked{e, sync.OnceValues(e.Rows), *t.doc.ErrorAt(at, "")})
 	}
 }
 
-// evaluation reads one of [[study.evaluations]], whose keys are the flags of `cage eval --tasks`.
-func (t *table) evaluation() *evaluation.Tasks {
-	const usualBatch, most = 8, 1 << 20
-	e := &evaluation.Tasks{Names: t.texts("tasks"), Batch: usualBatch, MaxTokens: t.count("max_tokens", most), Chat: t.flag("chat"), OneTurn: t.flag("one_turn"),
-		Source: tasks.Source{Data: t.text("data"), Examples: t.text("examples"), Shots: -1, Limit: t.count("limit", 1<<40)}}
+const (
+	usualBatch = 8       // as of `cage eval` and, for prompts of RULER, as many
+	mostAsked  = 1 << 20 // of anything that is counted
+)
+
+// evaluation reads one of [[study.evaluations]]: tasks, or RULER.
+func (t *table) evaluation() evaluation.Evaluation {
+	batch := usualBatch
 	if t.has("batch") {
-		e.Batch = max(1, t.count("batch", most))
+		batch = max(1, t.count("batch", mostAsked))
 	}
+	if r := t.table("ruler"); r != nil {
+		return r.ruler(batch)
+	}
+	return t.asksTasks(batch)
+}
+
+// ruler reads a table whose keys are the flags of `cage ruler`.
+func (t *table) ruler(batch int) *evaluation.Ruler {
+	defer t.finish()
+	e := &evaluation.Ruler{Samples: t.count("samples", mostAsked), Template: t.text("template"), Batch: batch,
+		Files: ruler.Files{Words: t.text("words"), Essay: t.text("essay"), Squad: t.text("squad"), Hotpot: t.text("hotpot")}}
+	if !t.has("samples") {
+		e.Samples = 500 // as RULER
+	}
+	list, _ := t.get("lengths").([]any)
+	for _, raw := range list {
+		if n, ok := raw.(int64); ok && n > 0 && n < mostAsked {
+			e.Lengths = append(e.Lengths, int(n))
+		}
+	}
+	if len(list) == 0 || len(e.Lengths) < len(list) {
+		t.wrong("lengths", t.get("lengths"), "numbers of tokens, such as [4096, 8192]")
+	}
+	e.Lengths = slices.Compact(slices.Sorted(slices.Values(e.Lengths)))
+	var err error
+	if e.Tasks, err = ruler.Select(t.texts("tasks")); err != nil {
+		t.report(t.key("tasks"), "", "%s", safetext.Line(err.Error()))
+	}
+	return e
+}
+
+// asksTasks reads a table whose keys are the flags of `cage eval --tasks`.
+func (t *table) asksTasks(batch int) *evaluation.Tasks {
+	e := &evaluation.Tasks{Names: t.texts("tasks"), Batch: batch, MaxTokens: t.count("max_tokens", mostAsked), Chat: t.flag("chat"), OneTurn: t.flag("one_turn"),
+		Source: tasks.Source{Data: t.text("data"), Examples: t.text("examples"), Shots: -1, Limit: t.count("limit", 1<<40)}}
 	if t.has("fewshot") {
-		e.Source.Shots = t.count("fewshot", most)
+		e.Source.Shots = t.count("fewshot", mostAsked)
 	}
 	if !t.has("tasks") {
 		t.report(t.key("tasks"), "want names of tasks, or files that describe one: "+strings.Join(tasks.Names(), ", "), "missing")
@@ -112,6 +155,13 @@ func (s *Study) checkAsked(r *reader, study *table, axes []axis) {
 		if !c.Config.Model.Language() {
 			r.report(study.key("evaluations"), "want cells that train language models", "a model of kind %q answers no questions (cell %s)", c.Config.Model.Kind, strings.Join(c.Of(axisNames(axes)), " · "))
 			return
+		}
+		for i, e := range s.evaluations {
+			long, ok := e.Evaluation.(*evaluation.Ruler)
+			if most := c.Config.Model.Context; ok && len(long.Lengths) > 0 && slices.Max(long.Lengths) > most {
+				r.report(config.Indexed(study.key("evaluations"), i)+".ruler.lengths", "want no more, or a larger model.context", "the model sees %d tokens (cell %s)", most, strings.Join(c.Of(axisNames(axes)), " · "))
+				return
+			}
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestPaperStudies(t *testing.T) {
 		"effect-small": 3*5 + 2*5 + 1,
 		"ablation":     7*7 + 1, "ablation-small": 3*4 + 1,
 		"forms": 3 * 2 * 3 * 3, "optimizers": 8, "optimizers-small": 16,
-		"finetune": 2*2*3 + 1,
+		"finetune": 2*4*3 + 3, "ruler": 6,
 		"lotion":   3, "lotion-small": 9, "schedule-small": 2, "scaling-small": 3 * 2 * 5,
 	}
 	folder, err := filepath.Abs("../../examples/paper")
@@ -51,18 +51,22 @@ func TestPaperStudies(t *testing.T) {
 	}
 }
 
-// standIn goes to a folder with the sizes of the model that is fine-tuned, as its config.json has them.
+// standIn goes to a folder with the sizes of the models that are fine-tuned, as their config.json have them.
 func standIn(t *testing.T) {
 	t.Helper()
 	const config = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 3072, "intermediate_size": 8192,
 		"num_hidden_layers": 28, "num_attention_heads": 24, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256,
 		"max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true, "hidden_act": "silu",
 		"rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}}`
+	large := strings.NewReplacer("3072", "4096", ": 8192, ", ": 14336, ", ": 28, ", ": 32, ", `heads": 24`, `heads": 32`, ": 32.0", ": 8.0", ": true", ": false").Replace(config)
 	t.Chdir(t.TempDir())
-	if err := os.MkdirAll("models/Llama-3.2-3B", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("models/Llama-3.2-3B/config.json", []byte(config), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"Llama-3.2-3B": config, "Llama-3.1-8B": large} {
+		dir := filepath.Join("models", name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -1,0 +1,139 @@
+package evaluation
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/host/ruler"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Ruler measures how long a text may be for a model to work with it, as `cage ruler` does.
+type Ruler struct {
+	Lengths  []int // in tokens
+	Samples  int   // of each task and length
+	Tasks    []ruler.Task
+	Files    ruler.Files
+	Template string // of conversations; "": none
+	Batch    int    // prompts that are answered at once
+}
+
+var _ Evaluation = (*Ruler)(nil)
+
+// ID implements [Evaluation].
+func (e *Ruler) ID() string {
+	var names []string
+	for _, t := range e.Tasks {
+		names = append(names, t.Name)
+	}
+	f := e.Files
+	return identify("ruler", []any{e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "", e.Template, e.Batch})
+}
+
+// Metrics implements [Evaluation]: the average, that of each length, and the scores of all tasks that lack no input, in
+// percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
+func (e *Ruler) Metrics() []Metric {
+	list := []Metric{{"ruler.average", true}}
+	for _, length := range e.Lengths {
+		list = append(list, Metric{lengthMetric(length), true})
+		for _, t := range e.Tasks {
+			if e.named().Missing(t) == "" {
+				list = append(list, Metric{lengthMetric(length) + "." + t.Name, true})
+			}
+		}
+	}
+	return list
+}
+
+func lengthMetric(length int) string { return "ruler." + strconv.Itoa(length) }
+
+// named are inputs that stand for those whose files are named.
+func (e *Ruler) named() ruler.Inputs {
+	in := ruler.Inputs{Words: &ruler.Words{}}
+	if e.Files.Essay != "" {
+		in.Essay = "."
+	}
+	if e.Files.Squad != "" {
+		in.Squad = &ruler.Documents{}
+	}
+	if e.Files.Hotpot != "" {
+		in.Hotpot = &ruler.Documents{}
+	}
+	return in
+}
+
+// Arguments implements [Evaluation].
+func (e *Ruler) Arguments(run, out string) []string {
+	args := []string{"ruler", run, "--samples", strconv.Itoa(e.Samples), "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}
+	for _, length := range e.Lengths {
+		args = append(args, "--length", strconv.Itoa(length))
+	}
+	for _, t := range e.Tasks {
+		args = append(args, "--tasks", t.Name)
+	}
+	for _, f := range []struct{ flag, text string }{{"--words", e.Files.Words}, {"--essay", e.Files.Essay}, {"--squad", e.Files.Squad},
+		{"--hotpot", e.Files.Hotpot}, {"--template", e.Template}} {
+		if f.text != "" {
+			args = append(args, f.flag, f.text)
+		}
+	}
+	return args
+}
+
+// Lock implements [Evaluation].
+func (e *Ruler) Lock(out vfs.Path) vfs.Path { return out.Join("lock") }
+
+// Read implements [Evaluation].
+func (e *Ruler) Read(out vfs.Path) (map[string]float64, error) {
+	r, err := ruler.At(out).Report(ruler.DefaultThreshold)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]float64{"ruler.average": r.Average}
+	for _, l := range r.Lengths {
+		found[lengthMetric(l.Length)] = l.Average
+		for name, s := range l.Scores {
+			if s.Answers < e.Samples {
+				return nil, fmt.Errorf("%s: %s at %d has %d of %d answers", out, name, l.Length, s.Answers, e.Samples)
+			}
+			found[lengthMetric(l.Length)+"."+name] = s.Score
+		}
+	}
+	for _, m := range e.Metrics() {
+		if _, ok := found[m.Name]; !ok {
+			return nil, fmt.Errorf("%s has no answers for %s", out, m.Name)
+		}
+	}
+	return found, nil
+}
+
+// Rows implements [Evaluation].
+func (e *Ruler) Rows() (string, error) {
+	var files []string
+	if e.Files.Words != "" {
+		entries, err := os.ReadDir(e.Files.Words)
+		if err != nil {
+			return "", err
+		}
+		for _, entry := range entries {
+			if !entry.IsDir() && strings.Contains("nounlist.txt adjectivelist.txt verblist.txt english_words.json", entry.Name()) {
+				files = append(files, filepath.Join(e.Files.Words, entry.Name()))
+			}
+		}
+	}
+	for _, path := range []string{e.Files.Essay, e.Files.Squad, e.Files.Hotpot} {
+		if path != "" {
+			files = append(files, path)
+		}
+	}
+	return hashFiles(files)
+}
+
+// Check implements [Evaluation].
+func (e *Ruler) Check() error {
+	_, err := e.Files.Read()
+	return err
+}

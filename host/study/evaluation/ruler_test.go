@@ -1,0 +1,102 @@
+package evaluation_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/ruler"
+	"github.com/cage-qat/cage/host/study/evaluation"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+func longTexts(t *testing.T, files ruler.Files) *evaluation.Ruler {
+	t.Helper()
+	list, err := ruler.Select([]string{"fwe", "niah_single_2", "niah_single_1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &evaluation.Ruler{Lengths: []int{1000, 1200}, Samples: 2, Tasks: list, Files: files, Batch: 4}
+}
+
+// TestRulerMetrics: there are those of tasks that lack no input.
+func TestRulerMetrics(t *testing.T) {
+	names := func(e *evaluation.Ruler) (list []string) {
+		for _, m := range e.Metrics() {
+			if !m.Higher {
+				t.Errorf("lower is better of %s", m.Name)
+			}
+			list = append(list, m.Name)
+		}
+		return list
+	}
+	without, with := longTexts(t, ruler.Files{}), longTexts(t, ruler.Files{Essay: "essay.txt"})
+	if got := strings.Join(names(without), " "); got != "ruler.average ruler.1000 ruler.1000.niah_single_1 ruler.1000.fwe ruler.1200 ruler.1200.niah_single_1 ruler.1200.fwe" {
+		t.Errorf("without an essay: %s", got)
+	}
+	if got := names(with); !slices.Contains(got, "ruler.1000.niah_single_2") || len(got) != 9 {
+		t.Errorf("with an essay: %s", got)
+	}
+	if without.ID() == with.ID() {
+		t.Error("an input makes no other evaluation")
+	}
+}
+
+// TestRulerRead: scores are those of RULER's report; answers that are missing are no scores.
+func TestRulerRead(t *testing.T) {
+	e := longTexts(t, ruler.Files{})
+	out := vfs.At(t.TempDir())
+	if _, err := e.Read(out); err == nil || !strings.Contains(err.Error(), "has no answers") {
+		t.Errorf("of an empty directory: %v", err)
+	}
+	g := &ruler.Generator{Inputs: ruler.Inputs{Words: ruler.MadeUpWords()}, Seed: ruler.DefaultSeed, Count: func(s string) (int, error) { return len(s) / 4, nil }}
+	d := ruler.At(out)
+	plan, err := g.Write(t.Context(), d, ruler.Plan{Tasks: e.Tasks, Lengths: e.Lengths, Samples: e.Samples, Settings: map[string]string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	echo := func(_ context.Context, prompts []string, _ int) ([]string, error) { return prompts, nil }
+	short := plan
+	short.Lengths = e.Lengths[:1]
+	if err := d.Ask(t.Context(), short, echo, 4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Read(out); err == nil || !strings.Contains(err.Error(), "has no answers for ruler.1200") {
+		t.Errorf("of one length: %v", err)
+	}
+	if err := d.Ask(t.Context(), plan, echo, 4); err != nil {
+		t.Fatal(err)
+	}
+	found, err := e.Read(out)
+	if err != nil || found["ruler.average"] != 100 || found["ruler.1200.niah_single_1"] != 100 || len(found) != len(e.Metrics()) {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
+// TestRulerFiles: inputs that are missing are named, and others make another hash.
+func TestRulerFiles(t *testing.T) {
+	dir := t.TempDir()
+	e := longTexts(t, ruler.Files{Essay: filepath.Join(dir, "essay.txt")})
+	for _, err := range []error{e.Check(), func() error { _, err := e.Rows(); return err }()} {
+		if err == nil || !strings.Contains(err.Error(), "essay.txt") {
+			t.Errorf("without the file: %v", err)
+		}
+	}
+	var hashes []string
+	for _, text := range []string{"One. Two.", "One. Two. Three."} {
+		if err := os.WriteFile(e.Files.Essay, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		hash, err := e.Rows()
+		if err != nil || e.Check() != nil {
+			t.Fatal(err, e.Check())
+		}
+		hashes = append(hashes, hash)
+	}
+	if hashes[0] == hashes[1] {
+		t.Error("another essay has the same hash")
+	}
+}
