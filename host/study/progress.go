@@ -3,6 +3,7 @@ package study
 import (
 	"time"
 
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
@@ -54,7 +55,7 @@ func (r *runner) show(p console.Progress) {
 	for _, a := range r.active {
 		a.look()
 		p.Running = append(p.Running, console.Active{
-			Label: r.study.Label(a.cell), Step: a.record.Step, Steps: a.cell.steps(),
+			Label: r.study.Label(a.cell), Step: a.record.Step, Steps: r.steps(a.cell),
 			Loss: float64(a.record.Loss), Began: a.began,
 		})
 	}
@@ -67,7 +68,7 @@ func (r *runner) left() time.Duration {
 	done, rest := r.worked, 0.0
 	for _, c := range r.plan.Run {
 		if state := r.states[c.ID]; state != Done && state != Failed {
-			rest += work(c.Config, c.steps())
+			rest += work(c.Config, r.steps(c))
 		}
 	}
 	for _, a := range r.active {
@@ -87,4 +88,28 @@ func (a *active) look() {
 		return
 	}
 	a.record = r
+}
+
+// steps is how many steps the training of a cell has. That of conversations for some epochs counts them itself, and its
+// run directory tells; until then it is taken to have as many as another cell, and 0 stands for not known. r.mu is held.
+func (r *runner) steps(c Cell) int {
+	if n := c.steps(); n > 0 || c.Quantize != nil || c.Config.Data.Kind != config.KindChat {
+		return n
+	}
+	if r.counted[c.ID] == 0 {
+		path := r.study.dir(c).Config()
+		if text, err := path.ReadFile(); err == nil {
+			if cfg, err := config.Parse(path.Name, text, nil); err == nil {
+				r.counted[c.ID] = cfg.Train.Steps
+			}
+		}
+	}
+	if n := r.counted[c.ID]; n > 0 {
+		return n
+	}
+	most := 0
+	for _, n := range r.counted {
+		most = max(most, n)
+	}
+	return most
 }

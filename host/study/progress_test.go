@@ -1,8 +1,12 @@
 package study
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/cage-qat/cage/host/config"
 )
 
 // TestLeft: the pace is that of the steps done since the start, without those of earlier
@@ -37,5 +41,48 @@ func TestLeft(t *testing.T) {
 	// 125 steps in 10 seconds, and 25 + 100 + 100 to go.
 	if left := r.left(); (left - 18*time.Second).Abs() > 100*time.Millisecond {
 		t.Errorf("%v are left, want 18 s", left)
+	}
+}
+
+// TestStepsOfConversations: how many steps an epoch has is known once one cell has begun.
+func TestStepsOfConversations(t *testing.T) {
+	s, err := Parse(filepath.Join(t.TempDir(), "two.toml"), []byte(`
+		[base]
+		model = {layers = 1, width = 16, heads = 1, context = 16}
+		data = {kind = "chat", train = "talks", validation = "talks"}
+		train = {batch = 1}
+		schedule = {rate = 0.1}
+		optimizer = {plugin = "adamw"}
+		[study]
+		[[study.axes]]
+		name = "seed"
+		key = "seed"
+		values = [0, 1]
+	`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cells[0].Dir, s.Cells[1].Dir = t.TempDir(), t.TempDir()
+	r := newRunner(s, RunOptions{}, Plan{Run: s.Cells})
+	first, second := s.Cells[0], s.Cells[1]
+	if n := r.steps(first); n != 0 {
+		t.Errorf("%d steps before anything is known", n)
+	}
+	pinned, err := first.Config.Changed(func(c *config.Config) error {
+		c.Train.Steps = 123
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := pinned.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.dir(first).Config().Name, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if n, other := r.steps(first), r.steps(second); n != 123 || other != 123 {
+		t.Errorf("%d steps, and %d of a cell that has not begun: want 123", n, other)
 	}
 }

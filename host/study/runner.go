@@ -23,11 +23,12 @@ type runner struct {
 	states  map[string]State
 	active  []*active // cells under way, oldest first
 	trained int
-	worked  float64 // operations that the cells that have ended took, as estimated
+	worked  float64        // operations that the cells that have ended took, as estimated
+	counted map[string]int // steps of cells whose training counts them, as far as known, by ID
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
-	return &runner{study: s, opts: o, plan: p, began: time.Now(), states: statesOf(p.Results)}
+	return &runner{study: s, opts: o, plan: p, began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}}
 }
 
 // run trains and evaluates the cells of the plan. Its error is about the files of the study: that of a
