@@ -79,6 +79,7 @@ with or without the CAGE correction, from one TOML file.
   cage data prepare TEXT... --out DIR    make token files
   cage train RUN.toml                    train, with checkpoints and metrics
   cage eval RUN                          evaluate a run on its validation set
+  cage serve                             show runs in a web browser while they train
   cage verify RUN                        replay a part of a run and compare every bit
   cage export RUN --to FORMAT --out DIR  write a model for other programs
   cage quantize RUN --out RUN            quantize a trained model without training
@@ -93,6 +94,6 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
+	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
 	return root
 }

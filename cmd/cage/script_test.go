@@ -6,6 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,7 +44,7 @@ func TestScripts(t *testing.T) {
 			return setup(env, plugins, modules)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "json": isJSON, "interrupt": interrupt, "exited": exited, "replace": replace, "same": same,
+			"exits": exits, "json": isJSON, "interrupt": interrupt, "exited": exited, "replace": replace, "same": same, "fetch": fetch,
 		},
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
@@ -231,6 +233,26 @@ func await(ts *testscript.TestScript, path, text string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	ts.Fatalf("%s did not contain %q within 30 seconds", path, text)
+}
+
+// fetch asks the server whose address is the first line of a file, as soon as it stands
+// there, and keeps the answer: fetch FILE PATH TO.
+func fetch(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: fetch FILE PATH TO")
+	}
+	await(ts, ts.MkAbs(args[0]), "\n")
+	address, _, _ := strings.Cut(ts.ReadFile(args[0]), "\n")
+	address, _, _ = strings.Cut(address, "#")
+	answer, err := http.Get(strings.TrimSuffix(address, "/") + args[1])
+	ts.Check(err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	ts.Check(err)
+	if answer.StatusCode != http.StatusOK {
+		ts.Fatalf("%s: %s: %s", args[1], answer.Status, body)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), body, 0o644))
 }
 
 // replace exchanges a text of a file: replace FILE OLD NEW.

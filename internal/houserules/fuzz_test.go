@@ -18,7 +18,7 @@ import (
 var parsers = []struct{ what, pkg, targets string }{
 	{"configuration: TOML and --set", "host/config", "FuzzParse"},
 	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzState"},
-	{"records, trajectories and summaries of runs", "host/metrics", "FuzzParse FuzzResume FuzzSummary FuzzTrajectory"},
+	{"records, trajectories and summaries of runs", "host/metrics", "FuzzNumbers FuzzParse FuzzResume FuzzSummary FuzzTrajectory"},
 	{"run directories, their index, conditions of runs list --where", "host/rundir", "FuzzCondition FuzzOpen FuzzParse"},
 	{"provenance.json", "host/train", "FuzzProvenance"},
 	{"recorded programs in provenance.json", "host/assembly", "FuzzRecorded"},

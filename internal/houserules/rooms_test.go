@@ -19,6 +19,8 @@ type room struct {
 // map in the README lists them in this order. The tools of internal/ (files, processes,
 // numbers), which know nothing of training, are open to all rooms.
 var rooms = []room{
+	{"serve", "serve/curve study/report/page checkpoint rundir metrics", "shows what runs leave on disk; it trains nothing"},
+	{"serve/curve", "", "points: what they are of is the caller's business"},
 	{"study/report", "study study/report/page study/stat figure rundir metrics", "reports on what studies and runs left on disk; it trains nothing"},
 	{"study/report/page", "", "lays out texts, numbers and pictures, whatever they are of"},
 	{"study/stat", "", "statistics of numbers"},
@@ -78,7 +80,7 @@ var rooms = []room{
 
 // forTests are packages of host/ that nothing but tests may import, and whose own imports
 // are free.
-var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testdevice", "./host/internal/testhub", "./host/internal/testrun", "./host/update/executortest"}
+var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testbrowser", "./host/internal/testdevice", "./host/internal/testhub", "./host/internal/testrun", "./host/update/executortest"}
 
 const hostPath = module + "/host/"
 

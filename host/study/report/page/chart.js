@@ -44,7 +44,7 @@ function columns(data, logy) {
   return all.map((c, i) => c.slice(from).map((v) => (logy && curveOf(i) >= 0 && v <= 0 ? null : v)));
 }
 
-function options(data, logy, width) {
+function options(data, logy, width, height) {
   const axis = (label, log) => ({
     label, size: 64, font: FONT, labelFont: FONT, stroke: () => css("--ink"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
     border: { show: true, stroke: () => css("--faint"), width: 1 }, values: (u, splits) => splits.map((v) => format(v)),
@@ -63,13 +63,13 @@ function options(data, logy, width) {
   };
   const whole = (u, low, high) => (low < high ? [low, high] : data.logx ? [low / 2, low * 2] : [low - 1, low + 1]);
   return {
-    width, height: HEIGHT,
+    width, height,
     scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: logy ? { distr: 3, range: padded } : {} },
     axes: [{ ...axis(data.x, data.logx), size: 32 }, axis(data.y, logy)],
     series: [{ label: data.x, value: (u, v) => (v == null ? "" : format(v)) }].concat(
       data.series.flatMap((s, i) => [{ class: "end" }, { class: "end" }, {
         label: s.name || data.y, stroke: () => css(color(i)), width: 1.8, dash: DASHES[i % DASHES.length],
-        points: { show: s.x.length <= 40, size: 5 }, value,
+        points: { show: (u, column) => u.data[column].filter((v) => v != null).length <= 40, size: 5 }, value,
       }])),
     bands: data.series.map((s, i) => ({ series: [3 * i + 2, 3 * i + 1], fill: () => css(color(i)) + "2e" })),
     legend: { markers: { width: 3, stroke: (u, column) => `var(${color(curveOf(column))})`, dash: (u, column) => MARKS[curveOf(column) % MARKS.length] } },
@@ -117,8 +117,9 @@ function together(u, column, { show }) {
   u.root.querySelectorAll(".u-series th")[column].setAttribute("aria-pressed", show);
 }
 
-// chart puts curves that can be read in the place of their picture, which is printed.
-function chart(data, picture) {
+// chart puts curves that can be read in the place of their picture, which is printed. It
+// returns what shows the same curves with other points, without moving what was zoomed in.
+function chart(data, picture, height = HEIGHT) {
   const root = document.createElement("div"), log = document.createElement("button"), hint = document.createElement("p");
   root.className = "plot";
   log.className = "log";
@@ -133,12 +134,20 @@ function chart(data, picture) {
   const draw = () => {
     log.setAttribute("aria-pressed", logy);
     plot?.destroy();
-    plot = new uPlot(options(data, logy, root.clientWidth), columns(data, logy), (u, start) => { log.after(u.root); start(); });
+    plot = new uPlot(options(data, logy, root.clientWidth, height), columns(data, logy), (u, start) => { log.after(u.root); start(); });
   };
   log.addEventListener("click", () => { logy = !logy; draw(); });
   draw();
-  new ResizeObserver(() => { if (root.clientWidth) plot.setSize({ width: root.clientWidth, height: HEIGHT }); }).observe(root);
+  new ResizeObserver(() => { if (root.clientWidth) plot.setSize({ width: root.clientWidth, height }); }).observe(root);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw());
+  return (next) => {
+    const names = (d) => JSON.stringify(d.series.map((s) => s.name)), same = names(next) === names(data);
+    const old = plot.data[0], { min, max } = plot.scales.x, zoomed = old.length > 0 && (min > old[0] || max < old[old.length - 1]);
+    data = next;
+    if (!same) return draw();
+    plot.setData(columns(data, logy), !zoomed);
+    if (zoomed) plot.redraw();
+  };
 }
 
 for (const script of document.querySelectorAll("script.chart")) {

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"embed"
 	"html/template"
+	"io/fs"
 	"math"
 	"strconv"
 )
@@ -132,6 +133,9 @@ var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
 	"key": func(x *float64) string { return strconv.FormatFloat(*x, 'g', -1, 64) },
 	"inc": func(i int) int { return i + 1 },
 }).ParseFS(files, "page.gohtml", "contents.gohtml"))
+
+// Assets are the files that pages are made of, for other pages that look the same.
+func Assets() fs.FS { return files }
 
 // read returns files one after another.
 func read(names []string) (string, error) {

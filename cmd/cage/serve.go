@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/serve"
+)
+
+// defaultListen is where the pages are, unless told otherwise: always at the same place,
+// for those who keep it open.
+const defaultListen = "127.0.0.1:7170"
+
+func newServe() *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use:   "serve [DIR...]",
+		Short: "Show runs as they train, in a web browser",
+		Long: `Show the runs below the given directories, by default runs and studies, in a web
+browser on this machine: a table that can be filtered and sorted, and curves that grow
+while runs train (docs/serve.md). It goes on until Ctrl-C.
+
+Only this machine can reach the pages. With --listen others can, too: whoever reaches
+the address sees the runs. They load nothing from any network.`,
+		Args: cobra.ArbitraryArgs,
+	}
+	cmd.Flags().StringVar(&listen, "listen", defaultListen, "`ADDRESS` and port of the pages; port 0: one that is free")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, dir := range args {
+			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+				return fmt.Errorf("there is no directory %s", dir)
+			}
+		}
+		if len(args) == 0 {
+			args = roots
+		}
+		return serveRuns(cmd, listen, args)
+	}
+	return cmd
+}
+
+// serveRuns answers until the context ends.
+func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return usageError{fmt.Errorf("--listen %s: %w; want an address and a port, such as %s", listen, err, defaultListen)}
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w; with port 0 a free one is taken", listen, err)
+	}
+	address := l.Addr().(*net.TCPAddr)
+	if !address.IP.IsLoopback() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "everybody who can reach %s sees these runs\n", l.Addr())
+	}
+	server := &http.Server{
+		Handler:           serve.New(serve.Options{Roots: dirs, Host: host}).Handler(),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/\n", pageAddress(host, address))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-cmd.Context().Done():
+	}
+	last, cancel := context.WithTimeout(context.Background(), time.Second) // pages ask again and again: they need no long farewell
+	defer cancel()
+	if err := server.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return server.Close()
+}
+
+// pageAddress is how a browser on this machine names the address: one that stands for all
+// of them is not one that can be asked.
+func pageAddress(host string, a *net.TCPAddr) string {
+	if a.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, fmt.Sprint(a.Port))
+}

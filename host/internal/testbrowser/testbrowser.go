@@ -1,0 +1,166 @@
+// Package testbrowser opens pages in a headless Chromium, for tests. It collects what a
+// page must not do: requests of anything else, errors, warnings and output on its console.
+package testbrowser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
+)
+
+// Browser is a page in Chromium, with all that it complained about.
+type Browser struct {
+	T          testing.TB
+	ctx        context.Context
+	lock       sync.Mutex
+	complaints []string
+}
+
+// Open shows a page in a headless Chromium of 1200 × 900 pixels; the test is skipped where
+// there is none. May tells which addresses the page may ask for.
+func Open(t testing.TB, url string, may func(url string) bool) *Browser {
+	t.Helper()
+	var program string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+		if found, err := exec.LookPath(name); err == nil {
+			program = found
+			break
+		}
+	}
+	if program == "" {
+		t.Skip("SKIPPED: there is no Chromium here (Debian: apt install chromium), so that the page is not tested in a browser")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.WindowSize(1200, 900), chromedp.UserDataDir(t.TempDir()))
+	allocator, stopAllocator := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stopAllocator)
+	ctx, stop := chromedp.NewContext(allocator)
+	t.Cleanup(stop)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // it waits until the browser has left its directory
+	b := &Browser{T: t, ctx: ctx}
+	if err := chromedp.Listen(ctx, func(event any) { b.listen(event, may) }); err != nil {
+		t.Fatal(err)
+	}
+	Call(b, network.Enable, network.EnableParams{})
+	Call(b, log.Enable, cdp.Empty{})
+	Call(b, runtime.Enable, cdp.Empty{})
+	b.Do(chromedp.Navigate(url))
+	return b
+}
+
+// Limit is how long one action may take: longer than any does, even on a machine that
+// does many other things.
+const Limit = time.Minute
+
+// listen collects what a page must not do. A dialog, which would stop the page, fails
+// the test by the time limit of what follows.
+func (b *Browser) listen(event any, may func(url string) bool) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		if url, _, _ := strings.Cut(e.Request.URL, "#"); !may(url) && !strings.HasPrefix(url, "data:") {
+			b.complaints = append(b.complaints, "request of "+url)
+		}
+	case *log.EventEntryAdded:
+		b.complaints = append(b.complaints, fmt.Sprintf("%s: %s", e.Entry.Level, e.Entry.Text))
+	case *runtime.EventConsoleAPICalled:
+		b.complaints = append(b.complaints, fmt.Sprintf("console: %s", e.Type))
+	case *runtime.EventExceptionThrown:
+		b.complaints = append(b.complaints, "exception: "+e.ExceptionDetails.Text)
+	}
+}
+
+// Complaints returns what the page did that it must not, and forgets it.
+func (b *Browser) Complaints() []string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	list := b.complaints
+	b.complaints = nil
+	return list
+}
+
+// Do carries out actions.
+func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, Limit)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// Call runs a command of the protocol.
+func Call[P, R any](b *Browser, command cdp.Command[P, R], params P) {
+	b.T.Helper()
+	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// Eval returns the value of an expression.
+func Eval[T any](b *Browser, expression string) T {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, Limit)
+	defer cancel()
+	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		b.T.Fatalf("%s: %v", expression, err)
+	}
+	return out
+}
+
+// Await waits until an expression is true.
+func (b *Browser) Await(what, expression string) {
+	b.T.Helper()
+	for began := time.Now(); !Eval[bool](b, expression); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > Limit {
+			b.T.Fatal(what)
+		}
+	}
+}
+
+// Want compares what was found with what is right.
+func (b *Browser) Want(what string, got, want any) {
+	b.T.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.T.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Mode shows the page as on a medium, "screen" or "print", and in the colours "light" or "dark".
+func (b *Browser) Mode(medium, scheme string) {
+	b.T.Helper()
+	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: medium, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+}
+
+// Shoot keeps a picture of the page, for a person who gives a directory for it in
+// CAGE_SCREENSHOTS.
+func (b *Browser) Shoot(name string) {
+	b.T.Helper()
+	dir := os.Getenv("CAGE_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		b.T.Fatal(err)
+	}
+}

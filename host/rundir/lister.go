@@ -1,0 +1,63 @@
+package rundir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Lister lists the runs below directories again and again, for those who watch them. What
+// has not changed since is not read again, and nothing is written.
+type Lister struct {
+	roots []string
+
+	mu    sync.Mutex
+	known []map[string]entry // by root and directory
+}
+
+// NewLister makes a lister of the runs below the roots. One that does not exist has none,
+// until it does.
+func NewLister(roots ...string) *Lister {
+	l := &Lister{known: make([]map[string]entry, len(roots))}
+	for i, root := range roots {
+		l.roots = append(l.roots, filepath.Clean(root))
+		l.known[i] = load(vfs.At(root).Join(indexFile)).runs(l.roots[i])
+	}
+	return l
+}
+
+// List is the function of that name, with runs that belong to the caller.
+func (l *Lister) List() ([]*Run, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []*Run
+	seen := map[string]bool{}
+	for i, root := range l.roots {
+		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
+			l.known[i] = nil
+			continue
+		}
+		list, _, err := scan(root, l.known[i])
+		if err != nil {
+			return nil, err
+		}
+		l.known[i] = make(map[string]entry, len(list))
+		for _, e := range list {
+			l.known[i][e.run.Dir] = e
+			if !seen[e.run.Dir] {
+				seen[e.run.Dir] = true
+				r := *e.run
+				r.lookWhetherRunning()
+				all = append(all, &r)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *Run) int { return strings.Compare(a.Dir, b.Dir) })
+	return all, nil
+}

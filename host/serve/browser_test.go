@@ -1,0 +1,96 @@
+package serve_test
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/cage-qat/cage/host/internal/testbrowser"
+)
+
+// opened shows a page of a server of the runs below a root.
+func opened(t *testing.T, root, page string) *testbrowser.Browser {
+	server := httptest.NewServer(pages(root))
+	t.Cleanup(server.Close)
+	b := testbrowser.Open(t, server.URL+page, func(url string) bool { return strings.HasPrefix(url, server.URL+"/") })
+	t.Cleanup(func() {
+		for _, c := range b.Complaints() {
+			t.Error(c)
+		}
+	})
+	return b
+}
+
+const (
+	names   = `[...document.querySelectorAll("#list tbody th")].map((h) => h.textContent.split("/").pop()[0]).join(" ")`
+	legend  = `[...document.querySelectorAll(".u-legend .u-series:not(.end) .u-label")].slice(1).map((l) => l.textContent)`
+	newest  = `document.querySelector("#chart .u-over") && (document.querySelector("#chart .u-over").focus(), document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "End" })), document.querySelector("#chart .u-legend .u-value").textContent)`
+	wide    = `document.documentElement.scrollWidth <= document.documentElement.clientWidth`
+	drawing = `document.querySelectorAll(".plot canvas").length`
+)
+
+// TestRunsInABrowser: the table follows the filter as it is typed, curves grow, and choosing
+// runs chooses curves.
+func TestRunsInABrowser(t *testing.T) {
+	root := runs(t)
+	b := opened(t, root, "/")
+	b.Await("no curves are drawn", drawing+` === 1`)
+	b.Await("curves of the wrong runs", legend+`.length === 3`)
+	b.Want("rows", testbrowser.Eval[string](b, names), "a b c d")
+	b.Do(chromedp.Click(chromedp.CSS(`#list input[value$="/b"]`)))
+	b.Await("curves of a run that was not chosen", legend+`.length === 1`)
+	b.Await("the curve does not end at step 40", newest+` === "40"`)
+	put(t, root, "b", "metrics.jsonl", records(1, 70))
+	b.Await("the curve does not grow", newest+` === "70"`)
+	b.Want("b is still chosen", testbrowser.Eval[bool](b, `document.querySelector('#list input[value$="/b"]').checked`), true)
+	b.Want("nothing to compare with", testbrowser.Eval[bool](b, `document.getElementById("compare").disabled`), true)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#words"), "quantizer.bits=4"))
+	b.Await("the filter has no effect", names+` === "a"`)
+	b.Want("the address", testbrowser.Eval[string](b, `location.search`), "?q=quantizer.bits%3D4")
+	b.Do(chromedp.Click(chromedp.CSS(`a.sort`)), chromedp.WaitReady(chromedp.CSS(`th[aria-sort=ascending]`)))
+	b.Want("the filter after sorting", testbrowser.Eval[string](b, names+` + document.getElementById("words").value`), "aquantizer.bits=4")
+}
+
+// TestRunInABrowser: the page of a run draws all that it has recorded, and a comparison that
+// of several.
+func TestRunInABrowser(t *testing.T) {
+	root := runs(t)
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	page := opened(t, root, "/run?"+url.Values{"run": {a}}.Encode())
+	page.Await("not all curves are drawn", drawing+` === 5`)
+	page.Want("weights", testbrowser.Eval[int](page, `document.querySelectorAll("#weights tbody tr").length`) <= 2, true)
+	page.Await("no weights", `document.querySelectorAll("#weights tbody tr").length === 2`)
+	base := testbrowser.Eval[string](page, `location.origin`)
+	page.Do(chromedp.Navigate(base + "/compare?" + url.Values{"run": {a, b}}.Encode()))
+	page.Await("not all curves are compared", drawing+` === 3`)
+	page.Do(chromedp.Navigate(base + "/run?" + url.Values{"run": {filepath.Join(root, "c <b>&c")}}.Encode()))
+	page.Await("hostile records are not drawn", drawing+` >= 1`)
+}
+
+// TestModes: pages are readable in the dark and as narrow as on a phone.
+func TestModes(t *testing.T) {
+	root := runs(t)
+	b := opened(t, root, "/")
+	b.Await("no curves are drawn", drawing+` === 1`)
+	const paper = `getComputedStyle(document.body).backgroundColor`
+	b.Mode("screen", "light")
+	light := testbrowser.Eval[string](b, paper)
+	b.Mode("screen", "dark")
+	if dark := testbrowser.Eval[string](b, paper); dark == light {
+		t.Errorf("the paper is %s, dark and light", dark)
+	}
+	base := testbrowser.Eval[string](b, `location.origin`)
+	testbrowser.Call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 375, Height: 700, DeviceScaleFactor: 2, Mobile: true})
+	a := url.Values{"run": {filepath.Join(root, "a"), filepath.Join(root, "b")}}.Encode()
+	for _, page := range []string{"/", "/run?" + a, "/compare?" + a} {
+		b.Do(chromedp.Navigate(base + page))
+		b.Await(page+" has no curves", drawing+` > 0`)
+		b.Await(page+" is wider than a phone", wide)
+		b.Shoot("serve-phone-" + strings.Trim(strings.Split(page, "?")[0], "/"))
+	}
+}

@@ -1,0 +1,134 @@
+// Package curve keeps a curve of any length in bounded memory: of each stretch of steps its
+// lowest and its highest value, so that no peak is lost, and the newest value. When there
+// are too many stretches, they become twice as long.
+package curve
+
+import "math"
+
+// Curve is a curve that grows at its end. The zero value is not ready; see [New].
+type Curve struct {
+	most  int
+	shift uint // a stretch has 2^shift steps
+	cells []cell
+
+	count int     // of all values
+	step  int     // of the newest
+	value float64 // the newest
+}
+
+// cell is a stretch of steps. Where wild is set, a value was not finite.
+type cell struct {
+	key               int // step >> shift
+	some, wild        bool
+	lowStep, highStep int
+	low, high         float64
+	wildStep          int
+}
+
+// New makes a curve of at most so many stretches, at least 2.
+func New(most int) *Curve { return &Curve{most: max(2, most)} }
+
+// Add appends the value at a step, in the order of the steps. Of several at one step the
+// first counts.
+func (c *Curve) Add(step int, y float64) {
+	if c.count > 0 && step <= c.step {
+		return
+	}
+	c.count, c.step, c.value = c.count+1, step, y
+	key := step >> c.shift
+	if n := len(c.cells); n == 0 || c.cells[n-1].key != key {
+		c.cells = append(c.cells, cell{key: key})
+	}
+	c.cells[len(c.cells)-1].add(step, y)
+	for len(c.cells) > c.most {
+		c.halve()
+	}
+}
+
+func (c *cell) add(step int, y float64) {
+	switch {
+	case math.IsNaN(y) || math.IsInf(y, 0):
+		c.wild, c.wildStep = true, step
+		return
+	case !c.some:
+		c.some = true
+		c.low, c.lowStep, c.high, c.highStep = y, step, y, step
+	case y < c.low:
+		c.low, c.lowStep = y, step
+	case y > c.high:
+		c.high, c.highStep = y, step
+	}
+}
+
+// halve makes the stretches twice as long.
+func (c *Curve) halve() {
+	c.shift++
+	out := c.cells[:0]
+	for _, next := range c.cells {
+		next.key >>= 1
+		if n := len(out); n > 0 && out[n-1].key == next.key {
+			out[n-1].merge(next)
+			continue
+		}
+		out = append(out, next)
+	}
+	c.cells = out
+}
+
+func (c *cell) merge(d cell) {
+	if d.some && (!c.some || d.low < c.low) {
+		c.low, c.lowStep = d.low, d.lowStep
+	}
+	if d.some && (!c.some || d.high > c.high) {
+		c.high, c.highStep = d.high, d.highStep
+	}
+	if d.wild {
+		c.wild, c.wildStep = true, d.wildStep
+	}
+	c.some = c.some || d.some
+}
+
+// Len is the number of values that were added.
+func (c *Curve) Len() int { return c.count }
+
+// Last returns the newest value, false when there is none.
+func (c *Curve) Last() (step int, y float64, ok bool) { return c.step, c.value, c.count > 0 }
+
+// Point is a place of a curve; NaN, where a value was not finite, breaks it.
+type Point struct {
+	Step  int
+	Value float64
+}
+
+// Points returns at most 3·most + 1 points in the order of their steps: of each stretch the
+// lowest and the highest, and one that is NaN where a value was not finite; and the newest.
+// Every finite value of the curve lies between the lowest and the highest of its stretch.
+func (c *Curve) Points() []Point {
+	out := make([]Point, 0, 2*len(c.cells)+1)
+	for _, s := range c.cells {
+		from := len(out)
+		if s.some {
+			out = append(out, Point{s.lowStep, s.low})
+			if s.highStep != s.lowStep {
+				out = append(out, Point{s.highStep, s.high})
+			}
+		}
+		if s.wild {
+			out = append(out, Point{s.wildStep, math.NaN()})
+		}
+		order(out[from:])
+	}
+	if n := len(out); n > 0 && out[n-1].Step < c.step {
+		out = append(out, Point{c.step, c.value})
+	}
+	return out
+}
+
+// order sorts at most three points.
+func order(p []Point) {
+	for i := 1; i < len(p); i++ {
+		for k := i; k > 0 && p[k].Step < p[k-1].Step; k-- {
+			p[k], p[k-1] = p[k-1], p[k]
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package serve
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/serve/curve"
+	"github.com/cage-qat/cage/host/study/report/page"
+)
+
+// panel is a chart of one or several numbers of the records.
+type panel struct {
+	Name    string // in addresses: the first of the metrics
+	Title   string
+	metrics []string
+	log     bool // the scale is logarithmic at first
+}
+
+// panels are all charts, in their order.
+var panels = []panel{
+	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false},
+	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true},
+	{"lambda", "Strength of the correction, λ", []string{"lambda"}, false},
+	{"lr", "Learning rate", []string{"lr"}, false},
+	{"grad_norm", "Norm of the gradient", []string{"grad_norm"}, true},
+	{"pareto", "Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true},
+	{"flip_rate", "Codes that changed since the sample before, fraction", []string{"flip_rate"}, true},
+	{"dwell_mean", "Dwell times of codes, steps", []string{"dwell_mean", "dwell_median", "dwell_p90", "dwell_max"}, true},
+	{"coherence", "Coherence of residuals", []string{"coherence", "coherence_vector"}, false},
+	{"residual_max", "Largest residual norm of a weight, ‖e‖", []string{"residual_max", "visit_sum"}, true},
+	{"distance", "Distance to the optimum", []string{"distance"}, true},
+	{"tokens_per_second", "Tokens per second", []string{"tokens_per_second"}, false},
+	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false},
+}
+
+// mostCurves is of how many runs curves can be asked for at once.
+const mostCurves = 16
+
+// curvesAnswer is the JSON of curves.
+type curvesAnswer struct {
+	Charts  []chartView `json:"charts"`
+	Partial bool        `json:"partial"` // there is more to be read: ask again at once
+	Wrong   string      `json:"wrong"`   // what could not be read, "" for nothing
+}
+
+type chartView struct {
+	Panel string     `json:"panel"`
+	Title string     `json:"title"`
+	Chart page.Chart `json:"chart"`
+}
+
+// curves answers with the curves of the runs that are named, in one panel or in all.
+func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	if len(q["run"]) > mostCurves {
+		return refuse(http.StatusBadRequest, "curves of %d runs, want at most %d", len(q["run"]), mostCurves)
+	}
+	chosen := panels
+	if name := q.Get("panel"); name != "" {
+		chosen = slices.DeleteFunc(slices.Clone(panels), func(p panel) bool { return p.Name != name })
+	}
+	if len(chosen) == 0 {
+		return refuse(http.StatusNotFound, "there is no panel %q", q.Get("panel"))
+	}
+	runs, err := s.named(q["run"])
+	if err != nil {
+		return err
+	}
+	out := curvesAnswer{Charts: []chartView{}}
+	read := make([]*runLog, len(runs))
+	for i, run := range runs {
+		var more bool
+		read[i], more, err = s.logs.read(run.Dir)
+		out.Partial = out.Partial || more
+		if err != nil {
+			out.Wrong = err.Error()
+		}
+	}
+	for _, p := range chosen {
+		if c := p.chart(runs, read); len(c.Series) > 0 {
+			out.Charts = append(out.Charts, chartView{p.Name, p.Title, c})
+		}
+	}
+	if len(runs) == 1 && len(chosen) > 1 {
+		out.Charts = append(out.Charts, read[0].weightCharts()...)
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return send(w, r, "application/json", body)
+}
+
+// chart has a curve for each metric of each run that has values of it.
+func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
+	out := page.Chart{X: "step", Y: p.metrics[0], LogY: p.log, Series: []page.Curve{}}
+	for _, metric := range p.metrics {
+		for i, run := range runs {
+			points := read[i].points(metric)
+			if len(points) == 0 {
+				continue
+			}
+			name := metric
+			if len(runs) > 1 {
+				name = run.Dir
+				if metric != p.metrics[0] {
+					name += " " + metric
+				}
+			}
+			out.Series = append(out.Series, pageCurve(name, points))
+		}
+	}
+	return out
+}
+
+func pageCurve(name string, points []curve.Point) page.Curve {
+	c := page.Curve{Name: name, X: make([]float64, len(points)), Y: make([]*float64, len(points)), Low: []*float64{}, High: []*float64{}}
+	for i, p := range points {
+		c.X[i] = float64(p.Step)
+		if !math.IsNaN(p.Value) && !math.IsInf(p.Value, 0) {
+			c.Y[i] = &points[i].Value
+		}
+	}
+	return c
+}

@@ -1,0 +1,70 @@
+package serve
+
+import (
+	"io/fs"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study/report/page"
+)
+
+// policy lets a page load what this server has and nothing else, and run no script that
+// stands in it: a text that was not escaped could do nothing.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// guard refuses what no page of this server asks for.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		if !s.knows(r.Host) {
+			http.Error(w, "this page is not known under that name: ask for it by the address that cage serve has printed", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// knows tells whether a request for a host is meant for this server. A page of another
+// site can make its own name lead here (DNS rebinding), and would read everything; it
+// cannot make a request for localhost or for an address look like one of its own.
+func (s *Server) knows(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	address, _, _ := strings.Cut(host, "%") // an address of IPv6 may have a zone
+	return strings.EqualFold(host, "localhost") || net.ParseIP(address) != nil || s.host != "" && strings.EqualFold(host, s.host)
+}
+
+// assets are the files that pages load, with where they are and what they hold.
+var assets = map[string]struct {
+	from fs.FS
+	path string
+	kind string
+}{
+	"uplot.css": {page.Assets(), "uplot/uPlot.min.css", "text/css; charset=utf-8"},
+	"style.css": {page.Assets(), "style.css", "text/css; charset=utf-8"},
+	"live.css":  {files, "page/live.css", "text/css; charset=utf-8"},
+	"uplot.js":  {page.Assets(), "uplot/uPlot.iife.min.js", "text/javascript; charset=utf-8"},
+	"chart.js":  {page.Assets(), "chart.js", "text/javascript; charset=utf-8"},
+	"live.js":   {files, "page/live.js", "text/javascript; charset=utf-8"},
+}
+
+func asset(w http.ResponseWriter, r *http.Request) error {
+	a, ok := assets[r.PathValue("name")]
+	if !ok {
+		return refuse(http.StatusNotFound, "there is no such file")
+	}
+	text, err := fs.ReadFile(a.from, a.path)
+	if err != nil {
+		return err
+	}
+	return send(w, r, a.kind, text)
+}

@@ -1,0 +1,127 @@
+package serve
+
+import (
+	"sync"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/serve/curve"
+)
+
+// Limits of what is kept in memory, whatever the files hold.
+const (
+	mostLogs    = 48       // runs whose curves are kept
+	mostNames   = 64       // numbers of a record
+	stretches   = 600      // of a curve: more than a chart has pixels for
+	bytesAtOnce = 24 << 20 // read of a run for one request, a part of a second
+)
+
+// logs are the curves of the runs that were looked at last.
+type logs struct {
+	mu    sync.Mutex
+	order []string // from the one that was used longest ago
+	byRun map[string]*runLog
+}
+
+func newLogs() *logs { return &logs{byRun: map[string]*runLog{}} }
+
+// of returns the log of a run directory, and forgets that of another one if need be.
+func (l *logs) of(dir string) *runLog {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, name := range l.order {
+		if name == dir {
+			l.order = append(append(l.order[:i:i], l.order[i+1:]...), dir)
+			return l.byRun[dir]
+		}
+	}
+	if len(l.order) >= mostLogs {
+		delete(l.byRun, l.order[0])
+		l.order = l.order[1:]
+	}
+	l.order = append(l.order, dir)
+	l.byRun[dir] = newRunLog(dir)
+	return l.byRun[dir]
+}
+
+// read reads what has been recorded since the last call, or a part of it: then there is more.
+func (l *logs) read(dir string) (log *runLog, more bool, err error) {
+	log = l.of(dir)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	more, err = log.follower.Next(bytesAtOnce)
+	return log, more, err
+}
+
+// runLog is what the records of a run say, as far as they are read.
+type runLog struct {
+	mu          sync.Mutex
+	follower    metrics.Follower
+	curves      map[string]*curve.Curve
+	weights     map[string]map[string]*curve.Curve // by weight and name
+	weightNames []string                           // in the order of the records
+	reader      metrics.NumberReader
+	numbers     []measured // of the line that is read
+}
+
+type measured struct {
+	curve *curve.Curve
+	x     float64
+}
+
+func newRunLog(dir string) *runLog {
+	log := &runLog{}
+	log.follower = metrics.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
+	log.restart()
+	return log
+}
+
+func (l *runLog) restart() {
+	l.curves, l.weights, l.weightNames = map[string]*curve.Curve{}, map[string]map[string]*curve.Curve{}, nil
+}
+
+// line adds a record. What is no record is passed over: a page shows what can be read.
+func (l *runLog) line(text []byte) {
+	step := -1
+	l.numbers = l.numbers[:0]
+	ok := l.reader.Each(text, func(weight, name []byte, x float64) {
+		switch {
+		case len(weight) > 0:
+			if c := l.ofWeight(weight, name); c != nil {
+				l.numbers = append(l.numbers, measured{c, x})
+			}
+		case string(name) == "step":
+			step = int(x)
+		default:
+			if c := l.curve(name); c != nil {
+				l.numbers = append(l.numbers, measured{c, x})
+			}
+		}
+	})
+	if !ok || step < 0 {
+		return
+	}
+	for _, n := range l.numbers {
+		n.curve.Add(step, n.x)
+	}
+}
+
+// curve is that of a number; nil where there are too many.
+func (l *runLog) curve(name []byte) *curve.Curve {
+	c := l.curves[string(name)]
+	if c == nil && len(l.curves) < mostNames {
+		c = curve.New(stretches)
+		l.curves[string(name)] = c
+	}
+	return c
+}
+
+// points are those of a number's curve.
+func (l *runLog) points(name string) []curve.Point {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.curves[name]; c != nil {
+		return c.Points()
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+"use strict";
+
+// Pages are whole as the server has made them. This keeps them up to date: it asks again
+// for parts of them, and draws curves with chart.js.
+const EVERY = 2000; // milliseconds between two looks
+const SHOWN = 6; // runs whose curves are drawn where none is chosen
+const MOST = 16; // where some are
+
+const trouble = document.getElementById("trouble");
+function tell(message) {
+  trouble.hidden = !message;
+  if (trouble.textContent !== message) trouble.textContent = message;
+}
+
+async function ask(url) {
+  let answer;
+  try {
+    answer = await fetch(url);
+  } catch {
+    throw new Error("cage serve does not answer; what is shown here is as old as that");
+  }
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  return answer;
+}
+
+// keepUp looks again and again while the page can be seen. look returns whether there is
+// more to be had at once.
+function keepUp(look) {
+  let timer, busy = false, wanted = false;
+  const again = async () => {
+    clearTimeout(timer);
+    if (busy) {
+      wanted = true; // what is asked for has changed meanwhile
+      return;
+    }
+    busy = true;
+    let more = false;
+    try {
+      more = await look();
+      tell("");
+    } catch (error) {
+      tell(error.message);
+    }
+    busy = false;
+    if (document.hidden) return;
+    timer = setTimeout(again, more || wanted ? 20 : EVERY);
+    wanted = false;
+  };
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) again(); });
+  again();
+  return again;
+}
+
+// replace puts HTML of the server in the place of what is there, and keeps what was chosen
+// and what has the focus.
+const shown = new Map();
+function replace(place, html) {
+  if (shown.get(place) === html) return;
+  shown.set(place, html);
+  const chosen = new Set([...place.querySelectorAll("input:checked")].map((box) => box.value));
+  const focus = place.contains(document.activeElement) ? document.activeElement : null;
+  const same = (e) => e.tagName === focus.tagName && e.value === focus.value && e.href === focus.href;
+  const scroll = place.querySelector(".scroll")?.scrollLeft ?? 0;
+  place.innerHTML = html;
+  for (const box of place.querySelectorAll("input[type=checkbox]")) box.checked = chosen.has(box.value);
+  if (focus) [...place.querySelectorAll("a, input, button, [tabindex]")].find(same)?.focus();
+  const part = place.querySelector(".scroll");
+  if (part) part.scrollLeft = scroll;
+}
+
+for (const place of document.querySelectorAll("#facts, #weights")) keepUp(async () => { replace(place, await (await ask(place.dataset.from)).text()); return false; });
+
+const grid = document.getElementById("charts");
+if (grid) chartsPage();
+
+// chartsPage draws all that has been recorded of some runs.
+function chartsPage() {
+  const drawn = new Map(); // by panel
+  keepUp(async () => {
+    const answer = await (await ask(grid.dataset.from)).json();
+    for (const { panel, title, chart } of answer.charts) {
+      if (!drawn.has(panel)) {
+        const figure = document.createElement("figure"), heading = document.createElement("h3");
+        heading.textContent = title;
+        figure.append(heading);
+        grid.append(figure);
+        drawn.set(panel, drawer(figure, 280));
+      }
+      drawn.get(panel)(chart);
+    }
+    if (answer.wrong) throw new Error(answer.wrong);
+    return answer.partial;
+  });
+}
+
+// drawer draws a chart in an element, and again when there are other points.
+function drawer(element, height) {
+  let update;
+  return (data) => {
+    if (update) return update(data);
+    const picture = document.createElement("div");
+    element.append(picture);
+    update = chart(data, picture, height);
+  };
+}
+
+const searchForm = document.getElementById("search");
+if (searchForm) runsPage();
+
+// runsPage is the table of all runs, with the curves of some.
+function runsPage() {
+  const place = document.getElementById("list"), panel = document.getElementById("panel"), which = document.getElementById("which");
+  const section = document.getElementById("curves"), canvas = document.getElementById("chart");
+  const query = () => {
+    const q = new URLSearchParams(location.search);
+    q.delete("q");
+    const words = document.getElementById("words").value.trim();
+    if (words) q.set("q", words);
+    return q.toString();
+  };
+  const boxes = () => [...place.querySelectorAll("input[name=run]")];
+  let draw = drawer(canvas, 360);
+  const curves = keepUp(async () => {
+    const chosen = boxes().filter((box) => box.checked), runs = (chosen.length ? chosen.slice(0, MOST) : boxes().slice(0, SHOWN)).map((box) => box.value);
+    section.hidden = boxes().length === 0;
+    if (runs.length === 0) return false;
+    const q = new URLSearchParams(runs.map((run) => ["run", run]));
+    q.set("panel", panel.value);
+    const answer = await (await ask("/curves?" + q)).json(), title = answer.charts[0]?.title;
+    const of = chosen.length ? (chosen.length > MOST ? `the first ${MOST} runs that are chosen` : "the runs that are chosen") : "the first runs of the table; choose others there";
+    which.textContent = answer.charts.length ? `Of ${of}.` + (answer.partial ? " Reading …" : "") : answer.partial ? "Reading …" : "None of these runs has recorded this.";
+    canvas.hidden = answer.charts.length === 0;
+    if (answer.charts.length) draw({ ...answer.charts[0].chart, y: title });
+    if (answer.wrong) throw new Error(answer.wrong);
+    return answer.partial;
+  });
+  const table = keepUp(async () => {
+    const asked = query(), html = await (await ask("/table?" + asked)).text();
+    if (asked !== query()) return true;
+    const before = boxes().map((box) => box.value).join("\n");
+    replace(place, html);
+    if (before !== boxes().map((box) => box.value).join("\n")) curves();
+    return false;
+  });
+  let typing;
+  document.getElementById("words").addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      const q = query();
+      history.replaceState(null, "", q ? "/?" + q : "/");
+      table();
+    }, 150);
+  });
+  searchForm.addEventListener("submit", (event) => event.preventDefault());
+  panel.addEventListener("change", () => {
+    canvas.replaceChildren(); // another scale may be logarithmic
+    draw = drawer(canvas, 360);
+    curves();
+  });
+  const compare = document.getElementById("compare");
+  const count = () => { const n = boxes().filter((box) => box.checked).length; compare.disabled = n < 2 || n > MOST; };
+  place.addEventListener("change", () => { count(); curves(); });
+  count();
+}

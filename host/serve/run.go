@@ -1,0 +1,144 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/rundir"
+)
+
+// runPage is what the template run shows.
+type runPage struct {
+	Run     string
+	Query   string // names the run in addresses
+	Facts   factsView
+	Weights weightsView
+	Config  []rundir.Entry
+}
+
+// factsView is what changes of a run, without its curves.
+type factsView struct {
+	Row         rowView
+	Checkpoints []int // steps
+	Results     []resultView
+}
+
+type resultView struct{ Name, Value string }
+
+// one returns the run that a request is about.
+func (s *Server) one(r *http.Request) (*rundir.Run, error) {
+	list, err := s.named([]string{r.URL.Query().Get("run")})
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.one(r)
+	if err != nil {
+		return err
+	}
+	return show(w, r, "run.gohtml", runPage{
+		Run: run.Dir, Query: url.Values{"run": {run.Dir}}.Encode(), Facts: factsOf(run), Weights: s.weightsOf(run), Config: run.Config(),
+	})
+}
+
+func (s *Server) facts(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.one(r)
+	if err != nil {
+		return err
+	}
+	return show(w, r, "facts", factsOf(run))
+}
+
+func factsOf(run *rundir.Run) factsView {
+	v := factsView{Row: rowOf(run, nil)}
+	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil { // without any they cannot be shown, but all else can
+		for _, c := range list {
+			v.Checkpoints = append(v.Checkpoints, c.Step)
+		}
+	}
+	for _, x := range run.Results() {
+		v.Results = append(v.Results, resultView{x.Name, number(run, x.Name)})
+	}
+	return v
+}
+
+// comparePage is what the template compare shows.
+type comparePage struct {
+	Title  string
+	Query  string
+	Runs   []rowView
+	Tables []comparison
+}
+
+// comparison is a table with a column for each run.
+type comparison struct {
+	Title, Nothing string // Nothing is said where there are no rows
+	Rows           []comparedRow
+}
+
+type comparedRow struct {
+	Name   string
+	Values []string
+}
+
+func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
+	names := r.URL.Query()["run"]
+	if len(names) < 2 || len(names) > mostCurves {
+		return refuse(http.StatusBadRequest, "choose from 2 to %d runs to compare them, not %d", mostCurves, len(names))
+	}
+	list, err := s.named(names)
+	if err != nil {
+		return err
+	}
+	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: url.Values{"run": names}.Encode()}
+	config := comparison{Title: "Configurations", Nothing: "Their configurations are the same."}
+	for _, d := range rundir.Diff(list...) {
+		config.Rows = append(config.Rows, comparedRow{d.Key, orAbsent(d.Values)})
+	}
+	states, results := comparedRow{Name: "state"}, comparison{Title: "Results"}
+	for _, run := range list {
+		p.Runs = append(p.Runs, rowOf(run, nil))
+		states.Values = append(states.Values, string(run.State))
+	}
+	results.Rows = append(results.Rows, states)
+	for _, name := range resultNames(list) {
+		row := comparedRow{Name: name}
+		for _, run := range list {
+			row.Values = append(row.Values, number(run, name))
+		}
+		results.Rows = append(results.Rows, row)
+	}
+	p.Tables = []comparison{config, results}
+	return show(w, r, "compare.gohtml", p)
+}
+
+// resultNames are those of all results, in the order in which they are met.
+func resultNames(list []*rundir.Run) []string {
+	var names []string
+	known := map[string]bool{}
+	for _, run := range list {
+		for _, x := range run.Results() {
+			if !known[x.Name] {
+				known[x.Name] = true
+				names = append(names, x.Name)
+			}
+		}
+	}
+	return names
+}
+
+func orAbsent(values []string) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		if out[i] = strings.TrimSpace(v); v == "" {
+			out[i] = absent
+		}
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+// Package serve shows runs while they train: web pages for one person on one machine. A
+// table of the runs below some directories, curves that grow, what a run is made of, and
+// what tells two apart.
+//
+// Pages are made here and work without a script; the script in page/live.js only keeps
+// them up to date. They load nothing from elsewhere. Curves are drawn as in the report of
+// a study (host/study/report/page), and thinned out here, so that a page stays quick
+// whatever the length of a run.
+//
+// Runs are files that others may have written: every text is escaped, no request names a
+// file (it names a run that the list has), and requests for other hosts are refused, so
+// that no web page elsewhere can read through the browser what is shown here.
+package serve
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cage-qat/cage/host/rundir"
+)
+
+// Options say what is shown, and to whom.
+type Options struct {
+	// Roots are the directories with runs; one that does not exist has none, until it does.
+	Roots []string
+	// Host is a name under which the pages may be asked for, beside localhost and the
+	// addresses of the machine; "": there is none.
+	Host string
+}
+
+// Server answers requests. It is made by [New].
+type Server struct {
+	host string
+	logs *logs
+
+	mu     sync.Mutex
+	lister *rundir.Lister
+	listed []*rundir.Run
+	at     time.Time // when it was listed
+}
+
+// New makes a server. Nothing is read before the first request.
+func New(o Options) *Server {
+	return &Server{host: o.Host, lister: rundir.NewLister(o.Roots...), logs: newLogs()}
+}
+
+// Handler answers requests of the pages, which stand at the root.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, answer := range map[string]answer{
+		"GET /{$}":           s.index,
+		"GET /table":         s.table,
+		"GET /run":           s.run,
+		"GET /facts":         s.facts,
+		"GET /weights":       s.weights,
+		"GET /compare":       s.compare,
+		"GET /curves":        s.curves,
+		"GET /assets/{name}": asset,
+	} {
+		mux.Handle(pattern, answer)
+	}
+	return s.guard(mux)
+}
+
+// listedFor is how long a list of runs is good for.
+const listedFor = time.Second
+
+// runs lists the runs as they are now, or were a moment ago. They must not be changed.
+func (s *Server) runs() ([]*rundir.Run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) < listedFor {
+		return s.listed, nil
+	}
+	list, err := s.lister.List()
+	if err != nil {
+		return nil, err
+	}
+	s.listed, s.at = list, time.Now()
+	return list, nil
+}
+
+// named returns the runs of these names, which the list must have.
+func (s *Server) named(names []string) ([]*rundir.Run, error) {
+	list, err := s.runs()
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*rundir.Run, len(list))
+	for _, r := range list {
+		byName[r.Dir] = r
+	}
+	var out []*rundir.Run
+	for _, name := range names {
+		r, ok := byName[name]
+		if !ok {
+			return nil, refuse(http.StatusNotFound, "there is no run %q", name)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// answer is a handler that may fail.
+type answer func(w http.ResponseWriter, r *http.Request) error
+
+func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	err := a(w, r)
+	if err == nil {
+		return
+	}
+	code := http.StatusInternalServerError
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		code = refused.code
+	}
+	w.Header().Del("ETag")
+	http.Error(w, err.Error(), code) // as plain text, which is never taken for anything else
+}
+
+// refusal is an error of who asked.
+type refusal struct {
+	code int
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func refuse(code int, format string, args ...any) error {
+	return &refusal{code, fmt.Sprintf(format, args...)}
+}
+
+//go:embed page
+var files embed.FS
+
+var layout = template.Must(template.New("layout").ParseFS(files, "page/*.gohtml"))
+
+// show answers with a page or a part of one.
+func show(w http.ResponseWriter, r *http.Request, name string, data any) error {
+	var b bytes.Buffer
+	if err := layout.ExecuteTemplate(&b, name, data); err != nil {
+		return err
+	}
+	return send(w, r, "text/html; charset=utf-8", b.Bytes())
+}
+
+// send answers with a body, or says that it is what the browser has already.
+func send(w http.ResponseWriter, r *http.Request, kind string, body []byte) error {
+	h := fnv.New64a()
+	h.Write(body)
+	tag := fmt.Sprintf("\"%x\"", h.Sum64())
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("ETag", tag)
+	if strings.Contains(r.Header.Get("If-None-Match"), tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	_, _ = w.Write(body) // nobody is left to be told of an error
+	return nil
+}

@@ -1,0 +1,138 @@
+package serve
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/serve/curve"
+	"github.com/cage-qat/cage/host/study/report/page"
+)
+
+// Limits of what is kept of single weights.
+const (
+	mostWeights     = 1024
+	mostPerWeight   = 16 // numbers
+	weightStretches = 128
+	shownWeights    = 400
+	drawnWeights    = 14 // whose curves are drawn: as many as can be told apart
+)
+
+// weightsView shows the newest numbers of single weights.
+type weightsView struct {
+	Step  int
+	Names []string
+	Rows  []weightRow
+	Left  int // weights that are not shown
+}
+
+type weightRow struct {
+	Weight string
+	Values []weightValue
+}
+
+// weightValue is a number of a weight, with its share of the largest among the weights.
+type weightValue struct{ Text, Share string }
+
+// ofWeight is the curve of a number of a weight; nil where there are too many.
+func (l *runLog) ofWeight(weight, name []byte) *curve.Curve {
+	c := l.weights[string(weight)][string(name)]
+	if c != nil {
+		return c
+	}
+	numbers := l.weights[string(weight)]
+	if numbers == nil {
+		if len(l.weights) >= mostWeights {
+			return nil
+		}
+		numbers = map[string]*curve.Curve{}
+		l.weights[string(weight)] = numbers
+		l.weightNames = append(l.weightNames, string(weight))
+	}
+	if len(numbers) >= mostPerWeight {
+		return nil
+	}
+	c = curve.New(weightStretches)
+	numbers[string(name)] = c
+	return c
+}
+
+func (s *Server) weights(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.one(r)
+	if err != nil {
+		return err
+	}
+	return show(w, r, "weights", s.weightsOf(run))
+}
+
+// weightsOf is what has been read of the weights of a run. What cannot be read is told with
+// the curves.
+func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
+	log := s.logs.of(run.Dir)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	names := map[string]float64{} // with the largest value of each
+	for _, numbers := range log.weights {
+		for name, c := range numbers {
+			step, y, _ := c.Last()
+			v.Step = max(v.Step, step)
+			if !math.IsInf(y, 0) && !math.IsNaN(y) {
+				names[name] = max(names[name], y)
+			} else {
+				names[name] = max(names[name], 0)
+			}
+		}
+	}
+	for name := range names {
+		v.Names = append(v.Names, name)
+	}
+	slices.Sort(v.Names)
+	for i, weight := range log.weightNames {
+		if i >= shownWeights {
+			v.Left = len(log.weightNames) - i
+			break
+		}
+		row := weightRow{Weight: weight}
+		for _, name := range v.Names {
+			row.Values = append(row.Values, valueOf(log.weights[weight][name], names[name]))
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	return v
+}
+
+func valueOf(c *curve.Curve, most float64) weightValue {
+	if c == nil {
+		return weightValue{absent, "0"}
+	}
+	_, y, _ := c.Last()
+	share := 0.0
+	if most > 0 && y > 0 && !math.IsInf(y, 0) {
+		share = y / most
+	}
+	return weightValue{fmt.Sprintf("%.3g", y), fmt.Sprintf("%.3f", share)}
+}
+
+// weightCharts has a chart for each number of the weights, with a curve for each of the
+// first weights.
+func (l *runLog) weightCharts() []chartView {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []chartView
+	for _, weight := range l.weightNames[:min(len(l.weightNames), drawnWeights)] {
+		for name, c := range l.weights[weight] {
+			i := slices.IndexFunc(out, func(v chartView) bool { return v.Panel == "weights/"+name })
+			if i < 0 {
+				i = len(out)
+				out = append(out, chartView{Panel: "weights/" + name, Title: name + " of weights",
+					Chart: page.Chart{X: "step", Y: name, Series: []page.Curve{}}})
+			}
+			out[i].Chart.Series = append(out[i].Chart.Series, pageCurve(weight, c.Points()))
+		}
+	}
+	slices.SortFunc(out, func(a, b chartView) int { return strings.Compare(a.Panel, b.Panel) })
+	return out
+}
