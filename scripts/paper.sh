@@ -16,7 +16,7 @@ if [ ! -x "$cage" ]; then
 	exit 1
 fi
 
-studies=(toy quadratic effect-small main-small ablation-small optimizers-small lotion-small schedule-small scaling-small)
+studies=(toy quadratic effect-small main-small ablation-small optimizers-small lotion-small schedule-small scaling-small tasks-small)
 if [ $# -gt 0 ]; then
 	studies=()
 	for name in "$@"; do
@@ -29,6 +29,12 @@ fi
 if [ ! -f data/paper/dataset.json ]; then
 	say "Preparing data/paper from the source of Go's standard library"
 	"$cage" data prepare "$(go env GOROOT)/src" --include '*.go' --validation 0.01 --out data/paper
+fi
+
+if [[ " ${studies[*]} " == *" tasks-small "* ]] && [ ! -f data/paper-tasks/dataset.json ]; then
+	say "Making tasks, and texts for them, from the source of Go's standard library"
+	go run ./internal/gotasks/cmd -root "$(go env GOROOT)/src" -out data/paper-tasks/tasks
+	"$cage" data prepare data/paper-tasks/tasks/train.jsonl --validation 0.01 --out data/paper-tasks
 fi
 
 files=()

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -111,7 +112,10 @@ func (t *table) asksTasks(batch int) *evaluation.Tasks {
 		if _, single := t.values["tasks"].(string); !single {
 			key = config.Indexed(key, i)
 		}
-		task, err := tasks.Open(name)
+		if strings.HasSuffix(name, ".toml") && !filepath.IsAbs(name) {
+			e.Names[i] = filepath.Join(t.dir, name)
+		}
+		task, err := tasks.Open(e.Names[i])
 		if err != nil {
 			t.report(key, "", "%s", safetext.Line(err.Error()))
 			continue

@@ -40,7 +40,7 @@ func Parse(path string, text []byte) (*Study, error) {
 
 func load(path string, text []byte, doc *config.Document) (*Study, error) {
 	s := &Study{File: path, text: text}
-	r := &reader{doc: doc}
+	r := &reader{doc: doc, dir: filepath.Dir(path)}
 	top := &table{reader: r, values: doc.Values()}
 	base := s.readBase(top)
 	study := top.table("study")

@@ -11,6 +11,7 @@ import (
 // reader reads a study file strictly and collects the problems.
 type reader struct {
 	doc  *config.Document
+	dir  string // of the file, to which the paths of other descriptions in it are relative
 	errs config.Errors
 }
 

@@ -1,0 +1,150 @@
+// Package gotasks makes small evaluation tasks, and texts to train for them on, of Go source: every machine with Go has it,
+// and its licence is that of Go. They are what `make paper-small` evaluates small models on.
+//
+//	cloze   which of four identifiers comes next in source that no model was trained on
+//	recall  which of four values a key was given, among other keys with theirs
+//	needle  the same where the keys stand in marked lines among lines of source
+//
+// How they are asked is the business of host/tasks, with the files in examples/paper/tasks.
+package gotasks
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Options say what is made.
+type Options struct {
+	Root  string // directory of Go source, as $(go env GOROOT)/src
+	Bytes int    // of source to train on, and as many again of recall and needle
+	Items int    // of each task
+	Seed  uint64
+}
+
+// choiceCount is how many answers a question has.
+const choiceCount = 4
+
+// Item is a question of a task.
+type Item struct {
+	Question string   `json:"question"`
+	Choices  []string `json:"choices"`
+	Gold     int      `json:"gold"`
+}
+
+// item puts the right answer among the wrong ones.
+func item(r *rand.Rand, question, right string, wrong []string) Item {
+	it := Item{question, slices.Clone(wrong[:choiceCount-1]), r.IntN(choiceCount)}
+	it.Choices = slices.Insert(it.Choices, it.Gold, right)
+	return it
+}
+
+// Made is what is written: documents to train on, and the items of each task.
+type Made struct {
+	Documents []string
+	Tasks     map[string][]Item
+}
+
+// Make reads source and makes everything. The same options make the same.
+func Make(o Options) (*Made, error) {
+	train, held, err := read(o)
+	if err != nil {
+		return nil, err
+	}
+	m := &Made{Tasks: map[string][]Item{}}
+	r := rand.New(rand.NewPCG(o.Seed, 1))
+	synthetic := 0
+	for _, text := range train {
+		m.Documents = append(m.Documents, text)
+		for wanted := synthetic + len(text); synthetic < wanted; {
+			text := recallText(r)
+			if r.IntN(2) == 0 {
+				text = needleText(r, train)
+			}
+			m.Documents = append(m.Documents, text)
+			synthetic += len(text)
+		}
+	}
+	asked := rand.New(rand.NewPCG(o.Seed, 2))
+	for range o.Items {
+		m.Tasks["recall"] = append(m.Tasks["recall"], recallItem(asked))
+		m.Tasks["needle"] = append(m.Tasks["needle"], needleItem(asked, held))
+	}
+	if m.Tasks["cloze"] = clozes(asked, held, o.Items); len(m.Tasks["cloze"]) < o.Items {
+		return nil, fmt.Errorf("%s has too little source for %d clozes: found %d", o.Root, o.Items, len(m.Tasks["cloze"]))
+	}
+	return m, nil
+}
+
+// heldOut is the share of files that tasks are made of and no model is trained on.
+const heldOut = 20
+
+// read divides the source files below the root: those of which a hash says so are for tasks.
+func read(o Options) (train, held []string, err error) {
+	size := 0
+	err = filepath.WalkDir(o.Root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "vendor") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		rel, err := filepath.Rel(o.Root, path)
+		if err != nil {
+			return err
+		}
+		h := fnv.New32a()
+		io.WriteString(h, filepath.ToSlash(rel))
+		if out := h.Sum32()%heldOut == 0; !out && size >= o.Bytes {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !utf8.Valid(text) {
+			return err
+		}
+		if h.Sum32()%heldOut == 0 {
+			held = append(held, string(text))
+			return nil
+		}
+		size += len(text)
+		train = append(train, string(text))
+		return nil
+	})
+	if err == nil && (len(train) == 0 || len(held) == 0) {
+		err = fmt.Errorf("%s has too few Go files: %d to train on, %d for tasks", o.Root, len(train), len(held))
+	}
+	return train, held, err
+}
+
+// Write writes documents to train on as train.jsonl in a directory, and each task as NAME/test.jsonl.
+func (m *Made) Write(create func(path string, write func(io.Writer) error) error) error {
+	lines := func(path string, n int, line func(i int) any) error {
+		return create(path, func(w io.Writer) error {
+			enc := json.NewEncoder(w)
+			enc.SetEscapeHTML(false)
+			for i := range n {
+				if err := enc.Encode(line(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for name, items := range m.Tasks {
+		if err := lines(filepath.Join(name, "test.jsonl"), len(items), func(i int) any { return items[i] }); err != nil {
+			return err
+		}
+	}
+	return lines("train.jsonl", len(m.Documents), func(i int) any { return map[string]string{"text": m.Documents[i]} })
+}

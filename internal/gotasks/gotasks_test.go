@@ -1,0 +1,158 @@
+package gotasks_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/gotasks"
+)
+
+// sources writes Go files of some length, and returns their folder.
+func sources(t *testing.T, files int) string {
+	t.Helper()
+	root := t.TempDir()
+	for i := range files {
+		var b strings.Builder
+		fmt.Fprintf(&b, "package p%d\n\nfunc walkTree%d(node, parent *Tree) (count int, err error) {\n", i, i)
+		for k := range 30 {
+			fmt.Fprintf(&b, "\tif node.left%d != parent {\n\t\tcount, err = visit(node, parent)\n\t}\n", k)
+		}
+		b.WriteString("\treturn count, err\n}\n")
+		if err := os.WriteFile(filepath.Join(root, fmt.Sprintf("f%d.go", i)), []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "x_test.go"), []byte("package p\n\nvar onlyInTests = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func made(t *testing.T, seed uint64) *gotasks.Made {
+	t.Helper()
+	m, err := gotasks.Make(gotasks.Options{Root: sources(t, 300), Bytes: 200_000, Items: 20, Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestItems: every question has four different answers, of which one is right, and fits into a small model's context.
+func TestItems(t *testing.T) {
+	m := made(t, 0)
+	for _, name := range []string{"cloze", "recall", "needle"} {
+		items := m.Tasks[name]
+		if len(items) != 20 {
+			t.Errorf("%s has %d items", name, len(items))
+		}
+		golds := map[int]bool{}
+		for _, it := range items {
+			sorted := slices.Sorted(slices.Values(it.Choices))
+			if len(it.Choices) != 4 || len(slices.Compact(sorted)) != 4 || it.Gold < 0 || it.Gold > 3 {
+				t.Fatalf("%s: %+v", name, it)
+			}
+			golds[it.Gold] = true
+			right := it.Choices[it.Gold]
+			if n := len(it.Question) + len(right); n > 128 {
+				t.Errorf("%s: %d bytes: %q", name, n, it.Question)
+			}
+			if name == "cloze" {
+				if !strings.Contains(it.Question, right) {
+					t.Errorf("%s: nothing says that %q is right: %q", name, right, it.Question)
+				}
+				continue
+			}
+			key := it.Question[len(it.Question)-1:]
+			for i, c := range it.Choices {
+				if stated := strings.Contains(it.Question, key+c); stated != (i == it.Gold) {
+					t.Errorf("%s: %q is stated: %v, gold is %d: %q", name, key+c, stated, it.Gold, it.Question)
+				}
+			}
+		}
+		if len(golds) < 3 {
+			t.Errorf("%s: the right answers are always in the same places: %v", name, golds)
+		}
+	}
+}
+
+// TestApart: no source of a cloze is trained on, tests are left out, and half of what is trained on are lookups.
+func TestApart(t *testing.T) {
+	m := made(t, 0)
+	all := strings.Join(m.Documents, "\x00")
+	source, lookups := 0, 0
+	for _, d := range m.Documents {
+		if strings.HasPrefix(d, "package ") {
+			source += len(d)
+		} else {
+			lookups += len(d)
+		}
+	}
+	if strings.Contains(all, "onlyInTests") || source < 200_000 || lookups < source || lookups > source+1000*300 {
+		t.Errorf("%d bytes of source and %d of lookups", source, lookups)
+	}
+	for i := range 300 {
+		name := fmt.Sprintf("walkTree%d(", i)
+		for _, it := range m.Tasks["cloze"] {
+			if strings.Contains(it.Question, name) && strings.Contains(all, name) {
+				t.Errorf("%s is trained on and asked for", name)
+			}
+		}
+	}
+}
+
+// TestSeeds: a seed makes the same again, and another one something else.
+func TestSeeds(t *testing.T) {
+	root := sources(t, 300)
+	make := func(seed uint64) *gotasks.Made {
+		m, err := gotasks.Make(gotasks.Options{Root: root, Bytes: 20_000, Items: 5, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	if !reflect.DeepEqual(make(1), make(1)) {
+		t.Error("one seed made two things")
+	}
+	if reflect.DeepEqual(make(1).Tasks, make(2).Tasks) {
+		t.Error("two seeds made the same questions")
+	}
+}
+
+// TestWrite: each task is a file of rows, and the documents are one.
+func TestWrite(t *testing.T) {
+	files := map[string]string{}
+	err := made(t, 0).Write(func(path string, write func(io.Writer) error) error {
+		var b bytes.Buffer
+		err := write(&b)
+		files[filepath.ToSlash(path)] = b.String()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"cloze/test.jsonl": `"gold":`, "recall/test.jsonl": `{"question":"`, "needle/test.jsonl": `"choices":["`, "train.jsonl": `{"text":"package p`} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s: %.100q, want %s", name, files[name], want)
+		}
+	}
+	if len(files) != 4 || strings.Count(files["needle/test.jsonl"], "\n") != 20 {
+		t.Errorf("%d files", len(files))
+	}
+}
+
+// TestTooLittle: a folder that has too little source is said to have.
+func TestTooLittle(t *testing.T) {
+	for files, want := range map[int]string{0: "has too few Go files", 60: "has too little source for 5000 clozes"} {
+		_, err := gotasks.Make(gotasks.Options{Root: sources(t, files), Bytes: 1000, Items: 5000})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d files: %v, want %s", files, err, want)
+		}
+	}
+}
