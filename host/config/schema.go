@@ -71,7 +71,7 @@ func (t table) applies(k schema.Key, c *Config) bool {
 	if c.untrained && c.trains(t.name) {
 		return false
 	}
-	if t.name == "train" && k.Name == "steps" && c.Data.Kind == KindChat && c.Train.Steps == 0 {
+	if t.name == "train" && k.Name == "steps" && c.Data.Kind == KindChat && c.Train.Steps == 0 && !c.untrained {
 		return false // they follow from the conversations
 	}
 	if k.For == nil || t.name == "method" {
