@@ -42,6 +42,13 @@ type Language interface {
 	// vocabulary], float32, for tokens [batch, context], int32.
 	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
 
+	// BatchLogits returns those of Logits for what Losses reads, [batch, context, vocabulary]: as a teacher predicts.
+	BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
+
+	// Distilled returns the losses of a batch with which the model learns what a teacher predicts, whose logits are
+	// those of BatchLogits. They have no gradient with respect to the teacher.
+	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled
+
 	// Scores returns how likely targets are: their log-probabilities, float32 [n], and whether each is the likeliest
 	// token at its place, bool [n]. It has no gradient.
 	Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node)

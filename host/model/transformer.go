@@ -132,13 +132,24 @@ func (m *transformer) blockSites(layer, tokens int) [4]ActivationSite {
 
 // Losses implements [Model].
 func (m *transformer) Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
-	rows, context := m.checkBatch(batch)
+	_, context := m.checkBatch(batch)
 	in := m.readBatch(batch)
 	inputs := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(0, context))
-	targets := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(1, context+1))
 	h := m.hidden(params, inputs, in.segments, q)
-	losses := crossEntropy(h, m.head(params), graph.Reshape(clampIDs(targets, m.Vocab), rows*context))
-	losses = graph.Reshape(nanUnlessValid(losses, in.tokens, m.Vocab), rows, context)
+	return m.weighted(crossEntropy(h, m.head(params), m.targets(in)), in)
+}
+
+// targets are the ids that are to be predicted, [batch·context].
+func (m *transformer) targets(in sequences) *graph.Node {
+	targets := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRangeToEnd(1))
+	return graph.Reshape(clampIDs(targets, m.Vocab), -1)
+}
+
+// weighted returns losses [batch·context] as [batch, context], multiplied with the weights of their targets: NaNs where
+// an id is outside the vocabulary.
+func (m *transformer) weighted(losses *graph.Node, in sequences) *graph.Node {
+	dims := in.tokens.Shape().Dimensions
+	losses = graph.Reshape(nanUnlessValid(losses, in.tokens, m.Vocab), dims[0], dims[1]-1)
 	if in.weights == nil {
 		return losses
 	}

@@ -1,0 +1,154 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
+
+	"github.com/cage-qat/cage/host/engine/autodiff"
+)
+
+// Distillation is a loss for a model that learns what a teacher predicts: the generalized Jensen-Shannon divergence
+// (Agarwal et al., 2024, "On-policy distillation of language models", eq. 1) of the predictions for each token,
+//
+//	D(P, Q) = β·KL(P‖M) + (1−β)·KL(Q‖M),  M = β·P + (1−β)·Q,
+//
+// P being the teacher's and Q the model's, both from logits that are divided by the temperature. For the ends, where this
+// is zero, the usual names hold: β = 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
+type Distillation struct {
+	Beta        float64 // in [0, 1]
+	Temperature float64 // above 0; the divergence is not multiplied with its square
+	Weight      float64 // share of the divergence in the loss, in (0, 1]; the rest is cross-entropy
+}
+
+// Distilled are the losses of a batch, each [batch, context] in nats, and multiplied with the weight of the target as
+// those of [Model.Losses].
+type Distilled struct {
+	Losses         *graph.Node // Weight·divergence + (1−Weight)·cross-entropy
+	Divergences    *graph.Node
+	CrossEntropies *graph.Node // those of Model.Losses
+}
+
+// BatchLogits implements [Language].
+func (m *transformer) BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+	rows, context := m.checkBatch(batch)
+	in := m.readBatch(batch)
+	inputs := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(0, context))
+	return graph.Reshape(linear(m.hidden(params, inputs, in.segments, q), m.head(params)), rows, context, m.Vocab)
+}
+
+// Distilled implements [Language].
+func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled {
+	in := m.readBatch(batch)
+	logits := m.BatchLogits(params, batch, q)
+	if !slices.Equal(logits.Shape().Dimensions, teacher.Shape().Dimensions) {
+		exceptions.Panicf("%s: the teacher's logits have shape %s, want %s", m.Kind, teacher.Shape(), logits.Shape())
+	}
+	logits, teacher = graph.Reshape(logits, -1, m.Vocab), graph.Reshape(teacher, -1, m.Vocab)
+	plain := newPredictions(logits, 1)
+	scaled, wanted := plain, newPredictions(teacher, d.Temperature)
+	if d.Temperature != 1 {
+		scaled = newPredictions(logits, d.Temperature)
+	}
+	out := Distilled{
+		Divergences:    m.weighted(d.divergence(scaled, wanted), in),
+		CrossEntropies: m.weighted(plain.crossEntropy(m.targets(in)), in),
+	}
+	out.Losses = out.Divergences
+	if d.Weight != 1 {
+		out.Losses = graph.Add(graph.MulScalar(out.Divergences, d.Weight), graph.MulScalar(out.CrossEntropies, 1-d.Weight))
+	}
+	return out
+}
+
+// divergence returns that of each row, [tokens], with its gradient with respect to the model's logits alone.
+//
+// With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with respect to a logit
+// (1−β)·Q·(r − ΣQ·r), divided by the temperature. Where M is P, as for β = 1, r is log Q/P and the factor 1.
+func (d Distillation) divergence(model, teacher predictions) *graph.Node {
+	apart := teacher.logRatio(model)
+	if d.Beta == 0 {
+		return autodiff.Custom(teacher.mean(apart), []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
+			dy = graph.InsertAxes(graph.MulScalar(dy, 1/d.Temperature), -1)
+			return []*graph.Node{graph.Mul(graph.Sub(model.probabilities(), teacher.probabilities()), dy)}
+		})
+	}
+	factor := 1 - d.Beta
+	if d.Beta == 1 {
+		factor = 1
+	}
+	u, r := d.toMixture(apart)
+	ofModel := model.mean(r) // KL(Q‖M)
+	value := graph.Add(graph.MulScalar(teacher.mean(u), d.Beta), graph.MulScalar(ofModel, factor))
+	return autodiff.Custom(value, []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
+		dy = graph.Div(graph.InsertAxes(graph.MulScalar(dy, factor/d.Temperature), -1), model.total)
+		return []*graph.Node{graph.Mul(graph.Mul(model.exponentials, graph.Sub(r, graph.InsertAxes(ofModel, -1))), dy)}
+	})
+}
+
+// toMixture returns u = log P/M and r = log Q/M for log P/Q. M is taken relative to the larger of P and Q, so that nothing
+// overflows and nothing is lost: M/max(P, Q) is a mixture of 1 and of e^−|log P/Q|.
+func (d Distillation) toMixture(apart *graph.Node) (u, r *graph.Node) {
+	if d.Beta == 1 {
+		return graph.ZerosLike(apart), graph.Neg(apart)
+	}
+	smaller := graph.Exp(graph.Neg(graph.Abs(apart)))
+	mix := func(larger float64) *graph.Node { return graph.AddScalar(graph.MulScalar(smaller, 1-larger), larger) }
+	mixture := mix(d.Beta)
+	if d.Beta != 0.5 {
+		teacherLarger := graph.GreaterThan(apart, graph.ZerosLike(apart))
+		mixture = graph.Where(teacherLarger, mixture, mix(1-d.Beta))
+	}
+	log := graph.Log(mixture)
+	return graph.Sub(graph.MinScalar(apart, 0), log), graph.Neg(graph.Add(graph.MaxScalar(apart, 0), log))
+}
+
+// predictions are those from logits, [tokens, vocabulary]: exponentials/total.
+type predictions struct {
+	logits       *graph.Node // as they were given
+	scaled       *graph.Node // divided by the temperature
+	exponentials *graph.Node // of scaled, less its largest in the row
+	total        *graph.Node // of the exponentials, [tokens, 1]
+	logTotal     *graph.Node // of the exponentials of scaled, [tokens, 1]
+}
+
+func newPredictions(logits *graph.Node, temperature float64) predictions {
+	p := predictions{logits: logits, scaled: logits}
+	if temperature != 1 {
+		p.scaled = graph.MulScalar(logits, 1/temperature)
+	}
+	highest := graph.ReduceAndKeep(p.scaled, graph.ReduceMax, -1)
+	p.exponentials = graph.Exp(graph.Sub(p.scaled, highest))
+	p.total = graph.ReduceAndKeep(p.exponentials, graph.ReduceSum, -1)
+	p.logTotal = graph.Add(graph.Log(p.total), highest)
+	return p
+}
+
+func (p predictions) probabilities() *graph.Node { return graph.Div(p.exponentials, p.total) }
+
+// mean returns the expectation of x in each row, [tokens].
+func (p predictions) mean(x *graph.Node) *graph.Node {
+	return graph.Squeeze(graph.Div(graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum, -1), p.total), -1)
+}
+
+// logRatio returns the logarithm of the ratio of two predictions.
+func (p predictions) logRatio(other predictions) *graph.Node {
+	return graph.Sub(graph.Sub(p.scaled, other.scaled), graph.Sub(p.logTotal, other.logTotal))
+}
+
+// crossEntropy returns −log of the probability of the target in each row, [tokens], of logits that are not scaled.
+func (p predictions) crossEntropy(targets *graph.Node) *graph.Node {
+	g, dims := p.logits.Graph(), p.logits.Shape().Dimensions
+	places := graph.Iota(g, shapes.Make(dtypes.Int32, dims[0], 1), 0)
+	chosen := graph.Gather(p.logits, graph.Concatenate([]*graph.Node{places, graph.InsertAxes(targets, -1)}, -1))
+	value := graph.Sub(graph.Squeeze(p.logTotal, -1), chosen)
+	return autodiff.Custom(value, []*graph.Node{p.logits}, func(dy *graph.Node) []*graph.Node {
+		columns := graph.Iota(g, shapes.Make(targets.DType(), dims...), 1)
+		isTarget := graph.Equal(columns, graph.BroadcastToDims(graph.InsertAxes(targets, -1), dims...))
+		q := p.probabilities()
+		return []*graph.Node{graph.Mul(graph.Where(isTarget, graph.AddScalar(q, -1), q), graph.InsertAxes(dy, -1))}
+	})
+}

@@ -1,0 +1,307 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+)
+
+// softmax64 is the prediction from logits.
+func softmax64(logits []float64, temperature float64) []float64 {
+	highest, total := math.Inf(-1), 0.0
+	for _, x := range logits {
+		highest = max(highest, x)
+	}
+	out := make([]float64, len(logits))
+	for i, x := range logits {
+		out[i] = math.Exp((x - highest) / temperature)
+		total += out[i]
+	}
+	for i := range out {
+		out[i] /= total
+	}
+	return out
+}
+
+func kl64(p, q []float64) float64 {
+	sum := 0.0
+	for i := range p {
+		if p[i] > 1e-300 { // so that half of it is above 0, too
+			sum += p[i] * math.Log(p[i]/q[i])
+		}
+	}
+	return sum
+}
+
+// divergence64 is the definition of the divergence, in float64.
+func divergence64(d Distillation, logits, teacher []float64) float64 {
+	p, q := softmax64(teacher, d.Temperature), softmax64(logits, d.Temperature)
+	switch d.Beta {
+	case 0:
+		return kl64(p, q)
+	case 1:
+		return kl64(q, p)
+	}
+	mixture := make([]float64, len(p))
+	for i := range p {
+		mixture[i] = d.Beta*p[i] + (1-d.Beta)*q[i]
+	}
+	return d.Beta*kl64(p, mixture) + (1-d.Beta)*kl64(q, mixture)
+}
+
+// slopes64 are the finite differences of the fourth order of the divergence with respect to the logits.
+func slopes64(d Distillation, logits, teacher []float64) []float64 {
+	const h = 1e-3
+	out := make([]float64, len(logits))
+	at := func(i int, by float64) float64 {
+		moved := append([]float64(nil), logits...)
+		moved[i] += by
+		return divergence64(d, moved, teacher)
+	}
+	for i := range out {
+		out[i] = (8*(at(i, h)-at(i, -h)) - (at(i, 2*h) - at(i, -2*h))) / (12 * h)
+	}
+	return out
+}
+
+// divergences computes divergences of rows, and the gradient of their sum.
+func divergences(t *testing.T, d Distillation, logits, teacher []float32, rows int) (values, gradient []float32) {
+	t.Helper()
+	device := testdevice.Open(t, engine.Options{})
+	in := []*engine.Buffer{testdevice.Upload(t, device, logits, rows, len(logits)/rows), testdevice.Upload(t, device, teacher, rows, len(logits)/rows)}
+	out := testdevice.Evaluate(t, device, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		value := d.divergence(newPredictions(in[0], d.Temperature), newPredictions(in[1], d.Temperature))
+		return append([]*graph.Node{value}, graph.Gradient(graph.ReduceAllSum(value), in[0])...)
+	})
+	return out[0], out[1]
+}
+
+// TestDivergenceGolden: values and derivatives that were computed with 50 digits, the derivatives as differences.
+func TestDivergenceGolden(t *testing.T) {
+	logits, teacher := []float32{0.5, -1, 2, 0}, []float32{1.5, 0.25, -0.75, 3}
+	for _, c := range []struct {
+		d        Distillation
+		value    float64
+		gradient []float64
+	}{
+		{Distillation{Beta: 0.5, Temperature: 1}, 0.35811631165487195, []float64{-0.0281419798922, -0.0087054750358, 0.124107782114, -0.0872603271857}},
+		{Distillation{Beta: 0.5, Temperature: 2}, 0.12659357169673277, []float64{-0.00927666786306, -0.00620341758588, 0.0513002208366, -0.0358201353877}},
+		{Distillation{Beta: 0.1, Temperature: 1}, 0.1316521726175725, []float64{-0.00386497952817, -0.00181197608311, 0.0529667161191, -0.0472897605078}},
+		{Distillation{Beta: 0.9, Temperature: 0.5}, 0.29372067766157234, []float64{-0.0194492553107, -0.00118152416647, 0.0411237728996, -0.0204929934224}},
+		{Distillation{Beta: 0, Temperature: 1}, 1.5428322568455219, []float64{-0.0118088276943, -0.0134246616841, 0.692155332085, -0.666921842707}},
+		{Distillation{Beta: 1, Temperature: 2}, 0.62306010859104877, []float64{-0.0820593033757, -0.045520719173, 0.280632898123, -0.153052875574}},
+	} {
+		values, gradient := divergences(t, c.d, logits, teacher, 1)
+		if math.Abs(float64(values[0])-c.value) > 3e-7 {
+			t.Errorf("%+v: the divergence is %v, want %v", c.d, values[0], c.value)
+		}
+		for i, want := range c.gradient {
+			if math.Abs(float64(gradient[i])-want) > 2e-7 {
+				t.Errorf("%+v: derivative %d is %v, want %v", c.d, i, gradient[i], want)
+			}
+		}
+	}
+}
+
+// TestDivergenceAgrees compares with the definition in float64, and with its finite differences: predictions that are
+// alike, far apart, certain, and without a common token.
+func TestDivergenceAgrees(t *testing.T) {
+	const rows, vocabulary = 24, 37
+	rng := rand.New(rand.NewPCG(5, 6))
+	logits, teacher := make([]float32, rows*vocabulary), make([]float32, rows*vocabulary)
+	for i := range logits {
+		row := i / vocabulary
+		spread := []float64{0.5, 4, 30, 300}[row%4]
+		teacher[i] = float32(spread * rng.NormFloat64())
+		logits[i] = teacher[i] + float32([]float64{0, 0.01, 1, spread}[row/4%4]*rng.NormFloat64())
+		if row >= 16 {
+			logits[i] = float32(spread * rng.NormFloat64())
+		}
+	}
+	for _, beta := range []float64{0, 0.05, 0.3, 0.5, 0.8, 1} {
+		for _, temperature := range []float64{0.7, 1, 3} {
+			d := Distillation{Beta: beta, Temperature: temperature}
+			t.Run(fmt.Sprintf("beta %v, temperature %v", beta, temperature), func(t *testing.T) {
+				values, gradient := divergences(t, d, logits, teacher, rows)
+				for row := range rows {
+					from := row * vocabulary
+					mine, theirs := wide(logits[from:from+vocabulary]), wide(teacher[from:from+vocabulary])
+					if (beta == 0 || beta == 1) && row%4 == 3 {
+						continue // in float64, too, probabilities vanish there
+					}
+					largest := max(largestOf(mine), largestOf(theirs)) / temperature // whose rounding nothing can undo
+					want := divergence64(d, mine, theirs)
+					if apart := math.Abs(float64(values[row]) - want); !(apart <= 5e-7*(1+largest)*(1+want)) {
+						t.Errorf("row %d: the divergence is %v, want %v", row, values[row], want)
+					}
+					for i, want := range slopes64(d, mine, theirs) {
+						if apart := math.Abs(float64(gradient[from+i]) - want); !(apart <= 5e-7*(1+largest)*(1+math.Abs(want))) {
+							t.Errorf("row %d: derivative %d is %v, want %v", row, i, gradient[from+i], want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func largestOf(values []float64) float64 {
+	largest := 0.0
+	for _, v := range values {
+		largest = max(largest, math.Abs(v))
+	}
+	return largest
+}
+
+func wide(values []float32) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+// TestDivergenceOfExtremes: predictions that have no token in common have a finite divergence and gradient, log 2 and 0 for
+// β = ½, and a model that predicts what its teacher does has no gradient.
+func TestDivergenceOfExtremes(t *testing.T) {
+	d := Distillation{Beta: 0.5, Temperature: 1}
+	values, gradient := divergences(t, d, []float32{1000, -1000, 0, 3, -2, 5}, []float32{-1000, 1000, 0, 3, -2, 5}, 2)
+	if math.Abs(float64(values[0])-math.Ln2) > 1e-6 || values[1] != 0 {
+		t.Errorf("the divergences are %v, want ln 2 and 0", values)
+	}
+	for i, slope := range gradient {
+		if slope != 0 {
+			t.Errorf("derivative %d is %v, want 0", i, slope)
+		}
+	}
+}
+
+// teaching is a batch of a small model, with the logits of the model and of a teacher in float64.
+type teaching struct {
+	m               *transformer
+	weights, taught [][]float32 // of the model and of its teacher
+	batch           []int32
+	logits, teacher []float64
+}
+
+// TestDistilled: on each architecture losses, divergences and cross-entropies are those that the logits give, and the
+// gradient with respect to all parameters is that of the logits times the derivatives with respect to them. Quantizers of
+// activations act on the model alone.
+func TestDistilled(t *testing.T) { eachLanguage(t, testDistilled) }
+
+func testDistilled(t *testing.T, language Language) {
+	const context, rows = 12, 2
+	m := *language.(*transformer)
+	m.Documents = true
+	c := teaching{m: &m, weights: hashedWeights(m.params), taught: initial(&m, 7)}
+	c.batch, _ = packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
+	for _, r := range DocumentRows(c.batch, context) {
+		for place := 1; place <= context; place++ {
+			r.SetWeight(place, r.Weight(place)*(1+float32(place)/8))
+		}
+	}
+	half := func(_ ActivationSite, x *graph.Node) *graph.Node { return graph.MulScalar(x, 0.5) }
+	c.logits = wide(c.run(t, rows, func(params, _ []*graph.Node, batch *graph.Node) []*graph.Node {
+		return []*graph.Node{m.BatchLogits(params, batch, half)}
+	})[0])
+	c.teacher = wide(c.run(t, rows, func(_, taught []*graph.Node, batch *graph.Node) []*graph.Node {
+		return []*graph.Node{m.BatchLogits(taught, batch, nil)}
+	})[0])
+	for _, d := range []Distillation{{0.5, 1, 1}, {0.5, 2, 0.75}, {0.2, 1, 0.5}} {
+		t.Run(fmt.Sprint(d), func(t *testing.T) { c.check(t, d, context, half) })
+	}
+}
+
+// run computes outputs from the parameters of the model, those of the teacher, and the batch.
+func (c *teaching) run(t *testing.T, rows int, build func(params, taught []*graph.Node, batch *graph.Node) []*graph.Node) [][]float32 {
+	t.Helper()
+	device := testdevice.Open(t, engine.Options{})
+	var in []*engine.Buffer
+	for _, weights := range [][][]float32{c.weights, c.taught} {
+		for i, p := range c.m.params {
+			in = append(in, testdevice.Upload(t, device, weights[i], p.Dims...))
+		}
+	}
+	in = append(in, testdevice.Upload(t, device, c.batch, rows, Planes, len(c.batch)/rows/Planes))
+	n := len(c.m.params)
+	return testdevice.Evaluate(t, device, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return build(in[:n], in[n:2*n], in[2*n])
+	})
+}
+
+func (c *teaching) check(t *testing.T, d Distillation, context int, q ActivationQuantizer) {
+	rows, vocabulary := len(c.logits)/context/c.m.Vocab, c.m.Vocab
+	slopes := make([]float32, len(c.logits))
+	losses, divergences, crossEntropies := make([]float64, rows*context), make([]float64, rows*context), make([]float64, rows*context)
+	for row, r := range DocumentRows(c.batch, context) {
+		for place := range context {
+			at := row*context + place
+			mine, theirs := c.logits[at*vocabulary:(at+1)*vocabulary], c.teacher[at*vocabulary:(at+1)*vocabulary]
+			weight, target := float64(r.Weight(place+1)), r.Tokens[place+1]
+			divergences[at], crossEntropies[at] = weight*divergence64(d, mine, theirs), -weight*math.Log(softmax64(mine, 1)[target])
+			losses[at] = d.Weight*divergences[at] + (1-d.Weight)*crossEntropies[at]
+			certain := make([]float64, vocabulary)
+			certain[target] = 1
+			for i, slope := range slopes64(d, mine, theirs) {
+				slopes[at*vocabulary+i] = float32(weight * (d.Weight*slope + (1-d.Weight)*(softmax64(mine, 1)[i]-certain[i])))
+			}
+		}
+	}
+	out := c.run(t, rows, func(params, taught []*graph.Node, batch *graph.Node) []*graph.Node {
+		got := c.m.Distilled(params, batch, c.m.BatchLogits(taught, batch, nil), q, d)
+		all := append([]*graph.Node{got.Losses, got.Divergences, got.CrossEntropies}, graph.Gradient(graph.ReduceAllSum(got.Losses), params...)...)
+		through := engine.Constant(batch.Graph(), slopes, rows, context, vocabulary)
+		logits := c.m.BatchLogits(params, batch, q)
+		return append(all, graph.Gradient(graph.ReduceAllSum(graph.Mul(logits, through)), params...)...)
+	})
+	for i, want := range [][]float64{losses, divergences, crossEntropies} {
+		for at := range want {
+			if apart := math.Abs(float64(out[i][at]) - want[at]); !(apart <= 2e-6*(1+math.Abs(want[at]))) {
+				t.Errorf("output %d at %d is %v, want %v", i, at, out[i][at], want[at])
+			}
+		}
+	}
+	for i, p := range c.m.params {
+		got, want := out[3+i], out[3+len(c.m.params)+i]
+		if apart := relativeDistance(got, want); !(apart < 5e-5) {
+			t.Errorf("the gradient of %s is %.2g from that of the logits, relative to its norm", p.Name, apart)
+		}
+	}
+}
+
+// TestDistilledChecks: ids outside the vocabulary make all losses NaN, and logits of another shape are refused.
+func TestDistilledChecks(t *testing.T) {
+	m := newLlama(tiny)
+	tokens := hashedTokens(0, 12, tiny.Vocab)
+	tokens[3] = int32(tiny.Vocab)
+	d := Distillation{Beta: 0.5, Temperature: 1, Weight: 1}
+	out := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		got := m.Distilled(params, ids, m.BatchLogits(params, ids, nil), nil, d)
+		return []*graph.Node{got.Losses, got.Divergences, got.CrossEntropies}
+	})
+	for i, list := range out {
+		for _, loss := range list {
+			if loss == loss {
+				t.Errorf("output %d: %v, want NaN", i, list)
+				break
+			}
+		}
+	}
+	evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) (out []*graph.Node) {
+		teacher := m.BatchLogits(params, ids, nil)
+		out = []*graph.Node{teacher}
+		defer func() {
+			if recover() == nil {
+				t.Error("logits of another shape were accepted")
+			}
+		}()
+		m.Distilled(params, ids, graph.Slice(teacher, graph.AxisRange(0, 1)), nil, d)
+		return out
+	})
+}
