@@ -42,9 +42,11 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 			return res, err
 		}
 	}
-	if res.Loss, err = c.runGradients(t, batches, gradientKind{full: c.plan.FullPrecision}); err != nil {
+	sums, err := c.runGradients(t, batches, gradientKind{full: c.plan.FullPrecision})
+	if err != nil {
 		return res, err
 	}
+	c.plan.setLoss(sums, &res)
 	if res.GradNorm, err = c.runFinish(t); err != nil || !res.checkFinite() {
 		return res, err
 	}
@@ -84,32 +86,39 @@ func (c *Compiled) runQuantize(t update.Tensors) error {
 	return q.run(t)
 }
 
-// runGradients runs all micro-batches, adds the summed gradients to t and returns the
-// mean loss.
-func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind) (float64, error) {
+// runGradients runs all micro-batches, adds the summed gradients to t and returns the sums
+// of their losses.
+func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind) ([]float64, error) {
 	batches, err := b.separate()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer delete(t, tokensName) // they are the batches' own
-	sum := 0.0
+	done, err := c.lendTeacher(t)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	sums := make([]float64, c.plan.reads())
 	for i, tokens := range batches {
 		kind.sum = i > 0
 		e, err := c.gradient(kind)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		t[tokensName] = tokens
 		if err := e.run(t); err != nil {
-			return 0, err
+			return nil, err
 		}
-		loss, err := engine.Scalar[float32](t[lossName])
+		losses, err := engine.Download[float32](t[lossName])
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		sum += float64(loss)
+		for j, loss := range losses {
+			sums[j] += float64(loss)
+		}
 	}
-	return sum / float64(len(batches)), nil
+	return sums, nil
 }
 
 // runFinish turns the sums in t into gradients and returns their global norm.

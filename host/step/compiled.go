@@ -21,6 +21,7 @@ type Compiled struct {
 	updates   map[updateKind]*update.Update
 	singles   map[cage.Form]*single
 	refresher *refresh.Refresher
+	taught    update.Tensors // parameters of the teacher; nil: not loaded
 }
 
 // updateKind tells the variants of the update apart.
@@ -154,6 +155,7 @@ func (c *Compiled) Close() {
 		w.exec.exec.Close()
 	}
 	c.refresher.Close()
+	c.closeTeacher()
 }
 
 // once compiles a stage at its first use; key tells it from all others.

@@ -40,14 +40,19 @@ func (p *Plan) forwardSpecs(full bool) []engine.Spec {
 	return inputs(p.differentiated(full), p.used(full), false)
 }
 
-// gradientStage maps what the forward pass reads to the mean loss of the micro-batch and
+// gradientSpecs are the inputs of a forward and backward pass before the tokens.
+func (p *Plan) gradientSpecs(full bool) []engine.Spec {
+	return append(p.forwardSpecs(full), p.teacherSpecs()...)
+}
+
+// gradientStage maps what the forward pass reads to the mean losses of the micro-batch and
 // to its gradients, which are added to the running sums where there are any.
 func (p *Plan) gradientStage(kind gradientKind) stage {
 	name := "gradient"
 	if kind.full {
 		name = "full-precision gradient"
 	}
-	specs := append(p.forwardSpecs(kind.full), p.tokenSpec())
+	specs := append(p.gradientSpecs(kind.full), p.tokenSpec())
 	if kind.sum {
 		specs = append(specs, inputs(p.differentiated(kind.full), sum, true)...)
 	}
@@ -60,7 +65,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	if !kind.full {
 		hook = p.activations(in)
 	}
-	loss := model.Loss(p.Model, p.weightNodes(in, kind.full), in[tokensName], hook)
+	loss, read := p.microBatchLoss(in, kind.full, hook)
 	list := p.differentiated(kind.full)
 	at := make([]*graph.Node, len(list))
 	for i, t := range list {
@@ -68,9 +73,9 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	}
 	grads := graph.Gradient(loss, at...)
 	if !kind.local {
-		loss, grads = meanLoss(loss, grads)
+		read, grads = meanLoss(read, grads)
 	}
-	out := update.Nodes{lossName: loss}
+	out := update.Nodes{lossName: read}
 	for i, t := range list {
 		out[sum(t.Name)] = grads[i]
 		if kind.sum {
@@ -80,19 +85,19 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	return out
 }
 
-// accumulated computes the losses of all micro-batches, [accumulate], and the summed
-// gradients, on one replica. in has what the forward pass reads and tokens of all
+// accumulated computes the losses of all micro-batches, one after the other as the host
+// reads them, and the summed gradients, on one replica. in has what the forward pass reads and tokens of all
 // micro-batches.
 func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node, sums update.Nodes) {
 	kind := gradientKind{full: p.FullPrecision, local: true}
-	reads := p.forwardSpecs(kind.full)
+	reads := p.gradientSpecs(kind.full)
 	if p.Accumulate == 1 {
 		one := update.Nodes{tokensName: graph.Reshape(in[tokensName], p.batchDims()...)}
 		for _, spec := range reads {
 			one[spec.Name] = in[spec.Name]
 		}
 		sums = p.gradients(kind, one)
-		losses = graph.Reshape(sums[lossName], 1)
+		losses = sums[lossName]
 		delete(sums, lossName)
 		return losses, sums
 	}
@@ -100,7 +105,7 @@ func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node,
 	list := p.differentiated(kind.full)
 	// −0 is what can be added to any number without changing it.
 	nothing := graph.Const(g, float32(math.Copysign(0, -1)))
-	state := []*graph.Node{graph.BroadcastToDims(nothing, p.Accumulate)}
+	state := []*graph.Node{graph.BroadcastToDims(nothing, p.Accumulate, p.reads())}
 	for _, t := range list {
 		state = append(state, graph.BroadcastToDims(nothing, t.Dims...))
 	}
@@ -118,7 +123,7 @@ func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node,
 			one[sum(t.Name)] = state[1+j]
 		}
 		out := p.gradients(kind, one)
-		next := []*graph.Node{graph.DynamicUpdateSlice(state[0], graph.Reshape(out[lossName], 1), []*graph.Node{i})}
+		next := []*graph.Node{graph.DynamicUpdateSlice(state[0], graph.InsertAxes(out[lossName], 0), []*graph.Node{i, graph.ZerosLike(i)})}
 		for _, t := range list {
 			next = append(next, out[sum(t.Name)])
 		}
@@ -128,7 +133,7 @@ func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node,
 	for j, t := range list {
 		sums[sum(t.Name)] = state[1+j]
 	}
-	return state[0], sums
+	return graph.Reshape(state[0], -1), sums
 }
 
 // finishStage maps the summed gradients to the mean gradients of everything that is

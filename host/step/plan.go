@@ -33,6 +33,8 @@ type Plan struct {
 	// FullPrecision takes the gradient at x, without quantization; the correction
 	// and evaluation have it. There may be no trained parameters of quantizers then.
 	FullPrecision bool
+	// Distillation has the model learn what a teacher predicts; nil: it learns the tokens.
+	Distillation *Distillation
 	// Clip is the largest global norm of the gradient; 0 does not clip.
 	Clip float64
 	// Update builds the graph of one rule; nil lowers the rules' programs.
@@ -85,6 +87,9 @@ func (p *Plan) check() error {
 	case DispatchByDevice, Chain, Single:
 	default:
 		return fmt.Errorf("step: dispatch %q: use %s, %s or nothing", p.Dispatch, Chain, Single)
+	}
+	if _, ok := p.Model.(model.Language); p.Distillation != nil && !ok {
+		return fmt.Errorf("step: a model that reads no sequences cannot learn what a teacher predicts")
 	}
 	if p.Batch < 1 || p.Context < 1 || p.Accumulate < 1 {
 		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)

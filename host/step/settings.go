@@ -20,8 +20,10 @@ type Settings struct {
 
 // Result is what the host learns of a step.
 type Result struct {
-	// Loss is the mean over all tokens of the step.
+	// Loss is what training minimizes, the mean over all tokens of the step.
 	Loss float64
+	// Divergence and CrossEntropy are those that Loss is made of, with a distillation.
+	Divergence, CrossEntropy float64
 	// GradNorm is the global norm before clipping.
 	GradNorm float64
 	// Skipped tells that loss or norm was not finite and nothing changed.

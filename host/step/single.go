@@ -3,6 +3,7 @@ package step
 import (
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -78,7 +79,7 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 	specs := inputs(p.stateTensors(), func(name string) string { return name }, true) // all that a step replaces
 	tokens := append([]int{p.Accumulate}, p.batchDims()...)
-	in := append(specs, engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, tokens...), Sharded: true}, update.ScalarSpec(w.scalars))
+	in := append(slices.Concat(specs, p.teacherSpecs()), engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, tokens...), Sharded: true}, update.ScalarSpec(w.scalars))
 	return stage{name, in, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		have := maps.Clone(in)
 		if len(p.quantized()) > 0 {
@@ -142,10 +143,15 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if t["scalars"], err = engine.Upload(c.dev, values, len(values)); err != nil {
 		return res, err
 	}
+	done, err := c.lendTeacher(t)
+	if err != nil {
+		return res, err
+	}
 	t[tokensName] = tokens
 	s.replace()
 	err = w.exec.run(t)
 	delete(t, tokensName) // they are the batches' own
+	done()
 	if err != nil {
 		return res, err
 	}
@@ -167,7 +173,11 @@ func (c *Compiled) readSingle(w *single, read []float32, set Settings, res *Resu
 		read = read[n:]
 		return total
 	}
-	res.Loss = next(c.plan.Accumulate) / float64(c.plan.Accumulate)
+	sums := make([]float64, c.plan.reads())
+	for i := range c.plan.Accumulate * len(sums) {
+		sums[i%len(sums)] += next(1)
+	}
+	c.plan.setLoss(sums, res)
 	res.GradNorm = math.Sqrt(next(len(c.plan.Rules)))
 	if !res.checkFinite() {
 		return

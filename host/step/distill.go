@@ -1,0 +1,110 @@
+package step
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/update"
+)
+
+// Distillation is a teacher, and what the model learns of it. The teacher reads the same batches, with parameters that
+// nothing changes and without quantization. They are no part of a state: [Compiled.LoadTeacher] brings them.
+type Distillation struct {
+	model.Distillation
+	Teacher model.Language
+}
+
+// teacherParam is a parameter of the teacher, among the tensors of a step.
+func teacherParam(name string) string { return "teacher/" + name }
+
+// teacher are the teacher's parameters, none where there is none.
+func (p *Plan) teacher() (list []Tensor) {
+	if p.Distillation == nil {
+		return nil
+	}
+	for _, param := range p.Distillation.Teacher.Params() {
+		list = append(list, Tensor{Name: param.Name, Dims: param.Dims})
+	}
+	return list
+}
+
+func (p *Plan) teacherSpecs() []engine.Spec { return inputs(p.teacher(), teacherParam, false) }
+
+// LoadTeacher loads the parameters of the plan's teacher, in the place of those that it had.
+func (c *Compiled) LoadTeacher(load LoadFunc) error {
+	c.closeTeacher()
+	c.taught = update.Tensors{}
+	for _, t := range c.plan.teacher() {
+		data, err := load.shaped(update.Param(t.Name), t.Dims)
+		if err == nil {
+			c.taught[teacherParam(t.Name)], err = engine.Upload(c.dev, data, t.Dims...)
+		}
+		if err != nil {
+			c.closeTeacher()
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Compiled) closeTeacher() {
+	for _, b := range c.taught {
+		b.Finalize()
+	}
+	c.taught = nil
+}
+
+// lendTeacher puts the teacher's parameters into t, until done is called.
+func (c *Compiled) lendTeacher(t update.Tensors) (done func(), err error) {
+	if c.plan.Distillation != nil && c.taught == nil {
+		return nil, fmt.Errorf("step: the teacher's parameters are not loaded")
+	}
+	maps.Copy(t, c.taught)
+	return func() {
+		for name := range c.taught {
+			delete(t, name)
+		}
+	}, nil
+}
+
+// microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector of what the host reads of it:
+// that loss, or divergence and cross-entropy, of which it is made.
+func (p *Plan) microBatchLoss(in update.Nodes, full bool, q model.ActivationQuantizer) (loss, read *graph.Node) {
+	params, batch := p.weightNodes(in, full), in[tokensName]
+	d := p.Distillation
+	if d == nil {
+		loss = model.Loss(p.Model, params, batch, q)
+		return loss, graph.Reshape(loss, 1)
+	}
+	var teacher []*graph.Node
+	for _, t := range p.teacher() {
+		teacher = append(teacher, in[teacherParam(t.Name)])
+	}
+	// The teacher comes first, so that its activations are gone before there are those that the backward pass needs.
+	logits := d.Teacher.BatchLogits(teacher, batch, nil)
+	out := p.Model.(model.Language).Distilled(params, batch, logits, q, d.Distillation)
+	mean := func(losses *graph.Node) *graph.Node { return graph.Reshape(graph.ReduceAllMean(losses), 1) }
+	return graph.ReduceAllMean(out.Losses), graph.Concatenate([]*graph.Node{mean(out.Divergences), mean(out.CrossEntropies)}, 0)
+}
+
+// reads is the number of means of a micro-batch that the host reads.
+func (p *Plan) reads() int {
+	if p.Distillation == nil {
+		return 1
+	}
+	return 2
+}
+
+// setLoss fills in the losses of a step from the sums of what was read of its micro-batches.
+func (p *Plan) setLoss(sums []float64, res *Result) {
+	n := float64(p.Accumulate)
+	res.Loss = sums[0] / n
+	if d := p.Distillation; d != nil {
+		res.Divergence, res.CrossEntropy = sums[0]/n, sums[1]/n
+		res.Loss = d.Weight*res.Divergence + (1-d.Weight)*res.CrossEntropy
+	}
+}
