@@ -12,6 +12,7 @@ type Settings struct {
 	Kind   Kind
 	Rate   float64 // the highest
 	Warmup float64 // fraction of the steps below 1, else steps; see WarmupSteps
+	From   float64 // OneCycleCos, WSD: the first rate as a fraction of Rate
 	Floor  float64 // the last rate as a fraction of Rate
 	Decay  float64 // WSD: fraction of the steps in the decay
 }
@@ -25,6 +26,8 @@ func (s *Settings) Keys() []schema.Key {
 			Doc: "peak learning rate"},
 		{Name: "warmup", To: &s.Warmup, Is: schema.Between(0, schema.Most), Default: 0.1,
 			Doc: "warm-up: a fraction of the steps when below 1, else a whole number of steps"},
+		{Name: "warmup_from", To: &s.From, Is: schema.Above(0, 1), Default: 0.01,
+			Doc: "onecycle_cos and wsd: rate at the beginning of the warm-up, as a fraction of rate"},
 		{Name: "floor", To: &s.Floor, Is: schema.Between(0, 1), Default: 0.1,
 			Doc: "rate at the end, as a fraction of rate"},
 		{Name: "decay", To: &s.Decay, Is: schema.Between(0, 1), Default: 0.1,
@@ -67,8 +70,8 @@ func (s Settings) Problem(steps int) (p schema.Problem, found bool) {
 // Schedule is the schedule of a run of so many steps.
 func (s Settings) Schedule(steps int) (Schedule, error) {
 	c := Default(s.Kind, s.Rate, steps)
-	c.Warmup, c.FinalFrac, c.DecayFrac = s.WarmupSteps(steps), s.Floor, s.Decay
-	// One-cycle states its floor relative to its start, rate/100.
+	c.Warmup, c.FinalFrac, c.DecayFrac, c.Div = s.WarmupSteps(steps), s.Floor, s.Decay, 1/s.From
+	// One-cycle states its floor relative to its start.
 	c.FinalDiv = 1 / (s.Floor * c.Div)
 	if s.Floor == 0 {
 		c.FinalDiv = 1e30
