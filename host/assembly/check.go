@@ -56,7 +56,7 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 func askedOf(cfg *config.Config) (string, error) {
 	c := *cfg
 	c.Seed, c.Data.Seed = 0, 0
-	c.Train = config.Train{Batch: c.Train.Batch, Clip: c.Train.Clip}
+	c.Train = config.Train{Batch: c.Train.Batch, Clip: c.Train.Clip, Distillation: c.Train.Distillation}
 	c.Schedule, c.Diagnostics, c.Device = schedule.Settings{}, diagnostics.Settings{}, config.Device{Count: c.Device.Count}
 	c.Method.Lambda, c.Method.Silence = 0, 0
 	text, err := json.Marshal(&c)

@@ -22,7 +22,11 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 			available = &a
 		}
 	}
-	if err := memory.Check(memoryModel(cfg, m, programs), available); err != nil {
+	sizes, err := memoryModel(cfg, m, programs)
+	if err != nil {
+		return err
+	}
+	if err := memory.Check(sizes, available); err != nil {
 		return err
 	}
 	if available != nil {
@@ -32,7 +36,7 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 }
 
 // memoryModel gathers the sizes that memory depends on.
-func memoryModel(cfg *config.Config, m model.Model, programs *Programs) memory.Model {
+func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.Model, error) {
 	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: programs.Forward}
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
@@ -53,7 +57,14 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) memory.M
 		}
 	}
 	out.Workspace = workspaces(programs, cfg.Device.Threads)
-	return out
+	if programs.Forward {
+		return out, nil
+	}
+	d, err := distillation(cfg)
+	if d != nil {
+		out.Teacher = float64(model.CountParams(d.Teacher.Params(), nil))
+	}
+	return out, err
 }
 
 // workspaces is the memory of the threads that update tensors: each keeps some for every

@@ -23,6 +23,11 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}
 	var err error
+	if !programs.Forward {
+		if plan.Distillation, err = distillation(cfg); err != nil {
+			return plan, err
+		}
+	}
 	if cfg.Method.Gradient == cage.FullGradient && cfg.Method.Name != cage.MethodLOTION {
 		if err := noTrained(cfg, "method.gradient", programs); err != nil {
 			return plan, err

@@ -54,6 +54,19 @@ func open(ctx context.Context, cfg *config.Config, o Options) (*prepared, *engin
 	return p, dev, err
 }
 
+// loadTeacher gives the teacher of a step, if it has one, parameters that are drawn: benchmarks read no weights.
+func loadTeacher(c *step.Compiled) error {
+	d := c.Plan().Distillation
+	if d == nil {
+		return nil
+	}
+	params := map[string]model.Param{}
+	for _, p := range d.Teacher.Params() {
+		params[p.Name] = p
+	}
+	return c.LoadTeacher(step.LoadParams(d.Teacher, func(name string) ([]float32, error) { return params[name].Init(0), nil }))
+}
+
 // Workload is what was measured, and on what.
 type Workload struct {
 	Build      engine.BuildInfo `json:"build"`
@@ -82,6 +95,9 @@ func inTurn(ctx context.Context, dev *engine.Device, variants []variant, vocab, 
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
 		defer c.Close()
+		if err := loadTeacher(c); err != nil {
+			return nil, err
+		}
 		subjects = append(subjects, Subject{v.name, c, v.lambda})
 	}
 	return Steps(ctx, subjects, vocab, rounds)

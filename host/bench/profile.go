@@ -58,6 +58,9 @@ func profilePlan(ctx context.Context, dev *engine.Device, plan step.Plan, cfg *c
 		return nil, err
 	}
 	defer c.Close()
+	if err := loadTeacher(c); err != nil {
+		return nil, err
+	}
 	subject := Subject{Name: "profile", Compiled: c}
 	if len(plan.Weights) > 0 {
 		subject.Lambda = cfg.Method.Lambda

@@ -42,6 +42,7 @@ const (
 	Plain    = "plugins"         // the configured step, λ_t = 0
 	WithCAGE = "plugins + CAGE"  // the same with λ_t > 0
 	Direct   = "written in host" // the same mathematics without plugins, λ_t = 0
+	Untaught = "no teacher"      // of a run with a teacher, the configured step without it, λ_t = 0
 )
 
 // Configured names the subject that is the step of a training with this configuration:
@@ -116,6 +117,11 @@ func variants(ready *prepared, o Options) ([]variant, error) {
 	list := []variant{{Plain, plan, 0}}
 	if len(plan.Weights) > 0 {
 		list = append(list, variant{WithCAGE, plan, ready.config.Method.Lambda})
+	}
+	if plan.Distillation != nil {
+		untaught := plan
+		untaught.Distillation = nil
+		list = append(list, variant{Untaught, untaught, 0})
 	}
 	if o.Direct {
 		direct, err := directPlan(ready.config, plan)

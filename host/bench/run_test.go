@@ -101,3 +101,26 @@ func TestRunRefusesProblems(t *testing.T) {
 		t.Errorf("a profile: got %v", err)
 	}
 }
+
+// TestWithTeacher: a step with a teacher is measured beside the same without it.
+func TestWithTeacher(t *testing.T) {
+	cfg := parse(t, "model.vocab=328", `train.distillation={teacher="../huggingface/testdata/llama32"}`)
+	r, err := Run(t.Context(), cfg, Options{Rounds: 2, Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range r.Steps {
+		names = append(names, s.Name)
+		taught := s.Name != Untaught
+		if taught != (s.Loss > 0 && s.Loss < 1) {
+			t.Errorf("%s: the loss is %v", s.Name, s.Loss)
+		}
+	}
+	if got := strings.Join(names, ", "); got != "plugins, plugins + CAGE, no teacher" {
+		t.Errorf("measured %s", got)
+	}
+	if _, err := ProfileStep(t.Context(), cfg, Options{Rounds: 1, Finder: testrun.Finder(t)}); err != nil {
+		t.Errorf("profile: %v", err)
+	}
+}

@@ -56,6 +56,7 @@ func (c *Config) WithoutTraining(out string) *Config {
 	held, _ := c.Changed(func(c *Config) error {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
+		c.Train.Distillation = Distillation{}
 		return nil
 	})
 	return held
@@ -164,9 +165,27 @@ type Train struct {
 	CheckpointMinutes float64 // since the last checkpoint; 0: not by the clock
 	Keep              int     // checkpoints kept
 	Out               string
+	Distillation      Distillation
 	NaNPolicy         string // "skip" or "stop"
 	MaxSkipped        int
 	TensorBoard       bool // event files beside the records
+}
+
+// TeacherInitial is the value of train.distillation.teacher with which the teacher is the model as it starts.
+const TeacherInitial = "initial"
+
+// Distillation is what the model learns of a teacher.
+type Distillation struct {
+	Teacher string // TeacherInitial, or the directory of a run or of a Hugging Face checkpoint; "": there is none
+	model.Distillation
+}
+
+// TeacherDir is the directory of the teacher's weights; "" where there is no teacher.
+func (c *Config) TeacherDir() string {
+	if c.Train.Distillation.Teacher == TeacherInitial {
+		return c.Init
+	}
+	return c.Train.Distillation.Teacher
 }
 
 // DecayLast is the value of train.decay with which weights decay after the optimizer's

@@ -25,6 +25,7 @@ func (d *decoder) relations() {
 	d.problems(d.cfg.Device.check(d.cfg.Train.Batch))
 	d.trainingFiles()
 	d.conversations()
+	d.distillation()
 	d.cfg.Model.FillIn()
 	if d.initial != nil {
 		d.problems(d.initial.problems(d.cfg.Model))
@@ -92,7 +93,7 @@ func (d *decoder) foreignKeys() {
 			continue
 		}
 		if t.models != nil && !slices.Contains(t.models, value) {
-			if _, given := d.values[t.name]; given {
+			if dig(d.values, strings.Split(t.name, ".")) != nil && d.good(parentKey(t.name)) {
 				d.foreign(d.placed(t.name), "a table", "leave it out", selector, value, t.models)
 			}
 			continue
@@ -133,8 +134,8 @@ func (d *decoder) foreign(key, what, leave, selector, value string, owners []str
 
 // untrained refuses tables about training where nothing is trained.
 func (d *decoder) untrained() {
-	for _, name := range []string{"data", "schedule"} {
-		if _, given := d.values[name]; given && d.cfg.trains(name) {
+	for _, name := range []string{"data", "schedule", distillationTable} {
+		if dig(d.values, strings.Split(name, ".")) != nil && d.cfg.trains(name) {
 			d.report(d.placed(name), "found with train.steps = 0, with which nothing is trained", "leave it out, or give steps")
 		}
 	}

@@ -68,7 +68,7 @@ func (t table) selector(c *Config) (key, value string) {
 // applies reports whether a key is one of the configuration's kind of model. The keys of
 // other methods apply, too: they have their defaults.
 func (t table) applies(k schema.Key, c *Config) bool {
-	if c.untrained && c.trains(t.name) {
+	if c.untrained && c.trains(t.name) || t.name == distillationTable && c.Train.Distillation.Teacher == "" {
 		return false
 	}
 	if t.name == "train" && k.Name == "steps" && c.Data.Kind == KindChat && c.Train.Steps == 0 && !c.untrained {
@@ -82,7 +82,7 @@ func (t table) applies(k schema.Key, c *Config) bool {
 
 // trains tells whether a table is one that a run without steps has not. It may name data to evaluate on.
 func (c *Config) trains(table string) bool {
-	return table == "schedule" || table == "data" && c.Data.Validation == ""
+	return table == "schedule" || table == distillationTable || table == "data" && c.Data.Validation == ""
 }
 
 // known lists what may stand in a table, given the kind of model that the file names.
@@ -92,6 +92,7 @@ func (d *decoder) known(t table) []string {
 		kind = model.KindLlama
 	}
 	guess := &Config{Model: model.Settings{Kind: kind}}
+	guess.Train.Distillation.Teacher = TeacherInitial
 	return slices.DeleteFunc(t.names(), func(name string) bool {
 		k := t.key(name)
 		return k != nil && slices.Contains(model.Kinds, kind) && !t.applies(*k, guess)

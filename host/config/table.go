@@ -27,6 +27,7 @@ func (c *Config) tables() []table {
 				"relative to the working directory."},
 		mixtureTable(&Source{}),
 		{name: "train", keys: c.trainKeys(), doc: "The loop. A step of a language model sees batch × accumulate sequences."},
+		c.Train.Distillation.table(),
 		{name: "schedule", keys: c.Schedule.Keys(), doc: "The learning rate over the run."},
 		{name: "method", keys: c.Method.Keys(c.Quantizer.quantizesWeights),
 			doc: "What the training does about the quantization of weights, beyond the straight-through estimator: the CAGE\n" +

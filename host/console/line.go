@@ -18,6 +18,7 @@ type state struct {
 	total, step  int
 	problem      bool
 	loss, lambda float64
+	crossEntropy *metrics.Number // with a teacher
 	lr           float64
 	valLoss      *metrics.Number
 	errorRel     *metrics.Number
@@ -29,6 +30,7 @@ type state struct {
 
 func (s *state) add(r metrics.Record, p pace) {
 	s.step, s.loss, s.lambda, s.lr, s.skipped = r.Step, float64(r.Loss), float64(r.Lambda), float64(r.LR), r.Skipped
+	s.crossEntropy = r.CrossEntropy
 	if r.ValLoss != nil {
 		s.valLoss = r.ValLoss
 	}
@@ -73,10 +75,13 @@ func (s *state) segments() []segment {
 	return out
 }
 
-// losses shows the training loss, and for a language model the perplexity.
+// losses shows the training loss, and for a language model the perplexity. With a teacher these say different things.
 func (s *state) losses() []segment {
 	if s.problem {
 		return []segment{{"loss " + significant(s.loss), 1}}
+	}
+	if s.crossEntropy != nil {
+		return []segment{{"loss " + significant(s.loss), 1}, {"ppl " + significant(math.Exp(float64(*s.crossEntropy))), 3}}
 	}
 	return []segment{{fmt.Sprintf("loss %.3f", s.loss), 1}, {"ppl " + significant(math.Exp(s.loss)), 3}}
 }

@@ -148,6 +148,21 @@ func TestPlainLines(t *testing.T) {
 	}
 }
 
+// TestTeacher: with a teacher the loss is no cross-entropy, of which the perplexity is.
+func TestTeacher(t *testing.T) {
+	out := &bytes.Buffer{}
+	d := console.NewRun(out, console.RunOptions{Total: 1, Now: newClock().read})
+	r := record(1)
+	r.Loss, r.Divergence, r.CrossEntropy = 0.0123, metrics.Some(0.0123), metrics.Some(3)
+	d.Update(r)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "step 1/1  loss 0.012  ppl 20.09  lr 1.00e-03  λ 0\n"; out.String() != want {
+		t.Errorf("output %q, want %q", out.String(), want)
+	}
+}
+
 func TestPlainLinesOfARunThatIsStopped(t *testing.T) {
 	c, out := newClock(), &bytes.Buffer{}
 	d := console.NewRun(out, console.RunOptions{Total: 1000, Every: 100, Now: c.read})

@@ -9,9 +9,16 @@ import (
 // field picks one value of a record, nil where it was not measured.
 type field func(r *metrics.Record) *metrics.Number
 
-func trainLoss(r *metrics.Record) *metrics.Number { return &r.Loss }
-func valLoss(r *metrics.Record) *metrics.Number   { return r.ValLoss }
-func lambda(r *metrics.Record) *metrics.Number    { return &r.Lambda }
+func valLoss(r *metrics.Record) *metrics.Number { return r.ValLoss }
+func lambda(r *metrics.Record) *metrics.Number  { return &r.Lambda }
+
+// trainLoss is what validation measures, too, whatever training minimizes.
+func trainLoss(r *metrics.Record) *metrics.Number {
+	if r.CrossEntropy != nil {
+		return r.CrossEntropy
+	}
+	return &r.Loss
+}
 
 // relativeError is ‖x − Q(x)‖ / ‖x‖ in percent.
 func relativeError(r *metrics.Record) *metrics.Number {

@@ -30,6 +30,14 @@ func TestSeriesBreaksWhereAValueIsNotFinite(t *testing.T) {
 	}
 }
 
+// TestSeriesWithTeacher: what is drawn beside validation losses are cross-entropies.
+func TestSeriesWithTeacher(t *testing.T) {
+	records := []metrics.Record{{Step: 1, Loss: 0.1, Divergence: metrics.Some(0.1), CrossEntropy: metrics.Some(3)}, {Step: 2, Loss: 2}}
+	if pieces := series(records, trainLoss); points(pieces) != 2 || pieces[0][0].Y != 3 || pieces[0][1].Y != 2 {
+		t.Errorf("pieces %v", pieces)
+	}
+}
+
 func TestSmooth(t *testing.T) {
 	short := [][]Point{curve(smoothFrom-1, func(i int) float64 { return float64(i % 2) })}
 	if got := smooth(short); &got[0][0] != &short[0][0] {

@@ -69,6 +69,7 @@ func (n Need) parts() []part {
 		{n.Blocks, "activations of the blocks"},
 		{n.Scores, "attention scores, which grow with the square of the context"},
 		{n.Logits, "logits of the vocabulary"},
+		{n.Teacher, "parameters of the teacher"},
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].bytes > all[j].bytes })
 	var list []part

@@ -14,6 +14,8 @@ type Model struct {
 	// Numbers of elements: of everything that is trained, of the part with a quantized
 	// copy, of the optimizers' states.
 	Parameters, Quantized, States float64
+	// Teacher is the number of elements of a model whose predictions are learned; 0: there is none.
+	Teacher float64
 	// Workspace is the elements that the update of the most demanding tensor works with.
 	Workspace float64
 }
@@ -30,6 +32,7 @@ type Need struct {
 	Blocks     float64 // values within transformer blocks that the backward pass needs
 	Scores     float64 // of attention
 	Logits     float64
+	Teacher    float64 // its parameters
 }
 
 // What is counted how often was fitted to the largest resident sizes of trainings on the
@@ -44,6 +47,7 @@ const (
 	keptWidth, keptHidden, keptScores = 6.0, 6.0, 0.73 // of each layer
 	onceHidden, onceScores            = 0.7, 2.35      // of the layer that is computed
 	logits                            = 1.1
+	distilled                         = 5.8 // in the place of logits, with a teacher
 
 	forwardWidth, forwardHidden, forwardScores = 8.0, 3.0, 2.4 // of one layer
 )
@@ -69,6 +73,10 @@ func Estimate(m Model) Need {
 	if m.Recompute {
 		layers, inputs = min(1, layers), layers*width
 	}
+	if m.Teacher > 0 {
+		n.Teacher = wordBytes * m.Teacher
+		n.Logits *= distilled / logits
+	}
 	n.Gradients = wordBytes * gradients * m.Parameters
 	n.States = wordBytes * m.States
 	n.Workspace = wordBytes * m.Workspace
@@ -79,5 +87,5 @@ func Estimate(m Model) Need {
 
 // Total is what the run needs at its peak.
 func (n Need) Total() float64 {
-	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits
+	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Teacher
 }

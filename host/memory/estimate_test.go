@@ -2,19 +2,23 @@ package memory_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/host/memory"
 )
 
-// measured are the largest resident sizes of two steps of Llamas, in MiB.
-var measured = []struct {
+// sizes are those of a Llama, with what was measured of it.
+type sizes struct {
 	layers, width, heads, vocabulary, context, batch int
 
 	quest, adamw, recompute bool
 
 	mebibytes float64
-}{
+}
+
+// measured are the largest resident sizes of two steps of Llamas, in MiB.
+var measured = []sizes{
 	{8, 256, 4, 16000, 32, 32, true, true, true, 628},
 	{1, 256, 16, 2000, 512, 8, true, true, false, 596},
 	{4, 384, 6, 2000, 128, 8, false, true, false, 398},
@@ -39,9 +43,20 @@ var measured = []struct {
 	{4, 64, 1, 16000, 512, 4, true, false, false, 335},
 }
 
+// distilled are the same for Llamas that learn from a teacher of their size.
+var distilled = []sizes{
+	{4, 256, 4, 16000, 128, 8, true, true, false, 892},
+	{2, 128, 2, 32000, 256, 4, true, true, false, 1086},
+	{2, 512, 8, 256, 256, 8, true, true, false, 593},
+	{4, 256, 8, 2000, 256, 8, false, true, true, 304},
+	{1, 192, 3, 16000, 256, 8, true, false, false, 1025},
+	{2, 384, 6, 16000, 64, 16, true, true, false, 947},
+	{4, 256, 4, 32000, 256, 8, true, true, false, 2361},
+}
+
 // TestEstimate: the estimate is as accurate as the messages say.
 func TestEstimate(t *testing.T) {
-	for _, c := range measured {
+	for i, c := range append(slices.Clone(measured), distilled...) {
 		hidden := (8*c.width/3 + 255) / 256 * 256
 		matrices := float64(c.layers * (4*c.width*c.width + 3*c.width*hidden))
 		m := memory.Model{
@@ -54,6 +69,9 @@ func TestEstimate(t *testing.T) {
 		}
 		if c.adamw {
 			m.States = 2 * m.Parameters
+		}
+		if i >= len(measured) {
+			m.Teacher = m.Parameters
 		}
 		got := memory.Estimate(m).Total() / (c.mebibytes * (1 << 20))
 		if math.Abs(got-1) > memory.Accuracy {
@@ -71,7 +89,11 @@ func TestEstimateGrows(t *testing.T) {
 	if math.IsInf(total, 0) || math.IsNaN(total) || total < 1e20 {
 		t.Errorf("the largest model needs %g bytes", total)
 	}
-	recompute, forward := base, base
+	recompute, forward, taught := base, base, base
+	taught.Teacher = 1e17
+	if more := memory.Estimate(taught).Total(); !(more > total+4e17) {
+		t.Errorf("%g bytes, with a teacher %g", total, more)
+	}
 	recompute.Recompute, forward.Forward = true, true
 	if r, f := memory.Estimate(recompute).Total(), memory.Estimate(forward).Total(); !(f < r && r < total) {
 		t.Errorf("%g bytes, recomputed %g, forward %g", total, r, f)

@@ -60,10 +60,14 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 // nil field was not measured at that step and is left out.
 type Record struct {
 	Step   int    `json:"step"`   // optimizer steps done, from 1
-	Loss   Number `json:"loss"`   // training loss in nats per token, mean over the step's micro-batches
+	Loss   Number `json:"loss"`   // what training minimizes, in nats per token, mean over the step's micro-batches
 	LR     Number `json:"lr"`     // α_t, the learning rate of the step
 	Lambda Number `json:"lambda"` // λ_t, the strength of the CAGE correction in the step; 0 while silent or off
 	Tokens int64  `json:"tokens"` // tokens seen since the start of training, resumes included
+
+	// With a teacher, what Loss is made of, in nats per token.
+	Divergence   *Number `json:"divergence,omitempty"`    // from the teacher's predictions
+	CrossEntropy *Number `json:"cross_entropy,omitempty"` // of the tokens: the loss without a teacher
 
 	Seconds         Number  `json:"seconds"`                     // seconds spent training since the start, resumes included
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // over the steps since the previous record

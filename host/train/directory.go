@@ -23,7 +23,7 @@ var changeable = []string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute", "train.memory_check", "train.tensorboard",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed",
-	"data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
+	"train.distillation.teacher", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
 }
 
 // open enters the run directory: a new run, or the continuation of one.
@@ -119,7 +119,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	if err != nil {
 		return err
 	}
-	r.identity, r.initial = made.Run, made.Initial
+	r.identity, r.initial, r.teacher = made.Run, made.Initial, made.Teacher
 	if changed := assembly.Changed(made.Programs, r.programs.Hashes()); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
 			r.cfg.Train.Out, changed[0], len(changed))
@@ -181,6 +181,9 @@ func (r *run) begin() error {
 	if r.state, err = r.newState(); err != nil {
 		return err
 	}
+	if err := r.loadTeacher(); err != nil {
+		return err
+	}
 	r.saving.step = -1
 	if err := r.describe(); err != nil {
 		return err
@@ -210,6 +213,9 @@ func (r *run) noCheckpoints() error {
 // that was stopped before its first checkpoint begins again.
 func (r *run) resume(previous *config.Config) error {
 	r.saving.step = -1
+	if err := r.loadTeacher(); err != nil {
+		return err
+	}
 	var meta checkpoint.Meta
 	err := r.checkpoints.Latest(func(f *checkpoint.File) error {
 		meta = f.Meta

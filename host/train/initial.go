@@ -40,23 +40,15 @@ func (p *provenance) ends() []int32 {
 
 // startFrom makes the state before the first step from the weights that model.init names.
 func (r *run) startFrom(tokens []int32) (*step.State, error) {
-	found, err := config.ReadInitial(r.cfg.Init, r.cfg.Model.Context)
+	found, err := r.findInitial()
 	if err != nil {
-		return nil, r.cfg.ErrorAt("model.init", "%w", err)
-	}
-	if err := r.cfg.CheckInitial(found); err != nil {
 		return nil, err
 	}
 	var state *step.State
-	load := func(load step.LoadFunc) (err error) {
+	r.initial, err = readWeights(found, r.cfg.Model, r.model, r.log, func(load step.LoadFunc) (err error) {
 		state, err = r.compiled.NewStateFrom(load, tokens)
 		return err
-	}
-	if found.Run {
-		r.initial, err = fromRun(rundir.At(found.Dir), r.log, load)
-	} else {
-		r.initial, err = fromHub(vfs.At(found.Dir), r.cfg.Model, r.model, load)
-	}
+	})
 	if err != nil {
 		if state != nil {
 			state.Close()
@@ -65,6 +57,23 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	}
 	r.log.Info("starting from the weights of another model", "path", r.initial.Path, "step", r.initial.Step)
 	return state, nil
+}
+
+// findInitial finds the weights that model.init names, which must be those of such a model.
+func (r *run) findInitial() (*config.Initial, error) {
+	found, err := config.ReadInitial(r.cfg.Init, r.cfg.Model.Context)
+	if err != nil {
+		return nil, r.cfg.ErrorAt("model.init", "%w", err)
+	}
+	return found, r.cfg.CheckInitial(found)
+}
+
+// readWeights reads the weights of a model of these settings.
+func readWeights(found *config.Initial, s model.Settings, m model.Model, log hclog.Logger, use func(step.LoadFunc) error) (*origin, error) {
+	if found.Run {
+		return fromRun(rundir.At(found.Dir), log, use)
+	}
+	return fromHub(vfs.At(found.Dir), s, m, use)
 }
 
 // fromRun loads the newest intact checkpoint of a run.

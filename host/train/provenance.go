@@ -25,6 +25,8 @@ type provenance struct {
 	Directory string `json:"directory,omitempty"`
 	// Initial is what the weights before the first step were read from; nil: they were drawn.
 	Initial *origin `json:"initial,omitempty"`
+	// Teacher is what the weights of the teacher are read from; nil: there is none.
+	Teacher *origin `json:"teacher,omitempty"`
 	// Posttrained is how weights were quantized after the training; nil: they were not.
 	Posttrained *Posttrained `json:"posttrained,omitempty"`
 	// Tokenizer is what the token files were made with; nil without data.
@@ -53,7 +55,7 @@ func (r *run) describe() error {
 }
 
 func (r *run) writeProvenance() error {
-	p := &provenance{Run: r.identity, Build: r.device.BuildInfo(), Initial: r.initial, Data: r.verified, Plugins: r.programs.Used, Programs: r.programs.Hashes()}
+	p := &provenance{Run: r.identity, Build: r.device.BuildInfo(), Initial: r.initial, Teacher: r.teacher, Data: r.verified, Plugins: r.programs.Used, Programs: r.programs.Hashes()}
 	if r.data != nil {
 		info := r.data.Train.Tokenizer()
 		p.Tokenizer = &info

@@ -203,6 +203,7 @@ func findForReplay(cfg *config.Config, search rundir.Search, finder *plugin.Find
 	if !cfg.Model.Language() {
 		return nil
 	}
+	findWeights(cfg, search)
 	train, places, err := assembly.FindTrain(cfg, search)
 	if err != nil {
 		return err

@@ -24,7 +24,9 @@ import (
 func TestReplay(t *testing.T) {
 	save := []string{"train.checkpoint_every=4", "train.keep=9"}
 	poisonedRun := poisoned(t, 1, append(save, "train.max_skipped=20", "train.checkpoint_minutes=0")...)[0]
+	teacher, init := pretrained(t)
 	cases := map[string]*config.Config{
+		"teacher":       testrun.Elsewhere(t, teacher, append(save, init, initialTeacher, `quantizer={plugin="quest"}`)...),
 		"plain":         testrun.Config(t, save...),
 		"soap, late":    testrun.Config(t, append(slices.Clone(lateRefreshes["soap"]), save...)...),
 		"lsq, sgd":      testrun.Config(t, append(save, `quantizer={plugin="lsq", bits=4}`, `optimizer={plugin="sgd"}`)...),

@@ -13,7 +13,7 @@ import (
 
 // report shows the step just done, and records it if a record is due.
 func (r *run) report(set step.Settings, res step.Result, sampled *sample) error {
-	rec := r.newRecord(metrics.Number(res.Loss), metrics.Number(set.Rate), metrics.Number(set.Lambda))
+	rec := r.newRecord(r.losses(res), metrics.Number(set.Rate), metrics.Number(set.Lambda))
 	rec.GradNorm = metrics.Some(res.GradNorm)
 	addStatistics(&rec, set, res)
 	if !r.logs(r.done.Step) {
@@ -34,10 +34,19 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 	return r.record(rec)
 }
 
-// newRecord is a record of the step just done with what all records have.
-func (r *run) newRecord(loss, rate, lambda metrics.Number) metrics.Record {
+// losses is a record with the losses of a step alone.
+func (r *run) losses(res step.Result) metrics.Record {
+	rec := metrics.Record{Loss: metrics.Number(res.Loss)}
+	if r.teacher != nil {
+		rec.Divergence, rec.CrossEntropy = metrics.Some(res.Divergence), metrics.Some(res.CrossEntropy)
+	}
+	return rec
+}
+
+// newRecord is a record of the step just done with what all records have, and with the losses of another one.
+func (r *run) newRecord(losses metrics.Record, rate, lambda metrics.Number) metrics.Record {
 	return metrics.Record{
-		Step: r.done.Step, Loss: loss, LR: rate, Lambda: lambda, Tokens: r.done.Tokens,
+		Step: r.done.Step, Loss: losses.Loss, Divergence: losses.Divergence, CrossEntropy: losses.CrossEntropy, LR: rate, Lambda: lambda, Tokens: r.done.Tokens,
 		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
 }
@@ -82,7 +91,7 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 	if err != nil {
 		return err
 	}
-	rec := r.newRecord(r.display.latest.Loss, metrics.Number(set.Rate), metrics.Number(set.Lambda))
+	rec := r.newRecord(r.display.latest, metrics.Number(set.Rate), metrics.Number(set.Lambda))
 	rec.ValLoss, rec.ValPPL = metrics.Some(loss), r.perplexity(loss)
 	if rec.Distance, err = r.distance(); err != nil {
 		return err
@@ -160,7 +169,7 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		return nil, err
 	}
 	s.ValLoss, s.ValPPL = metrics.Some(loss), r.perplexity(loss)
-	rec := r.newRecord(last.Loss, last.LR, last.Lambda)
+	rec := r.newRecord(last, last.LR, last.Lambda)
 	rec.ValLoss, rec.ValPPL, rec.Distance = s.ValLoss, s.ValPPL, s.Distance
 	r.display.console.Update(rec)
 	if r.evaluated == r.done.Step {

@@ -135,6 +135,7 @@ type run struct {
 
 	identity  string
 	initial   *origin // of the weights that it started from; nil: they were drawn
+	teacher   *origin // of the weights of its teacher; nil: there is none
 	saving    saving
 	evaluated int // step of the newest recorded evaluation, 0 for none
 	// uncorrected are the weights that got no correction in the last step.

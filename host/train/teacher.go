@@ -1,0 +1,86 @@
+package train
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/rundir"
+)
+
+// The weights of a teacher are read whenever a run begins or goes on, and are in no checkpoint. Its provenance has their
+// digests, so that it goes on with the same teacher or not at all.
+
+// loadTeacher loads the teacher of the run, if it has one.
+func (r *run) loadTeacher() error {
+	d := r.compiled.Plan().Distillation
+	if d == nil {
+		return nil
+	}
+	fail := func(err error) error { return r.cfg.ErrorAt("train.distillation.teacher", "%w", err) }
+	s, err := assembly.TeacherSettings(r.cfg)
+	if err != nil {
+		return err
+	}
+	found, err := r.findTeacher()
+	if err != nil {
+		return err
+	}
+	from, err := readWeights(found, s, d.Teacher, r.log, r.compiled.LoadTeacher)
+	if err != nil {
+		return fail(err)
+	}
+	if r.teacher != nil && !slices.Equal(digests(r.teacher), digests(from)) {
+		return fail(fmt.Errorf("%s holds other weights than those of the teacher that the run has (%s): it cannot go on with them", from.Path, r.teacher.describe()))
+	}
+	r.teacher = from
+	r.log.Info("learning what a teacher predicts", "path", from.Path, "step", from.Step)
+	return nil
+}
+
+// findTeacher finds the weights of the teacher.
+func (r *run) findTeacher() (*config.Initial, error) {
+	if r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
+		return r.findInitial()
+	}
+	found, err := config.ReadInitial(r.cfg.TeacherDir(), r.cfg.Model.Context)
+	if err != nil {
+		return nil, r.cfg.ErrorAt("train.distillation.teacher", "%w", err)
+	}
+	return found, nil
+}
+
+// findWeights replaces the directories of weights that a run reads, in a configuration that is being changed, by those
+// where they are now. One that is found nowhere is reported when it is read, if it is.
+func findWeights(cfg *config.Config, search rundir.Search) {
+	for _, dir := range []*string{&cfg.Init, &cfg.Train.Distillation.Teacher} {
+		if *dir == "" || *dir == config.TeacherInitial {
+			continue
+		}
+		place, err := search.Find(*dir, func(place string) error {
+			_, err := os.Stat(place)
+			return err
+		})
+		if err == nil {
+			*dir = place
+		}
+	}
+}
+
+// digests are those of the files that weights were read from.
+func digests(o *origin) (list []string) {
+	for _, f := range o.Files {
+		list = append(list, f.SHA256)
+	}
+	return list
+}
+
+// describe says what weights are.
+func (o *origin) describe() string {
+	if o.Run != "" {
+		return fmt.Sprintf("%s, step %d", o.Path, o.Step)
+	}
+	return o.Path
+}
