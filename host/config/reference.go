@@ -102,3 +102,31 @@ func presetReference(b *strings.Builder) {
 			p.Batch, p.Accumulate, p.Steps, p.Warmup, schema.Decimal(p.Rate))
 	}
 }
+
+// KeyReference is what a person may want to know of a key while typing it.
+type KeyReference struct {
+	Path   string   // "train.steps"; in an array of tables that of its first table
+	Values []string // all that it may be, as TOML; nil: no such list
+	Doc    string
+}
+
+// Keys lists the keys of the schema in the order of [Reference].
+func Keys() []KeyReference {
+	var list []KeyReference
+	for _, t := range new(Config).tables() {
+		for _, k := range t.keys {
+			r := KeyReference{Path: t.path(k.Name), Doc: k.Doc}
+			if t.list {
+				r.Path = Indexed(t.name, 0) + "." + k.Name
+			}
+			for _, word := range k.Is.Words {
+				r.Values = append(r.Values, tomlScalar(word))
+			}
+			if k.Type() == schema.Boolean {
+				r.Values = []string{"true", "false"}
+			}
+			list = append(list, r)
+		}
+	}
+	return list
+}

@@ -67,7 +67,7 @@ func Inform(log hclog.Logger) func(string) {
 // Find returns the plugin with that name; a name with a slash is a path. Errors
 // are [*Error].
 func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
-	return f.find(ctx, name, f.names)
+	return f.find(ctx, name, f.Names)
 }
 
 // find is Find, with the names to suggest instead of one that does not exist.
@@ -149,13 +149,13 @@ func suggestion(name string, known []string) string {
 }
 
 // Has tells whether there is a plugin of that name in the directories. Nothing is built.
-func (f *Finder) Has(name string) bool { return slices.Contains(f.names(), name) }
+func (f *Finder) Has(name string) bool { return slices.Contains(f.Names(), name) }
 
 // Any tells whether there is any plugin in the directories. Nothing is built.
-func (f *Finder) Any() bool { return len(f.names()) > 0 }
+func (f *Finder) Any() bool { return len(f.Names()) > 0 }
 
-// names lists what Find can find by name, without building anything.
-func (f *Finder) names() []string {
+// Names lists what Find can find by name, without building anything.
+func (f *Finder) Names() []string {
 	var names []string
 	for _, dir := range f.Dirs {
 		entries, err := os.ReadDir(dir)

@@ -40,7 +40,7 @@ func each(n int, f func(i int)) {
 // List starts every plugin that can be found by name, asks what it is, and ends
 // it. The result is in the order of names and kinds.
 func (f *Finder) List(ctx context.Context, opts Options) []Listing {
-	names := f.names()
+	names := f.Names()
 	found := make([][]Listing, len(names))
 	each(len(names), func(i int) { found[i] = f.examine(ctx, names[i], opts) })
 	all := slices.Concat(found...)
@@ -74,11 +74,11 @@ const alternativesLimit = 5 * time.Second
 // packages are always listed: nothing is built for a message, and so their kind is unknown.
 func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
 	if kind == "" {
-		return f.names()
+		return f.Names()
 	}
 	ctx, cancel := context.WithTimeout(ctx, alternativesLimit)
 	defer cancel()
-	names := f.names()
+	names := f.Names()
 	each(len(names), func(i int) {
 		fits := func(l Listing) bool { return l.Err == nil && l.Kind == kind }
 		if !f.isSource(names[i]) && !slices.ContainsFunc(f.examine(ctx, names[i], Options{}), fits) {
