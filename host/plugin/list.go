@@ -70,8 +70,9 @@ func (f *Finder) examine(ctx context.Context, name string, opts Options) []Listi
 // alternativesLimit is how long plugins may take in all to say of which kind they are.
 const alternativesLimit = 5 * time.Second
 
-// alternatives lists the plugins of a kind that can be found by name; "" is any kind. Go
-// packages are always listed: nothing is built for a message, and so their kind is unknown.
+// alternatives lists the plugins of a kind that can be found by name; "" is any kind. Those whose
+// kind is unknown are listed, too: Go packages, as nothing is built for a message, and plugins
+// that did not answer in time.
 func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
 	if kind == "" {
 		return f.Names()
@@ -81,9 +82,10 @@ func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
 	names := f.Names()
 	each(len(names), func(i int) {
 		fits := func(l Listing) bool { return l.Err == nil && l.Kind == kind }
-		if !f.isSource(names[i]) && !slices.ContainsFunc(f.examine(ctx, names[i], Options{}), fits) {
-			names[i] = ""
+		if f.isSource(names[i]) || slices.ContainsFunc(f.examine(ctx, names[i], Options{}), fits) || ctx.Err() != nil {
+			return
 		}
+		names[i] = ""
 	})
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
