@@ -50,6 +50,8 @@ func run(args []string) int {
 func explain(cmd *cobra.Command, err, stopped error) (code int, message string) {
 	var usage usageError
 	switch {
+	case errors.Is(err, train.ErrAsked):
+		return exitInterrupted, "stopped by a request in the run directory; go on with --resume"
 	case errors.Is(err, train.ErrInterrupted) && stopped == nil:
 		return 0, "stopped as --stop-after says; go on with --resume"
 	case errors.Is(err, study.ErrInterrupted):

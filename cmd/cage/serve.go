@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -24,8 +25,9 @@ func newServe() *cobra.Command {
 		Use:   "serve [DIR...]",
 		Short: "Show runs as they train, in a web browser",
 		Long: `Show the runs below the given directories, by default runs and studies, in a web
-browser on this machine: a table that can be filtered and sorted, and curves that grow
-while runs train (docs/serve.md). It goes on until Ctrl-C.
+browser on this machine: a table that can be filtered and sorted, curves that grow
+while runs train, and studies (docs/serve.md). It goes on until Ctrl-C. Who opens the
+address that it prints, with its token, can also stop runs and ask for checkpoints.
 
 Only this machine can reach the pages. With --listen others can, too: whoever reaches
 the address sees the runs. They load nothing from any network.`,
@@ -60,11 +62,12 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 	if !address.IP.IsLoopback() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "everybody who can reach %s sees these runs\n", l.Addr())
 	}
+	token := rand.Text()
 	server := &http.Server{
-		Handler:           serve.New(serve.Options{Roots: dirs, Host: host}).Handler(),
+		Handler:           serve.New(serve.Options{Roots: dirs, Host: host, Token: token}).Handler(),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/\n", pageAddress(host, address))
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/#token=%s\n", pageAddress(host, address), token)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {

@@ -9,7 +9,8 @@
 //
 // Runs are files that others may have written: every text is escaped, no request names a
 // file (it names a run that the list has), and requests for other hosts are refused, so
-// that no web page elsewhere can read through the browser what is shown here.
+// that no web page elsewhere can read through the browser what is shown here. Runs can be
+// asked to stop, or for a checkpoint, by those who know a token.
 package serve
 
 import (
@@ -34,12 +35,14 @@ type Options struct {
 	// Host is a name under which the pages may be asked for, beside localhost and the
 	// addresses of the machine; "": there is none.
 	Host string
+	// Token lets those who know it ask runs to stop, or for a checkpoint; "": nobody can.
+	Token string
 }
 
 // Server answers requests. It is made by [New].
 type Server struct {
-	host string
-	logs *logs
+	host, token string
+	logs        *logs
 
 	mu     sync.Mutex
 	lister *rundir.Lister
@@ -49,7 +52,7 @@ type Server struct {
 
 // New makes a server. Nothing is read before the first request.
 func New(o Options) *Server {
-	return &Server{host: o.Host, lister: rundir.NewLister(o.Roots...), logs: newLogs()}
+	return &Server{host: o.Host, token: o.Token, lister: rundir.NewLister(o.Roots...), logs: newLogs()}
 }
 
 // Handler answers requests of the pages, which stand at the root.
@@ -63,6 +66,9 @@ func (s *Server) Handler() http.Handler {
 		"GET /weights":       s.weights,
 		"GET /compare":       s.compare,
 		"GET /curves":        s.curves,
+		"GET /studies":       s.studies,
+		"GET /report":        s.report,
+		"POST /ask":          s.ask,
 		"GET /assets/{name}": asset,
 	} {
 		mux.Handle(pattern, answer)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -96,7 +97,12 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summar
 	if err := r.open(); err != nil {
 		return nil, err
 	}
+	ctx, stop := r.obey(ctx)
+	defer stop()
 	summary, err := r.train(ctx)
+	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(ctx), ErrAsked) {
+		err = fmt.Errorf("%w: %w", ErrAsked, err)
+	}
 	if err != nil && summary == nil {
 		r.recordError(err)
 	}
@@ -137,7 +143,8 @@ type run struct {
 	initial   *origin // of the weights that it started from; nil: they were drawn
 	teacher   *origin // of the weights of its teacher; nil: there is none
 	saving    saving
-	evaluated int // step of the newest recorded evaluation, 0 for none
+	saveAsked atomic.Bool // by a request in the run directory
+	evaluated int         // step of the newest recorded evaluation, 0 for none
 	// uncorrected are the weights that got no correction in the last step.
 	uncorrected []string
 }

@@ -41,6 +41,9 @@ func (s *saving) failed(step int) {
 // saveDue tells whether a checkpoint follows the step just done.
 func (r *run) saveDue() bool {
 	t, c := r.done.Step, r.cfg.Train
+	if r.saveAsked.Swap(false) {
+		return true
+	}
 	if c.CheckpointEvery > 0 && t%c.CheckpointEvery == 0 {
 		return true
 	}

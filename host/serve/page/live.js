@@ -23,6 +23,28 @@ async function ask(url) {
   return answer;
 }
 
+// The token of those who may act stands behind the # of the address that was printed, which
+// no browser sends; it is kept as long as the window is open.
+const given = new URLSearchParams(location.hash.slice(1)).get("token");
+if (given) {
+  sessionStorage.setItem("token", given);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+const token = sessionStorage.getItem("token");
+document.documentElement.classList.toggle("may", Boolean(token));
+
+document.getElementById("facts")?.addEventListener("click", async (event) => {
+  const { ask: what } = event.target.dataset, { run } = event.currentTarget.dataset;
+  if (!what) return;
+  event.target.disabled = true; // until the page is made anew
+  try {
+    const answer = await fetch("/ask", { method: "POST", headers: { "X-Cage-Token": token }, body: new URLSearchParams({ run, what }) });
+    tell(answer.ok ? "" : (await answer.text()).trim());
+  } catch {
+    tell("cage serve does not answer");
+  }
+});
+
 // keepUp looks again and again while the page can be seen. look returns whether there is
 // more to be had at once.
 function keepUp(look) {
@@ -68,7 +90,7 @@ function replace(place, html) {
   if (part) part.scrollLeft = scroll;
 }
 
-for (const place of document.querySelectorAll("#facts, #weights")) keepUp(async () => { replace(place, await (await ask(place.dataset.from)).text()); return false; });
+for (const place of document.querySelectorAll("#facts, #weights, #studies")) keepUp(async () => { replace(place, await (await ask(place.dataset.from)).text()); return false; });
 
 const grid = document.getElementById("charts");
 if (grid) chartsPage();

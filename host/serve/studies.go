@@ -1,0 +1,138 @@
+package serve
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Names in the directory of a study.
+const (
+	cellsDir   = "cells"
+	studyFile  = "study.toml"
+	reportFile = "report/index.html"
+)
+
+// mostReport bounds the size of a report that is shown.
+const mostReport = 256 << 20
+
+// reportPolicy lets a report do what it needs, which is to sort and draw, and nothing else:
+// it is a file that anybody may have written, so that it counts as a page of another site,
+// which reaches neither these pages nor any network.
+const reportPolicy = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+// studiesPage is what the template studies shows.
+type studiesPage struct {
+	Title   string
+	Studies []studyView
+}
+
+type studyView struct {
+	Study, Link  string // Link leads to its runs
+	Begun, Done  int    // cells
+	States       []stateView
+	Report, Made string // where its report is and when it was made, "" for none
+}
+
+type stateView struct {
+	State string
+	Count int
+}
+
+// studyOf is the directory of the study whose cell a run is, "" for other runs.
+func studyOf(r *rundir.Run) string {
+	cells := filepath.Dir(r.Dir)
+	if filepath.Base(cells) != cellsDir {
+		return ""
+	}
+	dir := filepath.Dir(cells)
+	if there, err := vfs.At(dir).Join(studyFile).Exists(); err != nil || !there {
+		return ""
+	}
+	return dir
+}
+
+func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.runs()
+	if err != nil {
+		return err
+	}
+	p := studiesPage{Title: "Studies"}
+	for _, run := range list { // which is sorted, so that runs of a study are neighbours
+		dir := studyOf(run)
+		if dir == "" {
+			continue
+		}
+		if n := len(p.Studies); n == 0 || p.Studies[n-1].Study != dir {
+			p.Studies = append(p.Studies, newStudy(dir))
+		}
+		p.Studies[len(p.Studies)-1].count(run)
+	}
+	if r.URL.Query().Get("part") != "" {
+		return show(w, r, "studies", p)
+	}
+	return show(w, r, "studies.gohtml", p)
+}
+
+func newStudy(dir string) studyView {
+	v := studyView{Study: dir, Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, cellsDir)}}.Encode()}
+	if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
+		v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
+	}
+	return v
+}
+
+func (v *studyView) count(run *rundir.Run) {
+	v.Begun++
+	if run.State == rundir.Done {
+		v.Done++
+	}
+	i := slices.IndexFunc(v.States, func(s stateView) bool { return s.State == string(run.State) })
+	if i < 0 {
+		i = len(v.States)
+		v.States = append(v.States, stateView{State: string(run.State)})
+	}
+	v.States[i].Count++
+}
+
+// report shows the report of a study as `cage study report` has written it.
+func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.runs()
+	if err != nil {
+		return err
+	}
+	dir := r.URL.Query().Get("study")
+	if dir == "" || !slices.ContainsFunc(list, func(run *rundir.Run) bool { return studyOf(run) == dir }) {
+		return refuse(http.StatusNotFound, "there is no study %q", dir)
+	}
+	path := filepath.Join(dir, reportFile)
+	if !below(dir, path) {
+		return refuse(http.StatusNotFound, "%s has no report", dir)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() > mostReport {
+		return refuse(http.StatusNotFound, "%s has no report that can be shown", dir)
+	}
+	text, err := vfs.At(path).ReadFile()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Security-Policy", reportPolicy)
+	return send(w, r, "text/html; charset=utf-8", text)
+}
+
+// below tells whether a file is in a directory, whatever symbolic links are on the way.
+func below(dir, file string) bool {
+	d, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false
+	}
+	f, err := filepath.EvalSymlinks(file)
+	return err == nil && strings.HasPrefix(f, d+string(filepath.Separator))
+}

@@ -1,0 +1,48 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cage-qat/cage/host/rundir"
+)
+
+// ErrAsked is the [ErrInterrupted] of a run that somebody has asked to stop, by a request
+// in its run directory.
+var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted)
+
+// askedEvery is the time between two looks for requests.
+const askedEvery = time.Second
+
+// obey looks for requests until the function that it returns is called. A request to stop
+// ends the context. Requests from before the run count as old: nobody waits for them.
+// Other processes are on the operating system's file system alone.
+func (r *run) obey(ctx context.Context) (context.Context, func()) {
+	if r.opts.Files != nil {
+		return ctx, func() {}
+	}
+	r.dir.Take(rundir.Stop)
+	r.dir.Take(rundir.Checkpoint)
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(askedEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if r.dir.Take(rundir.Checkpoint) {
+				r.saveAsked.Store(true)
+			}
+			if r.dir.Take(rundir.Stop) {
+				cancel(ErrAsked)
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-done }
+}
