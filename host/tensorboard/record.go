@@ -12,6 +12,8 @@ import (
 var tags = map[string]string{
 	"loss":              "train/loss",
 	"lr":                "train/learning rate",
+	"divergence":        "train/divergence from the teacher",
+	"cross_entropy":     "train/cross-entropy",
 	"grad_norm":         "train/gradient norm",
 	"distance":          "train/distance to the optimum",
 	"skipped":           "train/skipped steps",
