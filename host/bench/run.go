@@ -42,6 +42,7 @@ const (
 	Plain    = "plugins"         // the configured step, λ_t = 0
 	WithCAGE = "plugins + CAGE"  // the same with λ_t > 0
 	Direct   = "written in host" // the same mathematics without plugins, λ_t = 0
+	NoUpdate = "no update"       // forward and backward passes; the update is checked and not computed
 	Untaught = "no teacher"      // of a run with a teacher, the configured step without it, λ_t = 0
 )
 
@@ -60,6 +61,8 @@ type Options struct {
 	// Direct adds the step written in the host; only for QuEST in the paper's
 	// form with AdamW, and their defaults.
 	Direct bool
+	// NoUpdate adds the step without the arithmetic of its update.
+	NoUpdate bool
 	// Only names the one subject to measure; empty measures all.
 	Only string
 	// Stacking is used by [Matrix]; empty leaves it to the device.
@@ -122,6 +125,14 @@ func variants(ready *prepared, o Options) ([]variant, error) {
 		untaught := plan
 		untaught.Distillation = nil
 		list = append(list, variant{Untaught, untaught, 0})
+	}
+	if o.NoUpdate {
+		if plan.Dispatch == step.Single {
+			return nil, fmt.Errorf("a step that is one executable cannot leave out its update: use the dispatch %s", step.Chain)
+		}
+		idle := plan
+		idle.Executors, idle.Dispatch = []update.Executor{update.Null{}}, step.Chain
+		list = append(list, variant{NoUpdate, idle, 0})
 	}
 	if o.Direct {
 		direct, err := directPlan(ready.config, plan)

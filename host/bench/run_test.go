@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/step"
 )
 
 const tiny = `
@@ -66,6 +67,29 @@ func TestDirectComputesTheSame(t *testing.T) {
 	}
 	if r.PluginStart <= 0 || r.Tokens != 32 || r.FLOPs <= 0 {
 		t.Errorf("report: %+v", r)
+	}
+}
+
+// TestNoUpdate: without the update's arithmetic nothing is learned, however many steps.
+func TestNoUpdate(t *testing.T) {
+	var losses []float64
+	for _, rounds := range []int{1, 3} {
+		r, err := Run(t.Context(), parse(t), Options{Rounds: rounds, NoUpdate: true, Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range r.Steps {
+			if s.Name == NoUpdate {
+				losses = append(losses, s.Loss)
+			}
+		}
+	}
+	if len(losses) != 2 || losses[0] != losses[1] || losses[0] <= 0 {
+		t.Errorf("losses %v; want two that are equal", losses)
+	}
+	_, err := Run(t.Context(), parse(t), Options{Rounds: 1, NoUpdate: true, Dispatch: step.Single, Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "use the dispatch chain") {
+		t.Errorf("one executable: got %v; want an error", err)
 	}
 }
 

@@ -226,7 +226,7 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 
 // updateOptions are those of updates by the given rules.
 func (p *Plan) updateOptions(rules []cage.Rule) update.Options {
-	o := update.Options{Stacking: p.Stacking}
+	o := update.Options{Stacking: p.Stacking, Executors: p.Executors}
 	if p.Update != nil {
 		o.Lower = func(j update.Job, in update.Nodes) update.Nodes {
 			i := slices.IndexFunc(rules, func(r cage.Rule) bool { return r.Name == j.Tensor })

@@ -46,6 +46,8 @@ type Plan struct {
 	RefreshDelay map[string]int
 	// Stacking says how a graph computes updates whose programs are the same.
 	Stacking update.Stacking
+	// Executors run the updates of a step that is a chain; nil leaves them to the device.
+	Executors []update.Executor
 	// Rotations says what products do with operands that are rotated alike.
 	Rotations Rotations
 	// Dispatch says into how many executables the step is compiled.

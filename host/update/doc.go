@@ -8,8 +8,8 @@
 //
 // Executors must give what the float64 oracle gives (package reference), within the
 // precision of binary32: executortest is the one suite for all of them. A new executor
-// is one file here, with a line in the list and one in the suite. A step that is one
-// executable, as on accelerators, is a graph as a whole: it takes the jobs' graphs from
+// is one file here, begun from [Null], with a line in the list and one in the suite. A
+// step that is one executable, as on accelerators, is a graph as a whole: it takes the jobs' graphs from
 // [Options.Build] and asks no other executor.
 //
 // The room knows programs, rules and buffers. What a step does beside its update, and

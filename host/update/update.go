@@ -96,10 +96,16 @@ type Options struct {
 	// Lower builds the graph of a job from its inputs by name to its outputs by name,
 	// in place of the job's program; nil lowers the program.
 	Lower LowerFunc
+	// Executors are asked in this order; nil asks tiles, and then the graph, which takes
+	// every program.
+	Executors []Executor
 }
 
-// executors are those that are asked, in this order. The graph takes every program.
+// executors are those that are asked, in this order.
 func (o Options) executors() []Executor {
+	if o.Executors != nil {
+		return o.Executors
+	}
 	if o.Lower != nil {
 		return []Executor{Graph{o}}
 	}
