@@ -2,15 +2,17 @@ package executortest_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/refresh"
 	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/host/update/executortest"
+	"github.com/cage-qat/cage/host/update/tile"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -27,7 +29,8 @@ Programs of plugins run on executors ([design record 0015](design/0015-updates-r
 Updates are offered to *tile* and then to *graph*; refreshes of preconditioners run on *refresh*, on the host.
 The operations are defined in [ops.md](ops.md). Tried here is one operation at a time, on tensors of 8 × 8
 floats and what is made of them; all executors are held to the float64 oracle by one suite,
-` + "`host/update/executortest`" + `.
+` + "`host/update/executortest`" + `. What an executor refuses is either against its nature (*never*), or waits for
+somebody to write it (*not yet*); what comes to run changes this table, which a test compares with the executors.
 
 | operation | tile | graph | refresh |
 |---|---|---|---|
@@ -88,13 +91,22 @@ func executes(p *program.Program) string {
 	return answer(err)
 }
 
-// answer is the last part of an error, which is its reason.
+// answer says whether what was refused can never run on an executor, or does not yet, and
+// why.
 func answer(err error) string {
-	if err == nil {
+	var tiles *tile.RefusedError
+	var graph *lower.UnsupportedError
+	switch {
+	case err == nil:
 		return "yes"
+	case errors.As(err, &tiles) && !tiles.Never:
+		return "not yet: " + tiles.Reason
+	case errors.As(err, &tiles):
+		return "never: " + tiles.Reason
+	case errors.As(err, &graph):
+		return "never: factorizations belong into refresh programs, which the host executes"
 	}
-	parts := strings.Split(err.Error(), ": ")
-	return "no: " + parts[len(parts)-1]
+	return "error: " + err.Error()
 }
 
 // one is a program with one operation of interest, from floats to floats.

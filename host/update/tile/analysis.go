@@ -91,11 +91,11 @@ func analyse(p *program.Program) (*analysis, error) {
 	for _, o := range p.Outputs {
 		switch t, r := p.TypeOf(o.Value), a.refs[o.Value]; {
 		case t.DType != program.Float || r.kind == aPartial:
-			return nil, &RefusedError{p.Name, "output " + o.Name, "it is neither a float tensor nor a scalar"}
+			return nil, &RefusedError{Program: p.Name, Value: "output " + o.Name, Reason: "it is neither a float tensor nor a scalar"}
 		case t.Size() == 1:
 			a.outputs = append(a.outputs, place{-1, r.id})
 		case t.Size() != a.size: // a scalar, repeated to another shape
-			return nil, &RefusedError{p.Name, "output " + o.Name, fmt.Sprintf("it has %d elements, others have %d", t.Size(), a.size)}
+			return nil, &RefusedError{p.Name, "output " + o.Name, fmt.Sprintf("it has %d elements, others have %d", t.Size(), a.size), true}
 		default:
 			a.outputs = append(a.outputs, place{tensor: a.vector(r)})
 		}
@@ -179,7 +179,7 @@ func (a *analysis) moved(n *program.Node, args []ref) (ref, error) {
 	if n.Op == program.OpReshape || n.Op == program.OpBroadcast && (r.kind == aScalar || r.kind == aTensor && n.Type.Size() == a.size) {
 		return r, nil
 	}
-	return ref{}, a.refuse(n, "elements change their places")
+	return ref{}, a.never(n, "elements change their places")
 }
 
 // rotation multiplies blocks of elements by the Walsh–Hadamard matrix. Blocks that fit
@@ -187,7 +187,7 @@ func (a *analysis) moved(n *program.Node, args []ref) (ref, error) {
 func (a *analysis) rotation(n *program.Node, r ref) (ref, error) {
 	switch {
 	case n.Attr.Block > Elements:
-		return ref{}, a.refuse(n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
+		return ref{}, a.never(n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
 	case n.Type.Size() != a.size:
 		return ref{}, a.refuse(n, "it has %d elements, tensors have %d", n.Type.Size(), a.size)
 	}

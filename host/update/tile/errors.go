@@ -13,17 +13,30 @@ type RefusedError struct {
 	// Value is the input or node in the way, as "input \"x\"" or "%3 = dot".
 	Value  string
 	Reason string
+	// Never says that no tile can: each is computed from the same elements of other
+	// tensors alone. What could run in tiles, and does not yet, is false.
+	Never bool
 }
 
 // Error names the program, the value and the reason.
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("program %q cannot run in tiles: %s: %s", e.Program, e.Value, e.Reason)
+	how := "does not run in tiles yet"
+	if e.Never {
+		how = "cannot run in tiles"
+	}
+	return fmt.Sprintf("program %q %s: %s: %s", e.Program, how, e.Value, e.Reason)
 }
 
 func (a *analysis) refuseInput(i int, format string, args ...any) error {
-	return &RefusedError{a.p.Name, fmt.Sprintf("input %q", a.p.Inputs[i].Name), fmt.Sprintf(format, args...)}
+	return &RefusedError{Program: a.p.Name, Value: fmt.Sprintf("input %q", a.p.Inputs[i].Name), Reason: fmt.Sprintf(format, args...)}
 }
 
+// refuse is for a node that tiles do not compute yet.
 func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
-	return &RefusedError{a.p.Name, fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), fmt.Sprintf(format, args...)}
+	return &RefusedError{Program: a.p.Name, Value: fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), Reason: fmt.Sprintf(format, args...)}
+}
+
+// never is for a node that no tile can compute.
+func (a *analysis) never(n *program.Node, format string, args ...any) error {
+	return &RefusedError{a.p.Name, fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), fmt.Sprintf(format, args...), true}
 }

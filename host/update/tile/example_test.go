@@ -51,5 +51,5 @@ func ExampleCompile() {
 	_, err = tile.Compile(p)
 	fmt.Println(err)
 	// Output:
-	// program "softmax" cannot run in tiles: %1 = exp: tiles do not have this operation
+	// program "softmax" does not run in tiles yet: %1 = exp: tiles do not have this operation
 }
