@@ -27,9 +27,17 @@ go build -o "$work/cage" ./cmd/cage
 go build -o "$work/plugins/" ./plugins/*
 export CAGE_PLUGIN_PATH=$work/plugins
 cage=$work/cage
-rm -rf "$work/runs" "$work/out" "$work/data"
+rm -rf "$work/runs" "$work/out" "$work/data" "$work/llama2"
 cd "$work"
-"$cage" data prepare "$repo/host/config" "$repo/host/schedule" --include '*.go' --validation 0.2 --out data >/dev/null
+sources=("$repo/host/config" "$repo/host/schedule")
+"$cage" data prepare "${sources[@]}" --include '*.go' --validation 0.2 --out data/bytes >/dev/null
+# A tokenizer as that of Llama 2.
+mkdir llama2
+cp "$repo/host/data/tokenizer/testdata/llama2.tokenizer.json" llama2/tokenizer.json
+echo '{"bos_token": "<s>", "eos_token": "</s>"}' >llama2/tokenizer_config.json
+"$cage" data prepare "${sources[@]}" --tokenizer llama2 --include '*.go' --validation 0.2 --out data/llama2 >/dev/null
+"$python" "$repo/scripts/interop/texts.py" "$repo" >texts.jsonl
+"$cage" data prepare texts.jsonl --tokenizer llama2 --out data/texts >/dev/null
 
 cat >model.toml <<'END'
 [model]
@@ -40,8 +48,8 @@ kv_heads = 2
 hidden = 96
 context = 64
 [data]
-train = "data/train.tokens"
-validation = "data/val.tokens"
+train = "data/bytes/train.tokens"
+validation = "data/bytes/val.tokens"
 [train]
 steps = 60
 batch = 4
@@ -50,18 +58,19 @@ final_eval_batches = 0
 rate = 1e-2
 END
 
-# train NAME SETTING… trains a model and exports Q(x) as floats.
+# train NAME SETTING… trains a model on data/$data and exports Q(x) as floats.
+data=bytes
 train() {
 	name=$1
 	shift
-	arguments=()
+	arguments=(--set "data.train=\"data/$data/train.tokens\"" --set "data.validation=\"data/$data/val.tokens\"")
 	for setting in "$@"; do
 		arguments+=(--set "$setting")
 	done
 	"$cage" train model.toml --set "train.out=\"runs/$name\"" "${arguments[@]}" >train.log 2>&1 || { cat train.log >&2; exit 1; }
 	"$cage" export "runs/$name" --to hf --out "out/$name-hf" >/dev/null
 	loss=$("$cage" eval "runs/$name" --json | "$python" -c 'import json, sys; print(json.load(sys.stdin)["loss"])')
-	"$python" "$repo/scripts/interop/hub.py" "out/$name-hf" "out/$name-hf" --tokens data/val.tokens --loss "$loss"
+	"$python" "$repo/scripts/interop/hub.py" "out/$name-hf" "out/$name-hf" --tokens "data/$data/val.tokens" --loss "$loss"
 }
 
 # packed NAME FLAG… exports to compressed-tensors and checks it.
@@ -70,10 +79,13 @@ packed() {
 	"$python" "$repo/scripts/interop/hub.py" "out/$1-ct" "out/$1-hf"
 }
 
-# llama NAME FLAG… exports to GGUF and checks it.
+# llama NAME FLAG… exports to GGUF and checks it, with the ids of texts where the data were tokenized as they were.
 llama() {
 	"$cage" export "runs/$1" --to gguf --out "out/$1-gguf" "${@:2}" >/dev/null
 	"$python" "$repo/scripts/interop/llama.py" "out/$1-gguf/model.gguf" "out/$1-hf"
+	if [ "$data" = llama2 ]; then
+		"$python" "$repo/scripts/interop/tokens.py" "out/$1-gguf/model.gguf" texts.jsonl data/texts
+	fi
 	rm -r "out/$1-gguf"
 }
 
@@ -109,4 +121,8 @@ train qwen3 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind
 packed qwen3
 llama qwen3
 llama qwen3 --type f32
+data=llama2
+train llama2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}'
+packed llama2
+llama llama2
 echo "all is equal"

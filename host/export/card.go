@@ -48,6 +48,8 @@ tags:
 | validation loss | {{.}} |{{end}}
 | exported as | {{.Report.Format}}: {{.Types}} |
 | exact | {{.Exact}} |
+{{- range .Report.Notes}}
+| note | {{.}} |{{end}}
 
 Made by cage {{.Card.Version}} with
 
@@ -126,7 +128,7 @@ func (r *Report) Summary() []string {
 		}
 		lines = append(lines, line)
 	}
-	return lines
+	return append(lines, r.Notes...)
 }
 
 // exactness says in words what was compared.

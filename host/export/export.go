@@ -26,6 +26,8 @@ type Report struct {
 	// Exact says that every quantized weight was read back as Q(x), bit for bit.
 	Exact   bool     `json:"exact"`
 	Tensors []Stored `json:"tensors"`
+	// Notes say what else is not as in training.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Write exports a model to a directory that does not exist yet. The directory is complete
@@ -107,6 +109,9 @@ func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) 
 		return nil, err
 	}
 	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors()}
+	if n, ok := e.plan.(noter); ok {
+		report.Notes = n.Notes()
+	}
 	if err := e.compare(ctx, dir, report); err != nil {
 		return nil, err
 	}

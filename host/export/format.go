@@ -29,6 +29,12 @@ type Plan interface {
 	Read(dir vfs.Path, each func(name string, values []float32) error) error
 }
 
+// noter is a plan with something to say that is not about a tensor.
+type noter interface {
+	// Notes lists it, each in a sentence.
+	Notes() []string
+}
+
 // Options say how to export.
 type Options struct {
 	// Type is that of quantized weights; "" is the smallest that is exact.
@@ -38,7 +44,8 @@ type Options struct {
 	Float string
 	// Latent exports the weights as the optimizer keeps them, without the quantizer.
 	Latent bool
-	// Inexact allows a quantized weight to become something else than Q(x).
+	// Inexact allows a quantized weight to become something else than Q(x), and a tokenizer
+	// to be stored that will give other ids for some texts.
 	Inexact bool
 	// Activations makes programs that load the export quantize the inputs of layers as the
 	// training did. Only compressed-tensors can say that.

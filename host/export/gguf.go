@@ -28,6 +28,7 @@ type ggufPlan struct {
 	source  *source
 	inexact bool
 	entries []gguf.Entry
+	notes   []string
 	tensors []ggufTensor
 }
 
@@ -70,9 +71,19 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	if err := refused.err("--type f32 stores the numbers of Q(x) as they are"); err != nil {
 		return nil, err
 	}
-	p.entries, err = ggufEntries(m, p.mainType())
-	return p, err
+	if p.entries, err = ggufEntries(m, p.mainType()); err != nil {
+		return nil, err
+	}
+	tokens, notes, err := ggufTokens(m.Tokenizer, m.Settings.Vocab, o.Inexact)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	p.entries, p.notes = append(p.entries, tokens...), notes
+	return p, nil
 }
+
+// Notes implements noter.
+func (p *ggufPlan) Notes() []string { return p.notes }
 
 func (p *ggufPlan) add(t ggufTensor) {
 	elements, bytes := t.typ.Block()

@@ -82,7 +82,7 @@ var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
 }
 
-// ggufEntries describe the model and its tokenizer.
+// ggufEntries describe the model. Those about its tokenizer follow.
 func ggufEntries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
 	s := m.Settings
 	a, err := ggufArchitecture(s)
@@ -115,9 +115,5 @@ func ggufEntries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
 		entries = append(entries, gguf.Entry{Key: a.name + ".attention.key_length", Value: number(size)},
 			gguf.Entry{Key: a.name + ".attention.value_length", Value: number(size)})
 	}
-	tokens, err := ggufTokens(m.Tokenizer, s.Vocab)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
-	return append(entries, tokens...), nil
+	return entries, nil
 }

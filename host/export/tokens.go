@@ -12,9 +12,11 @@ import (
 // Types of tokens in GGUF.
 const (
 	tokenNormal  int32 = 1
+	tokenUnknown int32 = 2 // for what no token holds
 	tokenControl int32 = 3 // added, special
 	tokenUser    int32 = 4 // added, not special
 	tokenUnused  int32 = 5
+	tokenByte    int32 = 6
 )
 
 // tokenizerFile is the part of a tokenizer.json that GGUF needs.
@@ -48,12 +50,23 @@ func (m *merge) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*string)(m))
 }
 
-// ggufTokens are the entries about the tokenizer of a model with vocab token ids.
-func ggufTokens(t Tokenizer, vocab int) ([]gguf.Entry, error) {
+// ggufTokens are the entries about the tokenizer of a model with vocab token ids. Where inexact
+// is allowed, notes say why llama.cpp would find other ids in some texts.
+func ggufTokens(t Tokenizer, vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
 	var f tokenizerFile
 	if err := json.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
-		return nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
+		return nil, nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
+	if f.Model.ByteFallback {
+		entries, notes, err = f.sentencePiece(t.Files[tokenizer.DefinitionFile], vocab, inexact)
+	} else {
+		entries, err = f.byteLevel(vocab)
+	}
+	return append(entries, ggufMarks(t)...), notes, err
+}
+
+// byteLevel are the entries about a byte-level tokenizer.
+func (f *tokenizerFile) byteLevel(vocab int) ([]gguf.Entry, error) {
 	pre, err := f.preName()
 	if err != nil {
 		return nil, err
@@ -66,14 +79,13 @@ func ggufTokens(t Tokenizer, vocab int) ([]gguf.Entry, error) {
 	for i, m := range f.Model.Merges {
 		merges[i] = string(m)
 	}
-	entries := []gguf.Entry{
+	return []gguf.Entry{
 		{Key: "tokenizer.ggml.model", Value: "gpt2"},
 		{Key: "tokenizer.ggml.pre", Value: pre},
 		{Key: "tokenizer.ggml.tokens", Value: tokens},
 		{Key: "tokenizer.ggml.token_type", Value: types},
 		{Key: "tokenizer.ggml.merges", Value: merges},
-	}
-	return append(entries, ggufMarks(t)...), nil
+	}, nil
 }
 
 // ggufMarks are the entries about tokens with a meaning of their own.
@@ -138,8 +150,8 @@ type preTokenizer struct {
 // preName is the name under which llama.cpp knows the way the tokenizer cuts texts. One
 // that it does not know is refused: it would give other ids.
 func (f *tokenizerFile) preName() (string, error) {
-	if f.Model.Type != "BPE" && f.Model.Type != "" || f.Model.ByteFallback {
-		return "", fmt.Errorf("llama.cpp is given byte-level BPE tokenizers here, and this one is another: --to hf copies it as it is")
+	if f.Model.Type != "BPE" && f.Model.Type != "" {
+		return "", fmt.Errorf("llama.cpp is given BPE tokenizers here, and this one is another: --to hf copies it as it is")
 	}
 	parts := f.PreTokenizer.Parts
 	if f.PreTokenizer.Type != "Sequence" {

@@ -64,6 +64,11 @@ func LoadHuggingFace(path string) (*HuggingFace, error) {
 	return t, nil
 }
 
+// ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. It has no name.
+func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
+	return newHuggingFace(definition, nil)
+}
+
 // newHuggingFace builds a tokenizer from the contents of its files; config may
 // be empty.
 func newHuggingFace(data, config []byte) (*HuggingFace, error) {

@@ -1,0 +1,256 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// SentencePiece is what programs need to know of a tokenizer that compute its ids as
+// SentencePiece does: they write spaces as "▁" and join, again and again, the two neighbours
+// whose joined text is the token with the highest score, leftmost first. Characters that are no
+// token become bytes in the end.
+type SentencePiece struct {
+	// Scores has one number for each id below VocabSize: the later a token is made by merges,
+	// the smaller.
+	Scores []float32
+	// Unknown is the id of the unknown token, or [NoToken].
+	Unknown int32
+	// Prefix tells that "▁" is put before a text, and before what follows an added token.
+	Prefix bool
+	// Differs lists why some texts get other ids than from the tokenizer; empty: none does.
+	Differs []string
+}
+
+// SentencePiece describes a byte-pair model with byte fallback, as those of Llama 2 and
+// Mistral, in the terms of SentencePiece. Any other is an [*UnsupportedError].
+func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
+	var def definition
+	if err := json.Unmarshal(t.definition, &def); err != nil {
+		return nil, err
+	}
+	if err := t.checkPieces(&def); err != nil {
+		return nil, err
+	}
+	s := &SentencePiece{Unknown: t.model.unk, Scores: make([]float32, t.info.VocabSize)}
+	if err := s.setSpaces(&def); err != nil {
+		return nil, err
+	}
+	s.differ(addedReason(def.AddedTokens))
+	s.setScores(t, def.AddedTokens)
+	return s, nil
+}
+
+// maxExactRank is the number of ranks that float32 tells apart.
+const maxExactRank = 1 << 24
+
+// checkPieces refuses models that do not compute with characters, bytes and merges alone.
+func (t *HuggingFace) checkPieces(def *definition) error {
+	unsupported := func(feature, hint string) error { return &UnsupportedError{"model", feature, hint} }
+	switch {
+	case t.pre.byteLevel || !def.Model.ByteFallback:
+		return unsupported("a model without byte_fallback", "SentencePiece needs tokens for bytes")
+	case slices.Contains(t.model.bytes[:], noID):
+		return unsupported("a model without a token for every byte", "SentencePiece needs <0x00> to <0xFF>")
+	case def.Model.IgnoreMerges:
+		return unsupported("ignore_merges", "SentencePiece joins neighbours only")
+	case len(def.Model.Merges) > maxExactRank:
+		return unsupported(fmt.Sprintf("a list of %d merges", len(def.Model.Merges)), fmt.Sprintf("scores tell %d apart", maxExactRank))
+	}
+	return nil
+}
+
+// setSpaces finds out how the tokenizer writes spaces, and whether it puts one before a text:
+// Llama 2 does so in its normalizer, newer files in their pre-tokenizer.
+func (s *SentencePiece) setSpaces(def *definition) error {
+	replaces := false
+	steps, err := flat(def.Normalizer, "normalizers")
+	if err != nil {
+		return fmt.Errorf("normalizer: %w", err)
+	}
+	for _, step := range steps {
+		switch {
+		case step.Type == "Prepend" && step.Prepend == spaceMark && !s.Prefix && !replaces:
+			s.Prefix = true
+		case step.Type == "Replace" && step.Pattern.String != nil && *step.Pattern.String == " " && step.Content == spaceMark && !replaces:
+			replaces = true
+		default:
+			return &UnsupportedError{"normalizer", fmt.Sprintf("type %q", step.Type), `SentencePiece puts "▁" before texts and for spaces`}
+		}
+	}
+	if steps, err = flat(def.PreTokenizer, "pretokenizers"); err != nil {
+		return fmt.Errorf("pre_tokenizer: %w", err)
+	}
+	switch {
+	case len(steps) == 0 && replaces:
+		return nil
+	case len(steps) == 1 && steps[0].Type == "Metaspace" && !s.Prefix:
+		return s.setMetaspace(steps[0], def)
+	}
+	return &UnsupportedError{"pre_tokenizer", "this way of cutting texts", "SentencePiece does not cut texts before it joins"}
+}
+
+// setMetaspace is setSpaces for the pre-tokenizer Metaspace.
+func (s *SentencePiece) setMetaspace(step spaceStep, def *definition) error {
+	if step.Replacement != "" && step.Replacement != spaceMark {
+		return &UnsupportedError{"pre_tokenizer", fmt.Sprintf("Metaspace with %q", step.Replacement), `SentencePiece writes "▁" for a space`}
+	}
+	scheme := "always"
+	if step.PrependScheme != nil {
+		scheme = *step.PrependScheme
+	} else if step.AddPrefixSpace != nil && !*step.AddPrefixSpace {
+		scheme = "never"
+	}
+	if s.Prefix = scheme != "never"; s.Prefix {
+		s.differ("a text that begins with a space gets no second one before it")
+	}
+	if scheme == "first" && len(def.AddedTokens) > 0 {
+		s.differ("a text behind an added token gets no space before it")
+	}
+	if step.Split != nil && !*step.Split {
+		return nil
+	}
+	for _, pair := range def.Model.Merges {
+		if joined := pair[0] + pair[1]; strings.LastIndex(joined, spaceMark) > 0 {
+			s.differ(fmt.Sprintf("words are cut before every space, and %q is a token", joined))
+			break
+		}
+	}
+	return nil
+}
+
+// spaceStep is a normalizer or pre-tokenizer that has to do with spaces.
+type spaceStep struct {
+	Type           string  `json:"type"`
+	Prepend        string  `json:"prepend"`
+	Pattern        pattern `json:"pattern"`
+	Content        string  `json:"content"`
+	Replacement    string  `json:"replacement"`
+	PrependScheme  *string `json:"prepend_scheme"`
+	AddPrefixSpace *bool   `json:"add_prefix_space"`
+	Split          *bool   `json:"split"`
+}
+
+// flat lists the steps of a section, those of a Sequence in its place; key is where a Sequence has them.
+func flat(section json.RawMessage, key string) (steps []spaceStep, err error) {
+	if !present(section) {
+		return nil, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(section, &fields); err != nil {
+		return nil, err
+	}
+	var step spaceStep
+	if err := json.Unmarshal(section, &step); err != nil {
+		return nil, err
+	}
+	if step.Type != "Sequence" {
+		return []spaceStep{step}, nil
+	}
+	var children []json.RawMessage
+	if err := json.Unmarshal(fields[key], &children); err != nil {
+		return nil, err
+	}
+	for _, child := range children {
+		more, err := flat(child, key)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, more...)
+	}
+	return steps, nil
+}
+
+// addedReason says which added token is found otherwise than as its characters in the text;
+// "": all are found so.
+func addedReason(tokens []addedToken) string {
+	for _, a := range tokens {
+		if a.Normalized || a.LStrip || a.RStrip || a.SingleWord {
+			return fmt.Sprintf("the added token %q is normalized, lstrip, rstrip or single_word, and is found only as its characters", a.Content)
+		}
+	}
+	return ""
+}
+
+func (s *SentencePiece) differ(reason string) {
+	if reason != "" {
+		s.Differs = append(s.Differs, reason)
+	}
+}
+
+// setScores gives every token the rank of the merge that makes it.
+//
+// Merges make a token of one pair of parts only, whatever stands around it: what happens within
+// its characters does not depend on what is outside as long as nothing is joined across its ends.
+// So merging the token's own text finds the pair, and the order of scores is that of merges.
+// SentencePiece joins every pair whose text is a token, however: where merges leave the text of a
+// token in two parts, ids can differ.
+func (s *SentencePiece) setScores(t *HuggingFace, added []addedToken) {
+	last := float32(-len(t.model.merges) - 1)
+	for id := range s.Scores {
+		s.Scores[id] = last // of what no merge makes; no program looks at it
+	}
+	whole := map[int32]bool{} // cut out of texts before anything is joined
+	for _, a := range added {
+		whole[a.ID] = true
+	}
+	var apart []string
+	for _, token := range slices.Sorted(maps.Keys(t.model.vocab)) {
+		id := t.model.vocab[token]
+		parts, rank := t.model.path(token)
+		switch {
+		case whole[id]:
+			s.Scores[id] = 0
+		case len(parts) == 2 || len(parts) == 0 && t.model.joins(token):
+			apart = append(apart, token)
+		case len(parts) == 1 && rank >= 0:
+			s.Scores[id] = float32(-rank)
+		}
+	}
+	if len(apart) > 0 {
+		s.differ(fmt.Sprintf("SentencePiece joins two parts to the token %q, which no merge makes (one of %d such tokens)", apart[0], len(apart)))
+	}
+}
+
+// joins tells whether a text is two parts, each a token or one character.
+func (m *bpe) joins(text string) bool {
+	part := func(text string) bool {
+		_, ok := m.vocab[text]
+		return ok || utf8.RuneCountInString(text) == 1
+	}
+	for i := range text {
+		if i > 0 && part(text[:i]) && part(text[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// path merges the characters of a text. It returns the ids that are left, none where a
+// character is no token, and the rank of the last merge, −1 if there was none.
+func (m *bpe) path(text string) (ids []int32, rank int32) {
+	for _, char := range text {
+		id, ok := m.vocab[string(char)]
+		if !ok {
+			return nil, -1
+		}
+		ids = append(ids, id)
+	}
+	rank = -1
+	for {
+		at, best := 0, noMerge
+		for i := 1; i < len(ids); i++ {
+			if p := m.pair(ids[i-1], ids[i]); p.rank < best.rank {
+				at, best = i, p
+			}
+		}
+		if best == noMerge {
+			return ids, rank
+		}
+		ids[at-1], rank = best.id, best.rank
+		ids = slices.Delete(ids, at, at+1)
+	}
+}
