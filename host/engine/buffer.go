@@ -57,24 +57,6 @@ func (b *Buffer) Finalize() error {
 	return nil
 }
 
-// Reshaped returns a buffer of the given dimensions with the elements of b, which it shares. It is for the CPU device, whose
-// programs copy what they reshape; elsewhere it is an error. It is freed like any buffer; b stays.
-func (b *Buffer) Reshaped(dims ...int) (*Buffer, error) {
-	data := b.data.Load()
-	if data == nil || !b.device.SharesMemory() {
-		return nil, fmt.Errorf("a buffer of shape %s cannot be reshaped: it is gone, or on another device than the CPU", b.shape)
-	}
-	shape := shapes.Make(b.shape.DType, dims...)
-	if shape.Size() != b.shape.Size() {
-		return nil, fmt.Errorf("a buffer of shape %s cannot be reshaped to %s", b.shape, shape)
-	}
-	view, err := reshaped((*data)[0], shape)
-	if err != nil {
-		return nil, err
-	}
-	return newBuffer(b.device, []compute.Buffer{view}, shape, false), nil
-}
-
 // finalize frees the buffers of the replicas.
 func finalize(data []compute.Buffer) error {
 	var errs []error

@@ -147,41 +147,6 @@ func TestView(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestReshaped: a reshaped buffer has the elements of its buffer, and each of the two is freed by itself.
-func TestReshaped(t *testing.T) {
-	d := open(t)
-	b, err := engine.Upload(d, []float32{1, 2, 3, 4, 5, 6}, 2, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := b.Reshaped(3, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := b.Reshaped(6)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Reshaped(5); err == nil {
-		t.Error("a view of another size")
-	}
-	if err := first.Finalize(); err != nil {
-		t.Error(err)
-	}
-	if got, err := engine.Download[float32](b); err != nil || !slices.Equal(b.Shape().Dimensions, []int{2, 3}) || got[5] != 6 {
-		t.Errorf("after a view was freed the buffer is %v %v, %v", b.Shape(), got, err)
-	}
-	if err := b.Finalize(); err != nil {
-		t.Error(err)
-	}
-	if got, err := engine.Download[float32](second); err != nil || !slices.Equal(got, []float32{1, 2, 3, 4, 5, 6}) {
-		t.Errorf("after the buffer was freed the view is %v, %v", got, err)
-	}
-	if _, err := b.Reshaped(6); err == nil {
-		t.Error("a view of a buffer that is gone")
-	}
-}
-
 func TestFill(t *testing.T) {
 	d := open(t)
 	b, err := engine.Fill(d, []int{2, 3}, func(values []float32) error {

@@ -161,6 +161,9 @@ func (d *Device) Threads() int { return d.options.Threads }
 // SharesMemory reports whether buffers are in the host's memory, where [Data] gives access to them.
 func (d *Device) SharesMemory() bool { return d.kind == CPU }
 
+// Precision returns the type in which steps multiply matrices.
+func (d *Device) Precision() Precision { return d.options.Precision }
+
 // Attention returns how models are to compute attention.
 func (d *Device) Attention() Attention { return d.options.Attention }
 

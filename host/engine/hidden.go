@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -21,8 +20,8 @@ var (
 	builderCaches = []string{"cacheReductions", "cacheArgMinMax", "cacheSelections"}
 )
 
-// checkHidden looks for all that this file relies on, in a graph of its own. [setParallelism] and [reshaped] look for what
-// they need of the Go backend themselves.
+// checkHidden looks for all that this file relies on, in a graph of its own. [setParallelism] looks for what
+// it needs of the Go backend itself.
 func checkHidden(backend compute.Backend) error {
 	r := &recording{Backend: backend}
 	g := graph.NewGraph(r, "check")
@@ -60,24 +59,6 @@ func setParallelism(backend compute.Backend, n int) error {
 	}
 	set.SetMaxParallelism(n)
 	return nil
-}
-
-// reshaped returns a buffer of the Go backend with the elements of another, which it does not copy, in another shape. The
-// backend copies where a program reshapes what was given to it. Freeing one of the two leaves the other as it is.
-func reshaped(data compute.Buffer, shape shapes.Shape) (compute.Buffer, error) {
-	from := reflect.Indirect(reflect.ValueOf(data))
-	if from.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%T is no buffer of the Go backend", data)
-	}
-	to := reflect.New(from.Type())
-	to.Elem().Set(from)
-	field := to.Elem().FieldByName("RawShape")
-	view, ok := to.Interface().(compute.Buffer)
-	if !ok || !field.IsValid() || field.Type() != reflect.TypeOf(shape) {
-		return nil, fmt.Errorf("%T has no RawShape", data)
-	}
-	field.Set(reflect.ValueOf(shape.Clone()))
-	return view, nil
 }
 
 // ownCaches gives the function that is being built constants and reductions of its own, until the returned function is

@@ -21,17 +21,6 @@ type Piece struct {
 	First  *graph.Node // place at which each sequence begins, int32 [batch]
 }
 
-// Cut is the shape in which [Language.Decode] reads a weight fastest on the CPU where there are few tokens:
-// [parts, out/parts, in] for a matrix [out, in]. Such a product takes as long as reading the weight does; the Go backend
-// computes it on one processor, and the parts of a batch on all. It is nil for weights that are read as they are.
-func Cut(p Param) []int {
-	const parts = 16 // for up to 16 processors
-	if !p.Quantized || len(p.Dims) != 2 || p.Dims[0]%parts != 0 {
-		return nil
-	}
-	return []int{parts, p.Dims[0] / parts, p.Dims[1]}
-}
-
 // CacheDims implements [Language]: two caches for each block, of its keys, already turned, and of its values.
 func (m *transformer) CacheDims(batch, length int) [][]int {
 	var list [][]int

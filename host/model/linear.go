@@ -43,15 +43,9 @@ func times(a, b *graph.Node) *graph.Node {
 	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 2}, batch)
 }
 
-// timesTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes. b may be cut as [Cut]
-// says where a is a matrix.
+// timesTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes.
 func timesTransposed(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
-	if rank == 2 && b.Rank() == 3 {
-		rows, in := a.Shape().Dim(0), a.Shape().Dim(1)
-		repeated := graph.BroadcastToDims(graph.InsertAxes(a, 0), b.Shape().Dim(0), rows, in)
-		return graph.Reshape(graph.TransposeAllAxes(timesTransposed(repeated, b), 1, 0, 2), rows, -1)
-	}
 	batch := leadingAxes(rank - 2)
 	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 1}, batch)
 }

@@ -232,7 +232,7 @@ func (m *transformer) checkParams(params []*graph.Node) {
 		exceptions.Panicf("%s: got %d parameters, want %d", m.Kind, len(params), len(m.params))
 	}
 	for i, p := range params {
-		if dims := p.Shape().Dimensions; !slices.Equal(dims, m.params[i].Dims) && !slices.Equal(dims, Cut(m.params[i])) {
+		if dims := p.Shape().Dimensions; !slices.Equal(dims, m.params[i].Dims) {
 			exceptions.Panicf("%s: parameter %s has shape %s, want %v", m.Kind, m.params[i].Name, p.Shape(), m.params[i].Dims)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/decode"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
@@ -22,7 +23,8 @@ type Decoder struct {
 	length int
 	start  int
 	t      update.Tensors // caches, and the place at which each sequence begins
-	cut    update.Tensors // weights in the shape in which one token reads them, once it did; see [model.Cut]
+
+	network *decode.Network // nil until a single token is read
 }
 
 // Names of the tensors of a decoder.
@@ -41,7 +43,7 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	if !ok {
 		return nil, fmt.Errorf("step: a model that reads no sequences cannot continue them")
 	}
-	d := &Decoder{e: e, first: slices.Clone(first), length: length, t: update.Tensors{}, cut: update.Tensors{}}
+	d := &Decoder{e: e, first: slices.Clone(first), length: length, t: update.Tensors{}}
 	b, err := engine.Upload(e.c.dev, d.first, len(first))
 	if err != nil {
 		return nil, err
@@ -58,10 +60,8 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 
 // Close frees the caches.
 func (d *Decoder) Close() {
-	for _, tensors := range []update.Tensors{d.t, d.cut} {
-		for _, b := range tensors {
-			b.Finalize()
-		}
+	for _, b := range d.t {
+		b.Finalize()
 	}
 }
 
@@ -79,15 +79,14 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if _, ok := c.plan.Pieces[len(tokens)]; !ok && len(c.plan.Activations) > 0 {
 		return nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(tokens))
 	}
-	cut := d.cuts(len(tokens))
-	exec, err := c.once(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.plan.decodeStage(len(d.first), n, d.length, cut) })
+	if n == 1 && d.withoutGraph() {
+		return d.nextToken(tokens)
+	}
+	exec, err := c.once(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.plan.decodeStage(len(d.first), n, d.length) })
 	if err != nil {
 		return nil, err
 	}
 	t := maps.Clone(d.e.t)
-	if err := d.cutWeights(t, cut); err != nil {
-		return nil, err
-	}
 	maps.Copy(t, d.t)
 	if t[tokensName], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
 		return nil, err
@@ -108,46 +107,10 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	return engine.Download[float32](t[logitsName])
 }
 
-// cuts are the shapes of weights that are cut where a piece has that many tokens, by name. Products of four rows and more
-// run on all processors as they are.
-func (d *Decoder) cuts(tokens int) map[string][]int {
-	if tokens >= 4 || !d.e.c.dev.SharesMemory() {
-		return nil
-	}
-	cut := map[string][]int{}
-	for _, p := range d.e.c.plan.Model.Params() {
-		if dims := model.Cut(p); dims != nil {
-			cut[d.e.c.plan.used(false)(p.Name)] = dims
-		}
-	}
-	return cut
-}
-
-// cutWeights replaces weights in t by those that are cut.
-func (d *Decoder) cutWeights(t update.Tensors, cut map[string][]int) error {
-	for name, dims := range cut {
-		if d.cut[name] == nil {
-			view, err := t[name].Reshaped(dims...)
-			if err != nil {
-				return err
-			}
-			d.cut[name] = view
-		}
-		t[name] = d.cut[name]
-	}
-	return nil
-}
-
 // decodeStage maps what the forward pass reads, a piece of sequences and their caches to the
 // logits of the next token and the caches with the piece.
-func (p *Plan) decodeStage(sequences, n, length int, cut map[string][]int) stage {
-	specs := p.forwardSpecs(false)
-	for i, s := range specs {
-		if dims := cut[s.Name]; dims != nil {
-			specs[i].Shape = floats(dims...)
-		}
-	}
-	specs = append(specs,
+func (p *Plan) decodeStage(sequences, n, length int) stage {
+	specs := append(p.forwardSpecs(false),
 		engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, sequences, n)},
 		engine.Spec{Name: startName, Shape: shapes.Make(dtypes.Int32)},
 		engine.Spec{Name: firstName, Shape: shapes.Make(dtypes.Int32, sequences)})

@@ -23,7 +23,7 @@ type Evaluator struct {
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
 func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
-	e := &Evaluator{c, s, maps.Clone(s.Tensors)}
+	e := &Evaluator{c: c, s: s, t: maps.Clone(s.Tensors)}
 	if err := c.runQuantize(e.t); err != nil {
 		e.Close()
 		return nil, err

@@ -127,21 +127,16 @@ func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) (
 	if !ok || len(q.Trained()) > 0 {
 		return nil, fmt.Errorf("step: %s has no quantizer without trained parameters for %d tokens", site.Name, site.Tokens)
 	}
-	const name = "activation"
-	specs := []engine.Spec{{Name: name, Shape: floats(site.Tokens, site.Width)}}
-	e, err := stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		value, _ := q.Forward(in[name], nil)
-		return update.Nodes{valueName: value}
-	}}.compile(c.dev)
+	e, err := activationStage(q, site, site.Tokens).compile(c.dev)
 	if err != nil {
 		return nil, err
 	}
 	defer e.exec.Close()
 	t := update.Tensors{}
-	if t[name], err = engine.Upload(c.dev, x, site.Tokens, site.Width); err != nil {
+	if t[activationName], err = engine.Upload(c.dev, x, site.Tokens, site.Width); err != nil {
 		return nil, err
 	}
-	defer t[name].Finalize()
+	defer t[activationName].Finalize()
 	if err := e.run(t); err != nil {
 		return nil, err
 	}
@@ -149,5 +144,18 @@ func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) (
 	return engine.Download[float32](t[valueName])
 }
 
-// valueName is the output of a program for one activation.
-const valueName = "value"
+// Names of the tensors of the program for one activation.
+const (
+	activationName = "activation"
+	valueName      = "value"
+)
+
+// activationStage maps an activation of that many tokens, and the trained parameters of its quantizer, to its quantized form.
+func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) stage {
+	specs := []engine.Spec{{Name: activationName, Shape: floats(tokens, site.Width)}}
+	specs = append(specs, inputs(trainedOf(q, site.Name), update.Param, false)...)
+	return stage{activationName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		value, _ := q.Forward(in[activationName], trainedNodes(q, site.Name, in))
+		return update.Nodes{valueName: value}
+	}}
+}

@@ -75,3 +75,28 @@ func axpy256Single(alpha float32, x, y []float32) {
 	}
 	axpyPortable(alpha, x, y)
 }
+
+func few256(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dot256Single) }
+
+func fewHalves256(y, x MatrixOf[float32], w Halves) { fewHalvesByRows(y, x, w, dot256Single) }
+
+func mix256(y, x []float32, m MatrixOf[float32]) {
+	j := 0
+	for ; j+32 <= len(y); j += 32 {
+		var s0, s1, s2, s3 archsimd.Float32x8
+		for i, v := range x {
+			a, row := archsimd.BroadcastFloat32x8(v), (*[32]float32)(m.Data[i*m.RowStride+j:])
+			s0 = a.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(row[:8])), s0)
+			s1 = a.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(row[8:])), s1)
+			s2 = a.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(row[16:])), s2)
+			s3 = a.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(row[24:])), s3)
+		}
+		to := (*[32]float32)(y[j:])
+		s0.StoreArray((*[8]float32)(to[:8]))
+		s1.StoreArray((*[8]float32)(to[8:]))
+		s2.StoreArray((*[8]float32)(to[16:]))
+		s3.StoreArray((*[8]float32)(to[24:]))
+	}
+	archsimd.ClearAVXUpperBits()
+	mixFrom(j, y, x, m, axpy256Single)
+}

@@ -55,3 +55,24 @@ func axpy512Single(alpha float32, x, y []float32) {
 	}
 	axpyPortable(alpha, x, y)
 }
+
+func mix512(y, x []float32, m MatrixOf[float32]) {
+	j := 0
+	for ; j+64 <= len(y); j += 64 {
+		var s0, s1, s2, s3 archsimd.Float32x16
+		for i, v := range x {
+			a, row := archsimd.BroadcastFloat32x16(v), (*[64]float32)(m.Data[i*m.RowStride+j:])
+			s0 = a.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(row[:16])), s0)
+			s1 = a.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(row[16:])), s1)
+			s2 = a.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(row[32:])), s2)
+			s3 = a.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(row[48:])), s3)
+		}
+		to := (*[64]float32)(y[j:])
+		s0.StoreArray((*[16]float32)(to[:16]))
+		s1.StoreArray((*[16]float32)(to[16:]))
+		s2.StoreArray((*[16]float32)(to[32:]))
+		s3.StoreArray((*[16]float32)(to[48:]))
+	}
+	archsimd.ClearAVXUpperBits()
+	mixFrom(j, y, x, m, axpy512Single)
+}

@@ -21,6 +21,10 @@ type kernels struct {
 	// four computes the inner products of four rows with x, and adds the rows times
 	// alpha to y: a symmetric matrix times a vector while it is read once.
 	four func(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64
+	// few is FewTimes, and fewHalves FewTimesHalves.
+	few       func(y, x, w MatrixOf[float32])
+	fewHalves func(y, x MatrixOf[float32], w Halves)
+	mix       func(y, x []float32, m MatrixOf[float32]) // VectorTimes
 	// secular sums z²/(d−μ) and z²/(d−μ)² with d = poles−origin.
 	secular func(poles, z []float64, origin, mu float64) (value, slope float64)
 	// gaps sets out to poles−origin−mu and multiplies each weight by its quotient
@@ -79,6 +83,9 @@ var portable = kernels{
 	double:    vectors[float64]{fourRows, 4, tilePortable[float64], dotPortable[float64], axpyPortable[float64]},
 	single:    vectors[float32]{fourRows, 4, tilePortable[float32], dotPortable[float32], axpyPortable[float32]},
 	four:      fourPortable,
+	few:       fewPortable,
+	fewHalves: fewHalvesPortable,
+	mix:       mixPortable,
 	secular:   secularPortable,
 	gaps:      gapsPortable,
 	quotients: quotientsPortable,

@@ -1,0 +1,89 @@
+package decode
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/internal/linalg"
+)
+
+// A Quantizer replaces an activation x, [rows, width of the site], by its quantized form, as the site's quantizer in
+// training does.
+type Quantizer func(site model.ActivationSite, x []float32) error
+
+// Network is a model with its parameters. It computes one step at a time.
+type Network struct {
+	s        model.Settings
+	workers  workers
+	rows     []float32 // the embedding, [vocabulary, width]
+	blocks   []block
+	norm     []float32
+	head     matrix
+	cos, sin []float32 // [positions, size/2]
+	quantize Quantizer // nil: nothing
+}
+
+// block holds the parameters of a block. What its architecture does not have is nil.
+type block struct {
+	sites              []model.ActivationSite // inputs of qkv, out, w1 with w2, and down
+	attentionNorm      []float32
+	qkv, out           matrix
+	queryNorm, keyNorm []float32
+	feedForwardNorm    []float32
+	w1, w2, down       matrix
+}
+
+// matrix is a weight [out, in], in half the memory where that loses nothing.
+type matrix struct {
+	single linalg.MatrixOf[float32]
+	halves linalg.Halves
+}
+
+// Options say how a network is computed.
+type Options struct {
+	Threads  int       // goroutines at most; 0: as many as there are processors
+	Halves   bool      // a copy of the weights that bfloat16 represents exactly is read in its place
+	Quantize Quantizer // nil: activations are not quantized
+}
+
+// New makes a network of the model's parameters, weights by name, which must stay as they are. positions is the number of
+// tokens that a sequence can have.
+func New(m model.Network, weights map[string][]float32, positions int, o Options) (*Network, error) {
+	s := m.Network()
+	n := &Network{s: s, workers: workers{o.Threads}, quantize: o.Quantize}
+	if o.Threads == 0 {
+		n.workers.count = runtime.GOMAXPROCS(0)
+	}
+	for _, p := range m.Params() {
+		if have := len(weights[p.Name]); have != p.Size() {
+			return nil, fmt.Errorf("decode: the parameter %s has %d elements, want %d", p.Name, have, p.Size())
+		}
+	}
+	named := func(name string, out, in int) matrix { return newMatrix(weights[name], out, in, o.Halves) }
+	sites := m.ActivationSites(1, 1)
+	each := len(sites) / s.Layers
+	for layer := range s.Layers {
+		prefix := fmt.Sprintf("layers.%d.", layer)
+		n.blocks = append(n.blocks, block{
+			sites:           sites[layer*each : (layer+1)*each],
+			attentionNorm:   weights[prefix+"attn_norm"],
+			qkv:             named(prefix+"attn.qkv", (s.Heads+2*s.KVHeads)*s.HeadSize, s.Width),
+			queryNorm:       weights[prefix+"attn.q_norm"],
+			keyNorm:         weights[prefix+"attn.k_norm"],
+			out:             named(prefix+"attn.out", s.Width, s.Heads*s.HeadSize),
+			feedForwardNorm: weights[prefix+"mlp_norm"],
+			w1:              named(prefix+"mlp.w1", s.Hidden, s.Width),
+			w2:              named(prefix+"mlp.w2", s.Hidden, s.Width),
+			down:            named(prefix+"mlp.down", s.Width, s.Hidden),
+		})
+	}
+	n.rows, n.norm = weights["embedding"], weights["norm"]
+	head := "head"
+	if s.Head == "tied" {
+		head = "embedding"
+	}
+	n.head = named(head, s.Vocab, s.Width)
+	n.cos, n.sin = s.Turns(positions)
+	return n, nil
+}

@@ -1,0 +1,102 @@
+package linalg
+
+import "math"
+
+// Halves is a matrix in bfloat16 in memory, each element the upper half of a float32 number. Rows follow each other.
+type Halves struct {
+	Rows, Cols int
+	Data       []uint16
+}
+
+// Halve keeps a matrix with contiguous rows in half the memory; ok is false where that would change an element.
+func Halve(data []float32, rows, cols int) (h Halves, ok bool) {
+	const lower = 1<<16 - 1
+	for _, v := range data { // most matrices that do not fit are found out at once
+		if math.Float32bits(v)&lower != 0 {
+			return Halves{}, false
+		}
+	}
+	h = Halves{rows, cols, make([]uint16, len(data))}
+	for i, v := range data {
+		h.Data[i] = uint16(math.Float32bits(v) >> 16)
+	}
+	return h, true
+}
+
+// Part is the submatrix of rows from i0 to before i1.
+func (h Halves) Part(i0, i1 int) Halves {
+	return Halves{i1 - i0, h.Cols, h.Data[i0*h.Cols : i1*h.Cols]}
+}
+
+// widen writes a row as float32.
+func (h Halves) widen(i int, to []float32) {
+	for j, v := range h.Data[i*h.Cols:][:h.Cols] {
+		to[j] = math.Float32frombits(uint32(v) << 16)
+	}
+}
+
+// Part is the submatrix of rows from i0 to before i1.
+func (m MatrixOf[T]) Part(i0, i1 int) MatrixOf[T] { return m.part(i0, i1, 0, m.Cols) }
+
+// FewTimes sets y to x·wᵀ, where x has few rows: as fast as w can be read from memory, in the order in which it lies there.
+// Each element is the inner product of two rows, the same whatever other rows there are. Rows must be contiguous.
+func FewTimes(y, x, w MatrixOf[float32]) {
+	if y.Rows > 0 && y.Cols > 0 {
+		active.few(y, x, w)
+	}
+}
+
+// FewTimesHalves is [FewTimes] with w in half the memory: the same results.
+func FewTimesHalves(y, x MatrixOf[float32], w Halves) {
+	if y.Rows > 0 && y.Cols > 0 {
+		active.fewHalves(y, x, w)
+	}
+}
+
+// fewByRows computes FewTimes with inner products of two rows.
+func fewByRows(y, x, w MatrixOf[float32], dot func(x, y []float32) float32) {
+	for j := range w.Rows {
+		for i := range x.Rows {
+			y.Data[i*y.RowStride+j] = dot(x.row(i), w.row(j))
+		}
+	}
+}
+
+// fewHalvesByRows is fewByRows for FewTimesHalves.
+func fewHalvesByRows(y, x MatrixOf[float32], w Halves, dot func(x, y []float32) float32) {
+	wide := temporary[float32](1, w.Cols)
+	defer wide.release()
+	for j := range w.Rows {
+		w.widen(j, wide.Data)
+		for i := range x.Rows {
+			y.Data[i*y.RowStride+j] = dot(x.row(i), wide.Data)
+		}
+	}
+}
+
+func fewPortable(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dotPortable[float32]) }
+
+func fewHalvesPortable(y, x MatrixOf[float32], w Halves) {
+	fewHalvesByRows(y, x, w, dotPortable[float32])
+}
+
+// Dot is the inner product of two vectors of the same length.
+func Dot[T Float](x, y []T) T { return kernelsOf[T]().dot(x, y) }
+
+// VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. y has its columns.
+func VectorTimes(y, x []float32, m MatrixOf[float32]) {
+	active.mix(y[:m.Cols], x[:m.Rows], m)
+}
+
+// mixFrom computes the columns of VectorTimes from the given one on.
+func mixFrom(from int, y, x []float32, m MatrixOf[float32], axpy func(alpha float32, x, y []float32)) {
+	if from == len(y) {
+		return
+	}
+	clear(y[from:])
+	for i, v := range x {
+		axpy(v, m.row(i)[from:], y[from:])
+	}
+}
+
+func mixPortable(y, x []float32, m MatrixOf[float32]) { mixFrom(0, y, x, m, axpyPortable[float32]) }

@@ -1,0 +1,71 @@
+// Package vecmath computes functions of the elements of vectors, for AVX-512, for AVX2 or in plain Go; the processor
+// decides. The last bits of results depend on that choice and on nothing else.
+package vecmath
+
+import "math"
+
+// kernels are the functions for one kind of processor.
+type kernels struct {
+	name string
+	// exps sets x to exp(scale·(x − shift)), and returns the sum.
+	exps func(x []float32, shift, scale float32) float32
+	// swiGLU is SwiGLU.
+	swiGLU func(a, b []float32)
+}
+
+// active are the kernels of this processor.
+var active = supported()[0]
+
+var portable = kernels{"portable", expsPortable, swiGLUPortable}
+
+// Softmax sets x to exp(scale·x) over its sum.
+func Softmax(x []float32, scale float32) {
+	most := float32(math.Inf(-1))
+	for _, v := range x {
+		most = max(most, v)
+	}
+	if most != most { // kernels need not keep what is not a number
+		for i := range x {
+			x[i] = most
+		}
+		return
+	}
+	factor := 1 / active.exps(x, most, scale)
+	for i := range x {
+		x[i] *= factor
+	}
+}
+
+// SwiGLU sets a to silu(a)·b, where silu(a) = a/(1 + exp(−a)). b is as long as a.
+func SwiGLU(a, b []float32) { active.swiGLU(a, b[:len(a)]) }
+
+func expsPortable(x []float32, shift, scale float32) float32 {
+	sum := float32(0)
+	for i, v := range x {
+		x[i] = float32(math.Exp(float64(scale * (v - shift))))
+		sum += x[i]
+	}
+	return sum
+}
+
+func swiGLUPortable(a, b []float32) {
+	for i, v := range a {
+		a[i] = v / (1 + float32(math.Exp(-float64(v)))) * b[i]
+	}
+}
+
+// The exponential is 2ⁿ·exp(r) with r = x − n·log 2 in ±log(2)/2, of which the polynomial is that of Cephes' expf (Moshier,
+// 1989): within two units of the last place. log 2 is the sum of two numbers, of which the first has few bits.
+const (
+	log2e     = 1.44269504088896341
+	log2Upper = 0.693359375
+	log2Lower = -2.12194440e-4
+	p0        = 1.9875691500e-4
+	p1        = 1.3981999507e-3
+	p2        = 8.3334519073e-3
+	p3        = 4.1665795894e-2
+	p4        = 1.6666665459e-1
+	p5        = 5.0000001201e-1
+	least     = -126 * math.Ln2 // results below 2⁻¹²⁶ are 2⁻¹²⁶, too little to be seen in a sum with 1
+	most      = 127 * math.Ln2
+)
