@@ -6,12 +6,16 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/score"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -24,6 +28,12 @@ type packingGolden struct {
 	Masks     [][]int     `json:"document_loss_masks"`
 	Alone     [][]float64 `json:"losses_alone"`
 	Mean      float64     `json:"mean_loss"`
+	Rows      []struct {
+		Tokens   []int32   `json:"tokens"`
+		Segments []int32   `json:"segments"`
+		Weights  []float32 `json:"target_weights"` // of what each place predicts
+		Losses   []float64 `json:"losses"`         // of each place, as far as there are documents
+	} `json:"rows"`
 }
 
 const packingDir = "testdata/packing"
@@ -41,9 +51,9 @@ func readPacking(t *testing.T) packingGolden {
 	return g
 }
 
-// TestPackedGolden: documents that share rows have the mean loss that transformers finds.
-func TestPackedGolden(t *testing.T) {
-	g := readPacking(t)
+// packingConfig is a run on the documents of g, in batches of so many rows.
+func packingConfig(t *testing.T, g packingGolden, batch int) *config.Config {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "train.chat")
 	w, err := rows.NewWriter(vfs.At(path), rows.Origin{
 		Tokenizer: tokenizer.Info{Name: "golden", VocabSize: 328, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: strings.Repeat("1", 64)},
@@ -64,7 +74,7 @@ func TestPackedGolden(t *testing.T) {
 	if _, err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testrun.Parse(t, fmt.Sprintf(`
+	return testrun.Parse(t, fmt.Sprintf(`
 [model]
 init = %q
 context = %d
@@ -73,7 +83,7 @@ kind = "chat"
 train = %q
 validation = %q
 [train]
-batch = 8
+batch = %d
 log_every = 1
 memory_check = "off"
 out = %q
@@ -83,10 +93,89 @@ rate = 1e-9
 plugin = "none"
 [method]
 form = "off"
-`, packingDir, g.RowLength, path, path, filepath.Join(t.TempDir(), "run")))
+`, packingDir, g.RowLength, path, path, batch, filepath.Join(t.TempDir(), "run")))
+}
+
+// TestPackedGolden: documents that share rows have the mean loss that transformers finds.
+func TestPackedGolden(t *testing.T) {
+	g := readPacking(t)
+	cfg := packingConfig(t, g, 8)
 	testrun.Train(t, cfg, train.Options{})
 	if got := float64(records(t, cfg.Train.Out)[0].Loss); math.Abs(got-g.Mean) > 5e-5*(1+g.Mean) {
 		t.Errorf("the mean loss of packed documents is %v, want %v", got, g.Mean)
+	}
+}
+
+// TestPackedPlacesGolden: rows have the tokens, segments and weights of the reference, and each
+// place has the loss that transformers finds there, also where a document ends and the next begins.
+func TestPackedPlacesGolden(t *testing.T) {
+	g := readPacking(t)
+	cfg := packingConfig(t, g, len(g.Rows))
+	f, err := rows.Open(cfg.Data.Validation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	order := sequence(t, cfg, f, len(g.Rows))
+	batch := make([]int32, order.BatchLen())
+	if n, _, err := order.At(0, batch); err != nil || n != len(g.Rows) {
+		t.Fatalf("%d rows, want %d, %v", n, len(g.Rows), err)
+	}
+	for i, r := range model.DocumentRows(batch, g.RowLength) {
+		want := g.Rows[i]
+		last := g.RowLength // a place more than the reference has, which predicts nothing
+		if !slices.Equal(r.Tokens[:last], want.Tokens) || !slices.Equal(r.Segments, append(want.Segments, model.Padding)) {
+			t.Errorf("row %d is %v of the documents %v, want %+v", i, r.Tokens, r.Segments, want)
+		}
+		for place, weight := range want.Weights {
+			if got := r.Weight(place + 1); got != weight {
+				t.Errorf("row %d, place %d: the weight is %v, want %v", i, place, got, weight)
+			}
+			if place < len(want.Losses) {
+				r.SetWeight(place+1, 1)
+			}
+		}
+	}
+	compareLosses(t, cfg, batch, g)
+}
+
+// compareLosses compares the losses of all places of a batch with the reference.
+func compareLosses(t *testing.T, cfg *config.Config, batch []int32, g packingGolden) {
+	t.Helper()
+	plan := testrun.Plan(t, cfg)
+	c := testrun.Compile(t, plan)
+	stored, err := huggingface.Open(vfs.At(packingDir), huggingface.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stored.Close()
+	var params [][]float32
+	for _, p := range plan.Model.Params() {
+		values, err := stored.Values(p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		params = append(params, slices.Clone(values))
+	}
+	e, err := c.Evaluator(testrun.Upload(t, c, params))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	losses, err := e.Losses(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range g.Rows {
+		for place, got := range losses[i*g.RowLength : (i+1)*g.RowLength] {
+			want := 0.0
+			if place < len(row.Losses) {
+				want = row.Losses[place]
+			}
+			if math.Abs(float64(got)-want) > 5e-5*(1+want) {
+				t.Errorf("row %d, place %d: the loss is %v, want %v", i, place, got, want)
+			}
+		}
 	}
 }
 
