@@ -58,9 +58,15 @@ final_eval_batches = 0
 rate = 1e-2
 END
 
-# train NAME SETTING… trains a model on data/$data and exports Q(x) as floats.
-data=bytes
+# train NAME SETTING… trains a model on data/$data, exports Q(x) as floats and checks it.
 train() {
+	run "$@"
+	"$python" "$repo/scripts/interop/hub.py" "out/$name-hf" "out/$name-hf" --tokens "data/$data/val.tokens" --loss "$loss"
+}
+
+# run is train without the check. It sets name and loss.
+data=bytes
+run() {
 	name=$1
 	shift
 	arguments=(--set "data.train=\"data/$data/train.tokens\"" --set "data.validation=\"data/$data/val.tokens\"")
@@ -70,13 +76,21 @@ train() {
 	"$cage" train model.toml --set "train.out=\"runs/$name\"" "${arguments[@]}" >train.log 2>&1 || { cat train.log >&2; exit 1; }
 	"$cage" export "runs/$name" --to hf --out "out/$name-hf" >/dev/null
 	loss=$("$cage" eval "runs/$name" --json | "$python" -c 'import json, sys; print(json.load(sys.stdin)["loss"])')
-	"$python" "$repo/scripts/interop/hub.py" "out/$name-hf" "out/$name-hf" --tokens "data/$data/val.tokens" --loss "$loss"
 }
 
 # packed NAME FLAG… exports to compressed-tensors and checks it.
 packed() {
 	"$cage" export "runs/$1" --to compressed-tensors --out "out/$1-ct" "${@:2}" >/dev/null
 	"$python" "$repo/scripts/interop/hub.py" "out/$1-ct" "out/$1-hf"
+}
+
+# both NAME SETTING… trains a model with quantized activations, which the floats do not have, exports it to
+# compressed-tensors and checks that.
+both() {
+	run "$@"
+	"$cage" export "runs/$name" --to compressed-tensors --activations --out "out/$name-ct" >/dev/null
+	"$python" "$repo/scripts/interop/hub.py" "out/$name-ct" "out/$name-hf"
+	"$python" "$repo/scripts/interop/activations.py" "out/$name-ct" "out/$name-hf" --tokens "data/$data/val.tokens" --loss "$loss"
 }
 
 # llama NAME FLAG… exports to GGUF and checks it, with the ids of texts where the data were tokenized as they were.
@@ -113,6 +127,9 @@ train nvfp4 'quantizer.weights={plugin="nvfp4", scale_form="encode"}'
 packed nvfp4
 train rotated 'quantizer.weights={plugin="quest"}'
 llama rotated
+both int4-both 'quantizer={plugin="absmax", grid="full"}'
+both int8-both 'quantizer={plugin="absmax", grid="full", bits=8}'
+both mxfp4-both 'quantizer={plugin="mxfp4", scale_rule="round"}'
 train olmo2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="olmo2"'
 packed olmo2
 llama olmo2
