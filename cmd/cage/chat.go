@@ -21,12 +21,13 @@ func newChat() *cobra.Command {
 	var step int
 	opts := generate.Options{}
 	cmd := &cobra.Command{
-		Use:   "chat RUN",
+		Use:   "chat RUN|CHECKPOINT",
 		Short: "Talk with a model that was trained on conversations",
 		Long: `Talk with a model that was trained on conversations, with the template that it learned:
 each line of the standard input is a message, whose answer appears as it grows. The end of
-the input ends the conversation. With --message there is one message and one answer.`,
-		Args: notNegative(exactly(1, "one run directory"), "tokens", "temperature", "top-k", "top-p", "step"),
+the input ends the conversation. With --message there is one message and one answer. The
+directory of a Hugging Face checkpoint is used as it is.`,
+		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "tokens", "temperature", "top-k", "top-p", "step"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&system, "system", "", "`TEXT` of the message that the conversation begins with, of the role system")
@@ -138,7 +139,8 @@ func (d *dialogue) answer(ctx context.Context, message string, show func(text st
 	}
 	text, err := d.trained.Continue(ctx, d.tok, ids, d.options, show)
 	if err == nil {
-		d.said = append(d.said, chat.NewMessage(chat.Assistant, text))
+		// An answer can end in the middle of a character; the next question is encoded with it.
+		d.said = append(d.said, chat.NewMessage(chat.Assistant, strings.ToValidUTF8(text, "\uFFFD")))
 	}
 	return text, err
 }
