@@ -71,6 +71,19 @@ life: build ## Pretrain, fine-tune on conversations in MXFP4, chat, export for o
 paper-small: build ## The small variants of the paper's experiments, with their report (under an hour on 2 cores)
 	scripts/paper.sh
 
+.PHONY: results
+results: build ## Run the studies whose results are not in docs/results or are stale there, and write the docs (many hours)
+	scripts/results.sh
+	scripts/docs.sh
+
+.PHONY: docs
+docs: build ## Write the results that are kept in docs/results into the docs
+	scripts/docs.sh
+
+.PHONY: docs-check
+docs-check: build ## Fail when the docs say something else than docs/results
+	scripts/docs.sh --check
+
 .PHONY: check
 check: vet staticcheck deadcode generated tidy reproducible vulnerabilities ## What CI checks beside the tests
 

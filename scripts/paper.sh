@@ -16,7 +16,7 @@ if [ ! -x "$cage" ]; then
 	exit 1
 fi
 
-studies=(toy quadratic effect-small main-small ablation-small optimizers-small lotion-small schedule-small scaling-small tasks-small)
+studies=(toy quadratic effect main-small ablation-small optimizers-small lotion-small schedule-small scaling-small tasks-small)
 if [ $# -gt 0 ]; then
 	studies=()
 	for name in "$@"; do
@@ -26,21 +26,21 @@ if [ $# -gt 0 ]; then
 	done
 fi
 
-if [ ! -f data/paper/dataset.json ]; then
-	say "Preparing data/paper from the source of Go's standard library"
-	"$cage" data prepare "$(go env GOROOT)/src" --include '*.go' --validation 0.01 --out data/paper
-fi
-
-if [[ " ${studies[*]} " == *" tasks-small "* ]] && [ ! -f data/paper-tasks/dataset.json ]; then
-	say "Making tasks, and texts for them, from the source of Go's standard library"
-	go run ./internal/gotasks/cmd -root "$(go env GOROOT)/src" -out data/paper-tasks/tasks
-	"$cage" data prepare data/paper-tasks/tasks/train.jsonl --validation 0.01 --out data/paper-tasks
+if [[ " ${studies[*]} " == *" tasks-small "* ]]; then
+	scripts/paper-data.sh tasks
+else
+	scripts/paper-data.sh
 fi
 
 files=()
 for name in "${studies[@]}"; do
 	say "Study $name"
-	"$cage" study run "examples/paper/$name.toml"
+	part=()
+	if [ "$name" = effect ]; then
+		# A tenth of it, with five of its twenty seeds. `make results` runs all.
+		part=(--only size=131k --only rotation=HT --only bits=4,2 --only method=QuEST,CAGE --only seed=0,1,2,3,4)
+	fi
+	"$cage" study run "examples/paper/$name.toml" "${part[@]}"
 	files+=("examples/paper/$name.toml")
 	if [ "$name" = scaling-small ]; then
 		"$cage" fit studies/scaling-small --out studies/scaling-small/fit

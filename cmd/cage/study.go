@@ -26,9 +26,10 @@ configuration, axes of settings and what to report (docs/studies.md):
 
   cage study run FILE       train and evaluate the cells that are not done
   cage study status FILE    how far each cell is
-  cage study report FILE    tables, figures and a page of what is done`,
+  cage study report FILE    tables, figures and a page of what is done
+  cage study keep FILE      its numbers in one small file, to be committed`,
 	})
-	cmd.AddCommand(outlasts(newStudyRun()), newStudyStatus(), outlasts(newStudyReport()))
+	cmd.AddCommand(outlasts(newStudyRun()), newStudyStatus(), outlasts(newStudyReport()), outlasts(newStudyKeep()))
 	return cmd
 }
 
@@ -36,6 +37,7 @@ func newStudyRun() *cobra.Command {
 	var opts study.RunOptions
 	var only []string
 	var dry bool
+	var keptFile string
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Train the cells of a study that are not done",
@@ -57,6 +59,7 @@ has failed.`,
 	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores allow")
 	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave runs of changed plugins or data as they are; reports leave them out")
+	flags.StringVar(&keptFile, "kept", "", "leave out cells whose results are in this `FILE` of 'cage study keep'")
 	flags.StringArrayVar(&only, "only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	flags.BoolVar(&dry, "dry-run", false, "print what would be trained, and train nothing")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
@@ -68,6 +71,9 @@ has failed.`,
 			return nil, err
 		}
 		if opts.Survey, err = survey(cmd); err != nil {
+			return nil, err
+		}
+		if opts.Kept, err = keptCells(cmd, s, keptFile); err != nil {
 			return nil, err
 		}
 		if dry {
@@ -132,20 +138,28 @@ func compared(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	return results, findStale(cmd, s, func(ctx context.Context, look study.Survey) error {
+		return s.FindStale(ctx, results, look)
+	})
+}
+
+// findStale looks for stale results with the plugins and the data of now, and names those
+// that could not be compared.
+func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error) error {
 	look, err := survey(cmd)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var unknown *study.NotCompared
-	switch err := s.FindStale(cmd.Context(), results, look); {
+	err = find(cmd.Context(), look)
+	switch {
 	case cmd.Context().Err() != nil:
-		return nil, cmd.Context().Err()
+		return cmd.Context().Err()
 	case errors.As(err, &unknown):
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", s.File, err)
-	case err != nil:
-		return nil, err
+		return nil
 	}
-	return results, nil
+	return err
 }
 
 // labelsOf reads the values of --only.

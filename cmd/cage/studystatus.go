@@ -23,20 +23,28 @@ type cellListing struct {
 }
 
 func newStudyStatus() *cobra.Command {
+	var keptFile string
 	cmd := &cobra.Command{
 		Use:   "status FILE",
 		Short: "Show how far each cell of a study is",
 		Long: `Show how far each cell of a study is: done, running, interrupted, failed (with its
 error), missing, or stale: made by a plugin or of data that has changed since. It may
-be asked at any time, also while the study runs.`,
+be asked at any time, also while the study runs. With --kept it is the results in a
+file of 'cage study keep' that are shown, and which of them are stale.`,
 		Args: exactly(1, "one study file"),
 	}
+	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of kept results to show in place of the runs")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
 		}
-		results, err := compared(cmd, s)
+		var results []study.Result
+		if keptFile != "" {
+			results, err = keptResults(cmd, s, keptFile)
+		} else {
+			results, err = compared(cmd, s)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,9 @@ type Finding struct {
 	// Stale says in what the run in its directory, train.out, differs from what would be
 	// trained there now; empty: in nothing, or there is no run.
 	Stale string
+	// Programs are the hashes of the programs that it would be trained with, see
+	// [Programs.Hashes], and Data those of the token files.
+	Programs, Data map[string]string
 }
 
 // Survey finds configurations that could not be trained, for reasons that only data,
@@ -46,7 +49,7 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 				good[key] = now
 			}
 		}
-		out[i].Stale = now.stale(cfg)
+		out[i].Stale, out[i].Programs, out[i].Data = now.stale(cfg), now.programs, now.data.Hashes()
 	}
 	return out
 }

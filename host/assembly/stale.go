@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/rundir"
@@ -63,15 +62,7 @@ func (m made) stale(cfg *config.Config) string {
 	if err != nil {
 		return ""
 	}
-	for _, d := range []struct{ path, was, is string }{
-		{strings.Join(m.data.Files(), ", "), before.Data.TrainSHA256, m.data.TrainSHA256},
-		{m.data.Validation, before.Data.ValidationSHA256, m.data.ValidationSHA256},
-	} {
-		if d.was != "" && d.was != d.is {
-			return fmt.Sprintf("%s holds other tokens now: their SHA-256 is %.12s…, was %.12s…", d.path, d.is, d.was)
-		}
-	}
-	return ""
+	return config.ChangedData(before.Data.Hashes(), m.data.Hashes())
 }
 
 // recordedPrograms are the hashes of the programs that a run was made of; nil when its

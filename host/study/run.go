@@ -23,6 +23,9 @@ type RunOptions struct {
 	Retry bool
 	// Only restricts the cells to those that match; nil: all.
 	Only map[string][]string
+	// Kept tells which cells are left out, as their results are kept elsewhere; the model of
+	// one is trained all the same where another cell is quantized from it. Nil: none.
+	Kept func(Cell) bool
 	// Command is the program that trains with its first arguments. It is given the path of
 	// a configuration, --resume, --quiet and --lifeline. Nil: this executable with "train".
 	Command []string
@@ -78,7 +81,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	var p Plan
 	wanted, seen := map[string]bool{}, map[string]bool{}
 	for _, c := range s.Cells {
-		wanted[c.ID] = wanted[c.ID] || c.Matches(o.Only)
+		wanted[c.ID] = wanted[c.ID] || c.Matches(o.Only) && !(o.Kept != nil && o.Kept(c))
 	}
 	s.withSources(wanted)
 	for _, r := range results {

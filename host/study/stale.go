@@ -20,6 +20,9 @@ type Finding struct {
 	// Stale is why what lies in its run directory is not what would be trained there now,
 	// empty when that is not so.
 	Stale string
+	// Programs are the hashes of the programs that it would be trained with, by name, and
+	// Data those of the token files, by path.
+	Programs, Data map[string]string
 }
 
 // FindStale gives the state [Stale] to results of which a plugin or the data has changed

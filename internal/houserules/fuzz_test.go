@@ -23,6 +23,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"provenance.json", "host/train", "FuzzProvenance"},
 	{"recorded programs in provenance.json", "host/assembly", "FuzzRecorded"},
 	{"results of evaluations", "host/study/evaluation", "FuzzRead"},
+	{"kept results of studies", "host/study/kept", "FuzzRead"},
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
 	{"checkpoints and their metadata", "host/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/safetensors", "FuzzIndex FuzzReader"},

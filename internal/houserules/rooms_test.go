@@ -24,6 +24,7 @@ var rooms = []room{
 	{"study/report", "study study/report/page study/stat figure rundir metrics", "reports on what studies and runs left on disk; it trains nothing"},
 	{"study/report/page", "", "lays out texts, numbers and pictures, whatever they are of"},
 	{"study/stat", "", "statistics of numbers"},
+	{"study/kept", "study rundir config metrics engine", "keeps the numbers of studies with what they were made of: it trains nothing and makes no tables"},
 	{"study", "study/evaluation tasks ruler rundir config cage schema console metrics", "trains and evaluates in processes of their own, and reads what these leave on disk; of tasks it knows what they are called and what they measure"},
 	{"study/evaluation", "tasks ruler metrics", "says how a model is asked and what came out; which models are asked is the caller's business"},
 	{"bench", "assembly bench/direct bench/opprofile step update lower plugin config cage model engine", "measures steps from outside, with parts of its own choice"},

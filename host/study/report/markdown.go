@@ -65,27 +65,44 @@ func (t *Table) markdown(b *strings.Builder) {
 			level = "###"
 		}
 		fmt.Fprintf(b, "\n%s %s\n\n", level, markdownText(g.title))
-		var head, rule []string
-		for _, axis := range t.RowAxes {
-			head, rule = append(head, markdownText(axis)), append(rule, "---")
-		}
-		for _, labels := range g.columns {
-			head, rule = append(head, markdownText(join(labels))), append(rule, "---:")
-		}
-		markdownRow(b, head)
-		markdownRow(b, rule)
-		for i, labels := range t.Rows {
-			var row []string
-			for _, l := range labels {
-				row = append(row, markdownText(l))
-			}
-			for _, c := range g.cells[i] {
-				row = append(row, c.markdown())
-			}
-			markdownRow(b, row)
-		}
-		fmt.Fprintf(b, "\n%s\n", markdownText(strings.Join(g.notes, " ")))
+		t.markdownGrid(b, g)
 	}
+}
+
+// Markdown writes the means, and where there is a baseline the differences to it, each with
+// the sentences that explain it and without a title.
+func (t *Table) Markdown() []byte {
+	var b strings.Builder
+	for i, g := range t.grids() {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		t.markdownGrid(&b, g)
+	}
+	return []byte(b.String())
+}
+
+func (t *Table) markdownGrid(b *strings.Builder, g grid) {
+	var head, rule []string
+	for _, axis := range t.RowAxes {
+		head, rule = append(head, markdownText(axis)), append(rule, "---")
+	}
+	for _, labels := range g.columns {
+		head, rule = append(head, markdownText(join(labels))), append(rule, "---:")
+	}
+	markdownRow(b, head)
+	markdownRow(b, rule)
+	for i, labels := range t.Rows {
+		var row []string
+		for _, l := range labels {
+			row = append(row, markdownText(l))
+		}
+		for _, c := range g.cells[i] {
+			row = append(row, c.markdown())
+		}
+		markdownRow(b, row)
+	}
+	fmt.Fprintf(b, "\n%s\n", markdownText(strings.Join(g.notes, " ")))
 }
 
 func (c cell) markdown() string {

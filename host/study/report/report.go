@@ -47,12 +47,9 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 	for _, result := range results {
 		r.States[string(result.State)]++
 	}
-	for i, t := range s.Tables {
-		table, err := newTable(s, t, results)
-		if err != nil {
-			return nil, fmt.Errorf("study %s: table %d, %s: %w", s.Name, i+1, cmp.Or(t.Title, t.Metric), err)
-		}
-		r.Tables = append(r.Tables, *table)
+	var err error
+	if r.Tables, err = Tables(s, results); err != nil {
+		return nil, err
 	}
 	for i, given := range s.Figures {
 		for _, f := range splitSeries(s, given, results) {
@@ -72,6 +69,19 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 		r.Runs = append(r.Runs, *run)
 	}
 	return r, nil
+}
+
+// Tables computes the tables of a study. They need nothing of the runs but their results.
+func Tables(s *study.Study, results []study.Result) ([]Table, error) {
+	var list []Table
+	for i, t := range s.Tables {
+		table, err := newTable(s, t, results)
+		if err != nil {
+			return nil, fmt.Errorf("study %s: table %d, %s: %w", s.Name, i+1, cmp.Or(t.Title, t.Metric), err)
+		}
+		list = append(list, *table)
+	}
+	return list, nil
 }
 
 // deterministic refuses metrics that another run of the same cell would not repeat.

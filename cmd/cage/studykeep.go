@@ -1,0 +1,90 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/kept"
+)
+
+func newStudyKeep() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "keep FILE",
+		Short: "Keep the results of a study in one small file",
+		Long: `Write the numbers of all cells that are done into one small JSON file, with what they
+were made with: builds, plugins, hashes of programs and of data, the revision of cage,
+the date. The file can be committed when the runs are too large for it: 'cage study
+run' and 'status' take it with --kept.
+
+Results that stand in the file already stay there unless their cells were trained
+again, so a study may be run on one machine after another. Stale ones are left out.`,
+		Args: exactly(1, "one study file"),
+	}
+	cmd.Flags().StringVar(&out, "out", "", "`FILE` to write, or to add to (default: the study's name and .json)")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		s, err := study.Load(args[0])
+		if err != nil {
+			return nil, err
+		}
+		results, err := compared(cmd, s)
+		if err != nil {
+			return nil, err
+		}
+		path := cmp.Or(out, s.Name+".json")
+		before, err := kept.Read(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		file, err := kept.Take(s, results, before, buildVersion(), time.Now().UTC())
+		if err != nil {
+			return nil, err
+		}
+		if len(file.Cells) == 0 {
+			return nil, fmt.Errorf("no cell of %s is done: there is nothing to keep", s.File)
+		}
+		if err := file.Write(path); err != nil {
+			return nil, err
+		}
+		return inWords(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
+	})
+}
+
+// keptResults are those of a file of kept results, stale ones marked.
+func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
+	file, err := kept.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	if file.Study != s.Name {
+		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s", path, file.Study, s.File, s.Name)
+	}
+	results := file.Results(s)
+	return results, findStale(cmd, s, func(ctx context.Context, look study.Survey) error {
+		return file.FindStale(ctx, results, look)
+	})
+}
+
+// keptCells tells which cells need no training because their results are kept and not stale;
+// nil without a file.
+func keptCells(cmd *cobra.Command, s *study.Study, path string) (func(study.Cell) bool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	results, err := keptResults(cmd, s, path)
+	if err != nil {
+		return nil, err
+	}
+	done := map[string]bool{}
+	for _, r := range results {
+		done[r.Cell.ID] = r.State == study.Done
+	}
+	return func(c study.Cell) bool { return done[c.ID] }, nil
+}

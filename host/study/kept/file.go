@@ -1,0 +1,105 @@
+package kept
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Digest is a hash of programs' hashes by their names; empty without programs.
+func Digest(programs map[string]string) string {
+	if len(programs) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		fmt.Fprintf(h, "%q %s\n", name, programs[name])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Write writes the file, a line for each cell, so that changes can be read in a diff.
+func (f *File) Write(path string) error {
+	text, err := f.encode()
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(vfs.At(path), text)
+}
+
+func (f *File) encode() ([]byte, error) {
+	var b bytes.Buffer
+	head, err := json.MarshalIndent(struct {
+		Study   string   `json:"study"`
+		From    string   `json:"from"`
+		Sources []Source `json:"sources"`
+	}{f.Study, f.From, f.Sources}, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	b.Write(bytes.TrimSuffix(head, []byte("\n}")))
+	b.WriteString(",\n  \"cells\": [")
+	for i, c := range f.Cells {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n    ")
+		b.Write(line)
+	}
+	b.WriteString("\n  ]\n}\n")
+	return b.Bytes(), nil
+}
+
+// Read reads a file of kept results. An error names the file.
+func Read(path string) (*File, error) {
+	text, err := vfs.At(path).ReadFile()
+	if err != nil {
+		return nil, err
+	}
+	f, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no results that 'cage study keep' wrote: %w", path, err)
+	}
+	return f, nil
+}
+
+func decode(text []byte) (*File, error) {
+	f := &File{}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(f); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the results")
+	}
+	if f.Study == "" {
+		return nil, errors.New("it names no study")
+	}
+	seen := map[string]bool{}
+	for i, c := range f.Cells {
+		switch {
+		case c.ID == "":
+			return nil, fmt.Errorf("cell %d has no ID", i)
+		case seen[c.ID]:
+			return nil, fmt.Errorf("the cell %s stands there twice", c.ID)
+		case c.Source < 0 || c.Source >= len(f.Sources):
+			return nil, fmt.Errorf("the cell %s has the source %d, and there are %d", c.ID, c.Source, len(f.Sources))
+		}
+		seen[c.ID] = true
+	}
+	return f, nil
+}

@@ -1,0 +1,222 @@
+package kept
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/study"
+)
+
+// File is what is kept of a study.
+type File struct {
+	Study string `json:"study"`
+	From  string `json:"from"` // path of the study file, as it was given
+	// Sources are the occasions on which results were taken over, the newest first.
+	Sources []Source `json:"sources"`
+	Cells   []Cell   `json:"cells"` // in the order of the study
+}
+
+// Source says with what results were made.
+type Source struct {
+	Date     string             `json:"date"`     // on which they were taken over, as in 2026-11-21
+	Revision string             `json:"revision"` // of the cage that took them over
+	Builds   []engine.BuildInfo `json:"builds"`   // of the runs
+	Plugins  []Plugin           `json:"plugins"`
+	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by their paths
+}
+
+// Plugin is one that took part in runs.
+type Plugin struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Cell is a cell that is done.
+type Cell struct {
+	ID     string `json:"id"`
+	Source int    `json:"source"` // its place in File.Sources
+	// Programs is a hash of the programs that its plugins gave; empty where that of a model
+	// that was quantized after training is not known.
+	Programs string                    `json:"programs,omitempty"`
+	Metrics  map[string]metrics.Number `json:"metrics"` // but for times and speeds
+}
+
+// Take returns what is to be kept of a study: the results that are done, and of those that
+// were kept before (nil: none) what the study still has and nobody trained again.
+func Take(s *study.Study, results []study.Result, before *File, revision string, now time.Time) (*File, error) {
+	out := &File{Study: s.Name, From: s.File}
+	source := Source{Date: now.Format(time.DateOnly), Revision: revision, Data: map[string]string{}}
+	var older []Cell
+	seen := map[string]bool{}
+	for _, r := range results {
+		if seen[r.Cell.ID] {
+			continue
+		}
+		seen[r.Cell.ID] = true
+		if r.State != study.Done {
+			if c, ok := before.cell(r.Cell.ID); ok {
+				older = append(older, c)
+			}
+			continue
+		}
+		c, err := source.take(r)
+		if err != nil {
+			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, r.Cell.ID, err)
+		}
+		out.Cells = append(out.Cells, c)
+	}
+	if len(out.Cells) > 0 {
+		out.Sources = append(out.Sources, source)
+	}
+	out.takeOver(before, older)
+	order := map[string]int{}
+	for i, c := range s.Cells {
+		order[c.ID] = i
+	}
+	slices.SortFunc(out.Cells, func(a, b Cell) int { return cmp.Compare(order[a.ID], order[b.ID]) })
+	return out, nil
+}
+
+// takeOver adds cells of another file with their sources.
+func (f *File) takeOver(before *File, cells []Cell) {
+	moved := map[int]int{}
+	for _, c := range cells {
+		to, ok := moved[c.Source]
+		if !ok {
+			to = len(f.Sources)
+			moved[c.Source] = to
+			f.Sources = append(f.Sources, before.Sources[c.Source])
+		}
+		c.Source = to
+		f.Cells = append(f.Cells, c)
+	}
+}
+
+// provenance is what is read of that of a run.
+type provenance struct {
+	Build    engine.BuildInfo  `json:"build"`
+	Plugins  []Plugin          `json:"plugins"`
+	Programs map[string]string `json:"programs"`
+}
+
+// take makes the cell of a result, and notes what its run was made with.
+func (s *Source) take(r study.Result) (Cell, error) {
+	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}}
+	for name, x := range r.Summary {
+		if !study.Timed(name) {
+			c.Metrics[name] = metrics.Number(x)
+		}
+	}
+	path := rundir.At(r.Cell.Run).Provenance()
+	text, err := path.ReadFile()
+	if errors.Is(err, fs.ErrNotExist) && r.Cell.Quantize != nil {
+		return c, nil
+	}
+	var p provenance
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
+		return c, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
+	}
+	if r.Cell.Quantize == nil {
+		c.Programs = Digest(p.Programs)
+	}
+	if !slices.Contains(s.Builds, p.Build) {
+		s.Builds = append(s.Builds, p.Build)
+	}
+	for _, u := range p.Plugins {
+		if !slices.Contains(s.Plugins, u) {
+			s.Plugins = append(s.Plugins, u)
+		}
+	}
+	slices.SortFunc(s.Plugins, func(a, b Plugin) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
+	return c, s.takeData(rundir.At(r.Cell.Run))
+}
+
+// takeData notes the tokens of a run, which must be those of the other runs.
+func (s *Source) takeData(dir rundir.Dir) error {
+	cfg, err := config.Load(dir.Config().Name, nil)
+	if err != nil {
+		return err
+	}
+	for path, hash := range cfg.Data.Hashes() {
+		if was, ok := s.Data[path]; ok && was != hash {
+			return fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
+		}
+		s.Data[path] = hash
+	}
+	return nil
+}
+
+// Results are those of the study's cells: done where they are kept, missing elsewhere.
+func (f *File) Results(s *study.Study) []study.Result {
+	out := make([]study.Result, len(s.Cells))
+	for i, c := range s.Cells {
+		out[i] = study.Result{Cell: c, State: study.Missing}
+		k, ok := f.cell(c.ID)
+		if !ok {
+			continue
+		}
+		out[i].State, out[i].Summary = study.Done, map[string]float64{}
+		for name, x := range k.Metrics {
+			out[i].Summary[name] = float64(x)
+		}
+	}
+	return out
+}
+
+// cell finds a cell; there is none in a file that is nil.
+func (f *File) cell(id string) (Cell, bool) {
+	if f == nil {
+		return Cell{}, false
+	}
+	i := slices.IndexFunc(f.Cells, func(c Cell) bool { return c.ID == id })
+	if i < 0 {
+		return Cell{}, false
+	}
+	return f.Cells[i], true
+}
+
+// Unknown lists the IDs of kept cells that the study does not have, because its file asks
+// for something else now.
+func (f *File) Unknown(s *study.Study) []string {
+	known := map[string]bool{}
+	for _, c := range s.Cells {
+		known[c.ID] = true
+	}
+	var list []string
+	for _, c := range f.Cells {
+		if !known[c.ID] {
+			list = append(list, c.ID)
+		}
+	}
+	return list
+}
+
+// SourcesOf returns those of the given cells, each once, the newest first.
+func (f *File) SourcesOf(cells map[string]bool) []Source {
+	used := map[int]bool{}
+	for _, c := range f.Cells {
+		if cells[c.ID] {
+			used[c.Source] = true
+		}
+	}
+	var list []Source
+	for _, i := range slices.Sorted(maps.Keys(used)) {
+		list = append(list, f.Sources[i])
+	}
+	return list
+}

@@ -1,0 +1,260 @@
+package kept_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/kept"
+)
+
+const studyFile = `
+[base]
+model = {kind = "toy"}
+train = {steps = 10}
+schedule = {rate = 0.1}
+optimizer = {plugin = "sgd"}
+quantizer = {weights = {plugin = "grid"}}
+[study]
+name = "small"
+[[study.axes]]
+name = "λ"
+key = "method.lambda"
+values = [1.0, 2.0]
+[[study.axes]]
+name = "seed"
+key = "seed"
+values = [0, 1]
+`
+
+var day = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// load goes to an empty directory with a study.
+func load(t testing.TB) *study.Study {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("small.toml", []byte(studyFile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := study.Load("small.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// programs are those of a run's plugins, of which some version of a plugin gives other ones.
+func programs(version string) map[string]string {
+	return map[string]string{"optimizer of x: update": "1f", "weight x: quantize": version}
+}
+
+// done are results as after training the given cells, each with a loss of its own.
+func done(t testing.TB, s *study.Study, version string, cells ...int) []study.Result {
+	t.Helper()
+	out := make([]study.Result, len(s.Cells))
+	for i, c := range s.Cells {
+		out[i] = study.Result{Cell: c, State: study.Missing}
+	}
+	for _, i := range cells {
+		c := s.Cells[i]
+		out[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": float64(i) + 0.5, "train_seconds": 3}}
+		text, err := c.Config.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(c.Run, "run.toml"), string(text))
+		write(t, filepath.Join(c.Run, "provenance.json"), fmt.Sprintf(
+			`{"build": {"device": "cpu", "go": "go1"}, "plugins": [{"name": "grid", "version": %q, "sha256": "ab"}], "programs": {"optimizer of x: update": "1f", "weight x: quantize": %q}}`, version, version))
+	}
+	return out
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func take(t testing.TB, s *study.Study, results []study.Result, before *kept.File, revision string) *kept.File {
+	t.Helper()
+	f, err := kept.Take(s, results, before, revision, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// again writes a file and reads it.
+func again(t testing.TB, f *kept.File) *kept.File {
+	t.Helper()
+	if err := f.Write("kept.json"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := kept.Read("kept.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// states are those of results, and their losses.
+func states(results []study.Result) string {
+	var list []string
+	for _, r := range results {
+		text := string(r.State)
+		if r.Trained() {
+			text += fmt.Sprintf(" %v", r.Summary)
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
+}
+
+// TestTake: what was kept is there again, without times, and what was trained on another
+// occasion is added to it.
+func TestTake(t *testing.T) {
+	s := load(t)
+	first := again(t, take(t, s, done(t, s, "1", 2, 0), nil, "r1"))
+	if got, want := states(first.Results(s)), "done map[val_loss:0.5], missing, done map[val_loss:2.5], missing"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	results := done(t, s, "2", 1, 2)
+	results[2].Summary["val_loss"] = 7
+	second := again(t, take(t, s, results, first, "r2"))
+	if got, want := states(second.Results(s)), "done map[val_loss:0.5], done map[val_loss:1.5], done map[val_loss:7], missing"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	var revisions []string
+	for _, c := range second.Cells {
+		revisions = append(revisions, second.Sources[c.Source].Revision)
+	}
+	if got := strings.Join(revisions, " "); got != "r1 r2 r2" {
+		t.Errorf("the cells were taken over by %s, want r1 r2 r2", got)
+	}
+	source := second.Sources[0]
+	if source.Date != "2026-11-21" || len(source.Builds) != 1 || source.Builds[0].Go != "go1" || len(source.Plugins) != 1 || source.Plugins[0].Version != "2" {
+		t.Errorf("source %+v", source)
+	}
+	if list := second.SourcesOf(map[string]bool{s.Cells[0].ID: true}); len(list) != 1 || list[0].Revision != "r1" {
+		t.Errorf("the first cell is of %+v", list)
+	}
+}
+
+// TestUnknown: cells that the study file does not ask for any more.
+func TestUnknown(t *testing.T) {
+	s := load(t)
+	f := take(t, s, done(t, s, "1", 0, 1), nil, "r1")
+	write(t, "small.toml", strings.Replace(studyFile, "steps = 10", "steps = 11", 1))
+	now, err := study.Load("small.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := f.Unknown(now); len(list) != 2 || list[0] != s.Cells[0].ID {
+		t.Errorf("unknown: %v", list)
+	}
+	if list := f.Unknown(s); len(list) != 0 {
+		t.Errorf("of the study that was kept, unknown: %v", list)
+	}
+	if f := take(t, now, done(t, now, "1"), f, "r2"); len(f.Cells) != 0 {
+		t.Errorf("the cells of another configuration were taken over: %v", f.Cells)
+	}
+}
+
+// TestFindStale: results are stale when plugins give other programs or files hold other
+// tokens, and only then.
+func TestFindStale(t *testing.T) {
+	s := load(t)
+	f := take(t, s, done(t, s, "1", 0, 1, 2), nil, "r1")
+	f.Sources[0].Data = map[string]string{"train.tokens": "aa"}
+	now := func(f study.Finding) study.Survey {
+		return func(_ context.Context, list []*config.Config) []study.Finding {
+			out := make([]study.Finding, len(list))
+			for i, cfg := range list {
+				if cfg.Method.Lambda == 1 {
+					out[i] = f
+					continue
+				}
+				out[i] = study.Finding{Programs: programs("1")}
+			}
+			return out
+		}
+	}
+	for name, tt := range map[string]struct {
+		finding study.Finding
+		want    string // part of the reason; empty: none is stale
+	}{
+		"nothing":          {study.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "aa"}}, ""},
+		"another program":  {study.Finding{Programs: programs("2")}, "give other programs now"},
+		"one program less": {study.Finding{Programs: map[string]string{"weight x: quantize": "1"}}, "give other programs now"},
+		"other tokens":     {study.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "train.tokens holds other tokens now"},
+	} {
+		results := f.Results(s)
+		if err := f.FindStale(t.Context(), results, now(tt.finding)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := "done, done, done, missing"
+		if tt.want != "" {
+			want = "stale, stale, done, missing"
+		}
+		var got []string
+		for _, r := range results {
+			got = append(got, string(r.State))
+		}
+		if strings.Join(got, ", ") != want || !strings.Contains(results[0].Err, tt.want) {
+			t.Errorf("%s: got %v (%s), want %s (%s)", name, got, results[0].Err, want, tt.want)
+		}
+	}
+	results := f.Results(s)
+	var unknown *study.NotCompared
+	if err := f.FindStale(t.Context(), results, now(study.Finding{Err: errors.New("no plugin")})); !errors.As(err, &unknown) || unknown.Runs != 2 {
+		t.Errorf("without a plugin: %v", err)
+	}
+	if results[0].State != study.Done {
+		t.Errorf("what could not be compared is %s", results[0].State)
+	}
+}
+
+// TestTakeRefuses: results of which nobody knows what they were made with, or that were made
+// of different data, are not kept.
+func TestTakeRefuses(t *testing.T) {
+	for want, change := range map[string]func(t *testing.T, s *study.Study){
+		"what its run was made of cannot be read": func(t *testing.T, s *study.Study) {
+			write(t, filepath.Join(s.Cells[1].Run, "provenance.json"), "{")
+		},
+		"no such file": func(t *testing.T, s *study.Study) {
+			if err := os.Remove(filepath.Join(s.Cells[1].Run, "provenance.json")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		s := load(t)
+		results := done(t, s, "1", 0, 1)
+		change(t, s)
+		if _, err := kept.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.Cells[1].ID) {
+			t.Errorf("got %v, want an error about %s with %q", err, s.Cells[1].ID, want)
+		}
+	}
+}
+
+// TestDigest: it depends on names and hashes, and not on their order.
+func TestDigest(t *testing.T) {
+	a := kept.Digest(programs("1"))
+	if a == "" || a != kept.Digest(maps.Clone(programs("1"))) {
+		t.Errorf("digest %q", a)
+	}
+	if b := kept.Digest(map[string]string{"optimizer of x: update": "1", "weight x: quantize": "1f"}); b == a {
+		t.Error("two sets of programs with one digest")
+	}
+	if kept.Digest(nil) != "" {
+		t.Error("no programs have a digest")
+	}
+}

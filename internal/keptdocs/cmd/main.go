@@ -1,0 +1,75 @@
+// Command keptdocs writes kept results into the documents that it is given, or with --check
+// fails where they say something else.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/keptdocs"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+func main() {
+	results := flag.String("results", "docs/results", "`DIR` with files of kept results")
+	plugins := flag.String("plugins", "", "`DIR` with plugins: also say which results are stale")
+	check := flag.Bool("check", false, "write nothing, and fail where a document disagrees with the results")
+	flag.Parse()
+	if err := run(*results, *plugins, *check, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "keptdocs:", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir, plugins string, check bool, documents []string) error {
+	r := &keptdocs.Renderer{Dir: dir, Warn: func(err error) { fmt.Fprintln(os.Stderr, "keptdocs:", err) }}
+	if plugins != "" {
+		finder := &plugin.Finder{Dirs: []string{plugins}}
+		r.Survey = func(ctx context.Context, list []*config.Config) []study.Finding {
+			out := make([]study.Finding, len(list))
+			for i, f := range assembly.Survey(ctx, list, finder, plugin.Options{}) {
+				out[i] = study.Finding(f)
+			}
+			return out
+		}
+	}
+	var errs []error
+	for _, path := range documents {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		out, err := r.Render(context.Background(), text)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		case bytes.Equal(text, out):
+		case check:
+			errs = append(errs, fmt.Errorf("%s: line %d is not what the results say: run 'make docs'", path, differs(text, out)))
+		default:
+			if err := atomicfile.WriteBytes(vfs.At(path), out); err != nil {
+				return err
+			}
+			fmt.Println(path)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// differs is the first line in which two texts differ.
+func differs(a, b []byte) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return 1 + bytes.Count(a[:n], []byte("\n"))
+}

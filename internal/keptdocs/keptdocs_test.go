@@ -1,0 +1,177 @@
+package keptdocs_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/kept"
+	"github.com/cage-qat/cage/internal/keptdocs"
+)
+
+const studyFile = `
+[base]
+model = {kind = "toy"}
+train = {steps = 10}
+schedule = {rate = 0.1}
+optimizer = {plugin = "sgd"}
+quantizer = {weights = {plugin = "grid"}}
+[study]
+name = "small"
+[[study.axes]]
+name = "bits"
+values = [{label = "4", set = {"quantizer.weights.step" = 0.5}}, {label = "2", set = {"quantizer.weights.step" = 1.0}}]
+[[study.axes]]
+name = "method"
+values = [{label = "STE", set = {"method.form" = "off"}}, {label = "CAGE, λ = 1", set = {"method.lambda" = 1.0}}]
+[[study.axes]]
+name = "seed"
+key = "seed"
+values = [0, 1, 2]
+[[study.tables]]
+title = "Loss"
+metric = "val_loss"
+rows = ["bits"]
+columns = ["method"]
+over = ["seed"]
+baseline = {method = "STE"}
+`
+
+// prepare goes to a folder with a study and its kept results: STE has 2, 2.1 and 2.2, CAGE
+// 0.4 to 0.6 less, and in 2 bits there is no result.
+func prepare(t *testing.T) *keptdocs.Renderer {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("small.toml", []byte(studyFile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := study.Load("small.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &kept.File{Study: "small", From: "small.toml", Sources: []kept.Source{{Date: "2026-11-21", Revision: "abc"}}}
+	for i, loss := range []float64{2, 2.1, 2.2, 1.6, 1.6, 1.6} {
+		f.Cells = append(f.Cells, kept.Cell{ID: s.Cells[i].ID, Programs: "aa", Metrics: map[string]metrics.Number{"val_loss": metrics.Number(loss)}})
+	}
+	if err := f.Write("small.json"); err != nil {
+		t.Fatal(err)
+	}
+	return &keptdocs.Renderer{Dir: "."}
+}
+
+const inline = `So CAGE is lower by <!-- kept {study = "small", table = 1,
+at = {bits = "4", method = "CAGE, λ = 1"}, show = "difference"} -->?<!-- /kept -->.`
+
+func TestNumber(t *testing.T) {
+	r := prepare(t)
+	for show, want := range map[string]string{"difference": "−0.50 [−0.75, −0.25]", "mean": "1.60 ± 0.00", "n": "3"} {
+		out, err := r.Render(t.Context(), []byte(strings.Replace(inline, "difference", show, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(string(out), "-->"+want+"<!-- /kept -->.") {
+			t.Errorf("%s: got %s, want %s", show, out, want)
+		}
+		again, err := r.Render(t.Context(), out)
+		if err != nil || string(again) != string(out) {
+			t.Errorf("rendered again, it is %s, %v", again, err)
+		}
+	}
+}
+
+const table = `Text.
+
+<!-- kept {study = "small", table = 1, where = {bits = "4"}} -->
+whatever stood here
+<!-- /kept -->
+
+More.
+`
+
+func TestTable(t *testing.T) {
+	r := prepare(t)
+	out, err := r.Render(t.Context(), []byte(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Text.\n\n<!-- kept", "<!-- /kept -->\n\nMore.\n",
+		"| bits | STE | CAGE, λ = 1 |\n", "\n| 4 | 2.10 ± 0.10 | **1.60 ± 0.00** |\n", "\n| 4 | **−0.50 [−0.75, −0.25]** |\n",
+		"\n6 of 6 runs of `cage study run small.toml`: revision abc, 2026-11-21.\n",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("without %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(string(out), "whatever") || strings.Contains(string(out), "Stale") {
+		t.Errorf("got\n%s", out)
+	}
+}
+
+// TestByHand: a number that somebody changed in a document, or in the results, shows.
+func TestByHand(t *testing.T) {
+	r := prepare(t)
+	right, err := r.Render(t.Context(), []byte(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := strings.Replace(string(right), "−0.75", "−0.65", 1)
+	out, err := r.Render(t.Context(), []byte(wrong))
+	if err != nil || string(out) != string(right) || wrong == string(right) {
+		t.Errorf("a changed document is rendered as\n%s\n%v", out, err)
+	}
+	text, err := os.ReadFile("small.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("small.json", []byte(strings.Replace(string(text), "2.2", "2.3", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err = (&keptdocs.Renderer{Dir: "."}).Render(t.Context(), right)
+	if err != nil || string(out) == string(right) {
+		t.Errorf("changed results leave the document as it is: %v", err)
+	}
+}
+
+// TestStale: results of programs that are not what they were stay, and are called stale.
+func TestStale(t *testing.T) {
+	r := prepare(t)
+	r.Survey = func(_ context.Context, list []*config.Config) []study.Finding {
+		return make([]study.Finding, len(list))
+	}
+	out, err := r.Render(t.Context(), []byte(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(out), "**Stale:** 6 of the study's runs") || !strings.Contains(string(out), "2.10 ± 0.10") {
+		t.Errorf("got\n%s", out)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	number := func(old, new string) string { return "\n" + strings.Replace(inline, old, new, 1) }
+	for want, text := range map[string]string{
+		"line 2: a comment about kept results without its other half": "\n<!-- kept {study = \"small\", table = 1} -->\n",
+		"line 1: a comment about kept results without its":            "x <!-- /kept -->",
+		"line 2: open other.json":                                     number(`"small"`, `"other"`),
+		"line 2: table: found 2, and the study small has 1":           number("table = 1", "table = 2"),
+		"line 2: table: found 0":                                      number("table = 1", "table = 0"),
+		`show: found "median"`:                                        number("difference", "median"),
+		"unknown key tables":                                          number("table = 1", "tables = 1"),
+		"0 entries of the table":                                      number("λ = 1", "λ = 2"),
+		"2 entries of the table":                                      number(`bits = "4", `, ""),
+		"there is no result yet":                                      number(`"4"`, `"2"`),
+		"has no difference":                                           number("CAGE, λ = 1", "STE"),
+		"at and show are for numbers":                                 strings.Replace(table, "where", "at", 1),
+		"where.bits: found 4, want a label":                           strings.Replace(table, `"4"`, "4", 1),
+	} {
+		_, err := prepare(t).Render(t.Context(), []byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package keptdocs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/kept"
+	"github.com/cage-qat/cage/host/study/report"
+)
+
+// Renderer writes results of one folder into documents.
+type Renderer struct {
+	Dir string // of files of kept results
+	// Survey finds results that would be made of other programs or data now. Nil: none is
+	// looked for.
+	Survey study.Survey
+	// Warn is told what could not be compared; nil: nobody is.
+	Warn func(error)
+
+	studies map[string]*results
+}
+
+// results are those of one study.
+type results struct {
+	file  *kept.File
+	study *study.Study
+	cells []study.Result
+	stale int
+}
+
+// Render returns the document with all results written anew. An error names the line.
+func (r *Renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
+	list, err := marks(text)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	last := 0
+	for _, m := range list {
+		s, err := r.results(ctx, m.Study)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", m.line, err)
+		}
+		result, err := s.render(m)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", m.line, err)
+		}
+		out.Write(text[last:m.start])
+		out.WriteString(result)
+		last = m.end
+	}
+	out.Write(text[last:])
+	return out.Bytes(), nil
+}
+
+// results reads those of a study, once.
+func (r *Renderer) results(ctx context.Context, name string) (*results, error) {
+	if s, ok := r.studies[name]; ok {
+		return s, nil
+	}
+	path := filepath.Join(r.Dir, name+".json")
+	file, err := kept.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &results{file: file}
+	if s.study, err = study.Load(file.From); err != nil {
+		return nil, fmt.Errorf("%s: the study file: %w", path, err)
+	}
+	if unknown := file.Unknown(s.study); len(unknown) > 0 {
+		return nil, fmt.Errorf("%s has results that %s no longer asks for, the first of cell %s: run it again, and 'cage study keep'", path, file.From, unknown[0])
+	}
+	s.cells = file.Results(s.study)
+	if r.Survey != nil {
+		var unknown *study.NotCompared
+		err := file.FindStale(ctx, s.cells, r.Survey)
+		if err != nil && !errors.As(err, &unknown) {
+			return nil, err
+		}
+		if err != nil && r.Warn != nil {
+			r.Warn(fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	// What is stale stays in the tables, and is said below them.
+	fresh := file.Results(s.study)
+	for i := range s.cells {
+		if s.cells[i].State == study.Stale {
+			s.stale++
+			s.cells[i] = fresh[i]
+		}
+	}
+	if r.studies == nil {
+		r.studies = map[string]*results{}
+	}
+	r.studies[name] = s
+	return s, nil
+}
+
+// render is the text for one mark.
+func (s *results) render(m mark) (string, error) {
+	if m.Table > len(s.study.Tables) {
+		return "", fmt.Errorf("table: found %d, and the study %s has %d", m.Table, m.Study, len(s.study.Tables))
+	}
+	one, t := *s.study, s.study.Tables[m.Table-1]
+	t.Where = maps.Clone(t.Where)
+	if t.Where == nil {
+		t.Where = map[string][]string{}
+	}
+	maps.Copy(t.Where, m.Where)
+	one.Tables = []study.Table{t}
+	tables, err := report.Tables(&one, s.cells)
+	if err != nil {
+		return "", err
+	}
+	if m.alone {
+		return "\n" + string(tables[0].Markdown()) + "\n" + s.source(t.Where) + "\n", nil
+	}
+	p, err := tables[0].Place(m.At)
+	switch {
+	case err != nil:
+		return "", err
+	case m.Show == "n":
+		return fmt.Sprint(p.N), nil
+	case m.Show == "mean":
+		return p.Mean, nil
+	case p.Difference == "":
+		return "", fmt.Errorf("%v of the table %q has no difference", m.At, tables[0].Title)
+	}
+	return p.Difference, nil
+}
+
+// source says where a table's numbers come from, and whether they are stale.
+func (s *results) source(where map[string][]string) string {
+	done, all := 0, 0
+	used := map[string]bool{}
+	for _, r := range s.cells {
+		if !r.Cell.Matches(where) {
+			continue
+		}
+		all++
+		if r.State == study.Done {
+			done++
+			used[r.Cell.ID] = true
+		}
+	}
+	var from []string
+	for _, source := range s.file.SourcesOf(used) {
+		parts := []string{"revision " + source.Revision}
+		for _, b := range source.Builds {
+			parts = append(parts, strings.Join([]string{b.Device, b.Go, b.Target, b.SIMD}, " "))
+		}
+		from = append(from, strings.Join(append(parts, source.Date), ", "))
+	}
+	text := fmt.Sprintf("%d of %d runs of `cage study run %s`: %s.", done, all, s.file.From, strings.Join(from, "; "))
+	if s.stale > 0 {
+		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or data now.", s.stale)
+	}
+	return text + "\n"
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs the studies whose results stand in docs/, and keeps these in docs/results: what is
+# kept already, and not stale, is not run again. Takes hours on two cores; it can be
+# interrupted, and started again on another machine with what was kept by then.
+# `make results` builds everything first, and writes the documents at the end.
+#
+#   scripts/results.sh                    all
+#   scripts/results.sh effect toy         only these
+#   ONLY="--only bits=4" scripts/results.sh effect     only some cells
+set -eu
+cd "$(dirname "$0")/.."
+cage=bin/cage
+kept=docs/results
+
+if [ $# -eq 0 ]; then
+	set -- toy quadratic effect main-small ablation-small optimizers-small lotion-small schedule-small tasks-small
+fi
+scripts/paper-data.sh tasks
+for name in "$@"; do
+	printf '\n== Study %s\n' "$name"
+	known=
+	if [ -f "$kept/$name.json" ]; then known="--kept $kept/$name.json"; fi
+	# shellcheck disable=SC2086 # lists of flags
+	if "$cage" study run "examples/paper/$name.toml" $known ${ONLY:-}; then rc=0; else rc=$?; fi
+	"$cage" study keep "examples/paper/$name.toml" --out "$kept/$name.json"
+	if [ "$rc" -ne 0 ]; then exit "$rc"; fi
+done
