@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/memory"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/train"
 )
@@ -14,7 +15,7 @@ import (
 func newTrain() *cobra.Command {
 	var opts train.Options
 	var sets []string
-	var quiet, lifeline bool
+	var quiet, lifeline, estimate bool
 	cmd := &cobra.Command{
 		Use:   "train RUN.toml",
 		Short: "Train a model as a TOML file says",
@@ -28,6 +29,9 @@ With a larger train.steps a run goes on beyond its end, finished or not, where t
 learning rate and λ of the steps that are done stay what they were: with the schedule
 "constant" at any time, with "wsd" before its decay.
 
+With --estimate nothing is trained: the memory that the run would need is printed, part
+by part, and what there is.
+
 Every key can be overridden with --set, values as in TOML:
 
   cage train examples/demo.toml --set train.steps=50 --set 'quantizer.plugin="absmax"'
@@ -39,12 +43,16 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.BoolVar(&opts.Resume, "resume", false, "go on with the run in train.out, or begin it")
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
+	flags.BoolVar(&estimate, "estimate", false, "only print how much memory the run needs, by estimate")
 	lifelineFlag(cmd, &lifeline)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		cfg, err := config.Load(args[0], sets)
 		if err != nil {
 			return nil, err
+		}
+		if estimate {
+			return estimateMemory(cmd, cfg, opts)
 		}
 		holdOn(lifeline)
 		summary, err := runTraining(cmd, cfg, opts, quiet)
@@ -53,6 +61,35 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		}
 		return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
 	})
+}
+
+// estimateMemory answers with the memory that a training needs.
+func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) (_ *answer, err error) {
+	if opts.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
+		return nil, err
+	}
+	report, err := train.EstimateMemory(cmd.Context(), cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
+}
+
+func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
+	fmt.Fprintf(w, "%s of memory, by an estimate that may be off by %.0f %%:\n", memory.Bytes(r.Bytes), 100*r.Accuracy)
+	for _, p := range r.Parts {
+		fmt.Fprintf(w, "  %s\n", p)
+	}
+	switch {
+	case r.Available == nil && !r.Fits:
+		fmt.Fprintln(w, "no machine has that")
+	case r.Available == nil:
+		fmt.Fprintf(w, "what %s has is not known before the run begins\n", cfg.Device.Kind)
+	case !r.Fits:
+		fmt.Fprintf(w, "%s, which is too little\n", r.Available)
+	default:
+		fmt.Fprintln(w, r.Available)
+	}
 }
 
 // runTraining trains, with messages and, unless quiet, progress on the standard error.

@@ -16,11 +16,9 @@ import (
 // before anything large is allocated. On a GPU, and with train.memory_check = "off", only
 // sizes that no machine has are refused.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
-	var available *memory.Available
-	if cfg.Device.Kind == engine.CPU && cfg.Train.MemoryCheck != "off" {
-		if a, ok := memory.Machine(); ok {
-			available = &a
-		}
+	available := availableMemory(cfg)
+	if cfg.Train.MemoryCheck == "off" {
+		available = nil
 	}
 	sizes, err := memoryModel(cfg, m, programs)
 	if err != nil {
@@ -33,6 +31,26 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 		memory.Limit(*available)
 	}
 	return nil
+}
+
+// availableMemory is what the device of a run has; nil: that is not known. Of GPUs it is not.
+func availableMemory(cfg *config.Config) *memory.Available {
+	if cfg.Device.Kind != engine.CPU {
+		return nil
+	}
+	if a, ok := memory.Machine(); ok {
+		return &a
+	}
+	return nil
+}
+
+// Memory estimates what a run needs, as CheckMemory does, whatever there is.
+func Memory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Report, error) {
+	sizes, err := memoryModel(cfg, m, programs)
+	if err != nil {
+		return nil, err
+	}
+	return memory.NewReport(sizes, availableMemory(cfg)), nil
 }
 
 // memoryModel gathers the sizes that memory depends on.

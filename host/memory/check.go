@@ -19,16 +19,26 @@ const addressable = 1 << 47
 // any machine has where available is nil.
 func Check(m Model, available *Available) error {
 	need := Estimate(m)
-	total := need.Total()
-	if total < addressable && (available == nil || total*(1-Accuracy) <= float64(available.Bytes)) {
+	if need.fits(available) {
 		return nil
 	}
 	e := &Error{Need: need, Limit: "more than any machine has"}
 	if available != nil {
-		e.Limit = fmt.Sprintf("%s are there (%s)", Bytes(float64(available.Bytes)), available.Limit)
+		e.Limit = available.String()
 		e.Fits = fitting(m, float64(available.Bytes))
 	}
 	return e
+}
+
+// fits tells whether Check accepts a run.
+func (n Need) fits(available *Available) bool {
+	total := n.Total()
+	return total < addressable && (available == nil || total*(1-Accuracy) <= float64(available.Bytes))
+}
+
+// String says how much is there, and what sets it.
+func (a Available) String() string {
+	return fmt.Sprintf("%s are there (%s)", Bytes(float64(a.Bytes)), a.Limit)
 }
 
 // Error says why there is not enough memory.
@@ -41,8 +51,10 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "this needs about %s of memory, %s", Bytes(e.Need.Total()), e.Limit)
-	for _, p := range e.Need.parts() {
-		fmt.Fprintf(&b, "\n  %-10s %s", Bytes(p.bytes), p.what)
+	for _, p := range e.Need.Parts() {
+		if p.Bytes >= 0.01*e.Need.Total() {
+			fmt.Fprintf(&b, "\n  %s", p)
+		}
 	}
 	if len(e.Fits) > 0 {
 		fmt.Fprintf(&b, "\nwhat would fit: %s", strings.Join(e.Fits, "; or "))
@@ -50,35 +62,6 @@ func (e *Error) Error() string {
 		b.WriteString("\nwhat would fit is a smaller model")
 	}
 	return b.String()
-}
-
-// part is a line of the table.
-type part struct {
-	bytes float64
-	what  string
-}
-
-// parts lists what is worth a line, the largest first.
-func (n Need) parts() []part {
-	all := []part{
-		{n.Parameters, "parameters"},
-		{n.Gradients, "gradients, and parameters after the step"},
-		{n.Quantized, "quantized copies of weights"},
-		{n.States, "states of the optimizer"},
-		{n.Workspace, "products of the optimizer"},
-		{n.Blocks, "activations of the blocks"},
-		{n.Scores, "attention scores, which grow with the square of the context"},
-		{n.Logits, "logits of the vocabulary"},
-		{n.Teacher, "parameters of the teacher"},
-	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].bytes > all[j].bytes })
-	var list []part
-	for _, p := range all {
-		if p.bytes >= 0.01*n.Total() {
-			list = append(list, p)
-		}
-	}
-	return list
 }
 
 // fitting lists single changes with which a model would fit into memory.

@@ -12,8 +12,8 @@ import (
 
 // Available is how much memory a process may still take.
 type Available struct {
-	Bytes int64
-	Limit string // what sets it, for a message
+	Bytes int64  `json:"bytes"`
+	Limit string `json:"limit"` // what sets it, for a message
 }
 
 // Of reads from the files of /proc and /sys, which root holds, what the machine has left
