@@ -101,7 +101,7 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"Text.\n\n<!-- kept", "<!-- /kept -->\n\nMore.\n",
 		"| bits | STE | CAGE, λ = 1 |\n", "\n| 4 | 2.10 ± 0.10 | **1.60 ± 0.00** |\n", "\n| 4 | **−0.50 [−0.75, −0.25]** |\n",
-		"\n6 of 6 runs of `cage study run small.toml`: revision abc, 2026-11-21.\n",
+		"\n6 of 6 cells of `cage study run small.toml`: revision abc, 2026-11-21.\n",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("without %q:\n%s", want, out)
@@ -109,6 +109,15 @@ func TestTable(t *testing.T) {
 	}
 	if strings.Contains(string(out), "whatever") || strings.Contains(string(out), "Stale") {
 		t.Errorf("got\n%s", out)
+	}
+}
+
+// TestCode: what a block of code shows is left alone.
+func TestCode(t *testing.T) {
+	text := "```markdown\n<!-- kept {study = \"other\", table = 1} -->\nx\n<!-- /kept -->\n```\n"
+	out, err := prepare(t).Render(t.Context(), []byte(text))
+	if err != nil || string(out) != text {
+		t.Errorf("got %q, %v", out, err)
 	}
 }
 

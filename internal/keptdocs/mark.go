@@ -34,6 +34,7 @@ var loose = regexp.MustCompile(`<!--\s*/?kept\b`)
 func marks(text []byte) ([]mark, error) {
 	var list []mark
 	lineOf := func(at int) int { return 1 + bytes.Count(text[:at], []byte("\n")) }
+	text = withoutCode(text)
 	last := 0
 	for _, at := range append(comments.FindAllSubmatchIndex(text, -1), []int{len(text), len(text)}) {
 		if stray := loose.FindIndex(text[last:at[0]]); stray != nil {
@@ -55,6 +56,25 @@ func marks(text []byte) ([]mark, error) {
 		list = append(list, m)
 	}
 	return list, nil
+}
+
+// withoutCode blanks blocks of code, which may show such comments. Places stay as they are.
+func withoutCode(text []byte) []byte {
+	out := bytes.Clone(text)
+	inside, at := false, 0
+	for l := range bytes.Lines(text) {
+		fence := bytes.HasPrefix(l, []byte("```"))
+		if inside && !fence {
+			for i := range len(bytes.TrimSuffix(l, []byte("\n"))) {
+				out[at+i] = ' '
+			}
+		}
+		if fence {
+			inside = !inside
+		}
+		at += len(l)
+	}
+	return out
 }
 
 // parseMark reads the table of a comment, whose lines count as one.

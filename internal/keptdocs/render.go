@@ -157,7 +157,7 @@ func (s *results) source(where map[string][]string) string {
 		}
 		from = append(from, strings.Join(append(parts, source.Date), ", "))
 	}
-	text := fmt.Sprintf("%d of %d runs of `cage study run %s`: %s.", done, all, s.file.From, strings.Join(from, "; "))
+	text := fmt.Sprintf("%d of %d cells of `cage study run %s`: %s.", done, all, s.file.From, strings.Join(from, "; "))
 	if s.stale > 0 {
 		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or data now.", s.stale)
 	}
