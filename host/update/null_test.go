@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -59,7 +60,7 @@ func TestNullRefuses(t *testing.T) {
 		"the tensor g is missing":   func(_ *update.Job, t update.Tensors, _ update.Scalars) { delete(t, "g") },
 		"the scalar rate is missin": func(_ *update.Job, _ update.Tensors, s update.Scalars) { delete(s, "rate") },
 		"g has shape [1 3]": func(_ *update.Job, t update.Tensors, _ update.Scalars) {
-			t["g"], _ = t["g"].Reshaped(1, 3)
+			t["g"], _ = engine.Upload(dev, []float32{2, 2, 2}, 1, 3)
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
