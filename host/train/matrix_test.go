@@ -60,6 +60,35 @@ func TestEveryPair(t *testing.T) {
 	}
 }
 
+// TestEveryPairWithTeacher: pairs learn from a teacher, too. The divergence falls, λ = 0 gives the bits of a run without
+// correction, and a resumed run ends with the bits of one that never stopped.
+func TestEveryPairWithTeacher(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains 37 models")
+	}
+	_, init := pretrained(t)
+	for _, q := range []string{"quest", "mxfp4", "lsq"} {
+		for _, o := range []string{"adamw", "muon", "soap"} {
+			t.Run(q+"/"+o, func(t *testing.T) {
+				t.Parallel()
+				on := testrun.Config(t, "train.steps=30", matrixQuantizers[q], matrixOptimizers[o], "method.lambda=5.0", "method.silence=0.5",
+					fmt.Sprintf("schedule.rate=%v", matrixRates[o]), "train.log_every=1", "train.eval_every=0", init, initialTeacher)
+				testrun.Train(t, on, train.Options{})
+				fell(t, on.Train.Out)
+				off := testrun.Elsewhere(t, on, `method.form="off"`)
+				testrun.Train(t, off, train.Options{})
+				zero := testrun.Elsewhere(t, on, "method.lambda=0.0")
+				testrun.Train(t, zero, train.Options{})
+				testrun.SameRun(t, "λ = 0", off.Train.Out, zero.Train.Out)
+				parts := testrun.Elsewhere(t, on)
+				runParts(t, parts, 13)
+				testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
+				testrun.SameRun(t, "in two parts", on.Train.Out, parts.Train.Out)
+			})
+		}
+	}
+}
+
 // fell fails unless the mean loss of a run's last steps is below that of its first.
 func fell(t *testing.T, dir string) {
 	t.Helper()

@@ -8,16 +8,22 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/step"
 )
 
 // The weights of a teacher are read whenever a run begins or goes on, and are in no checkpoint. Its provenance has their
 // digests, so that it goes on with the same teacher or not at all.
 
-// loadTeacher loads the teacher of the run, if it has one.
+// loadTeacher loads the teacher of the run, if it has one. A run that begins with the weights of its teacher has them
+// already; all others are read, and compared with those that the run has had.
 func (r *run) loadTeacher() error {
 	d := r.compiled.Plan().Distillation
 	if d == nil {
 		return nil
+	}
+	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
+		r.teacher = r.initial
+		return r.compiled.LoadTeacher(r.stored())
 	}
 	fail := func(err error) error { return r.cfg.ErrorAt("train.distillation.teacher", "%w", err) }
 	s, err := assembly.TeacherSettings(r.cfg)
@@ -38,6 +44,22 @@ func (r *run) loadTeacher() error {
 	r.teacher = from
 	r.log.Info("learning what a teacher predicts", "path", from.Path, "step", from.Step)
 	return nil
+}
+
+// stored loads tensors from the state of the run.
+func (r *run) stored() step.LoadFunc {
+	tensors := map[string]step.Stored{}
+	for _, x := range r.compiled.Stored(r.state) {
+		tensors[x.Name] = x
+	}
+	return func(name string) (step.Tensor, error) {
+		x, ok := tensors[name]
+		if !ok {
+			return step.Tensor{}, fmt.Errorf("the state has no %s", name)
+		}
+		data, err := x.Read()
+		return step.Tensor{Name: name, Dims: x.Dims, Data: data}, err
+	}
 }
 
 // findTeacher finds the weights of the teacher.

@@ -150,6 +150,22 @@ func TestTeacherOfItsOwn(t *testing.T) {
 	fell(t, small.Train.Out)
 }
 
+// TestInitialTeacherOfHub: a checkpoint of the hub is what a run starts from and learns from. Its files are in the
+// provenance as both; the teacher that is read when the run goes on is the one that it began with, to the last bit.
+func TestInitialTeacherOfHub(t *testing.T) {
+	whole := testrun.Config(t, `model={init="../huggingface/testdata/llama32", context=16}`, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
+	testrun.Train(t, whole, train.Options{})
+	parts := testrun.Elsewhere(t, whole)
+	runParts(t, parts, 2)
+	testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
+	testrun.SameRun(t, "whole, and in two parts", whole.Train.Out, parts.Train.Out)
+	for _, dir := range []string{whole.Train.Out, parts.Train.Out} {
+		if made, from := teacherOf(t, dir), initialOf(t, dir); len(made.Files) != 2 || !slices.Equal(made.Files, from.Files) || made.Path != from.Path {
+			t.Errorf("%s: the teacher is %+v, the weights are from %+v", dir, made, from)
+		}
+	}
+}
+
 // TestTeacherRefused: a run does not go on with other weights than those of its teacher, wherever these are now, and does
 // not begin with a teacher that does not fit.
 func TestTeacherRefused(t *testing.T) {
