@@ -96,6 +96,6 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
+	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
 	return completing(root)
 }

@@ -6,9 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 )
@@ -36,6 +39,7 @@ func newRunsList() *cobra.Command {
 	var where, columns []string
 	var by string
 	var limit int
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "list [DIR...]",
 		Short: "List runs, filtered and sorted",
@@ -46,7 +50,8 @@ steps and validation loss, and the keys of their configurations that tell them a
   cage runs list studies/main --columns run,method.lambda,val_ppl
 
 A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains". An
-index in each directory keeps this quick for thousands of runs.`,
+index in each directory keeps this quick for thousands of runs. With --watch the list
+is shown again every two seconds, until Ctrl-C.`,
 		Args: notNegative(cobra.ArbitraryArgs, "limit"),
 	}
 	flags := cmd.Flags()
@@ -54,26 +59,69 @@ index in each directory keeps this quick for thousands of runs.`,
 	flags.StringVar(&by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
 	flags.StringSliceVar(&columns, "columns", nil, "`NAME`s to show, separated by commas")
 	flags.IntVar(&limit, "limit", 0, "show at most this many runs; 0: all")
-	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	flags.BoolVar(&watch, "watch", false, "show the list again every two seconds")
+	list := func(args []string) ([]runListing, [][]string, error) {
 		list, err := findRuns(args)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if list, err = selectRuns(list, where, by, columns); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if limit > 0 {
 			list = list[:min(limit, len(list))]
 		}
-		if len(columns) == 0 {
-			columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, rundir.Varying(list, columnsOfKeys))
+		shown := columns
+		if len(shown) == 0 {
+			shown = slices.Concat([]string{"run", "state", "steps", "val_loss"}, rundir.Varying(list, columnsOfKeys))
 		}
-		value, rows := []runListing{}, [][]string{columns}
+		value, rows := []runListing{}, [][]string{shown}
 		for _, r := range list {
-			value, rows = append(value, listingOf(r)), append(rows, cells(r, columns))
+			value, rows = append(value, listingOf(r)), append(rows, cells(r, shown))
+		}
+		return value, rows, nil
+	}
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		if watch {
+			return nil, watchTable(cmd, func() ([][]string, error) {
+				_, rows, err := list(args)
+				return rows, err
+			})
+		}
+		value, rows, err := list(args)
+		if err != nil {
+			return nil, err
 		}
 		return inTable(value, rows), nil
 	})
+}
+
+// watchEvery is how often a list that is watched is read again.
+const watchEvery = 2 * time.Second
+
+// watchTable shows a table again and again until the command is interrupted, which is how it
+// is meant to end.
+func watchTable(cmd *cobra.Command, read func() ([][]string, error)) error {
+	if wantsJSON(cmd) {
+		return usageError{errors.New("--watch shows a table: ask again for --json")}
+	}
+	page := console.NewPage(drawing(cmd.OutOrStdout()))
+	for {
+		rows, err := read()
+		if err != nil {
+			return err
+		}
+		var text strings.Builder
+		table(&text, rows)
+		if err := page.Show(text.String()); err != nil {
+			return err
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-time.After(watchEvery):
+		}
+	}
 }
 
 // findRuns lists the runs below the directories, or below the usual ones.
