@@ -2,11 +2,12 @@
 // tests can look at the programs of several GPUs where there is none.
 //
 // It compiles a PJRT plugin of a few functions, testdata/record.c, for which it needs a C compiler, and the tests a build
-// with the tag "cuda"; they are skipped without. What is computed is tested elsewhere.
+// with the tag "cuda"; they are skipped without. With [XLA] the same plugin hands programs to a process of Python, which
+// compiles and executes them with XLA on processors, as many as the machine pretends to have GPUs.
 package pjrtrecord
 
 import (
-	_ "embed"
+	"embed"
 	"errors"
 	"io/fs"
 	"os"
@@ -20,8 +21,18 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-//go:embed testdata/record.c
-var source []byte
+//go:embed testdata
+var sources embed.FS
+
+// Environment variables of the plugin.
+const (
+	directoryVariable = "CAGE_RECORD_DIR"
+	devicesVariable   = "CAGE_RECORD_DEVICES"
+	pythonVariable    = "CAGE_RECORD_PYTHON"
+	scriptVariable    = "CAGE_RECORD_SCRIPT"
+	faultsVariable    = "CAGE_RECORD_FAULTS"
+	lingerVariable    = "CAGE_RECORD_LINGER"
+)
 
 // A Recorder has what the device was asked to do.
 type Recorder struct{ dir string }
@@ -51,8 +62,9 @@ func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 		t.Skip("this build has no CUDA: it takes the tag cuda")
 	}
 	r := &Recorder{t.TempDir()}
-	t.Setenv("CAGE_RECORD_DIR", r.dir)
-	t.Setenv("CAGE_RECORD_DEVICES", strconv.Itoa(gpus))
+	t.Setenv(directoryVariable, r.dir)
+	t.Setenv(devicesVariable, strconv.Itoa(gpus))
+	t.Setenv(pythonVariable, "")
 	return build(t), r
 }
 
@@ -68,11 +80,16 @@ func build(t *testing.T) string {
 	}
 	headers := filepath.Join(ask(t, "list", "-m", "-f", "{{.Dir}}", "github.com/gomlx/go-xla"), "pjrt")
 	dir := t.TempDir()
-	code, plugin := filepath.Join(dir, "record.c"), filepath.Join(dir, "pjrt_cuda_record.so")
-	if err := os.WriteFile(code, source, 0o600); err != nil {
+	if err := os.CopyFS(dir, sources); err != nil {
 		t.Fatal(err)
 	}
-	compile := exec.Command(compiler[0], append(compiler[1:], "-shared", "-fPIC", "-I", headers, "-o", plugin, code)...)
+	plugin := filepath.Join(dir, "pjrt_cuda_record.so")
+	arguments := append(compiler[1:], "-shared", "-fPIC", "-pthread", "-I", headers, "-o", plugin)
+	code, err := filepath.Glob(filepath.Join(dir, "testdata", "*.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compile := exec.Command(compiler[0], append(arguments, code...)...)
 	if text, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", compile, err, text)
 	}

@@ -1,56 +1,33 @@
 // A PJRT plugin that has devices in name only. It writes every program that it is
 // given to compile to a file, and what is uploaded, executed and freed to a log, in
-// the directory of CAGE_RECORD_DIR; CAGE_RECORD_DEVICES is the number of devices.
-// Executions return buffers of the right shape, filled with zeros.
+// the directory of CAGE_RECORD_DIR, if it is set; CAGE_RECORD_DEVICES is the number of
+// devices. Executions return buffers of the right shape, filled with zeros; with
+// CAGE_RECORD_PYTHON and CAGE_RECORD_SCRIPT, a Python and execute.py, another process
+// compiles and executes all programs.
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pjrt_c_api.h"
+#include "record.h"
 
-#define MAX_DEVICES 64
-#define MAX_RANK 16
-#define MAX_OUTPUTS 4096
-
-typedef struct {
-	PJRT_Buffer_Type type;
-	size_t rank;
-	int64_t dims[MAX_RANK];
-} Shape;
-
-typedef struct {
-	int serial, device;
-	Shape shape;
-} Buffer;
-
-typedef struct {
-	int serial;
-	size_t outputs;
-	Shape shapes[MAX_OUTPUTS];
-} Program;
+// One thing at a time: programs call from many threads, and free in others still.
+static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 
 static char places[MAX_DEVICES]; // their addresses are the devices
 static PJRT_Device* devices[MAX_DEVICES];
-static int num_devices, num_programs, num_buffers;
-
-static const struct {
-	const char* name;
-	PJRT_Buffer_Type type;
-	size_t size;
-} types[] = {
-	{"i1", PJRT_Buffer_Type_PRED, 1},  {"i8", PJRT_Buffer_Type_S8, 1},	 {"i16", PJRT_Buffer_Type_S16, 2},
-	{"i32", PJRT_Buffer_Type_S32, 4},  {"i64", PJRT_Buffer_Type_S64, 8}, {"ui8", PJRT_Buffer_Type_U8, 1},
-	{"ui32", PJRT_Buffer_Type_U32, 4}, {"f32", PJRT_Buffer_Type_F32, 4}, {"f64", PJRT_Buffer_Type_F64, 8},
-	{"ui64", PJRT_Buffer_Type_U64, 8}, {"bf16", PJRT_Buffer_Type_BF16, 2},
-};
+static int num_devices, num_clients, num_programs, num_buffers;
+static bool forwarding; // whether another process computes
 
 static int device_number(PJRT_Device* device) { return (int)((char*)device - places); }
 
+// open_file returns NULL where nothing is to be written.
 static FILE* open_file(const char* name, const char* mode) {
 	char path[4096];
 	const char* directory = getenv("CAGE_RECORD_DIR");
-	snprintf(path, sizeof path, "%s/%s", directory ? directory : ".", name);
+	if (!directory || !*directory) return NULL;
+	snprintf(path, sizeof path, "%s/%s", directory, name);
 	FILE* file = fopen(path, mode);
 	if (!file) {
 		perror(path);
@@ -67,6 +44,18 @@ static PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
 	num_devices = count ? atoi(count) : 1;
 	for (int i = 0; i < num_devices; i++) devices[i] = (PJRT_Device*)&places[i];
 	args->client = (PJRT_Client*)places;
+	pthread_mutex_lock(&busy);
+	forwarding = forward_wanted();
+	PJRT_Error* error = forwarding ? forward_start() : NULL;
+	num_clients += !error;
+	pthread_mutex_unlock(&busy);
+	return error;
+}
+
+static PJRT_Error* destroy_client(PJRT_Client_Destroy_Args* args) {
+	pthread_mutex_lock(&busy);
+	if (!--num_clients) forward_stop();
+	pthread_mutex_unlock(&busy);
 	return NULL;
 }
 
@@ -91,46 +80,25 @@ static PJRT_Error* assign_devices(PJRT_Client_DefaultDeviceAssignment_Args* args
 	return NULL;
 }
 
-// read_shape reads a type like tensor<2x3xf32>, from behind the bracket.
-static Shape read_shape(const char* text) {
-	Shape shape = {PJRT_Buffer_Type_INVALID};
-	char* end;
-	for (long dim = strtol(text, &end, 10); end != text && shape.rank < MAX_RANK; dim = strtol(text, &end, 10)) {
-		shape.dims[shape.rank++] = dim;
-		text = end + 1;
-	}
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-		size_t length = strlen(types[i].name);
-		if (!strncmp(text, types[i].name, length) && text[length] == '>') shape.type = types[i].type;
-	}
-	return shape;
-}
-
-// read_outputs reads the results of the main function, which stand on one line.
-static void read_outputs(Program* program, const char* text) {
-	static const char tensor[] = "tensor<";
-	const char* at = strstr(text, "@main(");
-	at = at ? strstr(at, ") -> ") : NULL;
-	const char* end = at ? strchr(at, '\n') : NULL;
-	while (at && (at = strstr(at, tensor)) && at < end && program->outputs < MAX_OUTPUTS) {
-		at += sizeof tensor - 1;
-		program->shapes[program->outputs++] = read_shape(at);
-	}
-}
-
 static PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
 	Program* program = calloc(1, sizeof *program);
+	pthread_mutex_lock(&busy);
 	program->serial = num_programs++;
 	char name[64];
 	snprintf(name, sizeof name, "%04d.mlir", program->serial);
 	FILE* file = open_file(name, "w");
-	fwrite(args->program->code, 1, args->program->code_size, file);
-	fclose(file);
+	if (file) {
+		fwrite(args->program->code, 1, args->program->code_size, file);
+		fclose(file);
+	}
 	char* text = strndup(args->program->code, args->program->code_size);
 	read_outputs(program, text);
 	free(text);
+	PJRT_Error* error = forwarding ? forward_compile(program, args) : NULL;
+	pthread_mutex_unlock(&busy);
 	args->executable = (PJRT_LoadedExecutable*)program;
-	return NULL;
+	if (error) free(program);
+	return error;
 }
 
 static PJRT_Error* get_executable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
@@ -144,6 +112,9 @@ static PJRT_Error* num_outputs(PJRT_Executable_NumOutputs_Args* args) {
 }
 
 static PJRT_Error* destroy_program(PJRT_LoadedExecutable_Destroy_Args* args) {
+	pthread_mutex_lock(&busy);
+	if (forwarding) forward_forget((Program*)args->executable);
+	pthread_mutex_unlock(&busy);
 	free(args->executable);
 	return NULL;
 }
@@ -157,21 +128,27 @@ static Buffer* new_buffer(int device, Shape shape) {
 }
 
 static PJRT_Error* upload(PJRT_Client_BufferFromHostBuffer_Args* args) {
-	Shape shape = {args->type, args->num_dims};
+	Shape shape = {.type = args->type, .rank = args->num_dims};
 	memcpy(shape.dims, args->dims, args->num_dims * sizeof *args->dims);
+	pthread_mutex_lock(&busy);
 	Buffer* buffer = new_buffer(device_number(args->device), shape);
 	FILE* log = open_file("log", "a");
-	fprintf(log, "upload %d@%d\n", buffer->serial, buffer->device);
-	fclose(log);
+	if (log) {
+		fprintf(log, "upload %d@%d\n", buffer->serial, buffer->device);
+		fclose(log);
+	}
+	PJRT_Error* error = forwarding ? forward_upload(buffer, args->data, size_of(&shape)) : NULL;
+	pthread_mutex_unlock(&busy);
 	args->buffer = (PJRT_Buffer*)buffer;
-	return NULL;
+	if (error) free(buffer);
+	return error;
 }
 
-// execute logs, for each device, the arguments and the results as serial@device, then
+// log_run logs, for each device, the arguments and the results as serial@device, then
 // the arguments that are not donated.
-static PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
-	Program* program = (Program*)args->executable;
+static void log_run(const Program* program, const PJRT_LoadedExecutable_Execute_Args* args, Buffer** results) {
 	FILE* log = open_file("log", "a");
+	if (!log) return;
 	fprintf(log, "run %d:", program->serial);
 	for (size_t d = 0; d < args->num_devices; d++) {
 		for (size_t i = 0; i < args->num_args; i++) {
@@ -179,12 +156,7 @@ static PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
 			fprintf(log, " %d@%d", buffer->serial, buffer->device);
 		}
 		fprintf(log, " ->");
-		int device = args->execute_device ? device_number(args->execute_device) : (int)d;
-		for (size_t i = 0; i < program->outputs; i++) {
-			Buffer* buffer = new_buffer(device, program->shapes[i]);
-			fprintf(log, " %d@%d", buffer->serial, buffer->device);
-			args->output_lists[d][i] = (PJRT_Buffer*)buffer;
-		}
+		for (size_t i = 0; i < program->outputs; i++, results++) fprintf(log, " %d@%d", (*results)->serial, (*results)->device);
 		fprintf(log, ";");
 	}
 	fprintf(log, " keep");
@@ -192,7 +164,29 @@ static PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
 		fprintf(log, " %d", (int)args->options->non_donatable_input_indices[i]);
 	fprintf(log, "\n");
 	fclose(log);
-	return NULL;
+}
+
+// execute makes the results, and runs the program where something runs programs. When
+// one device fails, the event of that device says so; when all do, the call itself.
+static PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
+	Program* program = (Program*)args->executable;
+	size_t count = args->num_devices * program->outputs;
+	Buffer** results = malloc(count * sizeof *results);
+	pthread_mutex_lock(&busy);
+	for (size_t i = 0; i < count; i++) {
+		int device = args->execute_device ? device_number(args->execute_device) : (int)(i / program->outputs);
+		results[i] = new_buffer(device, program->shapes[i % program->outputs]);
+	}
+	log_run(program, args, results);
+	int lost = -1;
+	PJRT_Error* error = forwarding ? forward_execute(program, args, results, &lost) : NULL;
+	pthread_mutex_unlock(&busy);
+	for (size_t i = 0; i < count; i++) args->output_lists[i / program->outputs][i % program->outputs] = (PJRT_Buffer*)results[i];
+	for (size_t i = 0; error && i < count; i++) free(results[i]);
+	free(results);
+	for (size_t d = 0; args->device_complete_events && d < args->num_devices; d++)
+		args->device_complete_events[d] = (int)d == lost ? (PJRT_Event*)error : NULL;
+	return lost < 0 ? error : NULL;
 }
 
 static PJRT_Error* dimensions(PJRT_Buffer_Dimensions_Args* args) {
@@ -213,17 +207,26 @@ static PJRT_Error* buffer_device(PJRT_Buffer_Device_Args* args) {
 }
 
 static PJRT_Error* download(PJRT_Buffer_ToHostBuffer_Args* args) {
-	const Shape* shape = &((Buffer*)args->src)->shape;
-	size_t size = 0;
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-		if (types[i].type == shape->type) size = types[i].size;
-	for (size_t i = 0; i < shape->rank; i++) size *= shape->dims[i];
-	if (args->dst) memset(args->dst, 0, size < args->dst_size ? size : args->dst_size);
+	const Buffer* buffer = (Buffer*)args->src;
+	size_t size = size_of(&buffer->shape), room = args->dst_size;
+	PJRT_Error* error = NULL;
 	args->dst_size = size;
-	return NULL;
+	args->event = NULL;
+	if (!args->dst) return NULL;
+	if (room < size) return fail(PJRT_Error_Code_INVALID_ARGUMENT, "a buffer of %zu bytes does not fit into %zu", size, room);
+	pthread_mutex_lock(&busy);
+	if (forwarding)
+		error = forward_download(buffer, args->dst, size);
+	else
+		memset(args->dst, 0, size);
+	pthread_mutex_unlock(&busy);
+	return error;
 }
 
 static PJRT_Error* destroy_buffer(PJRT_Buffer_Destroy_Args* args) {
+	pthread_mutex_lock(&busy);
+	if (forwarding) forward_free((Buffer*)args->buffer);
+	pthread_mutex_unlock(&busy);
 	free(args->buffer);
 	return NULL;
 }
@@ -236,7 +239,13 @@ const PJRT_Api* GetPjrtApi(void) {
 	api.pjrt_api_version.struct_size = PJRT_Api_Version_STRUCT_SIZE;
 	api.pjrt_api_version.major_version = PJRT_API_MAJOR;
 	api.pjrt_api_version.minor_version = PJRT_API_MINOR;
+	api.PJRT_Error_Destroy = destroy_error;
+	api.PJRT_Error_Message = error_message;
+	api.PJRT_Error_GetCode = error_code;
+	api.PJRT_Event_Await = await_event;
+	api.PJRT_Event_Destroy = destroy_event;
 	api.PJRT_Client_Create = create_client;
+	api.PJRT_Client_Destroy = destroy_client;
 	api.PJRT_Client_AddressableDevices = addressable_devices;
 	api.PJRT_Client_DefaultDeviceAssignment = assign_devices;
 	api.PJRT_Client_Compile = compile;
