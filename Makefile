@@ -137,6 +137,10 @@ release: ## Make the archives at a tag and draft a release of them (needs GITHUB
 interop: ## Export small models and load them with transformers, compressed-tensors, gguf and llama.cpp (6 GB of Python packages)
 	scripts/interop.sh
 
+.PHONY: xla
+xla: ## Run the steps, evaluations, replicas and faults of a GPU on XLA, without one (600 MB of Python packages, a C compiler)
+	scripts/xla.sh
+
 .PHONY: bench
 bench: ## Run the benchmarks of all packages once
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...

@@ -1,0 +1,153 @@
+package train_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// onXLA makes XLA, on as many processors, the device of kind "cuda".
+func onXLA(t *testing.T, count int) *pjrtrecord.Recorder {
+	t.Helper()
+	plugin, recorder := pjrtrecord.XLA(t, count)
+	t.Setenv(engine.PluginPathVariable, plugin)
+	return recorder
+}
+
+// onCUDA is a copy of a configuration, in a directory of its own, for that device.
+func onCUDA(t *testing.T, cfg *config.Config, count int, overrides ...string) *config.Config {
+	t.Helper()
+	return testrun.Elsewhere(t, cfg, append([]string{`device.kind="cuda"`, fmt.Sprint("device.count=", count)}, overrides...)...)
+}
+
+// TestXLA: XLA trains as the CPU device does, on one device and on several, and with
+// micro-batches that have as many sequences together. Sums are taken in another order: as
+// in TestAccumulation, losses agree to 1e-5.
+func TestXLA(t *testing.T) {
+	onXLA(t, 4)
+	cpu := testrun.Config(t, "train.final_eval_batches=0")
+	finalWant := testrun.Train(t, cpu, train.Options{}).ValLoss
+	want := losses(t, cpu.Train.Out)
+	for name, c := range map[string]struct {
+		count     int
+		overrides []string
+	}{
+		"one":                {count: 1},
+		"two":                {count: 2},
+		"four":               {count: 4},
+		"two, micro-batches": {2, []string{"train.batch=2", "train.accumulate=2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := onCUDA(t, cpu, c.count, c.overrides...)
+			final := testrun.Train(t, cfg, train.Options{}).ValLoss
+			got := losses(t, cfg.Train.Out)
+			if len(got) != len(want) {
+				t.Fatalf("%d losses, want %d", len(got), len(want))
+			}
+			for i := range got {
+				if !(relative(got[i], want[i]) < 1e-5) {
+					t.Errorf("loss of step %d is %v, want %v", i+1, got[i], want[i])
+				}
+			}
+			if !(relative(float64(*final), float64(*finalWant)) < 1e-5) {
+				t.Errorf("the final loss is %v, want %v", *final, *finalWant)
+			}
+		})
+	}
+}
+
+// TestXLAResumes: a run on XLA that was stopped goes on as if it had not been.
+func TestXLAResumes(t *testing.T) {
+	onXLA(t, 2)
+	whole := onCUDA(t, testrun.Config(t), 2)
+	parts := testrun.Elsewhere(t, whole)
+	testrun.Train(t, whole, train.Options{})
+	runParts(t, parts, 3, 11)
+	testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
+	testrun.SameRun(t, "in parts and whole", parts.Train.Out, whole.Train.Out)
+}
+
+// TestXLAFaults: whatever fails on the device, the run ends with an error that says what
+// happened and what is kept, and goes on from there as if nothing had failed.
+func TestXLAFaults(t *testing.T) {
+	recorder := onXLA(t, 2)
+	// In the program of a step, and in that of an evaluation.
+	const step, evaluation = "module @step", "module @losses"
+	whole := onCUDA(t, testrun.Config(t, "train.steps=10", "train.checkpoint_every=4", "train.eval_every=6"), 2)
+	testrun.Train(t, whole, train.Options{})
+	for name, c := range map[string]struct {
+		fault pjrtrecord.Fault
+		kept  int // step of the newest checkpoint
+		want  []string
+	}{
+		"compiling": {
+			pjrtrecord.Fault{At: pjrtrecord.Compile, Contains: step, Code: pjrtrecord.ResourceExhausted, Message: "no room for the step"},
+			0, []string{`step "step`, "compiling", "no room for the step"},
+		},
+		"running": {
+			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5, Code: pjrtrecord.Internal, Message: "an illegal address"},
+			4, []string{"step 6", "running", "an illegal address", "failed half-way", "newest checkpoint is of step 4"},
+		},
+		"one of two devices": {
+			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5, Message: "device 1 fell off the bus", End: pjrtrecord.LosesDevice},
+			4, []string{"step 6", "running", "device 1 fell off the bus", "newest checkpoint is of step 4"},
+		},
+		"the process ends": {
+			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5, End: pjrtrecord.Dies},
+			4, []string{"step 6", "running", "ended by signal 9", "newest checkpoint is of step 4"},
+		},
+		"evaluating": {
+			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: evaluation, Code: pjrtrecord.ResourceExhausted, Message: "no room for the losses"},
+			6, []string{"no room for the losses", "The state after step 6 is saved"},
+		},
+		"the process ends in an evaluation": {
+			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: evaluation, End: pjrtrecord.Dies},
+			4, []string{"ended by signal 9", "checkpoint of step 6", "the newest one is of step 4"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Elsewhere(t, whole)
+			recorder.Fail(t, c.fault)
+			_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+			if err == nil {
+				t.Fatal("the run did not fail")
+			}
+			for _, text := range c.want {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("the error does not say %q: %v", text, err)
+				}
+			}
+			if kept := newest(t, cfg); kept != c.kept {
+				t.Errorf("the newest checkpoint is of step %d, want %d", kept, c.kept)
+			}
+			recorder.Fail(t)
+			testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+			testrun.SameRun(t, "without and with a fault", whole.Train.Out, cfg.Train.Out)
+		})
+	}
+}
+
+// TestXLAWithoutFusedAttention: XLA has no fused attention on processors, which is what a
+// GPU without it says too. A run in bfloat16 does without, and one that asks for it ends.
+func TestXLAWithoutFusedAttention(t *testing.T) {
+	onXLA(t, 1)
+	cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1, `device.precision="bfloat16"`)
+	var log bytes.Buffer
+	testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	if text := log.String(); strings.Count(text, "attention is computed without the device's fused operation") != 1 {
+		t.Errorf("the messages do not say once that attention is not fused: %s", text)
+	}
+	_, err := train.Run(t.Context(), testrun.Elsewhere(t, cfg, `device.attention="fused"`), train.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "fmha") {
+		t.Errorf("fused attention that the device has not: %v", err)
+	}
+}

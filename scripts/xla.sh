@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Runs what is meant for a GPU on XLA's client for processors, in this machine's memory.
+#
+#   scripts/xla.sh             the tests that look at steps, evaluations, replicas and faults
+#   scripts/xla.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
+#                              cuda, and of tests, has 4 GPUs that are processors
+#
+# A PJRT plugin (host/internal/pjrtrecord) hands programs to a process of Python, in which
+# XLA compiles and executes them. JAX, which has XLA, comes from PyPI (600 MB) and goes into
+# a virtual environment in $XLA_DIR (default: cage-xla in the user's cache). Where there is
+# no C compiler, no Python or no JAX, the tests are skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+work=${XLA_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/cage-xla}
+packages="jax==0.10.2 jaxlib==0.10.2 ml-dtypes==0.6.0 numpy==2.4.6 opt-einsum==3.4.0 scipy==1.17.1"
+export GOTOOLCHAIN=go1.27.2 GOEXPERIMENT=simd CGO_ENABLED=1 GOFLAGS=-trimpath
+
+# missing says why there is nothing to do: an error for a command, none for the tests.
+missing() {
+	echo "xla: SKIPPED: $1"
+	exit "$unavailable"
+}
+unavailable=0
+if [ $# -gt 0 ]; then
+	unavailable=1
+fi
+
+compiler=$(go env CC)
+command -v "${compiler%% *}" >/dev/null || missing "there is no C compiler ($compiler)"
+command -v python3 >/dev/null || missing "there is no python3"
+mkdir -p "$work"
+if [ "$(cat "$work/packages" 2>/dev/null)" != "$packages" ]; then
+	python3 -m venv --clear "$work/venv" >"$work/log" 2>&1 || missing "python3 -m venv failed: $(tail -n 1 "$work/log")"
+	# shellcheck disable=SC2086 # it is a list
+	"$work/venv/bin/pip" install --quiet $packages >"$work/log" 2>&1 || missing "pip install $packages failed: $(tail -n 1 "$work/log")"
+	echo "$packages" >"$work/packages"
+fi
+
+headers=$(go list -m -f '{{.Dir}}' github.com/gomlx/go-xla)/pjrt
+recorder=$root/host/internal/pjrtrecord/testdata
+# shellcheck disable=SC2086 # the compiler may be a command with flags
+$compiler -shared -fPIC -pthread -I "$headers" -o "$work/pjrt_c_api_cuda_plugin.so" "$recorder"/*.c
+
+export PJRT_PLUGIN_LIBRARY_PATH=$work/pjrt_c_api_cuda_plugin.so
+export CAGE_RECORD_DEVICES=4 CAGE_RECORD_LINGER=1 CAGE_RECORD_PYTHON=$work/venv/bin/python CAGE_RECORD_SCRIPT=$recorder/execute.py
+export CAGE_TEST_DEVICE=cuda CAGE_TEST_XLA=$work/venv/bin/python
+if [ $# -gt 0 ]; then
+	exec "$@"
+fi
+
+# check PACKAGE TESTS [FLAG...] runs the tests of a package whose names match.
+check() {
+	go test -tags cuda -count=1 -timeout 20m "./host/$1" -run "$2" "${@:3}"
+}
+
+check engine .
+# XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
+check lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard'
+check model 'GradientsMatchPyTorch|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
+check step 'Replicas|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay'
+check train XLA
