@@ -11,7 +11,7 @@ import (
 // sequence so far. Heads of keys are computed side by side, each with its group of heads of queries.
 func (r *step) attention(b *block, keys, values []float32) {
 	r.normalizeHeads(b)
-	r.workers.each(r.rows*r.s.KVHeads, 1, func(from, to int) {
+	r.team.each(r.rows*r.s.KVHeads, 1, func(from, to int) {
 		for i := from; i < to; i++ {
 			r.head(i/r.s.KVHeads, i%r.s.KVHeads, keys, values)
 		}

@@ -109,7 +109,7 @@ func next(t testing.TB, n *decode.Network, tokens [][]int32, caches [][]float32)
 	for at := begun; at < ends; at++ {
 		var err error
 		place := decode.Place{Length: length, Start: at, First: first}
-		if logits, err = n.Next([]int32{tokens[0][at], tokens[1][at]}, place, caches); err != nil {
+		if logits, err = n.Next([]int32{tokens[0][at], tokens[1][at]}, place, caches, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestNext(t *testing.T) {
 			caches := e.begin(t, tokens)
 			var before []float32
 			for _, threads := range []int{0, 1, 3} {
-				n, err := decode.New(e.m, e.weights, length, decode.Options{Threads: threads})
+				n, err := decode.New(e.m, e.weights, decode.Options{Threads: threads})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,7 +170,7 @@ func TestHalves(t *testing.T) {
 	caches := e.begin(t, tokens)
 	var logits [2][]float32
 	for i, halves := range []bool{false, true} {
-		n, err := decode.New(e.m, e.weights, length, decode.Options{Halves: halves})
+		n, err := decode.New(e.m, e.weights, decode.Options{Halves: halves})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,17 +188,16 @@ func TestQuantizer(t *testing.T) {
 	tokens := sequences(e.m.Network().Vocab)
 	caches := e.begin(t, tokens)
 	var sites []string
-	var failure error
-	n, err := decode.New(e.m, e.weights, length, decode.Options{Quantize: func(site model.ActivationSite, x []float32) error {
-		sites = append(sites, fmt.Sprint(site.Name, len(x)))
-		clear(x)
-		return failure
-	}})
+	n, err := decode.New(e.m, e.weights, decode.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	place := decode.Place{Length: length, Start: begun, First: first}
-	quantized, err := n.Next([]int32{1, 2}, place, caches)
+	quantized, err := n.Next([]int32{1, 2}, place, caches, func(site model.ActivationSite, x []float32) error {
+		sites = append(sites, fmt.Sprint(site.Name, len(x)))
+		clear(x)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,19 +208,12 @@ func TestQuantizer(t *testing.T) {
 	if !slices.Equal(sites, want) {
 		t.Errorf("the sites are %v, want %v", sites, want)
 	}
-	n, err = decode.New(e.m, e.weights, length, decode.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if plain, err := n.Next([]int32{1, 2}, place, caches); err != nil || slices.Equal(plain, quantized) {
+	if plain, err := n.Next([]int32{1, 2}, place, caches, nil); err != nil || slices.Equal(plain, quantized) {
 		t.Errorf("zeros in place of all activations change nothing, %v", err)
 	}
-	failure = errors.New("refused")
-	n, err = decode.New(e.m, e.weights, length, decode.Options{Quantize: func(model.ActivationSite, []float32) error { return failure }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.Next([]int32{1, 2}, place, caches); !errors.Is(err, failure) {
+	refused := errors.New("refused")
+	fails := func(model.ActivationSite, []float32) error { return refused }
+	if _, err := n.Next([]int32{1, 2}, place, caches, fails); !errors.Is(err, refused) {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -229,10 +221,10 @@ func TestQuantizer(t *testing.T) {
 // TestRefuses: what does not fit together is an error, and no panic.
 func TestRefuses(t *testing.T) {
 	e := newExample(t, settings["llama"])
-	if _, err := decode.New(e.m, map[string][]float32{}, length, decode.Options{}); err == nil || !strings.Contains(err.Error(), "the parameter embedding has 0 elements, want 888") {
+	if _, err := decode.New(e.m, map[string][]float32{}, decode.Options{}); err == nil || !strings.Contains(err.Error(), "the parameter embedding has 0 elements, want 888") {
 		t.Errorf("without weights: %v", err)
 	}
-	n, err := decode.New(e.m, e.weights, length, decode.Options{})
+	n, err := decode.New(e.m, e.weights, decode.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,16 +241,15 @@ func TestRefuses(t *testing.T) {
 	}{
 		"no token":        {nil, good, caches, "0 tokens of 1 sequences"},
 		"full":            {[]int32{1}, decode.Place{Length: length, Start: length, First: []int32{0}}, caches, "at place 16 of 16"},
-		"too long":        {[]int32{1}, decode.Place{Length: 32, Start: 1, First: []int32{0}}, caches, "for 16 positions"},
 		"not begun":       {[]int32{1}, decode.Place{Length: length, Start: 1, First: []int32{2}}, caches, "sequence 0 begins at place 2: want one from 0 to 1"},
 		"a cache missing": {[]int32{1}, good, caches[1:], "3 caches, want 4"},
 		"a small cache":   {[]int32{1}, good, [][]float32{nil, nil, nil, nil}, "a cache of 0 elements, want 384"},
 	} {
-		if _, err := n.Next(c.tokens, c.at, c.caches); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := n.Next(c.tokens, c.at, c.caches, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
-	if _, err := n.Next([]int32{-1}, good, caches); err != nil {
+	if _, err := n.Next([]int32{-1}, good, caches, nil); err != nil {
 		t.Errorf("an id that is none is clamped as in a graph: %v", err)
 	}
 }

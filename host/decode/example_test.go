@@ -19,7 +19,7 @@ func Example() {
 		weights[p.Name] = p.Init(1)
 	}
 	const positions = 4
-	n, err := decode.New(m.(model.Network), weights, positions, decode.Options{})
+	n, err := decode.New(m.(model.Network), weights, decode.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -29,7 +29,7 @@ func Example() {
 		caches = append(caches, make([]float32, 2*2*positions*4))
 	}
 	for at, tokens := range [][]int32{{3, 1}, {4, 5}, {1, 9}} {
-		logits, err := n.Next(tokens, decode.Place{Length: positions, Start: at, First: []int32{0, 0}}, caches)
+		logits, err := n.Next(tokens, decode.Place{Length: positions, Start: at, First: []int32{0, 0}}, caches, nil)
 		fmt.Println(len(logits), err)
 	}
 	// Output:

@@ -15,13 +15,12 @@ type Quantizer func(site model.ActivationSite, x []float32) error
 // Network is a model with its parameters. It computes one step at a time.
 type Network struct {
 	s        model.Settings
-	workers  workers
+	threads  int
 	rows     []float32 // the embedding, [vocabulary, width]
 	blocks   []block
 	norm     []float32
 	head     matrix
-	cos, sin []float32 // [positions, size/2]
-	quantize Quantizer // nil: nothing
+	cos, sin []float32 // [positions, size/2], of as many positions as were needed so far
 }
 
 // block holds the parameters of a block. What its architecture does not have is nil.
@@ -42,25 +41,25 @@ type matrix struct {
 
 // Options say how a network is computed.
 type Options struct {
-	Threads  int       // goroutines at most; 0: as many as there are processors
-	Halves   bool      // a copy of the weights that bfloat16 represents exactly is read in its place
-	Quantize Quantizer // nil: activations are not quantized
+	Threads int // goroutines at most; 0: as many as there are processors
+	// Halves keeps a copy in bfloat16 of weights that have all their elements there, as those of most published models,
+	// and reads it: half the memory at each step, and the same results.
+	Halves bool
 }
 
-// New makes a network of the model's parameters, weights by name, which must stay as they are. positions is the number of
-// tokens that a sequence can have.
-func New(m model.Network, weights map[string][]float32, positions int, o Options) (*Network, error) {
+// New makes a network of the model's parameters, weights by name, which must stay as they are.
+func New(m model.Network, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
-	n := &Network{s: s, workers: workers{o.Threads}, quantize: o.Quantize}
+	n := &Network{s: s, threads: o.Threads}
 	if o.Threads == 0 {
-		n.workers.count = runtime.GOMAXPROCS(0)
+		n.threads = runtime.GOMAXPROCS(0)
 	}
 	for _, p := range m.Params() {
 		if have := len(weights[p.Name]); have != p.Size() {
 			return nil, fmt.Errorf("decode: the parameter %s has %d elements, want %d", p.Name, have, p.Size())
 		}
 	}
-	named := func(name string, out, in int) matrix { return newMatrix(weights[name], out, in, o.Halves) }
+	named := func(name string, out, in int) matrix { return matrix{single: linalg.RowMajor(weights[name], out, in)} }
 	sites := m.ActivationSites(1, 1)
 	each := len(sites) / s.Layers
 	for layer := range s.Layers {
@@ -84,6 +83,24 @@ func New(m model.Network, weights map[string][]float32, positions int, o Options
 		head = "embedding"
 	}
 	n.head = named(head, s.Vocab, s.Width)
-	n.cos, n.sin = s.Turns(positions)
+	if o.Halves {
+		n.halve()
+	}
 	return n, nil
+}
+
+// halve keeps weights in half the memory, where that is possible.
+func (n *Network) halve() {
+	all := []*matrix{&n.head}
+	for i := range n.blocks {
+		b := &n.blocks[i]
+		all = append(all, &b.qkv, &b.out, &b.w1, &b.w2, &b.down)
+	}
+	t := newTeam(n.threads)
+	defer t.dismiss()
+	t.each(len(all), 1, func(from, to int) {
+		for _, m := range all[from:to] {
+			m.halves, _ = linalg.Halve(m.single.Data, m.single.Rows, m.single.Cols)
+		}
+	})
 }

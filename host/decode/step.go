@@ -18,22 +18,30 @@ type Place struct {
 type step struct {
 	*Network
 	at                     Place
+	quantize               Quantizer
+	team                   *team
 	rows                   int
 	x, in, qkv, mixed, out linalg.MatrixOf[float32] // the residual stream, inputs and outputs of products
 	gate, up               linalg.MatrixOf[float32]
 }
 
 // Next reads the next token of each sequence and returns the logits of the token after it, [sequences, vocabulary]. caches
-// are those of [model.Language.CacheDims], and receive what later tokens need of this one.
-func (n *Network) Next(tokens []int32, at Place, caches [][]float32) ([]float32, error) {
+// are those of [model.Language.CacheDims], and receive what later tokens need of this one. A nil quantizer leaves
+// activations as they are.
+func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Quantizer) ([]float32, error) {
 	if err := n.check(tokens, at, caches); err != nil {
 		return nil, err
+	}
+	if len(n.cos) < at.Length*n.s.HeadSize/2 {
+		n.cos, n.sin = n.s.Turns(at.Length)
 	}
 	matrix := func(cols int) linalg.MatrixOf[float32] {
 		return linalg.RowMajor(make([]float32, len(tokens)*cols), len(tokens), cols)
 	}
 	s, heads := n.s, n.s.Heads*n.s.HeadSize
-	r := &step{Network: n, at: at, rows: len(tokens), x: matrix(s.Width), in: matrix(s.Width), mixed: matrix(heads), out: matrix(s.Width),
+	t := newTeam(n.threads)
+	defer t.dismiss()
+	r := &step{Network: n, at: at, quantize: quantize, team: t, rows: len(tokens), x: matrix(s.Width), in: matrix(s.Width), mixed: matrix(heads), out: matrix(s.Width),
 		qkv: matrix(heads + 2*s.KVHeads*s.HeadSize), gate: matrix(s.Hidden), up: matrix(s.Hidden)}
 	for i, id := range tokens {
 		id := min(max(int(id), 0), s.Vocab-1)
@@ -46,13 +54,13 @@ func (n *Network) Next(tokens []int32, at Place, caches [][]float32) ([]float32,
 	}
 	r.normalize(r.in, r.x, n.norm)
 	logits := matrix(s.Vocab)
-	r.workers.linear(logits, r.in, n.head)
+	r.team.linear(logits, r.in, n.head)
 	return logits.Data, nil
 }
 
 func (n *Network) check(tokens []int32, at Place, caches [][]float32) error {
-	if len(tokens) == 0 || len(at.First) != len(tokens) || at.Start < 0 || at.Start >= at.Length || at.Length*n.s.HeadSize/2 > len(n.cos) {
-		return fmt.Errorf("decode: %d tokens of %d sequences at place %d of %d, for %d positions", len(tokens), len(at.First), at.Start, at.Length, 2*len(n.cos)/n.s.HeadSize)
+	if len(tokens) == 0 || len(at.First) != len(tokens) || at.Start < 0 || at.Start >= at.Length {
+		return fmt.Errorf("decode: %d tokens of %d sequences at place %d of %d", len(tokens), len(at.First), at.Start, at.Length)
 	}
 	for i, first := range at.First {
 		if first < 0 || int(first) > at.Start {
@@ -85,18 +93,18 @@ func (r *step) block(b *block, keys, values []float32) error {
 	if err := r.input(b, siteQKV, b.attentionNorm, behind); err != nil {
 		return err
 	}
-	r.workers.linear(r.qkv, r.in, b.qkv)
+	r.team.linear(r.qkv, r.in, b.qkv)
 	r.attention(b, keys, values)
 	if err := r.quantized(b, siteOut, r.mixed); err != nil {
 		return err
 	}
-	r.workers.linear(r.out, r.mixed, b.out)
+	r.team.linear(r.out, r.mixed, b.out)
 	r.add(b.attentionNorm, behind)
 
 	if err := r.input(b, siteFeedForward, b.feedForwardNorm, behind); err != nil {
 		return err
 	}
-	r.workers.each(r.s.Hidden, b.w1.part(), func(from, to int) {
+	r.team.each(r.s.Hidden, b.w1.part(), func(from, to int) {
 		b.w1.times(r.gate, r.in, from, to)
 		b.w2.times(r.up, r.in, from, to)
 		for i := range r.rows {
@@ -106,7 +114,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 	if err := r.quantized(b, siteDown, r.gate); err != nil {
 		return err
 	}
-	r.workers.linear(r.out, r.gate, b.down)
+	r.team.linear(r.out, r.gate, b.down)
 	r.add(b.feedForwardNorm, behind)
 	return nil
 }

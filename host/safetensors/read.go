@@ -165,13 +165,19 @@ func (f *File) read(info Info, w io.Writer) error {
 	if err := f.readOld(); err != nil {
 		return err
 	}
+	f.mu.Lock()
+	want, some := f.digests[info.Name]
+	f.mu.Unlock()
 	sum := sha256.New()
-	if err := f.copy(info, io.MultiWriter(sum, w)); err != nil {
+	if some { // hashing takes longer than reading
+		w = io.MultiWriter(sum, w)
+	}
+	if err := f.copy(info, w); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if want, some := f.digests[info.Name]; some {
+	if some {
 		if err := checkDigest(hex.EncodeToString(sum.Sum(nil)), want); err != nil {
 			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
 		}

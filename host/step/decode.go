@@ -9,7 +9,6 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/decode"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
@@ -23,8 +22,6 @@ type Decoder struct {
 	length int
 	start  int
 	t      update.Tensors // caches, and the place at which each sequence begins
-
-	network *decode.Network // nil until a single token is read
 }
 
 // Names of the tensors of a decoder.

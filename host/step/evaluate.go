@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
+	"github.com/cage-qat/cage/host/decode"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
@@ -19,6 +20,8 @@ type Evaluator struct {
 	c *Compiled
 	s *State
 	t update.Tensors // those of the state, and the quantized weights
+
+	network *decode.Network // nil until a decoder reads a single token
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.

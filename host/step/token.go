@@ -20,20 +20,23 @@ func (d *Decoder) withoutGraph() bool {
 
 // nextToken is [Decoder.Next] for one token of each sequence, without a graph.
 func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
-	if d.network == nil {
-		var err error
-		if d.network, err = d.e.newNetwork(len(d.first), d.length); err != nil {
-			return nil, err
-		}
+	network, err := d.e.decoding()
+	if err != nil {
+		return nil, err
 	}
 	caches := make([][]float32, len(d.t)-1)
 	for i := range caches {
-		var err error
 		if caches[i], err = engine.Data[float32](d.t[cacheName(i)]); err != nil {
 			return nil, err
 		}
 	}
-	logits, err := d.network.Next(tokens, decode.Place{Length: d.length, Start: d.start, First: d.first}, caches)
+	var quantize decode.Quantizer
+	if len(d.e.c.plan.Pieces[len(tokens)]) > 0 {
+		quantize = func(site model.ActivationSite, x []float32) error {
+			return d.e.quantizeActivation(site, len(tokens), x)
+		}
+	}
+	logits, err := network.Next(tokens, decode.Place{Length: d.length, Start: d.start, First: d.first}, caches, quantize)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +44,11 @@ func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
 	return logits, nil
 }
 
-// newNetwork makes a network of the evaluator's parameters for that many sequences and positions.
-func (e *Evaluator) newNetwork(sequences, positions int) (*decode.Network, error) {
+// decoding is the network of the evaluator's parameters.
+func (e *Evaluator) decoding() (*decode.Network, error) {
+	if e.network != nil {
+		return e.network, nil
+	}
 	c := e.c
 	weights := map[string][]float32{}
 	for _, p := range c.plan.Model.Params() {
@@ -51,11 +57,9 @@ func (e *Evaluator) newNetwork(sequences, positions int) (*decode.Network, error
 			return nil, err
 		}
 	}
-	o := decode.Options{Threads: c.dev.Threads()}
-	if len(c.plan.Pieces[sequences]) > 0 {
-		o.Quantize = func(site model.ActivationSite, x []float32) error { return e.quantizeActivation(site, sequences, x) }
-	}
-	return decode.New(c.plan.Model.(model.Network), weights, positions, o)
+	var err error
+	e.network, err = decode.New(c.plan.Model.(model.Network), weights, decode.Options{Threads: c.dev.Threads(), Halves: true})
+	return e.network, err
 }
 
 // quantizeActivation quantizes an activation of that many tokens in place, as the training does.

@@ -8,8 +8,16 @@
 // SI is the first row of x, R9 … R11 are the others; BX, R12, R13 and AX are the rows of w. Z0 … Z3 hold a vector of
 // each row of w, Z4 … Z7 one of each row of x. Z8 … Z11 are the sums of the first row of x, and so on.
 
-// LOADSINGLE and LOADHALF read the vectors of w at offset R8; MASKEDSINGLE and MASKEDHALF the last ones, which are not whole, and zeros behind them.
+// DX is the twelfth row of w behind BX: where rows follow each other, the four from there on are asked for in the order in
+// which they lie in memory. No memory need be there.
+
+// LOADSINGLE and LOADHALF read the vectors of w at offset R8, MASKEDSINGLE and MASKEDHALF the last ones, which are not
+// whole, with zeros behind them.
 #define LOADSINGLE \
+	PREFETCHT1 (DX)(R8*4)    \
+	PREFETCHT1 64(DX)(R8*4)  \
+	PREFETCHT1 128(DX)(R8*4) \
+	PREFETCHT1 192(DX)(R8*4) \
 	VMOVUPS (BX)(R8*1), Z0  \
 	VMOVUPS (R12)(R8*1), Z1 \
 	VMOVUPS (R13)(R8*1), Z2 \
@@ -29,6 +37,8 @@
 	VPSLLD $16, Z3, Z3
 
 #define LOADHALF \
+	PREFETCHT1 (DX)(R8*4)     \
+	PREFETCHT1 64(DX)(R8*4)   \
 	VPMOVZXWD (BX)(R8*1), Z0  \
 	VPMOVZXWD (R12)(R8*1), Z1 \
 	VPMOVZXWD (R13)(R8*1), Z2 \
@@ -119,6 +129,8 @@
 	LEAQ (BX)(R8*1), R12     \
 	LEAQ (R12)(R8*1), R13    \
 	LEAQ (R13)(R8*1), AX     \
+	LEAQ (AX)(R8*8), DX      \
+	ADDQ R8, DX              \
 	MOVQ y+40(FP), DI        \
 	XORQ R8, R8              \
 	SUBQ $16, CX

@@ -1,0 +1,67 @@
+package decode
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// A team is goroutines that compute a step together. The helpers do not sleep between the products of a step, of which each
+// takes less time than waking up.
+type team struct {
+	now     atomic.Pointer[work] // nil: the step is over
+	helpers sync.WaitGroup
+}
+
+// work is something in parts.
+type work struct {
+	count, length  int
+	do             func(from, to int)
+	taken, already atomic.Int64 // parts that someone does, or has done; parts that are done
+}
+
+// newTeam starts a team, which must be dismissed.
+func newTeam(count int) *team {
+	t := &team{}
+	t.now.Store(&work{})
+	for range count - 1 {
+		t.helpers.Go(t.help)
+	}
+	return t
+}
+
+func (t *team) dismiss() {
+	t.now.Store(nil)
+	t.helpers.Wait()
+}
+
+func (t *team) help() {
+	for w := t.now.Load(); w != nil; w = t.now.Load() {
+		w.share()
+		runtime.Gosched()
+	}
+}
+
+// each calls do for all of count parts, in runs of at most the given length.
+func (t *team) each(count, length int, do func(from, to int)) {
+	w := &work{count: count, length: length, do: do}
+	t.now.Store(w)
+	w.share()
+	for int(w.already.Load()) < count { // a helper is at its last run
+		runtime.Gosched()
+	}
+}
+
+// share does runs that nobody else does until there are none left.
+func (w *work) share() {
+	for {
+		to := int(w.taken.Add(int64(w.length)))
+		from := to - w.length
+		if from >= w.count {
+			return
+		}
+		to = min(to, w.count)
+		w.do(from, to)
+		w.already.Add(int64(to - from))
+	}
+}
