@@ -18,7 +18,7 @@ func (c *Config) loopKeys() []schema.Key {
 		{Name: "accumulate", To: &t.Accumulate, Is: schema.From(1, 1<<20), Default: 1,
 			Doc: "micro-batches whose gradients make one step"},
 		{Name: "loss_mean", To: &t.LossMean, Is: schema.OneOf("token", MeanOfMicroBatches), For: model.Languages, Default: "token",
-			Doc: "what the loss of a step is the mean over, where batches have different numbers of targets (conversations, separate documents): token: all targets of the step; micro_batch: the means of its micro-batches, as in open-instruct, which gives the targets of short answers more weight"},
+			Doc: "what the loss of a step is the mean over, where batches have different numbers of targets (conversations, separate documents): token: all targets of the step; micro_batch: the means of its micro-batches, as in open-instruct, which gives the targets of short answers more weight; without effect where all micro-batches have as many targets (documents that are joined), or a step has one (train.accumulate = 1)"},
 		{Name: "recompute", To: &t.Recompute, Is: schema.OneOf("none", RecomputeBlocks), For: model.Languages, Default: "none",
 			Doc: "what the backward pass computes again instead of keeping it from the forward pass; blocks: what is inside each transformer block (gradient checkpointing). Less memory and more time, for the same bits on the CPU"},
 		{Name: "memory_check", To: &t.MemoryCheck, Is: schema.OneOf("on", "off"), Default: "on",

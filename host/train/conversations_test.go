@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -185,6 +187,52 @@ func TestMeanOfMicroBatches(t *testing.T) {
 	}
 	if relative(means[0], tokens[0]) < 1e-5 {
 		t.Errorf("both means are %v: the micro-batches have the same numbers of targets", means[0])
+	}
+}
+
+// TestMeanOfMicroBatchesOfTexts: the same for texts whose documents are kept apart. A run does not go on with the other mean,
+// whose losses would be others.
+func TestMeanOfMicroBatchesOfTexts(t *testing.T) {
+	first, init := pretrained(t, "model.context=192", "schedule.rate=0.02") // so that windows have different losses
+	one := testrun.Elsewhere(t, first, init, "method={form=\"off\"}", "schedule.rate=1e-12", "train.weight_decay=0.0", `data.documents="separate"`,
+		"train.batch=1", "train.steps=8", "train.log_every=1")
+	testrun.Train(t, one, train.Options{})
+	two := testrun.Elsewhere(t, one, "train.accumulate=2", "train.steps=4", `train.loss_mean="micro_batch"`)
+	runParts(t, two, 1)
+	other := testrun.Again(t, two, `train.loss_mean="token"`)
+	_, err := train.Run(t.Context(), other, train.Options{Resume: true, Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "cannot resume with another configuration:\n  train.loss_mean was \"micro_batch\", is \"token\"") {
+		t.Errorf("resumed with the other mean: %v", err)
+	}
+	testrun.Train(t, testrun.Again(t, two), train.Options{Resume: true})
+	tokens := testrun.Elsewhere(t, two, `train.loss_mean="token"`)
+	testrun.Train(t, tokens, train.Options{})
+	alone, means, others := records(t, one.Train.Out), records(t, two.Train.Out), records(t, tokens.Train.Out)
+	apart := 0.0
+	for i := range 4 {
+		apart = max(apart, relative(float64(means[i].Loss), float64(others[i].Loss)))
+		if want := float64(alone[2*i].Loss+alone[2*i+1].Loss) / 2; means[i].Step != i+1 || relative(float64(means[i].Loss), want) > 1e-6 {
+			t.Errorf("step %d: the loss is %v, want %v in step %d", means[i].Step, means[i].Loss, want, i+1)
+		}
+	}
+	if apart < 1e-5 {
+		t.Errorf("the losses are those of the other mean, %.2g apart: the micro-batches have the same numbers of targets", apart)
+	}
+}
+
+// TestMeanWithoutEffect: where the mean of micro-batches is that of targets, a run that asks for it says so, and why.
+func TestMeanWithoutEffect(t *testing.T) {
+	for _, c := range []struct{ documents, accumulate, say string }{
+		{"joined", "2", "all micro-batches have as many targets, as documents are joined"},
+		{"separate", "1", "a step has one micro-batch"},
+		{"separate", "2", ""},
+	} {
+		var log strings.Builder
+		cfg := testrun.Config(t, `train.loss_mean="micro_batch"`, fmt.Sprintf("data.documents=%q", c.documents), "train.accumulate="+c.accumulate, "train.steps=1", "model.context=64")
+		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
+		if !strings.Contains(log.String(), c.say) || strings.Contains(log.String(), `train.loss_mean = "micro_batch" has no effect: `) != (c.say != "") {
+			t.Errorf("%s, %s: the log is %q, want %q", c.documents, c.accumulate, log.String(), c.say)
+		}
 	}
 }
 

@@ -1,0 +1,22 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+// withoutEffect returns warnings of settings that are given and change nothing in this run.
+func withoutEffect(cfg *config.Config) (messages []string) {
+	if cfg.Train.LossMean != config.MeanOfMicroBatches {
+		return nil
+	}
+	const what = "train.loss_mean = %q has no effect: %s"
+	switch {
+	case !cfg.Data.Separate():
+		messages = append(messages, fmt.Sprintf(what, config.MeanOfMicroBatches, "all micro-batches have as many targets, as documents are joined"))
+	case cfg.Train.Accumulate == 1:
+		messages = append(messages, fmt.Sprintf(what, config.MeanOfMicroBatches, "a step has one micro-batch (train.accumulate)"))
+	}
+	return messages
+}
