@@ -153,7 +153,7 @@ func lockFolder(dir vfs.Path) (unlock func(), err error) {
 	if err := dir.Join("answers").MkdirAll(); err != nil {
 		return nil, err
 	}
-	lock, err := dir.Join("lock").Lock()
+	lock, err := dir.Join(vfs.LockFile).Lock()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}

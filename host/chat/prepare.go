@@ -139,7 +139,7 @@ func (p *preparation) run(ctx context.Context) (*Manifest, error) {
 }
 
 // lockFile is held while a data set is prepared.
-const lockFile = ".lock"
+const lockFile = vfs.LockFile
 
 // enter makes sure that nobody else prepares the data set in dir. It removes what a killed
 // preparation has left there.

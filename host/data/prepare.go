@@ -73,7 +73,7 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 }
 
 // lockFile is held while a dataset is prepared.
-const lockFile = ".lock"
+const lockFile = vfs.LockFile
 
 // enter makes sure that nobody else prepares the dataset in dir. It removes what a killed
 // preparation has left there.

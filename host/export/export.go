@@ -99,7 +99,7 @@ func (e exporting) into(ctx context.Context, to vfs.Path) (*Report, error) {
 }
 
 // lockFile is locked while its directory is filled.
-const lockFile = ".lock"
+const lockFile = vfs.LockFile
 
 func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) {
 	if err := empty(dir); err != nil { // of what an export left that was killed

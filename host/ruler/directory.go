@@ -33,7 +33,7 @@ func (d Directory) lock() (vfs.Lock, error) {
 	if err := d.path.MkdirAll(); err != nil {
 		return nil, err
 	}
-	lock, err := d.path.Join("lock").Lock()
+	lock, err := d.path.Join(vfs.LockFile).Lock()
 	if errors.Is(err, vfs.ErrLocked) {
 		err = fmt.Errorf("%s: another process is working on it", d.path)
 	}

@@ -27,7 +27,6 @@ const (
 	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
 	checkpointDir  = "checkpoints"
 	tensorboardDir = "tensorboard"
-	lockFile       = ".lock"
 )
 
 // Dir is a run directory on a file system.
@@ -71,4 +70,4 @@ func (d Dir) RemoveAbandoned() error {
 }
 
 // Lock is the file that is locked while the run is trained.
-func (d Dir) Lock() vfs.Path { return d.Join(lockFile) }
+func (d Dir) Lock() vfs.Path { return d.Join(vfs.LockFile) }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	lockFile     = ".lock"         // held while the study runs
+	lockFile     = vfs.LockFile    // held while the study runs
 	runningFile  = ".running"      // which cells run while it is held
 	lockPatience = 2 * time.Second // longer than anybody looks whether the lock is held
 	lockRetry    = 20 * time.Millisecond

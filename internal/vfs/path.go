@@ -120,6 +120,10 @@ func (p Path) MkdirAll() error {
 	return above.SyncDir()
 }
 
+// LockFile is the name of the file that is locked while a directory is worked on. Where the directory goes on to be used
+// it stays, as a hidden file: were it removed, two processes could hold locks on files of that name.
+const LockFile = ".lock"
+
 // Lock takes the lock on the file or returns [ErrLocked] at once.
 func (p Path) Lock() (Lock, error) { return p.fs().Lock(p.Name) }
 

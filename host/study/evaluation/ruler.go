@@ -84,7 +84,7 @@ func (e *Ruler) Arguments(run, out string) []string {
 }
 
 // Lock implements [Evaluation].
-func (e *Ruler) Lock(out vfs.Path) vfs.Path { return out.Join("lock") }
+func (e *Ruler) Lock(out vfs.Path) vfs.Path { return out.Join(vfs.LockFile) }
 
 // Read implements [Evaluation].
 func (e *Ruler) Read(out vfs.Path) (map[string]float64, error) {

@@ -83,7 +83,7 @@ func listed(text string) string {
 }
 
 // Lock implements [Evaluation].
-func (e *Tasks) Lock(out vfs.Path) vfs.Path { return out.Join("lock") }
+func (e *Tasks) Lock(out vfs.Path) vfs.Path { return out.Join(vfs.LockFile) }
 
 // Read implements [Evaluation].
 func (e *Tasks) Read(out vfs.Path) (map[string]float64, error) {

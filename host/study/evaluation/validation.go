@@ -29,7 +29,7 @@ func (e *Validation) Arguments(run, _ string) []string {
 }
 
 // Lock implements [Evaluation]. Nothing but the output is written.
-func (e *Validation) Lock(out vfs.Path) vfs.Path { return out.Join("lock") }
+func (e *Validation) Lock(out vfs.Path) vfs.Path { return out.Join(vfs.LockFile) }
 
 // Read implements [Evaluation].
 func (e *Validation) Read(out vfs.Path) (map[string]float64, error) {
