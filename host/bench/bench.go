@@ -18,6 +18,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/cage-qat/cage/host/step"
+
+	"github.com/cage-qat/cage/internal/resources"
 )
 
 // Subject is one variant of a step.
@@ -130,14 +132,14 @@ func timeStep(s Subject, state *step.State, vocab, round int) (measured, error) 
 		batches[i] = tokens(s.Compiled, vocab)
 	}
 	runtime.GC()
-	began, used := time.Now(), processorTime()
+	began, used := time.Now(), resources.ProcessorTime()
 	res, err := s.Compiled.Step(state, batches, step.Settings{
 		Step: round + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: s.Lambda,
 	})
 	if err == nil && res.Skipped {
 		err = fmt.Errorf("step %d is not finite", round+1)
 	}
-	return measured{time.Since(began).Seconds(), (processorTime() - used).Seconds(), res.Loss}, err
+	return measured{time.Since(began).Seconds(), (resources.ProcessorTime() - used).Seconds(), res.Loss}, err
 }
 
 func summarize(t, first *Timing) {

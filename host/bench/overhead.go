@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/config"
+
+	"github.com/cage-qat/cage/internal/resources"
 )
 
 // Variant is one step of the overhead table (CAGE paper, Appendix "Training
@@ -62,7 +64,7 @@ func Overhead(ctx context.Context, configure func(Variant) (*config.Config, erro
 		report.Variants = append(report.Variants, timings...)
 	}
 	if len(report.Variants) == 1 {
-		report.Variants[0].PeakMemory = peakMemory()
+		report.Variants[0].PeakMemory = resources.PeakMemory()
 	}
 	return report, nil
 }

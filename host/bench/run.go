@@ -14,6 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/host/update"
+
+	"github.com/cage-qat/cage/internal/resources"
 )
 
 // Report is the result of a step benchmark.
@@ -106,7 +108,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		Seconds: timings[configured].Seconds, FirstStepUnix: float64(timings[0].firstDone.UnixNano()) / 1e9, FirstStep: timings[0].firstDone, PeakFLOPS: peak * float64(dev.Count()),
 		Workload: p.workload(dev), Steps: timings,
 		FLOPs:       p.model.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
-		PluginStart: p.programs.Start.Seconds(), PluginHandover: p.programs.Handover.Seconds(), PeakMemory: peakMemory(),
+		PluginStart: p.programs.Start.Seconds(), PluginHandover: p.programs.Handover.Seconds(), PeakMemory: resources.PeakMemory(),
 	}, nil
 }
 

@@ -200,4 +200,7 @@ type Device struct {
 	TF32      string // "off" or "on"
 	Attention engine.Attention
 	Threads   int // 0: all cores
+	// PeakTFLOPS is what the device can do, in 10¹² floating-point operations a second; 0:
+	// not known.
+	PeakTFLOPS float64
 }

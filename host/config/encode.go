@@ -95,7 +95,7 @@ func Diff(a, b *Config) ([]Difference, error) {
 }
 
 // incidental are the keys that change nothing of what a run computes and records.
-var incidental = []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads"}
+var incidental = []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops"}
 
 // Fingerprint is a hash of all that decides what a run computes and records. It is the same
 // for configurations that differ only in the run directory, checkpoints, recomputation

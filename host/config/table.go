@@ -98,5 +98,7 @@ func (d *Device) keys() []schema.Key {
 			Doc: "bfloat16 only: how attention is computed; fused: as one operation of the device, cuDNN's, which keeps no weights; plain: as products and a softmax; auto: fused where a short trial agrees with plain"},
 		{Name: "threads", To: &d.Threads, Is: schema.From(0, 4096), Default: 0,
 			Doc: "CPU threads; 0: all cores"},
+		{Name: "peak_tflops", To: &d.PeakTFLOPS, Is: schema.Between(0, 1e9), Default: 0.0,
+			Doc: "what the device can do, all GPUs together, in 10¹² floating-point operations a second: records then hold the share that the model uses (mfu); 0: they do not"},
 	}
 }

@@ -13,6 +13,7 @@ type Settings struct {
 	Coordinates int   // followed in all
 	Window      int   // samples that a record looks at
 	Seed        int64 // of the choice of coordinates
+	Tensors     bool  // records hold numbers of each tensor
 }
 
 // Keys are the keys of the table.
@@ -26,5 +27,7 @@ func (s *Settings) Keys() []schema.Key {
 			Doc: "samples over which dwell times and coherence are taken; independent residuals have a coherence of about 1/√window"},
 		{Name: "seed", To: &s.Seed, Is: schema.From(0, math.MaxInt64), Default: 0,
 			Doc: "seed of the choice of coordinates"},
+		{Name: "tensors", To: &s.Tensors, Default: false,
+			Doc: "record for each tensor the norm of its gradient, its learning rate and, where it is quantized, its relative error"},
 	}
 }

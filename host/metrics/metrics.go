@@ -71,6 +71,9 @@ type Record struct {
 
 	Seconds         Number  `json:"seconds"`                     // seconds spent training since the start, resumes included
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // over the steps since the previous record
+	FLOPSPerSecond  *Number `json:"flops_per_second,omitempty"`  // floating-point operations of the model, of forward and backward passes, over the same steps
+	MFU             *Number `json:"mfu,omitempty"`               // FLOPSPerSecond as a share of what the device can do: model FLOP utilization
+	MemoryBytes     *Number `json:"memory_bytes,omitempty"`      // resident size of the process
 	GradNorm        *Number `json:"grad_norm,omitempty"`         // ‖g‖₂ over all parameters, before clipping
 
 	// Quantization error e = x − Q(x) over the quantized weights x.
@@ -98,9 +101,9 @@ type Record struct {
 	Visits          *Number `json:"visits,omitempty"`            // visits since the first sample, mean over coordinates
 	VisitSum        *Number `json:"visit_sum,omitempty"`         // largest ‖E_k‖₂ of a vector visit (Eq. 8), over samples
 	ResidualMax     *Number `json:"residual_max,omitempty"`      // largest ‖e‖₂ of a weight's chosen coordinates, B (Eq. 11)
-	// Weights holds the same for single weights, by the name of the parameter. An empty
+	// Weights holds the numbers of single tensors by the name of the parameter. An empty
 	// table is kept, as every other value that was measured: nil is what was not.
-	Weights map[string]WeightMovement `json:"weights,omitzero"`
+	Weights map[string]WeightMeasures `json:"weights,omitzero"`
 
 	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token
 	ValPPL  *Number `json:"val_ppl,omitempty"`  // exp(ValLoss)
@@ -113,11 +116,15 @@ type Record struct {
 
 func (r Record) at() int { return r.Step }
 
-// WeightMovement is the movement of one quantized weight between its cells, in the
-// fields of [Record] of the same names.
-type WeightMovement struct {
-	FlipRate        Number  `json:"flip_rate"`
-	DwellMean       Number  `json:"dwell_mean"`
+// WeightMeasures are the numbers of one tensor that is trained, in the fields of [Record] of
+// the same names: of quantized weights their movement between cells, and of all tensors what
+// diagnostics.tensors asks for.
+type WeightMeasures struct {
+	FlipRate        *Number `json:"flip_rate,omitempty"`
+	DwellMean       *Number `json:"dwell_mean,omitempty"`
 	Coherence       *Number `json:"coherence,omitempty"`
 	CoherenceVector *Number `json:"coherence_vector,omitempty"`
+	GradNorm        *Number `json:"grad_norm,omitempty"` // before clipping
+	LR              *Number `json:"lr,omitempty"`        // with the factor of its group
+	ErrorRel        *Number `json:"error_rel,omitempty"` // ‖x − Q(x)‖² / ‖x‖² of a quantized weight
 }

@@ -28,8 +28,8 @@ func full(step int) metrics.Record {
 		FlipRate: metrics.Some(0.125), Coherence: metrics.Some(0.5), CoherenceVector: metrics.Some(math.NaN()), DwellMean: metrics.Some(12.5),
 		DwellMedian: metrics.Some(10), DwellP90: metrics.Some(40), DwellMax: metrics.Some(320), DwellVectorMean: metrics.Some(10),
 		Visits: metrics.Some(3.5), VisitSum: metrics.Some(0.75), ResidualMax: metrics.Some(0.25),
-		Weights: map[string]metrics.WeightMovement{
-			"layers.0.attn.qkv": {FlipRate: 0.25, DwellMean: 11, Coherence: metrics.Some(0.5), CoherenceVector: metrics.Some(math.Inf(1))},
+		Weights: map[string]metrics.WeightMeasures{
+			"layers.0.attn.qkv": {FlipRate: metrics.Some(0.25), DwellMean: metrics.Some(11), Coherence: metrics.Some(0.5), CoherenceVector: metrics.Some(math.Inf(1))},
 			"head":              {},
 		},
 		ValLoss: metrics.Some(2.25), ValPPL: metrics.Some(math.Exp(2.25)), Skipped: 1,

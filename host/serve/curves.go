@@ -33,6 +33,9 @@ var panels = []panel{
 	{"residual_max", "Largest residual norm of a weight, ‖e‖", []string{"residual_max", "visit_sum"}, true},
 	{"distance", "Distance to the optimum", []string{"distance"}, true},
 	{"tokens_per_second", "Tokens per second", []string{"tokens_per_second"}, false},
+	{"flops_per_second", "Floating-point operations of the model per second", []string{"flops_per_second"}, false},
+	{"mfu", "Share of the device that the model uses (MFU)", []string{"mfu"}, false},
+	{"memory_bytes", "Memory of the process, bytes", []string{"memory_bytes"}, false},
 	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false},
 }
 

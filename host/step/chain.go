@@ -47,7 +47,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 		return res, err
 	}
 	c.plan.setLoss(sums, &res)
-	if res.GradNorm, err = c.runFinish(t); err != nil || !res.checkFinite() {
+	if err = c.runFinish(t, &res); err != nil || !res.checkFinite() {
 		return res, err
 	}
 	if err := c.measurePareto(t, batches, set, &res); err != nil {
@@ -121,17 +121,20 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind)
 	return sums, nil
 }
 
-// runFinish turns the sums in t into gradients and returns their global norm.
-func (c *Compiled) runFinish(t update.Tensors) (float64, error) {
+// runFinish turns the sums in t into gradients and notes their norms.
+func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	e, err := c.finish()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if err := e.run(t); err != nil {
-		return 0, err
+		return err
 	}
-	norm2, err := downloadTotal(t, normsName)
-	return math.Sqrt(norm2), err
+	squares, err := engine.Download[float32](t[normsName])
+	if err == nil {
+		res.setNorms(squares)
+	}
+	return err
 }
 
 // refresh renews the preconditioners that are due at this update. First the results

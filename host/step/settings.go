@@ -26,6 +26,8 @@ type Result struct {
 	Divergence, CrossEntropy float64
 	// GradNorm is the global norm before clipping.
 	GradNorm float64
+	// GradNorms are those of single tensors, in the order of the plan's rules.
+	GradNorms []float64
 	// Skipped tells that loss or norm was not finite and nothing changed.
 	Skipped bool
 	// FailedRefreshes names the tensors whose preconditioner could not be renewed
@@ -40,6 +42,17 @@ type Result struct {
 	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖ over the
 	// quantized parameters, when asked for; 0 when there are none.
 	ParetoSTE, Pareto float64
+}
+
+// setNorms notes the norms of gradients from their squares.
+func (r *Result) setNorms(squares []float32) {
+	total := 0.0
+	r.GradNorms = make([]float64, len(squares))
+	for i, v := range squares {
+		total += float64(v)
+		r.GradNorms[i] = math.Sqrt(float64(v))
+	}
+	r.GradNorm = math.Sqrt(total)
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -2,7 +2,6 @@ package step
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -178,7 +177,8 @@ func (c *Compiled) readSingle(w *single, read []float32, set Settings, res *Resu
 		sums[i%len(sums)] += next(1)
 	}
 	c.plan.setLoss(sums, res)
-	res.GradNorm = math.Sqrt(next(len(c.plan.Rules)))
+	res.setNorms(read[:len(c.plan.Rules)])
+	read = read[len(c.plan.Rules):]
 	if !res.checkFinite() {
 		return
 	}

@@ -19,8 +19,8 @@ func RecordMetrics() []string { return numbers(reflect.TypeFor[metrics.Record]()
 // numbers lists the numeric fields of a struct but for times and speeds.
 func numbers(t reflect.Type) []string { return slices.DeleteFunc(metrics.NumberNames(t), Timed) }
 
-// Timed tells whether a metric is a time or a speed, which another run of the same cell
-// would not repeat.
+// Timed tells whether a metric is a time, a speed or a size in memory, which another run of
+// the same cell would not repeat.
 func Timed(name string) bool {
-	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second")
+	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") || name == "mfu" || name == "memory_bytes"
 }

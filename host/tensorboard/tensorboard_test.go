@@ -175,9 +175,9 @@ func TestTags(t *testing.T) {
 		}
 		seen[tag] = true
 	}
-	r := metrics.Record{Weights: map[string]metrics.WeightMovement{"layers.0.attn.qkv": {FlipRate: 0.25}}}
+	r := metrics.Record{Weights: map[string]metrics.WeightMeasures{"layers.0.attn.qkv": {FlipRate: metrics.Some(0.25)}}}
 	list := Of(r)
-	if got := list[len(list)-2]; got != (Scalar{"weights, share that changed/layers.0.attn.qkv", 0.25}) {
+	if got := list[len(list)-1]; got != (Scalar{"weights, share that changed/layers.0.attn.qkv", 0.25}) {
 		t.Errorf("the flip rate of a weight is %v", got)
 	}
 }

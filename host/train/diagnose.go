@@ -105,9 +105,9 @@ func (m *movement) record(rec *metrics.Record, s *sample) error {
 	rec.DwellVectorMean = metrics.Some(all.VectorDwell.Mean() * steps)
 	rec.VisitSum, rec.ResidualMax = metrics.Some(all.VisitSum), metrics.Some(all.Residual)
 	rec.Coherence, rec.CoherenceVector = m.coherence(all)
-	rec.Weights = map[string]metrics.WeightMovement{}
+	rec.Weights = map[string]metrics.WeightMeasures{}
 	for i, name := range m.weights {
-		w := metrics.WeightMovement{FlipRate: metrics.Number(each[i].FlipRate), DwellMean: metrics.Number(each[i].Dwell.Mean() * steps)}
+		w := metrics.WeightMeasures{FlipRate: metrics.Some(each[i].FlipRate), DwellMean: metrics.Some(each[i].Dwell.Mean() * steps)}
 		w.Coherence, w.CoherenceVector = m.coherence(each[i])
 		rec.Weights[name] = w
 	}

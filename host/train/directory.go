@@ -22,8 +22,8 @@ import (
 var changeable = []string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute", "train.memory_check", "train.tensorboard",
-	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed",
-	"train.distillation.teacher", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads",
+	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed", "diagnostics.tensors",
+	"train.distillation.teacher", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads", "device.peak_tflops",
 }
 
 // open enters the run directory: a new run, or the continuation of one.

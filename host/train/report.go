@@ -20,8 +20,9 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 		r.display.step(rec)
 		return nil
 	}
-	if speed := r.display.speed(rec); r.cfg.Model.Language() {
-		rec.TokensPerSecond = metrics.Some(speed)
+	r.addSpeed(&rec)
+	if r.cfg.Diagnostics.Tensors {
+		r.addTensors(&rec, set, res)
 	}
 	var err error
 	if rec.Distance, err = r.distance(); err != nil {

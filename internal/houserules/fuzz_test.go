@@ -24,6 +24,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"recorded programs in provenance.json", "host/assembly", "FuzzRecorded"},
 	{"results of evaluations", "host/study/evaluation", "FuzzRead"},
 	{"kept results of studies", "host/study/kept", "FuzzRead"},
+	{"comments in documents about kept results", "internal/keptdocs", "FuzzMarks"},
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
 	{"checkpoints and their metadata", "host/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/safetensors", "FuzzIndex FuzzReader"},

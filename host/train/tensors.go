@@ -1,0 +1,48 @@
+package train
+
+import (
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/resources"
+)
+
+// addSpeed fills in speed and memory. Each call measures the speed since the one before.
+func (r *run) addSpeed(rec *metrics.Record) {
+	speed := r.display.speed(*rec)
+	if !r.cfg.Model.Language() {
+		return
+	}
+	rec.TokensPerSecond = metrics.Some(speed)
+	tokens := float64(r.cfg.Train.Batch * r.cfg.Model.Context)
+	flops := speed * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context) / tokens
+	rec.FLOPSPerSecond = metrics.Some(flops)
+	if peak := r.cfg.Device.PeakTFLOPS; peak > 0 {
+		rec.MFU = metrics.Some(flops / (peak * 1e12))
+	}
+	if bytes := resources.Memory(); bytes > 0 {
+		rec.MemoryBytes = metrics.Some(float64(bytes))
+	}
+}
+
+// addTensors fills in the numbers of single tensors. They are measured in every step; only
+// to record them is a choice.
+func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result) {
+	if rec.Weights == nil {
+		rec.Weights = map[string]metrics.WeightMeasures{}
+	}
+	quantized := 0
+	for i, t := range r.programs.Tensors {
+		w := rec.Weights[t.Name]
+		if i < len(res.GradNorms) {
+			w.GradNorm = metrics.Some(res.GradNorms[i])
+		}
+		w.LR = metrics.Some(set.Rate * t.RateFactor)
+		if _, ok := r.programs.Weights[t.Name]; ok {
+			if quantized < len(res.ErrorNorm2) {
+				w.ErrorRel = metrics.Some(res.ErrorNorm2[quantized] / res.ValueNorm2[quantized])
+			}
+			quantized++
+		}
+		rec.Weights[t.Name] = w
+	}
+}
