@@ -1,11 +1,12 @@
 package main
 
 import (
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newMan() *cobra.Command {
@@ -18,7 +19,7 @@ cage-train' show them. They say what --help says.`,
 		Args: exactly(1, "one directory"),
 	}
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if err := os.MkdirAll(args[0], 0o755); err != nil {
+		if err := vfs.At(args[0]).MkdirAll(); err != nil {
 			return nil, err
 		}
 		root := cmd.Root()
