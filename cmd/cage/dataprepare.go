@@ -14,14 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-func newDataPrepare() *cobra.Command {
-	var opts data.PrepareOptions
-	var spec string
-	var conversations chatFlags
-	cmd := &cobra.Command{
-		Use:   "prepare INPUT...",
-		Short: "Turn texts into token files",
-		Long: `Turn texts into a dataset: a directory with train.tokens, val.tokens, the tokenizer
+const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, val.tokens, the tokenizer
 and a manifest. An input is a file, a directory, which is searched to any depth, a
 pattern in which ** stands for directories of any depth, or - for the standard input.
 
@@ -41,8 +34,17 @@ learn what the assistant says.
 
   cage data prepare "$(go env GOROOT)/src" --include '*.go' --out data/go
   cage data prepare 'web/**/*.jsonl.zst' --tokenizer tokenizer.json --out data/web
-  cage data prepare talks.jsonl --kind chat --tokenizer MODEL --out data/talks`,
-		Args: atLeastOne("file, directory or pattern"),
+  cage data prepare talks.jsonl --kind chat --tokenizer MODEL --out data/talks`
+
+func newDataPrepare() *cobra.Command {
+	var opts data.PrepareOptions
+	var spec string
+	var conversations chatFlags
+	cmd := &cobra.Command{
+		Use:   "prepare INPUT...",
+		Short: "Turn texts into token files",
+		Long:  prepareHelp,
+		Args:  atLeastOne("file, directory or pattern"),
 	}
 	prepareFlags(cmd, &opts, &spec)
 	conversations.add(cmd)

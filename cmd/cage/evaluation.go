@@ -13,15 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train"
 )
 
-func newEval() *cobra.Command {
-	var batches int
-	var f taskFlags
-	var quantizer quantizerFlags
-	var weightsOnly bool
-	cmd := &cobra.Command{
-		Use:   "eval RUN|CHECKPOINT",
-		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
-		Long: `Evaluate the newest checkpoint of a run directory on its validation set, with
+var evalHelp = `Evaluate the newest checkpoint of a run directory on its validation set, with
 the run's quantizers: the mean loss per token and the perplexity. Of a problem
 without data, the loss of its quantized point.
 
@@ -42,8 +34,18 @@ Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.
 
   cage eval runs/run --tasks hellaswag,arc_easy --data benchmarks --fewshot 5 --out eval
 
-There are ` + strings.Join(tasks.Names(), ", ") + `.`,
-		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "batches", "step", "context", "limit", "max-tokens"),
+There are ` + strings.Join(tasks.Names(), ", ") + `.`
+
+func newEval() *cobra.Command {
+	var batches int
+	var f taskFlags
+	var quantizer quantizerFlags
+	var weightsOnly bool
+	cmd := &cobra.Command{
+		Use:   "eval RUN|CHECKPOINT",
+		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
+		Long:  evalHelp,
+		Args:  notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "batches", "step", "context", "limit", "max-tokens"),
 	}
 	contextFlag(cmd, &f.context)
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")

@@ -13,14 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train"
 )
 
-func newQuantize() *cobra.Command {
-	var o train.QuantizeOptions
-	var quantizer quantizerFlags
-	var lifeline bool
-	cmd := &cobra.Command{
-		Use:   "quantize RUN|CHECKPOINT --out RUN",
-		Short: "Quantize the weights of a trained model without training",
-		Long: `Quantize the weights of a trained model, the baseline that training with quantization is
+const quantizeHelp = `Quantize the weights of a trained model, the baseline that training with quantization is
 compared with. The model is that of a run directory or of a Hugging Face checkpoint; the
 quantizer is any plugin, or the run's own.
 
@@ -33,8 +26,17 @@ quantizer is any plugin, or the run's own.
 
 The result is a run directory whose weights are the quantized ones. It can be evaluated,
 sampled from and exported. The report compares the outputs of each layer on the text of
-the calibration with those of the original weights.`,
-		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context", "windows", "seed"),
+the calibration with those of the original weights.`
+
+func newQuantize() *cobra.Command {
+	var o train.QuantizeOptions
+	var quantizer quantizerFlags
+	var lifeline bool
+	cmd := &cobra.Command{
+		Use:   "quantize RUN|CHECKPOINT --out RUN",
+		Short: "Quantize the weights of a trained model without training",
+		Long:  quantizeHelp,
+		Args:  notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context", "windows", "seed"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Method, "method", layerwise.GPTQ, "gptq or rtn")

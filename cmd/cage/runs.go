@@ -35,15 +35,7 @@ var roots = []string{"runs", "studies"}
 // columnsOfKeys is how many keys of configurations are listed without --columns.
 const columnsOfKeys = 4
 
-func newRunsList() *cobra.Command {
-	var where, columns []string
-	var by string
-	var limit int
-	var watch bool
-	cmd := &cobra.Command{
-		Use:   "list [DIR...]",
-		Short: "List runs, filtered and sorted",
-		Long: `List the runs below the given directories, by default runs and studies: their state,
+const runsListHelp = `List the runs below the given directories, by default runs and studies: their state,
 steps and validation loss, and the keys of their configurations that tell them apart.
 
   cage runs list --where quantizer.bits=4 --where 'val_loss<3' --sort val_loss
@@ -51,49 +43,66 @@ steps and validation loss, and the keys of their configurations that tell them a
 
 A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains". An
 index in each directory keeps this quick for thousands of runs. With --watch the list
-is shown again every two seconds, until Ctrl-C.`,
-		Args: notNegative(cobra.ArbitraryArgs, "limit"),
+is shown again every two seconds, until Ctrl-C.`
+
+func newRunsList() *cobra.Command {
+	var q runsQuery
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "list [DIR...]",
+		Short: "List runs, filtered and sorted",
+		Long:  runsListHelp,
+		Args:  notNegative(cobra.ArbitraryArgs, "limit"),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&where, "where", nil, "only runs that fulfil the `CONDITION` (repeatable)")
-	flags.StringVar(&by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
-	flags.StringSliceVar(&columns, "columns", nil, "`NAME`s to show, separated by commas")
-	flags.IntVar(&limit, "limit", 0, "show at most this many runs; 0: all")
+	flags.StringArrayVar(&q.where, "where", nil, "only runs that fulfil the `CONDITION` (repeatable)")
+	flags.StringVar(&q.by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
+	flags.StringSliceVar(&q.columns, "columns", nil, "`NAME`s to show, separated by commas")
+	flags.IntVar(&q.limit, "limit", 0, "show at most this many runs; 0: all")
 	flags.BoolVar(&watch, "watch", false, "show the list again every two seconds")
-	list := func(args []string) ([]runListing, [][]string, error) {
-		list, err := findRuns(args)
-		if err != nil {
-			return nil, nil, err
-		}
-		if list, err = selectRuns(list, where, by, columns); err != nil {
-			return nil, nil, err
-		}
-		if limit > 0 {
-			list = list[:min(limit, len(list))]
-		}
-		shown := columns
-		if len(shown) == 0 {
-			shown = slices.Concat([]string{"run", "state", "steps", "val_loss"}, rundir.Varying(list, columnsOfKeys))
-		}
-		value, rows := []runListing{}, [][]string{shown}
-		for _, r := range list {
-			value, rows = append(value, listingOf(r)), append(rows, cells(r, shown))
-		}
-		return value, rows, nil
-	}
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if watch {
 			return nil, watchTable(cmd, func() ([][]string, error) {
-				_, rows, err := list(args)
+				_, rows, err := q.list(args)
 				return rows, err
 			})
 		}
-		value, rows, err := list(args)
+		value, rows, err := q.list(args)
 		if err != nil {
 			return nil, err
 		}
 		return inTable(value, rows), nil
 	})
+}
+
+// runsQuery is which runs are listed, and what of them.
+type runsQuery struct {
+	where, columns []string
+	by             string
+	limit          int
+}
+
+// list finds the runs below the directories. The first row is the heading.
+func (q runsQuery) list(dirs []string) ([]runListing, [][]string, error) {
+	list, err := findRuns(dirs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if list, err = selectRuns(list, q.where, q.by, q.columns); err != nil {
+		return nil, nil, err
+	}
+	if q.limit > 0 {
+		list = list[:min(q.limit, len(list))]
+	}
+	columns := q.columns
+	if len(columns) == 0 {
+		columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, rundir.Varying(list, columnsOfKeys))
+	}
+	value, rows := []runListing{}, [][]string{columns}
+	for _, r := range list {
+		value, rows = append(value, listingOf(r)), append(rows, cells(r, columns))
+	}
+	return value, rows, nil
 }
 
 // watchEvery is how often a list that is watched is read again.

@@ -55,6 +55,12 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			return plan, err
 		}
 	}
+	addRules(&plan, cfg, programs, regularizer)
+	return plan, nil
+}
+
+// addRules adds the update rules of all tensors that are trained.
+func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regularizer *cage.Lotion) {
 	for _, t := range programs.Tensors {
 		rule := cage.Rule{
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Clip: cfg.Train.Clip > 0,
@@ -68,7 +74,6 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			plan.RefreshDelay[t.Name] = t.RefreshDelay
 		}
 	}
-	return plan, nil
 }
 
 // lotionMethod is the configured LOTION, which trains in full precision and weights
