@@ -34,11 +34,16 @@ func newRope(g *graph.Graph, s Settings, batch, context int, segments *graph.Nod
 	}
 	r := newRopeByFeature(g, s, batch, context)
 	if segments != nil {
-		same := graph.BroadcastToDims(graph.InsertAxes(sameDocument(segments), 1), batch, 1, context, context)
-		hidden := graph.Scalar(g, r.mask.DType(), math.Inf(-1))
-		r.mask = graph.Where(same, graph.BroadcastToDims(r.mask, batch, 1, context, context), graph.BroadcastToDims(hidden, batch, 1, context, context))
+		r.hide(sameDocument(segments))
 	}
 	return r
+}
+
+// hide leaves in the mask what a query may see, [batch, queries, keys].
+func (r *rope) hide(seen *graph.Node) {
+	dims := []int{r.batch, 1, r.context, r.context}
+	hidden := graph.Scalar(seen.Graph(), r.mask.DType(), math.Inf(-1))
+	r.mask = graph.Where(graph.InsertAxes(seen, 1), graph.BroadcastToDims(r.mask, dims...), graph.BroadcastToDims(hidden, dims...))
 }
 
 // rope is newRope without the tables.

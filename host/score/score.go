@@ -20,11 +20,16 @@ type Score struct {
 
 // A Batch is some requests as rows of the same length. What is not used of a row is behind its sequence.
 type Batch struct {
-	Requests []int   // places of its requests in the list, one for each of the first rows
+	Requests []int   // places of its requests in the list, in the order of rows
 	Rows     int     // Rows·Length is the same for all batches
 	Length   int     // tokens of a row
 	Tokens   []int32 // [Rows, Length]
 	Lengths  []int32 // [Rows], the tokens that are used; 0 where there is no request
+
+	// Positions and Parts, [Rows, Length], are nil where each row is one sequence. Otherwise a row is a context, part 0,
+	// with several continuations behind each other, parts 1, 2 …: a token is to see the context and those before it in its
+	// part, and Positions are those in its sequence.
+	Positions, Parts []int32
 
 	// Targets are tokens whose probability is wanted, and Places the tokens that they follow, as places in Tokens. Both
 	// have as many elements as one of few sizes; those behind the last request's are not used.
@@ -47,32 +52,29 @@ func Tokens(context, least int) int {
 
 // Batches divides requests into batches of the given number of tokens, one of those that [Tokens] returns: the longest
 // first, so that memory that does not suffice is noticed at once. A sequence of which a model sees context tokens is cut
-// in front: of context + 1 tokens the last is only a target.
+// in front: of context + 1 tokens the last is only a target. With share, requests of the same context can be one row,
+// which has the context once.
 //
 // Equal requests have equal batches, so that work that was interrupted can go on behind a batch.
-func Batches(requests []Request, tokens, context int) ([]Batch, error) {
-	order := make([]int, len(requests))
+func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
 	for i, r := range requests {
 		if len(r.Context) == 0 || len(r.Continuation) == 0 {
 			return nil, fmt.Errorf("score: request %d has %d tokens of context and a continuation of %d: want some of both", i, len(r.Context), len(r.Continuation))
 		}
-		order[i] = i
 	}
-	length := func(i int) int {
-		return min(len(requests[i].Context)+len(requests[i].Continuation)-1, context)
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(length(b), length(a)) })
-	var list []Batch
-	for len(order) > 0 {
-		rows := rowsFor(length(order[0]), tokens)
-		if rows == 0 {
-			return nil, fmt.Errorf("score: a sequence of %d tokens does not fit into batches of %d", length(order[0]), tokens)
+	list := rows(requests, tokens, context, share)
+	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(b.length, a.length) })
+	var batches []Batch
+	for len(list) > 0 {
+		count := rowsFor(list[0].length, tokens)
+		if count == 0 {
+			return nil, fmt.Errorf("score: a sequence of %d tokens does not fit into batches of %d", list[0].length, tokens)
 		}
-		n := min(rows, len(order))
-		list = append(list, newBatch(requests, order[:n], rows, tokens/rows, context))
-		order = order[n:]
+		n := min(count, len(list))
+		batches = append(batches, newBatch(requests, list[:n], count, tokens/count, context))
+		list = list[n:]
 	}
-	return list, nil
+	return batches, nil
 }
 
 // rowsFor is the largest number of rows that leaves room for sequences of the given length.
@@ -85,21 +87,22 @@ func rowsFor(length, tokens int) int {
 	return 0
 }
 
-func newBatch(requests []Request, which []int, rows, length, context int) Batch {
-	b := Batch{Requests: slices.Clone(which), Rows: rows, Length: length, Tokens: make([]int32, rows*length), Lengths: make([]int32, rows)}
-	for row, i := range which {
-		r := requests[i]
-		all := slices.Concat(r.Context, r.Continuation)
-		all = all[max(0, len(all)-context-1):]
-		seen := len(all) - 1
-		copy(b.Tokens[row*length:], all[:seen])
-		b.Lengths[row] = int32(seen)
-		count := min(len(r.Continuation), seen)
-		for k := seen - count; k < seen; k++ {
-			b.Places = append(b.Places, int32(row*length+k))
-			b.Targets = append(b.Targets, all[k+1])
+func newBatch(requests []Request, list []row, count, length, context int) Batch {
+	b := Batch{Rows: count, Length: length, Tokens: make([]int32, count*length), Lengths: make([]int32, count)}
+	for i, r := range list {
+		if len(r.requests) > 1 && b.Parts == nil {
+			b.Positions, b.Parts = make([]int32, count*length), make([]int32, count*length)
+			for place := range b.Positions {
+				b.Positions[place] = int32(place % length)
+			}
 		}
-		b.counts = append(b.counts, count)
+		b.Requests = append(b.Requests, r.requests...)
+		b.Lengths[i] = int32(r.length)
+		if len(r.requests) == 1 {
+			b.addOne(requests[r.requests[0]], i*length, context)
+		} else {
+			b.addShared(requests, r.requests, i*length)
+		}
 	}
 	size := 64
 	for size < len(b.Targets) {
@@ -108,6 +111,20 @@ func newBatch(requests []Request, which []int, rows, length, context int) Batch 
 	b.Places = append(b.Places, make([]int32, size-len(b.Places))...)
 	b.Targets = append(b.Targets, make([]int32, size-len(b.Targets))...)
 	return b
+}
+
+// addOne fills the row that begins at a place with one sequence.
+func (b *Batch) addOne(r Request, at, context int) {
+	all := slices.Concat(r.Context, r.Continuation)
+	all = all[max(0, len(all)-context-1):]
+	seen := len(all) - 1
+	copy(b.Tokens[at:], all[:seen])
+	count := min(len(r.Continuation), seen)
+	for k := seen - count; k < seen; k++ {
+		b.Places = append(b.Places, int32(at+k))
+		b.Targets = append(b.Targets, all[k+1])
+	}
+	b.counts = append(b.counts, count)
 }
 
 // Scores adds up what the model says of the targets: the log-probability of each, and whether it is the likeliest token.

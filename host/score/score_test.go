@@ -23,10 +23,22 @@ func fake(before []int32, target int32) (logProb float32, likeliest bool) {
 func run(b *score.Batch) []score.Score {
 	logProbs, likeliest := make([]float32, len(b.Targets)), make([]bool, len(b.Targets))
 	for i, place := range b.Places {
-		row := int(place) / b.Length
-		logProbs[i], likeliest[i] = fake(b.Tokens[row*b.Length:place+1], b.Targets[i])
+		logProbs[i], likeliest[i] = fake(seen(b, int(place)), b.Targets[i])
 	}
 	return b.Scores(logProbs, likeliest)
+}
+
+// seen are the tokens that the one at a place sees, up to itself, in the order of their positions.
+func seen(b *score.Batch, place int) (list []int32) {
+	for k := place / b.Length * b.Length; k <= place; k++ {
+		if b.Parts == nil || b.Parts[k] == 0 || b.Parts[k] == b.Parts[place] {
+			if b.Parts != nil && int(b.Positions[k]) != len(list) {
+				panic("a position is not that in the sequence")
+			}
+			list = append(list, b.Tokens[k])
+		}
+	}
+	return list
 }
 
 // TestBatches: every request is scored once, as it would be alone on what the model sees of it.
@@ -39,18 +51,23 @@ func TestBatches(t *testing.T) {
 		}
 		return list
 	}
-	for range 50 {
+	for round := range 100 {
+		share := round%2 == 0
 		context := 1 + rng.IntN(200)
 		var requests []score.Request
 		for range rng.IntN(100) {
 			requests = append(requests, score.Request{Context: ids(1 + rng.IntN(150)), Continuation: ids(1 + rng.IntN(60))})
+			for rng.IntN(2) == 0 { // more of the same context
+				requests = append(requests, score.Request{Context: requests[len(requests)-1].Context, Continuation: ids(1 + rng.IntN(60))})
+			}
 		}
+		rng.Shuffle(len(requests)/2, func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
 		tokens := score.Tokens(context, 100)
-		batches, err := score.Batches(requests, tokens, context)
+		batches, err := score.Batches(requests, tokens, context, share)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, _ := score.Batches(requests, tokens, context)
+		again, _ := score.Batches(requests, tokens, context, share)
 		if !reflect.DeepEqual(batches, again) {
 			t.Fatal("equal requests have other batches")
 		}
@@ -90,19 +107,19 @@ func alone(r score.Request, context int) score.Score {
 
 func TestBatchesRefuse(t *testing.T) {
 	for _, r := range []score.Request{{Context: []int32{1}}, {Continuation: []int32{1}}} {
-		if _, err := score.Batches([]score.Request{r}, 192, 8); err == nil {
+		if _, err := score.Batches([]score.Request{r}, 192, 8, true); err == nil {
 			t.Errorf("%+v is taken", r)
 		}
 	}
 	long := score.Request{Context: make([]int32, 200), Continuation: []int32{1}}
-	if _, err := score.Batches([]score.Request{long}, 192, 200); err == nil {
+	if _, err := score.Batches([]score.Request{long}, 192, 200, true); err == nil {
 		t.Error("a sequence that is longer than a batch is taken")
 	}
 }
 
 func ExampleBatches() {
 	requests := []score.Request{{Context: []int32{1, 2}, Continuation: []int32{3}}, {Context: []int32{1, 2, 3, 4}, Continuation: []int32{5, 6}}}
-	batches, err := score.Batches(requests, score.Tokens(8, 0), 8)
+	batches, err := score.Batches(requests, score.Tokens(8, 0), 8, false)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -113,4 +130,20 @@ func ExampleBatches() {
 	// Output:
 	// 1 [1 0] 32 6
 	// [3 4 7] [5 6 3]
+}
+
+// Two continuations of one context are one row, in which the context stands once.
+func ExampleBatches_share() {
+	requests := []score.Request{{Context: []int32{1, 2, 3}, Continuation: []int32{4, 5}}, {Context: []int32{1, 2, 3}, Continuation: []int32{6, 7, 8}}}
+	batches, err := score.Batches(requests, score.Tokens(8, 0), 8, true)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b := batches[0]
+	fmt.Println(b.Requests, b.Tokens[:6], b.Parts[:6], b.Positions[:6])
+	fmt.Println(b.Places[:5], b.Targets[:5])
+	// Output:
+	// [0 1] [1 2 3 4 6 7] [0 0 0 1 2 2] [0 1 2 3 3 4]
+	// [2 3 2 4 5] [4 5 6 7 8]
 }

@@ -19,11 +19,15 @@ type Scored struct {
 	Tokens          []int32 // [Rows, Length]
 	Lengths         []int32 // [Rows]
 	Places, Targets []int32
+	// Positions and Parts, [Rows, Length], are those of rows that share a context, in float32; else nil.
+	Positions, Parts []int32
 }
 
 // Names of the inputs and outputs of scores.
 const (
 	lengthsName   = "lengths"
+	positionsName = "positions"
+	partsName     = "parts"
 	placesName    = "places"
 	targetsName   = "targets"
 	logProbsName  = "log-probabilities"
@@ -38,7 +42,10 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	if err := c.plan.checkScored(s); err != nil {
 		return nil, nil, err
 	}
-	exec, err := c.once(fmt.Sprintf("scores %d %d %d", s.Rows, s.Length, len(s.Places)), func() stage { return c.plan.scoreStage(s.Rows, s.Length, len(s.Places)) })
+	shared := s.Parts != nil
+	exec, err := c.once(fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared), func() stage {
+		return c.plan.scoreStage(s.Rows, s.Length, len(s.Places), shared)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +57,11 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	}{
 		{tokensName, s.Tokens, []int{s.Rows, s.Length}}, {lengthsName, s.Lengths, []int{s.Rows}},
 		{placesName, s.Places, []int{len(s.Places)}}, {targetsName, s.Targets, []int{len(s.Targets)}},
+		{positionsName, s.Positions, []int{s.Rows, s.Length}}, {partsName, s.Parts, []int{s.Rows, s.Length}},
 	} {
+		if in.data == nil { // rows that share no context have neither positions nor parts
+			continue
+		}
 		if t[in.name], err = engine.Upload(c.dev, in.data, in.dims...); err != nil {
 			return nil, nil, err
 		}
@@ -75,6 +86,14 @@ func (p *Plan) checkScored(s Scored) error {
 		return fmt.Errorf("step: %d tokens and %d lengths for %d rows of %d, %d places and %d targets",
 			len(s.Tokens), len(s.Lengths), s.Rows, s.Length, len(s.Places), len(s.Targets))
 	}
+	if len(s.Positions) != len(s.Parts) || s.Parts != nil && len(s.Parts) != len(s.Tokens) {
+		return fmt.Errorf("step: %d positions and %d parts for %d tokens", len(s.Positions), len(s.Parts), len(s.Tokens))
+	}
+	for _, position := range s.Positions {
+		if position < 0 || int(position) >= s.Length {
+			return fmt.Errorf("step: the position %d is none of %d", position, s.Length)
+		}
+	}
 	for _, place := range s.Places {
 		if place < 0 || int(place) >= len(s.Tokens) {
 			return fmt.Errorf("step: the place %d is none of %d", place, len(s.Tokens))
@@ -86,14 +105,18 @@ func (p *Plan) checkScored(s Scored) error {
 	return nil
 }
 
-// scoreStage maps what the forward pass reads and the sequences to scores of n targets.
-func (p *Plan) scoreStage(rows, length, n int) stage {
+// scoreStage maps what the forward pass reads and the sequences to scores of n targets. shared says that rows share contexts.
+func (p *Plan) scoreStage(rows, length, n int, shared bool) stage {
 	ids := func(name string, dims ...int) engine.Spec {
 		return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}
 	}
 	specs := append(p.forwardSpecs(false), ids(tokensName, rows, length), ids(lengthsName, rows), ids(placesName, n), ids(targetsName, n))
+	if shared {
+		specs = append(specs, ids(positionsName, rows, length), ids(partsName, rows, length))
+	}
 	return stage{"scores", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName]}
+		scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName],
+			Positions: in[positionsName], Parts: in[partsName]}
 		logProbs, likeliest := p.Model.(model.Language).Scores(p.weightNodes(in, false), scored, p.quantizing(p.Pieces[rows*length], in))
 		return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
 	}}

@@ -24,6 +24,7 @@ func TestScores(t *testing.T) {
 			for _, lengths := range [][]int32{{16, 5, 0}, {7, 8, 1, 3}} {
 				checkScores(t, r, lengths, tokens/len(lengths))
 			}
+			checkShared(t, r)
 			if _, _, err := r.e.Scores(step.Scored{Rows: 1, Length: 48, Tokens: make([]int32, 48), Lengths: []int32{48}, Places: []int32{48}, Targets: []int32{1}}); err == nil ||
 				!strings.Contains(err.Error(), "the place 48 is none of 48") {
 				t.Errorf("a place behind the tokens: %v", err)
@@ -51,11 +52,7 @@ func checkScores(t *testing.T, r reader, lengths []int32, length int) {
 	}
 	for i, k := range at {
 		logits := r.logits[k*readerVocab : (k+1)*readerVocab]
-		sum := 0.0
-		for _, l := range logits {
-			sum += math.Exp(float64(l))
-		}
-		want := float64(logits[s.Targets[i]]) - math.Log(sum)
+		want := r.logProb(k, s.Targets[i])
 		if math.Abs(float64(logProbs[i])-want) > 2e-5 {
 			t.Errorf("row of %d tokens, token %d has %v, want %v", lengths[int(s.Places[i])/length], k, logProbs[i], want)
 		}
@@ -63,4 +60,59 @@ func checkScores(t *testing.T, r reader, lengths []int32, length int) {
 			t.Errorf("token %d is the likeliest: %v, want %v", k, likeliest[i], best)
 		}
 	}
+}
+
+// checkShared scores two continuations of a context in one row, and one in another. All of them are the reader's tokens, so
+// that the context, which each of the two follows, must not be told from one of its own.
+func checkShared(t *testing.T, r reader) {
+	t.Helper()
+	const rows, length, before = 2, 24, 5
+	ends := []int{9, 13}
+	s := step.Scored{Rows: rows, Length: length, Tokens: make([]int32, rows*length), Parts: make([]int32, rows*length), Positions: make([]int32, rows*length)}
+	next := copy(s.Tokens, r.tokens[:before])
+	for k := range next {
+		s.Positions[k] = int32(k)
+	}
+	var at []int
+	ask := func(place, k int) {
+		s.Places, s.Targets = append(s.Places, int32(place)), append(s.Targets, r.tokens[k+1])
+		at = append(at, k)
+	}
+	for part, end := range ends {
+		ask(before-1, before-1)
+		for k := before; k < end; k++ {
+			s.Tokens[next], s.Parts[next], s.Positions[next] = r.tokens[k], int32(part+1), int32(k)
+			ask(next, k)
+			next++
+		}
+	}
+	copy(s.Tokens[length:], r.tokens[:7])
+	for k := range 7 {
+		s.Positions[length+k] = int32(k)
+		ask(length+k, k)
+	}
+	s.Lengths = []int32{int32(next), 7}
+	logProbs, _, err := r.e.Scores(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range at {
+		if want := r.logProb(k, s.Targets[i]); math.Abs(float64(logProbs[i])-want) > 2e-5 {
+			t.Errorf("place %d, token %d has %v, want %v", s.Places[i], k, logProbs[i], want)
+		}
+	}
+	s.Positions[0] = length
+	if _, _, err := r.e.Scores(s); err == nil || !strings.Contains(err.Error(), "the position 24 is none of 24") {
+		t.Errorf("a position behind the row: %v", err)
+	}
+}
+
+// logProb is the log-probability of a token behind the k-th.
+func (r reader) logProb(k int, token int32) float64 {
+	logits := r.logits[k*readerVocab : (k+1)*readerVocab]
+	sum := 0.0
+	for _, l := range logits {
+		sum += math.Exp(float64(l))
+	}
+	return float64(logits[token]) - math.Log(sum)
 }

@@ -20,7 +20,7 @@ func (t *Trained) scoredTokens() int {
 }
 
 // Score tells how likely continuations are, with the run's quantizers. Requests are scored in
-// batches, which depend on them alone: one for which skip, if not nil, is true of all its
+// batches, which depend on them and on the device's precision alone, a context of several once: one for which skip, if not nil, is true of all its
 // requests is left out. each receives the scores of a batch, with the places of its requests.
 // The run must have been opened with Score.
 func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error {
@@ -30,7 +30,7 @@ func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func
 	if err := t.checkIDs(requests); err != nil {
 		return err
 	}
-	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context)
+	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context, t.cfg.Device.Precision == engine.Float32)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,8 @@ func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func
 		if allOf(b.Requests, skip) {
 			continue
 		}
-		logProbs, likeliest, err := e.Scores(step.Scored{Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places, Targets: b.Targets})
+		logProbs, likeliest, err := e.Scores(step.Scored{Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places, Targets: b.Targets,
+			Positions: b.Positions, Parts: b.Parts})
 		if err != nil {
 			return err
 		}
