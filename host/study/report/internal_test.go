@@ -79,7 +79,7 @@ func TestChooseFormat(t *testing.T) {
 }
 
 func TestNumbersForReaders(t *testing.T) {
-	table := &Table{format: "%.2f"}
+	table := &Table{format: "%.2f", differences: "%.2f"}
 	for _, test := range []struct {
 		got, want string
 	}{
@@ -163,5 +163,36 @@ func TestAverage(t *testing.T) {
 	got := average(runs)
 	if len(got) != 3 || got[0] != (figure.Point{X: 1, Y: 2, Minus: math.Sqrt2, Plus: math.Sqrt2}) || !math.IsNaN(got[1].Y) || got[2] != (figure.Point{X: 5, Y: 5}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestDifferenceFormat: no interval is written as zeros, and nothing as minus zero.
+func TestDifferenceFormat(t *testing.T) {
+	known := func(mean, half float64) Entry {
+		return Entry{Difference: &stat.Difference{N: 3, Mean: mean, Low: mean - half, High: mean + half}}
+	}
+	one := func(mean float64) Entry {
+		return Entry{Difference: &stat.Difference{N: 1, Mean: mean, Low: math.NaN(), High: math.NaN()}}
+	}
+	for _, tt := range []struct {
+		format  string
+		entries []Entry
+		want    string // the first difference
+	}{
+		{"%.3f", []Entry{known(-0.5, 0.25)}, "−0.500 [−0.750, −0.250]"},
+		{"%.2f", []Entry{known(0.004, 0.025)}, "+0.004 [−0.021, +0.029]"},
+		{"%.3f", []Entry{known(-0.00011, 0.00023)}, "−0.00011 [−0.00034, +0.00012]"},
+		{"%.2f", []Entry{known(0.0004, 0.001), known(1, 3), known(2, 3)}, "0.000 [−0.001, +0.001]"},
+		{"%.2f", []Entry{one(0.0004)}, "+0.00040"},
+		{"%.2f", []Entry{known(0, 0)}, "0.00 [0.00, 0.00]"},
+		{"%.3g", []Entry{known(1e-7, 2e-7)}, "+1e−07 [−1e−07, +3e−07]"},
+	} {
+		table := Table{format: tt.format, differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
+		if got := table.interval(*tt.entries[0].Difference); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.format, got, tt.want)
+		}
+	}
+	if got := (&Table{format: "%.2f"}).number(-0.001); got != "0.00" {
+		t.Errorf("−0.001 with two decimals is %s", got)
 	}
 }

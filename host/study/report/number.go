@@ -38,8 +38,40 @@ func chooseFormat(entries [][]Entry) string {
 	return fmt.Sprintf("%%.%df", min(max(decimals, 0), 6))
 }
 
+// differenceFormat is the format of a table's differences: with as many decimals as its
+// means have, or more where intervals are narrow. Half of an interval has two digits then,
+// and of the narrowest one, so that none is written as zeros.
+func differenceFormat(format string, entries [][]Entry) string {
+	var decimals int
+	if n, err := fmt.Sscanf(format, "%%.%df", &decimals); n != 1 || err != nil {
+		return format
+	}
+	var halves []float64
+	for _, row := range entries {
+		for _, e := range row {
+			if d := e.Difference; d != nil {
+				half := math.Abs(d.Mean)
+				if d.Known() {
+					half = (d.High - d.Low) / 2
+				}
+				if half > 0 && !math.IsInf(half, 0) {
+					halves = append(halves, half)
+				}
+			}
+		}
+	}
+	if len(halves) == 0 {
+		return format
+	}
+	slices.Sort(halves)
+	place := func(x float64) int { return -int(math.Floor(math.Log10(x))) } // of the first digit
+	return fmt.Sprintf("%%.%df", max(decimals, min(max(1+place(halves[len(halves)/2]), place(halves[0])), 8)))
+}
+
 // number writes a value of the table for a reader.
-func (t *Table) number(x float64) string {
+func (t *Table) number(x float64) string { return written(t.format, x) }
+
+func written(format string, x float64) string {
 	switch {
 	case math.IsNaN(x):
 		return "NaN"
@@ -48,13 +80,17 @@ func (t *Table) number(x float64) string {
 	case math.IsInf(x, -1):
 		return "−∞"
 	}
-	return minus(fmt.Sprintf(t.format, x))
+	s := fmt.Sprintf(format, x)
+	if rest, negative := strings.CutPrefix(s, "-"); negative && strings.Trim(rest, "0.") == "" {
+		s = rest // there is no −0.000
+	}
+	return minus(s)
 }
 
 // signed writes a difference, always with its sign.
 func (t *Table) signed(x float64) string {
-	s := t.number(x)
-	if x > 0 {
+	s := written(t.differences, x)
+	if x > 0 && strings.Trim(s, "0.") != "" {
 		return "+" + s
 	}
 	return s

@@ -24,7 +24,7 @@ type Table struct {
 	Better   string     // "lower", "higher" or "none", which marks nothing
 	Entries  [][]Entry  // by row and column
 
-	format string // verb of a number
+	format, differences string // verbs of a number, and of a difference
 }
 
 // Entry is a place in a table.
@@ -71,6 +71,7 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 		out.Entries = append(out.Entries, out.entries(places))
 	}
 	out.format = cmp.Or(t.Format, chooseFormat(out.Entries))
+	out.differences = differenceFormat(out.format, out.Entries)
 	return out, nil
 }
 
