@@ -62,6 +62,9 @@ func run(dir, plugins string, check bool, documents []string) error {
 			fmt.Println(path)
 		}
 	}
+	if check && len(errs) == 0 {
+		fmt.Printf("%d documents say what the results in %s say\n", len(documents), dir)
+	}
 	return errors.Join(errs...)
 }
 
