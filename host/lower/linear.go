@@ -30,6 +30,9 @@ func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 // rotate multiplies each of the runs of block elements in x, of any shape, by the
 // matrix. The caller reshapes the result.
 func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
+	if l.splits() {
+		return l.rotateSplit(x, block)
+	}
 	if block <= largestBlock {
 		return l.rotateRows(x, block, 0)
 	}
@@ -44,16 +47,34 @@ func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 // matrix, of whose two equal axes it contracts the given one.
 func (l *lowering) rotateRows(x *graph.Node, size, axis int) *graph.Node {
 	x = graph.Reshape(x, x.Shape().Size()/size, size)
-	if !l.gobackend && l.float == single && engine.InBFloat16(l.g) {
-		return l.rotateSplit(x, size)
-	}
 	return graph.DotGeneral(x, []int{1}, nil, l.hadamard(size), []int{axis}, nil)
 }
 
-// rotateSplit is rotateRows with products of bfloat16 numbers, which are fifteen times
-// as fast as those of float32 on a GPU: each element is the sum of two, and the signs
-// of the matrix are exact. An element loses at most 2⁻¹⁷ of itself.
-func (l *lowering) rotateSplit(x *graph.Node, size int) *graph.Node {
+// splits reports whether rotations are products of bfloat16 numbers.
+func (l *lowering) splits() bool {
+	return !l.gobackend && l.float == single && engine.InBFloat16(l.g)
+}
+
+// sumsOfRows takes x as matrices of so many rows, a power of two, of size elements, and
+// multiplies each from the left by the matrix of ±1 of natural order: sums and differences
+// of whole rows, which a GPU computes with what comes after them.
+func sumsOfRows(x *graph.Node, rows, size int) *graph.Node {
+	for half := 1; half < rows; half *= 2 {
+		x = graph.Reshape(x, x.Shape().Size()/(2*half*size), 2, half*size)
+		upper, lower := graph.SliceAxis(x, 1, graph.AxisElem(0)), graph.SliceAxis(x, 1, graph.AxisElem(1))
+		x = graph.Concatenate([]*graph.Node{graph.Add(upper, lower), graph.Sub(upper, lower)}, 1)
+	}
+	return x
+}
+
+// rotateSplit is rotate with products of bfloat16 numbers, which are fifteen times as fast
+// as those of float32 on a GPU: each element is the sum of two, and the signs of the
+// matrix are exact. An element loses at most 2⁻¹⁷ of itself. What is left of a large block
+// are sums of rows of largestBlock elements; two products would transpose between them.
+func (l *lowering) rotateSplit(x *graph.Node, block int) *graph.Node {
+	size := min(block, largestBlock)
+	x = sumsOfRows(x, block/size, size)
+	x = graph.Reshape(x, x.Shape().Size()/size, size)
 	// The upper half is rounded by its bits: XLA may leave out a conversion to bfloat16
 	// and back, and nothing would remain for the lower half.
 	const half, mask = 1 << 15, 0xffff_0000
@@ -67,7 +88,7 @@ func (l *lowering) rotateSplit(x *graph.Node, size int) *graph.Node {
 		return graph.Concatenate([]*graph.Node{signs, signs}, 0)
 	})
 	sums := graph.Dot(halves, matrix).WithAccumulatorDType(x.DType()).WithOutputDType(x.DType()).General([]int{1}, nil, []int{0}, nil)
-	return graph.MulScalar(sums, 1/math.Sqrt(float64(size)))
+	return graph.MulScalar(sums, 1/math.Sqrt(float64(block)))
 }
 
 // hadamard is the normalized Walsh–Hadamard matrix of natural order, stored once
