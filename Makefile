@@ -141,6 +141,10 @@ interop: ## Export small models and load them with transformers, compressed-tens
 xla: ## Run the steps, evaluations, replicas and faults of a GPU on XLA, without one (600 MB of Python packages, a C compiler)
 	scripts/xla.sh
 
+.PHONY: predict
+predict: ## Compile the presets' steps for an H200 that is not there: memory, kernels, a bound of their time (4.4 GB of Python packages)
+	scripts/predict.sh
+
 .PHONY: bench
 bench: ## Run the benchmarks of all packages once
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...

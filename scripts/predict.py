@@ -1,0 +1,267 @@
+"""Compiles a step's StableHLO program for a GPU that is not there, and says what XLA makes of it. See scripts/predict.sh.
+
+usage: predict.py compile PROGRAM.mlir DUMP_DIR [GPU]    prints a JSON object; XLA's dump goes to DUMP_DIR
+       predict.py table NAME=FILE:BENCH...               prints such objects, one for each size, as a table, with the operations that a model
+                                                         takes from the answer of `cage bench step --alone`
+
+Needs JAX and its plugin for CUDA, but neither a GPU nor a driver. Nothing is tuned by trying it out, as XLA does where there is a GPU.
+"""
+import collections
+import glob
+import json
+import os
+import re
+import sys
+
+GPU = "NVIDIA H200 141GB HBM3e"
+# What of an H200's rates is reached by good kernels: bytes, and operations on bfloat16 and on float32, a second; and what a launch takes.
+BANDWIDTH, BFLOAT16, FLOAT32, LAUNCH = 4.0e12, 600e12, 40e12, 2e-6
+PEAK = 989e12  # what an H200 does on bfloat16 at most, by which utilisation is counted
+SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
+TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
+KINDS = ["linear products", "rotation products", "head products", "attention", "elementwise on tokens", "softmax and loss",
+         "weights, optimizer, statistics", "other"]
+
+
+def target(plugin, gpu):
+    """The description of a GPU that the plugin embeds as text."""
+    with open(plugin, "rb") as file:
+        data = file.read()
+    for m in re.finditer(rb"gpu_device_info \{", data):
+        text = data[m.start() : data.index(b"\0", m.start())].decode("utf-8", "replace")
+        if f'device_description_str: "{gpu}"' in text:
+            return text
+    sys.exit(f"{plugin} has no description of a GPU {gpu!r}")
+
+
+def compile_program(path, dump, gpu):
+    """Seconds, and XLA's statistics of memory."""
+    import jaxlib
+    packages = os.path.dirname(os.path.dirname(jaxlib.__file__))
+    plugin = glob.glob(packages + "/jax_plugins/xla_cuda*/xla_cuda_plugin.so")[0]
+    toolkit = glob.glob(packages + "/nvidia/cu*/nvvm")
+    os.environ["XLA_FLAGS"] = f"--xla_gpu_autotune_level=0 --xla_dump_hlo_as_text --xla_dump_to={dump}" + "".join(f" --xla_gpu_cuda_data_dir={os.path.dirname(t)}" for t in toolkit)
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    import time
+
+    import numpy as np
+    from jaxlib import xla_client as xc
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import stablehlo
+
+    with open(path) as file:
+        text = file.read()
+    found = re.search(r"num_replicas = (\d+)", text)
+    n = int(found[1]) if found else 1
+    api = xc.load_pjrt_plugin_dynamically("cuda", plugin)
+    xc.initialize_pjrt_plugin("cuda")
+    topology = xc.make_c_api_device_topology(api, "gpu", target_config=target(plugin, gpu), topology=f"1x1x{n}")
+    devices = topology._make_compile_only_devices()[:n]
+    options = xc.CompileOptions()
+    build = options.executable_build_options
+    options.num_replicas = build.num_replicas = n
+    options.num_partitions = build.num_partitions = 1
+    build.use_spmd_partitioning = n > 1
+    options.device_assignment = xc.DeviceAssignment.create(np.arange(n, dtype=np.int32).reshape(n, 1))
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    stablehlo.register_dialect(context)
+    context.load_all_available_dialects()
+    with context:
+        module = ir.Module.parse(text)
+    start = time.time()
+    memory = devices[0].client.compile(module, xc.DeviceList(tuple(devices)), options).get_compiled_memory_stats()
+    return text, dict(compile_seconds=round(time.time() - start, 1), arguments=memory.argument_size_in_bytes, outputs=memory.output_size_in_bytes,
+                      aliases=memory.alias_size_in_bytes, temporaries=memory.temp_size_in_bytes)
+
+
+def product(numbers):
+    n = 1
+    for x in numbers:
+        n *= x
+    return n
+
+
+def numbers(text):
+    return [int(x) for x in text.split(",") if x]
+
+
+def tensors(text):
+    """The dimensions and bytes of the tensors of a type."""
+    return [(numbers(shape), product(numbers(shape)) * SIZE[kind]) for kind, shape, _ in TENSOR.findall(text)]
+
+
+class Module:
+    """The text of an optimized HLO module: computations, lists of (name, type, operation, rest of the line)."""
+
+    def __init__(self, path):
+        self.computations, self.entry, name = {}, None, None
+        with open(path) as file:
+            lines = file.readlines()
+        for line in lines:
+            head = re.match(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$", line)
+            if head:
+                name = head[2]
+                self.computations[name] = []
+                self.entry = name if head[1] else self.entry
+            elif line.startswith("}"):
+                name = None
+            elif name:
+                m = re.match(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)$", line)
+                if m:
+                    self.computations[name].append(m.groups())
+
+    def inside(self, op):
+        """The operations of what a line calls, those inside of these, and the line itself."""
+        yield op
+        for callee in re.findall(r"(?:calls|to_apply|body)=%?([\w.\-]+)", op[3]):
+            for inner in self.computations.get(callee, []):
+                yield from self.inside(inner)
+
+    def dots(self, op):
+        """The products in a line: operations, dimensions of operands and result, whether the operands are of 16 bits, line of the program."""
+        for callee in re.findall(r"(?:calls|to_apply)=%?([\w.\-]+)", op[3]):
+            types = {name: kind for name, kind, *_ in self.computations.get(callee, [])}
+            for inner in self.computations.get(callee, []):
+                if inner[2] == "dot":
+                    left = types[operands(inner)[0]]
+                    dims = tensors(left)[0][0]
+                    k = product(dims[i] for i in numbers(re.search(r"lhs_contracting_dims=\{([\d,]*)\}", inner[3])[1]))
+                    out = tensors(inner[1])[0][0]
+                    line = re.search(r"source_line=(\d+)", inner[3])
+                    yield 2 * k * product(out), {*dims, *out, *tensors(types[operands(inner)[1]])[0][0]}, "16[" in left, line and int(line[1])
+                yield from self.dots(inner)
+
+
+def operands(op):
+    return re.findall(r"%([\w.\-]+)", re.split(r"\), |\)$", op[3])[0])
+
+
+def transposes(module, op):
+    """Whether a kernel, if it is no product, writes rows as columns. Rows that change their places are whole before and after."""
+    if op[2] == "copy":
+        types = {name: kind for name, kind, *_ in module.computations[module.entry]}
+        source = types.get(operands(op)[0], op[1])
+        return TENSOR.findall(source)[0][2] != TENSOR.findall(op[1])[0][2]
+    lines = list(module.inside(op))
+    moved = [numbers(re.search(r"dimensions=\{([\d,]*)\}", x[3])[1]) for x in lines if x[2] == "transpose"]
+    return any(m[-1] != len(m) - 1 for m in moved) and not any(x[2] == "dot" for x in lines)
+
+
+def rotations(text):
+    """The lines of a program on which rotations are: products of numbers in two halves with a matrix that is twice as deep as wide."""
+    lines = set()
+    for m in re.finditer(r'"stablehlo\.dot_general"\([^:]*?: \(tensor<[^>]*>, tensor<(\d+)x(\d+)xbf16>\) ->', text):
+        deep, wide = int(m[1]), int(m[2])
+        if deep == 2 * wide and wide & (wide - 1) == 0:
+            lines.add(text.count("\n", 0, m.start()) + 1)
+    return lines
+
+
+def kernels(module, tokens, vocab, rotated):
+    """Each kernel of the entry computation: itself, kind, bytes, operations, seconds."""
+    entry = module.computations[module.entry]
+    types = {name: kind for name, kind, *_ in entry}
+    for op in entry:
+        if op[2] in ("parameter", "bitcast", "get-tuple-element", "tuple", "constant"):
+            continue
+        touched = tensors(op[1]) + [t for o in dict.fromkeys(operands(op)) for t in tensors(types.get(o, ""))]
+        moved, dots = sum(size for _, size in touched), list(module.dots(op))
+        flop, low = sum(d[0] for d in dots), bool(dots) and dots[0][2]
+        def per_token(dims):
+            return any(d % tokens == 0 for d in dims) or any(product(dims[:i]) % tokens == 0 for i in range(1, max(2, len(dims))))
+        if "fmha" in op[3]:
+            b, t, h, d = tensors(op[3].split("operand_layout_constraints=")[1])[0][0]
+            flop, low, kind = 2 * b * h * t * t * d * (2.5 if "Backward" in op[3] else 1), True, "attention"  # half of the square is masked
+        elif any(line in rotated for *_, line in dots):
+            kind = "rotation products"
+        elif dots:
+            kind = "head products" if any(vocab in dims for _, dims, *_ in dots) else "linear products"
+        elif any(product(dims) >= tokens * vocab for dims, _ in touched):
+            kind = "softmax and loss"
+        elif any(per_token(dims) for dims, _ in touched if dims):
+            kind = "elementwise on tokens"
+        else:
+            kind = "weights, optimizer, statistics" if op[2] in ("fusion", "copy") else "other"
+        yield op, kind, moved, flop, max(moved / BANDWIDTH, flop / (BFLOAT16 if low else FLOAT32)) + LAUNCH
+
+
+def beside_rotations(module, kinds):
+    """Kernels that transpose what a rotation reads or writes."""
+    entry = {op[0]: op for op in module.computations[module.entry]}
+    users = collections.defaultdict(list)
+    for op in entry.values():
+        for o in operands(op):
+            users[o].append(op[0])
+    def reach(name, step, seen):
+        for other in step(name):
+            if other not in seen and other in entry:
+                seen.add(other)
+                if entry[other][2] in ("bitcast", "get-tuple-element", "tuple"):
+                    reach(other, step, seen)
+        return seen
+    near = set()
+    for name, kind in kinds.items():
+        if kind == "rotation products":
+            near |= reach(name, lambda n: users[n], set()) | reach(name, lambda n: operands(entry[n]), set())
+    return sorted(n for n in near if n in kinds and transposes(module, entry[n]))
+
+
+def describe(path, dump, gpu):
+    os.makedirs(dump, exist_ok=True)
+    text, result = compile_program(path, dump, gpu)
+    head = text[text.index("@main(") : text.index(") ->", text.index("@main("))]
+    rows = [int(x) for x in re.search(r"%tokens: tensor<([\dx]+)xi32>", head)[1].split("x")]
+    vocab = int(re.search(r"%param_embedding: tensor<(\d+)x", head)[1])
+    result["states"] = sum(4 * product(int(x) for x in re.findall(r"(\d+)x", m)) for m in re.findall(r"tensor<([^>]*f32)> \{ tf.aliasing_output", head))
+    files = [f for f in glob.glob(dump + "/*step*after_optimizations.txt") if not re.search("buffer|memory|live", os.path.basename(f))]
+    module = Module(max(files, key=os.path.getmtime))
+    groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0) for kind in KINDS}
+    kinds = {}
+    for op, kind, moved, flop, seconds in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text)):
+        kinds[op[0]] = kind
+        for key, x in dict(kernels=1, bytes=moved, flop=flop, seconds=seconds).items():
+            groups[kind][key] += x
+    result.update(kernels=len(kinds), seconds=sum(g["seconds"] for g in groups.values()), groups=groups, gpu=gpu,
+                  transposes_beside_rotations=beside_rotations(module, kinds))
+    return result
+
+
+def table(named):
+    """A table in Markdown."""
+    results = {}
+    for name, paths in (x.split("=", 1) for x in named):
+        compiled, bench = paths.split(":")
+        with open(compiled) as file:
+            results[name] = json.load(file)
+        with open(bench) as file:
+            results[name]["model_flops"] = json.load(file)["flops"]
+    line = lambda first, cells: print("| " + " | ".join([first, *cells]) + " |")
+    line("predicted", results)
+    line("---", ["---"] * len(results))
+    each = lambda f: [f(r) for r in results.values()]
+    for kind in KINDS:
+        if any(each(lambda r: r["groups"][kind]["kernels"])):
+            line(f"{kind}, ms (kernels; GB; TFLOP)", each(lambda r: "{:.1f} ({}; {:.1f}; {:.2f})".format(
+                1e3 * r["groups"][kind]["seconds"], r["groups"][kind]["kernels"], r["groups"][kind]["bytes"] / 1e9, r["groups"][kind]["flop"] / 1e12)))
+    line("sum, ms (kernels)", each(lambda r: f"{1e3 * r['seconds']:.1f} ({r['kernels']})"))
+    line("model FLOP utilisation at that sum", each(lambda r: f"{r['model_flops'] / r['seconds'] / PEAK:.0%}"))
+    line("parameters and states, GB", each(lambda r: f"{r['states'] / 1e9:.2f}"))
+    line("of them updated in place, GB", each(lambda r: f"{r['aliases'] / 1e9:.2f}"))
+    line("temporaries, GB", each(lambda r: f"{r['temporaries'] / 1e9:.1f}"))
+    line("transposes beside rotations", each(lambda r: str(len(r["transposes_beside_rotations"]))))
+
+
+def main(command, *arguments):
+    if command == "compile" and len(arguments) in (2, 3):
+        print(json.dumps(describe(*arguments[:2], arguments[2] if arguments[2:] else GPU)))
+    elif command == "table" and arguments:
+        table(arguments)
+    else:
+        sys.exit(__doc__)
+
+
+main(*sys.argv[1:] or [""])
