@@ -29,7 +29,7 @@ export CAGE_PLUGIN_PATH=$work/plugins
 cage=$work/cage
 rm -rf "$work/runs" "$work/out" "$work/data" "$work/llama2"
 cd "$work"
-sources=("$repo/host/config" "$repo/host/schedule")
+sources=("$(go env GOROOT)/src/strconv")
 "$cage" data prepare "${sources[@]}" --include '*.go' --validation 0.2 --out data/bytes >/dev/null
 # A tokenizer as that of Llama 2.
 mkdir llama2
