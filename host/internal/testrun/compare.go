@@ -85,8 +85,8 @@ func content(t testing.TB, x safetensors.Tensor) []byte {
 	return data
 }
 
-// Records returns the records of a run without what depends on the clock: one JSON
-// text each, in which numbers keep all digits.
+// Records returns the records of a run without what depends on the clock or on the memory of
+// the process: one JSON text each, in which numbers keep all digits.
 func Records(t testing.TB, dir string) []string {
 	t.Helper()
 	data, err := rundir.At(dir).Metrics().ReadFile()
@@ -99,8 +99,9 @@ func Records(t testing.TB, dir string) []string {
 		if err := json.Unmarshal(line, &fields); err != nil {
 			t.Fatal(err)
 		}
-		delete(fields, "seconds")
-		delete(fields, "tokens_per_second")
+		for _, name := range []string{"seconds", "tokens_per_second", "flops_per_second", "mfu", "memory_bytes"} {
+			delete(fields, name)
+		}
 		text, err := json.Marshal(fields)
 		if err != nil {
 			t.Fatal(err)
