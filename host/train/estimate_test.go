@@ -33,7 +33,7 @@ func TestPublishedEstimates(t *testing.T) {
 	}{
 		{"paper.toml", map[string]string{
 			"examples/recipes/paper.toml": `it needs (\d+) GB`,
-			"docs/studies.md":             `\x60finetune\x60 .*; (\d+) GB by the estimate`,
+			"docs/paper.md":               `\x60finetune\x60 .*; (\d+) GB of GPU memory by the estimate`,
 		}},
 		{"fp_quant.toml", map[string]string{"examples/recipes/fp_quant.toml": `it needs (\d+) GB`}},
 	} {
