@@ -246,9 +246,9 @@ func tensors(path string) (out []byte, err error) {
 	return out, nil
 }
 
-// elsewhere are members of provenance.json that differ from run to run: its directory, and
-// its random identity.
-var elsewhere = []string{"directory", "run"}
+// elsewhere are members that differ from run to run: of provenance.json its directory and
+// its random identity, of records the memory of the process and its share of the device.
+var elsewhere = []string{"directory", "run", "memory_bytes", "mfu"}
 
 // timeless is a JSON value without times, speeds and the members in elsewhere.
 func timeless(text []byte) ([]byte, error) {
