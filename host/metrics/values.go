@@ -44,3 +44,9 @@ func valuesOf(prefix string, of any) (list []Value) {
 	}
 	return list
 }
+
+// Timed tells whether a number of a record or a summary is a time, a speed or a size in memory,
+// which another run of the same configuration would not repeat.
+func Timed(name string) bool {
+	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") || name == "mfu" || name == "memory_bytes"
+}

@@ -3,7 +3,6 @@ package study
 import (
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/cage-qat/cage/host/metrics"
 )
@@ -17,10 +16,6 @@ func SummaryMetrics() []string { return numbers(reflect.TypeFor[metrics.Summary]
 func RecordMetrics() []string { return numbers(reflect.TypeFor[metrics.Record]()) }
 
 // numbers lists the numeric fields of a struct but for times and speeds.
-func numbers(t reflect.Type) []string { return slices.DeleteFunc(metrics.NumberNames(t), Timed) }
-
-// Timed tells whether a metric is a time, a speed or a size in memory, which another run of
-// the same cell would not repeat.
-func Timed(name string) bool {
-	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") || name == "mfu" || name == "memory_bytes"
+func numbers(t reflect.Type) []string {
+	return slices.DeleteFunc(metrics.NumberNames(t), metrics.Timed)
 }

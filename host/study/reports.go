@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/schema"
 )
 
@@ -131,7 +132,7 @@ func (t *table) metric(name string, known []string) string {
 	if m == "" || slices.Contains(known, m) {
 		return m
 	}
-	if Timed(m) {
+	if metrics.Timed(m) {
 		t.report(t.key(name), "leave it to cage bench, which measures speed", "%s differs from run to run of the same cell", m)
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
@@ -275,9 +277,7 @@ func timeless(t *testing.T, path string) []map[string]any {
 		if err := values.Decode(&v); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		for _, key := range []string{"dir", "name", "seconds", "tokens_per_second", "start_seconds", "plugin_seconds"} {
-			delete(v, key)
-		}
+		maps.DeleteFunc(v, func(name string, _ any) bool { return name == "dir" || name == "name" || metrics.Timed(name) })
 		list = append(list, v)
 	}
 	return list

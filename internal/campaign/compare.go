@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -246,9 +247,9 @@ func tensors(path string) (out []byte, err error) {
 	return out, nil
 }
 
-// elsewhere are members that differ from run to run: of provenance.json its directory and
-// its random identity, of records the memory of the process and its share of the device.
-var elsewhere = []string{"directory", "run", "memory_bytes", "mfu"}
+// elsewhere are members of provenance.json that differ from run to run: its directory, and
+// its random identity.
+var elsewhere = []string{"directory", "run"}
 
 // timeless is a JSON value without times, speeds and the members in elsewhere.
 func timeless(text []byte) ([]byte, error) {
@@ -260,7 +261,7 @@ func timeless(text []byte) ([]byte, error) {
 	}
 	if fields, ok := value.(map[string]any); ok {
 		for name := range fields {
-			if strings.Contains(name, "second") || slices.Contains(elsewhere, name) {
+			if metrics.Timed(name) || slices.Contains(elsewhere, name) {
 				delete(fields, name)
 			}
 		}

@@ -3,12 +3,14 @@ package testrun
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
 )
@@ -99,9 +101,7 @@ func Records(t testing.TB, dir string) []string {
 		if err := json.Unmarshal(line, &fields); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"seconds", "tokens_per_second", "flops_per_second", "mfu", "memory_bytes"} {
-			delete(fields, name)
-		}
+		maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return metrics.Timed(name) })
 		text, err := json.Marshal(fields)
 		if err != nil {
 			t.Fatal(err)

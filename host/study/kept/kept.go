@@ -113,7 +113,7 @@ type provenance struct {
 func (s *Source) take(r study.Result) (Cell, error) {
 	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}}
 	for name, x := range r.Summary {
-		if !study.Timed(name) {
+		if !metrics.Timed(name) {
 			c.Metrics[name] = metrics.Number(x)
 		}
 	}

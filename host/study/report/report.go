@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 )
 
@@ -85,9 +86,9 @@ func Tables(s *study.Study, results []study.Result) ([]Table, error) {
 }
 
 // deterministic refuses metrics that another run of the same cell would not repeat.
-func deterministic(metrics ...string) error {
-	for _, m := range metrics {
-		if study.Timed(m) {
+func deterministic(names ...string) error {
+	for _, m := range names {
+		if metrics.Timed(m) {
 			return fmt.Errorf("%s differs from run to run of the same cell and has no place in a report; cage bench measures speed", m)
 		}
 	}

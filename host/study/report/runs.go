@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -31,7 +32,7 @@ func newRun(s *study.Study, r study.Result) (*Run, error) {
 		Err: placeless(strings.ToValidUTF8(r.Err, "\uFFFD")), Summary: map[string]float64{},
 	}
 	for name, v := range r.Summary {
-		if !study.Timed(name) {
+		if !metrics.Timed(name) {
 			out.Summary[name] = v
 		}
 	}
