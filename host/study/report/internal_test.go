@@ -186,6 +186,8 @@ func TestDifferenceFormat(t *testing.T) {
 		{"%.2f", []Entry{one(0.0004)}, "+0.00040"},
 		{"%.2f", []Entry{known(0, 0)}, "0.00 [0.00, 0.00]"},
 		{"%.3g", []Entry{known(1e-7, 2e-7)}, "+1e−07 [−1e−07, +3e−07]"},
+		{"%.1f %%", []Entry{known(0.25, 0.03)}, "+0.250 % [+0.220 %, +0.280 %]"},
+		{"%.1f %%", []Entry{known(0, 0)}, "0.0 % [0.0 %, 0.0 %]"},
 	} {
 		table := Table{format: tt.format, differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
 		if got := table.interval(*tt.entries[0].Difference); got != tt.want {

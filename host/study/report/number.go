@@ -46,6 +46,7 @@ func differenceFormat(format string, entries [][]Entry) string {
 	if n, err := fmt.Sscanf(format, "%%.%df", &decimals); n != 1 || err != nil {
 		return format
 	}
+	_, suffix, _ := strings.Cut(format, "f") // such as " %%"
 	var halves []float64
 	for _, row := range entries {
 		for _, e := range row {
@@ -65,7 +66,7 @@ func differenceFormat(format string, entries [][]Entry) string {
 	}
 	slices.Sort(halves)
 	place := func(x float64) int { return -int(math.Floor(math.Log10(x))) } // of the first digit
-	return fmt.Sprintf("%%.%df", max(decimals, min(max(1+place(halves[len(halves)/2]), place(halves[0])), 8)))
+	return fmt.Sprintf("%%.%df", max(decimals, min(max(1+place(halves[len(halves)/2]), place(halves[0])), 8))) + suffix
 }
 
 // number writes a value of the table for a reader.
@@ -81,7 +82,7 @@ func written(format string, x float64) string {
 		return "−∞"
 	}
 	s := fmt.Sprintf(format, x)
-	if rest, negative := strings.CutPrefix(s, "-"); negative && strings.Trim(rest, "0.") == "" {
+	if rest, negative := strings.CutPrefix(s, "-"); negative && isZero(rest) {
 		s = rest // there is no −0.000
 	}
 	return minus(s)
@@ -90,11 +91,14 @@ func written(format string, x float64) string {
 // signed writes a difference, always with its sign.
 func (t *Table) signed(x float64) string {
 	s := written(t.differences, x)
-	if x > 0 && strings.Trim(s, "0.") != "" {
+	if x > 0 && !isZero(s) {
 		return "+" + s
 	}
 	return s
 }
+
+// isZero tells whether a written number has no digit but 0.
+func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 
 // minus replaces the hyphens that numbers begin with, also in an exponent.
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
