@@ -109,12 +109,8 @@ func survey(cmd *cobra.Command) (study.Survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, list []*config.Config) []study.Finding {
-		out := make([]study.Finding, len(list))
-		for i, f := range assembly.Survey(ctx, list, finder, opts) {
-			out[i] = study.Finding(f)
-		}
-		return out
+	return func(ctx context.Context, list []*config.Config) []config.Finding {
+		return assembly.Survey(ctx, list, finder, opts)
 	}, nil
 }
 

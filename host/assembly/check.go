@@ -11,27 +11,15 @@ import (
 	"github.com/cage-qat/cage/host/schedule"
 )
 
-// Finding is what [Survey] found out about a configuration.
-type Finding struct {
-	// Err says why it could not be trained, such as [config.Errors]; nil: it could.
-	Err error
-	// Stale says in what the run in its directory, train.out, differs from what would be
-	// trained there now; empty: in nothing, or there is no run.
-	Stale string
-	// Programs are the hashes of the programs that it would be trained with, see
-	// [Programs.Hashes], and Data those of the token files.
-	Programs, Data map[string]string
-}
-
 // Survey finds configurations that could not be trained, for reasons that only data,
 // model and plugins can tell: a parameter that a plugin does not have, a shape that it
 // refuses, a token file with another vocabulary. For the others it compares programs and
 // data with those of the run that is there. It starts each plugin once for all of them,
 // and changes nothing in the configurations.
-func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []Finding {
+func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []config.Finding {
 	running := newPool(finder, options)
 	defer running.close()
-	out := make([]Finding, len(list))
+	out := make([]config.Finding, len(list))
 	good := map[string]made{}
 	for i, cfg := range list {
 		if out[i].Err = ctx.Err(); out[i].Err != nil {

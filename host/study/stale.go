@@ -11,19 +11,7 @@ import (
 )
 
 // Survey looks at the plugins and the data that cells would be trained with now.
-type Survey func(ctx context.Context, list []*config.Config) []Finding
-
-// Finding is what a [Survey] found out about a configuration.
-type Finding struct {
-	// Err is why it could not be trained, of host/config where it has a place; nil: it could.
-	Err error
-	// Stale is why what lies in its run directory is not what would be trained there now,
-	// empty when that is not so.
-	Stale string
-	// Programs are the hashes of the programs that it would be trained with, by name, and
-	// Data those of the token files, by path.
-	Programs, Data map[string]string
-}
+type Survey func(ctx context.Context, list []*config.Config) []config.Finding
 
 // FindStale gives the state [Stale] to results of which a plugin or the data has changed
 // since: together with cells of now they would make one table of two algorithms. Where the
@@ -48,7 +36,7 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 		return nil
 	}
 	findings := survey(ctx, list)
-	failed := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Err == nil })
+	failed := slices.DeleteFunc(slices.Clone(findings), func(f config.Finding) bool { return f.Err == nil })
 	for i, r := range results {
 		if k, compared := at[r.Cell.ID]; compared && findings[k].Stale != "" {
 			results[i] = Result{Cell: r.Cell, State: Stale, Err: findings[k].Stale}

@@ -149,8 +149,8 @@ func TestByHand(t *testing.T) {
 // TestStale: results of programs that are not what they were stay, and are called stale.
 func TestStale(t *testing.T) {
 	r := prepare(t)
-	r.Survey = func(_ context.Context, list []*config.Config) []study.Finding {
-		return make([]study.Finding, len(list))
+	r.Survey = func(_ context.Context, list []*config.Config) []config.Finding {
+		return make([]config.Finding, len(list))
 	}
 	out, err := r.Render(t.Context(), []byte(table))
 	if err != nil {

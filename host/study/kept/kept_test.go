@@ -175,27 +175,27 @@ func TestFindStale(t *testing.T) {
 	s := load(t)
 	f := take(t, s, done(t, s, "1", 0, 1, 2), nil, "r1")
 	f.Sources[0].Data = map[string]string{"train.tokens": "aa"}
-	now := func(f study.Finding) study.Survey {
-		return func(_ context.Context, list []*config.Config) []study.Finding {
-			out := make([]study.Finding, len(list))
+	now := func(f config.Finding) study.Survey {
+		return func(_ context.Context, list []*config.Config) []config.Finding {
+			out := make([]config.Finding, len(list))
 			for i, cfg := range list {
 				if cfg.Method.Lambda == 1 {
 					out[i] = f
 					continue
 				}
-				out[i] = study.Finding{Programs: programs("1")}
+				out[i] = config.Finding{Programs: programs("1")}
 			}
 			return out
 		}
 	}
 	for name, tt := range map[string]struct {
-		finding study.Finding
+		finding config.Finding
 		want    string // part of the reason; empty: none is stale
 	}{
-		"nothing":          {study.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "aa"}}, ""},
-		"another program":  {study.Finding{Programs: programs("2")}, "give other programs now"},
-		"one program less": {study.Finding{Programs: map[string]string{"weight x: quantize": "1"}}, "give other programs now"},
-		"other tokens":     {study.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "train.tokens holds other tokens now"},
+		"nothing":          {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "aa"}}, ""},
+		"another program":  {config.Finding{Programs: programs("2")}, "give other programs now"},
+		"one program less": {config.Finding{Programs: map[string]string{"weight x: quantize": "1"}}, "give other programs now"},
+		"other tokens":     {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "train.tokens holds other tokens now"},
 	} {
 		results := f.Results(s)
 		if err := f.FindStale(t.Context(), results, now(tt.finding)); err != nil {
@@ -215,7 +215,7 @@ func TestFindStale(t *testing.T) {
 	}
 	results := f.Results(s)
 	var unknown *study.NotCompared
-	if err := f.FindStale(t.Context(), results, now(study.Finding{Err: errors.New("no plugin")})); !errors.As(err, &unknown) || unknown.Runs != 2 {
+	if err := f.FindStale(t.Context(), results, now(config.Finding{Err: errors.New("no plugin")})); !errors.As(err, &unknown) || unknown.Runs != 2 {
 		t.Errorf("without a plugin: %v", err)
 	}
 	if results[0].State != study.Done {

@@ -36,7 +36,7 @@ func (f *File) FindStale(ctx context.Context, results []study.Result, survey stu
 			results[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: why}
 		}
 	}
-	failed := slices.DeleteFunc(findings, func(x study.Finding) bool { return x.Err == nil })
+	failed := slices.DeleteFunc(findings, func(x config.Finding) bool { return x.Err == nil })
 	if len(failed) > 0 {
 		return &study.NotCompared{Runs: len(failed), First: failed[0].Err}
 	}
@@ -44,7 +44,7 @@ func (f *File) FindStale(ctx context.Context, results []study.Result, survey stu
 }
 
 // changed says what a cell would be made of otherwise now; empty: nothing.
-func (f *File) changed(c Cell, now study.Finding) string {
+func (f *File) changed(c Cell, now config.Finding) string {
 	if d := Digest(now.Programs); d != c.Programs {
 		return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s", d, c.Programs)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/plugin"
-	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/keptdocs"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -34,12 +33,8 @@ func run(dir, plugins string, check bool, documents []string) error {
 	r := &keptdocs.Renderer{Dir: dir, Warn: func(err error) { fmt.Fprintln(os.Stderr, "keptdocs:", err) }}
 	if plugins != "" {
 		finder := &plugin.Finder{Dirs: []string{plugins}}
-		r.Survey = func(ctx context.Context, list []*config.Config) []study.Finding {
-			out := make([]study.Finding, len(list))
-			for i, f := range assembly.Survey(ctx, list, finder, plugin.Options{}) {
-				out[i] = study.Finding(f)
-			}
-			return out
+		r.Survey = func(ctx context.Context, list []*config.Config) []config.Finding {
+			return assembly.Survey(ctx, list, finder, plugin.Options{})
 		}
 	}
 	var errs []error

@@ -1,0 +1,14 @@
+package config
+
+// Finding is what plugins and data, as they are now, say about a configuration. This
+// package asks neither: it is the answer of who does to who compares runs.
+type Finding struct {
+	// Err is why the configuration could not be trained, such as [Errors]; nil: it could.
+	Err error
+	// Stale says in what the run in its directory, train.out, differs from what would be
+	// trained there now; empty: in nothing, or there is no run.
+	Stale string
+	// Programs are the hashes of the programs that it would be trained with, by name, and
+	// Data those of the token files, by path.
+	Programs, Data map[string]string
+}
