@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
@@ -79,7 +80,7 @@ func (r *Renderer) results(ctx context.Context, name string) (*results, error) {
 	s.cells = file.Results(s.study)
 	if r.Survey != nil {
 		var unknown *study.NotCompared
-		err := file.FindStale(ctx, s.cells, r.Survey)
+		s.stale, err = s.countStale(ctx, r.Survey)
 		if err != nil && !errors.As(err, &unknown) {
 			return nil, err
 		}
@@ -87,19 +88,24 @@ func (r *Renderer) results(ctx context.Context, name string) (*results, error) {
 			r.Warn(fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	// What is stale stays in the tables, and is said below them.
-	fresh := file.Results(s.study)
-	for i := range s.cells {
-		if s.cells[i].State == study.Stale {
-			s.stale++
-			s.cells[i] = fresh[i]
-		}
-	}
 	if r.studies == nil {
 		r.studies = map[string]*results{}
 	}
 	r.studies[name] = s
 	return s, nil
+}
+
+// countStale counts the stale results. They stay in the tables, and are said below them.
+func (s *results) countStale(ctx context.Context, survey study.Survey) (int, error) {
+	compared := slices.Clone(s.cells)
+	err := s.file.FindStale(ctx, compared, survey)
+	n := 0
+	for _, r := range compared {
+		if r.State == study.Stale {
+			n++
+		}
+	}
+	return n, err
 }
 
 // render is the text for one mark.

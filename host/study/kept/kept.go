@@ -57,14 +57,14 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 	out := &File{Study: s.Name, From: s.File}
 	source := Source{Date: now.Format(time.DateOnly), Revision: revision, Data: map[string]string{}}
 	var older []Cell
-	seen := map[string]bool{}
+	kept, seen := before.byID(), map[string]bool{}
 	for _, r := range results {
 		if seen[r.Cell.ID] {
 			continue
 		}
 		seen[r.Cell.ID] = true
 		if r.State != study.Done {
-			if c, ok := before.cell(r.Cell.ID); ok {
+			if c, ok := kept[r.Cell.ID]; ok {
 				older = append(older, c)
 			}
 			continue
@@ -163,10 +163,10 @@ func (s *Source) takeData(dir rundir.Dir) error {
 
 // Results are those of the study's cells: done where they are kept, missing elsewhere.
 func (f *File) Results(s *study.Study) []study.Result {
-	out := make([]study.Result, len(s.Cells))
+	kept, out := f.byID(), make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
 		out[i] = study.Result{Cell: c, State: study.Missing}
-		k, ok := f.cell(c.ID)
+		k, ok := kept[c.ID]
 		if !ok {
 			continue
 		}
@@ -178,16 +178,15 @@ func (f *File) Results(s *study.Study) []study.Result {
 	return out
 }
 
-// cell finds a cell; there is none in a file that is nil.
-func (f *File) cell(id string) (Cell, bool) {
-	if f == nil {
-		return Cell{}, false
+// byID returns the cells by their IDs; a file that is nil has none.
+func (f *File) byID() map[string]Cell {
+	cells := map[string]Cell{}
+	if f != nil {
+		for _, c := range f.Cells {
+			cells[c.ID] = c
+		}
 	}
-	i := slices.IndexFunc(f.Cells, func(c Cell) bool { return c.ID == id })
-	if i < 0 {
-		return Cell{}, false
-	}
-	return f.Cells[i], true
+	return cells
 }
 
 // Unknown lists the IDs of kept cells that the study does not have, because its file asks

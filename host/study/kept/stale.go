@@ -14,10 +14,10 @@ import (
 // results stay as they are; models that were quantized after training are not compared.
 func (f *File) FindStale(ctx context.Context, results []study.Result, survey study.Survey) error {
 	var list []*config.Config
+	kept := f.byID()
 	at := map[string]int{} // in list, by ID
 	for _, r := range results {
-		c, _ := f.cell(r.Cell.ID)
-		if _, known := at[r.Cell.ID]; !known && r.State == study.Done && c.Programs != "" {
+		if _, known := at[r.Cell.ID]; !known && r.State == study.Done && kept[r.Cell.ID].Programs != "" {
 			at[r.Cell.ID] = len(list)
 			list = append(list, r.Cell.Config)
 		}
@@ -31,8 +31,7 @@ func (f *File) FindStale(ctx context.Context, results []study.Result, survey stu
 		if !compared || findings[k].Err != nil {
 			continue
 		}
-		c, _ := f.cell(r.Cell.ID)
-		if why := f.changed(c, findings[k]); why != "" {
+		if why := f.changed(kept[r.Cell.ID], findings[k]); why != "" {
 			results[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: why}
 		}
 	}
