@@ -3,6 +3,8 @@ package houserules
 import (
 	"go/parser"
 	"go/token"
+	"iter"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,6 +78,27 @@ func load(t *testing.T) []*packages.Package {
 	return all
 }
 
+// goFiles lists the Go files of a package for all systems, without tests.
+func goFiles(p *packages.Package) []string {
+	return slices.DeleteFunc(slices.Concat(p.GoFiles, p.IgnoredFiles), func(file string) bool {
+		return filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go")
+	})
+}
+
+// sources goes through the Go files of the module for all systems, without tests: their
+// paths below the module, and where they lie.
+func sources(t *testing.T) iter.Seq2[string, string] {
+	return func(yield func(name, file string) bool) {
+		for _, p := range load(t) {
+			for _, file := range goFiles(p) {
+				if !yield(path.Join(strings.TrimPrefix(p.PkgPath, module+"/"), filepath.Base(file)), file) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // matches tells whether an import path fits one of the patterns.
 func matches(path string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
@@ -141,11 +164,7 @@ func (r rule) reaches(p *packages.Package, seen map[*packages.Package]bool) stri
 func TestPackageComments(t *testing.T) {
 	for _, p := range load(t) {
 		var with []string
-		files := slices.Concat(p.GoFiles, p.IgnoredFiles)
-		for _, file := range files {
-			if filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
-				continue
-			}
+		for _, file := range goFiles(p) {
 			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +173,7 @@ func TestPackageComments(t *testing.T) {
 				with = append(with, filepath.Base(file))
 			}
 		}
-		if len(files) > 0 && len(with) != 1 {
+		if len(p.GoFiles)+len(p.IgnoredFiles) > 0 && len(with) != 1 {
 			t.Errorf("%s has %d package comments %v, want exactly one, which tells a newcomer what lives there", p.PkgPath, len(with), with)
 		}
 	}

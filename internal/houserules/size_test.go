@@ -4,9 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -20,25 +17,22 @@ const (
 // TestSizes: a function fits a screen, and a file a head. Generated files and tests, whose
 // tables are long, are left out.
 func TestSizes(t *testing.T) {
-	for _, p := range load(t) {
-		for _, file := range slices.Concat(p.GoFiles, p.IgnoredFiles) {
-			if filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") || strings.HasSuffix(file, ".pb.go") {
-				continue
-			}
-			name := path.Join(strings.TrimPrefix(p.PkgPath, module+"/"), filepath.Base(file))
-			files := token.NewFileSet()
-			tree, err := parser.ParseFile(files, file, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := func(n ast.Node) int { return files.Position(n.End()).Line - files.Position(n.Pos()).Line + 1 }
-			if n := files.File(tree.FileStart).LineCount(); n > mostLines {
-				t.Errorf("%s has %d lines, want at most %d", name, n, mostLines)
-			}
-			for _, d := range tree.Decls {
-				if f, ok := d.(*ast.FuncDecl); ok && lines(f) > mostOfAScreen {
-					t.Errorf("%s: %s has %d lines, want at most %d", name, f.Name.Name, lines(f), mostOfAScreen)
-				}
+	for name, file := range sources(t) {
+		if strings.HasSuffix(file, ".pb.go") {
+			continue
+		}
+		files := token.NewFileSet()
+		tree, err := parser.ParseFile(files, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := func(n ast.Node) int { return files.Position(n.End()).Line - files.Position(n.Pos()).Line + 1 }
+		if n := files.File(tree.FileStart).LineCount(); n > mostLines {
+			t.Errorf("%s has %d lines, want at most %d", name, n, mostLines)
+		}
+		for _, d := range tree.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && lines(f) > mostOfAScreen {
+				t.Errorf("%s: %s has %d lines, want at most %d", name, f.Name.Name, lines(f), mostOfAScreen)
 			}
 		}
 	}
