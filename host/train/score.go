@@ -19,10 +19,16 @@ func (t *Trained) scoredTokens() int {
 	return score.Tokens(t.cfg.Model.Context, least)
 }
 
-// Score tells how likely continuations are, with the run's quantizers. Requests are scored in
-// batches, which depend on them and on the device's precision alone, a context of several once: one for which skip, if not nil, is true of all its
-// requests is left out. each receives the scores of a batch, with the places of its requests.
-// The run must have been opened with Score.
+// Score tells how likely continuations are, with the run's quantizers. The run must have been
+// opened with Score.
+//
+// Requests are scored in batches ([score.Batches]). In float32, requests of the same context
+// can share a row of a batch, which has the context once. The same requests have the same
+// batches on every device of the same kind and precision, so that work that was interrupted
+// can go on.
+//
+// A batch is left out when skip is true of all its requests; a nil skip leaves out none. each
+// receives the scores of a batch, with the places of its requests in the list.
 func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error {
 	if !t.cfg.Model.Language() {
 		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
