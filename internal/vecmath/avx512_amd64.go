@@ -41,16 +41,6 @@ func exps512(x []float32, shift, scale float32) float32 {
 	return total(lanes[:])
 }
 
-// total adds up the lanes of a vector, always in the same order.
-func total(lanes []float32) float32 {
-	for half := len(lanes) / 2; half > 0; half /= 2 {
-		for i := range half {
-			lanes[i] += lanes[i+half]
-		}
-	}
-	return lanes[0]
-}
-
 func swiGLU512(a, b []float32) {
 	one := archsimd.BroadcastFloat32x16(1)
 	var zero archsimd.Float32x16

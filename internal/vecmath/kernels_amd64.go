@@ -15,3 +15,13 @@ func supported() []kernels {
 	}
 	return append(all, portable)
 }
+
+// total adds up the lanes of a vector, always in the same order.
+func total(lanes []float32) float32 {
+	for half := len(lanes) / 2; half > 0; half /= 2 {
+		for i := range half {
+			lanes[i] += lanes[i+half]
+		}
+	}
+	return lanes[0]
+}
