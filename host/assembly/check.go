@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/diagnostics"
@@ -57,12 +56,8 @@ func askedOf(cfg *config.Config) (string, error) {
 // check does what a training does, up to its plan.
 func check(ctx context.Context, cfg *config.Config, running *pool) (made, error) {
 	if cfg.Model.Language() {
-		d, err := OpenData(cfg)
-		if err != nil {
-			return made{}, err
-		}
-		cfg, err = d.Pinned(cfg)
-		if err := errors.Join(err, d.Close()); err != nil {
+		var err error
+		if cfg, err = PinnedToData(cfg); err != nil {
 			return made{}, err
 		}
 	}

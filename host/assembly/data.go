@@ -113,6 +113,17 @@ func (d *Data) fit(cfg *config.Config) error {
 	return nil
 }
 
+// PinnedToData is [Data.Pinned] with the data that the configuration names, which is closed
+// again.
+func PinnedToData(cfg *config.Config) (*config.Config, error) {
+	d, err := OpenData(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pinned, err := d.Pinned(cfg)
+	return pinned, errors.Join(err, d.Close())
+}
+
 // Definition reads the tokenizer.json of the tokenizer that the data was made with; nil
 // when it is built in. Where the configuration names none, it lies beside the training
 // file.

@@ -18,7 +18,7 @@ func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*mem
 		return nil, err
 	}
 	if cfg.Model.Language() && cfg.Model.Vocab == 0 {
-		if cfg, err = withVocabulary(cfg); err != nil {
+		if cfg, err = assembly.PinnedToData(cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -33,14 +33,4 @@ func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*mem
 		return nil, err
 	}
 	return assembly.Memory(cfg, m, programs)
-}
-
-// withVocabulary takes the size of the vocabulary from the data.
-func withVocabulary(cfg *config.Config) (*config.Config, error) {
-	data, err := assembly.OpenData(cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer data.Close()
-	return data.Pinned(cfg)
 }
