@@ -132,16 +132,11 @@ func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) (
 		return nil, err
 	}
 	defer e.exec.Close()
-	t := update.Tensors{}
-	if t[activationName], err = engine.Upload(c.dev, x, site.Tokens, site.Width); err != nil {
+	value := slices.Clone(x)
+	if err := e.quantize(c.dev, update.Tensors{}, value, site.Tokens, site.Width); err != nil {
 		return nil, err
 	}
-	defer t[activationName].Finalize()
-	if err := e.run(t); err != nil {
-		return nil, err
-	}
-	defer t[valueName].Finalize()
-	return engine.Download[float32](t[valueName])
+	return value, nil
 }
 
 // Names of the tensors of the program for one activation.
@@ -158,4 +153,18 @@ func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) s
 		value, _ := q.Forward(in[activationName], trainedNodes(q, site.Name, in))
 		return update.Nodes{valueName: value}
 	}}
+}
+
+// quantize runs an [activationStage] on x, of those dimensions, in place. t has the trained
+// parameters of its quantizer.
+func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32, dims ...int) (err error) {
+	if t[activationName], err = engine.Upload(dev, x, dims...); err != nil {
+		return err
+	}
+	defer t[activationName].Finalize()
+	if err := e.run(t); err != nil {
+		return err
+	}
+	defer t[valueName].Finalize()
+	return engine.DownloadInto(t[valueName], x)
 }

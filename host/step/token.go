@@ -76,13 +76,5 @@ func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x 
 	for _, p := range trainedOf(q, site.Name) {
 		t[update.Param(p.Name)] = e.t[update.Param(p.Name)]
 	}
-	if t[activationName], err = engine.Upload(e.c.dev, x, tokens, site.Width); err != nil {
-		return err
-	}
-	defer t[activationName].Finalize()
-	if err := exec.run(t); err != nil {
-		return err
-	}
-	defer t[valueName].Finalize()
-	return engine.DownloadInto(t[valueName], x)
+	return exec.quantize(e.c.dev, t, x, tokens, site.Width)
 }
