@@ -27,6 +27,7 @@ func tile256(k int, a, b, c []float64, stride int) {
 	add256(c[stride:], s1, t1)
 	add256(c[2*stride:], s2, t2)
 	add256(c[3*stride:], s3, t3)
+	archsimd.ClearAVXUpperBits()
 }
 
 // add256 adds a row of a tile.
@@ -37,9 +38,7 @@ func add256(c []float64, s, t archsimd.Float64x4) {
 }
 
 // sum256 adds the lanes up, always in the same order.
-func sum256(lanes archsimd.Float64x4) float64 {
-	var v [4]float64
-	lanes.StoreArray(&v)
+func sum256(v *[4]float64) float64 {
 	return (v[0] + v[2]) + (v[1] + v[3])
 }
 
@@ -57,7 +56,10 @@ func dot256(x, y []float64) float64 {
 		s0 = archsimd.LoadFloat64x4Array((*[4]float64)(x)).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(y)), s0)
 		x, y = x[4:], y[4:]
 	}
-	return dotRest(sum256(s0.Add(s1).Add(s2.Add(s3))), x, y)
+	var lanes [4]float64
+	s0.Add(s1).Add(s2.Add(s3)).StoreArray(&lanes)
+	archsimd.ClearAVXUpperBits()
+	return dotRest(sum256(&lanes), x, y)
 }
 
 func axpy256(alpha float64, x, y []float64) {
@@ -68,6 +70,7 @@ func axpy256(alpha float64, x, y []float64) {
 		a.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(x)), archsimd.LoadFloat64x4Array(at)).StoreArray(at)
 		x, y = x[4:], y[4:]
 	}
+	archsimd.ClearAVXUpperBits()
 	axpyPortable(alpha, x, y)
 }
 
@@ -91,11 +94,16 @@ func four256(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64 {
 		s3, w = r.MulAdd(v, s3), r.MulAdd(b3, w)
 		w.StoreArray(at)
 	}
+	var lanes [4][4]float64
+	s0.StoreArray(&lanes[0])
+	s1.StoreArray(&lanes[1])
+	s2.StoreArray(&lanes[2])
+	s3.StoreArray(&lanes[3])
+	archsimd.ClearAVXUpperBits()
 	sum := fourPortable(a0[i:], a1[i:], a2[i:], a3[i:], x[i:], y[i:], alpha)
-	sum[0] += sum256(s0)
-	sum[1] += sum256(s1)
-	sum[2] += sum256(s2)
-	sum[3] += sum256(s3)
+	for i := range lanes {
+		sum[i] += sum256(&lanes[i])
+	}
 	return sum
 }
 
@@ -109,8 +117,12 @@ func secular256(poles, z []float64, origin, mu float64) (value, slope float64) {
 		s0, s1 = v.MulAdd(t, s0), t.MulAdd(t, s1)
 		poles, z = poles[4:], z[4:]
 	}
+	var values, slopes [4]float64
+	s0.StoreArray(&values)
+	s1.StoreArray(&slopes)
+	archsimd.ClearAVXUpperBits()
 	value, slope = secularPortable(poles, z, origin, mu)
-	return value + sum256(s0), slope + sum256(s1)
+	return value + sum256(&values), slope + sum256(&slopes)
 }
 
 func gaps256(out, weights, poles []float64, origin, mu, pole float64) {
@@ -124,6 +136,7 @@ func gaps256(out, weights, poles []float64, origin, mu, pole float64) {
 		gap.StoreArray((*[4]float64)(out[i:]))
 		archsimd.LoadFloat64x4Array(at).Mul(gap.Div(d.Sub(p))).StoreArray(at)
 	}
+	archsimd.ClearAVXUpperBits()
 	gapsPortable(out[i:], weights[i:], poles[i:], origin, mu, pole)
 }
 
@@ -134,5 +147,6 @@ func quotients256(x, w []float64) {
 		archsimd.LoadFloat64x4Array((*[4]float64)(w)).Div(archsimd.LoadFloat64x4Array(at)).StoreArray(at)
 		x, w = x[4:], w[4:]
 	}
+	archsimd.ClearAVXUpperBits()
 	quotientsPortable(x, w)
 }

@@ -27,6 +27,7 @@ func tile256Single(k int, a, b, c []float32, stride int) {
 	add256Single(c[stride:], s1, t1)
 	add256Single(c[2*stride:], s2, t2)
 	add256Single(c[3*stride:], s3, t3)
+	archsimd.ClearAVXUpperBits()
 }
 
 // add256Single adds a row of a tile.
@@ -37,9 +38,7 @@ func add256Single(c []float32, s, t archsimd.Float32x8) {
 }
 
 // sum256Single adds the lanes up, always in the same order.
-func sum256Single(lanes archsimd.Float32x8) float32 {
-	var v [8]float32
-	lanes.StoreArray(&v)
+func sum256Single(v *[8]float32) float32 {
 	for half := 4; half > 0; half /= 2 {
 		for i := range half {
 			v[i] += v[i+half]
@@ -62,7 +61,10 @@ func dot256Single(x, y []float32) float32 {
 		s0 = archsimd.LoadFloat32x8Array((*[8]float32)(x)).MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(y)), s0)
 		x, y = x[8:], y[8:]
 	}
-	return dotRest(sum256Single(s0.Add(s1).Add(s2.Add(s3))), x, y)
+	var lanes [8]float32
+	s0.Add(s1).Add(s2.Add(s3)).StoreArray(&lanes)
+	archsimd.ClearAVXUpperBits()
+	return dotRest(sum256Single(&lanes), x, y)
 }
 
 func axpy256Single(alpha float32, x, y []float32) {
@@ -73,6 +75,7 @@ func axpy256Single(alpha float32, x, y []float32) {
 		a.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(x)), archsimd.LoadFloat32x8Array(at)).StoreArray(at)
 		x, y = x[8:], y[8:]
 	}
+	archsimd.ClearAVXUpperBits()
 	axpyPortable(alpha, x, y)
 }
 

@@ -22,9 +22,7 @@ func checkTile[T Float](k int, a, b, c []T, stride, rows, cols int) {
 }
 
 // sum512 adds the lanes up, always in the same order.
-func sum512(lanes archsimd.Float64x8) float64 {
-	var v [8]float64
-	lanes.StoreArray(&v)
+func sum512(v *[8]float64) float64 {
 	return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
 }
 
@@ -42,7 +40,10 @@ func dot512(x, y []float64) float64 {
 		s0 = archsimd.LoadFloat64x8Array((*[8]float64)(x)).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y)), s0)
 		x, y = x[8:], y[8:]
 	}
-	return dotRest(sum512(s0.Add(s1).Add(s2.Add(s3))), x, y)
+	var lanes [8]float64
+	s0.Add(s1).Add(s2.Add(s3)).StoreArray(&lanes)
+	archsimd.ClearAVXUpperBits()
+	return dotRest(sum512(&lanes), x, y)
 }
 
 func axpy512(alpha float64, x, y []float64) {
@@ -53,6 +54,7 @@ func axpy512(alpha float64, x, y []float64) {
 		a.MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(x)), archsimd.LoadFloat64x8Array(at)).StoreArray(at)
 		x, y = x[8:], y[8:]
 	}
+	archsimd.ClearAVXUpperBits()
 	axpyPortable(alpha, x, y)
 }
 
@@ -76,11 +78,16 @@ func four512(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64 {
 		s3, w = r.MulAdd(v, s3), r.MulAdd(b3, w)
 		w.StoreArray(at)
 	}
+	var lanes [4][8]float64
+	s0.StoreArray(&lanes[0])
+	s1.StoreArray(&lanes[1])
+	s2.StoreArray(&lanes[2])
+	s3.StoreArray(&lanes[3])
+	archsimd.ClearAVXUpperBits()
 	sum := fourPortable(a0[i:], a1[i:], a2[i:], a3[i:], x[i:], y[i:], alpha)
-	sum[0] += sum512(s0)
-	sum[1] += sum512(s1)
-	sum[2] += sum512(s2)
-	sum[3] += sum512(s3)
+	for i := range lanes {
+		sum[i] += sum512(&lanes[i])
+	}
 	return sum
 }
 
@@ -94,6 +101,10 @@ func secular512(poles, z []float64, origin, mu float64) (value, slope float64) {
 		s0, s1 = v.MulAdd(t, s0), t.MulAdd(t, s1)
 		poles, z = poles[8:], z[8:]
 	}
+	var values, slopes [8]float64
+	s0.StoreArray(&values)
+	s1.StoreArray(&slopes)
+	archsimd.ClearAVXUpperBits()
 	value, slope = secularPortable(poles, z, origin, mu)
-	return value + sum512(s0), slope + sum512(s1)
+	return value + sum512(&values), slope + sum512(&slopes)
 }

@@ -17,9 +17,7 @@ func tile512Single(k int, a, b, c []float32, stride int) {
 func tile8x32(k int, a, b, c *float32, stride int)
 
 // sum512Single adds the lanes up, always in the same order.
-func sum512Single(lanes archsimd.Float32x16) float32 {
-	var v [16]float32
-	lanes.StoreArray(&v)
+func sum512Single(v *[16]float32) float32 {
 	for half := 8; half > 0; half /= 2 {
 		for i := range half {
 			v[i] += v[i+half]
@@ -42,7 +40,10 @@ func dot512Single(x, y []float32) float32 {
 		s0 = archsimd.LoadFloat32x16Array((*[16]float32)(x)).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(y)), s0)
 		x, y = x[16:], y[16:]
 	}
-	return dotRest(sum512Single(s0.Add(s1).Add(s2.Add(s3))), x, y)
+	var lanes [16]float32
+	s0.Add(s1).Add(s2.Add(s3)).StoreArray(&lanes)
+	archsimd.ClearAVXUpperBits()
+	return dotRest(sum512Single(&lanes), x, y)
 }
 
 func axpy512Single(alpha float32, x, y []float32) {
@@ -53,6 +54,7 @@ func axpy512Single(alpha float32, x, y []float32) {
 		a.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(x)), archsimd.LoadFloat32x16Array(at)).StoreArray(at)
 		x, y = x[16:], y[16:]
 	}
+	archsimd.ClearAVXUpperBits()
 	axpyPortable(alpha, x, y)
 }
 

@@ -14,6 +14,10 @@ const (
 
 // kernels are the inner loops for one kind of processor. Slices have the length that
 // the first one has, or more.
+//
+// A kernel with wide vectors clears the upper halves of their registers at its end, before it
+// computes what is left over: the compiler does not, and code that mixes instructions of both
+// kinds, such as SHA-256 and [math.Exp], takes a hundred times as long until somebody does.
 type kernels struct {
 	name   string
 	double vectors[float64]
