@@ -52,6 +52,13 @@ type segment struct {
 	rank int
 }
 
+// The ranks of what the bar and the lines of evaluations treat alone.
+const (
+	rankLeft  = 2 // the time that is left
+	rankSpeed = 4
+	rankVal   = 6
+)
+
 // segments lists the parts of a line from left to right.
 func (s *state) segments() []segment {
 	out := append([]segment{{fmt.Sprintf("step %d/%d", s.step, s.total), 0}}, s.losses()...)
@@ -64,13 +71,13 @@ func (s *state) segments() []segment {
 		out = append(out, segment{fmt.Sprintf("‖e‖ %.2f%%", 100*math.Sqrt(float64(*s.errorRel))), 7})
 	}
 	if s.throughput > 0 {
-		out = append(out, segment{count(s.throughput) + " tok/s", 4})
+		out = append(out, segment{count(s.throughput) + " tok/s", rankSpeed})
 	}
 	if s.skipped > 0 {
 		out = append(out, segment{fmt.Sprintf("%d skipped", s.skipped), 8})
 	}
 	if s.leftKnown && s.step < s.total {
-		out = append(out, segment{duration(s.left) + " left", 2})
+		out = append(out, segment{duration(s.left) + " left", rankLeft})
 	}
 	return out
 }
@@ -90,19 +97,33 @@ func (s *state) losses() []segment {
 func (s *state) validation() segment {
 	loss := float64(*s.valLoss)
 	if s.problem {
-		return segment{"val loss " + significant(loss), 6}
+		return segment{"val loss " + significant(loss), rankVal}
 	}
-	return segment{"val ppl " + significant(math.Exp(loss)), 6}
+	return segment{"val ppl " + significant(math.Exp(loss)), rankVal}
 }
 
 // plain is the line for a log: everything, with the learning rate.
 func (s *state) plain() string {
-	var parts []string
-	for _, seg := range s.segments() {
-		parts = append(parts, seg.text)
+	rate := segment{text: fmt.Sprintf("lr %.2e", s.lr)}
+	return join(slices.Insert(s.segments(), 1+len(s.losses()), rate))
+}
+
+// evaluation is the line that an evaluation leaves on a terminal, at most width columns
+// long: what was reached by this step, without what is of the moment. What matters less
+// than the validation loss gives way in a narrow terminal.
+func (s *state) evaluation(width int) string {
+	segments := slices.DeleteFunc(s.segments(), func(seg segment) bool { return seg.rank == rankSpeed || seg.rank == rankLeft })
+	order := func(seg segment) int {
+		if seg.rank == rankVal {
+			return 0 // beside the step
+		}
+		return seg.rank
 	}
-	rate := fmt.Sprintf("lr %.2e", s.lr)
-	return strings.Join(slices.Insert(parts, 1+len(s.losses()), rate), gap)
+	for len(segments) > 2 && columns(segments) > width {
+		least := order(slices.MaxFunc(segments, func(a, b segment) int { return cmp.Compare(order(a), order(b)) }))
+		segments = slices.DeleteFunc(segments, func(seg segment) bool { return order(seg) == least })
+	}
+	return truncate(join(segments), width)
 }
 
 const (
@@ -117,7 +138,7 @@ func (s *state) live(width int) string {
 	segments := s.segments()
 	for len(segments) > 1 && columns(segments)+len(gap)+narrowBar+percentage > width {
 		least := slices.MaxFunc(segments, func(a, b segment) int { return cmp.Compare(a.rank, b.rank) })
-		if least.rank <= 2 {
+		if least.rank <= rankLeft {
 			break // step, loss and time left matter more than the bar
 		}
 		segments = slices.DeleteFunc(segments, func(seg segment) bool { return seg.rank == least.rank })
@@ -126,13 +147,7 @@ func (s *state) live(width int) string {
 	if room := width - columns(segments) - len(gap) - percentage; room >= narrowBar {
 		text = s.bar(min(room, widestBar)) + gap
 	}
-	for i, seg := range segments {
-		if i > 0 {
-			text += gap
-		}
-		text += seg.text
-	}
-	return truncate(text, width)
+	return truncate(text+join(segments), width)
 }
 
 // bar draws the share of steps done in the given number of columns, with the
@@ -143,6 +158,15 @@ func (s *state) bar(width int) string {
 		share = min(1, max(0, float64(s.step)/float64(s.total)))
 	}
 	return fmt.Sprintf("%3d%% %s", int(share*100), bar(int(share*float64(width)), width))
+}
+
+// join writes segments with gaps between them.
+func join(segments []segment) string {
+	parts := make([]string, len(segments))
+	for i, seg := range segments {
+		parts[i] = seg.text
+	}
+	return strings.Join(parts, gap)
 }
 
 // columns is the width of segments with gaps between them. Every character used

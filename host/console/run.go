@@ -62,7 +62,7 @@ func (d *Run) SetTotal(steps int) {
 
 // Update takes note of a record and shows it when it is time to. What a record
 // lacks (a quantization error that is not measured at every step, say) is shown
-// as last measured.
+// as last measured. An evaluation has a line of its own, which stays.
 func (d *Run) Update(r metrics.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +79,10 @@ func (d *Run) Update(r metrics.Record) {
 		}
 		return
 	}
-	if d.drawn.IsZero() || now.Sub(d.drawn) >= redrawInterval {
+	switch {
+	case r.ValLoss != nil:
+		d.draw(d.state.evaluation(d.opts.Width()-1)+"\n", now)
+	case d.drawn.IsZero() || now.Sub(d.drawn) >= redrawInterval:
 		d.draw("", now)
 	}
 }

@@ -32,13 +32,14 @@ func TestLiveLine(t *testing.T) {
 		}
 	}
 	want := " 25% ━━━━━━━───────────────────────  step 250/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0  ‖e‖ 8.00%  2.00k tok/s  6m15s left"
-	if diff := cmp.Diff([]string{want}, s.lines); diff != "" {
+	evaluation := "step 200/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ 8.00%" // stays
+	if diff := cmp.Diff([]string{evaluation, want}, s.lines); diff != "" {
 		t.Errorf("the screen shows (-want +got):\n%s", diff)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{want, ""}, s.lines); diff != "" {
+	if diff := cmp.Diff([]string{evaluation, want, ""}, s.lines); diff != "" {
 		t.Errorf("after Close the screen shows (-want +got):\n%s", diff)
 	}
 }
@@ -53,6 +54,13 @@ func TestNarrowTerminals(t *testing.T) {
 		1:   "",
 		0:   "",
 	}
+	evaluations := map[int]string{
+		80: "step 20/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ 8.00%",
+		60: "step 20/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500",
+		40: "step 20/1000  loss 3.000  val ppl 12.18",
+		30: "step 20/1000  val ppl 12.18",
+		20: "step 20/1000  val p",
+	}
 	for width := 160; width >= 0; width-- {
 		c, s := newClock(), &screen{}
 		d := console.NewRun(s, console.RunOptions{Total: 1000, Width: columns(width), Now: c.read})
@@ -60,7 +68,10 @@ func TestNarrowTerminals(t *testing.T) {
 			c.advance(time.Second)
 			d.Update(measured(step))
 		}
-		got := s.lines[0]
+		if want, ok := evaluations[width]; ok && want != s.lines[len(s.lines)-2] {
+			t.Errorf("width %d shows an evaluation as %q, want %q", width, s.lines[len(s.lines)-2], want)
+		}
+		got := s.lines[len(s.lines)-1]
 		if n := utf8.RuneCountInString(got); n > max(0, width-1) {
 			t.Fatalf("%d columns on a terminal of %d: %q", n, width, got)
 		}
