@@ -23,8 +23,8 @@ func newRunsShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show RUN",
 		Short: "Show everything about a run",
-		Long: `Show everything about a run: its results, its checkpoints, what it was made with, and
-its configuration.`,
+		Long: `Show everything about a run: its results, its checkpoints, what it was made with, the
+texts that it wrote last (train.samples), and its configuration.`,
 		Args: exactly(1, "one run directory"),
 	}
 	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
@@ -32,7 +32,7 @@ its configuration.`,
 		if err != nil {
 			return nil, err
 		}
-		checkpoints, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
+		steps, err := checkpointSteps(r)
 		if err != nil {
 			return nil, err
 		}
@@ -43,10 +43,6 @@ its configuration.`,
 		if err != nil {
 			return nil, err
 		}
-		steps := []int{}
-		for _, e := range checkpoints {
-			steps = append(steps, e.Step)
-		}
 		rows, err := runRows(r, steps, provenance)
 		if err != nil {
 			return nil, err
@@ -55,15 +51,54 @@ its configuration.`,
 		if err != nil {
 			return nil, err
 		}
+		newest, err := newestSample(r)
+		if err != nil {
+			return nil, err
+		}
 		return &answer{struct {
 			runListing
 			Checkpoints []int           `json:"checkpoints"` // steps
+			Samples     *metrics.Sample `json:"samples,omitempty"`
 			Provenance  json.RawMessage `json:"provenance"`
-		}{listingOf(r), steps, provenance}, func(w io.Writer) {
+		}{listingOf(r), steps, newest, provenance}, func(w io.Writer) {
 			table(w, rows)
+			showSample(w, newest)
 			fmt.Fprintf(w, "\n%s", config)
 		}}, nil
 	})
+}
+
+// checkpointSteps are those of the checkpoints that a run has.
+func checkpointSteps(r *rundir.Run) ([]int, error) {
+	list, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
+	steps := []int{} // in JSON no null
+	for _, c := range list {
+		steps = append(steps, c.Step)
+	}
+	return steps, err
+}
+
+// newestSample is what the model wrote last while it was trained, nil for nothing.
+func newestSample(r *rundir.Run) (*metrics.Sample, error) {
+	list, err := metrics.Read[metrics.Sample](rundir.At(r.Dir).Samples())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &list[len(list)-1], nil
+}
+
+// showSample shows each text below the line with its step.
+func showSample(w io.Writer, s *metrics.Sample) {
+	if s == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nsamples after step %d\n", s.Step)
+	for _, text := range s.Texts {
+		fmt.Fprintf(w, "\n    %s\n", strings.ReplaceAll(strings.TrimRight(text.Prompt+text.Text, "\n"), "\n", "\n    "))
+	}
 }
 
 // runRows show all that is known of a run, except its configuration.

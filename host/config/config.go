@@ -168,7 +168,10 @@ type Train struct {
 	Distillation      Distillation
 	NaNPolicy         string // "skip" or "stop"
 	MaxSkipped        int
-	TensorBoard       bool // event files beside the records
+	TensorBoard       bool     // event files beside the records
+	Samples           []string // prompts that are continued at each evaluation; nil: none
+	SampleTokens      int
+	SampleTemperature float64 // 0: the likeliest tokens
 }
 
 // TeacherInitial is the value of train.distillation.teacher with which the teacher is the model as it starts.

@@ -53,7 +53,7 @@ func TestDefaults(t *testing.T) {
 		Data: Data{Kind: KindText, Documents: "joined", Packing: "first_fit", Epochs: 1, Train: []string{"a.tok"}, Validation: "b.tok", Seed: 1337},
 		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, LossMean: "token", Recompute: "none", MemoryCheck: "on", Clip: 1, WeightDecay: 0.1, Decay: "first", Rotations: "half",
 			EvalEvery: 200, EvalBatches: 32, LogEvery: 10, CheckpointMinutes: 10, Keep: 2,
-			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10},
+			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10, SampleTokens: 64, SampleTemperature: 0.7},
 		Schedule: schedule.Settings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1},
 		Method: cage.Settings{Name: "cage", Gradient: "quantized",
 			Method: cage.Method{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9, Ramp: cage.Linear},

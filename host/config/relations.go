@@ -26,6 +26,7 @@ func (d *decoder) relations() {
 	d.trainingFiles()
 	d.conversations()
 	d.distillation()
+	d.samples()
 	d.cfg.Model.FillIn()
 	if d.initial != nil {
 		d.problems(d.initial.problems(d.cfg.Model))
@@ -68,6 +69,13 @@ func (d *decoder) conversations() {
 	}
 	if chat && len(d.cfg.Data.Train) > 1 && d.good("data.train") {
 		d.report("data.train", fmt.Sprintf("found %d files with data.kind = %q", len(d.cfg.Data.Train), KindChat), "want one file")
+	}
+}
+
+// samples refuses texts of a model that is on several devices.
+func (d *decoder) samples() {
+	if n := d.cfg.Device.Count; len(d.cfg.Train.Samples) > 0 && n > 1 && d.good("train.samples", "device.count") {
+		d.report("train.samples", fmt.Sprintf("found with device.count = %d, where none are written yet", n), "leave the key out: `cage generate` continues texts with a checkpoint")
 	}
 }
 

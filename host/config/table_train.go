@@ -1,11 +1,15 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/schema"
 )
 
-func (c *Config) trainKeys() []schema.Key { return append(c.loopKeys(), c.endingKeys()...) }
+func (c *Config) trainKeys() []schema.Key {
+	return slices.Concat(c.loopKeys(), c.endingKeys(), c.sampleKeys())
+}
 
 // loopKeys are the keys about steps, and about what is recorded of them.
 func (c *Config) loopKeys() []schema.Key {
@@ -68,6 +72,19 @@ func (c *Config) endingKeys() []schema.Key {
 			Doc: "nan_policy skip: steps skipped in all before the run ends; 0: the first one ends it"},
 		{Name: "tensorboard", To: &t.TensorBoard, Default: false,
 			Doc: "true: the records are also written as event files, to tensorboard/ in the run directory, for TensorBoard and Weights & Biases; `cage runs export` makes them of any run"},
+	}
+}
+
+// sampleKeys are the keys about texts that the model writes while it is trained.
+func (c *Config) sampleKeys() []schema.Key {
+	t := &c.Train
+	return []schema.Key{
+		{Name: "samples", To: &t.Samples, Is: schema.Patterns(), For: model.Languages, Optional: "none",
+			Doc: "prompts that the model continues, with its quantizers, at each evaluation and at the end; the texts go to samples.jsonl in the run directory, for `cage serve` and `cage runs show`. No bit of the training depends on them"},
+		{Name: "sample_tokens", To: &t.SampleTokens, Is: schema.From(1, 1<<16), For: model.Languages, Default: 64,
+			Doc: "most tokens of a text of train.samples"},
+		{Name: "sample_temperature", To: &t.SampleTemperature, Is: schema.Between(0, 100), For: model.Languages, Default: 0.7,
+			Doc: "temperature of the texts of train.samples, whose draws depend on seed alone; 0: the likeliest token each time"},
 	}
 }
 

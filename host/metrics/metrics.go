@@ -1,6 +1,7 @@
 // Package metrics is the written memory of a run: metrics.jsonl, one record per
-// logged step; summary.json, what came out in the end; and for problems whose
-// parameters can be looked at, trajectory.jsonl, where they were.
+// logged step; summary.json, what came out in the end; for problems whose
+// parameters can be looked at, trajectory.jsonl, where they were; and for language models
+// that are asked to, samples.jsonl, what they wrote.
 //
 // It defines what is recorded and keeps the files in order across crashes and
 // resumes. It computes nothing (host/train and host/cage do), shows nothing

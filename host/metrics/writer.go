@@ -11,9 +11,9 @@ import (
 )
 
 // Entry is one line of a file: what is known after a step. A [Record] is one of a
-// metrics.jsonl, a [Point] one of a trajectory.jsonl.
+// metrics.jsonl, a [Point] one of a trajectory.jsonl, a [Sample] one of a samples.jsonl.
 type Entry interface {
-	Record | Point
+	Record | Point | Sample
 	at() (step int)
 }
 

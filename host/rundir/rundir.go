@@ -24,6 +24,7 @@ const (
 	MetricsFile    = "metrics.jsonl"          // the records
 	SummaryFile    = "summary.json"           // what came out
 	TrajectoryFile = "trajectory.jsonl"       // the points that a problem without data went through
+	SamplesFile    = "samples.jsonl"          // texts that a language model wrote while it was trained
 	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
 	checkpointDir  = "checkpoints"
 	tensorboardDir = "tensorboard"
@@ -52,6 +53,9 @@ func (d Dir) Summary() vfs.Path { return d.Join(SummaryFile) }
 
 // Trajectory is the file of the points of a problem without data.
 func (d Dir) Trajectory() vfs.Path { return d.Join(TrajectoryFile) }
+
+// Samples is the file of the texts that a language model wrote while it was trained.
+func (d Dir) Samples() vfs.Path { return d.Join(SamplesFile) }
 
 // TensorBoard is the directory of event files.
 func (d Dir) TensorBoard() vfs.Path { return d.Join(tensorboardDir) }

@@ -42,7 +42,7 @@ func TestBadRequests(t *testing.T) {
 	h := pages(root)
 	secret := filepath.Join(filepath.Dir(root), "secret")
 	for _, run := range []string{"", ".", "..", "/etc/passwd", secret, filepath.Join(root, "a", "..", "..", "secret"), root + "/../secret", root + "/a/../b", root, "a\x00", root + "/a/"} {
-		for _, path := range []string{"/run", "/facts", "/weights", "/curves"} {
+		for _, path := range []string{"/run", "/facts", "/weights", "/samples", "/curves"} {
 			if w := get(t, h, path, "run", run); w.Code != 404 {
 				t.Errorf("%s of %q: %d %s", path, run, w.Code, w.Body)
 			}

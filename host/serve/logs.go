@@ -57,6 +57,7 @@ func (l *logs) read(dir string) (log *runLog, more bool, err error) {
 type runLog struct {
 	mu          sync.Mutex
 	follower    metrics.Follower
+	texts       *writtenTexts
 	curves      map[string]*curve.Curve
 	weights     map[string]map[string]*curve.Curve // by weight and name
 	weightNames []string                           // in the order of the records
@@ -70,7 +71,7 @@ type measured struct {
 }
 
 func newRunLog(dir string) *runLog {
-	log := &runLog{}
+	log := &runLog{texts: newWrittenTexts(dir)}
 	log.follower = metrics.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
 	log.restart()
 	return log

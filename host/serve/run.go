@@ -16,6 +16,7 @@ type runPage struct {
 	Query   string // names the run in addresses
 	Facts   factsView
 	Weights weightsView
+	Samples samplesView
 	Config  []rundir.Entry
 }
 
@@ -43,7 +44,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return show(w, r, "run.gohtml", runPage{
-		Run: run.Dir, Query: url.Values{"run": {run.Dir}}.Encode(), Facts: factsOf(run), Weights: s.weightsOf(run), Config: run.Config(),
+		Run: run.Dir, Query: url.Values{"run": {run.Dir}}.Encode(), Facts: factsOf(run), Weights: s.weightsOf(run), Samples: s.samplesOf(run), Config: run.Config(),
 	})
 }
 

@@ -64,6 +64,7 @@ func (s *Server) Handler() http.Handler {
 		"GET /run":           s.run,
 		"GET /facts":         s.facts,
 		"GET /weights":       s.weights,
+		"GET /samples":       s.samples,
 		"GET /compare":       s.compare,
 		"GET /curves":        s.curves,
 		"GET /studies":       s.studies,

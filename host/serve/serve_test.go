@@ -53,6 +53,7 @@ func runs(t testing.TB) (root string) {
 	put(t, root, "c "+hostile[:3]+"&c", "run.toml", "seed = 3\ntitle = '''"+hostile+"'''\n")
 	put(t, root, "c "+hostile[:3]+"&c", "metrics.jsonl", `{"step":1,"loss":"NaN"}`+"\n"+`{"step":2,"loss":1,"x<b>":3,"weights":{"<img src=x>":{"<b>":1}}}`+"\nno JSON\n"+`{"step":3,"loss":2}`+"\n")
 	put(t, root, "c "+hostile[:3]+"&c", "summary.json", `{"completed": false, "stopped": "failed", "error": `+quoted(hostile)+`}`)
+	put(t, root, "c "+hostile[:3]+"&c", "samples.jsonl", `{"step":1,"texts":[{"prompt":`+quoted(hostile)+`,"text":`+quoted(hostile)+`}]}`+"\n")
 	put(t, root, "d", "run.toml", "seed = \n")
 	return root
 }

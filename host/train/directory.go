@@ -22,6 +22,7 @@ import (
 var changeable = []string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute", "train.memory_check", "train.tensorboard",
+	"train.samples", "train.sample_tokens", "train.sample_temperature",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed", "diagnostics.tensors",
 	"train.distillation.teacher", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads", "device.peak_tflops",
 }
@@ -194,7 +195,10 @@ func (r *run) begin() error {
 	}
 	r.records = &recording{file: file, show: r.showRecord}
 	r.openScalars()
-	return r.openTrajectory()
+	if err := r.openTrajectory(); err != nil {
+		return err
+	}
+	return r.openSamples()
 }
 
 // noCheckpoints fails when there are checkpoints of another run, which would push those of
@@ -250,7 +254,10 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	}
 	r.prune() // a run that was killed between a save and this has some too many
-	return r.remember()
+	if err := r.remember(); err != nil {
+		return err
+	}
+	return r.openSamples()
 }
 
 func stepsOf(entries []checkpoint.Entry) (steps []int) {

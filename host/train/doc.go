@@ -6,6 +6,7 @@
 //	provenance.json     the run's identity, the build, the plugins' parameters, the hashes of their programs
 //	metrics.jsonl       one record per logged step
 //	trajectory.jsonl    the points that a problem without data went through
+//	samples.jsonl       texts that a language model wrote while it was trained
 //	checkpoints/        the last states
 //	summary.json        what came out
 //

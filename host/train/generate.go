@@ -9,16 +9,23 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/step"
 )
 
 // piece is how many tokens of a prompt are read at once.
 const piece = 64
 
-// pieces are the numbers of tokens, of all sequences together, that are read at once.
-func (t *Trained) pieces(o OpenOptions) (list []int) {
-	if o.Generate > 0 {
-		list = append(list, piece*o.Generate, o.Generate)
+// pieces are the numbers of tokens that are read at once to continue so many sequences.
+func pieces(sequences int) []int {
+	if sequences == 0 {
+		return nil
 	}
+	return []int{piece * sequences, sequences}
+}
+
+// pieces are the numbers of tokens, of all sequences together, that are read at once.
+func (t *Trained) pieces(o OpenOptions) []int {
+	list := pieces(o.Generate)
 	if o.Score {
 		list = append(list, t.scoredTokens())
 	}
@@ -99,7 +106,11 @@ func (t *Trained) untilEnd(info tokenizer.Info, o generate.Options) generate.Opt
 // Ends are the tokens that end a text: those that the model's source names, the one that ends
 // a document, and the one that begins the next.
 func (t *Trained) Ends(info tokenizer.Info) []int32 {
-	list := slices.Clone(t.made.ends())
+	return slices.Concat(t.made.ends(), ends(info))
+}
+
+// ends are the tokens of a tokenizer that end a text.
+func ends(info tokenizer.Info) (list []int32) {
 	for _, id := range []int32{info.BOS, info.EOS} {
 		if id != tokenizer.NoToken {
 			list = append(list, id)
@@ -166,12 +177,21 @@ func (s *stream) finish(ids []int32) (string, error) {
 // Context implements [generate.Model].
 func (t *Trained) Context() int { return t.cfg.Model.Context }
 
-// Begin implements [generate.Model]. Shorter prompts have padding in front, and the longest
-// has some where it is not a whole number of pieces.
+// Begin implements [generate.Model].
 func (t *Trained) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
 	if len(prompts) != t.sequences {
 		return nil, nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
 	}
+	e, err := t.evaluating()
+	if err != nil {
+		return nil, nil, err
+	}
+	return begin(e, prompts, length)
+}
+
+// begin reads prompts, as [generate.Model] says. Shorter ones have padding in front, and the
+// longest has some where it is not a whole number of pieces.
+func begin(e *step.Evaluator, prompts [][]int32, length int) (generate.Sequences, []float32, error) {
 	longest := 0
 	for _, p := range prompts {
 		longest = max(longest, len(p))
@@ -182,10 +202,6 @@ func (t *Trained) Begin(prompts [][]int32, length int) (generate.Sequences, []fl
 	for i, p := range prompts {
 		first[i] = int32(places - len(p))
 		rows[i] = slices.Concat(make([]int32, places-len(p)), p)
-	}
-	e, err := t.evaluating()
-	if err != nil {
-		return nil, nil, err
 	}
 	d, err := e.Decoder(first, room(places+length-longest))
 	if err != nil {

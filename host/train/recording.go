@@ -59,6 +59,9 @@ func (r *run) syncRecords() error {
 	if r.trajectory != nil {
 		err = errors.Join(err, r.trajectory.Sync())
 	}
+	if r.samples != nil {
+		err = errors.Join(err, r.samples.file.Sync())
+	}
 	return err
 }
 

@@ -170,7 +170,7 @@ func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Di
 	cfg, err = cfg.Changed(func(c *config.Config) error {
 		t := &c.Train
 		t.Out, t.EvalEvery, t.FinalEvalBatches, t.TrajectoryEvery = again.Name, 0, 1, 0
-		t.CheckpointEvery, t.CheckpointMinutes, c.Method.ParetoEvery = 0, 0, 0
+		t.CheckpointEvery, t.CheckpointMinutes, c.Method.ParetoEvery, t.Samples = 0, 0, 0, nil
 		return findForReplay(c, rundir.Search{Run: run.Name, Made: made.Directory}, finder)
 	})
 	if err != nil {

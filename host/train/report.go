@@ -98,6 +98,9 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 		return err
 	}
 	r.display.console.Update(rec)
+	if written, err := r.sample(ctx); !written || err != nil {
+		return err
+	}
 	r.evaluated = r.done.Step
 	return r.record(rec)
 }
@@ -175,6 +178,12 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	r.display.console.Update(rec)
 	if r.evaluated == r.done.Step {
 		return s, nil // a finished run that was resumed: the record is there
+	}
+	if written, err := r.sample(ctx); err != nil {
+		return nil, err
+	} else if !written {
+		s.Completed, s.Stopped = false, metrics.Interrupted
+		return s, ErrInterrupted
 	}
 	return s, r.records.write(rec)
 }

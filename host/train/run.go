@@ -134,6 +134,7 @@ type run struct {
 	last       metrics.Record                 // the newest record of the run that is resumed
 	problem    *model.Quadratic               // nil for a language model
 	trajectory *metrics.Writer[metrics.Point] // of the problem's points; nil when none are recorded
+	samples    *samples                       // of what the model writes; nil: it is not asked
 	movement   *movement
 	display    display
 
@@ -182,7 +183,7 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	err = r.build(ctx, assembly.Request{
-		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
 	}, r.log.Warn, "")
 	if err != nil {
 		return err
@@ -219,6 +220,9 @@ func (r *run) closeRecords() {
 	}
 	if r.trajectory != nil {
 		errs = append(errs, r.trajectory.Close())
+	}
+	if r.samples != nil {
+		errs = append(errs, r.samples.file.Close())
 	}
 	r.closeScalars()
 	if err := errors.Join(errs...); err != nil {

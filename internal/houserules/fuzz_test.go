@@ -18,7 +18,7 @@ import (
 var parsers = []struct{ what, pkg, targets string }{
 	{"configuration: TOML and --set", "host/config", "FuzzParse"},
 	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzState"},
-	{"records, trajectories and summaries of runs", "host/metrics", "FuzzNumbers FuzzParse FuzzResume FuzzSummary FuzzTrajectory"},
+	{"records, trajectories, samples and summaries of runs", "host/metrics", "FuzzNumbers FuzzParse FuzzResume FuzzSample FuzzSummary FuzzTrajectory"},
 	{"run directories, their index, conditions of runs list --where", "host/rundir", "FuzzCondition FuzzOpen FuzzParse"},
 	{"provenance.json", "host/train", "FuzzProvenance"},
 	{"recorded programs in provenance.json", "host/assembly", "FuzzRecorded"},
@@ -55,6 +55,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"golden files", "internal/golden", "FuzzParse"},
 	{"foreign text on a terminal", "internal/safetext", "FuzzText"},
 	{"the headers of token files and chat files", "internal/fileheader", "FuzzDecode"},
+	{"what programs write to a terminal, for pictures of it", "internal/typescript", "FuzzPlay"},
 	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
 	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
 }

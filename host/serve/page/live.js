@@ -90,7 +90,7 @@ function replace(place, html) {
   if (part) part.scrollLeft = scroll;
 }
 
-for (const place of document.querySelectorAll("#facts, #weights, #studies")) keepUp(async () => { replace(place, await (await ask(place.dataset.from)).text()); return false; });
+for (const place of document.querySelectorAll("#facts, #weights, #samples, #studies")) keepUp(async () => { replace(place, await (await ask(place.dataset.from)).text()); return false; });
 
 const grid = document.getElementById("charts");
 if (grid) chartsPage();

@@ -1,0 +1,30 @@
+package metrics
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Sample is one line of samples.jsonl: texts that a model wrote after a step.
+type Sample struct {
+	Step  int    `json:"step"` // optimizer steps done
+	Texts []Text `json:"texts"`
+}
+
+// Text is what a model wrote after a prompt. Bytes that are no text (of a byte-level
+// tokenizer, say) have become U+FFFD.
+type Text struct {
+	Prompt string `json:"prompt"`
+	Text   string `json:"text"` // without the prompt
+}
+
+func (s Sample) at() int { return s.Step }
+
+// ParseSample reads a line of samples.jsonl.
+func ParseSample(line []byte) (Sample, error) {
+	var s Sample
+	if err := json.Unmarshal(line, &s); err != nil {
+		return Sample{}, fmt.Errorf("metrics: no sample: %w", err)
+	}
+	return s, nil
+}

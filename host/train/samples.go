@@ -1,0 +1,115 @@
+package train
+
+import (
+	"context"
+
+	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// samples is samples.jsonl, with what the model is asked to continue.
+type samples struct {
+	file      *metrics.Writer[metrics.Sample]
+	tokenizer tokenizer.Tokenizer
+	prompts   [][]int32
+}
+
+// openSamples begins samples.jsonl, or goes on with it after the last evaluation that is recorded.
+func (r *run) openSamples() error {
+	asked := r.cfg.Train.Samples
+	if len(asked) == 0 {
+		return nil
+	}
+	s := &samples{}
+	var err error
+	if s.tokenizer, err = assembly.FindTokenizer(r.cfg, rundir.Search{Run: r.dir.Name}, r.data.Train.Tokenizer()); err != nil {
+		return err
+	}
+	for _, text := range asked {
+		ids, err := s.tokenizer.Encode(text)
+		if err != nil {
+			return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
+		}
+		if bos := s.tokenizer.Info().BOS; bos >= 0 {
+			ids = append([]int32{bos}, ids...)
+		}
+		s.prompts = append(s.prompts, ids)
+	}
+	after := r.done.Step
+	if r.evaluated < after {
+		after-- // killed between the texts and the record of an evaluation, it does both again
+	}
+	if s.file, err = metrics.Resume[metrics.Sample](r.dir.Samples(), after); err != nil {
+		return err
+	}
+	r.warnOfDamage(r.dir.Samples(), s.file.Damage())
+	r.samples = s
+	return nil
+}
+
+// sample lets the model continue the prompts of train.samples, and writes what it says. It is
+// not written when the context ends first. An error other than that of a run directory which is another one now is
+// a warning: texts are to look at, and no reason to end a training.
+func (r *run) sample(ctx context.Context) (written bool, err error) {
+	if r.samples == nil {
+		return true, nil
+	}
+	texts, err := r.continued(ctx)
+	if ctx.Err() != nil {
+		return false, nil // the resumed run does it
+	}
+	if gone := r.checkDirectory(); gone != nil {
+		return false, gone
+	}
+	if err == nil {
+		err = r.samples.file.Write(metrics.Sample{Step: r.done.Step, Texts: texts})
+	}
+	if err != nil {
+		r.log.Warn("there are no texts of this step: training goes on", "step", r.done.Step, "error", err)
+	}
+	return true, nil
+}
+
+// continued are the prompts with what the model of now says after them.
+func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
+	e, err := r.compiled.Evaluator(r.state)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	t, tok := r.cfg.Train, r.samples.tokenizer
+	info := tok.Info()
+	next, err := generate.Continue(ctx, writing{e, r.cfg.Model.Context}, r.samples.prompts, generate.Options{
+		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: ends(info), Vocab: info.VocabSize, Seed: uint64(r.cfg.Seed),
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var texts []metrics.Text
+	for i, ids := range next {
+		text, err := tok.Decode(ids)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, metrics.Text{Prompt: t.Samples[i], Text: text})
+	}
+	return texts, nil
+}
+
+// writing is the model in the middle of its training, as [generate.Model] wants it.
+type writing struct {
+	evaluator *step.Evaluator
+	context   int
+}
+
+// Context implements [generate.Model].
+func (w writing) Context() int { return w.context }
+
+// Begin implements [generate.Model].
+func (w writing) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
+	return begin(w.evaluator, prompts, length)
+}

@@ -1,0 +1,130 @@
+package train_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train"
+)
+
+const twoPrompts = `train.samples=["the quick", "func returns"]`
+
+// TestSamples: a training that writes texts ends in the bits of one that does not, and the
+// same seed writes the same texts at each evaluation and at the end.
+func TestSamples(t *testing.T) {
+	for _, quantizer := range []string{"quest", "lsq"} {
+		t.Run(quantizer, func(t *testing.T) {
+			silent := testrun.Config(t, "train.eval_every=4", "train.steps=10", `quantizer.plugin="`+quantizer+`"`)
+			writing := testrun.Elsewhere(t, silent, twoPrompts, "train.sample_tokens=9")
+			testrun.Train(t, silent, train.Options{})
+			testrun.Train(t, writing, train.Options{})
+			testrun.SameRun(t, "a run that writes texts", silent.Train.Out, writing.Train.Out)
+			if _, err := os.Stat(rundir.At(silent.Train.Out).Samples().Name); err == nil {
+				t.Error("a run that was not asked to has written texts")
+			}
+			again := testrun.Elsewhere(t, writing)
+			testrun.Train(t, again, train.Options{})
+			if diff := cmp.Diff(samplesOf(t, writing), samplesOf(t, again)); diff != "" {
+				t.Errorf("the same run wrote other texts:\n%s", diff)
+			}
+			var steps []int
+			for _, s := range readSamples(t, writing) {
+				steps = append(steps, s.Step)
+				if len(s.Texts) != 2 || s.Texts[0].Prompt != "the quick" || s.Texts[1].Prompt != "func returns" || s.Texts[0].Text == "" {
+					t.Errorf("step %d: %+v", s.Step, s.Texts)
+				}
+			}
+			if !slices.Equal(steps, []int{4, 8, 10}) {
+				t.Errorf("texts of steps %v", steps)
+			}
+		})
+	}
+}
+
+// TestSamplesAsGenerated: the last texts are those that the run's checkpoint gives.
+func TestSamplesAsGenerated(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=6", "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=12", "train.sample_temperature=0")
+	testrun.Train(t, cfg, train.Options{})
+	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{NoData: true, Generate: 1, Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Close()
+	want, err := trained.Generate(t.Context(), "the quick", generate.Options{Tokens: 12}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = strings.ToValidUTF8(want, "\ufffd")
+	if diff := cmp.Diff([]metrics.Sample{{Step: 6, Texts: []metrics.Text{{Prompt: "the quick", Text: want}}}}, readSamples(t, cfg)); diff != "" {
+		t.Errorf("texts (-want +got):\n%s", diff)
+	}
+}
+
+// TestSamplesResumed: a run that was stopped, or killed at the worst moments, ends with the
+// texts of one that was not.
+func TestSamplesResumed(t *testing.T) {
+	whole := testrun.Config(t, "train.eval_every=3", "train.steps=9", twoPrompts, "train.sample_tokens=5", "train.checkpoint_every=3")
+	testrun.Train(t, whole, train.Options{})
+	stopped := testrun.Elsewhere(t, whole)
+	runParts(t, stopped, 2, 3, 7)
+	testrun.Train(t, testrun.Again(t, stopped), train.Options{Resume: true})
+	same := func(what string, cfg *config.Config) {
+		t.Helper()
+		if diff := cmp.Diff(samplesOf(t, whole), samplesOf(t, cfg)); diff != "" {
+			t.Errorf("%s (-whole +resumed):\n%s", what, diff)
+		}
+	}
+	same("a run that was stopped", stopped)
+
+	dir := rundir.At(stopped.Train.Out)
+	// Killed after the texts of the last step, and before the record of their evaluation.
+	cutLastLine(t, dir.Metrics().Name)
+	if err := os.Remove(dir.Summary().Name); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Train(t, testrun.Again(t, stopped), train.Options{Resume: true})
+	same("a run that was killed between texts and record", stopped)
+	testrun.SameRun(t, "a run that was killed between texts and record", whole.Train.Out, stopped.Train.Out)
+	testrun.Train(t, testrun.Again(t, stopped), train.Options{Resume: true})
+	same("a finished run that was resumed", stopped)
+}
+
+// cutLastLine leaves out the last line of a file, but for its first bytes.
+func cutLastLine(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := text[:strings.LastIndexByte(strings.TrimSuffix(string(text), "\n"), '\n')+5]
+	if err := os.WriteFile(path, kept, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func samplesOf(t *testing.T, cfg *config.Config) string {
+	t.Helper()
+	text, err := rundir.At(cfg.Train.Out).Samples().ReadFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func readSamples(t *testing.T, cfg *config.Config) []metrics.Sample {
+	t.Helper()
+	list, err := metrics.Read[metrics.Sample](rundir.At(cfg.Train.Out).Samples())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
