@@ -84,6 +84,10 @@ docs: build ## Write the results that are kept in docs/results into the docs
 docs-check: build ## Fail when the docs say something else than docs/results
 	scripts/docs.sh --check
 
+.PHONY: pictures
+pictures: build ## Make the pictures of README.md and docs/gallery.md again (half an hour; needs Chromium)
+	scripts/pictures.sh
+
 .PHONY: check
 check: vet staticcheck deadcode generated tidy reproducible vulnerabilities ## What CI checks beside the tests
 

@@ -1,0 +1,110 @@
+// Command screenshot keeps a picture of a web page, as a desktop or a phone shows it, light or
+// dark. It needs Chromium, and is for the pictures in docs: see scripts/pictures.sh.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// page is what is asked for.
+type page struct {
+	url, out, wait, do string
+	width, height      int64
+	scale              float64
+	dark, phone        bool
+}
+
+func main() {
+	var p page
+	flag.StringVar(&p.out, "out", "", "`FILE` for the picture (PNG)")
+	flag.StringVar(&p.wait, "wait", "true", "JavaScript `EXPRESSION` that is true when the page is ready")
+	flag.StringVar(&p.do, "do", "true", "JavaScript `EXPRESSION` that is evaluated then, to scroll for example")
+	flag.Int64Var(&p.width, "width", 1000, "of the window, in pixels of CSS")
+	flag.Int64Var(&p.height, "height", 700, "of the window, in pixels of CSS")
+	flag.Float64Var(&p.scale, "scale", 1, "pixels of the picture for one of CSS")
+	flag.BoolVar(&p.dark, "dark", false, "prefer dark colours")
+	flag.BoolVar(&p.phone, "phone", false, "as on a phone: pages lay themselves out for the width of the window")
+	flag.Parse()
+	p.url = flag.Arg(0)
+	if err := p.keep(); err != nil {
+		fmt.Fprintln(os.Stderr, "screenshot:", err)
+		os.Exit(1)
+	}
+}
+
+// keep opens the page, waits until it is ready, and writes the picture.
+func (p page) keep() error {
+	if p.url == "" || p.out == "" {
+		return errors.New("usage: screenshot --out FILE.png [flags] URL")
+	}
+	program, err := browser()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	if err := p.dress(ctx); err != nil {
+		return err
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate(p.url)); err != nil {
+		return err
+	}
+	for {
+		if ready, err := chromedp.Run(ctx, chromedp.Evaluate[bool](p.wait)); err != nil {
+			return fmt.Errorf("waiting for %s: %w", p.wait, err)
+		} else if ready {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](p.do)); err != nil {
+		return fmt.Errorf("%s: %w", p.do, err)
+	}
+	time.Sleep(500 * time.Millisecond) // what scrolling and transitions take
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(vfs.At(p.out), png)
+}
+
+// dress gives the window its size and colours.
+func (p page) dress(ctx context.Context) error {
+	scheme := "light"
+	if p.dark {
+		scheme = "dark"
+	}
+	_, size := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: p.width, Height: p.height, DeviceScaleFactor: p.scale, Mobile: p.phone})
+	_, colours := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	return cmp.Or(size, colours)
+}
+
+// browser finds Chromium.
+func browser() (string, error) {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+		if found, err := exec.LookPath(name); err == nil {
+			return found, nil
+		}
+	}
+	return "", errors.New("there is no Chromium here (Debian: apt install chromium)")
+}

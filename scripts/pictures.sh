@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Makes the pictures of README.md and docs/gallery.md again: from the runs of
+# `make demo-compare` and from two studies that take minutes. What is trained is not trained again.
+# Needs Chromium, and script(1) of util-linux. `make pictures` builds everything first.
+#
+#   scripts/pictures.sh                    all
+#   scripts/pictures.sh terminal gallery   only these
+set -eu
+cd "$(dirname "$0")/.."
+cage=bin/cage
+out=docs/pictures
+columns=104
+recording=runs/terminal.typescript
+address=127.0.0.1:7391
+
+say() { printf '\n== %s\n' "$*" >&2; }
+
+# shot FILE URL FLAGS... takes a picture of a page.
+shot() {
+	file=$1 url=$2
+	shift 2
+	go run ./internal/screenshot --out "$out/$file" "$@" "$url"
+}
+
+drawn='document.querySelectorAll(".plot canvas").length > 0'
+
+# session is what the picture of a terminal shows; it runs in a terminal of its own.
+session() {
+	stty cols "$columns" rows 40
+	for command in "train examples/demo.toml" "eval runs/demo" \
+		"generate runs/demo --prompt 'func ' --tokens 160 --temperature 0.5 --seed 2"; do
+		printf '\033[1m$ %s %s\033[0m\n' "$cage" "$command"
+		eval "$cage $command"
+		echo
+	done
+}
+
+terminal() {
+	if [ ! -f "$recording" ]; then
+		if [ -e runs/demo ]; then
+			echo "to record a training, remove runs/demo" >&2
+			exit 1
+		fi
+		mkdir -p runs
+		script -qefc "scripts/pictures.sh session" /dev/null </dev/null | tee "$recording.new" >&2
+		mv "$recording.new" "$recording"
+	fi
+	go run ./internal/typescript/cmd --out "$out/terminal.svg" --columns "$columns" \
+		--title "A terminal: a 4-bit model is trained, evaluated, and continues a text" <"$recording"
+}
+
+curves() {
+	scripts/demo.sh compare >&2
+	"$cage" compare runs/demo-fp runs/demo-quest runs/demo --out "$out/demo-compare.svg"
+}
+
+# study NAME FILE trains what is missing and writes the report.
+study() {
+	"$cage" study run "$1" >&2
+	"$cage" study report "$1" >&2
+}
+
+quadratic() {
+	study examples/paper/quadratic.toml
+	shot study.png "file://$PWD/studies/quadratic/report/index.html" --width 860 --height 700
+}
+
+gallery() {
+	study examples/studies/gallery.toml
+	for figure in studies/gallery/report/figures/*.svg; do
+		name=$(basename "$figure")
+		cp "$figure" "$out/figure-${name#*-}"
+	done
+	page=file://$PWD/studies/gallery/report/index.html
+	shot study-dark.png "$page" --dark --width 860 --height 700
+	shot study-phone.png "$page" --phone --width 390 --height 700
+}
+
+live() {
+	"$cage" serve --listen "$address" runs/demo* studies/gallery >runs/serve.log 2>&1 &
+	server=$!
+	trap 'kill $server' EXIT
+	until curl -s -o /dev/null "http://$address/"; do sleep 0.2; done
+	shot serve.png "http://$address/" --width 1200 --height 900 --wait "$drawn"
+	shot serve-dark.png "http://$address/run?run=runs/demo" --dark --width 1000 --height 900 --wait "$drawn"
+	shot serve-phone.png "http://$address/run?run=runs/demo" --phone --width 390 --height 700 --wait "$drawn"
+	kill $server
+	trap - EXIT
+}
+
+if [ "${1-}" = session ]; then
+	session
+	exit
+fi
+if [ $# -eq 0 ]; then
+	set -- terminal curves quadratic gallery live
+fi
+for part in "$@"; do
+	case "$part" in
+	terminal | curves | quadratic | gallery | live)
+		say "$part"
+		"$part"
+		;;
+	*)
+		echo "usage: scripts/pictures.sh [terminal] [curves] [quadratic] [gallery] [live]" >&2
+		exit 2
+		;;
+	esac
+done
