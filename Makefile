@@ -141,6 +141,10 @@ release: ## Make the archives at a tag and draft a release of them (needs GITHUB
 interop: ## Export small models and load them with transformers, compressed-tensors, gguf and llama.cpp (6 GB of Python packages)
 	scripts/interop.sh
 
+.PHONY: events
+events: ## Have TensorBoard and Weights & Biases read event files, and compare what they find (200 MB of Python packages)
+	scripts/events.sh
+
 .PHONY: xla
 xla: ## Run the steps, evaluations, replicas and faults of a GPU on XLA, without one (600 MB of Python packages, a C compiler)
 	scripts/xla.sh

@@ -31,7 +31,7 @@ event files, which TensorBoard shows and Weights & Biases takes.
   cage runs export runs/a runs/b --csv records.csv
   cage runs export runs/* --tensorboard events
   tensorboard --logdir events
-  wandb sync --sync-tensorboard events/a    (wandb up to 0.29)
+  wandb sync --sync-tensorboard events/a    (wandb up to 0.29; docs/serve.md has a way for later ones)
 
 A run with train.tensorboard = true writes event files while it trains.`,
 		Args: cobra.MinimumNArgs(1),
