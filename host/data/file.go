@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -195,7 +195,7 @@ func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)
 
 func (p *filePart) verify(ctx context.Context, pause func(worked time.Duration)) error {
 	const chunk = 1 << 18 // tokens
-	sum := sha256.New()
+	sum := digest.New()
 	h := &p.header
 	raw := make([]byte, chunk*h.TokenBytes)
 	for at := int64(0); at < h.Tokens; at += chunk {

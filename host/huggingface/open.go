@@ -1,7 +1,6 @@
 package huggingface
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -227,7 +227,7 @@ func (c *Checkpoint) Parts() ([]Part, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.New()
+		sum := digest.New()
 		_, err = io.Copy(sum, f)
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, err

@@ -1,12 +1,12 @@
 package plugin
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -25,7 +25,7 @@ func checksum(path, pinned string) (string, error) {
 		return "", &Error{Kind: ErrNotFound, Err: err}
 	}
 	defer f.Close()
-	h := sha256.New()
+	h := digest.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", &Error{Kind: ErrNotFound, Err: fmt.Errorf("read %s: %w", path, err)}
 	}

@@ -2,7 +2,6 @@ package safetensors
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -168,7 +168,7 @@ func (f *File) read(info Info, w io.Writer) error {
 	f.mu.Lock()
 	want, some := f.digests[info.Name]
 	f.mu.Unlock()
-	sum := sha256.New()
+	sum := digest.New()
 	if some { // hashing takes longer than reading
 		w = io.MultiWriter(sum, w)
 	}
@@ -214,10 +214,10 @@ func (f *File) readOld() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
-	whole, found := sha256.New(), map[string]string{}
+	whole, found := digest.New(), map[string]string{}
 	whole.Write(head)
 	for _, info := range f.header.infos {
-		sum := sha256.New()
+		sum := digest.New()
 		if err := f.copy(info, io.MultiWriter(whole, sum)); err != nil {
 			return err
 		}

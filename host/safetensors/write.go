@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -99,7 +99,7 @@ func newHeader(tensors []Tensor, metadata map[string]string) (header, error) {
 
 // writeData writes the data of a tensor and returns its digest.
 func writeData(ctx context.Context, w io.Writer, t Tensor) (string, error) {
-	d := &digester{ctx: ctx, w: w, sum: sha256.New()}
+	d := &digester{ctx: ctx, w: w, sum: digest.New()}
 	if err := t.Write(d); err != nil {
 		return "", err
 	}

@@ -2,12 +2,12 @@ package fileheader
 
 import (
 	"bufio"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"hash"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -25,7 +25,7 @@ func Create(path vfs.Path) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{file, bufio.NewWriterSize(file, 1<<20), sha256.New()}
+	w := &Writer{file, bufio.NewWriterSize(file, 1<<20), digest.New()}
 	if _, err := w.out.Write(make([]byte, Size)); err != nil {
 		return nil, errors.Join(err, w.Abort())
 	}

@@ -2,7 +2,6 @@ package rows
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -164,7 +164,7 @@ func (f *File) Verify(ctx context.Context) error { return f.VerifyPaced(ctx, nil
 // documents, about a megabyte, it calls pause, unless nil, with the time that they took.
 func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error {
 	began, read := time.Now(), 0
-	sum := sha256.New()
+	sum := digest.New()
 	hashed := io.TeeReader(io.NewSectionReader(f.file, headerSize, f.header.Tokens*tokenSize+f.header.Documents*entrySize), sum)
 	learned := int64(0)
 	var raw []byte

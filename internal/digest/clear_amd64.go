@@ -1,0 +1,14 @@
+//go:build amd64 && goexperiment.simd
+
+package digest
+
+import "simd/archsimd"
+
+var wide = archsimd.X86.AVX()
+
+// clearUpperHalves clears the upper halves of vector registers, where there are any.
+func clearUpperHalves() {
+	if wide {
+		archsimd.ClearAVXUpperBits()
+	}
+}

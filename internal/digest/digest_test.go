@@ -1,0 +1,60 @@
+package digest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
+
+// TestNew: digests are those of crypto/sha256, however the data comes.
+func TestNew(t *testing.T) {
+	data := make([]byte, 3*piece+1)
+	for i := range data {
+		data[i] = byte(i * i / 7)
+	}
+	for _, n := range []int{0, 1, 63, 64, piece - 1, piece, piece + 1, len(data)} {
+		h, want := New(), sha256.Sum256(data[:n])
+		for _, part := range [][]byte{data[:n/3], data[n/3 : n]} {
+			if k, err := h.Write(part); k != len(part) || err != nil {
+				t.Fatalf("Write of %d bytes returned %d, %v", len(part), k, err)
+			}
+		}
+		if got := h.Sum(nil); !bytes.Equal(got, want[:]) {
+			t.Errorf("the digest of %d bytes is %x, want %x", n, got, want)
+		}
+		h.Reset()
+		h.Write(data[:n])
+		if got := h.Sum([]byte{7}); !bytes.Equal(got[1:], want[:]) || got[0] != 7 {
+			t.Errorf("after Reset the digest of %d bytes is %x, want 07%x", n, got, want)
+		}
+	}
+}
+
+// BenchmarkBesidePreempted hashes a megabyte at a time on the one processor that it shares with a
+// goroutine which never waits, and so is preempted again and again: with crypto/sha256, and
+// with this package.
+func BenchmarkBesidePreempted(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var done atomic.Bool
+	defer done.Store(true)
+	go func() {
+		for x := uint64(1); !done.Load(); x++ {
+		}
+	}()
+	data := make([]byte, 1<<20)
+	b.Run("crypto", func(b *testing.B) {
+		b.SetBytes(int64(len(data)))
+		for b.Loop() {
+			sha256.Sum256(data)
+		}
+	})
+	b.Run("digest", func(b *testing.B) {
+		h := New()
+		b.SetBytes(int64(len(data)))
+		for b.Loop() {
+			h.Write(data)
+		}
+	})
+}
