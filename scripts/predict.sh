@@ -18,39 +18,25 @@
 #   PYTHON   a Python of 3.12 or later (python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD
+name=predict
 work=${PREDICT_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/cage-predict}
 version=0.12.0.1
 packages="jax==$version jaxlib==$version jax-cuda13-pjrt==$version jax-cuda13-plugin[with-cuda]==$version numpy==2.5.5"
-export GOTOOLCHAIN=go1.27.2 GOEXPERIMENT=simd CGO_ENABLED=1 GOFLAGS=-trimpath
+unavailable=0
+. scripts/pjrtrecord.sh
 
-# missing says why there is nothing to do.
-missing() {
-	echo "predict: SKIPPED: $1"
-	exit 0
-}
-
-compiler=$(go env CC)
-command -v "${compiler%% *}" >/dev/null || missing "there is no C compiler ($compiler)"
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || missing "$python is no Python of 3.12 or later: name one in PYTHON"
+install "$python"
 mkdir -p "$work/programs"
-if [ "$(cat "$work/packages" 2>/dev/null)" != "$packages" ]; then
-	"$python" -m venv --clear "$work/venv" >"$work/log" 2>&1 || missing "$python -m venv failed: $(tail -n 1 "$work/log")"
-	# shellcheck disable=SC2086 # it is a list
-	"$work/venv/bin/pip" install --quiet $packages >"$work/log" 2>&1 || missing "pip install $packages failed: $(tail -n 1 "$work/log")"
-	echo "$packages" >"$work/packages"
-fi
 python=$work/venv/bin/python
 
 CAGE_TEST_PREDICT=$python go test -tags cuda -count=1 ./host/step -run Predicted
 
-# shellcheck disable=SC2086 # the compiler may be a command with flags
-$compiler -shared -fPIC -pthread -I "$(go list -m -f '{{.Dir}}' github.com/gomlx/go-xla)/pjrt" \
-	-o "$work/pjrt_c_api_cuda_plugin.so" "$root"/host/internal/pjrtrecord/testdata/*.c
+record
 go build -tags cuda -o "$work/cage" ./cmd/cage
 go build -buildvcs=false -o "$work/plugins/" ./plugins/*
-export CAGE_PLUGIN_PATH=$work/plugins PJRT_PLUGIN_LIBRARY_PATH=$work/pjrt_c_api_cuda_plugin.so CAGE_RECORD_DEVICES=1
+export CAGE_PLUGIN_PATH=$work/plugins CAGE_RECORD_DEVICES=1
 
 # predict PRESET BATCH compiles the step of a preset.
 predict() {

@@ -11,39 +11,20 @@
 # no C compiler, no Python or no JAX, the tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD
+name=xla
 work=${XLA_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/cage-xla}
 packages="jax==0.10.2 jaxlib==0.10.2 ml-dtypes==0.6.0 numpy==2.4.6 opt-einsum==3.4.0 scipy==1.17.1"
-export GOTOOLCHAIN=go1.27.2 GOEXPERIMENT=simd CGO_ENABLED=1 GOFLAGS=-trimpath
-
-# missing says why there is nothing to do: an error for a command, none for the tests.
-missing() {
-	echo "xla: SKIPPED: $1"
-	exit "$unavailable"
-}
 unavailable=0
 if [ $# -gt 0 ]; then
-	unavailable=1
+	unavailable=1 # an error for a command, none for the tests
 fi
+. scripts/pjrtrecord.sh
 
-compiler=$(go env CC)
-command -v "${compiler%% *}" >/dev/null || missing "there is no C compiler ($compiler)"
 command -v python3 >/dev/null || missing "there is no python3"
-mkdir -p "$work"
-if [ "$(cat "$work/packages" 2>/dev/null)" != "$packages" ]; then
-	python3 -m venv --clear "$work/venv" >"$work/log" 2>&1 || missing "python3 -m venv failed: $(tail -n 1 "$work/log")"
-	# shellcheck disable=SC2086 # it is a list
-	"$work/venv/bin/pip" install --quiet $packages >"$work/log" 2>&1 || missing "pip install $packages failed: $(tail -n 1 "$work/log")"
-	echo "$packages" >"$work/packages"
-fi
-
-headers=$(go list -m -f '{{.Dir}}' github.com/gomlx/go-xla)/pjrt
-recorder=$root/host/internal/pjrtrecord/testdata
-# shellcheck disable=SC2086 # the compiler may be a command with flags
-$compiler -shared -fPIC -pthread -I "$headers" -o "$work/pjrt_c_api_cuda_plugin.so" "$recorder"/*.c
-
-export PJRT_PLUGIN_LIBRARY_PATH=$work/pjrt_c_api_cuda_plugin.so
-export CAGE_RECORD_DEVICES=4 CAGE_RECORD_LINGER=1 CAGE_RECORD_PYTHON=$work/venv/bin/python CAGE_RECORD_SCRIPT=$recorder/execute.py
+install python3
+record
+export CAGE_RECORD_DEVICES=4 CAGE_RECORD_LINGER=1 CAGE_RECORD_PYTHON=$work/venv/bin/python
+export CAGE_RECORD_SCRIPT=$PWD/host/internal/pjrtrecord/testdata/execute.py
 export CAGE_TEST_DEVICE=cuda CAGE_TEST_XLA=$work/venv/bin/python
 if [ $# -gt 0 ]; then
 	exec "$@"
