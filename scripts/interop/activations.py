@@ -12,20 +12,13 @@ digit; they must be ten times as near to each other as the loss without quantize
 code is 1 when they are not.
 """
 import argparse
-import os
 import sys
-import warnings
 
-os.environ["HF_HUB_OFFLINE"] = os.environ["TQDM_DISABLE"] = "1"
+import quiet  # before transformers
 import torch
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
 from validation import losses
-
-warnings.filterwarnings("ignore")
-logging.set_verbosity_error()
-logging.disable_progress_bar()
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("dir")

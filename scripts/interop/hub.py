@@ -12,19 +12,13 @@ import argparse
 import json
 import os
 import sys
-import warnings
 
-os.environ["HF_HUB_OFFLINE"] = os.environ["TQDM_DISABLE"] = "1"
+import quiet  # before transformers
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, CompressedTensorsConfig
-from transformers.utils import logging
 
 from validation import losses
-
-warnings.filterwarnings("ignore")
-logging.set_verbosity_error()
-logging.disable_progress_bar()
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("dir")

@@ -10,17 +10,13 @@ eight bits, so that only the weights are compared. Prints one line; the exit cod
 import os
 import sys
 
-os.environ["HF_HUB_OFFLINE"] = os.environ["TQDM_DISABLE"] = "1"
 import gguf
 import llama_cpp
 import numpy
+import quiet  # before transformers
 import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
-
-logging.set_verbosity_error()
-logging.disable_progress_bar()
 
 path, floats = sys.argv[1:]
 reader = gguf.GGUFReader(path)

@@ -14,17 +14,14 @@ import sys
 import llama_cpp
 import numpy
 
+from tokenfile import ids
+
 path, texts, dataset = sys.argv[1:]
-parts = []
-for name in ("train.tokens", "val.tokens"):
-    tokens = os.path.join(dataset, name)
-    header = json.loads(open(tokens, "rb").read()[16:4096].rstrip(b"\0"))
-    parts.append(numpy.fromfile(tokens, dtype="<u2" if header["token_bytes"] == 2 else "<u4", offset=4096))
-ids = numpy.concatenate(parts)
+known = numpy.concatenate([ids(os.path.join(dataset, name)) for name in ("train.tokens", "val.tokens")])
 model = llama_cpp.Llama(model_path=path, vocab_only=True, verbose=False)
 bos, eos = model.token_bos(), model.token_eos()
-starts = [*numpy.flatnonzero(ids == bos), len(ids)]
-want = {tuple(ids[a:b].tolist()) for a, b in zip(starts, starts[1:])}
+starts = [*numpy.flatnonzero(known == bos), len(known)]
+want = {tuple(known[a:b].tolist()) for a, b in zip(starts, starts[1:])}
 different, count, total = [], 0, 0
 for line in open(texts, encoding="utf-8"):
     text = json.loads(line)["text"]

@@ -1,16 +1,15 @@
 """The loss of a model of transformers on a validation set of cage."""
-import json
-
 import numpy
 import torch
+
+from tokenfile import ids
 
 
 def losses(model, path):
     """The mean loss over windows that follow each other, as cage evaluates."""
     width = model.config.max_position_embeddings
-    header = json.loads(open(path, "rb").read()[16:4096].rstrip(b"\0"))
-    ids = numpy.fromfile(path, dtype="<u2" if header["token_bytes"] == 2 else "<u4", offset=4096).astype(numpy.int64)
-    windows = [ids[i : i + width + 1] for i in range(0, len(ids) - width, width)]
+    tokens = ids(path).astype(numpy.int64)
+    windows = [tokens[i : i + width + 1] for i in range(0, len(tokens) - width, width)]
     total, count = 0.0, 0
     for batch in torch.tensor(numpy.stack(windows)).split(64):
         logits = model(input_ids=batch[:, :-1]).logits.float()
