@@ -77,6 +77,8 @@ gallery() {
 }
 
 live() {
+	"$cage" train examples/demo.toml --resume --set 'train.out="runs/demo-samples"' --set train.steps=640 --set train.eval_every=160 \
+		--set quantizer.bits=2 --set 'train.samples=["func ", "// "]' --set train.sample_tokens=160 --set train.sample_temperature=0.5 >&2
 	"$cage" serve --listen "$address" runs/demo* studies/gallery >runs/serve.log 2>&1 &
 	server=$!
 	trap 'kill $server' EXIT
@@ -84,6 +86,8 @@ live() {
 	shot serve.png "http://$address/" --width 1200 --height 900 --wait "$drawn"
 	shot serve-dark.png "http://$address/run?run=runs/demo" --dark --width 1000 --height 900 --wait "$drawn"
 	shot serve-phone.png "http://$address/run?run=runs/demo" --phone --width 390 --height 700 --wait "$drawn"
+	shot serve-samples.png "http://$address/run?run=runs/demo-samples" --width 1000 --height 560 --wait "$drawn" \
+		--do 'document.getElementById("samples").scrollIntoView()'
 	kill $server
 	trap - EXIT
 }

@@ -42,19 +42,12 @@ type Series struct {
 type Point struct {
 	X, Y        float64
 	Minus, Plus float64 // how far the interval reaches below and above Y; 0: not at all
+	Across      float64 // how far that of X reaches to both sides; a band has none
 	Label       string  // written beside the point
 }
 
 func (c *Chart) compose(vg.Length) (composition, error) {
-	x, y := newSpan(), newSpan()
-	for _, s := range c.Series {
-		for _, p := range s.Points {
-			if c.X.drawable(p.X) && c.Y.drawable(p.Y) {
-				x.add(c.X, p.X)
-				y.addInterval(c.Y, p.Y, p.Minus, p.Plus)
-			}
-		}
-	}
+	x, y := c.spans()
 	if x.empty() || y.empty() {
 		return nil, ErrNoData
 	}
@@ -62,8 +55,14 @@ func (c *Chart) compose(vg.Length) (composition, error) {
 	c.X.apply(&out.plot.X, x)
 	c.Y.apply(&out.plot.Y, y)
 	layers := [][]plot.Plotter{{}, {}, {}}
+	bands := 0
+	for _, s := range c.Series {
+		if s.Band {
+			bands++
+		}
+	}
 	for i, s := range c.Series {
-		d := drawing{s, place(s.Color, i), s.pieces(c)}
+		d := drawing{s, place(s.Color, i), bands, s.pieces(c)}
 		for layer, part := range []func(draw.Canvas, *plot.Plot){d.intervals, d.lines, d.marks} {
 			layers[layer] = append(layers[layer], layerFunc(part))
 		}
@@ -77,6 +76,37 @@ func (c *Chart) compose(vg.Length) (composition, error) {
 		}
 	}
 	return out, nil
+}
+
+// spans are the ranges of what is drawn. On a logarithmic axis the lower end of a band does
+// not count: where it comes near to zero, it would leave no room for the curves.
+func (c *Chart) spans() (x, y span) {
+	x, y = newSpan(), newSpan()
+	for _, s := range c.Series {
+		for _, p := range s.Points {
+			if !c.X.drawable(p.X) || !c.Y.drawable(p.Y) {
+				continue
+			}
+			minus := p.Minus
+			if c.Y.Log && s.Band {
+				minus = 0
+			}
+			x.addInterval(c.X, p.X, p.Across, p.Across)
+			y.addInterval(c.Y, p.Y, minus, p.Plus)
+		}
+	}
+	return x, y
+}
+
+// Span is the range of the vertical axis that the chart has alone; not ok without any point.
+func (c *Chart) Span() (low, high float64, ok bool) {
+	_, y := c.spans()
+	if y.empty() {
+		return 0, 0, false
+	}
+	var axis plot.Axis
+	c.Y.apply(&axis, y)
+	return axis.Min, axis.Max, true
 }
 
 // place is the number, from 0, of the colour and mark of the i-th series: of the chosen
@@ -99,8 +129,9 @@ func (s Series) pieces(c *Chart) [][]Point {
 	return out
 }
 
-// patterns of varied lines.
-var patterns = [][]vg.Length{nil, {6, 2.5}, {2, 1.8}, {7, 2, 2, 2}}
+// patterns of varied lines: more than there are colours, so that seven and more can be told
+// apart, and through all but the first those below can be seen.
+var patterns = [Colors + 1][]vg.Length{nil, {6, 2.5}, {2, 1.8}, {7, 2, 2, 2}, {12, 4}, {3, 4}, {7, 2, 2, 2, 2, 2}, {14, 3, 3, 3}}
 
 // style is the style of a series' line in the given place, nil if it has none. Dashes
 // tell series apart whose colour is the same.

@@ -169,9 +169,9 @@ func scaleDwell(p *plot.Plot) legend {
 // shadeColor is the colour in which λ_t of the i-th run is shaded.
 func shadeColor(i, runs int) color.NRGBA {
 	if runs > 1 {
-		return band(runColor(i))
+		return band(runColor(i), 1)
 	}
-	return band(palette[4])
+	return band(palette[4], 1)
 }
 
 func largestLambda(records []metrics.Record) float64 {

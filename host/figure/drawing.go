@@ -14,6 +14,7 @@ import (
 type drawing struct {
 	series Series
 	place  int // the number of its colour, from 0
+	bands  int // how many series of the chart have a band
 	pieces [][]Point
 }
 
@@ -29,6 +30,7 @@ func (d drawing) intervals(c draw.Canvas, p *plot.Plot) {
 				if (pt.Minus != 0 || pt.Plus != 0) && c.ContainsX(x(pt.X)) {
 					errorBar(c, lineStyle(d.color(), barLine, nil), x(pt.X), at(pt.Y-pt.Minus), at(pt.Y+pt.Plus))
 				}
+				d.across(c, p, pt, at(pt.Y))
 			}
 			continue
 		}
@@ -40,13 +42,34 @@ func (d drawing) intervals(c draw.Canvas, p *plot.Plot) {
 			pt := piece[len(piece)-1-i]
 			outline = append(outline, vg.Point{X: x(pt.X), Y: at(pt.Y - pt.Minus)})
 		}
-		fillArea(c, band(d.color()), outline)
+		fillArea(c, band(d.color(), d.bands), outline)
 	}
 }
 
-// band is a colour for areas, faint enough to see others through it: 20 %.
-func band(c color.NRGBA) color.NRGBA {
-	c.A = 0x33
+// across draws the interval of X, as far as it lies on the canvas.
+func (d drawing) across(c draw.Canvas, p *plot.Plot, pt Point, y vg.Length) {
+	if reach(pt.Across) == 0 || !c.ContainsY(y) {
+		return
+	}
+	x, _ := p.Transforms(&c)
+	end := func(v float64) vg.Length {
+		if p.X.Min > 0 && v < p.X.Min {
+			return c.Min.X
+		}
+		return min(max(x(v), c.Min.X), c.Max.X)
+	}
+	style, low, high := lineStyle(d.color(), barLine, nil), end(pt.X-pt.Across), end(pt.X+pt.Across)
+	c.StrokeLine2(style, low, y, high, y)
+	for _, at := range []vg.Length{low, high} {
+		c.StrokeLine2(style, at, y-capSize, at, y+capSize)
+	}
+}
+
+// band is a colour for areas, faint enough to see others through it: 20 %, and less where
+// many bands lie on top of each other.
+func band(c color.NRGBA, bands int) color.NRGBA {
+	const alone, together = 0x33, 0x99
+	c.A = uint8(min(alone, together/max(1, bands)))
 	return c
 }
 

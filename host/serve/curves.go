@@ -5,7 +5,9 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/serve/curve"
 	"github.com/cage-qat/cage/host/study/report/page"
@@ -17,26 +19,27 @@ type panel struct {
 	Title   string
 	metrics []string
 	log     bool // the scale is logarithmic at first
+	noisy   bool // the first of the metrics is smoothed
 }
 
 // panels are all charts, in their order.
 var panels = []panel{
-	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false},
-	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true},
-	{"lambda", "Strength of the correction, λ", []string{"lambda"}, false},
-	{"lr", "Learning rate", []string{"lr"}, false},
-	{"grad_norm", "Norm of the gradient", []string{"grad_norm"}, true},
-	{"pareto", "Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true},
-	{"flip_rate", "Codes that changed since the sample before, fraction", []string{"flip_rate"}, true},
-	{"dwell_mean", "Dwell times of codes, steps", []string{"dwell_mean", "dwell_median", "dwell_p90", "dwell_max"}, true},
-	{"coherence", "Coherence of residuals", []string{"coherence", "coherence_vector"}, false},
-	{"residual_max", "Largest residual norm of a weight, ‖e‖", []string{"residual_max", "visit_sum"}, true},
-	{"distance", "Distance to the optimum", []string{"distance"}, true},
-	{"tokens_per_second", "Tokens per second", []string{"tokens_per_second"}, false},
-	{"flops_per_second", "Floating-point operations of the model per second", []string{"flops_per_second"}, false},
-	{"mfu", "Share of the device that the model uses (MFU)", []string{"mfu"}, false},
-	{"memory_bytes", "Memory of the process, bytes", []string{"memory_bytes"}, false},
-	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false},
+	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false, true},
+	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true, false},
+	{"lambda", "Strength of the correction, λ", []string{"lambda"}, false, false},
+	{"lr", "Learning rate", []string{"lr"}, false, false},
+	{"grad_norm", "Norm of the gradient", []string{"grad_norm"}, true, true},
+	{"pareto", "Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true, false},
+	{"flip_rate", "Codes that changed since the sample before, fraction", []string{"flip_rate"}, true, false},
+	{"dwell_mean", "Dwell times of codes, steps", []string{"dwell_mean", "dwell_median", "dwell_p90", "dwell_max"}, true, false},
+	{"coherence", "Coherence of residuals", []string{"coherence", "coherence_vector"}, false, false},
+	{"residual_max", "Largest residual norm of a weight, ‖e‖", []string{"residual_max", "visit_sum"}, true, false},
+	{"distance", "Distance to the optimum", []string{"distance"}, true, false},
+	{"tokens_per_second", "Tokens per second", []string{"tokens_per_second"}, false, true},
+	{"flops_per_second", "Floating-point operations of the model per second", []string{"flops_per_second"}, false, true},
+	{"mfu", "Share of the device that the model uses (MFU)", []string{"mfu"}, false, true},
+	{"memory_bytes", "Memory of the process, bytes", []string{"memory_bytes"}, false, false},
+	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false, false},
 }
 
 // mostCurves is of how many runs curves can be asked for at once.
@@ -99,21 +102,47 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 
 // chart has a curve for each metric of each run that has values of it.
 func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
-	out := page.Chart{X: "step", Y: p.metrics[0], LogY: p.log, Series: []page.Curve{}}
+	out := page.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []page.Curve{}}
 	for _, metric := range p.metrics {
 		for i, run := range runs {
-			points := read[i].points(metric)
+			points, smoothed := read[i].points(metric)
 			if len(points) == 0 {
 				continue
 			}
-			name := metric
+			name := metrics.Label(metric)
 			if len(runs) > 1 {
 				name = run.Dir
 				if metric != p.metrics[0] {
-					name += " " + metric
+					name += ", " + metrics.Label(metric)
 				}
 			}
-			out.Series = append(out.Series, pageCurve(name, points))
+			c := pageCurve(name, points)
+			if p.noisy && metric == p.metrics[0] && smoothed != nil {
+				c.Raw, c.Y = c.Y, finite(smoothed)
+				if len(runs) == 1 {
+					c.Name += ", smoothed; faint: as recorded"
+				}
+			}
+			out.Series = append(out.Series, c)
+		}
+	}
+	return out
+}
+
+// axis labels the vertical axis, which has no room for formulas.
+func (p panel) axis() string {
+	if short, formula, _ := strings.Cut(p.Title, ", "); len(formula) > len("nats per token") {
+		return short
+	}
+	return p.Title
+}
+
+// finite are numbers for JSON, which knows no others: nil for NaN and the infinities.
+func finite(values []float64) []*float64 {
+	out := make([]*float64, len(values))
+	for i, v := range values {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			out[i] = &values[i]
 		}
 	}
 	return out

@@ -117,7 +117,7 @@ func TestTextsAreText(t *testing.T) {
 	if w := get(t, h, "/run", "run", hostile); w.Code != http.StatusNotFound || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
 		t.Errorf("an unknown run: %d %q", w.Code, w.Header())
 	}
-	if got, wrong := answered(t, get(t, h, "/curves", "run", c, "panel", "loss")); got["loss loss"] != 3 || wrong != "" {
+	if got, wrong := answered(t, get(t, h, "/curves", "run", c, "panel", "loss")); got["loss training loss"] != 3 || wrong != "" {
 		t.Errorf("curves of hostile records: %v %s", got, wrong)
 	}
 }

@@ -117,12 +117,12 @@ func (l *runLog) curve(name []byte) *curve.Curve {
 	return c
 }
 
-// points are those of a number's curve.
-func (l *runLog) points(name string) []curve.Point {
+// points are those of a number's curve, with the smoothed value of each if there are enough.
+func (l *runLog) points(name string) (points []curve.Point, smoothed []float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c := l.curves[name]; c != nil {
-		return c.Points()
+		return c.Points(), c.Smoothed()
 	}
-	return nil
+	return nil, nil
 }

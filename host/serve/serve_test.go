@@ -137,6 +137,7 @@ func answered(t testing.TB, w *httptest.ResponseRecorder) (curves map[string]int
 					Name string
 					X    []float64
 					Y    []*float64
+					Raw  []*float64
 				}
 			}
 		}
@@ -152,6 +153,9 @@ func answered(t testing.TB, w *httptest.ResponseRecorder) (curves map[string]int
 			if len(s.X) != len(s.Y) {
 				t.Errorf("%s: %d places, %d values", s.Name, len(s.X), len(s.Y))
 			}
+			if raw := len(s.Raw); strings.Contains(s.Name, "smoothed") && raw != len(s.X) || raw > 0 && raw != len(s.X) {
+				t.Errorf("%s: %d places, %d values as recorded", s.Name, len(s.X), raw)
+			}
 			curves[c.Panel+" "+s.Name] = len(s.X)
 		}
 	}
@@ -166,7 +170,11 @@ func TestCurves(t *testing.T) {
 	want := func(steps int) {
 		t.Helper()
 		got, wrong := answered(t, get(t, h, "/curves", "run", b))
-		want := map[string]int{"loss loss": steps, "lr lr": steps, "lambda lambda": steps}
+		loss := "training loss"
+		if steps >= 50 {
+			loss += ", smoothed; faint: as recorded"
+		}
+		want := map[string]int{"loss " + loss: steps, "lr learning rate": steps, "lambda λ": steps}
 		for _, w := range []string{"0", "1"} {
 			want["weights/flip_rate block."+w+".w"], want["weights/dwell_mean block."+w+".w"] = steps, steps
 		}

@@ -23,6 +23,8 @@ type cell struct {
 	lowStep, highStep int
 	low, high         float64
 	wildStep          int
+	sum               float64 // of its finite values
+	values            int     // their number
 }
 
 // New makes a curve of at most so many stretches, at least 2.
@@ -46,10 +48,12 @@ func (c *Curve) Add(step int, y float64) {
 }
 
 func (c *cell) add(step int, y float64) {
-	switch {
-	case math.IsNaN(y) || math.IsInf(y, 0):
+	if math.IsNaN(y) || math.IsInf(y, 0) {
 		c.wild, c.wildStep = true, step
 		return
+	}
+	c.sum, c.values = c.sum+y, c.values+1
+	switch {
 	case !c.some:
 		c.some = true
 		c.low, c.lowStep, c.high, c.highStep = y, step, y, step
@@ -86,6 +90,7 @@ func (c *cell) merge(d cell) {
 		c.wild, c.wildStep = true, d.wildStep
 	}
 	c.some = c.some || d.some
+	c.sum, c.values = c.sum+d.sum, c.values+d.values
 }
 
 // Len is the number of values that were added.

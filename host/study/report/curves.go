@@ -20,7 +20,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 	if err != nil {
 		return picture{}, err
 	}
-	out := &figure.Chart{X: figure.Axis{Label: "step", Log: f.LogX}, Y: figure.Axis{Label: f.Metric, Log: f.LogY}}
+	out := &figure.Chart{X: figure.Axis{Label: "step", Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
 	var n counts
 	for _, series := range g.labels[0] {
 		var runs []curve
@@ -37,7 +37,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			}
 		}
 		n.add(len(runs))
-		line := figure.Series{Name: join(series), Line: figure.Varied, Band: true, Points: average(runs)}
+		line := figure.Series{Name: told(f.Series, series), Line: figure.Varied, Band: true, Points: average(runs)}
 		line.Marks = len(line.Points) <= fewPoints
 		out.Series = append(out.Series, line)
 	}

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
 )
@@ -63,33 +64,21 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 func defaultTitle(f study.Figure) string {
 	switch f.Kind {
 	case study.Bar:
-		return f.Metric + " by " + f.X
+		return short(f.Metric) + " by " + f.X
 	case study.Heatmap:
-		return f.Metric + " by " + f.X + " and " + f.Y
+		return short(f.Metric) + " by " + f.X + " and " + f.Y
 	case study.Curves:
-		return f.Metric + " over the steps"
+		return short(f.Metric) + " over the steps"
 	case study.Scatter:
-		return f.Y + " against " + f.X
+		return short(f.Y) + " against " + short(f.X)
 	}
 	return f.Kind
 }
 
-// splitSeries makes a heat map for each series; other kinds show all series in one figure.
-func splitSeries(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
-	if f.Kind != study.Heatmap || len(f.Series) == 0 {
-		return []study.Figure{f}
-	}
-	var out []study.Figure
-	for _, labels := range combinations(s, f.Series, f.Where, results) {
-		one := f
-		one.Series, one.Title, one.Where = nil, cmp.Or(f.Title, defaultTitle(f))+": "+join(labels), map[string][]string{}
-		maps.Copy(one.Where, f.Where)
-		for i, axis := range f.Series {
-			one.Where[axis] = labels[i : i+1]
-		}
-		out = append(out, one)
-	}
-	return out
+// short is what a metric is called, without its formula or unit.
+func short(metric string) string {
+	name, _, _ := strings.Cut(metrics.Label(metric), ",")
+	return name
 }
 
 // bars has a group for each label of an axis.
@@ -98,13 +87,13 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (picture, erro
 	if err != nil {
 		return picture{}, err
 	}
-	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Metric, Log: f.LogY}}
+	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
 	for _, label := range g.labels[0] {
 		out.Groups = append(out.Groups, label[0])
 	}
 	var n counts
 	for _, series := range g.labels[1] {
-		b := figure.BarSeries{Name: join(series)}
+		b := figure.BarSeries{Name: told(f.Series, series)}
 		for _, label := range g.labels[0] {
 			place := g.at(label, series)
 			_, x := values(place, f.Metric)
@@ -123,7 +112,7 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, e
 	if err != nil {
 		return picture{}, err
 	}
-	out := &figure.Heat{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y}, Scale: f.Metric, Log: f.LogY, Format: "%.4g"}
+	out := &figure.Heat{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y}, Scale: metrics.Label(f.Metric), Log: f.LogY}
 	for _, label := range g.labels[1] {
 		out.Columns = append(out.Columns, label[0])
 	}
@@ -139,6 +128,7 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, e
 		}
 		out.Values = append(out.Values, means)
 	}
+	out.Format = equalDigits(out.Values)
 	return drawn(out, n, "Mean", f)
 }
 
@@ -148,18 +138,18 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, e
 	if err != nil {
 		return picture{}, err
 	}
-	out := &figure.Chart{X: figure.Axis{Label: f.X, Log: f.LogX}, Y: figure.Axis{Label: f.Y, Log: f.LogY}}
+	out := &figure.Chart{X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY}}
 	var n counts
 	for _, series := range g.labels[0] {
-		line := figure.Series{Name: join(series), Marks: true}
+		line := figure.Series{Name: told(f.Series, series), Marks: true}
 		for _, label := range g.labels[1] {
 			x, y := both(g.at(series, label), f.X, f.Y)
 			if len(x) == 0 {
 				continue
 			}
-			d := stat.Describe(y)
+			across, d := stat.Describe(x), stat.Describe(y)
 			n.add(d.N)
-			line.Points = append(line.Points, figure.Point{X: stat.Describe(x).Mean, Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD)})
+			line.Points = append(line.Points, figure.Point{X: across.Mean, Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD), Across: known(across.SD)})
 		}
 		out.Series = append(out.Series, line)
 	}

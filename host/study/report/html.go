@@ -21,7 +21,7 @@ func (r *Report) HTML() ([]byte, error) {
 		p.Tables = append(p.Tables, r.Tables[i].page(r))
 	}
 	for _, f := range r.Figures {
-		view := page.Figure{Title: f.Title, Notes: f.Notes}
+		view := page.Figure{Title: f.Title, Notes: f.Notes, Paper: f.Kind == study.Heatmap}
 		if !f.Empty() {
 			var svg bytes.Buffer
 			if err := figure.Draw(&svg, figure.SVG, f.Picture, figure.Options{}); err != nil {
@@ -97,7 +97,7 @@ const mostHover = 600
 
 // chart is a figure's curves as numbers.
 func chart(c *figure.Chart) *page.Chart {
-	out := &page.Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, Series: []page.Curve{}}
+	out := &page.Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max, Series: []page.Curve{}}
 	for _, s := range c.Series {
 		curve := page.Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
 		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })

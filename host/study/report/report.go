@@ -53,11 +53,11 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 		return nil, err
 	}
 	for i, given := range s.Figures {
-		for _, f := range splitSeries(s, given, results) {
-			figure, err := newFigure(s, f, results)
-			if err != nil {
-				return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, cmp.Or(f.Title, f.Kind), err)
-			}
+		list, err := figures(s, given, results)
+		if err != nil {
+			return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, cmp.Or(given.Title, given.Kind), err)
+		}
+		for _, figure := range list {
 			figure.Name = fmt.Sprintf("%02d-%s", len(r.Figures)+1, slug(figure.Title))
 			r.Figures = append(r.Figures, *figure)
 		}

@@ -1,13 +1,15 @@
 "use strict";
 
 // Curves, drawn by uPlot. Each has three columns beside x: the ends of its band, of which
-// the legend says nothing, and its values.
-const DASHES = [[], [9, 4], [3, 3], [10, 3, 3, 3]]; // lines on top of each other can be seen
-const MARKS = ["solid", "dashed", "dotted", "dashed"];
+// the legend says nothing, and its values. A curve that is smoothed has what was recorded in the place of the lower end.
+const DASHES = [[], [9, 4], [3, 3], [10, 3, 3, 3], [16, 6], [4, 6], [10, 3, 3, 3, 3, 3], [18, 5, 5, 5]]; // lines on top of each other can be seen
+const MARKS = ["solid", "dashed", "dotted", "dashed", "dashed", "dotted", "dashed", "dashed"];
 const HEIGHT = 420, FONT = "12px system-ui, sans-serif";
 
 const color = (i) => "--s" + ((i % 7) + 1);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const raw = (s) => s.raw?.length > 0;
+const alpha = (list) => Math.round(Math.min(46, 138 / Math.max(1, list.filter((s) => s.low.length).length))).toString(16).padStart(2, "0");
 const curveOf = (column) => (column % 3 === 0 ? column / 3 - 1 : -1); // -1: of a band, or x
 
 function format(v, digits = 6) {
@@ -39,9 +41,9 @@ function logTicks(low, high) {
 // not positive is left out.
 function columns(data, logy) {
   const none = (s) => s.x.map(() => null);
-  const all = uPlot.join(data.series.map((s) => [s.x, s.low.length ? s.low : none(s), s.high.length ? s.high : none(s), s.y]));
+  const all = uPlot.join(data.series.map((s) => [s.x, raw(s) ? s.raw : s.low.length ? s.low : none(s), s.high.length ? s.high : none(s), s.y]));
   const from = data.logx ? all[0].filter((x) => x <= 0).length : 0;
-  return all.map((c, i) => c.slice(from).map((v) => (logy && curveOf(i) >= 0 && v <= 0 ? null : v)));
+  return all.map((c, i) => c.slice(from).map((v) => (logy && v <= 0 && (curveOf(i) >= 0 || i % 3 === 1 && raw(data.series[(i - 1) / 3])) ? null : v)));
 }
 
 function options(data, logy, width, height) {
@@ -62,16 +64,17 @@ function options(data, logy, width, height) {
     return low === null ? [1, 2] : [low / f, high * f];
   };
   const whole = (u, low, high) => (low < high ? [low, high] : data.logx ? [low / 2, low * 2] : [low - 1, low + 1]);
+  const shared = data.ymax !== undefined && logy === data.logy;
   return {
     width, height,
-    scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: logy ? { distr: 3, range: padded } : {} },
+    scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: { ...(logy ? { distr: 3, range: padded } : {}), ...(shared ? { range: [data.ymin ?? 0, data.ymax] } : {}) } },
     axes: [{ ...axis(data.x, data.logx), size: 32 }, axis(data.y, logy)],
     series: [{ label: data.x, value: (u, v) => (v == null ? "" : format(v)) }].concat(
-      data.series.flatMap((s, i) => [{ class: "end" }, { class: "end" }, {
+      data.series.flatMap((s, i) => [{ class: "end", auto: raw(s) || !logy, ...(raw(s) ? { stroke: () => css(color(i)) + "59", width: 1, points: { show: false } } : {}) }, { class: "end" }, {
         label: s.name || data.y, stroke: () => css(color(i)), width: 1.8, dash: DASHES[i % DASHES.length],
         points: { show: (u, column) => u.data[column].filter((v) => v != null).length <= 40, size: 5 }, value,
       }])),
-    bands: data.series.map((s, i) => ({ series: [3 * i + 2, 3 * i + 1], fill: () => css(color(i)) + "2e" })),
+    bands: data.series.flatMap((s, i) => (raw(s) ? [] : [{ series: [3 * i + 2, 3 * i + 1], fill: () => css(color(i)) + alpha(data.series) }])),
     legend: { markers: { width: 3, stroke: (u, column) => `var(${color(curveOf(column))})`, dash: (u, column) => MARKS[curveOf(column) % MARKS.length] } },
     cursor: { y: false, drag: { dist: 8 }, hover: { skip: [null, undefined] } },
     hooks: { ready: [ready], setSeries: [together] },
@@ -126,7 +129,7 @@ function chart(data, picture, height = HEIGHT) {
   log.type = "button";
   log.textContent = "logarithmic";
   hint.className = "hint";
-  hint.textContent = "Point at the curves or use the arrow keys to read values; drag to zoom in, Escape or a double click to zoom out.";
+  hint.textContent = (data.series.some(raw) ? "Smoothed, the mean of 2 % of the records around each; faint: as recorded. " : "") + "Point at the curves or use the arrow keys to read values; drag to zoom in, Escape or a double click to zoom out.";
   picture.classList.add("printed");
   picture.after(root);
   root.append(log, hint);

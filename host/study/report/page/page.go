@@ -67,6 +67,9 @@ type Figure struct {
 	Title string
 	SVG   []byte // as host/figure writes it; empty: nothing to draw
 	Notes []string
+	// Paper keeps the picture on light paper in the dark: of one whose colours have an order, from
+	// light to dark, which must not turn round.
+	Paper bool
 	Chart *Chart // what the pointer can be asked about; nil: the picture alone
 }
 
@@ -76,6 +79,8 @@ type Chart struct {
 	Y      string  `json:"y"`
 	LogX   bool    `json:"logx"`
 	LogY   bool    `json:"logy"`
+	YMin   float64 `json:"ymin,omitempty"` // the range of Y; YMax 0: that of the curves
+	YMax   float64 `json:"ymax,omitempty"`
 	Series []Curve `json:"series"`
 }
 
@@ -85,8 +90,9 @@ type Curve struct {
 	Name string     `json:"name"`
 	X    []float64  `json:"x"`
 	Y    []*float64 `json:"y"`
-	Low  []*float64 `json:"low"`  // empty: no band
-	High []*float64 `json:"high"` // empty: no band
+	Low  []*float64 `json:"low"`           // empty: no band
+	High []*float64 `json:"high"`          // empty: no band
+	Raw  []*float64 `json:"raw,omitempty"` // what Y was smoothed from; empty: Y is as recorded. There is no band then
 }
 
 // Failure is a cell that ended in an error.

@@ -1,0 +1,27 @@
+package metrics
+
+// labels are what records and results are called on the axes of pictures.
+var labels = map[string]string{
+	"loss": "training loss", "train_loss": "training loss", "val_loss": "validation loss",
+	"val_ppl": "validation perplexity", "divergence": "divergence from the teacher", "cross_entropy": "cross-entropy",
+	"error_rel": "quantization error, ‖x − Q(x)‖² / ‖x‖²", "error_norm2": "quantization error, ‖x − Q(x)‖²",
+	"distance": "distance to the optimum", "lambda": "λ", "lr": "learning rate", "grad_norm": "norm of the gradient",
+	"pareto": "stationarity, ‖∇f + λ(x − Q(x))‖", "pareto_ste": "stationarity with the straight-through gradient",
+	"flip_rate": "share of codes that changed", "dwell_mean": "mean dwell time, steps", "dwell_median": "median dwell time, steps",
+	"dwell_p90": "dwell time, 90th percentile, steps", "dwell_max": "longest dwell time, steps", "dwell_vector_mean": "mean dwell time of weights, steps",
+	"coherence": "coherence of residuals", "coherence_vector": "coherence of residuals, as vectors",
+	"residual_max": "largest residual norm of a weight", "visit_sum": "largest residual of a visit, ‖E‖", "visits": "visits of a coordinate",
+	"avg_err_norm": "mean norm of x − Q(x) of a weight", "avg_corr_norm": "mean norm of the correction of a weight",
+	"tokens": "tokens", "tokens_per_second": "tokens per second", "flops_per_second": "model operations per second",
+	"mfu": "share of the device that the model uses", "memory_bytes": "memory, bytes", "skipped": "steps left out",
+	"parameters": "parameters", "non_embedding_parameters": "parameters without embeddings", "steps": "steps",
+}
+
+// Label is what a number of a record or of a summary is called on the axis of a picture. A
+// name that is not known, such as that of an evaluation's metric, is its own label.
+func Label(name string) string {
+	if label, ok := labels[name]; ok {
+		return label
+	}
+	return name
+}
