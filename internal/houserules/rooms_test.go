@@ -51,7 +51,8 @@ var rooms = []room{
 	{"refresh", "update engine sdk sdk/program sdk/program/reference", "renews state tensors with programs; of the oracle it takes tensors and the operations that are rarely run"},
 	{"update", "update/tile lower cage engine sdk sdk/program internal/pass/vectorize", "runs programs and the method's rules on buffers; what they are for it does not know"},
 	{"update/tile", "sdk/program internal/pass/simplify", "runs programs on slices of numbers, without any device"},
-	{"lower", "engine engine/autodiff sdk sdk/program internal/pass/autodiff internal/pass/rotation internal/pass/simplify", "from programs to graphs, whatever the programs are for"},
+	{"lower", "engine engine/autodiff triton sdk sdk/program internal/pass/autodiff internal/pass/rotation internal/pass/simplify", "from programs to graphs, whatever the programs are for"},
+	{"triton", "sdk/program", "writes text: no graph and no device is known to it"},
 	{"memory", "sdk/program", "computes from sizes alone"},
 	{"plugin", "internal/supervisor sdk sdk/client sdk/program", "processes that answer with programs: what becomes of these is nothing to it"},
 	{"internal/supervisor", "", "keeps a process and its children together, whatever it runs"},
@@ -82,7 +83,7 @@ var rooms = []room{
 
 // forTests are packages of host/ that nothing but tests may import, and whose own imports
 // are free.
-var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testbrowser", "./host/internal/testdevice", "./host/internal/testhub", "./host/internal/testrun", "./host/update/executortest"}
+var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testbrowser", "./host/internal/testdevice", "./host/internal/testhub", "./host/internal/testkernel", "./host/internal/testrun", "./host/update/executortest"}
 
 const hostPath = module + "/host/"
 

@@ -19,7 +19,7 @@ func FuzzExecutors(f *testing.F) {
 		}
 		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)], Exact: data[0]/16%2 == 0}
 		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
-		for name, s := range map[string]executortest.Subject{"tile": tileSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject} {
+		for name, s := range map[string]executortest.Subject{"tile": tileSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject, "kernels": kernelSubject} {
 			if _, ok := s.Accepts[o.Family]; !ok {
 				continue
 			}

@@ -1,0 +1,192 @@
+package testkernel
+
+import (
+	"fmt"
+	"math"
+)
+
+// library has the functions of NVIDIA's library for its devices that kernels call.
+var library = map[string]func(x, y float64) float64{
+	"__nv_expf":   func(x, _ float64) float64 { return math.Exp(x) },
+	"__nv_expm1f": func(x, _ float64) float64 { return math.Expm1(x) },
+	"__nv_logf":   func(x, _ float64) float64 { return math.Log(x) },
+	"__nv_log1pf": func(x, _ float64) float64 { return math.Log1p(x) },
+	"__nv_tanhf":  func(x, _ float64) float64 { return math.Tanh(x) },
+	"__nv_floorf": func(x, _ float64) float64 { return math.Floor(x) },
+	"__nv_rintf":  func(x, _ float64) float64 { return math.RoundToEven(x) },
+	"__nv_logbf":  func(x, _ float64) float64 { return math.Logb(x) },
+	"__nv_powf":   math.Pow,
+	"__nv_ldexpf": func(x, n float64) float64 { return math.Ldexp(x, int(n)) },
+}
+
+// floats1 and floats2 are operations on floats, integers2 on integers.
+var (
+	floats1 = map[string]func(x float64) float64{
+		"arith.negf":      func(x float64) float64 { return -x },
+		"math.absf":       math.Abs,
+		"tt.precise_sqrt": math.Sqrt,
+		"arith.extf":      func(x float64) float64 { return x },
+		"arith.truncf":    func(x float64) float64 { return float64(rounded(float32(x))) },
+	}
+	floats2 = map[string]func(x, y float64) float64{
+		"arith.addf": func(x, y float64) float64 { return x + y }, "arith.subf": func(x, y float64) float64 { return x - y },
+		"arith.mulf": func(x, y float64) float64 { return x * y }, "tt.precise_divf": func(x, y float64) float64 { return x / y },
+		"arith.maximumf": strict(math.Max), "arith.minimumf": strict(math.Min),
+		"arith.maxnumf": number(math.Max), "arith.minnumf": number(math.Min),
+	}
+	integers2 = map[string]func(x, y int32) int32{
+		"arith.addi": func(x, y int32) int32 { return x + y }, "arith.subi": func(x, y int32) int32 { return x - y },
+		"arith.muli": func(x, y int32) int32 { return x * y },
+		"arith.andi": func(x, y int32) int32 { return x & y }, "arith.ori": func(x, y int32) int32 { return x | y },
+		"arith.xori": func(x, y int32) int32 { return x ^ y },
+		"arith.shli": func(x, y int32) int32 { return x << uint32(y) }, "arith.shrsi": func(x, y int32) int32 { return x >> uint32(y) },
+		"arith.shrui": func(x, y int32) int32 { return int32(uint32(x) >> uint32(y)) },
+		"arith.maxsi": func(x, y int32) int32 { return max(x, y) }, "arith.minsi": func(x, y int32) int32 { return min(x, y) },
+		"arith.maxui": func(x, y int32) int32 { return int32(max(uint32(x), uint32(y))) },
+		"arith.minui": func(x, y int32) int32 { return int32(min(uint32(x), uint32(y))) },
+	}
+)
+
+// strict is f of two numbers, and NaN where one is NaN; math.Max has an infinity first.
+func strict(f func(x, y float64) float64) func(x, y float64) float64 {
+	return func(x, y float64) float64 {
+		if math.IsNaN(x) || math.IsNaN(y) {
+			return math.NaN()
+		}
+		return f(x, y)
+	}
+}
+
+// number is f of two numbers, and the other one where one is NaN.
+func number(f func(x, y float64) float64) func(x, y float64) float64 {
+	return func(x, y float64) float64 {
+		switch {
+		case math.IsNaN(x):
+			return y
+		case math.IsNaN(y):
+			return x
+		}
+		return f(x, y)
+	}
+}
+
+// elementwise2 applies the function for the elements' type.
+func elementwise2(k kind, x, y *value, f func(x, y float64) float64, g func(x, y int32) int32) (*value, error) {
+	out := &value{kind: k, tensor: x.tensor}
+	for i := range max(len(x.floats), len(x.integers)) {
+		switch {
+		case x.isFloat() && f != nil && len(y.floats) > 0:
+			out.floats = append(out.floats, float32(f(float64(x.floats[i]), float64(y.floats[i]))))
+		case x.isFloat() && f != nil:
+			out.floats = append(out.floats, float32(f(float64(x.floats[i]), float64(y.integers[i]))))
+		case !x.isFloat() && g != nil:
+			out.integers = append(out.integers, g(x.integers[i], y.integers[i]))
+		default:
+			return nil, fmt.Errorf("there is no such operation on %s", x.elem)
+		}
+	}
+	return out, nil
+}
+
+func arithmetic(op *operation, args []*value, result kind) (*value, error) {
+	x := args[0]
+	if f, ok := floats1[op.name]; ok && len(args) == 1 && x.isFloat() {
+		return elementwise2(result, x, x, func(x, _ float64) float64 { return f(x) }, nil)
+	}
+	if op.name == "tt.extern_elementwise" {
+		f, ok := library[op.symbol()]
+		if !ok {
+			return nil, fmt.Errorf("the library has no %q", op.symbol())
+		}
+		return elementwise2(result, x, args[len(args)-1], f, nil)
+	}
+	f, g := floats2[op.name], integers2[op.name]
+	if len(args) == 2 && (f != nil || g != nil) {
+		return elementwise2(result, x, args[1], f, g)
+	}
+	if op.name == "arith.cmpf" || op.name == "arith.cmpi" {
+		return compare(op, x, args[1])
+	}
+	return convert(op, x, result)
+}
+
+// compare has 1 for true.
+func compare(op *operation, x, y *value) (*value, error) {
+	var predicate string
+	if _, err := fmt.Sscanf(op.words, " %s", &predicate); err != nil {
+		return nil, err
+	}
+	predicate = predicate[:len(predicate)-1] // its comma
+	if (op.name == "arith.cmpf") != x.isFloat() {
+		return nil, fmt.Errorf("it compares %s", x.elem)
+	}
+	out := &value{kind: kind{"i1", x.dims}}
+	for i := range max(len(x.floats), len(x.integers)) {
+		holds, known := false, false
+		if x.isFloat() {
+			holds, known = compareFloats(predicate, x.floats[i], y.floats[i])
+		} else {
+			holds, known = compareIntegers(predicate, x.integers[i], y.integers[i])
+		}
+		if !known {
+			return nil, fmt.Errorf("there is no predicate %q on %s", predicate, x.elem)
+		}
+		out.integers = append(out.integers, map[bool]int32{true: 1}[holds])
+	}
+	return out, nil
+}
+
+func compareFloats(predicate string, x, y float32) (holds, known bool) {
+	holds, known = map[string]bool{"oeq": x == y, "une": x != y, "olt": x < y, "ole": x <= y, "ogt": x > y, "oge": x >= y, "uno": x != x || y != y}[predicate]
+	return holds, known
+}
+
+func compareIntegers(predicate string, x, y int32) (holds, known bool) {
+	u, v := uint32(x), uint32(y)
+	holds, known = map[string]bool{"eq": x == y, "ne": x != y, "slt": x < y, "sle": x <= y, "sgt": x > y, "sge": x >= y,
+		"ult": u < v, "ule": u <= v, "ugt": u > v, "uge": u >= v}[predicate]
+	return holds, known
+}
+
+// convert executes casts and what else changes the type of elements.
+func convert(op *operation, x *value, result kind) (*value, error) {
+	out := &value{kind: result}
+	for i := range max(len(x.floats), len(x.integers)) {
+		switch {
+		case op.name == "arith.sitofp":
+			out.floats = append(out.floats, float32(x.integers[i]))
+		case op.name == "arith.uitofp" && x.elem == "i1":
+			out.floats = append(out.floats, float32(x.integers[i]))
+		case op.name == "arith.uitofp":
+			out.floats = append(out.floats, float32(uint32(x.integers[i])))
+		case op.name == "arith.extui" && x.elem == "i1":
+			out.integers = append(out.integers, x.integers[i])
+		case op.name == "arith.fptosi":
+			out.integers = append(out.integers, saturated(float64(x.floats[i])))
+		case op.name == "arith.fptoui":
+			out.integers = append(out.integers, int32(uint32(max(0, min(float64(x.floats[i]), math.MaxUint32)))))
+		case op.name == "tt.bitcast" && x.isFloat():
+			out.integers = append(out.integers, int32(math.Float32bits(x.floats[i])))
+		case op.name == "tt.bitcast":
+			out.floats = append(out.floats, math.Float32frombits(uint32(x.integers[i])))
+		case op.name == "math.absi":
+			out.integers = append(out.integers, max(x.integers[i], -x.integers[i]))
+		default:
+			return nil, fmt.Errorf("there is no such operation on %s", x.elem)
+		}
+	}
+	return out, nil
+}
+
+// saturated is the nearest integer toward zero, as GPUs have it.
+func saturated(x float64) int32 {
+	switch {
+	case x != x:
+		return 0
+	case x >= math.MaxInt32:
+		return math.MaxInt32
+	case x <= math.MinInt32:
+		return math.MinInt32
+	}
+	return int32(x)
+}

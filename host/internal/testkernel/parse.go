@@ -1,0 +1,136 @@
+package testkernel
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// kind is the type of a value: of elements, with axes where it is a tensor.
+type kind struct {
+	elem string // f32, bf16, i1, i8, i32, or one of these behind a *
+	dims []int  // nil for a scalar
+}
+
+func (k kind) size() int {
+	n := 1
+	for _, d := range k.dims {
+		n *= d
+	}
+	return n
+}
+
+func (k kind) equal(o kind) bool {
+	return k.elem == o.elem && slices.Equal(k.dims, o.dims) && (k.dims == nil) == (o.dims == nil)
+}
+
+// operation is one line of a kernel.
+type operation struct {
+	line   int
+	result string // empty for none
+	name   string
+	words  string // what stands between the name and the types
+	args   []string
+	types  []kind
+	fold   string // of a reduction: the operation on two elements
+}
+
+// function is a parsed kernel.
+type function struct {
+	parameters []operation // their names in result, and their types
+	body       []operation
+}
+
+var (
+	header    = regexp.MustCompile(`^tt\.func public @\w+\((.*)\) attributes \{noinline = false\} \{$`)
+	statement = regexp.MustCompile(`^(?:(%\w+) = )?"?([a-z_]+\.[a-z_]+)"?(.*)$`)
+	name      = regexp.MustCompile(`%\w+`)
+	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32)\b`)
+)
+
+// parse reads the text of a kernel.
+func parse(text string) (*function, error) {
+	f := &function{}
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		line := strings.TrimSpace(lines[i])
+		switch {
+		case line == "" || line == "module {" || line == "}" || line == "tt.return":
+		case header.MatchString(line):
+			for _, p := range strings.Split(header.FindStringSubmatch(line)[1], "}, ") {
+				f.parameters = append(f.parameters, operation{result: name.FindString(p), types: types(strings.Split(p, " {")[0])})
+			}
+		default:
+			op, err := parseLine(i+1, line)
+			if err != nil {
+				return nil, err
+			}
+			if op.name == "tt.reduce" {
+				if i+4 >= len(lines) {
+					return nil, fmt.Errorf("line %d: the reduction has no end", i+1)
+				}
+				op.fold = strings.Fields(lines[i+2])[2]
+				op.types = types(lines[i+4])
+				i += 4
+			}
+			f.body = append(f.body, op)
+		}
+	}
+	if f.parameters == nil {
+		return nil, fmt.Errorf("there is no function")
+	}
+	return f, nil
+}
+
+func parseLine(number int, line string) (operation, error) {
+	m := statement.FindStringSubmatch(line)
+	if m == nil {
+		return operation{}, fmt.Errorf("line %d: %q is no operation", number, line)
+	}
+	op := operation{line: number, result: m[1], name: m[2], words: m[3]}
+	if at := strings.LastIndex(m[3], " : "); at >= 0 && op.name != "tt.reduce" {
+		op.words, op.types = m[3][:at], types(m[3][at:])
+	}
+	op.args = name.FindAllString(op.words, -1)
+	return op, nil
+}
+
+// types lists the types in a text.
+func types(text string) []kind {
+	var list []kind
+	for _, m := range typ.FindAllStringSubmatch(text, -1) {
+		elem, dims := m[0], []int(nil)
+		if m[1] != "" {
+			elem = m[2]
+			for _, d := range strings.Split(strings.TrimSuffix(m[1], "x"), "x") {
+				n, _ := strconv.Atoi(d)
+				dims = append(dims, n)
+			}
+		}
+		if inner, ok := strings.CutPrefix(elem, "!tt.ptr<"); ok {
+			elem = "*" + strings.TrimSuffix(inner, ">")
+		}
+		list = append(list, kind{elem, dims})
+	}
+	return list
+}
+
+// attribute is a number in braces or brackets: axis = 1 : i32.
+func (op *operation) attribute(key string) (int, error) {
+	m := regexp.MustCompile(`\b` + key + ` = (-?\d+)`).FindStringSubmatch(op.words)
+	if m == nil {
+		return 0, fmt.Errorf("line %d: %s has no %s", op.line, op.name, key)
+	}
+	return strconv.Atoi(m[1])
+}
+
+// symbol is the function of the library that the operation calls.
+func (op *operation) symbol() string {
+	m := regexp.MustCompile(`symbol = "(\w+)"`).FindStringSubmatch(op.words)
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}

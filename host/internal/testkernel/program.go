@@ -1,0 +1,122 @@
+package testkernel
+
+import (
+	"fmt"
+	"maps"
+	"math"
+
+	"github.com/cage-qat/cage/host/triton"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// A Program is a program as package triton divides and writes it.
+type Program struct {
+	triton.Division
+	Kernel *triton.Kernel // nil where no rows are left for it
+	Stored map[string]triton.Storage
+}
+
+// Compile divides and writes a program. The error is that of package triton.
+func Compile(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
+	d, err := triton.Divide(p, rows)
+	if err != nil {
+		return nil, err
+	}
+	out := &Program{Division: d, Stored: stored}
+	if d.Rows != nil {
+		out.Kernel, err = triton.New(d.Rows, rows, stored)
+	}
+	return out, err
+}
+
+// Run returns the outputs of the program for its inputs, in binary32. The part for whole
+// tensors is the oracle's; it sees inputs rounded as the kernel does.
+func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	known := maps.Clone(inputs)
+	for name, t := range known {
+		if p.Stored[name] == triton.BFloat16 {
+			data := make([]float64, len(t.Floats))
+			for i, x := range t.Floats {
+				data[i] = float64(rounded(float32(x)))
+			}
+			known[name] = reference.Floats(data, t.Type.Shape...)
+		}
+	}
+	out := map[string]reference.Tensor{}
+	if p.Whole != nil {
+		var err error
+		if out, err = reference.Run32(p.Whole, known); err != nil {
+			return nil, err
+		}
+		maps.Copy(known, out)
+	}
+	if p.Kernel == nil {
+		return out, nil
+	}
+	var memory []Tensor
+	for _, in := range p.Rows.Inputs {
+		t, ok := known[in.Name]
+		if !ok {
+			return nil, fmt.Errorf("there is no input %s", in.Name)
+		}
+		memory = append(memory, p.memory(in.Name, t))
+	}
+	for _, o := range p.Rows.Outputs {
+		memory = append(memory, p.memory(o.Name, reference.Tensor{Type: p.Rows.TypeOf(o.Value)}))
+	}
+	if err := Run(p.Kernel.Text, p.Kernel.Grid, memory); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, p.Kernel.Text)
+	}
+	for i, o := range p.Rows.Outputs {
+		out[o.Name] = tensor(memory[len(p.Rows.Inputs)+i], p.Rows.TypeOf(o.Value))
+	}
+	return out, nil
+}
+
+// memory is a tensor as the kernel has it, of zeros where it has no elements.
+func (p *Program) memory(name string, t reference.Tensor) (m Tensor) {
+	for i := range int(t.Type.Size()) {
+		var f float32
+		var n int64
+		if t.Floats != nil {
+			f = float32(t.Floats[i])
+		}
+		if t.Ints != nil {
+			n = t.Ints[i]
+		}
+		switch {
+		case t.Type.DType == program.Bool:
+			m.Int8 = append(m.Int8, int8(n))
+		case t.Type.DType != program.Float:
+			m.Int32 = append(m.Int32, int32(n))
+		case p.Stored[name] == triton.BFloat16:
+			m.BFloat16 = append(m.BFloat16, uint16(math.Float32bits(f)>>16))
+		default:
+			m.Float32 = append(m.Float32, f)
+		}
+	}
+	return m
+}
+
+// tensor is the opposite of memory.
+func tensor(m Tensor, t program.Type) reference.Tensor {
+	out := reference.Tensor{Type: t}
+	for _, x := range m.Float32 {
+		out.Floats = append(out.Floats, float64(x))
+	}
+	for _, x := range m.BFloat16 {
+		out.Floats = append(out.Floats, float64(math.Float32frombits(uint32(x)<<16)))
+	}
+	for _, n := range m.Int8 {
+		out.Ints = append(out.Ints, int64(n))
+	}
+	for _, n := range m.Int32 {
+		if t.DType == program.Uint {
+			out.Ints = append(out.Ints, int64(uint32(n)))
+		} else {
+			out.Ints = append(out.Ints, int64(n))
+		}
+	}
+	return out
+}

@@ -1,0 +1,189 @@
+package testkernel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Tensor is memory that a kernel reads or writes: float32, bfloat16 by its bits, bools
+// and bytes as 0 and 1, or int32.
+type Tensor struct {
+	Float32  []float32
+	BFloat16 []uint16
+	Int8     []int8
+	Int32    []int32
+}
+
+// value is what a name of the kernel stands for: floats, integers, or the places in a
+// tensor.
+type value struct {
+	kind
+	floats   []float32
+	integers []int32
+	tensor   int // of a pointer: the number of the parameter
+}
+
+func (v *value) isFloat() bool { return v.elem == "f32" || v.elem == "bf16" }
+
+// Run executes all instances of a kernel on the tensors of its parameters.
+func Run(text string, grid int, tensors []Tensor) error {
+	f, err := parse(text)
+	if err != nil {
+		return err
+	}
+	if len(tensors) != len(f.parameters) {
+		return fmt.Errorf("the kernel has %d parameters, got %d tensors", len(f.parameters), len(tensors))
+	}
+	for id := range grid {
+		m := &machine{id: id, tensors: tensors, values: map[string]*value{}}
+		for i, p := range f.parameters {
+			m.values[p.result] = &value{kind: p.types[0], integers: []int32{0}, tensor: i}
+		}
+		for i := range f.body {
+			if err := m.step(&f.body[i]); err != nil {
+				return fmt.Errorf("instance %d, line %d, %s: %w", id, f.body[i].line, f.body[i].name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// machine executes one instance.
+type machine struct {
+	id      int
+	tensors []Tensor
+	values  map[string]*value
+}
+
+// step executes one operation, after it has compared the types in the text with those of
+// the operands.
+func (m *machine) step(op *operation) error {
+	args := make([]*value, len(op.args))
+	for i, a := range op.args {
+		if args[i] = m.values[a]; args[i] == nil {
+			return fmt.Errorf("%s is not known", a)
+		}
+	}
+	if err := checkTypes(op, args); err != nil {
+		return err
+	}
+	out, err := m.execute(op, args)
+	if err != nil || op.result == "" {
+		return err
+	}
+	m.values[op.result] = out
+	if op.name == "arith.constant" || len(op.types) == 0 {
+		return nil
+	}
+	want := op.types[len(op.types)-1]
+	if strings.HasPrefix(op.name, "arith.cmp") {
+		want.elem = "i1"
+	}
+	if op.name == "tt.addptr" {
+		want = op.types[0]
+	}
+	if op.name == "tt.load" {
+		want.elem = strings.TrimPrefix(want.elem, "*")
+	}
+	if !out.equal(want) {
+		return fmt.Errorf("the result is %v, the text says %v", out.kind, want)
+	}
+	return nil
+}
+
+// checkTypes holds operands to the types in the text, as far as it names theirs: one for
+// each, or one for all.
+func checkTypes(op *operation, args []*value) error {
+	var want []kind
+	switch {
+	case len(args) == 0:
+	case op.name == "tt.load" || op.name == "tt.store" || op.name == "tt.dot":
+		return nil // where they are executed
+	case op.name == "arith.select":
+		want = []kind{op.types[0], op.types[1], op.types[1]}
+	case op.name == "tt.addptr" || op.name == "tt.extern_elementwise":
+		want = op.types[:min(len(args), len(op.types))]
+	default:
+		want = slices.Repeat(op.types[:1], len(args))
+	}
+	for i, a := range args {
+		if !a.equal(want[i]) {
+			return fmt.Errorf("operand %s is %v, the text says %v", op.args[i], a.kind, want[i])
+		}
+	}
+	return nil
+}
+
+func (m *machine) execute(op *operation, args []*value) (*value, error) {
+	result := func() kind { return op.types[len(op.types)-1] }
+	switch op.name {
+	case "arith.constant":
+		return constant(op)
+	case "tt.get_program_id":
+		return &value{kind: kind{"i32", nil}, integers: []int32{int32(m.id)}}, nil
+	case "tt.make_range":
+		out := &value{kind: result()}
+		for i := range out.size() {
+			out.integers = append(out.integers, int32(i))
+		}
+		return out, nil
+	case "tt.splat", "tt.broadcast":
+		return repeated(args[0], result())
+	case "tt.reshape":
+		if args[0].size() != result().size() {
+			return nil, fmt.Errorf("%d elements do not become %d", args[0].size(), result().size())
+		}
+		out := *args[0]
+		out.kind = result()
+		return &out, nil
+	case "tt.trans":
+		return transposed(args[0], result())
+	case "tt.addptr":
+		return elementwise2(args[0].kind, args[0], args[1], nil, func(x, y int32) int32 { return x + y })
+	case "tt.load":
+		return m.load(args, result())
+	case "tt.store":
+		return nil, m.store(args)
+	case "tt.dot":
+		return dot(args, op.types)
+	case "tt.reduce":
+		return reduce(op, args[0])
+	case "arith.select":
+		out := &value{kind: args[1].kind, floats: slices.Clone(args[2].floats), integers: slices.Clone(args[2].integers)}
+		for i, c := range args[0].integers {
+			if c != 0 && out.isFloat() {
+				out.floats[i] = args[1].floats[i]
+			} else if c != 0 {
+				out.integers[i] = args[1].integers[i]
+			}
+		}
+		return out, nil
+	}
+	return arithmetic(op, args, result())
+}
+
+func constant(op *operation) (*value, error) {
+	text := strings.TrimSpace(op.words)
+	switch {
+	case text == "true" || text == "false":
+		return &value{kind: kind{"i1", nil}, integers: []int32{map[string]int32{"true": 1}[text]}}, nil
+	case op.types[0].elem == "f32" || op.types[0].elem == "bf16":
+		out := &value{kind: op.types[0]}
+		if bits, ok := strings.CutPrefix(text, "0x"); ok {
+			u, err := strconv.ParseUint(bits, 16, 32)
+			out.floats = []float32{math.Float32frombits(uint32(u))}
+			return out, err
+		}
+		if !strings.Contains(text, ".") {
+			return nil, fmt.Errorf("the float %s has no point", text)
+		}
+		x, err := strconv.ParseFloat(text, 32)
+		out.floats = []float32{float32(x)}
+		return out, err
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	return &value{kind: op.types[0], integers: []int32{int32(n)}}, err
+}

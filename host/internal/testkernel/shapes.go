@@ -1,0 +1,132 @@
+package testkernel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// at visits the elements of a tensor with these axes, by their number and their indices.
+func at(dims []int, visit func(i int, index []int)) {
+	index := make([]int, len(dims))
+	for i := range (kind{dims: dims}).size() {
+		visit(i, index)
+		for axis := len(dims) - 1; axis >= 0; axis-- {
+			if index[axis]++; index[axis] < dims[axis] {
+				break
+			}
+			index[axis] = 0
+		}
+	}
+}
+
+// place is the number of the element at an index, where axes of one element are repeated.
+func place(dims, index []int) int {
+	n := 0
+	for axis, d := range dims {
+		n *= d
+		if d > 1 {
+			n += index[axis]
+		}
+	}
+	return n
+}
+
+// taken are elements of x by their numbers, in a tensor of this kind.
+func taken(x *value, k kind, numbers []int) *value {
+	out := &value{kind: k, tensor: x.tensor}
+	for _, n := range numbers {
+		if x.isFloat() {
+			out.floats = append(out.floats, x.floats[n])
+		} else {
+			out.integers = append(out.integers, x.integers[n])
+		}
+	}
+	return out
+}
+
+func repeated(x *value, k kind) (*value, error) {
+	if x.dims != nil && len(x.dims) != len(k.dims) {
+		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+	}
+	for i, d := range x.dims {
+		if d != k.dims[i] && d != 1 {
+			return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+		}
+	}
+	var numbers []int
+	at(k.dims, func(_ int, index []int) { numbers = append(numbers, place(x.dims, index)) })
+	return taken(x, k, numbers), nil
+}
+
+// transposed changes the last two of three axes.
+func transposed(x *value, k kind) (*value, error) {
+	if len(x.dims) != 3 || !slices.Equal(k.dims, []int{x.dims[0], x.dims[2], x.dims[1]}) {
+		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+	}
+	var numbers []int
+	at(k.dims, func(_ int, i []int) { numbers = append(numbers, place(x.dims, []int{i[0], i[2], i[1]})) })
+	return taken(x, k, numbers), nil
+}
+
+// reduce folds one axis.
+func reduce(op *operation, x *value) (*value, error) {
+	axis, err := op.attribute("axis")
+	if err != nil {
+		return nil, err
+	}
+	if axis >= len(x.dims) {
+		return nil, fmt.Errorf("%v has no axis %d", x.dims, axis)
+	}
+	out := &value{kind: kind{x.elem, slices.Delete(slices.Clone(x.dims), axis, axis+1)}}
+	one := kind{x.elem, nil}
+	parts := make([]*value, out.size())
+	at(x.dims, func(i int, index []int) {
+		j := place(out.dims, slices.Delete(slices.Clone(index), axis, axis+1))
+		element := taken(x, one, []int{i})
+		if parts[j] != nil && err == nil {
+			element, err = arithmetic(&operation{name: op.fold}, []*value{parts[j], element}, one)
+		}
+		parts[j] = element
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		out.floats, out.integers = append(out.floats, p.floats...), append(out.integers, p.integers...)
+	}
+	return out, nil
+}
+
+// dot is a product of bfloat16 matrices, added to one of float32.
+func dot(args []*value, types []kind) (*value, error) {
+	const least = 16 // of each axis, for which GPUs have operations
+	x, y, sum := args[0], args[1], args[2]
+	for i, a := range args {
+		if !a.equal(types[i]) || len(a.dims) != 2 || slices.Min(a.dims) < least || a.elem != []string{"bf16", "bf16", "f32"}[i] {
+			return nil, fmt.Errorf("operand %d is %v, the text says %v", i, a.kind, types[i])
+		}
+	}
+	rows, inner, columns := x.dims[0], x.dims[1], y.dims[1]
+	if y.dims[0] != inner || !slices.Equal(sum.dims, []int{rows, columns}) {
+		return nil, fmt.Errorf("%v × %v + %v", x.dims, y.dims, sum.dims)
+	}
+	out := &value{kind: sum.kind, floats: slices.Clone(sum.floats)}
+	for i := range rows {
+		for k := range inner {
+			for j := range columns {
+				out.floats[i*columns+j] += x.floats[i*inner+k] * y.floats[k*columns+j]
+			}
+		}
+	}
+	return out, nil
+}
+
+// rounded is the nearest number of bfloat16, ties to even.
+func rounded(x float32) float32 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return math.Float32frombits(bits | 1<<16)
+	}
+	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
+}

@@ -1,0 +1,180 @@
+package triton
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// A rule writes one node whose operands are written; they are alike where the node is
+// elementwise.
+type rule func(w *writer, n *program.Node, args []value) value
+
+// rules has the operations that kernels have. Functions are those of NVIDIA's library, in
+// their exact forms: quotients and roots are rounded correctly, as programs ask for.
+var rules map[program.Op]rule
+
+func init() { // not a literal: rules call what reads the table
+	rules = map[program.Op]rule{
+		program.OpConstant: (*writer).constantNode, program.OpIota: (*writer).iota,
+		program.OpNeg: (*writer).neg, program.OpAbs: typed("math.absf", "math.absi", ""), program.OpSign: (*writer).sign,
+		program.OpSqrt: operation("tt.precise_sqrt"), program.OpExp: call("__nv_expf"), program.OpExpm1: call("__nv_expm1f"),
+		program.OpLog: call("__nv_logf"), program.OpLog1p: call("__nv_log1pf"), program.OpTanh: call("__nv_tanhf"),
+		program.OpFloor: call("__nv_floorf"), program.OpRound: call("__nv_rintf"), program.OpLogb: call("__nv_logbf"),
+		program.OpIsFinite: (*writer).isFinite, program.OpNot: (*writer).not,
+		program.OpAdd: typed("arith.addf", "arith.addi", "arith.addi"), program.OpSub: typed("arith.subf", "arith.subi", "arith.subi"),
+		program.OpMul: typed("arith.mulf", "arith.muli", "arith.muli"), program.OpDiv: operation("tt.precise_divf"),
+		program.OpPow: call("__nv_powf"), program.OpLdexp: (*writer).ldexp,
+		program.OpMax: typed("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: typed("arith.minimumf", "arith.minsi", "arith.minui"),
+		program.OpAnd: operation("arith.andi"), program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
+		program.OpShl: operation("arith.shli"), program.OpShr: typed("", "arith.shrsi", "arith.shrui"),
+		program.OpClamp: (*writer).clamp, program.OpSelect: (*writer).selected,
+		program.OpEq: comparison("oeq", "eq", "eq"), program.OpNe: comparison("une", "ne", "ne"),
+		program.OpLt: comparison("olt", "slt", "ult"), program.OpLe: comparison("ole", "sle", "ule"),
+		program.OpGt: comparison("ogt", "sgt", "ugt"), program.OpGe: comparison("oge", "sge", "uge"),
+		program.OpConvert: (*writer).convert, program.OpBitcast: (*writer).bitcast,
+		program.OpReshape: (*writer).reshape, program.OpBroadcast: (*writer).broadcast, program.OpStopGradient: same,
+		program.OpReduceSum: reduction("arith.addf", "arith.addi", "arith.addi"),
+		program.OpReduceMax: reduction("arith.maximumf", "arith.maxsi", "arith.maxui"),
+		program.OpReduceMin: reduction("arith.minimumf", "arith.minsi", "arith.minui"),
+		program.OpHadamard:  (*writer).hadamard,
+	}
+}
+
+func operation(op string) rule {
+	return func(w *writer, _ *program.Node, args []value) value { return w.apply(op, args...) }
+}
+
+func call(symbol string) rule {
+	return func(w *writer, _ *program.Node, args []value) value { return w.library(symbol, args...) }
+}
+
+// typed chooses the operation by the type of the operands: float, int, uint.
+func typed(ops ...string) rule {
+	return func(w *writer, n *program.Node, args []value) value {
+		return w.apply(choose(w.p.TypeOf(n.Args[0]).DType, ops), args...)
+	}
+}
+
+func choose(d program.DType, options []string) string {
+	switch d {
+	case program.Float:
+		return options[0]
+	case program.Int:
+		return options[1]
+	}
+	return options[2]
+}
+
+func comparison(predicates ...string) rule {
+	return func(w *writer, n *program.Node, args []value) value {
+		d := w.p.TypeOf(n.Args[0]).DType
+		op := "arith.cmpi"
+		if d == program.Float {
+			op = "arith.cmpf"
+		}
+		return w.compare(op, choose(d, predicates), args[0], args[1])
+	}
+}
+
+func same(_ *writer, _ *program.Node, args []value) value { return args[0] }
+
+// number is a constant like x.
+func (w *writer) number(x value, n float64) value { return w.like(w.constant(x.elem, n), x.dims) }
+
+func (w *writer) constantNode(n *program.Node, _ []value) value {
+	switch {
+	case len(n.Attr.Floats) == 1:
+		return w.constant("f32", n.Attr.Floats[0])
+	case len(n.Attr.Ints) == 1:
+		return w.constant(elem(n.Type.DType), float64(n.Attr.Ints[0]))
+	}
+	panic(w.refuse("a constant has more than one number"))
+}
+
+func (w *writer) neg(n *program.Node, args []value) value {
+	if n.Type.DType == program.Float {
+		return w.apply("arith.negf", args[0])
+	}
+	return w.apply("arith.subi", w.number(args[0], 0), args[0])
+}
+
+// sign is 0 for zeros, and NaN for NaN.
+func (w *writer) sign(n *program.Node, args []value) value {
+	x := args[0]
+	zero, one, minus := w.number(x, 0), w.number(x, 1), w.number(x, -1)
+	op, greater, less := "arith.cmpi", "sgt", "slt"
+	rest := zero
+	if n.Type.DType == program.Float {
+		op, greater, less = "arith.cmpf", "ogt", "olt"
+		rest = w.pick(w.compare(op, "uno", x, x), x, zero)
+	}
+	return w.pick(w.compare(op, greater, x, zero), one, w.pick(w.compare(op, less, x, zero), minus, rest))
+}
+
+// pick is x where the condition holds, and y elsewhere.
+func (w *writer) pick(condition, x, y value) value {
+	v := w.set(x.elem, x.dims, "arith.select %s, %s, %s : %s, %s", condition.name, x.name, y.name, condition.typ(), x.typ())
+	v.short = x.short && y.short
+	return v
+}
+
+func (w *writer) selected(_ *program.Node, args []value) value {
+	return w.pick(args[0], args[1], args[2])
+}
+
+func (w *writer) isFinite(_ *program.Node, args []value) value {
+	return w.compare("arith.cmpf", "olt", w.apply("math.absf", args[0]), w.number(args[0], math.Inf(1)))
+}
+
+func (w *writer) not(_ *program.Node, args []value) value {
+	ones := -1.0
+	if args[0].elem == "i1" {
+		ones = 1
+	}
+	return w.apply("arith.xori", args[0], w.number(args[0], ones))
+}
+
+func (w *writer) clamp(_ *program.Node, args []value) value {
+	return w.apply("arith.minnumf", w.apply("arith.maxnumf", args[0], args[1]), args[2])
+}
+
+// ldexp is the library's, whose exponent is an integer.
+func (w *writer) ldexp(_ *program.Node, args []value) value {
+	v := w.library("__nv_ldexpf", args[0], w.cast("arith.fptosi", args[1], "i32"))
+	return w.pick(w.compare("arith.cmpf", "uno", args[1], args[1]), args[1], v)
+}
+
+// convert has the same element types for int and uint.
+func (w *writer) convert(n *program.Node, args []value) value {
+	x, from, to := args[0], w.p.TypeOf(n.Args[0]).DType, n.Type.DType
+	switch {
+	case elem(from) == elem(to):
+		return x
+	case to == program.Bool && from == program.Float:
+		return w.compare("arith.cmpf", "une", x, w.number(x, 0))
+	case to == program.Bool:
+		return w.compare("arith.cmpi", "ne", x, w.number(x, 0))
+	case to == program.Float && from == program.Int:
+		return w.cast("arith.sitofp", x, "f32")
+	case to == program.Float:
+		return w.cast("arith.uitofp", x, "f32")
+	case from == program.Bool:
+		return w.cast("arith.extui", x, "i32")
+	case to == program.Int:
+		return w.cast("arith.fptosi", x, "i32")
+	}
+	return w.cast("arith.fptoui", x, "i32")
+}
+
+func (w *writer) bitcast(n *program.Node, args []value) value {
+	if to := elem(n.Type.DType); to != args[0].elem {
+		return w.set(to, args[0].dims, "tt.bitcast %s : %s -> %s", args[0].name, args[0].typ(), of(to, args[0].dims))
+	}
+	return args[0]
+}
+
+// Operations lists what kernels have, in the order of their numbers.
+func Operations() []program.Op { return slices.Sorted(maps.Keys(rules)) }

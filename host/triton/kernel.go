@@ -1,0 +1,96 @@
+package triton
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Storage is the type in which floats lie in memory. Kernels compute in float32.
+type Storage string
+
+// The types of floats in memory.
+const (
+	Float32  Storage = "f32"
+	BFloat16 Storage = "bf16"
+)
+
+// A Kernel is a program in the text of Triton's intermediate representation. Its
+// parameters are pointers to the inputs of the program and then to the outputs, each a
+// dense tensor in row-major order; bools take a byte each.
+type Kernel struct {
+	Name string // of its function in the text
+	Text string
+	Grid int // number of instances
+	// Warps is the number of threads of an instance, in groups of 32.
+	Warps int
+}
+
+// A Refusal says why a program is not written as a kernel. It is no fault of the program.
+type Refusal struct {
+	Program string
+	Node    string // empty where the reason is not one operation
+	Reason  string
+}
+
+func (r *Refusal) Error() string {
+	if r.Node == "" {
+		return fmt.Sprintf("%s is no kernel: %s", r.Program, r.Reason)
+	}
+	return fmt.Sprintf("%s is no kernel: %s: %s", r.Program, r.Node, r.Reason)
+}
+
+// Sizes of a tile.
+const (
+	tileElements   = 4096    // aimed at, of a tensor in one instance
+	largestRow     = 1 << 14 // elements of a row, filled up to a power of two
+	leastDotRows   = 16      // of a matrix product in an instance
+	warpElements   = 1024    // of a tensor, for each warp
+	largestOffset  = 1 << 31 // addresses are computed with 32 bits
+	smallestWarps  = 4
+	largestWarps   = 8
+	smallestDotRow = 16
+)
+
+// New writes p, which must be valid, as a kernel over the given number of rows: all inputs
+// and outputs but scalars have a part in every row. Float inputs and outputs lie in memory
+// as stored says by their names, and as float32 where it has none. The error is a
+// [*Refusal].
+func New(p *program.Program, rows int, stored map[string]Storage) (*Kernel, error) {
+	w := &writer{p: p, rows: rows, stored: stored}
+	if err := w.choose(); err != nil {
+		return nil, err
+	}
+	text, err := w.write()
+	if err != nil {
+		return nil, err
+	}
+	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: w.warps()}, nil
+}
+
+// choose sets the rows of a tile: as many as fill it, a power of two that divides the rows.
+func (w *writer) choose() error {
+	w.widest = 1
+	for id := range w.p.NumValues() {
+		t := w.p.TypeOf(program.ID(id))
+		if t.Size() >= largestOffset {
+			return w.refuse("a tensor has too many elements for 32-bit addresses")
+		}
+		if l, ok := w.layout(t); ok {
+			w.widest = max(w.widest, l.padded())
+		}
+	}
+	if w.widest > largestRow {
+		return w.refuse(fmt.Sprintf("a row has more than %d elements", largestRow))
+	}
+	w.tile = min(1<<bits.TrailingZeros(uint(w.rows)), max(1, tileElements/w.widest))
+	return nil
+}
+
+// warps is how many warps share a tile.
+func (w *writer) warps() int {
+	return min(max(smallestWarps, w.tile*w.widest/warpElements), largestWarps)
+}
+
+func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }

@@ -1,0 +1,181 @@
+package triton
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// node writes one operation of the program.
+func (w *writer) node(id program.ID, n *program.Node, args []value) value {
+	apply, ok := rules[n.Op]
+	if !ok {
+		panic(w.refuseNode(id, n, "kernels do not have this operation"))
+	}
+	info, _ := n.Op.Info()
+	switch info.Class {
+	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise:
+		args = w.alike(id, n, args)
+	case program.ClassShape, program.ClassReduce, program.ClassLinear:
+		w.fits(id, n, n.Type)
+	}
+	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
+	return apply(w, n, args)
+}
+
+func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error {
+	return &Refusal{w.p.Name, fmt.Sprintf("%%%d = %s", id, n.Op), reason}
+}
+
+// fits refuses tensors that have no part in every row.
+func (w *writer) fits(id program.ID, n *program.Node, types ...program.Type) {
+	for _, t := range types {
+		if _, ok := w.layout(t); !ok && t.Size() > 1 {
+			panic(w.refuseNode(id, n, fmt.Sprintf("%s has no part in every row", t)))
+		}
+	}
+}
+
+// alike repeats operands along the axes in which another one is longer.
+func (w *writer) alike(id program.ID, n *program.Node, args []value) []value {
+	var dims []int
+	var outer []int // the axes that count rows
+	for i, a := range n.Args {
+		t := w.p.TypeOf(a)
+		w.fits(id, n, t)
+		l, _ := w.layout(t)
+		switch {
+		case args[i].dims == nil || len(t.Shape) == 0:
+			continue
+		case dims == nil:
+			dims, outer = slices.Clone(args[i].dims), t.Shape[:l.outer]
+		case len(args[i].dims) != len(dims) || !slices.Equal(outer, t.Shape[:l.outer]):
+			panic(w.refuseNode(id, n, "rows of its operands are repeated"))
+		}
+		for j, d := range args[i].dims {
+			dims[j] = max(dims[j], d)
+		}
+	}
+	out := make([]value, len(args))
+	for i, a := range args {
+		switch {
+		case a.dims != nil && dims == nil:
+			dims = a.dims // all are scalars, of one row
+		case a.dims != nil && len(a.dims) < len(dims):
+			a = w.reshaped(a, slices.Repeat([]int{1}, len(dims)))
+		}
+		out[i] = a
+	}
+	for i, a := range out {
+		out[i] = w.like(a, dims)
+	}
+	return out
+}
+
+// reshape keeps the elements of each row where they are.
+func (w *writer) reshape(n *program.Node, args []value) value {
+	l, ok := w.layout(n.Type)
+	if !ok || args[0].dims == nil {
+		return args[0]
+	}
+	return w.reshaped(args[0], w.dims(l))
+}
+
+// broadcast repeats elements of a row within it.
+func (w *writer) broadcast(n *program.Node, args []value) value {
+	to, ok := w.layout(n.Type)
+	from := w.p.TypeOf(n.Args[0])
+	if !ok || args[0].dims == nil {
+		return args[0]
+	}
+	ones := program.Type{DType: from.DType, Shape: slices.Repeat([]int{1}, len(n.Type.Shape))}
+	for i, axis := range n.Attr.Axes {
+		ones.Shape[axis] = from.Shape[i]
+	}
+	l, ok := w.layout(ones)
+	if !ok || l.outer != to.outer || !slices.Equal(ones.Shape[:l.outer], n.Type.Shape[:to.outer]) {
+		panic(w.current("rows are repeated"))
+	}
+	return w.like(w.reshaped(args[0], w.dims(l)), w.dims(to))
+}
+
+// iota counts along an axis within rows.
+func (w *writer) iota(n *program.Node, _ []value) value {
+	l, ok := w.layout(n.Type)
+	axis := l.axis(n.Attr.Axes[0])
+	if !ok || axis == 0 {
+		panic(w.current("it counts rows"))
+	}
+	dims := w.dims(l)
+	ones := slices.Repeat([]int{1}, len(dims))
+	ones[axis] = dims[axis]
+	v := w.like(w.reshaped(w.count(dims[axis]), ones), dims)
+	if n.Type.DType == program.Float {
+		return w.cast("arith.sitofp", v, "f32")
+	}
+	return v
+}
+
+// reduction folds axes within rows, the last first.
+func reduction(ops ...string) rule {
+	return func(w *writer, n *program.Node, args []value) value {
+		t := w.p.TypeOf(n.Args[0])
+		l, ok := w.layout(t)
+		if !ok {
+			panic(w.current("it folds what has no part in every row"))
+		}
+		x, op := args[0], choose(t.DType, ops)
+		x = w.like(x, w.dims(l))
+		if n.Attr.Axes[0] < l.outer {
+			panic(w.current("it folds rows"))
+		}
+		for _, i := range slices.Backward(n.Attr.Axes) {
+			axis := l.axis(i)
+			if axis == l.first()+1 && l.size() != l.padded() {
+				x = w.neutral(x, axis, l.row[axis-1], identity(n.Op, t.DType))
+			}
+			x = w.fold(op, x, axis)
+		}
+		return x
+	}
+}
+
+// neutral replaces what an axis is filled up with.
+func (w *writer) neutral(x value, axis, size int, by float64) value {
+	ones := slices.Repeat([]int{1}, len(x.dims))
+	ones[axis] = x.dims[axis]
+	index := w.like(w.reshaped(w.count(x.dims[axis]), ones), x.dims)
+	there := w.compare("arith.cmpi", "slt", index, w.like(w.constant("i32", float64(size)), x.dims))
+	return w.pick(there, x, w.number(x, by))
+}
+
+// identity is what changes no result of a reduction.
+func identity(op program.Op, d program.DType) float64 {
+	lowest, highest := math.Inf(-1), math.Inf(1)
+	switch d {
+	case program.Int:
+		lowest, highest = math.MinInt32, math.MaxInt32
+	case program.Uint:
+		lowest, highest = 0, math.MaxUint32
+	}
+	switch op {
+	case program.OpReduceMax:
+		return lowest
+	case program.OpReduceMin:
+		return highest
+	}
+	return 0
+}
+
+// fold combines the elements along one axis of a tile.
+func (w *writer) fold(op string, x value, axis int) value {
+	dims := slices.Delete(slices.Clone(x.dims), axis, axis+1)
+	v := w.set(x.elem, dims, `"tt.reduce"(%s) <{axis = %d : i32}> ({`, x.name, axis)
+	w.line("^bb0(%%a: %s, %%b: %s):", x.elem, x.elem)
+	w.line("  %%c = %s %%a, %%b : %s", op, x.elem)
+	w.line("  tt.reduce.return %%c : %s", x.elem)
+	w.line("}) : (%s) -> %s", x.typ(), v.typ())
+	return v
+}

@@ -1,0 +1,155 @@
+package triton
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// A value is one of the kernel's text: a scalar, or a tile of rows.
+type value struct {
+	name string
+	elem string // f32, bf16, i1, i8 or i32
+	dims []int  // of the tile, rows first; nil for a scalar
+	// short tells that all elements are exact in bfloat16.
+	short bool
+}
+
+// of is the type of a value of these axes.
+func of(elem string, dims []int) string {
+	if dims == nil {
+		return elem
+	}
+	var b strings.Builder
+	b.WriteString("tensor<")
+	for _, n := range dims {
+		fmt.Fprintf(&b, "%dx", n)
+	}
+	return b.String() + elem + ">"
+}
+
+func (v value) typ() string { return of(v.elem, v.dims) }
+
+// elem is the type of elements in registers.
+func elem(d program.DType) string {
+	switch d {
+	case program.Float:
+		return "f32"
+	case program.Bool:
+		return "i1"
+	}
+	return "i32"
+}
+
+// line adds an operation without a result.
+func (w *writer) line(format string, args ...any) {
+	fmt.Fprintf(&w.text, "    "+format+"\n", args...)
+}
+
+// set adds an operation whose result is of the given type; the format has no name.
+func (w *writer) set(elem string, dims []int, format string, args ...any) value {
+	w.named++
+	v := value{name: fmt.Sprintf("%%v%d", w.named), elem: elem, dims: dims}
+	w.line("%s = %s", v.name, fmt.Sprintf(format, args...))
+	return v
+}
+
+// apply adds an operation on operands of one type, to a result of that type.
+func (w *writer) apply(op string, args ...value) value {
+	return w.set(args[0].elem, args[0].dims, "%s %s : %s", op, names(args), args[0].typ())
+}
+
+func names(args []value) string {
+	list := make([]string, len(args))
+	for i, a := range args {
+		list[i] = a.name
+	}
+	return strings.Join(list, ", ")
+}
+
+// cast adds a conversion to another type of elements.
+func (w *writer) cast(op string, x value, elem string) value {
+	return w.set(elem, x.dims, "%s %s : %s to %s", op, x.name, x.typ(), of(elem, x.dims))
+}
+
+// library adds a call of a function of NVIDIA's library for its devices, of a result like
+// the first operand's.
+func (w *writer) library(symbol string, args ...value) value {
+	types := make([]string, len(args))
+	for i, a := range args {
+		types[i] = a.typ()
+	}
+	return w.set(args[0].elem, args[0].dims, `tt.extern_elementwise %s {libname = "", libpath = "", pure = true, symbol = "%s"} : (%s) -> %s`,
+		names(args), symbol, strings.Join(types, ", "), args[0].typ())
+}
+
+// constant adds a scalar.
+func (w *writer) constant(elem string, x float64) value {
+	text := strconv.FormatInt(int64(int32(int64(x))), 10)
+	switch {
+	case elem == "i1":
+		text = strconv.FormatBool(x != 0)
+	case elem == "f32":
+		text = float(float32(x))
+	}
+	v := w.set(elem, nil, "arith.constant %s%s", text, map[bool]string{true: "", false: " : " + elem}[elem == "i1"])
+	v.short = elem == "f32" && math.Float32bits(float32(x))&0xffff == 0
+	return v
+}
+
+// float writes a number as MLIR reads it: with a point, or by its bits.
+func float(x float32) string {
+	if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
+		return fmt.Sprintf("0x%08X", math.Float32bits(x))
+	}
+	s := strconv.FormatFloat(float64(x), 'e', -1, 32)
+	mantissa, exponent, _ := strings.Cut(s, "e")
+	if !strings.Contains(mantissa, ".") {
+		mantissa += ".0"
+	}
+	return mantissa + "e" + exponent
+}
+
+// like repeats a value along the axes in which it is shorter.
+func (w *writer) like(x value, dims []int) value {
+	switch {
+	case equal(x.dims, dims):
+		return x
+	case x.dims == nil:
+		v := w.set(x.elem, dims, "tt.splat %s : %s -> %s", x.name, x.elem, of(x.elem, dims))
+		v.short = x.short
+		return v
+	}
+	v := w.set(x.elem, dims, "tt.broadcast %s : %s -> %s", x.name, x.typ(), of(x.elem, dims))
+	v.short = x.short
+	return v
+}
+
+// reshaped is a value under other axes.
+func (w *writer) reshaped(x value, dims []int) value {
+	if equal(x.dims, dims) {
+		return x
+	}
+	v := w.set(x.elem, dims, "tt.reshape %s : %s -> %s", x.name, x.typ(), of(x.elem, dims))
+	v.short = x.short
+	return v
+}
+
+func equal(a, b []int) bool { return of("", a) == of("", b) }
+
+// name is the function's: what the program's has before a slash and after the last point,
+// so that all tensors share one text. Profilers show it.
+func (w *writer) name() string {
+	plugin, rest, _ := strings.Cut(w.p.Name, "/")
+	kept := plugin + "_" + rest[strings.LastIndex(rest, ".")+1:]
+	return "cage_" + strings.Map(func(r rune) rune {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return r
+		}
+		return '_'
+	}, kept)
+}

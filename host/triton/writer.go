@@ -1,0 +1,179 @@
+package triton
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// writer writes one kernel.
+type writer struct {
+	p      *program.Program
+	rows   int // of the whole tensors
+	tile   int // rows of an instance
+	widest int // elements of the longest row in a tile
+	stored map[string]Storage
+
+	text     strings.Builder
+	named    int
+	first    value                     // the first row of the instance
+	offsets  map[int]value             // of a row's elements in memory, by their number
+	matrices map[int]value             // the signs of rotations, by their size
+	current  func(reason string) error // refuses the node that is being written
+}
+
+// write returns the text of the kernel.
+func (w *writer) write() (text string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			refusal, ok := r.(*Refusal)
+			if !ok {
+				panic(r)
+			}
+			err = refusal
+		}
+	}()
+	w.offsets, w.matrices = map[int]value{}, map[int]value{}
+	head := w.head()
+	id := w.set("i32", nil, "tt.get_program_id x : i32")
+	w.first = w.apply("arith.muli", id, w.constant("i32", float64(w.tile)))
+	inputs := make([]value, len(w.p.Inputs))
+	for i, in := range w.p.Inputs {
+		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type))
+	}
+	values := program.Interpret(w.p, inputs, w.node)
+	for i, o := range w.p.Outputs {
+		w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
+	}
+	return head + w.text.String() + "    tt.return\n  }\n}\n", nil
+}
+
+// head opens the module and its function.
+func (w *writer) head() string {
+	var parameters []string
+	add := func(name string, t program.Type, stored string) {
+		parameters = append(parameters, fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = 16 : i32}", name, stored))
+	}
+	for i, in := range w.p.Inputs {
+		add(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type))
+	}
+	for i, o := range w.p.Outputs {
+		add(fmt.Sprintf("%%out%d", i), w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
+	}
+	return fmt.Sprintf("module {\n  tt.func public @%s(%s) attributes {noinline = false} {\n", w.name(), strings.Join(parameters, ", "))
+}
+
+// memory is the type of the elements of an input or output in memory.
+func (w *writer) memory(name string, t program.Type) string {
+	switch stored, ok := w.stored[name]; {
+	case t.DType == program.Bool:
+		return "i8"
+	case t.DType == program.Float && ok:
+		return string(stored)
+	}
+	return elem(t.DType)
+}
+
+// load reads a tile, or a scalar.
+func (w *writer) load(pointer string, t program.Type, stored string) value {
+	l, ok := w.layout(t)
+	var v value
+	switch {
+	case ok:
+		address, mask := w.address(pointer, stored, l)
+		v = w.set(stored, address.dims, "tt.load %s%s : %s", address.name, mask, address.typ())
+	case t.Size() == 1:
+		v = w.set(stored, nil, "tt.load %s : !tt.ptr<%s>", pointer, stored)
+	default:
+		panic(w.refuse("an input of type " + t.String() + " has no part in every row"))
+	}
+	switch stored {
+	case "bf16":
+		v = w.cast("arith.extf", v, "f32")
+		v.short = true
+	case "i8":
+		v = w.compare("arith.cmpi", "ne", v, w.like(w.constant("i8", 0), v.dims))
+	}
+	if !ok {
+		return v
+	}
+	return w.reshaped(v, w.dims(l))
+}
+
+// store writes a tile.
+func (w *writer) store(pointer string, v value, t program.Type, stored string) {
+	l, ok := w.layout(t)
+	if !ok {
+		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
+	}
+	address, mask := w.address(pointer, stored, l)
+	v = w.reshaped(w.like(v, w.dims(l)), address.dims)
+	switch stored {
+	case "bf16":
+		v = w.cast("arith.truncf", v, "bf16")
+	case "i8":
+		v = w.cast("arith.extui", v, "i8")
+	}
+	if mask != "" {
+		mask = mask[:strings.LastIndex(mask, ",")] // stores have no other value
+	}
+	w.line("tt.store %s, %s%s : %s", address.name, v.name, mask, address.typ())
+}
+
+// dims are the axes of a tile.
+func (w *writer) dims(l layout) []int { return append([]int{w.tile}, l.dims()...) }
+
+// address returns the addresses of the elements of a tile, rows × elements, and which of
+// them are there, as an operand of a load.
+func (w *writer) address(pointer, stored string, l layout) (address value, mask string) {
+	dims := []int{w.tile, l.padded()}
+	offset := w.offset(l)
+	kind := "!tt.ptr<" + stored + ">"
+	base := w.set(kind, dims, "tt.splat %s : %s -> %s", pointer, kind, of(kind, dims))
+	address = w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, offset.name, base.typ(), offset.typ())
+	if l.size() == l.padded() {
+		return address, ""
+	}
+	there := w.inside(l, dims)
+	var other value
+	if stored == "f32" || stored == "bf16" {
+		other = w.set(stored, nil, "arith.constant 0.0 : %s", stored)
+	} else {
+		other = w.constant(stored, 0)
+	}
+	return address, fmt.Sprintf(", %s, %s", there.name, w.like(other, dims).name)
+}
+
+// offset is where the elements of a tile's rows are, counted from the tensor's first.
+func (w *writer) offset(l layout) value {
+	if v, ok := w.offsets[l.size()]; ok {
+		return v
+	}
+	dims := []int{w.tile, l.padded()}
+	row := w.apply("arith.addi", w.like(w.first, []int{w.tile}), w.count(w.tile))
+	row = w.apply("arith.muli", row, w.like(w.constant("i32", float64(l.size())), row.dims))
+	v := w.apply("arith.addi", w.like(w.reshaped(row, []int{w.tile, 1}), dims), w.column(dims))
+	w.offsets[l.size()] = v
+	return v
+}
+
+// count is 0, 1, 2, …
+func (w *writer) count(n int) value {
+	return w.set("i32", []int{n}, "tt.make_range {end = %d : i32, start = 0 : i32} : %s", n, of("i32", []int{n}))
+}
+
+// column is the number of each element in its row, for rows × elements.
+func (w *writer) column(dims []int) value {
+	return w.like(w.reshaped(w.count(dims[1]), []int{1, dims[1]}), dims)
+}
+
+// inside tells which elements of a filled up row are in the tensor, for rows × elements.
+func (w *writer) inside(l layout, dims []int) value {
+	return w.compare("arith.cmpi", "slt", w.column(dims), w.like(w.constant("i32", float64(l.size())), dims))
+}
+
+// compare adds a comparison.
+func (w *writer) compare(op, predicate string, x, y value) value {
+	return w.set("i1", x.dims, "%s %s, %s, %s : %s", op, predicate, x.name, y.name, x.typ())
+}
