@@ -39,9 +39,21 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 	if !InBFloat16(a.Graph()) {
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 	}
+	return dotBFloat16(a, b, dtypes.Float32).General(aContracted, aBatch, bContracted, bBatch)
+}
+
+// DotGeneralRounded is [DotGeneral] whose result, a float32 node, is rounded to the precision, too: it takes half of the
+// memory until an elementwise operation reads it.
+func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
+	if !InBFloat16(a.Graph()) {
+		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+	}
+	return graph.ConvertDType(dotBFloat16(a, b, dtypes.BFloat16).General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
+}
+
+func dotBFloat16(a, b *graph.Node, result dtypes.DType) *graph.DotBuilder {
 	a, b = graph.ConvertDType(a, dtypes.BFloat16), graph.ConvertDType(b, dtypes.BFloat16)
-	dot := graph.Dot(a, b).WithAccumulatorDType(dtypes.Float32).WithOutputDType(dtypes.Float32)
-	return dot.General(aContracted, aBatch, bContracted, bBatch)
+	return graph.Dot(a, b).WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)
 }
 
 // OnCPU reports whether the graph is built for the CPU device, where some numbers are computed faster in another way.

@@ -8,8 +8,16 @@ import (
 )
 
 // linear returns x·wᵀ, [tokens, out], for x [tokens, in] and w [out, in].
-func linear(x, w *graph.Node) *graph.Node {
-	return autodiff.Custom(timesTransposed(x, w), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+func linear(x, w *graph.Node) *graph.Node { return linearFrom(timesTransposed(x, w), x, w) }
+
+// linearRounded is linear with a result in the precision of the device, for what is not a sum of many such results.
+func linearRounded(x, w *graph.Node) *graph.Node {
+	return linearFrom(engine.DotGeneralRounded(x, []int{1}, nil, w, []int{1}, nil), x, w)
+}
+
+// linearFrom gives the product y = x·wᵀ its gradients.
+func linearFrom(y, x, w *graph.Node) *graph.Node {
+	return autodiff.Custom(y, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{times(dy, w), weightGradient(dy, x)}
 	})
 }

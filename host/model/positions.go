@@ -3,6 +3,7 @@ package model
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/engine/autodiff"
 )
 
@@ -15,7 +16,7 @@ import (
 func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
 	rows := r.byCoordinate(w)
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
-	projected := timesTransposed(x, rows) // [tokens, queries, keys and values]
+	projected := engine.DotGeneralRounded(x, []int{1}, nil, rows, []int{1}, nil) // [tokens, queries, keys and values]
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))

@@ -12,7 +12,8 @@ import (
 )
 
 // TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by up to 2⁻⁹, and what
-// is compared has passed some ten products, and twice as many with their errors in the gradient. The gradient of a gain
+// is compared has passed some ten products, and twice as many with their errors in the gradient. The results of the first
+// two products of a feed-forward layer are rounded, too, which adds a tenth to the errors; the largest is 0.031. The gradient of a gain
 // is a sum over all tokens in which most cancels. Unquantized, because a difference as small as that moves values from
 // one point of a grid to the next.
 func TestBFloat16(t *testing.T) { eachLanguage(t, testBFloat16) }
@@ -37,7 +38,7 @@ func testBFloat16(t *testing.T, m Language) {
 	for i := range exact {
 		what, limit := "losses", 0.01
 		if i > 0 {
-			what, limit = "gradient of "+m.Params()[i-1].Name, 0.03
+			what, limit = "gradient of "+m.Params()[i-1].Name, 0.035
 			if m.Params()[i-1].Role == RoleNorm {
 				limit = 0.06
 			}
