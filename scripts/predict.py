@@ -19,7 +19,7 @@ BANDWIDTH, BFLOAT16, FLOAT32, LAUNCH = 4.0e12, 600e12, 40e12, 2e-6
 PEAK = 989e12  # what an H200 does on bfloat16 at most, by which utilisation is counted
 SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
-KINDS = ["linear products", "rotation products", "head products", "attention", "elementwise on tokens", "softmax and loss",
+KINDS = ["linear products", "rotation products", "head products", "attention", "quantization", "elementwise on tokens", "softmax and loss",
          "weights, optimizer, statistics", "other"]
 
 
@@ -176,6 +176,8 @@ def kernels(module, tokens, vocab, rotated):
         if "fmha" in op[3]:
             b, t, h, d = tensors(op[3].split("operand_layout_constraints=")[1])[0][0]
             flop, low, kind = 2 * b * h * t * t * d * (2.5 if "Backward" in op[3] else 1), True, "attention"  # half of the square is masked
+        elif "__gpu$xla.gpu.triton" in op[3]:
+            kind = "quantization"  # a program of a plugin, as one kernel
         elif any(line in rotated for *_, line in dots):
             kind = "rotation products"
         elif dots:

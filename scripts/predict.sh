@@ -14,6 +14,7 @@
 #
 #   SIZES    presets, each with its batch (30M:64 100M:64 430M:64)
 #   CONTEXT  tokens per sequence (512)
+#   KERNELS  fused or graph: how the programs of quantizers are computed (fused)
 #   STEP     more flags of cage bench step (none)
 #   PYTHON   a Python of 3.12 or later (python3)
 set -euo pipefail
@@ -44,7 +45,7 @@ predict() {
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	# shellcheck disable=SC2086 # STEP holds words
-	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --set 'device.attention="fused"' \
+	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" \
 		--preset "$1" --batch "$2" --context "${CONTEXT:-512}" ${STEP:-} >"$dir/bench.json"
 	"$python" scripts/predict.py compile "$(grep -l '^module @step' "$dir"/*.mlir)" "$dir/dump" >"$dir/compiled.json"
 	rm -rf "$dir/dump"

@@ -17,7 +17,7 @@ func Device(cfg *config.Config, warn func(message string, details ...any)) (*eng
 	d := cfg.Device
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Precision: d.Precision, TF32: d.TF32 == "on",
-		Attention: d.Attention, Warn: warn,
+		Attention: d.Attention, Kernels: d.Kernels, Warn: warn,
 	})
 	if few, ok := errors.AsType[*engine.CountError](err); ok {
 		return nil, cfg.ErrorAt("device.count", "%w", few)

@@ -202,6 +202,7 @@ type Device struct {
 	Precision engine.Precision
 	TF32      string // "off" or "on"
 	Attention engine.Attention
+	Kernels   engine.Kernels
 	Threads   int // 0: all cores
 	// PeakTFLOPS is what the device can do, in 10¹² floating-point operations a second; 0:
 	// not known.

@@ -171,10 +171,14 @@ func (d Device) check(batch int) (out schema.Problems) {
 	}
 	onCPU("device.precision", string(d.Precision), string(engine.Float32))
 	onCPU("device.tf32", d.TF32, "off")
-	out.Unless(d.Attention != engine.FusedAttention || d.Kind == engine.CUDA && d.Precision == engine.BFloat16, schema.Problem{
-		Key: "device.attention", With: []string{"device.kind", "device.precision"},
-		Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", d.Attention, d.Kind, d.Precision),
-		Hint:  `want "auto", or device.kind = "cuda" and device.precision = "bfloat16"`})
+	inBFloat16 := func(key, value string) {
+		out.Unless(value != "fused" || d.Kind == engine.CUDA && d.Precision == engine.BFloat16, schema.Problem{
+			Key: key, With: []string{"device.kind", "device.precision"},
+			Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", value, d.Kind, d.Precision),
+			Hint:  `want "auto", or device.kind = "cuda" and device.precision = "bfloat16"`})
+	}
+	inBFloat16("device.attention", string(d.Attention))
+	inBFloat16("device.kernels", string(d.Kernels))
 	count := schema.Problem{Key: "device.count", With: []string{"device.kind"}}
 	if d.Kind != engine.CUDA {
 		count.Found, count.Hint = fmt.Sprintf("the integer %d with device.kind = %q", d.Count, d.Kind), `want 1, or device.kind = "cuda"`

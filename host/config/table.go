@@ -96,6 +96,8 @@ func (d *Device) keys() []schema.Key {
 			Doc: "cuda only: products that are float32, those of quantizers and optimizers among them, round their operands to 10 bits of mantissa. Faster; off is exact"},
 		{Name: "attention", To: &d.Attention, Is: schema.OneOf(engine.AutoAttention, engine.FusedAttention, engine.PlainAttention), Default: engine.AutoAttention,
 			Doc: "bfloat16 only: how attention is computed; fused: as one operation of the device, cuDNN's, which keeps no weights; plain: as products and a softmax; auto: fused where a short trial agrees with plain"},
+		{Name: "kernels", To: &d.Kernels, Is: schema.OneOf(engine.AutoKernels, engine.FusedKernels, engine.GraphKernels), Default: engine.AutoKernels,
+			Doc: "bfloat16 only: how the programs of quantizers are computed; fused: each that computes rows as one kernel for each pass, with activations and their gradients in bfloat16; graph: as operations, in float32; auto: fused where a short trial agrees with graph"},
 		{Name: "threads", To: &d.Threads, Is: schema.From(0, 4096), Default: 0,
 			Doc: "CPU threads; 0: all cores"},
 		{Name: "peak_tflops", To: &d.PeakTFLOPS, Is: schema.Between(0, 1e9), Default: 0.0,

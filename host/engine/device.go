@@ -46,6 +46,10 @@ type Options struct {
 	// kinds and precisions ignore it.
 	Attention Attention
 
+	// Kernels says how programs of plugins are computed on the CUDA device in bfloat16, [AutoKernels] if empty. Other
+	// kinds and precisions ignore it.
+	Kernels Kernels
+
 	// Warn receives warnings, with details as pairs of a key and a value. Nil discards them.
 	Warn func(message string, details ...any)
 }
@@ -123,6 +127,12 @@ func Open(kind string, opts Options) (*Device, error) {
 	if ways := []Attention{AutoAttention, FusedAttention, PlainAttention}; !slices.Contains(ways, opts.Attention) {
 		return nil, fmt.Errorf("device %q: attention %q: want one of %q", kind, opts.Attention, ways)
 	}
+	if opts.Kernels == "" {
+		opts.Kernels = AutoKernels
+	}
+	if ways := []Kernels{AutoKernels, FusedKernels, GraphKernels}; !slices.Contains(ways, opts.Kernels) {
+		return nil, fmt.Errorf("device %q: kernels %q: want one of %q", kind, opts.Kernels, ways)
+	}
 	var backend compute.Backend
 	err := catch(func() (err error) {
 		if backend, err = open(opts); err == nil {
@@ -166,6 +176,9 @@ func (d *Device) Precision() Precision { return d.options.Precision }
 
 // Attention returns how models are to compute attention.
 func (d *Device) Attention() Attention { return d.options.Attention }
+
+// Kernels returns how programs of plugins are to be computed.
+func (d *Device) Kernels() Kernels { return d.options.Kernels }
 
 // Warn passes a message to the function that [Options] name.
 func (d *Device) Warn(message string, details ...any) {

@@ -3,12 +3,16 @@ package engine
 import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
 )
 
 // recording is a backend that keeps the builder of the one graph that is built on it.
 type recording struct {
 	compute.Backend
 	builder compute.Builder // nil until the graph has a node
+	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
+	functions map[kernelKey]*graph.Function
+	kernels   map[string]Kernel
 }
 
 // Builder implements compute.Backend.

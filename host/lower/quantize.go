@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	device "github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/triton"
 	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/gomlx/gomlx/core/graph"
@@ -41,7 +42,7 @@ func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gradient of the surrogate: %w", err)
 	}
-	return programQuantizer{q, parts}, nil
+	return programQuantizer{QuantizerProgram: q, parts: parts}, nil
 }
 
 // split divides the program into value and gradients.
@@ -55,10 +56,27 @@ func split(q sdk.QuantizerProgram) (*autodiff.Partition, error) {
 
 var _ Rotating = programQuantizer{}
 
+// short is the quantizer with bfloat16 numbers in memory where there are many of them.
+func (q programQuantizer) short() Quantizer {
+	q.memory = inMemory{}
+	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
+		q.memory[name] = triton.BFloat16
+	}
+	return q
+}
+
 // programQuantizer inlines a program divided into its forward and backward parts.
 type programQuantizer struct {
 	sdk.QuantizerProgram
 	parts *autodiff.Partition
+	// memory says how kernels have floats in memory.
+	memory inMemory
+}
+
+// rows is the number of rows of x.
+func (q programQuantizer) rows() int {
+	shape := q.Program.Inputs[0].Type.Shape
+	return int(q.Program.Inputs[0].Type.Size()) / shape[len(shape)-1]
 }
 
 func (q programQuantizer) Trained() []sdk.StateTensor { return q.QuantizerProgram.Trained }
@@ -76,7 +94,7 @@ func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
 }
 
 func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
-	out := Lower(x.Graph(), q.parts.Forward, append([]*graph.Node{x}, trained...))
+	out := lowerKernel(x.Graph(), q.parts.Forward, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
 		if !r.Input && r.Name != sdk.OutputValue {
@@ -102,7 +120,7 @@ func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.
 			inputs, residuals = append(inputs, residuals[0]), residuals[1:]
 		}
 	}
-	out := Lower(dy.Graph(), q.parts.Backward, append(inputs, dy))
+	out := lowerKernel(dy.Graph(), q.parts.Backward, q.rows(), append(inputs, dy), q.memory)
 	var dTrained []*graph.Node
 	for _, t := range q.Trained() {
 		dTrained = append(dTrained, out[autodiff.Prefix+sdk.TrainedPrefix+t.Name])
@@ -111,8 +129,13 @@ func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.
 }
 
 // Quantize returns Q(x), bit for bit the forward value, whose gradients with
-// respect to x and the trained parameters are those of the surrogate.
+// respect to x and the trained parameters are those of the surrogate. It is for
+// activations: where the device computes programs with kernels, x, Q(x) and their gradients
+// are rounded to bfloat16.
 func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
+	if s, ok := q.(interface{ short() Quantizer }); ok {
+		q = s.short()
+	}
 	value, residuals := q.Forward(x, trained)
 	at := Point{X: x, Trained: trained, Value: value}
 	return device.Custom(value, append([]*graph.Node{x}, trained...), func(dy *graph.Node) []*graph.Node {

@@ -52,5 +52,5 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	}
 	saved := rotated(q.parts.Forward, q.parts.Backward) - rotated(parts.Forward, parts.Backward)
 	size := full.Program.Inputs[0].Type.Size()
-	return &Rotated{programQuantizer{half, parts}, block, float64(saved) / float64(size)}, nil
+	return &Rotated{programQuantizer{QuantizerProgram: half, parts: parts}, block, float64(saved) / float64(size)}, nil
 }

@@ -28,13 +28,13 @@ type predicted struct {
 
 // predict has XLA compile the step with the correction for a GPU, in bfloat16 with fused
 // attention. Blocks of 512 are more than one product rotates.
-func predict(t *testing.T, overrides ...string) predicted {
+func predict(t *testing.T, kernels engine.Kernels, overrides ...string) predicted {
 	t.Helper()
 	python := os.Getenv(predictVariable)
 	if python == "" {
 		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
 	}
-	dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention})
+	dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: kernels})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,18 +75,43 @@ func predict(t *testing.T, overrides ...string) predicted {
 func TestPredicted(t *testing.T) {
 	for _, quantizer := range []string{"quest", "lsq"} {
 		t.Run(quantizer, func(t *testing.T) {
-			p := predict(t, `quantizer={plugin="`+quantizer+`"}`)
-			if p.Aliases != p.States || p.States == 0 {
-				t.Errorf("%d bytes are updated in place, and parameters and states have %d", p.Aliases, p.States)
-			}
+			p := predict(t, engine.GraphKernels, `quantizer={plugin="`+quantizer+`"}`)
+			p.check(t)
 			if len(p.Transposes) > 0 {
 				t.Errorf("what rotations read or write is transposed by %q", p.Transposes)
 			}
 			if n := p.Groups["rotation products"].Kernels; (n > 0) != (quantizer == "quest") {
 				t.Errorf("%d kernels rotate", n)
 			}
-			if n := p.Groups["attention"].Kernels; n != 4 {
-				t.Errorf("%d kernels of attention, want 4", n)
+		})
+	}
+}
+
+// check holds what is true of every step.
+func (p predicted) check(t *testing.T) {
+	t.Helper()
+	if p.Aliases != p.States || p.States == 0 {
+		t.Errorf("%d bytes are updated in place, and parameters and states have %d", p.Aliases, p.States)
+	}
+	if n := p.Groups["attention"].Kernels; n != 4 {
+		t.Errorf("%d kernels of attention, want 4", n)
+	}
+}
+
+// TestPredictedKernels: a GPU's compiler takes the kernels of every quantizer, in float32
+// for weights and in bfloat16 for activations. There is one forward and one backward for
+// each activation, and nothing else rotates.
+func TestPredictedKernels(t *testing.T) {
+	const blocks, sites = 2, 4
+	for _, settings := range quantizers {
+		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) { // it becomes a path of a plugin
+			p := predict(t, engine.FusedKernels, "quantizer="+settings)
+			p.check(t)
+			if n := p.Groups["quantization"].Kernels; n < 2*blocks*sites {
+				t.Errorf("%d kernels quantize, want at least %d", n, 2*blocks*sites)
+			}
+			if n := p.Groups["rotation products"].Kernels; n > 0 {
+				t.Errorf("%d kernels rotate", n)
 			}
 		})
 	}

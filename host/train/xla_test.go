@@ -151,3 +151,19 @@ func TestXLAWithoutFusedAttention(t *testing.T) {
 		t.Errorf("fused attention that the device has not: %v", err)
 	}
 }
+
+// TestXLAWithoutKernels: XLA has no kernels on processors. A run in bfloat16 does without,
+// and one that asks for them ends.
+func TestXLAWithoutKernels(t *testing.T) {
+	onXLA(t, 1)
+	cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1, `device.precision="bfloat16"`, `device.attention="plain"`)
+	var log bytes.Buffer
+	testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	if text := log.String(); strings.Count(text, "programs of quantizers are computed without kernels") != 1 {
+		t.Errorf("the messages do not say once that there are no kernels: %s", text)
+	}
+	_, err := train.Run(t.Context(), testrun.Elsewhere(t, cfg, `device.kernels="fused"`), train.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "xla.gpu.triton") {
+		t.Errorf("kernels that the device has not: %v", err)
+	}
+}

@@ -1,0 +1,131 @@
+package lower
+
+import (
+	"errors"
+	"maps"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/triton"
+	"github.com/cage-qat/cage/internal/pass/simplify"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// inMemory says how floats of a kernel lie in memory, by the names of inputs and outputs.
+type inMemory map[string]triton.Storage
+
+// lowerKernel is [Lower] for a program over rows: the part of it that computes rows is one
+// kernel where the graph's device takes kernels and the part fits one. What is stored in
+// bfloat16 is rounded to it. Inputs and outputs are float32 nodes nevertheless, which the
+// device's compiler converts in the operations that write and read them.
+func lowerKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at inMemory) map[string]*graph.Node {
+	if !kernels(g) {
+		return Lower(g, p, inputs)
+	}
+	return lowerRows(g, p, rows, inputs, at)
+}
+
+// lowerRows is lowerKernel on a device that takes kernels.
+func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at inMemory) map[string]*graph.Node {
+	p, err := simplify.Program(p)
+	if err != nil {
+		panic(err)
+	}
+	d, err := triton.Divide(p, rows)
+	if err != nil {
+		panic(err)
+	}
+	if d.Rows == nil {
+		return Lower(g, p, inputs)
+	}
+	k, err := triton.New(d.Rows, rows, at)
+	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
+		engine.DeviceOf(g).Once(refusedKernel(refusal.Error()), func() any {
+			engine.DeviceOf(g).Warn("a program is computed without a kernel, which takes more time and memory", "reason", refusal)
+			return nil
+		})
+		return Lower(g, p, inputs)
+	}
+	if err != nil {
+		panic(err)
+	}
+	known := map[string]*graph.Node{}
+	for i, in := range p.Inputs {
+		known[in.Name] = at.store(in.Name, inputs[i])
+		inputs[i] = at.read(in.Name, known[in.Name])
+	}
+	out := map[string]*graph.Node{}
+	if d.Whole != nil {
+		out = Lower(g, d.Whole, inputs)
+		maps.Copy(known, out)
+	}
+	maps.Copy(out, callKernel(k, d.Rows, known, at))
+	return out
+}
+
+// callKernel returns the outputs of the kernel of a program from its inputs, both as Lower
+// has them.
+func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.Node, at inMemory) map[string]*graph.Node {
+	inputs := make([]*graph.Node, len(p.Inputs))
+	for i, in := range p.Inputs {
+		inputs[i] = known[in.Name]
+	}
+	kernel := engine.Kernel{Name: k.Name, Text: k.Text, Grid: k.Grid, Warps: k.Warps}
+	results := kernel.Call(inputs, func(in []*graph.Node) []*graph.Node {
+		for i := range in {
+			in[i] = at.read(p.Inputs[i].Name, in[i])
+		}
+		outputs := Outputs(in[0].Graph(), p, in)
+		for i, o := range p.Outputs {
+			outputs[i] = at.store(o.Name, outputs[i])
+		}
+		return outputs
+	})
+	out := map[string]*graph.Node{}
+	for i, o := range p.Outputs {
+		out[o.Name] = at.read(o.Name, results[i])
+	}
+	return out
+}
+
+// store converts a float32 node to what it is in memory.
+func (m inMemory) store(name string, x *graph.Node) *graph.Node {
+	if m[name] == triton.BFloat16 {
+		return graph.ConvertDType(x, dtypes.BFloat16)
+	}
+	return x
+}
+
+// read undoes store, but for the rounding.
+func (m inMemory) read(name string, x *graph.Node) *graph.Node {
+	if m[name] == triton.BFloat16 {
+		return graph.ConvertDType(x, dtypes.Float32)
+	}
+	return x
+}
+
+// refusedKernel is the key of a warning that was given.
+type refusedKernel string
+
+// kernels reports whether programs over rows are kernels on the graph's device.
+func kernels(g *graph.Graph) bool {
+	d := engine.DeviceOf(g)
+	if d == nil || engine.OnCPU(g) || !engine.InBFloat16(g) {
+		return false
+	}
+	switch d.Kernels() {
+	case engine.FusedKernels:
+		return true
+	case engine.GraphKernels:
+		return false
+	}
+	err, _ := d.Once(kernelTrial{}, func() any {
+		err := kernelTrial{}.run(d)
+		if err != nil {
+			d.Warn("programs of quantizers are computed without kernels, which takes more time and memory", "reason", err)
+		}
+		return err
+	}).(error)
+	return err == nil
+}
