@@ -1,9 +1,7 @@
 package triton
 
 import (
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -175,6 +173,3 @@ func (w *writer) bitcast(n *program.Node, args []value) value {
 	}
 	return args[0]
 }
-
-// Operations lists what kernels have, in the order of their numbers.
-func Operations() []program.Op { return slices.Sorted(maps.Keys(rules)) }
