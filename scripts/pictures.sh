@@ -67,25 +67,28 @@ quadratic() {
 
 gallery() {
 	study examples/studies/gallery.toml
+	rm -f "$out"/figure-*.svg
 	for figure in studies/gallery/report/figures/*.svg; do
 		name=$(basename "$figure")
 		cp "$figure" "$out/figure-${name#*-}"
 	done
+	rm "$out"/figure-final-loss-bits-[24].svg # one heat map is enough
 	page=file://$PWD/studies/gallery/report/index.html
-	shot study-dark.png "$page" --dark --width 860 --height 700
-	shot study-phone.png "$page" --phone --width 390 --height 700
+	shot study-dark.png "$page" --dark --width 860 --height 700 \
+		--do '[...document.querySelectorAll("h2")].find((h) => h.textContent.startsWith("Distance")).scrollIntoView()'
 }
 
 live() {
 	"$cage" train examples/demo.toml --resume --set 'train.out="runs/demo-samples"' --set train.steps=640 --set train.eval_every=160 \
 		--set quantizer.bits=2 --set 'train.samples=["func ", "// "]' --set train.sample_tokens=160 --set train.sample_temperature=0.5 >&2
-	"$cage" serve --listen "$address" runs/demo* studies/gallery >runs/serve.log 2>&1 &
+	"$cage" serve --listen "$address" runs >runs/serve.log 2>&1 &
 	server=$!
 	trap 'kill $server' EXIT
 	until curl -s -o /dev/null "http://$address/"; do sleep 0.2; done
 	shot serve.png "http://$address/" --width 1200 --height 900 --wait "$drawn"
 	shot serve-dark.png "http://$address/run?run=runs/demo" --dark --width 1000 --height 900 --wait "$drawn"
-	shot serve-phone.png "http://$address/run?run=runs/demo" --phone --width 390 --height 700 --wait "$drawn"
+	shot serve-phone.png "http://$address/run?run=runs/demo" --phone --width 390 --height 700 --wait "$drawn" \
+		--do 'document.getElementById("charts").scrollIntoView()'
 	shot serve-samples.png "http://$address/run?run=runs/demo-samples" --width 1000 --height 560 --wait "$drawn" \
 		--do 'document.getElementById("samples").scrollIntoView()'
 	kill $server

@@ -78,8 +78,11 @@ func (c *Chart) compose(vg.Length) (composition, error) {
 	return out, nil
 }
 
-// spans are the ranges of what is drawn. On a logarithmic axis the lower end of a band does
-// not count: where it comes near to zero, it would leave no room for the curves.
+// nearZero is the share of a value below which the end of a band does not stretch a logarithmic axis.
+const nearZero = 0.25
+
+// spans are the ranges of what is drawn. On a logarithmic axis a band that comes near to zero
+// counts in part: it would leave no room for the curves.
 func (c *Chart) spans() (x, y span) {
 	x, y = newSpan(), newSpan()
 	for _, s := range c.Series {
@@ -89,7 +92,7 @@ func (c *Chart) spans() (x, y span) {
 			}
 			minus := p.Minus
 			if c.Y.Log && s.Band {
-				minus = 0
+				minus = min(minus, (1-nearZero)*p.Y)
 			}
 			x.addInterval(c.X, p.X, p.Across, p.Across)
 			y.addInterval(c.Y, p.Y, minus, p.Plus)

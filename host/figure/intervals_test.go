@@ -33,7 +33,7 @@ func TestAcross(t *testing.T) {
 // TestSpan: on a logarithmic axis a band that comes near to zero leaves room for its curve.
 func TestSpan(t *testing.T) {
 	c := &figure.Chart{Y: figure.Axis{Log: true}, Series: []figure.Series{{Band: true, Points: []figure.Point{{X: 1, Y: 1, Minus: 0.9999999, Plus: 1}, {X: 2, Y: 0.5, Minus: 2}}}}}
-	if low, high, ok := c.Span(); !ok || low < 0.4 || high < 2 || high > 3 {
+	if low, high, ok := c.Span(); !ok || low < 0.1 || low > 0.125 || high < 2 || high > 3 {
 		t.Errorf("the axis is from %g to %g, %v", low, high, ok)
 	}
 	if _, _, ok := (&figure.Chart{}).Span(); ok {

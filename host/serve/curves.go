@@ -117,6 +117,9 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 				}
 			}
 			c := pageCurve(name, points)
+			if len(runs) > 1 {
+				c.Color = i + 1 // the colour tells the run
+			}
 			if p.noisy && metric == p.metrics[0] && smoothed != nil {
 				c.Raw, c.Y = c.Y, finite(smoothed)
 				if len(runs) == 1 {

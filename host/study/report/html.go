@@ -98,6 +98,9 @@ const mostHover = 600
 // chart is a figure's curves as numbers.
 func chart(c *figure.Chart) *page.Chart {
 	out := &page.Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max, Series: []page.Curve{}}
+	if low, high, ok := c.Span(); ok && c.Y.Log && out.YMax == 0 {
+		out.YMin, out.YMax = low, high // as in the picture, where bands do not stretch it
+	}
 	for _, s := range c.Series {
 		curve := page.Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
 		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })

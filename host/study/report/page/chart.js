@@ -6,7 +6,7 @@ const DASHES = [[], [9, 4], [3, 3], [10, 3, 3, 3], [16, 6], [4, 6], [10, 3, 3, 3
 const MARKS = ["solid", "dashed", "dotted", "dashed", "dashed", "dotted", "dashed", "dashed"];
 const HEIGHT = 420, FONT = "12px system-ui, sans-serif";
 
-const color = (i) => "--s" + ((i % 7) + 1);
+const color = (s, i) => "--s" + (((s.color || i + 1) - 1) % 7 + 1);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const raw = (s) => s.raw?.length > 0;
 const alpha = (list) => Math.round(Math.min(46, 138 / Math.max(1, list.filter((s) => s.low.length).length))).toString(16).padStart(2, "0");
@@ -70,12 +70,12 @@ function options(data, logy, width, height) {
     scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: { ...(logy ? { distr: 3, range: padded } : {}), ...(shared ? { range: [data.ymin ?? 0, data.ymax] } : {}) } },
     axes: [{ ...axis(data.x, data.logx), size: 32 }, axis(data.y, logy)],
     series: [{ label: data.x, value: (u, v) => (v == null ? "" : format(v)) }].concat(
-      data.series.flatMap((s, i) => [{ class: "end", auto: raw(s) || !logy, ...(raw(s) ? { stroke: () => css(color(i)) + "59", width: 1, points: { show: false } } : {}) }, { class: "end" }, {
-        label: s.name || data.y, stroke: () => css(color(i)), width: 1.8, dash: DASHES[i % DASHES.length],
+      data.series.flatMap((s, i) => [{ class: "end", auto: raw(s) || !logy, ...(raw(s) ? { stroke: () => css(color(s, i)) + "59", width: 1, points: { show: false } } : {}) }, { class: "end" }, {
+        label: s.name || data.y, stroke: () => css(color(s, i)), width: 1.8, dash: DASHES[i % DASHES.length],
         points: { show: (u, column) => u.data[column].filter((v) => v != null).length <= 40, size: 5 }, value,
       }])),
-    bands: data.series.flatMap((s, i) => (raw(s) ? [] : [{ series: [3 * i + 2, 3 * i + 1], fill: () => css(color(i)) + alpha(data.series) }])),
-    legend: { markers: { width: 3, stroke: (u, column) => `var(${color(curveOf(column))})`, dash: (u, column) => MARKS[curveOf(column) % MARKS.length] } },
+    bands: data.series.flatMap((s, i) => (raw(s) ? [] : [{ series: [3 * i + 2, 3 * i + 1], fill: () => css(color(s, i)) + alpha(data.series) }])),
+    legend: { markers: { width: 3, stroke: (u, column) => (curveOf(column) < 0 ? "transparent" : `var(${color(data.series[curveOf(column)], curveOf(column))})`), dash: (u, column) => MARKS[curveOf(column) % MARKS.length] } },
     cursor: { y: false, drag: { dist: 8 }, hover: { skip: [null, undefined] } },
     hooks: { ready: [ready], setSeries: [together] },
   };

@@ -90,9 +90,11 @@ type Curve struct {
 	Name string     `json:"name"`
 	X    []float64  `json:"x"`
 	Y    []*float64 `json:"y"`
-	Low  []*float64 `json:"low"`           // empty: no band
-	High []*float64 `json:"high"`          // empty: no band
-	Raw  []*float64 `json:"raw,omitempty"` // what Y was smoothed from; empty: Y is as recorded. There is no band then
+	Low  []*float64 `json:"low"`  // empty: no band
+	High []*float64 `json:"high"` // empty: no band
+	// Color is the n-th colour of all curves, from 1; 0: by its place among the curves.
+	Color int        `json:"color,omitempty"`
+	Raw   []*float64 `json:"raw,omitempty"` // what Y was smoothed from; empty: Y is as recorded. There is no band then
 }
 
 // Failure is a cell that ended in an error.
