@@ -203,7 +203,13 @@ type Device struct {
 	TF32      string // "off" or "on"
 	Attention engine.Attention
 	Kernels   engine.Kernels
-	Threads   int // 0: all cores
+	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: XLA's own) say how memory of
+	// a GPU is taken.
+	Allocator      engine.Allocator
+	Preallocate    string
+	MemoryFraction float64
+	Cache          string // a directory; empty: none
+	Threads        int    // 0: all cores
 	// PeakTFLOPS is what the device can do, in 10¹² floating-point operations a second; 0:
 	// not known.
 	PeakTFLOPS float64

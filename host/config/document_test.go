@@ -180,6 +180,9 @@ func TestFingerprint(t *testing.T) {
 			t.Errorf("%v changes it", o)
 		}
 	}
+	if print("device={kind='cuda', cache='x', allocator='bfc', preallocate='on', memory_fraction=0.5}") != print("device={kind='cuda'}") {
+		t.Error("how memory is taken and what is cached changes it")
+	}
 	seen := map[string]string{print(): "nothing"}
 	for _, o := range []string{"seed=1", "train.eval_every=3", "train.log_every=3", "quantizer={plugin='quest'}", "quantizer={plugin='quest', bits=3}",
 		"quantizer.weights={plugin='quest', bits=3}", "optimizer.betas=[0.9,0.9]", "quantizer={plugin='quest',bits=4}", "data.train='other'",

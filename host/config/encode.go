@@ -95,7 +95,8 @@ func Diff(a, b *Config) ([]Difference, error) {
 }
 
 // incidental are the keys that change nothing of what a run computes and records.
-var incidental = []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops"}
+var incidental = []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops",
+	"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache"}
 
 // Fingerprint is a hash of all that decides what a run computes and records. It is the same
 // for configurations that differ only in the run directory, checkpoints, recomputation

@@ -171,6 +171,11 @@ func (d Device) check(batch int) (out schema.Problems) {
 	}
 	onCPU("device.precision", string(d.Precision), string(engine.Float32))
 	onCPU("device.tf32", d.TF32, "off")
+	onCPU("device.allocator", string(d.Allocator), string(engine.DefaultAllocator))
+	onCPU("device.preallocate", d.Preallocate, "off")
+	onCPU("device.cache", d.Cache, "")
+	out.Unless(d.MemoryFraction == 0 || d.Kind == engine.CUDA, schema.Problem{Key: "device.memory_fraction", With: []string{"device.kind"},
+		Found: fmt.Sprintf("the number %g with device.kind = %q", d.MemoryFraction, d.Kind), Hint: `want 0, or device.kind = "cuda"`})
 	inBFloat16 := func(key, value string) {
 		out.Unless(value != "fused" || d.Kind == engine.CUDA && d.Precision == engine.BFloat16, schema.Problem{
 			Key: key, With: []string{"device.kind", "device.precision"},

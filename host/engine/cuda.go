@@ -25,13 +25,10 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	if err := checkPluginPath(plugin); err != nil {
 		return nil, err
 	}
-	if err := setXLAEnvironment(plugin); err != nil {
+	if err := setXLAEnvironment(plugin, opts.Cache); err != nil {
 		return nil, err
 	}
-	// Memory is taken as it is needed, so that other programs can share the GPU. TF32 is said either way: go-xla's
-	// default is to use it.
-	config := fmt.Sprintf("%s,tf32=%t,preallocate=false", plugin, opts.TF32)
-	backend, err := xla.New(config)
+	backend, err := xla.New(plugin + "," + clientOptions(opts))
 	switch {
 	case err != nil && strings.Contains(err.Error(), "No visible GPU"):
 		return nil, fmt.Errorf("PJRT plugin %s sees no GPU: it needs an NVIDIA GPU, its driver (`nvidia-smi` lists both), and a CUDA_VISIBLE_DEVICES that does not hide it: %w", plugin, err)
@@ -41,11 +38,15 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	return backend, nil
 }
 
-// setXLAEnvironment tells XLA where the toolkit is, as JAX does when it loads the plugin. go-xla has a check of its own
+// setXLAEnvironment tells XLA where the toolkit is, as JAX does when it loads the plugin, and where its caches are. go-xla has a check of its own
 // that expects another layout than JAX's and warns of it at length.
-func setXLAEnvironment(plugin string) error {
+func setXLAEnvironment(plugin, cache string) error {
 	const variable, check = "XLA_FLAGS", "GOPJRT_CUDA_CHECKS"
-	if flags := xlaFlags(os.Getenv(variable), toolkitIn(plugin)); flags != "" {
+	caches, err := cacheFlags(cache)
+	if err != nil {
+		return err
+	}
+	if flags := strings.TrimSpace(xlaFlags(os.Getenv(variable), toolkitIn(plugin)) + caches); flags != "" {
 		if err := os.Setenv(variable, flags); err != nil {
 			return fmt.Errorf("setting %s: %w", variable, err)
 		}

@@ -162,3 +162,16 @@ func xlaFlags(flags, toolkit string) string {
 	}
 	return strings.TrimSpace(flags + " " + flag + toolkit)
 }
+
+// clientOptions are what go-xla passes on to the plugin. Memory is taken as it is needed unless the caller wants it
+// otherwise, so that other programs can share the GPU. TF32 is said either way: go-xla's default is to use it.
+func clientOptions(o Options) string {
+	text := fmt.Sprintf("tf32=%t,preallocate=%t", o.TF32, o.Preallocate)
+	if o.MemoryFraction > 0 {
+		text += fmt.Sprintf(",memory_fraction=%g", o.MemoryFraction)
+	}
+	if o.Allocator != DefaultAllocator {
+		text += ",allocator=" + string(o.Allocator)
+	}
+	return text
+}

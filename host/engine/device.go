@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -50,9 +51,28 @@ type Options struct {
 	// kinds and precisions ignore it.
 	Kernels Kernels
 
+	// Allocator is how the CUDA device takes memory of a GPU, [DefaultAllocator] if empty. Preallocate takes at once what
+	// it may take, MemoryFraction of all; 0 leaves that to XLA. Other kinds ignore them.
+	Allocator      Allocator
+	Preallocate    bool
+	MemoryFraction float64
+
+	// Cache is a directory in which XLA keeps compiled kernels, and which of several was the fastest, for later
+	// processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
+	Cache string
+
 	// Warn receives warnings, with details as pairs of a key and a value. Nil discards them.
 	Warn func(message string, details ...any)
 }
+
+// Allocator is a way to take memory of a GPU.
+type Allocator string
+
+// DefaultAllocator leaves the choice to XLA.
+const DefaultAllocator Allocator = "default"
+
+// Allocators lists those that XLA has.
+func Allocators() []Allocator { return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"} }
 
 // Attention is a way to compute attention.
 type Attention string
@@ -108,30 +128,8 @@ func Open(kind string, opts Options) (*Device, error) {
 	if !ok {
 		return nil, fmt.Errorf("unknown device %q: known are %s", kind, strings.Join(Kinds(), ", "))
 	}
-	if opts.Threads < 0 {
-		return nil, fmt.Errorf("device %q: %d threads: want a positive number, or 0 for no limit", kind, opts.Threads)
-	}
-	if opts.Count < 0 {
-		return nil, fmt.Errorf("device %q: %d replicas: want a positive number, or 0 for one", kind, opts.Count)
-	}
-	opts.Count = max(1, opts.Count)
-	if opts.Precision == "" {
-		opts.Precision = Float32
-	}
-	if opts.Precision != Float32 && opts.Precision != BFloat16 {
-		return nil, fmt.Errorf("device %q: precision %q: want %q or %q", kind, opts.Precision, Float32, BFloat16)
-	}
-	if opts.Attention == "" {
-		opts.Attention = AutoAttention
-	}
-	if ways := []Attention{AutoAttention, FusedAttention, PlainAttention}; !slices.Contains(ways, opts.Attention) {
-		return nil, fmt.Errorf("device %q: attention %q: want one of %q", kind, opts.Attention, ways)
-	}
-	if opts.Kernels == "" {
-		opts.Kernels = AutoKernels
-	}
-	if ways := []Kernels{AutoKernels, FusedKernels, GraphKernels}; !slices.Contains(ways, opts.Kernels) {
-		return nil, fmt.Errorf("device %q: kernels %q: want one of %q", kind, opts.Kernels, ways)
+	if err := opts.complete(); err != nil {
+		return nil, fmt.Errorf("device %q: %w", kind, err)
 	}
 	var backend compute.Backend
 	err := catch(func() (err error) {
@@ -151,6 +149,32 @@ func Open(kind string, opts Options) (*Device, error) {
 		return nil, errors.Join(&CountError{kind, opts.Count, have}, d.Close())
 	}
 	return d, nil
+}
+
+// complete sets what is empty to its default, and refuses what no device has.
+func (o *Options) complete() error {
+	o.Count = cmp.Or(o.Count, 1)
+	o.Precision, o.Attention = cmp.Or(o.Precision, Float32), cmp.Or(o.Attention, AutoAttention)
+	o.Kernels, o.Allocator = cmp.Or(o.Kernels, AutoKernels), cmp.Or(o.Allocator, DefaultAllocator)
+	switch {
+	case o.Threads < 0:
+		return fmt.Errorf("%d threads: want a positive number, or 0 for no limit", o.Threads)
+	case o.Count < 0:
+		return fmt.Errorf("%d replicas: want a positive number, or 0 for one", o.Count)
+	case !(o.MemoryFraction >= 0 && o.MemoryFraction <= 1):
+		return fmt.Errorf("memory fraction %g: want a number from 0 to 1", o.MemoryFraction)
+	}
+	return errors.Join(oneOf("precision", o.Precision, Float32, BFloat16),
+		oneOf("attention", o.Attention, AutoAttention, FusedAttention, PlainAttention),
+		oneOf("kernels", o.Kernels, AutoKernels, FusedKernels, GraphKernels),
+		oneOf("allocator", o.Allocator, Allocators()...))
+}
+
+func oneOf[T ~string](what string, have T, known ...T) error {
+	if slices.Contains(known, have) {
+		return nil
+	}
+	return fmt.Errorf("%s %q: want one of %q", what, have, known)
 }
 
 // Kind returns the kind of the device as it was given to [Open].

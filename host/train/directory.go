@@ -25,6 +25,7 @@ var changeable = []string{
 	"train.samples", "train.sample_tokens", "train.sample_temperature",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed", "diagnostics.tensors",
 	"train.distillation.teacher", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads", "device.peak_tflops",
+	"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache",
 }
 
 // open enters the run directory: a new run, or the continuation of one.
