@@ -137,7 +137,7 @@ method = {lambda = 2.0, silence = 0.2}
 const llama = `
 model = {layers = 1, width = 16, heads = 2, context = 8, hidden = 16}
 data = {train = "data/train.tokens", validation = "data/val.tokens"}
-train = {steps = 8, batch = 2, log_every = 1, eval_every = 3, eval_batches = 1, final_eval_batches = 1, checkpoint_every = 2}
+train = {steps = 8, batch = 2, log_every = 1, eval_every = 3, eval_batches = 1, final_eval_batches = 1, checkpoint_every = 2, samples = "1 and", sample_tokens = 4}
 schedule = {rate = 3e-3}
 `
 
