@@ -79,6 +79,18 @@ func addValidation(p *plot.Plot, pieces [][]Point, c color.NRGBA) {
 	}
 }
 
+// trainingLabel says what the solid lines are.
+func trainingLabel(runs []Run) string {
+	long := slices.ContainsFunc(runs, func(run Run) bool { return points(series(run.Records, trainLoss)) >= smoothFrom })
+	switch {
+	case long && len(runs) == 1:
+		return "training, smoothed (faint: as recorded)"
+	case long:
+		return "training, smoothed"
+	}
+	return "training"
+}
+
 func validationMark(c color.Color) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: c, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
 }
@@ -100,7 +112,7 @@ func addLegend(p *plot.Plot, runs []Run, validated bool) {
 		train, validation = runColor(0), validationColor(runColor(0), 1)
 	}
 	mark := validationMark(validation)
-	p.Legend.Add("training", swatch{lineStyle(train, lineWidth, nil), nil})
+	p.Legend.Add(trainingLabel(runs), swatch{lineStyle(train, lineWidth, nil), nil})
 	p.Legend.Add("validation", swatch{lineStyle(validation, lineWidth, validationDashes()), &mark})
 }
 

@@ -125,11 +125,11 @@ func TestPanelsFollowTheData(t *testing.T) {
 		want []string
 		not  []string
 	}{
-		"everything":     {[]figure.Run{{"run", simulate(300, 2, 1)}}, []string{lossLabel, relativeLabel, lambdaLabel, "training", "validation", "step"}, []string{absoluteLabel, "run"}},
+		"everything":     {[]figure.Run{{"run", simulate(300, 2, 1)}}, []string{lossLabel, relativeLabel, lambdaLabel, "training, smoothed (faint: as recorded)", "validation", "step"}, []string{absoluteLabel, "run"}},
 		"CAGE off":       {[]figure.Run{{"run", simulate(300, 2, 0)}}, []string{lossLabel, relativeLabel}, []string{lambdaLabel}},
 		"unquantized":    {[]figure.Run{{"run", bare}}, []string{lossLabel, "step"}, []string{lambdaLabel, relativeLabel, absoluteLabel, "validation", "training"}},
 		"absolute error": {[]figure.Run{{"run", absolute}}, []string{lossLabel, absoluteLabel}, []string{relativeLabel}},
-		"comparison":     {compare(), []string{lossLabel, relativeLabel, lambdaLabel, "QuEST W4A4 + CAGE", "QuEST W4A4", "full precision", "training", "validation"}, nil},
+		"comparison":     {compare(), []string{lossLabel, relativeLabel, lambdaLabel, "QuEST W4A4 + CAGE", "QuEST W4A4", "full precision", "training, smoothed", "validation"}, nil},
 		"an empty run":   {[]figure.Run{{"run", bare}, {"nothing yet", nil}}, []string{lossLabel, "run"}, []string{"nothing yet"}},
 		"one record":     {[]figure.Run{{"run", bare[:1]}}, []string{lossLabel}, nil},
 		"constant":       {[]figure.Run{{"run", []metrics.Record{{Step: 1, Loss: 2, Lambda: 1}, {Step: 2, Loss: 2, Lambda: 1}}}}, []string{lambdaLabel}, nil},
