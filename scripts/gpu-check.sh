@@ -6,7 +6,8 @@
 #                                and JAX's CUDA plugin, neither Go nor a network
 #
 # It runs the tests that hold on every device, trains a short demo on GPU and CPU and
-# compares the losses, and times training steps. What it finds is in report.md and
+# compares the losses, also with the programs of quantizers as kernels, and times training
+# steps. What it finds is in report.md and
 # report.json, all output in log.txt. Settings, by environment variables:
 #
 #   OUT      where the report goes (gpu-report)
@@ -131,7 +132,8 @@ demo() {
 	train cpu &
 	if [ "$device" = cuda ]; then
 		train cuda 'device.kind="cuda"' &
-		train bfloat16 'device.kind="cuda"' 'device.precision="bfloat16"' &
+		train bfloat16 'device.kind="cuda"' 'device.precision="bfloat16"' 'device.kernels="graph"' &
+		train kernels 'device.kind="cuda"' 'device.precision="bfloat16"' 'device.kernels="fused"' &
 	fi
 	wait
 }
