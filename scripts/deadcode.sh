@@ -11,7 +11,7 @@ uncalled='
 host/engine/cudaplugin\.go:.*	called in builds with the tag cuda
 '
 tested='
-host/engine/cudaplugin\.go:.*	called in builds with the tag cuda
+host/engine/(cudaplugin|xlacache)\.go:.*	called in builds with the tag cuda
 host/internal/.*	for tests only
 host/update/executortest/.*	for tests only
 internal/(fpmodel|plugintest|randprog)/.*	for tests only

@@ -1,6 +1,7 @@
 """Compiles a step's StableHLO program for a GPU that is not there, and says what XLA makes of it. See scripts/predict.sh.
 
 usage: predict.py compile PROGRAM.mlir DUMP_DIR [GPU]    prints a JSON object; XLA's dump goes to DUMP_DIR
+       predict.py kernels PROGRAM.mlir DUMP_DIR [GPU]    fails where a kernel needs more registers than a GPU has
        predict.py table NAME=FILE:BENCH...               prints such objects, one for each size, as a table, with the operations that a model
                                                          takes from the answer of `cage bench step --alone`
 
@@ -34,13 +35,13 @@ def target(plugin, gpu):
     sys.exit(f"{plugin} has no description of a GPU {gpu!r}")
 
 
-def compile_program(path, dump, gpu):
+def compile_program(path, dump, gpu, flags=""):
     """Seconds, and XLA's statistics of memory."""
     import jaxlib
     packages = os.path.dirname(os.path.dirname(jaxlib.__file__))
     plugin = glob.glob(packages + "/jax_plugins/xla_cuda*/xla_cuda_plugin.so")[0]
     toolkit = glob.glob(packages + "/nvidia/cu*/nvvm")
-    os.environ["XLA_FLAGS"] = f"--xla_gpu_autotune_level=0 --xla_dump_hlo_as_text --xla_dump_to={dump}" + "".join(f" --xla_gpu_cuda_data_dir={os.path.dirname(t)}" for t in toolkit)
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_autotune_level=0 --xla_dump_hlo_as_text --xla_dump_to={dump}" + "".join(f" --xla_gpu_cuda_data_dir={os.path.dirname(t)}" for t in toolkit)
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
     import time
 
@@ -260,6 +261,8 @@ def table(named):
 def main(command, *arguments):
     if command == "compile" and len(arguments) in (2, 3):
         print(json.dumps(describe(*arguments[:2], arguments[2] if arguments[2:] else GPU)))
+    elif command == "kernels" and len(arguments) in (2, 3):
+        print(json.dumps(compile_program(*arguments[:2], arguments[2] if arguments[2:] else GPU, "--xla_gpu_fail_ptx_compilation_on_register_spilling=true")[1]))
     elif command == "table" and arguments:
         table(arguments)
     else:

@@ -1,16 +1,24 @@
 package step_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/step"
 )
 
@@ -47,27 +55,35 @@ func predict(t *testing.T, kernels engine.Kernels, overrides ...string) predicte
 	if err := c.Prepare(false); err != nil {
 		t.Fatal(err)
 	}
-	dir, program := t.TempDir(), ""
+	program := ""
 	for _, p := range r.Programs(t) {
 		if strings.HasPrefix(p, "module @step") {
 			program = p // the last one has the correction
 		}
 	}
-	path := filepath.Join(dir, "step.mlir")
-	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command(python, "../../scripts/predict.py", "compile", path, filepath.Join(dir, "dump"))
-	command.Stderr = os.Stderr
-	text, err := command.Output()
-	if err != nil {
-		t.Fatalf("%s: %v", command, err)
-	}
 	var p predicted
-	if err := json.Unmarshal(text, &p); err != nil {
+	if err := json.Unmarshal(compileFor(t, python, "compile", program), &p); err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// compileFor has XLA compile a program, and returns what a command of scripts/predict.py says.
+func compileFor(t *testing.T, python, command, program string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program.mlir")
+	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(python, "../../scripts/predict.py", command, path, filepath.Join(dir, "dump"))
+	var said bytes.Buffer
+	c.Stderr = &said
+	text, err := c.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", c, err, &said)
+	}
+	return text
 }
 
 // TestPredicted: on a GPU all parameters and states are updated in place, rotations need no
@@ -115,4 +131,55 @@ func TestPredictedKernels(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPredictedRegisters: no kernel of a quantizer needs more registers than there are, at
+// the widths of the presets, with floats in bfloat16 and in float32.
+func TestPredictedRegisters(t *testing.T) {
+	python := os.Getenv(predictVariable)
+	if python == "" {
+		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
+	}
+	for _, settings := range quantizers {
+		for _, size := range [][2]int{{640, 1792}, {1024, 2816}, {1664, 4608}} {
+			t.Run(fmt.Sprint(strings.ReplaceAll(settings, ",", ""), size[0]), func(t *testing.T) {
+				plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.heads=1", fmt.Sprint("model.width=", size[0]), fmt.Sprint("model.hidden=", size[1]), "quantizer="+settings))
+				compileFor(t, python, "kernels", passes(t, plan, "layers.0.attn.out", "layers.0.mlp.down"))
+			})
+		}
+	}
+}
+
+// passes is the program of both passes of the quantizers of some weights, each as that of
+// a weight and as that of an activation of the same shape.
+func passes(t *testing.T, plan step.Plan, weights ...string) string {
+	t.Helper()
+	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: engine.FusedKernels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var specs []engine.Spec
+	var list []lower.Quantizer
+	for _, rule := range plan.Rules {
+		if slices.Contains(weights, rule.Name) {
+			specs = append(specs, engine.Spec{Name: rule.Name, Shape: shapes.Make(dtypes.Float32, rule.Shape...)})
+			list = append(list, plan.Weights[rule.Name])
+		}
+	}
+	e, err := d.Compile("passes", specs, func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
+		for i, q := range list {
+			trained := q.Init(in[i])
+			value, residuals := q.Forward(in[i], trained)
+			dx, _ := q.Backward(lower.Point{X: in[i], Trained: trained, Value: value}, residuals, graph.Cos(value))
+			y := lower.Quantize(in[i], trained, q)
+			out = append(out, value, dx, y, graph.Gradient(graph.ReduceAllSum(graph.Square(y)), in[i])[0])
+		}
+		return out
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
+	programs := r.Programs(t)
+	return programs[len(programs)-1]
 }

@@ -46,10 +46,10 @@ const (
 	tileElements   = 4096    // aimed at, of a tensor in one instance
 	largestRow     = 1 << 14 // elements of a row, filled up to a power of two
 	leastDotRows   = 16      // of a matrix product in an instance
-	warpElements   = 1024    // of a tensor, for each warp
+	warpElements   = 512     // of a tensor, for each warp: with twice as many, a rotation of 128 needs more registers than there are
 	largestOffset  = 1 << 31 // addresses are computed with 32 bits
 	smallestWarps  = 4
-	largestWarps   = 8
+	largestWarps   = 16
 	smallestDotRow = 16
 )
 
