@@ -20,9 +20,10 @@ const (
 func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	method := r.cfg.Method
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
-	for t := 1; t <= r.cfg.Train.Steps; t++ {
+	const looked = 10_000 // steps at most: both change slowly
+	for t, steps := 1, r.cfg.Train.Steps; t <= steps; t += max(1, steps/looked) {
 		rate = max(rate, r.rates.Rate(t-1))
-		pull = max(pull, r.rates.Rate(t-1)*method.LambdaAt(t, r.cfg.Train.Steps))
+		pull = max(pull, r.rates.Rate(t-1)*method.LambdaAt(t, steps))
 	}
 	correction, decay := 0.0, 0.0
 	for _, rule := range rules {
