@@ -3,6 +3,7 @@ package lower
 import (
 	"errors"
 	"maps"
+	"strings"
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/triton"
@@ -41,7 +42,7 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 	}
 	k, err := triton.New(d.Rows, rows, at)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
-		engine.DeviceOf(g).Once(refusedKernel(refusal.Error()), func() any {
+		engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any { // not for each layer
 			engine.DeviceOf(g).Warn("a program is computed without a kernel, which takes more time and memory", "reason", refusal)
 			return nil
 		})
@@ -58,7 +59,11 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 	out := map[string]*graph.Node{}
 	if d.Whole != nil {
 		out = Lower(g, d.Whole, inputs)
-		maps.Copy(known, out)
+		for name, node := range out {
+			if strings.HasPrefix(name, triton.NumberPrefix) { // outputs of the program may have names of inputs
+				known[name] = node
+			}
+		}
 	}
 	maps.Copy(out, callKernel(k, d.Rows, known, at))
 	return out

@@ -20,7 +20,7 @@ const (
 func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	method := r.cfg.Method
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
-	const looked = 10_000 // steps at most: both change slowly
+	const looked = 10_000  // steps at most: both change slowly
 	for t, steps := 1, r.cfg.Train.Steps; t <= steps; t += max(1, steps/looked) {
 		rate = max(rate, r.rates.Rate(t-1))
 		pull = max(pull, r.rates.Rate(t-1)*method.LambdaAt(t, steps))

@@ -32,7 +32,7 @@ func ExampleNew() {
 		}
 	}
 	// Output:
-	// cage_seven_forward 64 4
+	// cage_seven_forward 64 8
 	// %v25 = tt.precise_divf %v22, %v24 : tensor<4x1xf32>
 	// %v27 = tt.precise_divf %v19, %v26 : tensor<4x1024xf32>
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strings"
 
 	"github.com/cage-qat/cage/host/triton"
 	"github.com/cage-qat/cage/sdk/program"
@@ -49,7 +50,11 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 		if out, err = reference.Run32(p.Whole, known); err != nil {
 			return nil, err
 		}
-		maps.Copy(known, out)
+		for name, t := range out {
+			if strings.HasPrefix(name, triton.NumberPrefix) { // outputs of the program may have names of inputs
+				known[name] = t
+			}
+		}
 	}
 	if p.Kernel == nil {
 		return out, nil
