@@ -125,12 +125,6 @@ func kernels(g *graph.Graph) bool {
 	case engine.GraphKernels:
 		return false
 	}
-	err, _ := d.Once(kernelTrial{}, func() any {
-		err := kernelTrial{}.run(d)
-		if err != nil {
-			d.Warn("programs of quantizers are computed without kernels, which takes more time and memory", "reason", err)
-		}
-		return err
-	}).(error)
+	err := d.Try(kernelTrial{}, "programs of quantizers are computed without kernels, which takes more time and memory", kernelTrial{}.run)
 	return err == nil
 }

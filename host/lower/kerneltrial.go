@@ -86,24 +86,13 @@ func (k kernelTrial) run(d *engine.Device) error {
 func short(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ 0xffff) }
 
 // values executes a graph of one input and one output.
-func (kernelTrial) values(d *engine.Device, x []float32, build func(g *graph.Graph, x *graph.Node) *graph.Node) (values []float32, err error) {
-	shape := shapes.Make(dtypes.Float32, trialRows, trialWidth)
-	e, err := d.Compile("trial of kernels", []engine.Spec{{Name: "x", Shape: shape}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+func (kernelTrial) values(d *engine.Device, x []float32, build func(g *graph.Graph, x *graph.Node) *graph.Node) ([]float32, error) {
+	in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, trialRows, trialWidth)}, Data: x}
+	out, err := d.Evaluate("trial of kernels", []engine.Input{in}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{build(g, in[0])}
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer e.Close()
-	in, err := engine.Upload(d, x, trialRows, trialWidth)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, in.Finalize()) }()
-	out, err := e.Run([]*engine.Buffer{in}, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, engine.FinalizeAll(out...)) }()
-	return engine.Download[float32](out[0])
+	return out[0], nil
 }

@@ -52,13 +52,7 @@ func (c trial) choose(d *engine.Device) (attentionCore, error) {
 	case engine.FusedAttention:
 		return fusedCore, nil
 	}
-	err, _ := d.Once(c, func() any {
-		err := c.run(d)
-		if err != nil {
-			d.Warn("attention is computed without the device's fused operation, which takes more time and memory", "reason", err)
-		}
-		return err
-	}).(error)
+	err := d.Try(c, "attention is computed without the device's fused operation, which takes more time and memory", c.run)
 	if err != nil {
 		return plainCore(nil), err
 	}
@@ -71,9 +65,7 @@ func (c trial) run(d *engine.Device) error {
 	const batch, keyHeads = 2, 2
 	heads := keyHeads * c.group
 	rng := rand.New(rand.NewPCG(1, 2))
-	var specs []engine.Spec
-	var in []*engine.Buffer
-	defer func() { _ = engine.FinalizeAll(in...) }()
+	var in []engine.Input
 	for _, input := range []struct {
 		name  string
 		heads int
@@ -83,18 +75,13 @@ func (c trial) run(d *engine.Device) error {
 		for i := range values {
 			values[i] = float32(rng.NormFloat64())
 		}
-		b, err := engine.Upload(d, values, dims...)
-		if err != nil {
-			return err
-		}
-		in = append(in, b)
-		specs = append(specs, engine.Spec{Name: input.name, Shape: shapes.Make(dtypes.Float32, dims...)})
+		in = append(in, engine.Input{Spec: engine.Spec{Name: input.name, Shape: shapes.Make(dtypes.Float32, dims...)}, Data: values})
 	}
-	fused, err := runCore(d, "fused attention", fusedCore, specs, in)
+	fused, err := runCore(d, "fused attention", fusedCore, in)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoFusedAttention, err)
 	}
-	plain, err := runCore(d, "plain attention", plainCore(nil), specs, in)
+	plain, err := runCore(d, "plain attention", plainCore(nil), in)
 	if err != nil {
 		return err
 	}
@@ -109,28 +96,12 @@ func (c trial) run(d *engine.Device) error {
 }
 
 // runCore returns the outputs of a core and the adjoints of its inputs.
-func runCore(d *engine.Device, name string, core attentionCore, specs []engine.Spec, in []*engine.Buffer) ([][]float32, error) {
-	e, err := d.Compile(name, specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+func runCore(d *engine.Device, name string, core attentionCore, in []engine.Input) ([][]float32, error) {
+	return d.Evaluate(name, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		mixed, back := core(in[0], in[1], in[2])
 		dQuery, dKey, dValue := back(in[3])
 		return []*graph.Node{mixed, dQuery, dKey, dValue}
 	})
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	out, err := e.Run(in, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer engine.FinalizeAll(out...)
-	values := make([][]float32, len(out))
-	for i, b := range out {
-		if values[i], err = engine.Download[float32](b); err != nil {
-			return nil, err
-		}
-	}
-	return values, nil
 }
 
 // relativeDistance is ‖a − b‖/‖b‖.
