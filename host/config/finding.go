@@ -1,7 +1,7 @@
 package config
 
-// Finding is what plugins and data, as they are now, say about a configuration. This
-// package asks neither: it is the answer of who does to who compares runs.
+// Finding is what plugins and data, as they are now, say about a configuration. It is made
+// by host/assembly, which asks them, for those who compare runs with it.
 type Finding struct {
 	// Err is why the configuration could not be trained, such as [Errors]; nil: it could.
 	Err error

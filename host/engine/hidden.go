@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// This file holds all that reaches into hidden parts of GoMLX and go-xla by reflection. It relies on names of fields in
-// GoMLX v0.28.16 and go-xla v0.4.13. [checkHidden] looks for them when a device is opened: after an upgrade that renames
+// This file holds all that reaches into hidden parts of GoMLX and go-xla by reflection, but for the kind of a recorded
+// operation (kernel_cuda.go). It relies on names of fields in GoMLX v0.28.16 and go-xla v0.4.13. [checkHidden] looks for them when a device is opened: after an upgrade that renames
 // one, that is an error, and not a step that is slower or wrong.
 
 // Hidden maps that remember what a graph has already: its scalars, and the functions of its reductions.
@@ -125,12 +125,10 @@ func lendMemory(builder compute.Builder, pairs map[int]int) (int, error) {
 // mainInputs are the arguments of the program's main function, a list of pointers to values with Attributes: go-xla has
 // no way to give them any but through a field that is hidden.
 func mainInputs(builder compute.Builder) (inputs reflect.Value, err error) {
-	main := builder.Main()
-	field := reflect.Indirect(reflect.ValueOf(main)).FieldByName("fn")
-	if !field.IsValid() || field.Kind() != reflect.Pointer || field.IsNil() {
-		return inputs, fmt.Errorf("%T has no function fn", main)
+	function, err := mainFunction(builder)
+	if err != nil {
+		return inputs, err
 	}
-	function := reflect.NewAt(field.Type().Elem(), field.UnsafePointer()).Elem()
 	inputs = function.FieldByName("Inputs")
 	attributes := reflect.TypeFor[map[string]any]()
 	if !inputs.IsValid() || inputs.Kind() != reflect.Slice || inputs.Type().Elem().Kind() != reflect.Pointer {
@@ -140,4 +138,14 @@ func mainInputs(builder compute.Builder) (inputs reflect.Value, err error) {
 		return inputs, fmt.Errorf("%s has no Attributes of type %s", inputs.Type().Elem(), attributes)
 	}
 	return inputs, nil
+}
+
+// mainFunction is the program's main function as go-xla has recorded it, a struct.
+func mainFunction(builder compute.Builder) (function reflect.Value, err error) {
+	main := builder.Main()
+	field := reflect.Indirect(reflect.ValueOf(main)).FieldByName("fn")
+	if !field.IsValid() || field.Kind() != reflect.Pointer || field.IsNil() {
+		return function, fmt.Errorf("%T has no function fn", main)
+	}
+	return reflect.NewAt(field.Type().Elem(), field.UnsafePointer()).Elem(), nil
 }

@@ -25,8 +25,9 @@ type Kernel struct {
 }
 
 // Call returns the outputs of the kernel for the inputs: those of body, which must be as many, of the same shapes and
-// element types. Body computes them from its arguments, constants and nothing else. It builds graphs and panics. The
-// graph's device must compute with [FusedKernels] or [AutoKernels]; body is executed nowhere there.
+// element types. Body says what the kernel means: it computes the outputs from its arguments, constants and nothing else.
+// The device executes the kernel in its place, and fails to compile the graph where it takes no kernels. Call builds
+// graphs and panics.
 func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
 	r, ok := g.Backend().(*recording)

@@ -13,17 +13,19 @@ import (
 )
 
 // replaceCalls turns the calls of functions that stand for kernels into calls of these. go-xla has operations of XLA
-// that take no text; this goes through the statements that it has recorded. Like hidden.go it relies on names of
-// go-xla v0.4.13, and fails where they are others.
+// that take no text; this goes through the statements that it has recorded.
 func replaceCalls(builder compute.Builder, kernels map[string]Kernel) error {
 	if len(kernels) == 0 || !isXLA(builder) {
 		return nil
 	}
-	field := reflect.Indirect(reflect.ValueOf(builder.Main())).FieldByName("fn")
-	if !field.IsValid() || field.Type() != reflect.TypeFor[*stablehlo.Function]() {
-		return fmt.Errorf("kernels: %T has no function fn", builder.Main())
+	function, err := mainFunction(builder)
+	if err != nil {
+		return fmt.Errorf("kernels: %w", err)
 	}
-	main := (*stablehlo.Function)(field.UnsafePointer())
+	main, ok := function.Addr().Interface().(*stablehlo.Function)
+	if !ok {
+		return fmt.Errorf("kernels: the main function is a %s", function.Type())
+	}
 	replaced := 0
 	if err := replaceIn(main, kernels, &replaced); err != nil {
 		return err

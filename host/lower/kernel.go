@@ -76,8 +76,7 @@ func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.No
 	for i, in := range p.Inputs {
 		inputs[i] = known[in.Name]
 	}
-	kernel := engine.Kernel{Name: k.Name, Text: k.Text, Grid: k.Grid, Warps: k.Warps}
-	results := kernel.Call(inputs, func(in []*graph.Node) []*graph.Node {
+	results := engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
 		for i := range in {
 			in[i] = at.read(p.Inputs[i].Name, in[i])
 		}

@@ -51,9 +51,9 @@ func (r *run) openSamples() error {
 	return nil
 }
 
-// sample lets the model continue the prompts of train.samples, and writes what it says. It is
-// not written when the context ends first. An error other than that of a run directory which is another one now is
-// a warning: texts are to look at, and no reason to end a training.
+// sample lets the model continue the prompts of train.samples, and writes what it says. When
+// the context ends first, nothing is written. It fails when the run directory is not the run's
+// any more. Any other error is a warning: texts are to look at, and no reason to end a training.
 func (r *run) sample(ctx context.Context) (written bool, err error) {
 	if r.samples == nil {
 		return true, nil

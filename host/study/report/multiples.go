@@ -28,7 +28,8 @@ func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure,
 }
 
 // divided makes a heat map for each series. Curves of more series than there are colours
-// become small multiples, one for each label of the first axis of the series. Other kinds show all series in one figure.
+// become small multiples, one for each label of the first axis of the series. Other kinds
+// show all series in one figure.
 func divided(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
 	axes := 0
 	switch all := combinations(s, f.Series, f.Where, results); {
