@@ -81,8 +81,12 @@ func (w *writer) load(pointer string, t program.Type, stored string) value {
 	var v value
 	switch {
 	case ok:
-		address, mask := w.address(pointer, stored, l)
-		v = w.set(stored, address.dims, "tt.load %s%s : %s", address.name, mask, address.typ())
+		address, there := w.address(pointer, stored, l)
+		args := []value{address}
+		if there.name != "" {
+			args = append(args, there, w.like(w.zero(stored), address.dims))
+		}
+		v = w.set(stored, address.dims, "tt.load %s : %s", names(args), address.typ())
 	case t.Size() == 1:
 		v = w.set(stored, nil, "tt.load %s : !tt.ptr<%s>", pointer, stored)
 	default:
@@ -107,7 +111,7 @@ func (w *writer) store(pointer string, v value, t program.Type, stored string) {
 	if !ok {
 		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
 	}
-	address, mask := w.address(pointer, stored, l)
+	address, there := w.address(pointer, stored, l)
 	v = w.reshaped(w.like(v, w.dims(l)), address.dims)
 	switch stored {
 	case "bf16":
@@ -115,34 +119,36 @@ func (w *writer) store(pointer string, v value, t program.Type, stored string) {
 	case "i8":
 		v = w.cast("arith.extui", v, "i8")
 	}
-	if mask != "" {
-		mask = mask[:strings.LastIndex(mask, ",")] // stores have no other value
+	args := []value{address, v}
+	if there.name != "" {
+		args = append(args, there)
 	}
-	w.line("tt.store %s, %s%s : %s", address.name, v.name, mask, address.typ())
+	w.line("tt.store %s : %s", names(args), address.typ())
 }
 
 // dims are the axes of a tile.
 func (w *writer) dims(l layout) []int { return append([]int{w.tile}, l.dims()...) }
 
+// zero is a scalar of a type in memory.
+func (w *writer) zero(stored string) value {
+	if stored == string(BFloat16) {
+		return w.set(stored, nil, "arith.constant 0.0 : bf16")
+	}
+	return w.constant(stored, 0)
+}
+
 // address returns the addresses of the elements of a tile, rows × elements, and which of
-// them are there, as an operand of a load.
-func (w *writer) address(pointer, stored string, l layout) (address value, mask string) {
+// them are in the tensor: without a name where all are.
+func (w *writer) address(pointer, stored string, l layout) (address, there value) {
 	dims := []int{w.tile, l.padded()}
 	offset := w.offset(l)
 	kind := "!tt.ptr<" + stored + ">"
 	base := w.set(kind, dims, "tt.splat %s : %s -> %s", pointer, kind, of(kind, dims))
 	address = w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, offset.name, base.typ(), offset.typ())
-	if l.size() == l.padded() {
-		return address, ""
+	if l.size() < l.padded() {
+		there = w.inside(l, dims)
 	}
-	there := w.inside(l, dims)
-	var other value
-	if stored == "f32" || stored == "bf16" {
-		other = w.set(stored, nil, "arith.constant 0.0 : %s", stored)
-	} else {
-		other = w.constant(stored, 0)
-	}
-	return address, fmt.Sprintf(", %s, %s", there.name, w.like(other, dims).name)
+	return address, there
 }
 
 // offset is where the elements of a tile's rows are, counted from the tensor's first.
