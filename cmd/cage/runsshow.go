@@ -71,11 +71,7 @@ texts that it wrote last (train.samples), and its configuration.`,
 // checkpointSteps are those of the checkpoints that a run has.
 func checkpointSteps(r *rundir.Run) ([]int, error) {
 	list, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
-	steps := []int{} // in JSON no null
-	for _, c := range list {
-		steps = append(steps, c.Step)
-	}
-	return steps, err
+	return checkpoint.Steps(list), err
 }
 
 // newestSample is what the model wrote last while it was trained, nil for nothing.

@@ -88,6 +88,15 @@ func Save(ctx context.Context, dir vfs.Path, s State) (vfs.Path, error) {
 	return path, nil
 }
 
+// Steps are those of the checkpoints, in their order; never nil.
+func Steps(entries []Entry) []int {
+	steps := make([]int, len(entries))
+	for i, e := range entries {
+		steps[i] = e.Step
+	}
+	return steps
+}
+
 // List returns the checkpoints in dir by ascending step, without opening them. A
 // directory that does not exist has none.
 func List(dir vfs.Path) ([]Entry, error) {

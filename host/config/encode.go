@@ -94,9 +94,11 @@ func Diff(a, b *Config) ([]Difference, error) {
 	return diffs, nil
 }
 
-// incidental are the keys that change nothing of what a run computes and records.
-var incidental = []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops",
-	"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache"}
+// Incidental lists the keys that change nothing of what a run computes and records.
+func Incidental() []string {
+	return []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops",
+		"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache"}
+}
 
 // Fingerprint is a hash of all that decides what a run computes and records. It is the same
 // for configurations that differ only in the run directory, checkpoints, recomputation
@@ -109,7 +111,7 @@ func (c *Config) Fingerprint() (string, error) {
 	}
 	h := sha256.New()
 	for _, s := range settings {
-		if !s.def && !slices.Contains(incidental, s.path()) {
+		if !s.def && !slices.Contains(Incidental(), s.path()) {
 			fmt.Fprintf(h, "%s = %s\n", s.path(), s.value)
 		}
 	}

@@ -59,9 +59,7 @@ func (s *Server) facts(w http.ResponseWriter, r *http.Request) error {
 func factsOf(run *rundir.Run) factsView {
 	v := factsView{Row: rowOf(run, nil)}
 	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil { // without any they cannot be shown, but all else can
-		for _, c := range list {
-			v.Checkpoints = append(v.Checkpoints, c.Step)
-		}
+		v.Checkpoints = checkpoint.Steps(list)
 	}
 	for _, x := range run.Results() {
 		v.Results = append(v.Results, resultView{x.Name, number(run, x.Name)})

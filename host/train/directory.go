@@ -19,14 +19,12 @@ import (
 
 // changeable are the keys that may change when a run is resumed: they have no influence
 // on the parameters.
-var changeable = []string{
+var changeable = append([]string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
-	"train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.out", "train.max_skipped", "train.recompute", "train.memory_check", "train.tensorboard",
-	"train.samples", "train.sample_tokens", "train.sample_temperature",
+	"train.max_skipped", "train.memory_check", "train.samples", "train.sample_tokens", "train.sample_temperature",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed", "diagnostics.tensors",
-	"train.distillation.teacher", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer", "device.threads", "device.peak_tflops",
-	"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache",
-}
+	"train.distillation.teacher", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
+}, config.Incidental()...)
 
 // open enters the run directory: a new run, or the continuation of one.
 func (r *run) open() error {
@@ -209,7 +207,7 @@ func (r *run) noCheckpoints() error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	e := r.cfg.ErrorAt("train.out", "%s has checkpoints of steps %v, but no %s", r.cfg.Train.Out, stepsOf(entries), rundir.ConfigFile)
+	e := r.cfg.ErrorAt("train.out", "%s has checkpoints of steps %v, but no %s", r.cfg.Train.Out, checkpoint.Steps(entries), rundir.ConfigFile)
 	e.Hint = "move them away, or give another train.out"
 	return e
 }
@@ -259,11 +257,4 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	}
 	return r.openSamples()
-}
-
-func stepsOf(entries []checkpoint.Entry) (steps []int) {
-	for _, e := range entries {
-		steps = append(steps, e.Step)
-	}
-	return steps
 }

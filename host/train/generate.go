@@ -38,15 +38,20 @@ func (t *Trained) Generate(ctx context.Context, prompt string, o generate.Option
 	if err != nil {
 		return "", err
 	}
-	ids, err := tok.Encode(prompt)
+	ids, err := beginning(tok, prompt)
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	info := tok.Info()
-	if info.BOS >= 0 {
-		ids = append([]int32{info.BOS}, ids...)
-	}
 	return t.Continue(ctx, tok, ids, o, emit)
+}
+
+// beginning are the tokens of a document that begins with a text.
+func beginning(tok tokenizer.Tokenizer, text string) ([]int32, error) {
+	ids, err := tok.Encode(text)
+	if bos := tok.Info().BOS; bos != tokenizer.NoToken {
+		ids = append([]int32{bos}, ids...)
+	}
+	return ids, err
 }
 
 // Tokenizer opens the tokenizer of the model.

@@ -108,7 +108,7 @@ func checkSaved(dir string, o OpenOptions) error {
 	if err != nil {
 		return err
 	}
-	steps := stepsOf(entries)
+	steps := checkpoint.Steps(entries)
 	if o.Step > 0 && !slices.Contains(steps, o.Step) {
 		return fmt.Errorf("%s has no checkpoint of step %d: there are %v", dir, o.Step, steps)
 	}

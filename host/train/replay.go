@@ -131,7 +131,7 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, e
 // entriesFrom are the checkpoint of that step and the one after it; of step 0, which need
 // not be saved, the one after it.
 func entriesFrom(run rundir.Dir, entries []checkpoint.Entry, step int) ([]checkpoint.Entry, error) {
-	steps := stepsOf(entries)
+	steps := checkpoint.Steps(entries)
 	at := slices.Index(steps, step)
 	switch {
 	case step == 0 && at < 0:

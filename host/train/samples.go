@@ -30,12 +30,9 @@ func (r *run) openSamples() error {
 		return err
 	}
 	for _, text := range asked {
-		ids, err := s.tokenizer.Encode(text)
+		ids, err := beginning(s.tokenizer, text)
 		if err != nil {
 			return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
-		}
-		if bos := s.tokenizer.Info().BOS; bos >= 0 {
-			ids = append([]int32{bos}, ids...)
 		}
 		s.prompts = append(s.prompts, ids)
 	}

@@ -50,7 +50,7 @@ func TestRandomPrograms(t *testing.T) {
 // it is a kernel.
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
-	k, err := testkernel.Compile(p, rowsOf(p), nil)
+	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
 	var refused *triton.Refusal
 	if errors.As(err, &refused) || err == nil && k.Kernel == nil {
 		return false
@@ -73,17 +73,6 @@ func check(t *testing.T, name string, p *program.Program, inputs map[string]refe
 		t.Fatalf("%s\n%s", p, k.Kernel.Text)
 	}
 	return true
-}
-
-// rowsOf is the number of rows of the largest input.
-func rowsOf(p *program.Program) int {
-	rows, largest := 1, int64(0)
-	for _, in := range p.Inputs {
-		if size := in.Type.Size(); size > largest && len(in.Type.Shape) > 0 {
-			largest, rows = size, int(size)/in.Type.Shape[len(in.Type.Shape)-1]
-		}
-	}
-	return rows
 }
 
 // compare wants equal integers, and floats within the tolerance, relative to the largest.

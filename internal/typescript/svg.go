@@ -25,7 +25,8 @@ func (s *Screen) SVG(title string, columns int) string {
 		columns = max(columns, len(line))
 	}
 	width := 2*padding + int(charWidth*float64(columns)+0.5)
-	height := bar + padding + lineHeight*len(s.Lines())
+	drawn := len(s.Lines())
+	height := bar + padding + lineHeight*drawn
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n", width, height, width, height)
 	fmt.Fprintf(&b, "<title>%s</title>\n", escaped(title))
@@ -34,9 +35,9 @@ func (s *Screen) SVG(title string, columns int) string {
 	for i := range 3 {
 		fmt.Fprintf(&b, `<circle class="dot" cx="%d" cy="%d" r="5"/>`+"\n", padding+2+18*i, bar/2+2)
 	}
-	for i := range s.Lines() {
+	for i, line := range lines[:drawn] {
 		y := bar + lineHeight*i + fontSize
-		for _, part := range parts(lines[i]) {
+		for _, part := range parts(line) {
 			class := ""
 			if part.bold {
 				class = ` class="bold"`

@@ -18,6 +18,17 @@ type Program struct {
 	Stored map[string]triton.Storage
 }
 
+// Rows is the number of rows of the largest input.
+func Rows(p *program.Program) int {
+	rows, largest := 1, int64(0)
+	for _, in := range p.Inputs {
+		if size := in.Type.Size(); size > largest && len(in.Type.Shape) > 0 {
+			largest, rows = size, int(size)/in.Type.Shape[len(in.Type.Shape)-1]
+		}
+	}
+	return rows
+}
+
 // Compile divides and writes a program. The error is that of package triton.
 func Compile(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
 	d, err := triton.Divide(p, rows)

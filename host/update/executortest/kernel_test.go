@@ -16,23 +16,12 @@ import (
 type kernels struct{}
 
 func (kernels) Compile(p *program.Program) (executortest.Kernel, error) {
-	k, err := testkernel.Compile(p, rowsOf(p), nil)
+	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
 	var refused *triton.Refusal
 	if errors.As(err, &refused) {
 		return nil, errors.Join(executortest.ErrRefused, err)
 	}
 	return k, err
-}
-
-// rowsOf is the number of rows of the largest input.
-func rowsOf(p *program.Program) int {
-	rows, largest := 1, int64(0)
-	for _, in := range p.Inputs {
-		if size := in.Type.Size(); size > largest && len(in.Type.Shape) > 0 {
-			largest, rows = size, int(size)/in.Type.Shape[len(in.Type.Shape)-1]
-		}
-	}
-	return rows
 }
 
 func (kernels) Run(_ int, calls []executortest.Call) error {
