@@ -9,22 +9,11 @@
 # to any network: `wandb sync` uploads to a server on this machine, which keeps what it gets.
 set -eu
 cd "$(dirname "$0")/.."
-repo=$PWD
 work=${EVENTS_DIR:-/tmp/cage-events}
 packages="tensorboard==2.21.0 wandb==0.29.0"
+. scripts/interop/setup.sh
 
-if [ ! -x "$work/venv/bin/python" ]; then
-	mkdir -p "$work"
-	python3 -m venv "$work/venv"
-fi
-# shellcheck disable=SC2086 # it is a list
-"$work/venv/bin/pip" install --quiet $packages
-
-go build -o "$work/cage" ./cmd/cage
-go build -o "$work/plugins/" ./plugins/*
-export CAGE_PLUGIN_PATH=$work/plugins
-rm -rf "$work/run" "$work/out" "$work/data"
-cd "$work"
+rm -rf run
 ./cage data prepare "$(go env GOROOT)/src/strconv" --include '*.go' --validation 0.2 --out data >/dev/null
 cat >run.toml <<'TOML'
 model = {layers = 2, width = 64, heads = 2, context = 64}

@@ -11,24 +11,13 @@
 # needs cmake and a C++ compiler. Nothing else of this repository uses Python packages.
 set -eu
 cd "$(dirname "$0")/.."
-repo=$PWD
 work=${INTEROP_DIR:-/tmp/cage-interop}
 packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36"
+. scripts/interop/setup.sh
 
-if [ ! -x "$work/venv/bin/python" ]; then
-	mkdir -p "$work"
-	python3 -m venv "$work/venv"
-fi
-# shellcheck disable=SC2086 # it is a list
-"$work/venv/bin/pip" install --quiet $packages
 python=$work/venv/bin/python
-
-go build -o "$work/cage" ./cmd/cage
-go build -o "$work/plugins/" ./plugins/*
-export CAGE_PLUGIN_PATH=$work/plugins
 cage=$work/cage
-rm -rf "$work/runs" "$work/out" "$work/data" "$work/llama2"
-cd "$work"
+rm -rf runs llama2
 sources=("$(go env GOROOT)/src/strconv")
 "$cage" data prepare "${sources[@]}" --include '*.go' --validation 0.2 --out data/bytes >/dev/null
 # A tokenizer as that of Llama 2.

@@ -9,13 +9,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/chromium"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -50,13 +50,12 @@ func (p page) keep() error {
 	if p.url == "" || p.out == "" {
 		return errors.New("usage: screenshot --out FILE.png [flags] URL")
 	}
-	program, err := browser()
-	if err != nil {
-		return err
+	options, ok := chromium.Options()
+	if !ok {
+		return errors.New(chromium.Missing)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	defer cancel()
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -97,14 +96,4 @@ func (p page) dress(ctx context.Context) error {
 	_, colours := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	return cmp.Or(size, colours)
-}
-
-// browser finds Chromium.
-func browser() (string, error) {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if found, err := exec.LookPath(name); err == nil {
-			return found, nil
-		}
-	}
-	return "", errors.New("there is no Chromium here (Debian: apt install chromium)")
 }

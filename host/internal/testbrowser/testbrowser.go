@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/internal/chromium"
 )
 
 // Browser is a page in Chromium, with all that it complained about.
@@ -34,18 +35,11 @@ type Browser struct {
 // there is none. May tells which addresses the page may ask for.
 func Open(t testing.TB, url string, may func(url string) bool) *Browser {
 	t.Helper()
-	var program string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if found, err := exec.LookPath(name); err == nil {
-			program = found
-			break
-		}
+	options, ok := chromium.Options()
+	if !ok {
+		t.Skip("SKIPPED: " + chromium.Missing + ", so that the page is not tested in a browser")
 	}
-	if program == "" {
-		t.Skip("SKIPPED: there is no Chromium here (Debian: apt install chromium), so that the page is not tested in a browser")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.WindowSize(1200, 900), chromedp.UserDataDir(t.TempDir()))
+	options = append(options, chromedp.WindowSize(1200, 900), chromedp.UserDataDir(t.TempDir()))
 	allocator, stopAllocator := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stopAllocator)
 	ctx, stop := chromedp.NewContext(allocator)
