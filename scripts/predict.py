@@ -141,6 +141,15 @@ def operands(op):
     return re.findall(r"%([\w.\-]+)", re.split(r"\), |\)$", op[3])[0])
 
 
+def read(op, types):
+    """The dimensions and bytes of what an operation reads; name#1 is the second element of a tuple."""
+    found = []
+    for name, element in dict.fromkeys(re.findall(r"%([\w.\-]+)(?:#(\d+))?", re.split(r"\), |\)$", op[3])[0])):
+        parts = tensors(types.get(name, ""))
+        found += [parts[int(element)]] if element else parts
+    return found
+
+
 def transposes(module, op):
     """Whether a kernel, if it is no product, writes rows as columns. Rows that change their places are whole before and after."""
     if op[2] == "copy":
@@ -169,7 +178,7 @@ def kernels(module, tokens, vocab, rotated):
     for op in entry:
         if op[2] in ("parameter", "bitcast", "get-tuple-element", "tuple", "constant"):
             continue
-        touched = tensors(op[1]) + [t for o in dict.fromkeys(operands(op)) for t in tensors(types.get(o, ""))]
+        touched = tensors(op[1]) + read(op, types)
         moved, dots = sum(size for _, size in touched), list(module.dots(op))
         flop, low = sum(d[0] for d in dots), bool(dots) and dots[0][2]
         def per_token(dims):
