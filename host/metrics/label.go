@@ -1,6 +1,6 @@
 package metrics
 
-// labels are what records and results are called on the axes of pictures.
+// labels are what records and results are called in pictures and tables.
 var labels = map[string]string{
 	"loss": "training loss", "train_loss": "training loss", "val_loss": "validation loss",
 	"val_ppl": "validation perplexity", "divergence": "divergence from the teacher", "cross_entropy": "cross-entropy",
@@ -17,7 +17,7 @@ var labels = map[string]string{
 	"parameters": "parameters", "non_embedding_parameters": "parameters without embeddings", "steps": "steps",
 }
 
-// Label is what a number of a record or of a summary is called on the axis of a picture. A
+// Label is what a number of a record or of a summary is called in pictures and tables. A
 // name that is not known, such as that of an evaluation's metric, is its own label.
 func Label(name string) string {
 	if label, ok := labels[name]; ok {

@@ -100,7 +100,7 @@ func TestGrid(t *testing.T) {
 			t.Errorf("%s has the directory %s", s.Label(c), c.ID)
 		}
 	}
-	wantTable := []Table{{Title: "val_loss", Metric: "val_loss", Better: "lower", Rows: []string{"method"}, Columns: []string{"rate"}, Over: []string{"seed"}}}
+	wantTable := []Table{{Title: "validation loss", Metric: "val_loss", Better: "lower", Rows: []string{"method"}, Columns: []string{"rate"}, Over: []string{"seed"}}}
 	if diff := cmp.Diff(wantTable, s.Tables); diff != "" {
 		t.Errorf("default table (-want +got):\n%s", diff)
 	}

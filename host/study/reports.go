@@ -28,7 +28,7 @@ func (s *Study) readTables(study *table, axes []axis) {
 			out.Metric = defaultMetric
 		}
 		if out.Title == "" {
-			out.Title = out.Metric
+			out.Title = metrics.Label(out.Metric)
 		}
 		if out.Better == "" {
 			out.Better = s.better(out.Metric)
@@ -48,7 +48,7 @@ func (s *Study) readTables(study *table, axes []axis) {
 // defaultTable has the last axis in its columns, the others in its rows, and takes means
 // over seeds.
 func defaultTable(axes []axis) Table {
-	t := Table{Title: defaultMetric, Metric: defaultMetric, Better: "lower"}
+	t := Table{Title: metrics.Label(defaultMetric), Metric: defaultMetric, Better: "lower"}
 	for _, a := range axes {
 		if a.seeds() {
 			t.Over = append(t.Over, a.name)

@@ -54,7 +54,7 @@ series = "method"
 	tables := []Table{
 		{Title: "Loss", Metric: "distance", Rows: []string{"rate"}, Columns: []string{"method"}, Over: []string{"seed"}, Better: "higher",
 			Baseline: map[string]string{"method": "STE"}, Where: map[string][]string{"rate": {"3e-3", "high"}}, Format: "%.2e"},
-		{Title: "val_loss", Metric: "val_loss", Rows: []string{"method"}, Over: []string{"seed"}, Better: "lower", Where: map[string][]string{"rate": {"high"}}},
+		{Title: "validation loss", Metric: "val_loss", Rows: []string{"method"}, Over: []string{"seed"}, Better: "lower", Where: map[string][]string{"rate": {"high"}}},
 	}
 	if diff := cmp.Diff(tables, s.Tables); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)

@@ -42,7 +42,7 @@ func Example() {
 	}
 	// Output:
 	// 0 of 2 cells are done, 2 missing.
-	// [λ val_loss]
+	// [λ validation loss]
 	// [0.5 –]
 	// [1.0 –]
 }

@@ -81,6 +81,15 @@ func short(metric string) string {
 	return name
 }
 
+// spelled is what a metric is called within a sentence: its formula or unit in parentheses.
+func spelled(metric string) string {
+	name, rest, found := strings.Cut(metrics.Label(metric), ", ")
+	if found {
+		name += " (" + rest + ")"
+	}
+	return name
+}
+
 // bars has a group for each label of an axis.
 func bars(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
 	g, err := grouping{s, [][]string{{f.X}, f.Series}, f.Over, f.Where}.group(results)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/report/page"
 )
@@ -125,7 +126,7 @@ func finite(x float64) *float64 {
 
 // runs lists all cells with the numbers that tables and figures speak of.
 func (r *Report) runs() page.Runs {
-	metrics := r.metrics()
+	shown := r.metrics()
 	head := []page.Heading{{Label: "run", Columns: 1, Text: true}}
 	var axes []string
 	for _, a := range r.Axes {
@@ -133,15 +134,15 @@ func (r *Report) runs() page.Runs {
 		head = append(head, page.Heading{Label: a.Name, Columns: 1, Text: true})
 	}
 	head = append(head, page.Heading{Label: "state", Columns: 1, Text: true})
-	for _, m := range metrics {
-		head = append(head, page.Heading{Label: m, Columns: 1})
+	for _, m := range shown {
+		head = append(head, page.Heading{Label: metrics.Label(m), Columns: 1})
 	}
 	out := page.Runs{Table: page.Table{Title: "Runs", Head: [][]page.Heading{head}}}
 	for i, run := range r.Runs {
 		id := fmt.Sprintf("run-%d", i+1)
 		row := append([]page.Cell{{Text: fmt.Sprint(i + 1), Head: true, Sort: page.Key(float64(i)), Link: id}}, rowHead(r, axes, run.Labels)...)
 		row = append(row, page.Cell{Text: string(run.State), Left: true, Sort: page.Key(float64(slices.Index(states, run.State)))})
-		for _, m := range metrics {
+		for _, m := range shown {
 			cell := page.Cell{Text: absent}
 			if v, ok := run.Summary[m]; ok {
 				cell = page.Cell{Text: minus(fmt.Sprintf("%.6g", v)), Sort: page.Key(v)}

@@ -28,12 +28,26 @@ func TestPlaceless(t *testing.T) {
 	}
 }
 
+func TestSpelled(t *testing.T) {
+	for metric, want := range map[string]string{
+		"val_loss":         "validation loss",
+		"error_rel":        "quantization error (‖x − Q(x)‖² / ‖x‖²)",
+		"dwell_mean":       "mean dwell time (steps)",
+		"gsm8k.acc,strict": "gsm8k.acc,strict",
+	} {
+		if got := spelled(metric); got != want {
+			t.Errorf("%s is spelled %q, want %q", metric, got, want)
+		}
+	}
+}
+
 func TestLatexText(t *testing.T) {
 	for _, test := range [][2]string{
 		{`50% of a_b & {c} #1 $2 \d ~ ^`, `50\% of a\_b \& \{c\} \#1 \$2 \textbackslash{}d \textasciitilde{} \textasciicircum{}`},
 		{"λ = 2·κ ± Δ, ≤ ∞", `$\lambda$ = 2$\cdot$$\kappa$ $\pm$ $\Delta$, $\le$ $\infty$`},
 		{"two\nlines\x00", "two lines"},
 		{"ς ο", `$\varsigma$ ο`},
+		{"‖∇f‖", `$\Vert$$\nabla$f$\Vert$`},
 	} {
 		if got := latexText(test[0]); got != test[1] {
 			t.Errorf("%q becomes %q, want %q", test[0], got, test[1])

@@ -132,7 +132,7 @@ var latexEscapes = func() *strings.Replacer {
 		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `%`, `\%`, `_`, `\_`,
 		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`,
 		"−", `$-$`, "±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "≤", `$\le$`, "≥", `$\ge$`, "≈", `$\approx$`, "→", `$\to$`, "∞", `$\infty$`,
-		"–", "--", "—", "---", "…", `\ldots{}`, "²", `$^2$`, "³", `$^3$`, "ᵀ", `$^{\top}$`, "‖", `$\Vert$`,
+		"–", "--", "—", "---", "…", `\ldots{}`, "²", `$^2$`, "³", `$^3$`, "ᵀ", `$^{\top}$`, "‖", `$\Vert$`, "∇", `$\nabla$`,
 	}
 	for digit := range 10 {
 		pairs = append(pairs, string(rune('₀'+digit)), fmt.Sprintf("$_%d$", digit))

@@ -153,7 +153,7 @@ func (t *Table) notes() []string {
 	if t.common() < 2 {
 		what = "Values"
 	}
-	first := fmt.Sprintf("%s of %s, n = %d", what, t.Metric, t.common())
+	first := fmt.Sprintf("%s of %s, n = %d", what, spelled(t.Metric), t.common())
 	if len(t.Over) > 0 && t.common() > 1 {
 		first += " (" + strings.Join(t.Over, ", ") + ")"
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
 )
@@ -57,7 +58,7 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 		return nil, err
 	}
 	out := &Table{
-		Title: cmp.Or(t.Title, t.Metric), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
+		Title: cmp.Or(t.Title, metrics.Label(t.Metric)), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
 		Rows: g.labels[0], Columns: g.labels[1], Better: cmp.Or(t.Better, "lower"),
 	}
 	if out.Baseline, err = baseline(t, out.Columns); err != nil {
@@ -79,7 +80,7 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 // its columns has a single column, named after the metric.
 func (t *Table) columns(without int) [][]string {
 	if len(t.ColAxes) == 0 {
-		return [][]string{{t.Metric}}
+		return [][]string{{metrics.Label(t.Metric)}}
 	}
 	list := slices.Clone(t.Columns)
 	if without >= 0 {
