@@ -186,14 +186,14 @@ def kernels(module, tokens, vocab, rotated):
         if "fmha" in op[3]:
             b, t, h, d = tensors(op[3].split("operand_layout_constraints=")[1])[0][0]
             flop, low, kind = 2 * b * h * t * t * d * (2.5 if "Backward" in op[3] else 1), True, "attention"  # half of the square is masked
-        elif "__gpu$xla.gpu.triton" in op[3]:
-            kind = "quantization"  # a program of a plugin, as one kernel
         elif any(line in rotated for *_, line in dots):
             kind = "rotation products"
         elif dots:
             kind = "head products" if any(vocab in dims for _, dims, *_ in dots) else "linear products"
         elif any(product(dims) >= tokens * vocab for dims, _ in touched):
             kind = "softmax and loss"
+        elif "__gpu$xla.gpu.triton" in op[3]:
+            kind = "quantization"  # a program of a plugin, as one kernel
         elif any(per_token(dims) for dims, _ in touched if dims):
             kind = "elementwise on tokens"
         else:

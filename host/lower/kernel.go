@@ -3,6 +3,7 @@ package lower
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/engine"
@@ -13,22 +14,30 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// inMemory says how floats of a kernel lie in memory, by the names of inputs and outputs.
-type inMemory map[string]triton.Storage
+// InMemory says how floats of a kernel lie in memory, by the names of inputs and outputs.
+type InMemory map[string]triton.Storage
 
-// lowerKernel is [Lower] for a program over rows: the part of it that computes rows is one
-// kernel where the graph's device takes kernels and the part fits one. What is stored in
-// bfloat16 is rounded to it. Inputs and outputs are float32 nodes nevertheless, which the
-// device's compiler converts in the operations that write and read them.
-func lowerKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at inMemory) map[string]*graph.Node {
+// Kernel is [Lower] for a program over rows where the graph's device computes it with a kernel: the part of it that
+// computes rows is one. It is not ok where the device has no kernels or the program fits none. What is stored in
+// bfloat16 is rounded to it. Inputs and outputs are float32 nodes nevertheless, which the device's compiler converts in
+// the operations that write and read them.
+func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	if !kernels(g) {
-		return Lower(g, p, inputs)
+		return nil, false
 	}
-	return lowerRows(g, p, rows, inputs, at)
+	return kernelOf(g, p, rows, inputs, at)
 }
 
-// lowerRows is lowerKernel on a device that takes kernels.
-func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at inMemory) map[string]*graph.Node {
+// lowerRows is [Lower] for a program over rows, by [Kernel] where it is ok.
+func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) map[string]*graph.Node {
+	if out, ok := Kernel(g, p, rows, inputs, at); ok {
+		return out
+	}
+	return Lower(g, p, inputs)
+}
+
+// kernelOf is Kernel on a device that takes kernels.
+func kernelOf(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	p, err := simplify.Program(p)
 	if err != nil {
 		panic(err)
@@ -38,7 +47,7 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 		panic(err)
 	}
 	if d.Rows == nil {
-		return Lower(g, p, inputs)
+		return nil, false
 	}
 	k, err := triton.New(d.Rows, rows, at)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
@@ -46,12 +55,12 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 			engine.DeviceOf(g).Warn("a program is computed without a kernel, which takes more time and memory", "reason", refusal)
 			return nil
 		})
-		return Lower(g, p, inputs)
+		return nil, false
 	}
 	if err != nil {
 		panic(err)
 	}
-	known := map[string]*graph.Node{}
+	known, inputs := map[string]*graph.Node{}, slices.Clone(inputs)
 	for i, in := range p.Inputs {
 		known[in.Name] = at.store(in.Name, inputs[i])
 		inputs[i] = at.read(in.Name, known[in.Name])
@@ -66,12 +75,12 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 		}
 	}
 	maps.Copy(out, callKernel(k, d.Rows, known, at))
-	return out
+	return out, true
 }
 
 // callKernel returns the outputs of the kernel of a program from its inputs, both as Lower
 // has them.
-func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.Node, at inMemory) map[string]*graph.Node {
+func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.Node, at InMemory) map[string]*graph.Node {
 	inputs := make([]*graph.Node, len(p.Inputs))
 	for i, in := range p.Inputs {
 		inputs[i] = known[in.Name]
@@ -94,7 +103,7 @@ func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.No
 }
 
 // store converts a float32 node to what it is in memory.
-func (m inMemory) store(name string, x *graph.Node) *graph.Node {
+func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	if m[name] == triton.BFloat16 {
 		return graph.ConvertDType(x, dtypes.BFloat16)
 	}
@@ -102,7 +111,7 @@ func (m inMemory) store(name string, x *graph.Node) *graph.Node {
 }
 
 // read undoes store, but for the rounding.
-func (m inMemory) read(name string, x *graph.Node) *graph.Node {
+func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	if m[name] == triton.BFloat16 {
 		return graph.ConvertDType(x, dtypes.Float32)
 	}

@@ -52,9 +52,13 @@ func (k kernelTrial) run(d *engine.Device) error {
 	for i := range x {
 		x[i] = short(float32(rng.NormFloat64()))
 	}
-	at := inMemory{sdk.InputX: triton.BFloat16, sdk.OutputValue: triton.BFloat16}
+	at := InMemory{sdk.InputX: triton.BFloat16, sdk.OutputValue: triton.BFloat16}
 	fused, err := k.values(d, x, func(g *graph.Graph, x *graph.Node) *graph.Node {
-		return lowerRows(g, p, trialRows, []*graph.Node{x}, at)[sdk.OutputValue]
+		out, ok := kernelOf(g, p, trialRows, []*graph.Node{x}, at)
+		if !ok {
+			panic(errors.New("the trial fits no kernel"))
+		}
+		return out[sdk.OutputValue]
 	})
 	if err != nil {
 		return fmt.Errorf("the device has no kernels: %w", err)

@@ -58,7 +58,7 @@ var _ Rotating = programQuantizer{}
 
 // short is the quantizer with bfloat16 numbers in memory where there are many of them.
 func (q programQuantizer) short() Quantizer {
-	q.memory = inMemory{}
+	q.memory = InMemory{}
 	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
 		q.memory[name] = triton.BFloat16
 	}
@@ -70,7 +70,7 @@ type programQuantizer struct {
 	sdk.QuantizerProgram
 	parts *autodiff.Partition
 	// memory says how kernels have floats in memory.
-	memory inMemory
+	memory InMemory
 }
 
 // rows is the number of rows of x.
@@ -94,7 +94,7 @@ func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
 }
 
 func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
-	out := lowerKernel(x.Graph(), q.parts.Forward, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
+	out := lowerRows(x.Graph(), q.parts.Forward, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
 		if !r.Input && r.Name != sdk.OutputValue {
@@ -120,7 +120,7 @@ func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.
 			inputs, residuals = append(inputs, residuals[0]), residuals[1:]
 		}
 	}
-	out := lowerKernel(dy.Graph(), q.parts.Backward, q.rows(), append(inputs, dy), q.memory)
+	out := lowerRows(dy.Graph(), q.parts.Backward, q.rows(), append(inputs, dy), q.memory)
 	var dTrained []*graph.Node
 	for _, t := range q.Trained() {
 		dTrained = append(dTrained, out[autodiff.Prefix+sdk.TrainedPrefix+t.Name])

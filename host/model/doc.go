@@ -6,6 +6,9 @@
 // Activations are quantized inside the model, at the places that [Model.ActivationSites] lists, by a function of the
 // caller's.
 //
+// What a GPU computes better by a kernel than its compiler does from a graph, such as the sums in a softmax, is a program
+// of package sdk/program that package lower makes one of; everywhere else it is a graph.
+//
 // # Layouts
 //
 // A linear layer has a weight of shape [out, in]; activations are [tokens, features], where tokens are the positions of

@@ -36,13 +36,14 @@ func crossEntropyByMask(h, head, targets *graph.Node) *graph.Node {
 	g := h.Graph()
 	logits := timesTransposed(h, head)
 	columns := graph.Iota(g, shapes.Make(targets.DType(), logits.Shape().Dimensions...), 1)
-	isTarget := graph.Equal(columns, graph.BroadcastToDims(graph.InsertAxes(targets, -1), logits.Shape().Dimensions...))
-	zero := graph.ScalarZero(g, logits.DType())
-	highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
-	exponentials := graph.Exp(graph.Sub(logits, highest))
-	total := graph.ReduceAndKeep(exponentials, graph.ReduceSum, -1)
-	chosen := graph.ReduceAndKeep(graph.Where(isTarget, logits, zero), graph.ReduceSum, -1)
-	logTotal := graph.Add(graph.Log(total), highest)
+	targets = graph.InsertAxes(targets, -1)
+	isTarget := graph.Equal(columns, graph.BroadcastToDims(targets, logits.Shape().Dimensions...))
+	logTotal, chosen, ok := rowSums(logits, targets)
+	if !ok {
+		highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
+		logTotal = graph.Add(graph.Log(graph.ReduceAndKeep(graph.Exp(graph.Sub(logits, highest)), graph.ReduceSum, -1)), highest)
+		chosen = graph.ReduceAndKeep(graph.Where(isTarget, logits, graph.ScalarZero(g, logits.DType())), graph.ReduceSum, -1)
+	}
 	losses := graph.Squeeze(graph.Sub(logTotal, chosen), -1)
 	return autodiff.Custom(losses, []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLosses = graph.InsertAxes(dLosses, -1)

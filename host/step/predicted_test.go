@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 )
 
@@ -147,6 +148,46 @@ func TestPredictedRegisters(t *testing.T) {
 				compileFor(t, python, "kernels", passes(t, plan, "layers.0.attn.out", "layers.0.mlp.down"))
 			})
 		}
+	}
+}
+
+// TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it is one that reads the
+// logits once.
+func TestPredictedLoss(t *testing.T) {
+	python := os.Getenv(predictVariable)
+	if python == "" {
+		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
+	}
+	for _, vocabulary := range []int{32000, 32768, 50304, 128256, 151936} {
+		t.Run(fmt.Sprint(vocabulary), func(t *testing.T) {
+			m, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 1, Width: 32, Heads: 1, Vocab: vocabulary}, model.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: engine.FusedKernels, Attention: engine.PlainAttention})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const batch, context = 2, 64
+			specs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, m.BatchDims(batch, context)...)}}
+			for _, p := range m.Params() {
+				specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
+			}
+			e, err := d.Compile("loss", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				loss := model.Loss(m, in[1:], in[0], nil)
+				return append(graph.Gradient(loss, in[1:]...), loss)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Close()
+			programs := r.Programs(t)
+			program := programs[len(programs)-1]
+			if n := strings.Count(program, "__gpu$xla.gpu.triton"); n != 1 {
+				t.Errorf("%d kernels, want that of the loss", n)
+			}
+			compileFor(t, python, "kernels", program)
+		})
 	}
 }
 

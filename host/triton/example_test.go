@@ -33,6 +33,6 @@ func ExampleNew() {
 	}
 	// Output:
 	// cage_seven_forward 64 8
-	// %v25 = tt.precise_divf %v22, %v24 : tensor<4x1xf32>
-	// %v27 = tt.precise_divf %v19, %v26 : tensor<4x1024xf32>
+	// %v27 = tt.precise_divf %v24, %v26 : tensor<4x1xf32>
+	// %v29 = tt.precise_divf %v21, %v28 : tensor<4x1024xf32>
 }

@@ -47,7 +47,6 @@ const (
 	largestRow     = 1 << 14 // elements of a row, filled up to a power of two
 	leastDotRows   = 16      // of a matrix product in an instance
 	warpElements   = 512     // of a tensor, for each warp: with twice as many, a rotation of 128 needs more registers than there are
-	largestOffset  = 1 << 31 // addresses are computed with 32 bits
 	smallestWarps  = 4
 	largestWarps   = 16
 	smallestDotRow = 16
@@ -74,9 +73,6 @@ func (w *writer) choose() error {
 	w.widest = 1
 	for id := range w.p.NumValues() {
 		t := w.p.TypeOf(program.ID(id))
-		if t.Size() >= largestOffset {
-			return w.refuse("a tensor has too many elements for 32-bit addresses")
-		}
 		if l, ok := w.layout(t); ok {
 			w.widest = max(w.widest, l.padded())
 		}

@@ -18,7 +18,8 @@ type writer struct {
 	text     strings.Builder
 	named    int
 	first    value                     // the first row of the instance
-	offsets  map[int]value             // of a row's elements in memory, by their number
+	starts   map[int]value             // of the instance's first row in memory, by its number of elements
+	offsets  map[int]value             // of the elements of a tile from there
 	matrices map[int]value             // the signs of rotations, by their size
 	current  func(reason string) error // refuses the node that is being written
 }
@@ -34,7 +35,7 @@ func (w *writer) write() (text string, err error) {
 			err = refusal
 		}
 	}()
-	w.offsets, w.matrices = map[int]value{}, map[int]value{}
+	w.starts, w.offsets, w.matrices = map[int]value{}, map[int]value{}, map[int]value{}
 	head := w.head()
 	id := w.set("i32", nil, "tt.get_program_id x : i32")
 	w.first = w.apply("arith.muli", id, w.constant("i32", float64(w.tile)))
@@ -143,7 +144,9 @@ func (w *writer) address(pointer, stored string, l layout) (address, there value
 	dims := []int{w.tile, l.padded()}
 	offset := w.offset(l)
 	kind := "!tt.ptr<" + stored + ">"
-	base := w.set(kind, dims, "tt.splat %s : %s -> %s", pointer, kind, of(kind, dims))
+	start := w.start(l)
+	first := w.set(kind, nil, "tt.addptr %s, %s : %s, %s", pointer, start.name, kind, start.typ())
+	base := w.set(kind, dims, "tt.splat %s : %s -> %s", first.name, kind, of(kind, dims))
 	address = w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, offset.name, base.typ(), offset.typ())
 	if l.size() < l.padded() {
 		there = w.inside(l, dims)
@@ -151,14 +154,24 @@ func (w *writer) address(pointer, stored string, l layout) (address, there value
 	return address, there
 }
 
-// offset is where the elements of a tile's rows are, counted from the tensor's first.
+// start is where the first row of the instance is, counted from the tensor's first element: in 64 bits, because tensors
+// may have more elements than 32 bits count.
+func (w *writer) start(l layout) value {
+	if v, ok := w.starts[l.size()]; ok {
+		return v
+	}
+	v := w.apply("arith.muli", w.cast("arith.extsi", w.first, "i64"), w.constant("i64", float64(l.size())))
+	w.starts[l.size()] = v
+	return v
+}
+
+// offset is where the elements of a tile are, counted from the first.
 func (w *writer) offset(l layout) value {
 	if v, ok := w.offsets[l.size()]; ok {
 		return v
 	}
 	dims := []int{w.tile, l.padded()}
-	row := w.apply("arith.addi", w.like(w.first, []int{w.tile}), w.count(w.tile))
-	row = w.apply("arith.muli", row, w.like(w.constant("i32", float64(l.size())), row.dims))
+	row := w.apply("arith.muli", w.count(w.tile), w.like(w.constant("i32", float64(l.size())), []int{w.tile}))
 	v := w.apply("arith.addi", w.like(w.reshaped(row, []int{w.tile, 1}), dims), w.column(dims))
 	w.offsets[l.size()] = v
 	return v

@@ -47,7 +47,7 @@ var (
 	header    = regexp.MustCompile(`^tt\.func public @\w+\((.*)\) attributes \{noinline = false\} \{$`)
 	statement = regexp.MustCompile(`^(?:(%\w+) = )?"?([a-z_]+\.[a-z_]+)"?(.*)$`)
 	name      = regexp.MustCompile(`%\w+`)
-	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32)\b`)
+	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32|64)\b`)
 )
 
 // parse reads the text of a kernel.
