@@ -156,7 +156,7 @@ func TestMain(m *testing.M) {
 // hostProcess is a host that starts the plugin named by TEST_PLUGIN, says which
 // process that is, and waits.
 func hostProcess() {
-	c, err := Start(context.Background(), direct(os.Getenv("TEST_PLUGIN")), sdk.KindQuantizer, Options{})
+	c, err := Start(context.Background(), direct(os.Getenv("TEST_PLUGIN")), sdk.KindQuantizer, Options{StartTimeout: patience})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)

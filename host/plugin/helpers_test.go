@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -36,6 +37,7 @@ var short = Options{StartTimeout: 1500 * time.Millisecond}
 
 func start(t testing.TB, behaviour string, kind sdk.Kind, opts Options) *Client {
 	t.Helper()
+	opts.StartTimeout = cmp.Or(opts.StartTimeout, patience)
 	c, err := Start(t.Context(), link(t, behaviour), kind, opts)
 	if err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func TestChildrenOfThePlugin(t *testing.T) {
 	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("Close took %v", took)
 	}
-	awaitDeath(t, child, time.Second)
+	awaitDeath(t, child)
 }
 
 // Whatever a plugin writes lands in the log, and nothing that it writes does harm.
