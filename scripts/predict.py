@@ -15,8 +15,9 @@ import re
 import sys
 
 GPU = "NVIDIA H200 141GB HBM3e"
-# What of an H200's rates is reached by good kernels: bytes, and operations on bfloat16 and on float32, a second; and what a launch takes.
-BANDWIDTH, BFLOAT16, FLOAT32, LAUNCH = 4.0e12, 600e12, 40e12, 2e-6
+# What of an H200's rates is reached by good kernels: bytes a second, and operations by the type of their operands; and what a launch takes.
+BANDWIDTH, LAUNCH = 4.0e12, 2e-6
+RATES = dict(bf16=600e12, f16=600e12, s8=1200e12, f32=40e12)
 PEAK = 989e12  # what an H200 does on bfloat16 at most, by which utilisation is counted
 SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
@@ -123,7 +124,7 @@ class Module:
                 yield from self.inside(inner)
 
     def dots(self, op):
-        """The products in a line: operations, dimensions of operands and result, whether the operands are of 16 bits, line of the program."""
+        """The products in a line: operations, dimensions of operands and result, type of the operands, line of the program."""
         for callee in re.findall(r"(?:calls|to_apply)=%?([\w.\-]+)", op[3]):
             types = {name: kind for name, kind, *_ in self.computations.get(callee, [])}
             for inner in self.computations.get(callee, []):
@@ -133,7 +134,7 @@ class Module:
                     k = product(dims[i] for i in numbers(re.search(r"lhs_contracting_dims=\{([\d,]*)\}", inner[3])[1]))
                     out = tensors(inner[1])[0][0]
                     line = re.search(r"source_line=(\d+)", inner[3])
-                    yield 2 * k * product(out), {*dims, *out, *tensors(types[operands(inner)[1]])[0][0]}, "16[" in left, line and int(line[1])
+                    yield 2 * k * product(out), {*dims, *out, *tensors(types[operands(inner)[1]])[0][0]}, left.split("[")[0], line and int(line[1])
                 yield from self.dots(inner)
 
 
@@ -180,12 +181,12 @@ def kernels(module, tokens, vocab, rotated):
             continue
         touched = tensors(op[1]) + read(op, types)
         moved, dots = sum(size for _, size in touched), list(module.dots(op))
-        flop, low = sum(d[0] for d in dots), bool(dots) and dots[0][2]
+        flop, rate = sum(d[0] for d in dots), RATES[dots[0][2]] if dots else 1
         def per_token(dims):
             return any(d % tokens == 0 for d in dims) or any(product(dims[:i]) % tokens == 0 for i in range(1, max(2, len(dims))))
         if "fmha" in op[3]:
             b, t, h, d = tensors(op[3].split("operand_layout_constraints=")[1])[0][0]
-            flop, low, kind = 2 * b * h * t * t * d * (2.5 if "Backward" in op[3] else 1), True, "attention"  # half of the square is masked
+            flop, rate, kind = 2 * b * h * t * t * d * (2.5 if "Backward" in op[3] else 1), RATES["bf16"], "attention"  # half of the square is masked
         elif any(line in rotated for *_, line in dots):
             kind = "rotation products"
         elif dots:
@@ -198,7 +199,7 @@ def kernels(module, tokens, vocab, rotated):
             kind = "elementwise on tokens"
         else:
             kind = "weights, optimizer, statistics" if op[2] in ("fusion", "copy") else "other"
-        yield op, kind, moved, flop, max(moved / BANDWIDTH, flop / (BFLOAT16 if low else FLOAT32)) + LAUNCH
+        yield op, kind, moved, flop, max(moved / BANDWIDTH, flop / rate) + LAUNCH
 
 
 def beside_rotations(module, kinds):

@@ -17,7 +17,7 @@ func Device(cfg *config.Config, warn func(message string, details ...any)) (*eng
 	d := cfg.Device
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Precision: d.Precision, TF32: d.TF32 == "on",
-		Attention: d.Attention, Kernels: d.Kernels, Warn: warn,
+		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Warn: warn,
 		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache,
 	})
 	if few, ok := errors.AsType[*engine.CountError](err); ok {

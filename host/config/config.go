@@ -203,6 +203,7 @@ type Device struct {
 	TF32      string // "off" or "on"
 	Attention engine.Attention
 	Kernels   engine.Kernels
+	Products  engine.Products
 	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: XLA's own) say how memory of
 	// a GPU is taken.
 	Allocator      engine.Allocator

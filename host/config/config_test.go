@@ -60,7 +60,7 @@ func TestDefaults(t *testing.T) {
 			Coeff:  4000, FisherDecay: 0.999, Bits: 4, Denom: "power"},
 		Optimizer:   Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
 		Diagnostics: diagnostics.Settings{Coordinates: 4096, Window: 32},
-		Device:      Device{Kind: "cpu", Count: 1, Precision: "float32", TF32: "off", Attention: "auto", Kernels: "auto", Allocator: "default", Preallocate: "off"},
+		Device:      Device{Kind: "cpu", Count: 1, Precision: "float32", TF32: "off", Attention: "auto", Kernels: "auto", Products: "float", Allocator: "default", Preallocate: "off"},
 	}
 	if diff := cmp.Diff(want, parse(t, small), values); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -129,7 +129,7 @@ func randomTexts(r *rand.Rand, choices []string) string {
 // randomValue is "" for a key to leave out.
 func randomValue(r *rand.Rand, t table, k schema.Key) string {
 	switch key := t.path(k.Name); {
-	case key == "model.kind", key == "model.preset", key == "model.init", key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention", key == "device.kernels",
+	case key == "model.kind", key == "model.preset", key == "model.init", key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention", key == "device.kernels", key == "device.products",
 		key == "device.allocator", key == "device.preallocate", key == "device.memory_fraction", key == "device.cache":
 		return "" // tied to other keys, or to files; TestRoundTripPresets has them
 	case key == teacherKey:
@@ -252,7 +252,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestRoundTripPresets(t *testing.T) {
 	for _, p := range model.Presets() {
-		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\ncount = 2\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\nkernels = \"graph\"\nallocator = \"bfc\"\npreallocate = \"on\"\nmemory_fraction = 0.5\ncache = \"x\"\n",
+		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\ncount = 2\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\nkernels = \"graph\"\nproducts = \"integer\"\nallocator = \"bfc\"\npreallocate = \"on\"\nmemory_fraction = 0.5\ncache = \"x\"\n",
 			`model.kind="`+p.Kind+`"`, `model.preset="`+p.Name+`"`))
 	}
 }

@@ -171,6 +171,7 @@ func (d Device) check(batch int) (out schema.Problems) {
 	}
 	onCPU("device.precision", string(d.Precision), string(engine.Float32))
 	onCPU("device.tf32", d.TF32, "off")
+	onCPU("device.products", string(d.Products), string(engine.FloatProducts))
 	onCPU("device.allocator", string(d.Allocator), string(engine.DefaultAllocator))
 	onCPU("device.preallocate", d.Preallocate, "off")
 	onCPU("device.cache", d.Cache, "")

@@ -98,6 +98,8 @@ func (d *Device) keys() []schema.Key {
 			Doc: "bfloat16 only: how attention is computed; fused: as one operation of the device, cuDNN's, which keeps no weights; plain: as products and a softmax; auto: fused where a short trial agrees with plain"},
 		{Name: "kernels", To: &d.Kernels, Is: schema.OneOf(engine.AutoKernels, engine.FusedKernels, engine.GraphKernels), Default: engine.AutoKernels,
 			Doc: "bfloat16 only: how the programs of quantizers are computed; fused: each that computes rows as one kernel for each pass, with activations and their gradients in bfloat16; graph: as operations, in float32; auto: fused where a short trial agrees with graph"},
+		{Name: "products", To: &d.Products, Is: schema.OneOf(engine.FloatProducts, engine.IntegerProducts), Default: engine.FloatProducts,
+			Doc: "cuda only: how quantized activations and weights are multiplied in the forward pass; integer: by their codes, in 8 bits with exact sums in 32, where both have one scale for each row; float: by their values, in device.precision"},
 		{Name: "allocator", To: &d.Allocator, Is: schema.OneOf(engine.Allocators()...), Default: engine.DefaultAllocator,
 			Doc: "cuda only: how XLA takes memory of the GPU; bfc: in large pieces that it divides; cuda_async: by CUDA's own pool; platform: piece by piece, which is slow; default: its choice"},
 		{Name: "preallocate", To: &d.Preallocate, Is: schema.OneOf("off", "on"), Default: "off",

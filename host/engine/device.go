@@ -51,6 +51,10 @@ type Options struct {
 	// kinds and precisions ignore it.
 	Kernels Kernels
 
+	// Products says how quantized matrices are multiplied, [FloatProducts] if empty. [IntegerProducts] on the CPU device
+	// compute the same as on others, but slower than float32.
+	Products Products
+
 	// Allocator is how the CUDA device takes memory of a GPU, [DefaultAllocator] if empty. Preallocate takes at once what
 	// it may take, MemoryFraction of all; 0 leaves that to XLA. Other kinds ignore them.
 	Allocator      Allocator
@@ -155,7 +159,7 @@ func Open(kind string, opts Options) (*Device, error) {
 func (o *Options) complete() error {
 	o.Count = cmp.Or(o.Count, 1)
 	o.Precision, o.Attention = cmp.Or(o.Precision, Float32), cmp.Or(o.Attention, AutoAttention)
-	o.Kernels, o.Allocator = cmp.Or(o.Kernels, AutoKernels), cmp.Or(o.Allocator, DefaultAllocator)
+	o.Kernels, o.Products, o.Allocator = cmp.Or(o.Kernels, AutoKernels), cmp.Or(o.Products, FloatProducts), cmp.Or(o.Allocator, DefaultAllocator)
 	switch {
 	case o.Threads < 0:
 		return fmt.Errorf("%d threads: want a positive number, or 0 for no limit", o.Threads)
@@ -167,6 +171,7 @@ func (o *Options) complete() error {
 	return errors.Join(oneOf("precision", o.Precision, Float32, BFloat16),
 		oneOf("attention", o.Attention, AutoAttention, FusedAttention, PlainAttention),
 		oneOf("kernels", o.Kernels, AutoKernels, FusedKernels, GraphKernels),
+		oneOf("products", o.Products, FloatProducts, IntegerProducts),
 		oneOf("allocator", o.Allocator, Allocators()...))
 }
 
@@ -203,6 +208,9 @@ func (d *Device) Attention() Attention { return d.options.Attention }
 
 // Kernels returns how programs of plugins are to be computed.
 func (d *Device) Kernels() Kernels { return d.options.Kernels }
+
+// Products returns how quantized matrices are to be multiplied.
+func (d *Device) Products() Products { return d.options.Products }
 
 // Warn passes a message to the function that [Options] name.
 func (d *Device) Warn(message string, details ...any) {

@@ -13,6 +13,7 @@ type recording struct {
 	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
 	functions map[kernelKey]*graph.Function
 	kernels   map[string]Kernel
+	notes     map[*graph.Node]any // see Note
 }
 
 // Builder implements compute.Backend.

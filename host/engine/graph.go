@@ -51,6 +51,18 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 	return graph.ConvertDType(dotBFloat16(a, b, dtypes.BFloat16).General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
 }
 
+// Rounded is x rounded to the precision of the graph's device, a float32 node.
+func Rounded(x *graph.Node) *graph.Node {
+	if !InBFloat16(x.Graph()) {
+		return x
+	}
+	short := graph.ConvertDType(x, dtypes.BFloat16)
+	if !OnCPU(x.Graph()) {
+		short = graph.OptimizationBarriers(short)[0] // or XLA leaves out both conversions, for the precision
+	}
+	return graph.ConvertDType(short, dtypes.Float32)
+}
+
 func dotBFloat16(a, b *graph.Node, result dtypes.DType) *graph.DotBuilder {
 	a, b = graph.ConvertDType(a, dtypes.BFloat16), graph.ConvertDType(b, dtypes.BFloat16)
 	return graph.Dot(a, b).WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)

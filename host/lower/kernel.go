@@ -20,7 +20,7 @@ type InMemory map[string]triton.Storage
 // Kernel is [Lower] for a program over rows where the graph's device computes it with a kernel: the part of it that
 // computes rows is one. It is not ok where the device has no kernels or the program fits none. What is stored in
 // bfloat16 is rounded to it. Inputs and outputs are float32 nodes nevertheless, which the device's compiler converts in
-// the operations that write and read them.
+// the operations that write and read them; outputs stored in 8 bits are int8 nodes.
 func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	if !kernels(g) {
 		return nil, false
@@ -33,7 +33,13 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 	if out, ok := Kernel(g, p, rows, inputs, at); ok {
 		return out
 	}
-	return Lower(g, p, inputs)
+	out := Lower(g, p, inputs)
+	for name, node := range out {
+		if at[name] == triton.Int8 {
+			out[name] = at.store(name, node)
+		}
+	}
+	return out
 }
 
 // kernelOf is Kernel on a device that takes kernels.
@@ -104,8 +110,11 @@ func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.No
 
 // store converts a float32 node to what it is in memory.
 func (m InMemory) store(name string, x *graph.Node) *graph.Node {
-	if m[name] == triton.BFloat16 {
+	switch m[name] {
+	case triton.BFloat16:
 		return graph.ConvertDType(x, dtypes.BFloat16)
+	case triton.Int8:
+		return graph.ConvertDType(x, dtypes.Int8)
 	}
 	return x
 }

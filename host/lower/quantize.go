@@ -3,9 +3,11 @@ package lower
 import (
 	"fmt"
 
+	"github.com/cage-qat/cage/host/engine"
 	device "github.com/cage-qat/cage/host/engine/autodiff"
 	"github.com/cage-qat/cage/host/triton"
 	"github.com/cage-qat/cage/internal/pass/autodiff"
+	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/gomlx/gomlx/core/graph"
 )
@@ -94,7 +96,14 @@ func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
 }
 
 func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
-	out := lowerRows(x.Graph(), q.parts.Forward, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
+	p, memory, factored := q.parts.Forward, q.memory, false
+	if engine.DeviceOf(x.Graph()).Products() == engine.IntegerProducts {
+		p, memory, factored = q.factored()
+	}
+	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), memory)
+	if factored {
+		Codes{out[factor.OutputIntegers], out[factor.OutputScale]}.Of(out[sdk.OutputValue])
+	}
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
 		if !r.Input && r.Name != sdk.OutputValue {
@@ -138,8 +147,12 @@ func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
 	}
 	value, residuals := q.Forward(x, trained)
 	at := Point{X: x, Trained: trained, Value: value}
-	return device.Custom(value, append([]*graph.Node{x}, trained...), func(dy *graph.Node) []*graph.Node {
+	y := device.Custom(value, append([]*graph.Node{x}, trained...), func(dy *graph.Node) []*graph.Node {
 		dx, dTrained := q.Backward(at, residuals, dy)
 		return append([]*graph.Node{dx}, dTrained...)
 	})
+	if c, ok := CodesOf(value); ok {
+		c.Of(y)
+	}
+	return y
 }

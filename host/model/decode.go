@@ -93,7 +93,7 @@ func (m *transformer) turnAt(start *graph.Node, n, length int) rotation {
 func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	c := r.cached
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
-	projected := timesTransposed(x, w) // [tokens, queries, keys and values]
+	projected := linear(x, w) // [tokens, queries, keys and values]
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))

@@ -5,14 +5,27 @@ import (
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/lower"
 )
 
 // linear returns x·wᵀ, [tokens, out], for x [tokens, in] and w [out, in].
-func linear(x, w *graph.Node) *graph.Node { return linearFrom(timesTransposed(x, w), x, w) }
+func linear(x, w *graph.Node) *graph.Node {
+	y, ok := lower.ProductOfCodes(x, w, false)
+	if !ok {
+		y = timesTransposed(x, w)
+	}
+	return linearFrom(y, x, w)
+}
 
 // linearRounded is linear with a result in the precision of the device, for what is not a sum of many such results.
-func linearRounded(x, w *graph.Node) *graph.Node {
-	return linearFrom(engine.DotGeneralRounded(x, []int{1}, nil, w, []int{1}, nil), x, w)
+func linearRounded(x, w *graph.Node) *graph.Node { return linearFrom(timesRounded(x, w), x, w) }
+
+// timesRounded is x·wᵀ in the precision of the device.
+func timesRounded(x, w *graph.Node) *graph.Node {
+	if y, ok := lower.ProductOfCodes(x, w, true); ok {
+		return y
+	}
+	return engine.DotGeneralRounded(x, []int{1}, nil, w, []int{1}, nil)
 }
 
 // linearFrom gives the product y = x·wᵀ its gradients.

@@ -3,8 +3,8 @@ package model
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/lower"
 )
 
 // attentionByPosition is [attention] on tensors in which positions come before features, [batch, context, heads, size],
@@ -15,8 +15,11 @@ import (
 // all second ones.
 func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
 	rows := r.byCoordinate(w)
+	if c, ok := lower.CodesOf(w); ok {
+		c.Map(r.byCoordinate).Of(rows)
+	}
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
-	projected := engine.DotGeneralRounded(x, []int{1}, nil, rows, []int{1}, nil) // [tokens, queries, keys and values]
+	projected := timesRounded(x, rows) // [tokens, queries, keys and values]
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))

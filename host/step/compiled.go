@@ -44,6 +44,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.leaveRotated(); err != nil {
 		return nil, err
 	}
+	plan.products = dev.Products()
 	c := &Compiled{dev: dev, plan: plan, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
 	var subjects []refresh.Subject
 	for _, r := range plan.Rules {

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
 )
@@ -30,14 +31,22 @@ func (p *Plan) differentiated(full bool) []Tensor {
 func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	var list []*graph.Node
 	for _, t := range p.params() {
-		list = append(list, in[p.used(full)(t.Name)])
+		w := in[p.used(full)(t.Name)]
+		if codes, ok := in[integers(t.Name)]; ok && !full {
+			lower.Codes{Integers: codes, Scale: in[scales(t.Name)]}.Of(w)
+		}
+		list = append(list, w)
 	}
 	return list
 }
 
 // forwardSpecs are the inputs of a forward pass before the tokens.
 func (p *Plan) forwardSpecs(full bool) []engine.Spec {
-	return inputs(p.differentiated(full), p.used(full), false)
+	specs := inputs(p.differentiated(full), p.used(full), false)
+	if !full {
+		specs = append(specs, p.codeSpecs()...)
+	}
+	return specs
 }
 
 // gradientSpecs are the inputs of a forward and backward pass before the tokens.

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/triton"
 	"github.com/cage-qat/cage/internal/pass/autodiff"
+	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/internal/pass/rotation"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -40,8 +41,11 @@ On a GPU in bfloat16 the program of a quantizer becomes one kernel for its forwa
 operations. This table is what a test finds for the plugins of this repository on a weight of 32 × 384: it compares
 each kernel, executed from its text, with the oracle in binary32: all codes are equal.
 
-| quantizer | forward | backward |
-|---|---|---|
+The last column tells whether both operands of a product can be codes (` + "`device.products = \"integer\"`" + `): whole numbers of
+8 bits, with one scale for each row.
+
+| quantizer | forward | backward | codes |
+|---|---|---|---|
 `
 
 // TestKernels: the forward and the backward pass of every shipped quantizer is one kernel,
@@ -56,7 +60,14 @@ func TestKernels(t *testing.T) {
 				continue
 			}
 			forward, backward := partsOf(t, r.Quantizer)
-			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", settings, kernelOf(t, settings, forward), kernelOf(t, settings, backward))
+			ahead, codes := kernelOf(t, settings, forward), "no"
+			if factored, ok := factor.Rows(forward, sdk.OutputValue); ok {
+				codes = "yes"
+				if with := kernelOf(t, settings, factored); with != ahead {
+					t.Errorf("%s: with its codes the forward pass is %s, without them %s", settings, with, ahead)
+				}
+			}
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", settings, ahead, kernelOf(t, settings, backward), codes)
 		}
 	}
 	if *rewrite {
@@ -100,7 +111,7 @@ func kernelOf(t *testing.T, settings string, p *program.Program) string {
 	t.Helper()
 	const rows = 32
 	for _, storage := range []triton.Storage{triton.Float32, triton.BFloat16} {
-		stored := map[string]triton.Storage{}
+		stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8}
 		for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
 			stored[name] = storage
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
@@ -52,6 +53,8 @@ type Plan struct {
 	Rotations Rotations
 	// Dispatch says into how many executables the step is compiled.
 	Dispatch Dispatch
+
+	products engine.Products // of the device that it is compiled for
 }
 
 // UpdateFunc builds the update of one tensor: from the rule's inputs by name to

@@ -135,7 +135,7 @@ func TestPredictedKernels(t *testing.T) {
 }
 
 // TestPredictedRegisters: no kernel of a quantizer needs more registers than there are, at
-// the widths of the presets, with floats in bfloat16 and in float32.
+// the widths of the presets, with floats in bfloat16 and in float32 and with their codes.
 func TestPredictedRegisters(t *testing.T) {
 	python := os.Getenv(predictVariable)
 	if python == "" {
@@ -195,7 +195,7 @@ func TestPredictedLoss(t *testing.T) {
 // a weight and as that of an activation of the same shape.
 func passes(t *testing.T, plan step.Plan, weights ...string) string {
 	t.Helper()
-	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: engine.FusedKernels})
+	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ type Storage string
 const (
 	Float32  Storage = "f32"
 	BFloat16 Storage = "bf16"
+	// Int8 is for outputs that are whole numbers from −128 to 127.
+	Int8 Storage = "i8"
 )
 
 // A Kernel is a program in the text of Triton's intermediate representation. Its

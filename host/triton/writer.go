@@ -118,7 +118,11 @@ func (w *writer) store(pointer string, v value, t program.Type, stored string) {
 	case "bf16":
 		v = w.cast("arith.truncf", v, "bf16")
 	case "i8":
-		v = w.cast("arith.extui", v, "i8")
+		op := "arith.extui"
+		if v.elem == "f32" {
+			op = "arith.fptosi"
+		}
+		v = w.cast(op, v, "i8")
 	}
 	args := []value{address, v}
 	if there.name != "" {

@@ -62,7 +62,7 @@ var rooms = []room{
 	{"safetensors", "", "a format of files"},
 	{"cage", "schema sdk sdk/program", "the method goes with every quantizer, optimizer and device"},
 	{"model", "schema lower engine engine/autodiff sdk/program", "networks as graphs, with programs of their own for what GPUs compute by kernels: how they are trained is the business of others"},
-	{"lower", "engine engine/autodiff triton sdk sdk/program internal/pass/autodiff internal/pass/rotation internal/pass/simplify", "from programs to graphs, whatever the programs are for"},
+	{"lower", "engine engine/autodiff triton sdk sdk/program internal/pass/autodiff internal/pass/factor internal/pass/rotation internal/pass/simplify", "from programs to graphs, whatever the programs are for"},
 	{"triton", "sdk/program", "writes text: no graph and no device is known to it"},
 	{"diagnostics", "schema", "measures codes and residuals, whoever has them"},
 	{"schedule", "schema", "functions from steps to rates"},

@@ -41,7 +41,8 @@ func VJP(y, dy *graph.Node, inputs ...*graph.Node) []*graph.Node {
 }
 
 // outside lists the floating-point nodes up to the given number from which value was computed directly by later ones,
-// without the inputs and constants.
+// without the inputs, constants and what no gradient passes: GoMLX would take all that such a node was computed from for
+// worth a gradient.
 func outside(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*graph.Node {
 	visited := make(map[*graph.Node]bool)
 	for _, input := range inputs {
@@ -55,7 +56,7 @@ func outside(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*grap
 		}
 		visited[n] = true
 		if n.Id() <= last {
-			if n.NumOutputs() == 1 && n.DType().IsFloat() && n.Type() != graph.NodeTypeConstant {
+			if n.NumOutputs() == 1 && n.DType().IsFloat() && n.Type() != graph.NodeTypeConstant && !n.StopGradient() {
 				found = append(found, n)
 			}
 			return
@@ -88,6 +89,9 @@ func after(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
 	for i, node := range again {
 		if node.Type() != graph.NodeTypeParameter {
 			again[i] = graph.Identity(graph.StopGradient(node))
+		}
+		if what := engine.NoteOf(inputs[i]); what != nil {
+			engine.Note(again[i], what)
 		}
 	}
 	return again

@@ -106,6 +106,8 @@ func (p *Program) memory(name string, t reference.Tensor) (m Tensor) {
 			m.Int8 = append(m.Int8, int8(n))
 		case t.Type.DType != program.Float:
 			m.Int32 = append(m.Int32, int32(n))
+		case p.Stored[name] == triton.Int8:
+			m.Int8 = append(m.Int8, int8(f))
 		case p.Stored[name] == triton.BFloat16:
 			m.BFloat16 = append(m.BFloat16, uint16(math.Float32bits(f)>>16))
 		default:
@@ -125,7 +127,11 @@ func tensor(m Tensor, t program.Type) reference.Tensor {
 		out.Floats = append(out.Floats, float64(math.Float32frombits(uint32(x)<<16)))
 	}
 	for _, n := range m.Int8 {
-		out.Ints = append(out.Ints, int64(n))
+		if t.DType == program.Float {
+			out.Floats = append(out.Floats, float64(n))
+		} else {
+			out.Ints = append(out.Ints, int64(n))
+		}
 	}
 	for _, n := range m.Int32 {
 		if t.DType == program.Uint {

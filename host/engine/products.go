@@ -1,0 +1,23 @@
+package engine
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// Products is a way to multiply two quantized matrices.
+type Products string
+
+// The ways.
+const (
+	FloatProducts   Products = "float"   // of their values, as [DotGeneral]
+	IntegerProducts Products = "integer" // of their codes where both have one scale for each row: in 8 bits, with sums in 32
+)
+
+// DotIntegers returns a·bᵀ, int32 [m, n], for two int8 nodes [m, k] and [n, k]. It is exact for k up to 133,000.
+func DotIntegers(a, b *graph.Node) *graph.Node {
+	if OnCPU(a.Graph()) { // it adds up in the type of the operands
+		a, b = graph.ConvertDType(a, dtypes.Int32), graph.ConvertDType(b, dtypes.Int32)
+	}
+	return graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil)
+}

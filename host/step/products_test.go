@@ -1,0 +1,75 @@
+package step_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/step"
+)
+
+// TestIntegerProducts trains with products of codes and with those of values: the losses are the same but for rounding.
+// In float32 only sums are rounded, and those of values alone; in bfloat16 values are, too, and no codes. The evaluation
+// multiplies as the training does.
+func TestIntegerProducts(t *testing.T) {
+	for _, tt := range []struct {
+		settings []string
+		dispatch step.Dispatch
+	}{
+		{[]string{`quantizer={plugin="quest"}`}, step.Chain},
+		{[]string{`quantizer={plugin="quest"}`, "train.accumulate=2"}, step.Single},
+		{[]string{`quantizer={plugin="quest", form="official"}`, `train.recompute="blocks"`}, step.Single},
+		{[]string{`quantizer={plugin="absmax", bits=8}`, `model.kind="olmo2"`}, step.Single},
+		{[]string{`quantizer={plugin="quest", form="ternary"}`, `model.kind="qwen3"`}, step.Chain},
+		{[]string{`quantizer.weights={plugin="quest", rotation="none"}`, `quantizer.activations={plugin="absmax"}`}, step.Single},
+	} {
+		for precision, tolerance := range map[engine.Precision]float64{engine.Float32: 1e-4, engine.BFloat16: 5e-3} {
+			t.Run(fmt.Sprint(tt.settings, tt.dispatch, precision), func(t *testing.T) {
+				cfg := testrun.Config(t, append([]string{"model.vocab=32"}, tt.settings...)...)
+				want := lossesBy(t, cfg, engine.Options{Precision: precision, Products: engine.FloatProducts}, tt.dispatch)
+				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: engine.IntegerProducts}, tt.dispatch)
+				differ := false
+				for i := range want {
+					near(t, fmt.Sprint("loss ", i), got[i], want[i], tolerance)
+					differ = differ || got[i] != want[i]
+				}
+				if !differ {
+					t.Error("all losses are the same, to the last bit: no integers were multiplied")
+				}
+			})
+		}
+	}
+}
+
+// lossesBy are the losses of three steps, and then of each token in an evaluation.
+func lossesBy(t *testing.T, cfg *config.Config, o engine.Options, dispatch step.Dispatch) (losses []float64) {
+	t.Helper()
+	plan := testrun.Plan(t, cfg)
+	plan.Dispatch = dispatch
+	c, err := step.Compile(testdevice.Open(t, o), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	s := newState(t, c)
+	b := batches(cfg, 5, cfg.Train.Accumulate)
+	for i := range 3 {
+		losses = append(losses, run(t, c, s, b, step.Settings{Step: i + 1, Rate: 1e-4, NextRate: 1e-4, Lambda: 1}).Loss)
+	}
+	e, err := c.Evaluator(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	tokens, err := e.Losses(b[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, loss := range tokens {
+		losses = append(losses, float64(loss))
+	}
+	return losses
+}

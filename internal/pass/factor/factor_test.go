@@ -1,0 +1,190 @@
+package factor_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/pass/factor"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// quantizer builds a program of a matrix; make returns the codes and the scale of its value.
+func quantizer(make func(b *program.Builder, x program.Value) (codes, scale program.Value)) *program.Program {
+	b := program.NewBuilder("q")
+	codes, scale := make(b, b.Input("x", program.FloatType(3, 8)))
+	b.Output("value", codes.Mul(scale))
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func highest(x program.Value) program.Value { return x.Abs().MaxRow() }
+
+// TestRows: which programs are factored. Those that are give integers and scales whose product is the value, in
+// binary32, to the last bit.
+func TestRows(t *testing.T) {
+	type value = program.Value
+	for name, tt := range map[string]struct {
+		make    func(b *program.Builder, x value) (codes, scale value)
+		largest float64 // of the integers; 0: not factored
+	}{
+		"clip, then round":  {func(_ *program.Builder, x value) (value, value) { return x.Clip(-8, 7).Round(), highest(x) }, 8},
+		"round, then clip":  {func(_ *program.Builder, x value) (value, value) { return x.Round().Clip(-3, 3), highest(x) }, 3},
+		"the scale first":   {func(_ *program.Builder, x value) (value, value) { return highest(x), x.Clip(-1, 1).Round() }, 1},
+		"one scale":         {func(b *program.Builder, x value) (value, value) { return x.Clip(-8, 7).Round(), b.Const(0.3) }, 8},
+		"between the marks": {func(_ *program.Builder, x value) (value, value) { return x.Clip(-8, 7).Floor().Shift(0.5), highest(x) }, 15},
+		"shifted": {func(b *program.Builder, x value) (value, value) {
+			return b.Const(0.25).Sub(x.Round().Clip(-4, 4).Neg()), highest(x)
+		}, 17},
+		"NaN where it is not finite": {func(b *program.Builder, x value) (value, value) {
+			return x.IsFinite().Select(x.Clip(-8, 7).Round(), b.Const(math.NaN())), highest(x)
+		}, 8},
+		"8 bits":                {func(_ *program.Builder, x value) (value, value) { return x.Clip(-127, 127).Round(), highest(x) }, 127},
+		"more than 8 bits":      {func(_ *program.Builder, x value) (value, value) { return x.Clip(-128, 127).Round(), highest(x) }, 0},
+		"without limits":        {func(_ *program.Builder, x value) (value, value) { return x.Round(), highest(x) }, 0},
+		"not rounded":           {func(_ *program.Builder, x value) (value, value) { return x.Clip(-8, 7), highest(x) }, 0},
+		"clipped between codes": {func(_ *program.Builder, x value) (value, value) { return x.Round().Clip(-0.3, 7), highest(x) }, 0},
+		"a scale for each":      {func(_ *program.Builder, x value) (value, value) { return x.Clip(-8, 7).Round(), x.Abs() }, 0},
+		"a scale for columns": {func(_ *program.Builder, x value) (value, value) {
+			return x.Clip(-8, 7).Round(), x.ReduceMax(0).Reshape(1, 8)
+		}, 0},
+		"two grids": {func(b *program.Builder, x value) (value, value) {
+			return x.Gt(b.Const(1)).Select(x.Clip(-8, 7).Round(), x.Clip(-1, 1).Round().Shift(0.125)), highest(x)
+		}, 64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := quantizer(tt.make)
+			f, ok := factor.Rows(p, "value")
+			if ok != (tt.largest > 0) {
+				t.Fatalf("factored: %t\n%s", ok, p)
+			}
+			if ok {
+				check(t, p, f, tt.largest)
+			}
+		})
+	}
+}
+
+func check(t *testing.T, p, factored *program.Program, largest float64) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := reference.Tensor{Type: p.Inputs[0].Type}
+	for range x.Type.Size() {
+		x.Floats = append(x.Floats, float64(float32(6*rng.NormFloat64())))
+	}
+	x.Floats[2*8+3] = math.NaN() // the last row
+	out, err := reference.Run32(factored, map[string]reference.Tensor{"x": x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	integers, scale := out[factor.OutputIntegers], out[factor.OutputScale]
+	if want := program.FloatType(3, 1); !scale.Type.Equal(want) {
+		t.Fatalf("the scales are %s, want %s", scale.Type, want)
+	}
+	seen := 0.0
+	for i, want := range out["value"].Floats {
+		n := integers.Floats[i]
+		if i/8 == 2 {
+			if math.IsNaN(want) && !math.IsNaN(scale.Floats[2]) {
+				t.Errorf("the value %d is NaN, and the scale of its row %g", i, scale.Floats[2])
+			}
+			continue
+		}
+		seen = max(seen, math.Abs(n))
+		if n != math.Trunc(n) || math.Abs(n) > largest {
+			t.Errorf("code %d is %g", i, n)
+		}
+		if got := float64(float32(n) * float32(scale.Floats[i/8])); got != want {
+			t.Errorf("value %d is %g · %g = %g, want %g", i, n, scale.Floats[i/8], got, want)
+		}
+	}
+	if seen == 0 {
+		t.Error("all codes are 0")
+	}
+}
+
+// A quantizer to whole numbers from −8 to 7.
+func ExampleRows() {
+	b := program.NewBuilder("uniform")
+	x := b.Input("x", program.FloatType(2, 8))
+	scale := x.Abs().MaxRow().Scale(0.125)
+	b.Output("value", x.Div(scale).Clip(-8, 7).Round().Mul(scale))
+	p, _ := b.Build()
+	factored, ok := factor.Rows(p, "value")
+	fmt.Println(ok)
+	for _, o := range factored.Outputs {
+		fmt.Println(o.Name, factored.TypeOf(o.Value))
+	}
+	// Output:
+	// true
+	// value float[2,8]
+	// factor.integers float[2,8]
+	// factor.scale float[2,1]
+}
+
+// TestRandom: whatever is factored of random compositions is right.
+func TestRandom(t *testing.T) {
+	const programs, least = 2000, 300 // that are factored
+	factored := 0
+	for seed := range uint64(programs) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		number := func() float64 { return float64(rng.IntN(33)-16) / float64(int(1)<<rng.IntN(4)) }
+		p := quantizer(func(b *program.Builder, x program.Value) (codes, scale program.Value) {
+			for range 1 + rng.IntN(7) {
+				switch rng.IntN(8) {
+				case 0, 1:
+					x = x.Round()
+				case 2:
+					x = x.Floor()
+				case 3, 4:
+					low := number()
+					x = x.Clip(low, low+4*math.Abs(number()))
+				case 5:
+					x = x.Shift(number())
+				case 6:
+					x = b.Const(number()).Sub(x)
+				case 7:
+					x = x.Gt(b.Const(number())).Select(x, b.Const(number()))
+				}
+			}
+			return x, highest(x)
+		})
+		f, ok := factor.Rows(p, "value")
+		if !ok {
+			continue
+		}
+		factored++
+		rounding(t, p, f)
+		if t.Failed() {
+			t.Fatalf("seed %d: %s", seed, f)
+		}
+	}
+	t.Logf("%d of %d", factored, programs)
+	if factored < least {
+		t.Errorf("%d programs were factored, want at least %d", factored, least)
+	}
+}
+
+// rounding is check where all codes may be 0.
+func rounding(t *testing.T, p, f *program.Program) {
+	t.Helper()
+	x := reference.Tensor{Type: p.Inputs[0].Type}
+	for i := range x.Type.Size() {
+		x.Floats = append(x.Floats, float64(i)*1.37-11)
+	}
+	out, err := reference.Run32(f, map[string]reference.Tensor{"x": x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range out["value"].Floats {
+		n, scale := out[factor.OutputIntegers].Floats[i], out[factor.OutputScale].Floats[i/8]
+		if n != math.Trunc(n) || math.Abs(n) > 127 || float64(float32(n)*float32(scale)) != want {
+			t.Errorf("value %d is %g, its code %g, and the scale of its row %g", i, want, n, scale)
+		}
+	}
+}
