@@ -150,7 +150,7 @@ xla: ## Run the steps, evaluations, replicas and faults of a GPU on XLA, without
 	scripts/xla.sh
 
 .PHONY: predict
-predict: ## Compile the presets' steps for an H200 that is not there: memory, kernels, a bound of their time (4.4 GB of Python packages)
+predict: ## Compile the presets' steps for an H200 that is not there: memory, kernels, a bound of their time (4 GB of Python packages)
 	scripts/predict.sh
 
 .PHONY: bench

@@ -4,7 +4,6 @@
 #
 #   name         of the script, for messages
 #   work         a directory for what is installed and built
-#   packages     of Python, each with its version
 #   unavailable  the exit status where something is missing
 export GOTOOLCHAIN=go1.27.2 GOEXPERIMENT=simd CGO_ENABLED=1 GOFLAGS=-trimpath
 
@@ -17,14 +16,16 @@ missing() {
 compiler=$(go env CC)
 command -v "${compiler%% *}" >/dev/null || missing "there is no C compiler ($compiler)"
 
-# install PYTHON makes the virtual environment $work/venv with the packages, unless it is there.
+# install PYTHON DIRECTORY PACKAGE... makes the virtual environment DIRECTORY/venv with packages of
+# Python, each with its version, unless it is there.
 install() {
-	mkdir -p "$work"
-	if [ "$(cat "$work/packages" 2>/dev/null)" != "$packages" ]; then
-		"$1" -m venv --clear "$work/venv" >"$work/log" 2>&1 || missing "$1 -m venv failed: $(tail -n 1 "$work/log")"
-		# shellcheck disable=SC2086 # it is a list
-		"$work/venv/bin/pip" install --quiet $packages >"$work/log" 2>&1 || missing "pip install $packages failed: $(tail -n 1 "$work/log")"
-		echo "$packages" >"$work/packages"
+	local interpreter=$1 directory=$2
+	shift 2
+	mkdir -p "$directory"
+	if [ "$(cat "$directory/packages" 2>/dev/null)" != "$*" ]; then
+		"$interpreter" -m venv --clear "$directory/venv" >"$directory/log" 2>&1 || missing "$interpreter -m venv failed: $(tail -n 1 "$directory/log")"
+		"$directory/venv/bin/pip" install --quiet "$@" >"$directory/log" 2>&1 || missing "pip install $* failed: $(tail -n 1 "$directory/log")"
+		echo "$*" >"$directory/packages"
 	fi
 }
 

@@ -5,7 +5,7 @@ usage: predict.py compile PROGRAM.mlir DUMP_DIR [GPU]    prints a JSON object; X
        predict.py table NAME=FILE:BENCH...               prints such objects, one for each size, as a table, with the operations that a model
                                                          takes from the answer of `cage bench step --alone`
 
-Needs JAX and its plugin for CUDA, but neither a GPU nor a driver. Nothing is tuned by trying it out, as XLA does where there is a GPU.
+See gpucompiler.py for what it needs.
 """
 import collections
 import glob
@@ -13,8 +13,10 @@ import json
 import os
 import re
 import sys
+import time
 
-GPU = "NVIDIA H200 141GB HBM3e"
+from gpucompiler import GPU, Compiler
+
 # What of an H200's rates is reached by good kernels: bytes a second, and operations by the type of their operands; and what a launch takes.
 BANDWIDTH, LAUNCH = 4.0e12, 2e-6
 RATES = dict(bf16=600e12, f16=600e12, s8=1200e12, f32=40e12)
@@ -23,61 +25,6 @@ SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
 KINDS = ["linear products", "rotation products", "head products", "attention", "quantization", "elementwise on tokens", "softmax and loss",
          "weights, optimizer, statistics", "other"]
-
-
-def target(plugin, gpu):
-    """The description of a GPU that the plugin embeds as text."""
-    with open(plugin, "rb") as file:
-        data = file.read()
-    for m in re.finditer(rb"gpu_device_info \{", data):
-        text = data[m.start() : data.index(b"\0", m.start())].decode("utf-8", "replace")
-        if f'device_description_str: "{gpu}"' in text:
-            return text
-    sys.exit(f"{plugin} has no description of a GPU {gpu!r}")
-
-
-def compile_program(path, dump, gpu, flags=""):
-    """Seconds, and XLA's statistics of memory."""
-    import jaxlib
-    packages = os.path.dirname(os.path.dirname(jaxlib.__file__))
-    plugin = glob.glob(packages + "/jax_plugins/xla_cuda*/xla_cuda_plugin.so")[0]
-    toolkit = glob.glob(packages + "/nvidia/cu*/nvvm")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_autotune_level=0 --xla_dump_hlo_as_text --xla_dump_to={dump}" + "".join(f" --xla_gpu_cuda_data_dir={os.path.dirname(t)}" for t in toolkit)
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    import time
-
-    import numpy as np
-    from jaxlib import xla_client as xc
-    from jaxlib.mlir import ir
-    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-    from jaxlib.mlir.dialects import stablehlo
-
-    with open(path) as file:
-        text = file.read()
-    found = re.search(r"num_replicas = (\d+)", text)
-    n = int(found[1]) if found else 1
-    api = xc.load_pjrt_plugin_dynamically("cuda", plugin)
-    xc.initialize_pjrt_plugin("cuda")
-    topology = xc.make_c_api_device_topology(api, "gpu", target_config=target(plugin, gpu), topology=f"1x1x{n}")
-    devices = topology._make_compile_only_devices()[:n]
-    options = xc.CompileOptions()
-    build = options.executable_build_options
-    options.num_replicas = build.num_replicas = n
-    options.num_partitions = build.num_partitions = 1
-    build.use_spmd_partitioning = n > 1
-    options.device_assignment = xc.DeviceAssignment.create(np.arange(n, dtype=np.int32).reshape(n, 1))
-    registry = ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    context = ir.Context()
-    context.append_dialect_registry(registry)
-    stablehlo.register_dialect(context)
-    context.load_all_available_dialects()
-    with context:
-        module = ir.Module.parse(text)
-    start = time.time()
-    memory = devices[0].client.compile(module, xc.DeviceList(tuple(devices)), options).get_compiled_memory_stats()
-    return text, dict(compile_seconds=round(time.time() - start, 1), arguments=memory.argument_size_in_bytes, outputs=memory.output_size_in_bytes,
-                      aliases=memory.alias_size_in_bytes, temporaries=memory.temp_size_in_bytes)
 
 
 def product(numbers):
@@ -191,10 +138,10 @@ def kernels(module, tokens, vocab, rotated):
             kind = "rotation products"
         elif dots:
             kind = "head products" if any(vocab in dims for _, dims, *_ in dots) else "linear products"
+        elif "__gpu$xla.gpu.triton" in op[3] and 'name = "cage_loss' not in op[3]:
+            kind = "quantization"  # a program of a plugin, as one kernel
         elif any(product(dims) >= tokens * vocab for dims, _ in touched):
             kind = "softmax and loss"
-        elif "__gpu$xla.gpu.triton" in op[3]:
-            kind = "quantization"  # a program of a plugin, as one kernel
         elif any(per_token(dims) for dims, _ in touched if dims):
             kind = "elementwise on tokens"
         else:
@@ -221,6 +168,17 @@ def beside_rotations(module, kinds):
         if kind == "rotation products":
             near |= reach(name, lambda n: users[n], set()) | reach(name, lambda n: operands(entry[n]), set())
     return sorted(n for n in near if n in kinds and transposes(module, entry[n]))
+
+
+def compile_program(path, dump, gpu, flags=""):
+    """The program, and XLA's seconds and statistics of memory."""
+    with open(path) as file:
+        text = file.read()
+    compiler = Compiler(gpu, f"{flags} --xla_dump_hlo_as_text --xla_dump_to={dump}")
+    start = time.time()
+    memory = compiler.compile(text).get_compiled_memory_stats()
+    return text, dict(compile_seconds=round(time.time() - start, 1), arguments=memory.argument_size_in_bytes, outputs=memory.output_size_in_bytes,
+                      aliases=memory.alias_size_in_bytes, temporaries=memory.temp_size_in_bytes)
 
 
 def describe(path, dump, gpu):

@@ -7,11 +7,15 @@
 #   scripts/predict.sh           the table, and the tests of these properties
 #
 # `cage bench step` gives the programs, on a PJRT plugin that records and computes nothing
-# (host/internal/pjrtrecord); scripts/predict.py has JAX's plugin for CUDA compile them. JAX,
-# that plugin and its toolkit come from PyPI (4.4 GB) and go into a virtual environment in
-# $PREDICT_DIR (default: cage-predict in the user's cache). Without a C compiler or without
-# these there is nothing to do. Settings, by environment variables:
+# (host/internal/pjrtrecord); scripts/gpucompiler.py has JAX's plugin for CUDA compile them, and
+# scripts/predict.py reads what comes out. JAX's plugin comes from PyPI with the compilers of
+# CUDA's toolkit (1.3 GB for each version) and goes into virtual environments in $PREDICT_DIR
+# (default: cage-predict in the user's cache). Without a C compiler or without these there is
+# nothing to do. Settings, by environment variables:
 #
+#   VERSIONS of the plugin: the tests run with each (0.10.2 0.11.2 0.12.0.1). The table is of
+#            the last one, which has the description of the GPU, too: versions before 0.12 have
+#            none. 0.10.2 is the newest for Python 3.11
 #   SIZES    presets, each with its batch (30M:64 100M:64 430M:64)
 #   CONTEXT  tokens per sequence (512)
 #   KERNELS  fused or graph: how the programs of quantizers are computed (fused)
@@ -21,18 +25,25 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 name=predict
 work=${PREDICT_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/cage-predict}
-version=0.12.0.1
-packages="jax==$version jaxlib==$version jax-cuda13-pjrt==$version jax-cuda13-plugin[with-cuda]==$version numpy==2.5.5"
 unavailable=0
 . scripts/pjrtrecord.sh
 
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || missing "$python is no Python of 3.12 or later: name one in PYTHON"
-install "$python"
 mkdir -p "$work/programs"
-python=$work/venv/bin/python
+read -ra versions <<<"${VERSIONS:-0.10.2 0.11.2 0.12.0.1}"
+newest=${versions[-1]}
+for version in "${versions[@]}"; do
+	install "$python" "$work/$version" "jaxlib==$version" "jax-cuda13-pjrt==$version" nvidia-cuda-nvcc==13.5.37 nvidia-nvvm==13.5.37 numpy==2.5.5
+done
+CAGE_PREDICT_TARGETS=$(echo "$work/$newest"/venv/lib/python3*/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so)
+export CAGE_PREDICT_TARGETS
 
-CAGE_TEST_PREDICT=$python go test -tags cuda -count=1 ./host/step -run Predicted
+for version in "${versions[@]}"; do
+	echo "JAX's plugin $version:"
+	CAGE_TEST_PREDICT=$work/$version/venv/bin/python go test -tags cuda -count=1 -timeout 30m ./host/step -run Predicted
+done
+python=$work/$newest/venv/bin/python
 
 record
 go build -tags cuda -o "$work/cage" ./cmd/cage
@@ -57,6 +68,6 @@ for size in ${SIZES:-30M:64 100M:64 430M:64}; do
 	results+=("${size%:*}, ${size#*:} × ${CONTEXT:-512}=$work/programs/${size%:*}/compiled.json:$work/programs/${size%:*}/bench.json")
 done
 echo
-echo "Predicted, not measured: $(git rev-parse --short HEAD), $(date -u +%F), jax $version."
+echo "Predicted, not measured: $(git rev-parse --short HEAD), $(date -u +%F), JAX's plugin $newest."
 echo
 "$python" scripts/predict.py table "${results[@]}"

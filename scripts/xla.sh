@@ -13,7 +13,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 name=xla
 work=${XLA_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/cage-xla}
-packages="jax==0.10.2 jaxlib==0.10.2 ml-dtypes==0.6.0 numpy==2.4.6 opt-einsum==3.4.0 scipy==1.17.1"
 unavailable=0
 if [ $# -gt 0 ]; then
 	unavailable=1 # an error for a command, none for the tests
@@ -21,7 +20,7 @@ fi
 . scripts/pjrtrecord.sh
 
 command -v python3 >/dev/null || missing "there is no python3"
-install python3
+install python3 "$work" jax==0.10.2 jaxlib==0.10.2 ml-dtypes==0.6.0 numpy==2.4.6 opt-einsum==3.4.0 scipy==1.17.1
 record
 export CAGE_RECORD_DEVICES=4 CAGE_RECORD_LINGER=1 CAGE_RECORD_PYTHON=$work/venv/bin/python
 export CAGE_RECORD_SCRIPT=$PWD/host/internal/pjrtrecord/testdata/execute.py
