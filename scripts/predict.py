@@ -44,10 +44,10 @@ def tensors(text):
 
 
 class Module:
-    """The text of an optimized HLO module: computations, lists of (name, type, operation, rest of the line)."""
+    """The text of an optimized HLO module: computations, lists of (name, type, operation, rest of the line), and the name of the result of each."""
 
     def __init__(self, path):
-        self.computations, self.entry, name = {}, None, None
+        self.computations, self.results, self.entry, name = {}, {}, None, None
         with open(path) as file:
             lines = file.readlines()
         for line in lines:
@@ -59,9 +59,11 @@ class Module:
             elif line.startswith("}"):
                 name = None
             elif name:
-                m = re.match(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)$", line)
+                m = re.match(r"^\s+(ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)$", line)
                 if m:
-                    self.computations[name].append(m.groups())
+                    self.computations[name].append(m.groups()[1:])
+                    if m[1]:
+                        self.results[name] = m[2]
 
     def inside(self, op):
         """The operations of what a line calls, those inside of these, and the line itself."""
@@ -69,6 +71,31 @@ class Module:
         for callee in re.findall(r"(?:calls|to_apply|body)=%?([\w.\-]+)", op[3]):
             for inner in self.computations.get(callee, []):
                 yield from self.inside(inner)
+
+    def taken(self, op, i):
+        """How many elements of its i-th operand a line reads, if it reads slices or gathers rows of it only; None: all of them."""
+        if op[2] in ("slice", "dynamic-slice", "gather") and i == 0:
+            return product(tensors(op[1])[0][0])
+        if op[2] == "fusion":
+            callee = re.search(r"calls=%?([\w.\-]+)", op[3])[1]
+            name = next(x[0] for x in self.computations[callee] if x[2] == "parameter" and x[3].startswith(f"{i})"))
+            return self.taken_inside(callee, name)
+        return None
+
+    def taken_inside(self, computation, name):
+        """The same for all lines of a computation that read what has this name, or the same elements under another."""
+        if name == self.results[computation]:
+            return None
+        total = 0
+        for op in self.computations[computation]:
+            for i, operand in enumerate(operands(op)):
+                if operand == name:
+                    same = op[2] in ("bitcast", "convert", "copy", "reshape", "transpose")
+                    count = self.taken_inside(computation, op[0]) if same else self.taken(op, i)
+                    if count is None:
+                        return None
+                    total += count
+        return total
 
     def dots(self, op):
         """The products in a line: operations, dimensions of operands and result, type of the operands, line of the program."""
@@ -89,12 +116,18 @@ def operands(op):
     return re.findall(r"%([\w.\-]+)", re.split(r"\), |\)$", op[3])[0])
 
 
-def read(op, types):
-    """The dimensions and bytes of what an operation reads; name#1 is the second element of a tuple."""
-    found = []
-    for name, element in dict.fromkeys(re.findall(r"%([\w.\-]+)(?:#(\d+))?", re.split(r"\), |\)$", op[3])[0])):
-        parts = tensors(types.get(name, ""))
-        found += [parts[int(element)]] if element else parts
+def read(module, op, types):
+    """The dimensions of what a line of the entry computation reads, and the bytes that it reads of it; name#1 is the second element of a tuple."""
+    found, names = [], re.findall(r"%([\w.\-]+)(?:#(\d+))?", re.split(r"\), |\)$", op[3])[0])
+    for name in dict.fromkeys(names):
+        parts = tensors(types.get(name[0], ""))
+        if name[1]:
+            parts = [parts[int(name[1])]]
+        counts = [module.taken(op, i) for i, other in enumerate(names) if other == name]
+        if len(parts) == 1 and None not in counts:
+            dims, size = parts[0]
+            parts = [(dims, min(size, sum(counts) * size / max(1, product(dims))))]
+        found += parts
     return found
 
 
@@ -126,7 +159,7 @@ def kernels(module, tokens, vocab, rotated):
     for op in entry:
         if op[2] in ("parameter", "bitcast", "get-tuple-element", "tuple", "constant"):
             continue
-        touched = tensors(op[1]) + read(op, types)
+        touched = tensors(op[1]) + read(module, op, types)
         moved, dots = sum(size for _, size in touched), list(module.dots(op))
         flop, rate = sum(d[0] for d in dots), RATES[dots[0][2]] if dots else 1
         def per_token(dims):
@@ -185,9 +218,10 @@ def describe(path, dump, gpu):
     os.makedirs(dump, exist_ok=True)
     text, result = compile_program(path, dump, gpu)
     head = text[text.index("@main(") : text.index(") ->", text.index("@main("))]
-    rows = [int(x) for x in re.search(r"%tokens: tensor<([\dx]+)xi32>", head)[1].split("x")]
-    vocab = int(re.search(r"%param_embedding: tensor<(\d+)x", head)[1])
-    result["states"] = sum(4 * product(int(x) for x in re.findall(r"(\d+)x", m)) for m in re.findall(r"tensor<([^>]*f32)> \{ tf.aliasing_output", head))
+    rows = [int(x) for x in re.search(r"tensor<(\d+x[\dx]+)xi32>", head)[1].split("x")]  # the tokens, each sequence with one more
+    embedding = re.search(r"%param_embedding: tensor<(\d+)x", head)
+    vocab = int(embedding[1]) if embedding else max(int(n) for n in re.findall(r"tensor<(\d+)x\d+xf32>", head))
+    result["states"] = sum(4 * product(int(x) for x in re.findall(r"(\d+)x", m)) for m in re.findall(r"tensor<([^>]*f32)> \{ ?tf.aliasing_output", head))
     files = [f for f in glob.glob(dump + "/*step*after_optimizations.txt") if not re.search("buffer|memory|live", os.path.basename(f))]
     module = Module(max(files, key=os.path.getmtime))
     groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0) for kind in KINDS}
