@@ -1,4 +1,5 @@
-"""Compiles StableHLO programs for an NVIDIA GPU that is not there.
+"""Compiles StableHLO programs for an NVIDIA GPU that is not there. As a program it does so for the recorder (host/internal/pjrtrecord), which
+asks it over a socket, its standard input, and has CAGE_RECORD_COMPILE_ONLY set: what is compiled is never executed.
 
 Needs jaxlib and JAX's plugin for CUDA, but neither a GPU nor a driver. Nothing is tuned by trying it out, as XLA does where there is a GPU. Plugins
 before 0.12 have no descriptions of GPUs: CAGE_PREDICT_TARGETS names one that has.
@@ -6,9 +7,13 @@ before 0.12 have no descriptions of GPUs: CAGE_PREDICT_TARGETS names one that ha
 import glob
 import os
 import re
+import socket
+import struct
 import sys
 
 GPU = "NVIDIA H200 141GB HBM3e"
+COMPILE = 1  # the request, as forward.c numbers them
+INTERNAL = 13  # the code of an error
 
 
 def known(text, plugin):
@@ -79,3 +84,24 @@ class Compiler:
         with self.context:
             module = ir.Module.parse(text)
         return devices[0].client.compile(module, xc.DeviceList(tuple(devices)), options)
+
+
+def serve(channel, compiler):
+    """Answers requests until the recorder ends: each is a kind, a number of bytes, and these; an answer the code of an error, or 0, and its message."""
+    with channel.makefile("rb") as requests:
+        while head := requests.read(16):
+            kind, size = struct.unpack("=QQ", head)
+            data = requests.read(size)
+            if kind != COMPILE:
+                continue
+            _, options = struct.unpack_from("=QQ", data)  # the replicas, which are all that they say, stand in the program, too
+            code, message = 0, b""
+            try:
+                compiler.compile(data[16 + options :].decode())
+            except Exception as e:
+                code, message = INTERNAL, str(e).encode()
+            channel.sendall(struct.pack("=QQ", code, len(message)) + message)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=0), Compiler(GPU, os.environ.get("XLA_FLAGS", "")))

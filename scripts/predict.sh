@@ -4,7 +4,10 @@
 # a lower bound of its time from the bytes and operations that it takes. A prediction, not a
 # measurement.
 #
-#   scripts/predict.sh           the table, and the tests of these properties
+#   scripts/predict.sh             the table, and the tests of these properties
+#   scripts/predict.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
+#                                  cuda is that GPU; programs are compiled for it, but none is
+#                                  executed, and all that is read from it is zero
 #
 # `cage bench step` gives the programs, on a PJRT plugin that records and computes nothing
 # (host/internal/pjrtrecord); scripts/gpucompiler.py has JAX's plugin for CUDA compile them, and
@@ -13,9 +16,9 @@
 # (default: cage-predict in the user's cache). Without a C compiler or without these there is
 # nothing to do. Settings, by environment variables:
 #
-#   VERSIONS of the plugin: the tests run with each (0.10.2 0.11.2 0.12.0.1). The table is of
-#            the last one, which has the description of the GPU, too: versions before 0.12 have
-#            none. 0.10.2 is the newest for Python 3.11
+#   VERSIONS of the plugin: the tests run with each (0.10.2 0.11.2 0.12.0.1). The table and
+#            commands take the last one, which has the description of the GPU, too: versions
+#            before 0.12 have none. 0.10.2 is the newest for Python 3.11
 #   SIZES    presets, each with its batch (30M:64 100M:64 430M:64)
 #   CONTEXT  tokens per sequence (512)
 #   KERNELS  fused or graph: how the programs of quantizers are computed (fused)
@@ -26,6 +29,9 @@ cd "$(dirname "$0")/.."
 name=predict
 work=${PREDICT_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/cage-predict}
 unavailable=0
+if [ $# -gt 0 ]; then
+	unavailable=1 # an error for a command, none for the tests
+fi
 . scripts/pjrtrecord.sh
 
 python=${PYTHON:-python3}
@@ -33,11 +39,20 @@ python=${PYTHON:-python3}
 mkdir -p "$work/programs"
 read -ra versions <<<"${VERSIONS:-0.10.2 0.11.2 0.12.0.1}"
 newest=${versions[-1]}
+if [ $# -gt 0 ]; then
+	versions=("$newest")
+fi
 for version in "${versions[@]}"; do
 	install "$python" "$work/$version" "jaxlib==$version" "jax-cuda13-pjrt==$version" nvidia-cuda-nvcc==13.5.37 nvidia-nvvm==13.5.37 numpy==2.5.5
 done
 CAGE_PREDICT_TARGETS=$(echo "$work/$newest"/venv/lib/python3*/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so)
 export CAGE_PREDICT_TARGETS
+if [ $# -gt 0 ]; then
+	record
+	export CAGE_RECORD_DEVICES=1 CAGE_RECORD_COMPILE_ONLY=1
+	export CAGE_RECORD_PYTHON=$work/$newest/venv/bin/python CAGE_RECORD_SCRIPT=$PWD/scripts/gpucompiler.py
+	exec "$@"
+fi
 
 for version in "${versions[@]}"; do
 	echo "JAX's plugin $version:"

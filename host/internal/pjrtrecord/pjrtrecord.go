@@ -32,6 +32,7 @@ const (
 	scriptVariable    = "CAGE_RECORD_SCRIPT"
 	faultsVariable    = "CAGE_RECORD_FAULTS"
 	lingerVariable    = "CAGE_RECORD_LINGER"
+	compileVariable   = "CAGE_RECORD_COMPILE_ONLY"
 )
 
 // A Recorder has what the device was asked to do.

@@ -23,6 +23,7 @@ func XLA(t *testing.T, gpus int) (string, *Recorder) {
 	t.Setenv(scriptVariable, filepath.Join(filepath.Dir(plugin), "testdata", "execute.py"))
 	t.Setenv(faultsVariable, r.faults())
 	t.Setenv(lingerVariable, "")
+	t.Setenv(compileVariable, "")
 	return plugin, r
 }
 

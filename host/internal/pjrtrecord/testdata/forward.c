@@ -31,6 +31,8 @@ static const char* setting(const char* name) {
 
 bool forward_wanted(void) { return setting("CAGE_RECORD_PYTHON") != NULL; }
 
+bool forward_computes(void) { return !setting("CAGE_RECORD_COMPILE_ONLY"); }
+
 PJRT_Error* forward_start(void) {
 	if (child >= 0) return NULL;
 	const char *python = setting("CAGE_RECORD_PYTHON"), *script = setting("CAGE_RECORD_SCRIPT");

@@ -3,7 +3,7 @@
 // the directory of CAGE_RECORD_DIR, if it is set; CAGE_RECORD_DEVICES is the number of
 // devices. Executions return buffers of the right shape, filled with zeros; with
 // CAGE_RECORD_PYTHON and CAGE_RECORD_SCRIPT, a Python and execute.py, another process
-// compiles and executes all programs.
+// compiles and executes all programs, and with CAGE_RECORD_COMPILE_ONLY it compiles them only.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 static char places[MAX_DEVICES]; // their addresses are the devices
 static PJRT_Device* devices[MAX_DEVICES];
 static int num_devices, num_clients, num_programs, num_buffers;
-static bool forwarding; // whether another process computes
+static bool forwarding; // whether another process compiles
+static bool computing;	// whether it executes, too
 
 static int device_number(PJRT_Device* device) { return (int)((char*)device - places); }
 
@@ -46,6 +47,7 @@ static PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
 	args->client = (PJRT_Client*)places;
 	pthread_mutex_lock(&busy);
 	forwarding = forward_wanted();
+	computing = forwarding && forward_computes();
 	PJRT_Error* error = forwarding ? forward_start() : NULL;
 	num_clients += !error;
 	pthread_mutex_unlock(&busy);
@@ -137,7 +139,7 @@ static PJRT_Error* upload(PJRT_Client_BufferFromHostBuffer_Args* args) {
 		fprintf(log, "upload %d@%d\n", buffer->serial, buffer->device);
 		fclose(log);
 	}
-	PJRT_Error* error = forwarding ? forward_upload(buffer, args->data, size_of(&shape)) : NULL;
+	PJRT_Error* error = computing ? forward_upload(buffer, args->data, size_of(&shape)) : NULL;
 	pthread_mutex_unlock(&busy);
 	args->buffer = (PJRT_Buffer*)buffer;
 	if (error) free(buffer);
@@ -179,7 +181,7 @@ static PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
 	}
 	log_run(program, args, results);
 	int lost = -1;
-	PJRT_Error* error = forwarding ? forward_execute(program, args, results, &lost) : NULL;
+	PJRT_Error* error = computing ? forward_execute(program, args, results, &lost) : NULL;
 	pthread_mutex_unlock(&busy);
 	for (size_t i = 0; i < count; i++) args->output_lists[i / program->outputs][i % program->outputs] = (PJRT_Buffer*)results[i];
 	for (size_t i = 0; error && i < count; i++) free(results[i]);
@@ -215,7 +217,7 @@ static PJRT_Error* download(PJRT_Buffer_ToHostBuffer_Args* args) {
 	if (!args->dst) return NULL;
 	if (room < size) return fail(PJRT_Error_Code_INVALID_ARGUMENT, "a buffer of %zu bytes does not fit into %zu", size, room);
 	pthread_mutex_lock(&busy);
-	if (forwarding)
+	if (computing)
 		error = forward_download(buffer, args->dst, size);
 	else
 		memset(args->dst, 0, size);
@@ -225,7 +227,7 @@ static PJRT_Error* download(PJRT_Buffer_ToHostBuffer_Args* args) {
 
 static PJRT_Error* destroy_buffer(PJRT_Buffer_Destroy_Args* args) {
 	pthread_mutex_lock(&busy);
-	if (forwarding) forward_free((Buffer*)args->buffer);
+	if (computing) forward_free((Buffer*)args->buffer);
 	pthread_mutex_unlock(&busy);
 	free(args->buffer);
 	return NULL;

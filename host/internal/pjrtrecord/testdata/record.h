@@ -56,6 +56,9 @@ PJRT_Error* destroy_event(PJRT_Event_Destroy_Args* args);
 // forward_wanted says whether there is a process to ask: whether the environment names one.
 bool forward_wanted(void);
 
+// forward_computes says whether that process executes programs, or only compiles them.
+bool forward_computes(void);
+
 // forward_start starts the process, unless it runs already.
 PJRT_Error* forward_start(void);
 
