@@ -170,7 +170,7 @@ func (o *Options) complete() error {
 	}
 	return errors.Join(oneOf("precision", o.Precision, Float32, BFloat16),
 		oneOf("attention", o.Attention, AutoAttention, FusedAttention, PlainAttention),
-		oneOf("kernels", o.Kernels, AutoKernels, FusedKernels, GraphKernels),
+		oneOf("kernels", o.Kernels, AutoKernels, FusedKernels, GraphKernels, BodyKernels),
 		oneOf("products", o.Products, FloatProducts, IntegerProducts),
 		oneOf("allocator", o.Allocator, Allocators()...))
 }

@@ -82,8 +82,10 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		if e.aliased, err = lendMemory(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
 			return err
 		}
-		if err := replaceCalls(backend.builder, backend.kernels); err != nil {
-			return err
+		if d.options.Kernels != BodyKernels {
+			if err := replaceCalls(backend.builder, backend.kernels); err != nil {
+				return err
+			}
 		}
 		return g.Compile(outputs...)
 	}); err != nil {

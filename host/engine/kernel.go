@@ -14,6 +14,7 @@ const (
 	AutoKernels  Kernels = "auto"  // FusedKernels where a trial shows that they are right, else GraphKernels
 	FusedKernels Kernels = "fused" // a program that fits one kernel is one; an error where the device takes none
 	GraphKernels Kernels = "graph" // operations, which the compiler joins as it likes
+	BodyKernels  Kernels = "body"  // as FusedKernels, but each call computes what the kernel means: for tests, on any device
 )
 
 // A Kernel is a function for a GPU in the text of Triton's intermediate representation, which XLA compiles.

@@ -133,6 +133,9 @@ type refusedKernel string
 // kernels reports whether programs over rows are kernels on the graph's device.
 func kernels(g *graph.Graph) bool {
 	d := engine.DeviceOf(g)
+	if d != nil && d.Kernels() == engine.BodyKernels {
+		return true
+	}
 	if d == nil || engine.OnCPU(g) || !engine.InBFloat16(g) {
 		return false
 	}

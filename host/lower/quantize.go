@@ -2,6 +2,7 @@ package lower
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/cage-qat/cage/host/engine"
 	device "github.com/cage-qat/cage/host/engine/autodiff"
@@ -9,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -59,7 +61,7 @@ func split(q sdk.QuantizerProgram) (*autodiff.Partition, error) {
 var _ Rotating = programQuantizer{}
 
 // short is the quantizer with bfloat16 numbers in memory where there are many of them.
-func (q programQuantizer) short() Quantizer {
+func (q programQuantizer) short() programQuantizer {
 	q.memory = InMemory{}
 	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
 		q.memory[name] = triton.BFloat16
@@ -96,24 +98,43 @@ func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
 }
 
 func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
-	p, memory, factored := q.parts.Forward, q.memory, false
-	if engine.DeviceOf(x.Graph()).Products() == engine.IntegerProducts {
-		p, memory, factored = q.factored()
-	}
+	p, factored := q.forward(x.Graph())
+	memory := InMemory{factor.OutputIntegers: triton.Int8}
+	maps.Copy(memory, q.memory)
 	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), memory)
+	value := out[sdk.OutputValue]
 	if factored {
-		Codes{out[factor.OutputIntegers], out[factor.OutputScale]}.Of(out[sdk.OutputValue])
+		codesIn(out).Of(value)
 	}
+	return value, q.residuals(out)
+}
+
+// forward is the program of the forward pass, with the codes of its value where the device multiplies them.
+func (q programQuantizer) forward(g *graph.Graph) (p *program.Program, factored bool) {
+	if engine.DeviceOf(g).Products() == engine.IntegerProducts {
+		return q.factored()
+	}
+	return q.parts.Forward, false
+}
+
+// residuals are those among the outputs of a forward pass.
+func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
 		if !r.Input && r.Name != sdk.OutputValue {
 			residuals = append(residuals, out[r.Name])
 		}
 	}
-	return out[sdk.OutputValue], residuals
+	return residuals
 }
 
 func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
+	out := lowerRows(dy.Graph(), q.parts.Backward, q.rows(), q.backwardInputs(at, residuals, dy), q.memory)
+	return out[autodiff.Prefix+sdk.InputX], q.trainedIn(out)
+}
+
+// backwardInputs are the inputs of the backward pass.
+func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *graph.Node) []*graph.Node {
 	known := map[string]*graph.Node{sdk.InputX: at.X}
 	for i, t := range q.Trained() {
 		known[sdk.TrainedPrefix+t.Name] = at.Trained[i]
@@ -129,21 +150,31 @@ func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.
 			inputs, residuals = append(inputs, residuals[0]), residuals[1:]
 		}
 	}
-	out := lowerRows(dy.Graph(), q.parts.Backward, q.rows(), append(inputs, dy), q.memory)
+	return append(inputs, dy)
+}
+
+// trainedIn are the gradients of the trained parameters among the outputs of a backward pass.
+func (q programQuantizer) trainedIn(out map[string]*graph.Node) []*graph.Node {
 	var dTrained []*graph.Node
 	for _, t := range q.Trained() {
 		dTrained = append(dTrained, out[autodiff.Prefix+sdk.TrainedPrefix+t.Name])
 	}
-	return out[autodiff.Prefix+sdk.InputX], dTrained
+	return dTrained
 }
 
 // Quantize returns Q(x), bit for bit the forward value, whose gradients with
 // respect to x and the trained parameters are those of the surrogate. It is for
 // activations: where the device computes programs with kernels, x, Q(x) and their gradients
-// are rounded to bfloat16.
+// are rounded to bfloat16, and x is computed by the kernel itself where its [Source] is known.
 func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
-	if s, ok := q.(interface{ short() Quantizer }); ok {
-		q = s.short()
+	if s, ok := q.(interface{ short() programQuantizer }); ok {
+		short := s.short()
+		if source, ok := engine.NoteOf(x).(Source); ok {
+			if y, ok := short.quantizeJoined(x, source, trained); ok {
+				return y
+			}
+		}
+		q = short
 	}
 	value, residuals := q.Forward(x, trained)
 	at := Point{X: x, Trained: trained, Value: value}

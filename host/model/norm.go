@@ -4,16 +4,22 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens, width]; gain is [width]
 // (Zhang and Sennrich, 2019).
 func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
 	value, back := normalizeRows(x, gain, epsilon)
-	return autodiff.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
+	y := autodiff.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
 		dx, dGain := back(dy)
 		return []*graph.Node{dx, dGain}
 	})
+	if lower.HasKernels(x.Graph()) {
+		normSource(x, gain, epsilon).Of(y)
+	}
+	return y
 }
 
 // normalizeRows is the value of [rmsNorm], and its adjoint.
@@ -21,12 +27,40 @@ func normalizeRows(x, gain *graph.Node, epsilon float64) (value *graph.Node, bac
 	gainRow := graph.InsertAxes(gain, 0)
 	meanSquare := graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)
 	scale := graph.Reciprocal(graph.Sqrt(graph.AddScalar(meanSquare, epsilon)))
-	normalized := graph.Mul(x, scale)
-	return graph.Mul(normalized, gainRow), func(dy *graph.Node) (*graph.Node, *graph.Node) {
-		// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
-		product := graph.Mul(dy, normalized)
-		projection := graph.ReduceAndKeep(graph.Mul(product, gainRow), graph.ReduceMean, -1)
-		dx := graph.Mul(graph.Sub(graph.Mul(dy, gainRow), graph.Mul(normalized, projection)), scale)
-		return dx, graph.ReduceSum(product, 0)
+	return graph.Mul(graph.Mul(x, scale), gainRow), func(dy *graph.Node) (*graph.Node, *graph.Node) {
+		return normAdjoints(x, gainRow, scale, dy)
 	}
+}
+
+// normAdjoints are those of x and of the gain, from that of the value and the scale of each row.
+func normAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
+	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
+	normalized := graph.Mul(x, scale)
+	product := graph.Mul(dy, normalized)
+	projection := graph.ReduceAndKeep(graph.Mul(product, gainRow), graph.ReduceMean, -1)
+	dx = graph.Mul(graph.Sub(graph.Mul(dy, gainRow), graph.Mul(normalized, projection)), scale)
+	return dx, graph.ReduceSum(product, 0)
+}
+
+// normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows, which no kernel has: the
+// adjoints are a graph, which takes the scales from the kernel.
+func normSource(x, gain *graph.Node, epsilon float64) lower.Source {
+	forward, err := normProgram(x.Shape().Dim(0), x.Shape().Dim(1), epsilon)
+	if err != nil {
+		panic(err)
+	}
+	gainRow := graph.InsertAxes(gain, 0)
+	return lower.Source{Inputs: []*graph.Node{x, gainRow}, Forward: forward, Adjoint: func(kept map[string]*graph.Node, dy *graph.Node) []*graph.Node {
+		dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy)
+		return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
+	}}
+}
+
+func normProgram(rows, width int, epsilon float64) (*program.Program, error) {
+	b := program.NewBuilder("norm")
+	x, gain := b.Input("x", program.FloatType(rows, width)), b.Input("gain", program.FloatType(1, width))
+	scale := b.Const(1).Div(x.Square().MeanRow().Shift(epsilon).Sqrt())
+	b.Output(lower.SourceValue, x.Mul(scale).Mul(gain))
+	b.Output("scale", scale)
+	return b.Build()
 }

@@ -5,14 +5,51 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
 func swiGLU(a, b *graph.Node) *graph.Node {
 	gate := silu(a)
-	return autodiff.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, func(dy *graph.Node) []*graph.Node {
+	adjoints := func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{siluGradient(gate, a, graph.Mul(dy, b)), graph.Mul(dy, gate)}
-	})
+	}
+	y := autodiff.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, adjoints)
+	if lower.HasKernels(a.Graph()) {
+		forward, backward, err := gatePrograms(a.Shape().Dim(0), a.Shape().Dim(1))
+		if err != nil {
+			panic(err)
+		}
+		lower.Source{Inputs: []*graph.Node{a, b}, Short: true, Forward: forward, Backward: backward,
+			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}.Of(y)
+	}
+	return y
+}
+
+// gatePrograms say how kernels compute [swiGLU] and its adjoints.
+func gatePrograms(rows, width int) (forward, backward *program.Program, err error) {
+	t := program.FloatType(rows, width)
+	b := program.NewBuilder("gate")
+	x, y := b.Input("a", t), b.Input("b", t)
+	b.Output(lower.SourceValue, x.Mul(logistic(x)).Mul(y))
+	if forward, err = b.Build(); err != nil {
+		return nil, nil, err
+	}
+	b = program.NewBuilder("gate.backward")
+	x, y, dy := b.Input("a", t), b.Input("b", t), b.Input("d", t)
+	sigma := logistic(x)
+	slope := sigma.Mul(x.Mul(b.Const(1).Sub(sigma)).Shift(1))
+	b.Output("da", dy.Mul(y).Mul(slope))
+	b.Output("db", dy.Mul(x.Mul(sigma)))
+	backward, err = b.Build()
+	return forward, backward, err
+}
+
+// logistic is 1/(1 + e⁻ˣ).
+func logistic(x program.Value) program.Value {
+	one := x.Builder().Const(1)
+	return one.Div(x.Neg().Exp().Add(one))
 }
 
 // siluConfig selects silu among the activations that backends offer as one operation.

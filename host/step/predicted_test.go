@@ -48,7 +48,18 @@ func predict(t *testing.T, kernels engine.Kernels, overrides ...string) predicte
 		t.Fatal(err)
 	}
 	all := []string{"model.vocab=512", "model.width=512", "model.heads=4", "model.hidden=768", "model.context=128", `device={kind="cuda", precision="bfloat16"}`}
-	c, err := step.Compile(dev, testrun.Plan(t, testrun.Config(t, append(all, overrides...)...)))
+	program := stepProgram(t, dev, r, append(all, overrides...)...)
+	var p predicted
+	if err := json.Unmarshal(compileFor(t, python, "compile", program), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// stepProgram is the step with the correction as XLA is given it.
+func stepProgram(t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overrides ...string) (program string) {
+	t.Helper()
+	c, err := step.Compile(dev, testrun.Plan(t, testrun.Config(t, overrides...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,17 +67,12 @@ func predict(t *testing.T, kernels engine.Kernels, overrides ...string) predicte
 	if err := c.Prepare(false); err != nil {
 		t.Fatal(err)
 	}
-	program := ""
 	for _, p := range r.Programs(t) {
 		if strings.HasPrefix(p, "module @step") {
 			program = p // the last one has the correction
 		}
 	}
-	var p predicted
-	if err := json.Unmarshal(compileFor(t, python, "compile", program), &p); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return program
 }
 
 // compileFor has XLA compile a program, and returns what a command of scripts/predict.py says.
@@ -151,6 +157,32 @@ func TestPredictedRegisters(t *testing.T) {
 			t.Run(fmt.Sprint(strings.ReplaceAll(settings, ",", ""), size[0]), func(t *testing.T) {
 				plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.heads=1", fmt.Sprint("model.width=", size[0]), fmt.Sprint("model.hidden=", size[1]), "quantizer="+settings))
 				compileFor(t, python, "kernels", passes(t, plan, "layers.0.attn.out", "layers.0.mlp.down"))
+			})
+		}
+	}
+}
+
+// TestPredictedJoined: nor does any kernel of a step in which norms and gates are joined to quantizers, XLA's own among
+// them.
+func TestPredictedJoined(t *testing.T) {
+	python := os.Getenv(predictVariable)
+	if python == "" {
+		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
+	}
+	for _, settings := range quantizers {
+		for _, size := range [][2]int{{640, 1792}, {1664, 4608}} {
+			t.Run(fmt.Sprint(strings.ReplaceAll(settings, ",", ""), size[0]), func(t *testing.T) {
+				dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
+				if err != nil {
+					t.Fatal(err)
+				}
+				program := stepProgram(t, dev, r, "model.vocab=1024", fmt.Sprint("model.heads=", size[0]/128), "model.layers=1", fmt.Sprint("model.width=", size[0]), fmt.Sprint("model.hidden=", size[1]),
+					"model.context=128", `device={kind="cuda", precision="bfloat16", products="integer"}`, "quantizer="+settings)
+				const sites = 4
+				if n := strings.Count(program, "__gpu$xla.gpu.triton"); n < 2*sites {
+					t.Errorf("%d kernels, want at least %d", n, 2*sites)
+				}
+				compileFor(t, python, "kernels", program)
 			})
 		}
 	}

@@ -68,7 +68,7 @@ func (w *writer) whole() []bool {
 	}
 	reads := make([]bool, w.p.NumValues()) // rows
 	for i, in := range w.p.Inputs {
-		reads[i] = !apart(in.Type)
+		reads[i] = !apart(in.Type) && !w.isShared(program.ID(i))
 	}
 	return program.Interpret(w.p, inputs, func(id program.ID, n *program.Node, _ []bool) bool {
 		for _, a := range n.Args {

@@ -20,6 +20,11 @@ func (w *writer) node(id program.ID, n *program.Node, args []value) value {
 		args = w.alike(id, n, args)
 	case program.ClassShape, program.ClassReduce, program.ClassLinear:
 		w.fits(id, n, n.Type)
+		fallthrough
+	default:
+		if n.Op != program.OpBroadcast && slices.ContainsFunc(n.Args, w.isShared) {
+			panic(w.refuseNode(id, n, "it reads what all rows share"))
+		}
 	}
 	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
 	return apply(w, n, args)
@@ -44,9 +49,14 @@ func (w *writer) alike(id program.ID, n *program.Node, args []value) []value {
 	var outer []int // the axes that count rows
 	for i, a := range n.Args {
 		t := w.p.TypeOf(a)
-		w.fits(id, n, t)
+		shared := w.isShared(a)
+		if !shared {
+			w.fits(id, n, t)
+		}
 		l, _ := w.layout(t)
 		switch {
+		case shared:
+			continue
 		case args[i].dims == nil || len(t.Shape) == 0:
 			continue
 		case dims == nil:
@@ -61,6 +71,8 @@ func (w *writer) alike(id program.ID, n *program.Node, args []value) []value {
 	out := make([]value, len(args))
 	for i, a := range args {
 		switch {
+		case w.isShared(n.Args[i]) && (len(dims) != 2 || dims[1] != a.dims[1]):
+			panic(w.refuseNode(id, n, "a vector is no row"))
 		case a.dims != nil && dims == nil:
 			dims = a.dims // all are scalars, of one row
 		case a.dims != nil && len(a.dims) < len(dims):
@@ -90,6 +102,13 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	if !ok || args[0].dims == nil {
 		return args[0]
 	}
+	if w.isShared(n.Args[0]) {
+		dims := w.dims(to)
+		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || len(dims) != 2 || dims[1] != args[0].dims[1] {
+			panic(w.current("a vector is no row"))
+		}
+		return w.like(args[0], dims)
+	}
 	ones := program.Type{DType: from.DType, Shape: slices.Repeat([]int{1}, len(n.Type.Shape))}
 	for i, axis := range n.Attr.Axes {
 		ones.Shape[axis] = from.Shape[i]
@@ -99,6 +118,12 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 		panic(w.current("rows are repeated"))
 	}
 	return w.like(w.reshaped(args[0], w.dims(l)), w.dims(to))
+}
+
+// isShared tells whether a value is an input [1, n], the same for all rows.
+func (w *writer) isShared(id program.ID) bool {
+	t := w.p.TypeOf(id)
+	return w.rows > 1 && int(id) < len(w.p.Inputs) && len(t.Shape) == 2 && t.Shape[0] == 1 && t.Shape[1] > 1
 }
 
 // iota counts along an axis within rows.

@@ -41,10 +41,13 @@ func (w *writer) write() (text string, err error) {
 	w.first = w.apply("arith.muli", id, w.constant("i32", float64(w.tile)))
 	inputs := make([]value, len(w.p.Inputs))
 	for i, in := range w.p.Inputs {
-		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type))
+		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type), w.isShared(program.ID(i)))
 	}
 	values := program.Interpret(w.p, inputs, w.node)
 	for i, o := range w.p.Outputs {
+		if w.isShared(o.Value) {
+			panic(w.refuse("an output is what all rows share"))
+		}
 		w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
 	}
 	return head + w.text.String() + "    tt.return\n  }\n}\n", nil
@@ -76,11 +79,14 @@ func (w *writer) memory(name string, t program.Type) string {
 	return elem(t.DType)
 }
 
-// load reads a tile, or a scalar.
-func (w *writer) load(pointer string, t program.Type, stored string) value {
+// load reads a tile, a scalar, or what all rows share.
+func (w *writer) load(pointer string, t program.Type, stored string, shared bool) value {
 	l, ok := w.layout(t)
+	ok = ok && !shared
 	var v value
 	switch {
+	case shared:
+		v = w.loadShared(pointer, t, stored)
 	case ok:
 		address, there := w.address(pointer, stored, l)
 		args := []value{address}
@@ -104,6 +110,21 @@ func (w *writer) load(pointer string, t program.Type, stored string) value {
 		return v
 	}
 	return w.reshaped(v, w.dims(l))
+}
+
+// loadShared reads a vector that is the same for all rows, as a tile of one row.
+func (w *writer) loadShared(pointer string, t program.Type, stored string) value {
+	l := layout{row: t.Shape[1:]}
+	dims := []int{1, l.padded()}
+	kind := "!tt.ptr<" + stored + ">"
+	base := w.set(kind, dims, "tt.splat %s : %s -> %s", pointer, kind, of(kind, dims))
+	column := w.column(dims)
+	address := w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, column.name, base.typ(), column.typ())
+	args := []value{address}
+	if l.size() < l.padded() {
+		args = append(args, w.inside(l, dims), w.like(w.zero(stored), dims))
+	}
+	return w.set(stored, dims, "tt.load %s : %s", names(args), address.typ())
 }
 
 // store writes a tile.

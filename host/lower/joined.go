@@ -1,0 +1,173 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/host/engine"
+	device "github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/triton"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
+	"github.com/cage-qat/cage/internal/pass/factor"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// A Source says how the rows of an activation are computed from those of other tensors, such as the two that a gate
+// multiplies. The kernel that quantizes the activation then computes it, too, and it is never in memory.
+type Source struct {
+	// Inputs are [tokens, n] each, or [1, n], the same for all tokens.
+	Inputs []*graph.Node
+	// Short tells that those with tokens are exact in bfloat16. Their adjoints are rounded to it, too.
+	Short bool
+	// Forward takes the inputs and returns [SourceValue], the activation. What else it returns is kept for Adjoint.
+	Forward *program.Program
+	// Backward takes the inputs and, last, the adjoint of the value, and returns those of the inputs in their order. It
+	// is computed by the kernel of the quantizer's backward pass. Nil: Adjoint is.
+	Backward *program.Program
+	// Adjoint is the same as a graph. kept are the other results of Forward by their names; nil where the activation
+	// was in memory.
+	Adjoint func(kept map[string]*graph.Node, dx *graph.Node) []*graph.Node
+}
+
+// SourceValue is the name of what [Source.Forward] computes.
+const SourceValue = "source.value"
+
+// sourcePrefix begins the names of a source's inputs in programs that join it.
+const sourcePrefix = "source."
+
+// Of notes that x is computed so, for [Quantize].
+func (s Source) Of(x *graph.Node) { engine.Note(x, s) }
+
+// HasKernels tells whether programs over rows are kernels on the graph's device.
+func HasKernels(g *graph.Graph) bool { return kernels(g) }
+
+// joined is the quantizer's forward pass of the value of a source.
+func (q programQuantizer) joined(s Source, forward *program.Program) (*program.Program, error) {
+	b := program.NewBuilder(forward.Name)
+	values := b.Inline(s.Forward, sourceInputs(b, s)...)
+	args := []program.Value{values[SourceValue]}
+	for _, in := range forward.Inputs[1:] {
+		args = append(args, b.Input(in.Name, in.Type))
+	}
+	out := b.Inline(forward, args...)
+	for _, o := range forward.Outputs {
+		b.Output(o.Name, out[o.Name])
+	}
+	for _, o := range s.Forward.Outputs {
+		if o.Name != SourceValue {
+			b.Output(sourcePrefix+o.Name, values[o.Name])
+		}
+	}
+	return b.Build()
+}
+
+// joinedBack is its backward pass, to the adjoints of the inputs, named by their numbers.
+func (q programQuantizer) joinedBack(s Source) (*program.Program, error) {
+	back := q.parts.Backward
+	b := program.NewBuilder(back.Name)
+	inputs := sourceInputs(b, s)
+	var args []program.Value
+	for _, in := range back.Inputs {
+		if in.Name == sdk.InputX {
+			args = append(args, b.Inline(s.Forward, inputs...)[SourceValue])
+		} else {
+			args = append(args, b.Input(in.Name, in.Type))
+		}
+	}
+	out := b.Inline(back, args...)
+	adjoints := b.Inline(s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+sdk.InputX])...)
+	for i, o := range s.Backward.Outputs {
+		b.Output(autodiff.Prefix+sourcePrefix+s.Forward.Inputs[i].Name, adjoints[o.Name])
+	}
+	for _, o := range back.Outputs {
+		if o.Name != autodiff.Prefix+sdk.InputX {
+			b.Output(o.Name, out[o.Name])
+		}
+	}
+	return b.Build()
+}
+
+func sourceInputs(b *program.Builder, s Source) []program.Value {
+	var list []program.Value
+	for _, in := range s.Forward.Inputs {
+		list = append(list, b.Input(sourcePrefix+in.Name, in.Type))
+	}
+	return list
+}
+
+// joinedMemory says how floats of the joined passes lie in memory.
+func (q programQuantizer) joinedMemory(s Source) InMemory {
+	memory := InMemory{factor.OutputIntegers: triton.Int8}
+	for name, stored := range q.memory {
+		if name != sdk.InputX && name != autodiff.Prefix+sdk.InputX {
+			memory[name] = stored
+		}
+	}
+	for _, in := range s.Forward.Inputs {
+		if s.Short && in.Type.Shape[0] > 1 {
+			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
+		}
+	}
+	return memory
+}
+
+// quantizeJoined is [Quantize] of x by one kernel that computes x from its source. It is not ok where there is none.
+func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*graph.Node) (y *graph.Node, ok bool) {
+	g := x.Graph()
+	base, factored := q.forward(g)
+	p, err := q.joined(s, base)
+	if err != nil {
+		panic(err)
+	}
+	memory := q.joinedMemory(s)
+	out, ok := Kernel(g, p, q.rows(), append(slices.Clone(s.Inputs), trained...), memory)
+	if !ok {
+		return nil, false
+	}
+	kept := map[string]*graph.Node{}
+	for _, o := range s.Forward.Outputs {
+		if o.Name != SourceValue {
+			kept[o.Name] = out[sourcePrefix+o.Name]
+		}
+	}
+	value, residuals := out[sdk.OutputValue], q.residuals(out)
+	inputs := append(slices.Clone(s.Inputs), trained...)
+	y = device.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
+		at := Point{X: x, Trained: trained, Value: value}
+		if adjoints, ok := q.backJoined(s, at, residuals, dy, memory); ok {
+			return adjoints
+		}
+		dx, dTrained := q.Backward(at, residuals, dy)
+		return append(s.Adjoint(kept, dx), dTrained...)
+	})
+	if factored {
+		codesIn(out).Of(y)
+	}
+	return y, true
+}
+
+// backJoined is the backward pass by one kernel, where the source's is a program.
+func (q programQuantizer) backJoined(s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory) (adjoints []*graph.Node, ok bool) {
+	if s.Backward == nil {
+		return nil, false
+	}
+	p, err := q.joinedBack(s)
+	if err != nil {
+		panic(err)
+	}
+	inputs := slices.Clone(s.Inputs)
+	for i, in := range q.backwardInputs(at, residuals, dy) {
+		if q.parts.Backward.Inputs[i].Name != sdk.InputX {
+			inputs = append(inputs, in)
+		}
+	}
+	out, ok := Kernel(dy.Graph(), p, q.rows(), inputs, memory)
+	if !ok {
+		return nil, false
+	}
+	for _, in := range s.Forward.Inputs {
+		adjoints = append(adjoints, out[autodiff.Prefix+sourcePrefix+in.Name])
+	}
+	return append(adjoints, q.trainedIn(out)...), true
+}
