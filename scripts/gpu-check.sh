@@ -6,7 +6,7 @@
 #                                and JAX's CUDA plugin, neither Go nor a network
 #
 # It runs the tests that hold on every device, trains a short demo on GPU and CPU and
-# compares the losses, also with the programs of quantizers as kernels, and times training
+# compares the losses, also with kernels and products of integers, and times training
 # steps. What it finds is in report.md and
 # report.json, all output in log.txt. Settings, by environment variables:
 #
@@ -134,6 +134,7 @@ demo() {
 		train cuda 'device.kind="cuda"' &
 		train bfloat16 'device.kind="cuda"' 'device.precision="bfloat16"' 'device.kernels="graph"' &
 		train kernels 'device.kind="cuda"' 'device.precision="bfloat16"' 'device.kernels="fused"' &
+		train integers 'device.kind="cuda"' 'device.precision="bfloat16"' 'device.kernels="fused"' 'device.products="integer"' &
 	fi
 	wait
 }

@@ -15,7 +15,7 @@ SIZES = {  # layers, heads, width
 
 # How far losses of a GPU may be from those of the CPU: the first, before anything was trained, and that of the
 # evaluation at the end, relatively. Trainings drift apart, so that the second says only that both learn.
-LIMITS = {"cuda": (1e-4, 0.03), "bfloat16": (5e-3, 0.03), "kernels": (5e-3, 0.03)}
+LIMITS = {"cuda": (1e-4, 0.03), "bfloat16": (5e-3, 0.03), "kernels": (5e-3, 0.03), "integers": (5e-3, 0.03)}
 
 
 def sizes(preset):
