@@ -45,11 +45,13 @@ func HasKernels(g *graph.Graph) bool { return kernels(g) }
 // joined is the quantizer's forward pass of the value of a source.
 func (q programQuantizer) joined(s Source, forward *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(forward.Name)
-	values := b.Inline(s.Forward, sourceInputs(b, s)...)
-	args := []program.Value{values[SourceValue]}
-	for _, in := range forward.Inputs[1:] {
-		args = append(args, b.Input(in.Name, in.Type))
+	inputs := sourceInputs(b, s)
+	args := make([]program.Value, len(forward.Inputs))
+	for i, in := range forward.Inputs[1:] {
+		args[1+i] = b.Input(in.Name, in.Type)
 	}
+	values := b.Inline(s.Forward, inputs...)
+	args[0] = values[SourceValue]
 	out := b.Inline(forward, args...)
 	for _, o := range forward.Outputs {
 		b.Output(o.Name, out[o.Name])
@@ -67,13 +69,14 @@ func (q programQuantizer) joinedBack(s Source) (*program.Program, error) {
 	back := q.parts.Backward
 	b := program.NewBuilder(back.Name)
 	inputs := sourceInputs(b, s)
-	var args []program.Value
-	for _, in := range back.Inputs {
-		if in.Name == sdk.InputX {
-			args = append(args, b.Inline(s.Forward, inputs...)[SourceValue])
-		} else {
-			args = append(args, b.Input(in.Name, in.Type))
+	args := make([]program.Value, len(back.Inputs))
+	for i, in := range back.Inputs {
+		if in.Name != sdk.InputX {
+			args[i] = b.Input(in.Name, in.Type)
 		}
+	}
+	if x := back.Input(sdk.InputX); x >= 0 {
+		args[x] = b.Inline(s.Forward, inputs...)[SourceValue]
 	}
 	out := b.Inline(back, args...)
 	adjoints := b.Inline(s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+sdk.InputX])...)

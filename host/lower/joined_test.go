@@ -63,7 +63,7 @@ func squashing(t *testing.T, rows, columns int) lower.Quantizer {
 func TestJoined(t *testing.T) {
 	const rows = 64
 	for _, columns := range []int{64, 80} {
-		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns), "squash": squashing(t, rows, columns)} {
+		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns), "squash": squashing(t, rows, columns), "stepping": stepping(t, rows, columns)} {
 			forward, backward, memory, err := lower.Joined(q, weighted(t, rows, columns))
 			if err != nil {
 				t.Fatal(err)
@@ -121,4 +121,22 @@ func compareJoined(t *testing.T, name string, p *program.Program, memory lower.I
 		}
 	}
 	return want
+}
+
+// stepping rounds to multiples of a trained step, like LSQ.
+func stepping(t *testing.T, rows, columns int) lower.Quantizer {
+	t.Helper()
+	b := program.NewBuilder("stepping")
+	x, step := b.Input(sdk.InputX, program.FloatType(rows, columns)), b.Input(sdk.TrainedPrefix+"step", program.FloatType())
+	b.Output(sdk.OutputValue, x.Div(step).Clip(-8, 7).Round().Mul(step))
+	b.Output(sdk.OutputSurrogate, x.Div(step).Tanh().Mul(step))
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p, Trained: []sdk.StateTensor{{Name: "step"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
 }

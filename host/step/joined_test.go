@@ -77,7 +77,7 @@ func compareBodies(t *testing.T, plan step.Plan, b [][]int32) {
 // TestKernelBodiesOfPlugins trains with the quantizers of plugins so, with products of values and of codes. A value that
 // is rounded can move from one code to the next, so that single gradients differ; losses hardly do.
 func TestKernelBodiesOfPlugins(t *testing.T) {
-	for _, quantizer := range []string{`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="mxfp4"}`, `{plugin="nvfp4"}`, `{plugin="absmax", bits=8}`} {
+	for _, quantizer := range []string{`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="mxfp4"}`, `{plugin="nvfp4"}`, `{plugin="lsq"}`, `{plugin="absmax", bits=8}`} {
 		for _, products := range []engine.Products{engine.FloatProducts, engine.IntegerProducts} {
 			t.Run(fmt.Sprint(quantizer, products), func(t *testing.T) {
 				cfg := testrun.Config(t, "model.vocab=1024", "quantizer="+quantizer)

@@ -24,6 +24,7 @@ func TestIntegerProducts(t *testing.T) {
 		{[]string{`quantizer={plugin="quest", form="official"}`, `train.recompute="blocks"`}, step.Single},
 		{[]string{`quantizer={plugin="absmax", bits=8}`, `model.kind="olmo2"`}, step.Single},
 		{[]string{`quantizer={plugin="quest", form="ternary"}`, `model.kind="qwen3"`}, step.Chain},
+		{[]string{`quantizer={plugin="lsq"}`}, step.Single},
 		{[]string{`quantizer.weights={plugin="quest", rotation="none"}`, `quantizer.activations={plugin="absmax"}`}, step.Single},
 	} {
 		for precision, tolerance := range map[engine.Precision]float64{engine.Float32: 1e-4, engine.BFloat16: 5e-3} {
@@ -54,8 +55,12 @@ func lossesBy(t *testing.T, cfg *config.Config, o engine.Options, dispatch step.
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	s := newState(t, c)
 	b := batches(cfg, 5, cfg.Train.Accumulate)
+	s, err := c.NewState(3, b[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
 	for i := range 3 {
 		losses = append(losses, run(t, c, s, b, step.Settings{Step: i + 1, Rate: 1e-4, NextRate: 1e-4, Lambda: 1}).Loss)
 	}
