@@ -162,29 +162,27 @@ func TestPredictedRegisters(t *testing.T) {
 	}
 }
 
-// TestPredictedJoined: nor does any kernel of a step in which norms and gates are joined to quantizers, XLA's own among
-// them.
+// TestPredictedJoined: nor does any kernel of a step at the width of 430M in which norms and gates are joined to
+// quantizers and products are those of codes, XLA's own among them.
 func TestPredictedJoined(t *testing.T) {
 	python := os.Getenv(predictVariable)
 	if python == "" {
 		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
 	}
-	for _, settings := range quantizers {
-		for _, size := range [][2]int{{640, 1792}, {1664, 4608}} {
-			t.Run(fmt.Sprint(strings.ReplaceAll(settings, ",", ""), size[0]), func(t *testing.T) {
-				dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
-				if err != nil {
-					t.Fatal(err)
-				}
-				program := stepProgram(t, dev, r, "model.vocab=1024", fmt.Sprint("model.heads=", size[0]/128), "model.layers=1", fmt.Sprint("model.width=", size[0]), fmt.Sprint("model.hidden=", size[1]),
-					"model.context=128", `device={kind="cuda", precision="bfloat16", products="integer"}`, "quantizer="+settings)
-				const sites = 4
-				if n := strings.Count(program, "__gpu$xla.gpu.triton"); n < 2*sites {
-					t.Errorf("%d kernels, want at least %d", n, 2*sites)
-				}
-				compileFor(t, python, "kernels", program)
-			})
-		}
+	for _, settings := range []string{`{plugin="quest"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="absmax"}`, `{plugin="lsq"}`} {
+		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) {
+			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := stepProgram(t, dev, r, "model.vocab=1024", "model.heads=13", "model.layers=1", "model.width=1664", "model.hidden=4608",
+				"model.context=128", `device={kind="cuda", precision="bfloat16", products="integer"}`, "quantizer="+settings)
+			const sites = 4
+			if n := strings.Count(program, "__gpu$xla.gpu.triton"); n < 2*sites {
+				t.Errorf("%d kernels, want at least %d", n, 2*sites)
+			}
+			compileFor(t, python, "kernels", program)
+		})
 	}
 }
 
