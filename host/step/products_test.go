@@ -2,6 +2,7 @@ package step_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/config"
@@ -37,7 +38,8 @@ func TestIntegerProducts(t *testing.T) {
 					near(t, fmt.Sprint("loss ", i), got[i], want[i], tolerance)
 					differ = differ || got[i] != want[i]
 				}
-				if !differ {
+				// One scale for a whole matrix XLA multiplies with after the product, which is then one of whole numbers.
+				if oneScale := strings.Contains(tt.settings[0], "lsq"); !differ && !oneScale {
 					t.Error("all losses are the same, to the last bit: no integers were multiplied")
 				}
 			})
