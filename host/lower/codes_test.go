@@ -14,23 +14,32 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// uniform quantizes rows to whole numbers between −8 and 7 times a scale of the row.
-func uniform(t *testing.T, rows, columns int) lower.Quantizer {
+// quantizerOf makes a quantizer of matrices from the value and the surrogate of its program.
+func quantizerOf(t *testing.T, name string, rows, columns int, make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
+	trained ...sdk.StateTensor) lower.Quantizer {
 	t.Helper()
-	b := program.NewBuilder("uniform")
-	x := b.Input(sdk.InputX, program.FloatType(rows, columns))
-	scale := x.Abs().MaxRow().Scale(1.0 / 8)
-	b.Output(sdk.OutputValue, x.Div(scale).Clip(-8, 7).Round().Mul(scale))
-	b.Output(sdk.OutputSurrogate, x)
+	b := program.NewBuilder(name)
+	value, surrogate := make(b, b.Input(sdk.InputX, program.FloatType(rows, columns)))
+	b.Output(sdk.OutputValue, value)
+	b.Output(sdk.OutputSurrogate, surrogate)
 	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p})
+	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p, Trained: trained})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return q
+}
+
+// uniform quantizes rows to whole numbers between −8 and 7 times a scale of the row.
+func uniform(t *testing.T, rows, columns int) lower.Quantizer {
+	t.Helper()
+	return quantizerOf(t, "uniform", rows, columns, func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
+		scale := x.Abs().MaxRow().Scale(1.0 / 8)
+		return x.Div(scale).Clip(-8, 7).Round().Mul(scale), x
+	})
 }
 
 // TestProductOfCodes: the product of integers is that of the values, and more exact than theirs in bfloat16; rounded to

@@ -1,13 +1,13 @@
 package lower
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/cage-qat/cage/host/engine"
 	device "github.com/cage-qat/cage/host/engine/autodiff"
 	"github.com/cage-qat/cage/host/triton"
 	"github.com/cage-qat/cage/internal/pass/autodiff"
-	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/gomlx/core/graph"
@@ -101,12 +101,9 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 
 // joinedMemory says how floats of the joined passes lie in memory.
 func (q programQuantizer) joinedMemory(s Source) InMemory {
-	memory := InMemory{factor.OutputIntegers: triton.Int8}
-	for name, stored := range q.memory {
-		if name != sdk.InputX && name != autodiff.Prefix+sdk.InputX {
-			memory[name] = stored
-		}
-	}
+	memory := maps.Clone(q.memory)
+	delete(memory, sdk.InputX) // what is joined is never in memory
+	delete(memory, autodiff.Prefix+sdk.InputX)
 	for _, in := range s.Forward.Inputs {
 		if s.Short && in.Type.Shape[0] > 1 {
 			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16

@@ -43,19 +43,19 @@ func weighted(t *testing.T, rows, columns int) lower.Source {
 // squashing is tanh, whose backward pass reads x, of rotated rows.
 func squashing(t *testing.T, rows, columns int) lower.Quantizer {
 	t.Helper()
-	b := program.NewBuilder("squash")
-	y := b.Input(sdk.InputX, program.FloatType(rows, columns)).Hadamard(16).Tanh().Hadamard(16)
-	b.Output(sdk.OutputValue, y)
-	b.Output(sdk.OutputSurrogate, y)
-	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q
+	return quantizerOf(t, "squash", rows, columns, func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
+		y := x.Hadamard(16).Tanh().Hadamard(16)
+		return y, y
+	})
+}
+
+// stepping rounds to multiples of a trained step, like LSQ.
+func stepping(t *testing.T, rows, columns int) lower.Quantizer {
+	t.Helper()
+	return quantizerOf(t, "stepping", rows, columns, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
+		step := b.Input(sdk.TrainedPrefix+"step", program.FloatType())
+		return x.Div(step).Clip(-8, 7).Round().Mul(step), x.Div(step).Tanh().Mul(step)
+	}, sdk.StateTensor{Name: "step"})
 }
 
 // TestJoined: the kernels of passes that are joined to a source compute what the oracle does, in rows that fill a tile
@@ -121,22 +121,4 @@ func compareJoined(t *testing.T, name string, p *program.Program, memory lower.I
 		}
 	}
 	return want
-}
-
-// stepping rounds to multiples of a trained step, like LSQ.
-func stepping(t *testing.T, rows, columns int) lower.Quantizer {
-	t.Helper()
-	b := program.NewBuilder("stepping")
-	x, step := b.Input(sdk.InputX, program.FloatType(rows, columns)), b.Input(sdk.TrainedPrefix+"step", program.FloatType())
-	b.Output(sdk.OutputValue, x.Div(step).Clip(-8, 7).Round().Mul(step))
-	b.Output(sdk.OutputSurrogate, x.Div(step).Tanh().Mul(step))
-	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p, Trained: []sdk.StateTensor{{Name: "step"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/lower"
-	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -19,27 +18,17 @@ import (
 // which is no kernel.
 func halves(t *testing.T, transposed bool) lower.Quantizer {
 	t.Helper()
-	b := program.NewBuilder("halves")
-	x := b.Input(sdk.InputX, program.FloatType(64, 64))
-	y := x
-	if transposed {
-		y = y.Transpose(1, 0)
-	}
-	y = y.Scale(2).Round().Scale(0.5)
-	if transposed {
-		y = y.Transpose(1, 0)
-	}
-	b.Output(sdk.OutputValue, y)
-	b.Output(sdk.OutputSurrogate, x.Abs().Le(b.Const(1)).Select(x, b.Const(0)))
-	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q
+	return quantizerOf(t, "halves", 64, 64, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
+		y := x
+		if transposed {
+			y = y.Transpose(1, 0)
+		}
+		y = y.Scale(2).Round().Scale(0.5)
+		if transposed {
+			y = y.Transpose(1, 0)
+		}
+		return y, x.Abs().Le(b.Const(1)).Select(x, b.Const(0))
+	})
 }
 
 // TestKernelCalls: with fused kernels, the passes of a quantizer are two calls of kernels

@@ -42,27 +42,28 @@ type Point struct {
 // the forward part returns the value, the backward part differentiates the
 // surrogate with respect to x and the trained parameters.
 func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
-	parts, err := split(q)
+	p, err := split(q)
 	if err != nil {
 		return nil, fmt.Errorf("gradient of the surrogate: %w", err)
 	}
-	return programQuantizer{QuantizerProgram: q, parts: parts}, nil
+	return p, nil
 }
 
-// split divides the program into value and gradients.
-func split(q sdk.QuantizerProgram) (*autodiff.Partition, error) {
+// split divides the program into value and gradients. All floats but codes lie in memory in float32.
+func split(q sdk.QuantizerProgram) (programQuantizer, error) {
 	wrt := []string{sdk.InputX}
 	for _, t := range q.Trained {
 		wrt = append(wrt, sdk.TrainedPrefix+t.Name)
 	}
-	return autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+	parts, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+	return programQuantizer{QuantizerProgram: q, parts: parts, memory: InMemory{factor.OutputIntegers: triton.Int8}}, err
 }
 
 var _ Rotating = programQuantizer{}
 
 // short is the quantizer with bfloat16 numbers in memory where there are many of them.
 func (q programQuantizer) short() programQuantizer {
-	q.memory = InMemory{}
+	q.memory = maps.Clone(q.memory)
 	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
 		q.memory[name] = triton.BFloat16
 	}
@@ -99,9 +100,7 @@ func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
 
 func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
 	p, factored := q.forward(x.Graph())
-	memory := InMemory{factor.OutputIntegers: triton.Int8}
-	maps.Copy(memory, q.memory)
-	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), memory)
+	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
 	value := out[sdk.OutputValue]
 	if factored {
 		codesIn(out).Of(value)

@@ -40,7 +40,7 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 		return nil, err
 	}
 	half.Unpack = nil // it returns Q(x), not H·Q(x)
-	parts, err := split(half)
+	u, err := split(half)
 	if err != nil {
 		return nil, fmt.Errorf("without its last rotation: %w", err)
 	}
@@ -50,7 +50,7 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 		}
 		return sum
 	}
-	saved := rotated(q.parts.Forward, q.parts.Backward) - rotated(parts.Forward, parts.Backward)
+	saved := rotated(q.parts.Forward, q.parts.Backward) - rotated(u.parts.Forward, u.parts.Backward)
 	size := full.Program.Inputs[0].Type.Size()
-	return &Rotated{programQuantizer{QuantizerProgram: half, parts: parts}, block, float64(saved) / float64(size)}, nil
+	return &Rotated{u, block, float64(saved) / float64(size)}, nil
 }

@@ -44,7 +44,9 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.leaveRotated(); err != nil {
 		return nil, err
 	}
-	plan.products = dev.Products()
+	if dev.Products() == engine.IntegerProducts {
+		plan.multiplyCodes()
+	}
 	c := &Compiled{dev: dev, plan: plan, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
 	var subjects []refresh.Subject
 	for _, r := range plan.Rules {

@@ -1,8 +1,6 @@
 package step
 
 import (
-	"slices"
-
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
@@ -10,18 +8,18 @@ import (
 	"github.com/cage-qat/cage/host/lower"
 )
 
-// multipliesCodes tells whether the products of a weight are those of integers: the device is asked for it, and the
-// values of the weight and of the activation that it is multiplied with have codes.
-func (p *Plan) multipliesCodes(weight string) bool {
-	if p.products != engine.IntegerProducts || !factors(p.Weights[weight]) {
-		return false
-	}
+// multiplyCodes lets products be those of integers where the values of the weight and of the activation that it is
+// multiplied with have codes.
+func (p *Plan) multiplyCodes() {
+	p.coded = map[string]bool{}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
-		if slices.Contains(s.Feeds, weight) {
-			return factors(p.Activations[s.Name])
+		if !factors(p.Activations[s.Name]) {
+			continue
+		}
+		for _, weight := range s.Feeds {
+			p.coded[weight] = factors(p.Weights[weight])
 		}
 	}
-	return false
 }
 
 func factors(q lower.Quantizer) bool {
@@ -33,7 +31,7 @@ func factors(q lower.Quantizer) bool {
 func (p *Plan) codeSpecs() []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range p.quantized() {
-		if p.multipliesCodes(t.Name) {
+		if p.coded[t.Name] {
 			specs = append(specs, engine.Spec{Name: integers(t.Name), Shape: shapes.Make(dtypes.Int8, t.Dims...)},
 				engine.Spec{Name: scales(t.Name), Shape: floats(t.Dims[0], 1)})
 		}

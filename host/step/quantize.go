@@ -18,7 +18,7 @@ func (p *Plan) quantizeStage() stage {
 			q := p.Weights[t.Name]
 			value, residuals := q.Forward(in[update.Param(t.Name)], trainedNodes(q, t.Name, in))
 			out[update.Value(t.Name)] = value
-			if c, ok := lower.CodesOf(value); ok && p.multipliesCodes(t.Name) {
+			if c, ok := lower.CodesOf(value); ok && p.coded[t.Name] {
 				out[integers(t.Name)], out[scales(t.Name)] = c.Integers, c.Scale
 			}
 			for i, r := range residuals {
