@@ -55,9 +55,9 @@ const (
 )
 
 // New writes p, which must be valid, as a kernel over the given number of rows: all inputs
-// and outputs have a part in every row, but for scalars and for inputs [1, n], which all rows share. Float inputs and outputs lie in memory
-// as stored says by their names, and as float32 where it has none. The error is a
-// [*Refusal].
+// and outputs have a part in every row, but for scalars and for inputs [1, n], which all
+// rows share. Float inputs and outputs lie in memory as stored says by their names, and as
+// float32 where it has none. The error is a [*Refusal].
 func New(p *program.Program, rows int, stored map[string]Storage) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
 	if err := w.choose(); err != nil {

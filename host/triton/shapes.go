@@ -14,17 +14,17 @@ func (w *writer) node(id program.ID, n *program.Node, args []value) value {
 	if !ok {
 		panic(w.refuseNode(id, n, "kernels do not have this operation"))
 	}
+	shared := slices.ContainsFunc(n.Args, w.isShared)
 	info, _ := n.Op.Info()
 	switch info.Class {
 	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise:
 		args = w.alike(id, n, args)
+		shared = false // it is repeated
 	case program.ClassShape, program.ClassReduce, program.ClassLinear:
 		w.fits(id, n, n.Type)
-		fallthrough
-	default:
-		if n.Op != program.OpBroadcast && slices.ContainsFunc(n.Args, w.isShared) {
-			panic(w.refuseNode(id, n, "it reads what all rows share"))
-		}
+	}
+	if shared && n.Op != program.OpBroadcast {
+		panic(w.refuseNode(id, n, "it reads what all rows share"))
 	}
 	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
 	return apply(w, n, args)
