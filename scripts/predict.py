@@ -72,6 +72,28 @@ class Module:
             for inner in self.computations.get(callee, []):
                 yield from self.inside(inner)
 
+    def executed(self, computation, times=1):
+        """The lines that a computation executes, the types of what they read, and how often: the body of a loop as often as it runs."""
+        types = {name: kind for name, kind, *_ in self.computations[computation]}
+        for op in self.computations[computation]:
+            if op[2] == "while":
+                yield from self.executed(re.search(r"body=%?([\w.\-]+)", op[3])[1], times * int(re.search(r'"known_trip_count":\{"n":"(\d+)"', op[3])[1]))
+            elif op[2] == "async-start":
+                yield from self.executed(re.search(r"calls=%?([\w.\-]+)", op[3])[1], times)
+            elif op[2] not in ("parameter", "bitcast", "get-tuple-element", "tuple", "constant", "async-update", "async-done"):
+                yield op, types, times
+
+    def replaced(self, op):
+        """The dimensions and bytes of a slice, and the name of what it is written into, if that is what a line computes."""
+        callee = re.search(r"calls=%?([\w.\-]+)", op[3]) if op[2] == "fusion" else None
+        if not callee:
+            return None
+        root = next(x for x in self.computations[callee[1]] if x[0] == self.results[callee[1]])
+        if root[2] != "dynamic-update-slice":
+            return None
+        types = {name: kind for name, kind, *_ in self.computations[callee[1]]}
+        return tensors(types[operands(root)[1]]), operands(root)[0]
+
     def taken(self, op, i):
         """How many elements of its i-th operand a line reads, if it reads slices or gathers rows of it only; None: all of them."""
         if op[2] in ("slice", "dynamic-slice", "gather") and i == 0:
@@ -79,6 +101,8 @@ class Module:
         if op[2] == "fusion":
             callee = re.search(r"calls=%?([\w.\-]+)", op[3])[1]
             name = next(x[0] for x in self.computations[callee] if x[2] == "parameter" and x[3].startswith(f"{i})"))
+            if (replaced := self.replaced(op)) and replaced[1] == name:
+                return 0
             return self.taken_inside(callee, name)
         return None
 
@@ -117,7 +141,7 @@ def operands(op):
 
 
 def read(module, op, types):
-    """The dimensions of what a line of the entry computation reads, and the bytes that it reads of it; name#1 is the second element of a tuple."""
+    """The dimensions of what a line reads, and the bytes that it reads of it; name#1 is the second element of a tuple."""
     found, names = [], re.findall(r"%([\w.\-]+)(?:#(\d+))?", re.split(r"\), |\)$", op[3])[0])
     for name in dict.fromkeys(names):
         parts = tensors(types.get(name[0], ""))
@@ -153,13 +177,10 @@ def rotations(text):
 
 
 def kernels(module, tokens, vocab, rotated):
-    """Each kernel of the entry computation: itself, kind, bytes, operations, seconds."""
-    entry = module.computations[module.entry]
-    types = {name: kind for name, kind, *_ in entry}
-    for op in entry:
-        if op[2] in ("parameter", "bitcast", "get-tuple-element", "tuple", "constant"):
-            continue
-        touched = tensors(op[1]) + read(module, op, types)
+    """Each kernel: itself, how often it runs, and of one run kind, bytes, operations, seconds."""
+    for op, types, times in module.executed(module.entry):
+        replaced = module.replaced(op)
+        touched = (replaced[0] if replaced else tensors(op[1])) + read(module, op, types)
         moved, dots = sum(size for _, size in touched), list(module.dots(op))
         flop, rate = sum(d[0] for d in dots), RATES[dots[0][2]] if dots else 1
         def per_token(dims):
@@ -171,15 +192,15 @@ def kernels(module, tokens, vocab, rotated):
             kind = "rotation products"
         elif dots:
             kind = "head products" if any(vocab in dims for _, dims, *_ in dots) else "linear products"
-        elif "__gpu$xla.gpu.triton" in op[3] and 'name = "cage_loss' not in op[3]:
-            kind = "quantization"  # a program of a plugin, as one kernel
-        elif any(product(dims) >= tokens * vocab for dims, _ in touched):
+        elif 'name = "cage_loss' in op[3] or any(product(dims) >= tokens * vocab or dims and dims[-1] == vocab and product(dims[:-1]) >= 1024 for dims, _ in touched):
             kind = "softmax and loss"
+        elif "__gpu$xla.gpu.triton" in op[3]:
+            kind = "quantization"  # a program of a plugin, as one kernel
         elif any(per_token(dims) for dims, _ in touched if dims):
             kind = "elementwise on tokens"
         else:
             kind = "weights, optimizer, statistics" if op[2] in ("fusion", "copy") else "other"
-        yield op, kind, moved, flop, max(moved / BANDWIDTH, flop / rate) + LAUNCH
+        yield op, times, kind, moved, flop, max(moved / BANDWIDTH, flop / rate) + LAUNCH
 
 
 def beside_rotations(module, kinds):
@@ -226,11 +247,11 @@ def describe(path, dump, gpu):
     module = Module(max(files, key=os.path.getmtime))
     groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0) for kind in KINDS}
     kinds = {}
-    for op, kind, moved, flop, seconds in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text)):
+    for op, times, kind, moved, flop, seconds in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text)):
         kinds[op[0]] = kind
         for key, x in dict(kernels=1, bytes=moved, flop=flop, seconds=seconds).items():
-            groups[kind][key] += x
-    result.update(kernels=len(kinds), seconds=sum(g["seconds"] for g in groups.values()), groups=groups, gpu=gpu,
+            groups[kind][key] += times * x
+    result.update(kernels=sum(g["kernels"] for g in groups.values()), seconds=sum(g["seconds"] for g in groups.values()), groups=groups, gpu=gpu,
                   transposes_beside_rotations=beside_rotations(module, kinds))
     return result
 

@@ -33,6 +33,14 @@ func InBFloat16(g *graph.Graph) bool {
 	return d != nil && d.options.Precision == BFloat16
 }
 
+// Operand is x as [DotGeneral] reads it, in the precision's own type: for what is read many times, but not differentiated.
+func Operand(x *graph.Node) *graph.Node {
+	if !InBFloat16(x.Graph()) {
+		return x
+	}
+	return graph.ConvertDType(x, dtypes.BFloat16)
+}
+
 // DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was opened with: the
 // operands are rounded to it, and the sums, as the result, are float32. Products that must not be rounded use GoMLX's.
 func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
@@ -64,7 +72,7 @@ func Rounded(x *graph.Node) *graph.Node {
 }
 
 func dotBFloat16(a, b *graph.Node, result dtypes.DType) *graph.DotBuilder {
-	a, b = graph.ConvertDType(a, dtypes.BFloat16), graph.ConvertDType(b, dtypes.BFloat16)
+	a, b = Operand(a), Operand(b)
 	return graph.Dot(a, b).WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)
 }
 

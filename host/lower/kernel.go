@@ -14,6 +14,12 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
+// What a caller of [Kernel] needs to know of kernels.
+const (
+	LargestRow = triton.LargestRow // elements of a row
+	BFloat16   = triton.BFloat16   // in an [InMemory]
+)
+
 // InMemory says how floats of a kernel lie in memory, by the names of inputs and outputs.
 type InMemory map[string]triton.Storage
 

@@ -57,7 +57,7 @@ func benchmarkStep(b *testing.B, config Settings, context, batch int, quantized 
 		if quantized {
 			params, q = fakeQuantizeAll(m, params)
 		}
-		loss := Loss(m, params, in[0], q)
+		loss := m.Loss(params, in[0], q)
 		return append(graph.Gradient(loss, in[1:]...), loss)
 	})
 	if err != nil {

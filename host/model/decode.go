@@ -128,5 +128,5 @@ func (r *rope) turned(x *graph.Node) *graph.Node {
 		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
 		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
 	}
-	return r.rotated(x, r.cached.turn.apply)
+	return r.rotated(x, r.cached.turn, 1)
 }

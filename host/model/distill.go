@@ -3,8 +3,6 @@ package model
 import (
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
@@ -34,10 +32,9 @@ type Distilled struct {
 
 // BatchLogits implements [Language].
 func (m *transformer) BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
-	rows, context := m.checkBatch(batch)
-	in := m.readBatch(batch)
-	inputs := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(0, context))
-	return graph.Reshape(linear(m.hidden(params, inputs, in.segments, q), m.head(params)), rows, context, m.Vocab)
+	in, h := m.readHidden(params, batch, q)
+	dims := in.tokens.Shape().Dimensions
+	return graph.Reshape(linear(h, m.head(params)), dims[0], dims[1]-1, m.Vocab)
 }
 
 // Distilled implements [Language].
@@ -141,14 +138,10 @@ func (p predictions) logRatio(other predictions) *graph.Node {
 
 // crossEntropy returns −log of the probability of the target in each row, [tokens], of logits that are not scaled.
 func (p predictions) crossEntropy(targets *graph.Node) *graph.Node {
-	g, dims := p.logits.Graph(), p.logits.Shape().Dimensions
-	places := graph.Iota(g, shapes.Make(dtypes.Int32, dims[0], 1), 0)
-	chosen := graph.Gather(p.logits, graph.Concatenate([]*graph.Node{places, graph.InsertAxes(targets, -1)}, -1))
-	value := graph.Sub(graph.Squeeze(p.logTotal, -1), chosen)
+	targets = graph.InsertAxes(targets, -1)
+	value := graph.Sub(graph.Squeeze(p.logTotal, -1), chosenLogits(p.logits, targets))
 	return autodiff.Custom(value, []*graph.Node{p.logits}, func(dy *graph.Node) []*graph.Node {
-		columns := graph.Iota(g, shapes.Make(targets.DType(), dims...), 1)
-		isTarget := graph.Equal(columns, graph.BroadcastToDims(graph.InsertAxes(targets, -1), dims...))
 		q := p.probabilities()
-		return []*graph.Node{graph.Mul(graph.Where(isTarget, graph.AddScalar(q, -1), q), graph.InsertAxes(dy, -1))}
+		return []*graph.Node{graph.Mul(graph.Where(isTarget(p.logits, targets), graph.AddScalar(q, -1), q), graph.InsertAxes(dy, -1))}
 	})
 }

@@ -143,7 +143,7 @@ func testLogitsAgreeWithLosses(t *testing.T, m Language) {
 	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 	out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 		inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
-		return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), Loss(m, params, ids, nil)}
+		return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), m.Loss(params, ids, nil)}
 	})
 	mean := 0.0
 	for i, got := range out[0] {
@@ -193,7 +193,7 @@ func TestSameBits(t *testing.T) {
 		for range 2 {
 			out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 				used, q := fakeQuantizeAll(m, params)
-				return graph.Gradient(Loss(m, used, ids, q), params...)
+				return graph.Gradient(m.Loss(used, ids, q), params...)
 			})
 			if first == nil {
 				first = out
@@ -247,7 +247,7 @@ func TestWrongInputsPanic(t *testing.T) {
 				inputs = append(inputs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, dims...)})
 			}
 			_, err := d.Compile("loss", inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{Loss(m, in[1:], in[0], nil)}
+				return []*graph.Node{m.Loss(in[1:], in[0], nil)}
 			})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want %q in it", err, tc.want)

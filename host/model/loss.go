@@ -25,32 +25,43 @@ func crossEntropy(h, head, targets *graph.Node) *graph.Node {
 	return crossEntropyByMask(h, head, targets)
 }
 
-// crossEntropyByMask picks the target's logit by comparing its column with all columns, which costs nothing where
-// elementwise operations are fused. The logit is the one in the sum, to the last bit: computed a second time, a rounded
-// product could differ. The gradient of a logit is rounded as a whole, so that it vanishes where the prediction is
-// certain.
-//
-// Of the values for all columns only the logits are stored: the backward pass computes probabilities from them, and not
-// from the exponentials in the sum.
+// crossEntropyByMask stores of the values for all columns only the logits: the backward pass computes probabilities from
+// them, and not from the exponentials in the sum.
 func crossEntropyByMask(h, head, targets *graph.Node) *graph.Node {
-	g := h.Graph()
 	logits := timesTransposed(h, head)
-	columns := graph.Iota(g, shapes.Make(targets.DType(), logits.Shape().Dimensions...), 1)
 	targets = graph.InsertAxes(targets, -1)
-	isTarget := graph.Equal(columns, graph.BroadcastToDims(targets, logits.Shape().Dimensions...))
+	losses, logTotal := maskedLosses(logits, targets)
+	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
+		dLogits := maskedAdjoint(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
+		return []*graph.Node{times(dLogits, head), weightGradient(dLogits, h)}
+	})
+}
+
+// maskedLosses returns −log softmax(logits)[target] and log Σ exp(logits) of each row, [tokens, 1] each, for targets
+// [tokens, 1]. It picks the target's logit by comparing its column with all columns, which costs nothing where
+// elementwise operations are fused. The logit is the one in the sum, to the last bit: computed a second time, a rounded
+// product could differ.
+func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	logTotal, chosen, ok := rowSums(logits, targets)
 	if !ok {
 		highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
 		logTotal = graph.Add(graph.Log(graph.ReduceAndKeep(graph.Exp(graph.Sub(logits, highest)), graph.ReduceSum, -1)), highest)
-		chosen = graph.ReduceAndKeep(graph.Where(isTarget, logits, graph.ScalarZero(g, logits.DType())), graph.ReduceSum, -1)
+		chosen = graph.ReduceAndKeep(graph.Where(isTarget(logits, targets), logits, graph.ScalarZero(logits.Graph(), logits.DType())), graph.ReduceSum, -1)
 	}
-	losses := graph.Squeeze(graph.Sub(logTotal, chosen), -1)
-	return autodiff.Custom(losses, []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
-		dLosses = graph.InsertAxes(dLosses, -1)
-		probabilities := graph.Exp(graph.Sub(logits, logTotal))
-		dLogits := graph.Mul(graph.Where(isTarget, graph.AddScalar(probabilities, -1), probabilities), dLosses)
-		return []*graph.Node{times(dLogits, head), weightGradient(dLogits, h)}
-	})
+	return graph.Sub(logTotal, chosen), logTotal
+}
+
+// maskedAdjoint is the gradient of the losses with respect to the logits, for theirs, [tokens, 1]. It is rounded as a
+// whole, so that it vanishes where the prediction is certain.
+func maskedAdjoint(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
+	probabilities := graph.Exp(graph.Sub(logits, logTotal))
+	return graph.Mul(graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1), probabilities), dLosses)
+}
+
+// isTarget says which column of logits is the target.
+func isTarget(logits, targets *graph.Node) *graph.Node {
+	columns := graph.Iota(logits.Graph(), shapes.Make(targets.DType(), logits.Shape().Dimensions...), 1)
+	return graph.Equal(columns, graph.BroadcastToDims(targets, logits.Shape().Dimensions...))
 }
 
 // crossEntropyByRows stores neither a one-hot matrix nor log-probabilities: the target's part of a gradient is a row of

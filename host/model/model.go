@@ -23,6 +23,10 @@ type Model interface {
 	// they are.
 	Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
+	// Loss returns the mean of Losses, a scalar: the function that training minimizes. It may compute its gradient at
+	// once, and is for where that is needed.
+	Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
+
 	// ActivationSites lists the places at which activations are quantized when batch sequences of the given context
 	// are computed at once, in the order in which the quantizer is called.
 	ActivationSites(batch, context int) []ActivationSite
@@ -80,11 +84,6 @@ func New(s Settings, o Options) (Model, error) {
 		return newToy(s), nil
 	}
 	return nil, fmt.Errorf("there is no model of kind %q", s.Kind)
-}
-
-// Loss returns the mean of the model's losses, a scalar: the function that training minimizes.
-func Loss(m Model, params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
-	return graph.ReduceAllMean(m.Losses(params, batch, q))
 }
 
 // An ActivationSite is a place in a model where one tensor enters one or more linear layers with quantized weights, and

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/engine/autodiff"
 	"github.com/cage-qat/cage/host/lower"
 )
@@ -24,14 +26,14 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
 	query, key, normBack := norms.applyByPosition(query, key, r)
-	mixed, coreBack := core(r.rotated(r.byHead(query), r.turn.apply), r.rotated(r.byHead(key), r.turn.apply), value)
+	mixed, coreBack := core(r.rotated(r.byHead(query), r.turn, 1), r.rotated(r.byHead(key), r.turn, 1), value)
 
 	inputs := append([]*graph.Node{x, w}, norms.gains()...)
 	return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.byHead(dy))
-		dQuery, dKey = r.joinHeads(r.rotated(dQuery, r.turn.back)), r.joinHeads(r.rotated(dKey, r.turn.back))
+		dQuery, dKey = r.joinHeads(r.rotated(dQuery, r.turn, -1)), r.joinHeads(r.rotated(dKey, r.turn, -1))
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
-		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
+		dProjected := beside(dQuery, dKey, r.joinHeads(dValue))
 		dw := r.inFeatureOrder(transposedTimes(dProjected, x))
 		return append([]*graph.Node{times(dProjected, rows), dw}, dGains...)
 	})
@@ -47,10 +49,16 @@ func (r *rope) joinHeads(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
 }
 
-// rotated turns the points of x [batch, context, heads, size], whose coordinates are the halves of the last axis.
-func (r *rope) rotated(x *graph.Node, turn func(points) points) *graph.Node {
-	y := turn(points{graph.SliceAxis(x, 3, graph.AxisRange(0, r.size/2)), graph.SliceAxis(x, 3, graph.AxisRange(r.size/2))})
-	return graph.Concatenate([]*graph.Node{y.first, y.second}, 3)
+// rotated turns the points of x [batch, context, heads, size], whose coordinates are the halves of the last axis, and turns
+// them back for direction −1. Each coordinate reads the other one of its point where that is: halves that are computed apart
+// would have to be joined, and compilers write what they join to memory.
+func (r *rope) rotated(x *graph.Node, turn rotation, direction float32) *graph.Node {
+	dims := x.Shape().Dimensions
+	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
+	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, 1, dims[1], 1, 1, r.size/2) }
+	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
+	y := graph.Add(graph.Mul(halves, table(turn.cos)), graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(turn.sin), signs)))
+	return graph.Reshape(y, dims...)
 }
 
 // byCoordinate brings the rows of queries and keys of the fused weight, or those of one of the two, [heads·size, n] at
@@ -99,4 +107,24 @@ func (r *rope) normalizeByPosition(x, gain *graph.Node, epsilon float64) (y *gra
 		dx, dGain := rowsBack(rows(dy))
 		return same(dx), graph.Reshape(r.inFeatureOrder(column(dGain)), -1)
 	}
+}
+
+// beside returns matrices with equally many rows beside each other. It is a sum, because compilers compute what is added
+// as part of the sum, but write what they concatenate to memory first.
+func beside(parts ...*graph.Node) *graph.Node {
+	width, at := 0, 0
+	for _, x := range parts {
+		width += x.Shape().Dim(1)
+	}
+	var sum *graph.Node
+	for _, x := range parts {
+		n := x.Shape().Dim(1)
+		wide := graph.Pad(x, graph.ScalarZero(x.Graph(), x.DType()), compute.PadAxis{}, compute.PadAxis{Start: at, End: width - at - n})
+		if at += n; sum == nil {
+			sum = wide
+			continue
+		}
+		sum = graph.Add(sum, wide)
+	}
+	return sum
 }

@@ -118,6 +118,11 @@ func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node, _ Activation
 	})
 }
 
+// Loss implements [Model].
+func (m *Quadratic) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+	return graph.ReduceAllMean(m.Losses(params, batch, q))
+}
+
 // Distance returns the length of x − x* in the norm of A, √((x−x*)ᵀA(x−x*)), for x row by row.
 func (m *Quadratic) Distance(x []float32) float64 {
 	n := m.settings.Dimension

@@ -18,7 +18,7 @@ func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float
 	}
 	out := evaluate(t, m, [][]float32{x}, bits, m.settings.Rows, func(params []*graph.Node, batch *graph.Node) []*graph.Node {
 		losses := m.Losses(params, batch, nil)
-		return append([]*graph.Node{losses}, graph.Gradient(Loss(m, params, batch, nil), params...)...)
+		return append([]*graph.Node{losses}, graph.Gradient(m.Loss(params, batch, nil), params...)...)
 	})
 	return float64(out[0][0]), out[1]
 }

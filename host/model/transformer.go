@@ -132,11 +132,16 @@ func (m *transformer) blockSites(layer, tokens int) [4]ActivationSite {
 
 // Losses implements [Model].
 func (m *transformer) Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
-	_, context := m.checkBatch(batch)
-	in := m.readBatch(batch)
-	inputs := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(0, context))
-	h := m.hidden(params, inputs, in.segments, q)
+	in, h := m.readHidden(params, batch, q)
 	return m.weighted(crossEntropy(h, m.head(params), m.targets(in)), in)
+}
+
+// readHidden reads a batch, and computes hidden of all of its tokens but the last.
+func (m *transformer) readHidden(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) (in sequences, h *graph.Node) {
+	_, context := m.checkBatch(batch)
+	in = m.readBatch(batch)
+	inputs := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRange(0, context))
+	return in, m.hidden(params, inputs, in.segments, q)
 }
 
 // targets are the ids that are to be predicted, [batch·context].

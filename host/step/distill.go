@@ -77,7 +77,7 @@ func (p *Plan) microBatchLoss(in update.Nodes, full bool, q model.ActivationQuan
 	params, batch := p.weightNodes(in, full), in[tokensName]
 	d := p.Distillation
 	if d == nil {
-		loss = model.Loss(p.Model, params, batch, q)
+		loss = p.Model.Loss(params, batch, q)
 		return loss, graph.Reshape(loss, 1)
 	}
 	var teacher []*graph.Node

@@ -209,7 +209,7 @@ func TestPredictedLoss(t *testing.T) {
 				specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
 			}
 			e, err := d.Compile("loss", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				loss := model.Loss(m, in[1:], in[0], nil)
+				loss := m.Loss(in[1:], in[0], nil)
 				return append(graph.Gradient(loss, in[1:]...), loss)
 			})
 			if err != nil {

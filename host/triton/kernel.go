@@ -43,14 +43,17 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s is no kernel: %s: %s", r.Program, r.Node, r.Reason)
 }
 
+// LargestRow is the number of elements of a row, filled up to a power of two, that the threads of a kernel can keep. In a
+// row as long as that they have the registers for little more than one tensor.
+const LargestRow = 1 << 15
+
 // Sizes of a tile.
 const (
-	tileElements   = 4096    // aimed at, of a tensor in one instance
-	largestRow     = 1 << 14 // elements of a row, filled up to a power of two
-	leastDotRows   = 16      // of a matrix product in an instance
-	warpElements   = 512     // of a tensor, for each warp: with twice as many, a rotation of 128 needs more registers than there are
+	tileElements   = 4096 // aimed at, of a tensor in one instance
+	leastDotRows   = 16   // of a matrix product in an instance
+	warpElements   = 512  // of a tensor, for each warp: with twice as many, a rotation of 128 needs more registers than there are
 	smallestWarps  = 4
-	largestWarps   = 16
+	largestWarps   = 16 // 32 threads of each have 128 registers
 	smallestDotRow = 16
 )
 
@@ -79,8 +82,8 @@ func (w *writer) choose() error {
 			w.widest = max(w.widest, l.padded())
 		}
 	}
-	if w.widest > largestRow {
-		return w.refuse(fmt.Sprintf("a row has more than %d elements", largestRow))
+	if w.widest > LargestRow {
+		return w.refuse(fmt.Sprintf("a row has more than %d elements", LargestRow))
 	}
 	w.tile = min(1<<bits.TrailingZeros(uint(w.rows)), max(1, tileElements/w.widest))
 	return nil

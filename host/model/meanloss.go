@@ -1,0 +1,127 @@
+package model
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Loss implements [Model]. Of a mean it is known in advance what each loss is multiplied with in the gradient. So where
+// memory is scarce and large products are cheap, a piece of the tokens goes through the head at a time, forward and
+// backward, and the logits and their gradient are in memory for that piece only: for all of 32,768 tokens and 32,000
+// words they take 6.3 GB.
+func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+	if engine.OnCPU(batch.Graph()) && !engine.InBFloat16(batch.Graph()) {
+		return graph.ReduceAllMean(m.Losses(params, batch, q))
+	}
+	in, h := m.readHidden(params, batch, q)
+	head, targets := m.head(params), graph.InsertAxes(m.targets(in), -1)
+	tokens := targets.Shape().Dim(0)
+	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)
+	if in.weights != nil {
+		factors = graph.Mul(factors, graph.Reshape(in.weights, tokens, 1))
+	}
+	losses, dh, dHead := lossInPieces(pieces(tokens, m.Vocab), h, head, targets, factors)
+	mean := graph.ReduceAllMean(m.weighted(graph.Reshape(losses, tokens), in))
+	return autodiff.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
+	})
+}
+
+// pieces is in how many equal pieces the tokens go through the head: as few as keep the logits of one below a size at
+// which products are no slower than whole ones. It is 1 for numbers of tokens that do not divide so.
+func pieces(tokens, vocabulary int) int {
+	const most, least = 1 << 28, 1 << 10 // logits, and tokens
+	for n := 1; tokens/n >= least; n++ {
+		if tokens%n == 0 && tokens/n*vocabulary <= most {
+			return n
+		}
+	}
+	return 1
+}
+
+// lossInPieces returns the losses of crossEntropy for h [tokens, width], targets [tokens, 1] and head [vocabulary, width],
+// [tokens, 1], and the gradients of their sum, each multiplied with its factor, of [tokens, 1], with respect to h and the
+// head.
+func lossInPieces(n int, h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
+	if n == 1 {
+		return lossAtOnce(h, head, targets, factors)
+	}
+	g, tokens, width := h.Graph(), h.Shape().Dim(0), h.Shape().Dim(1)
+	split := func(x *graph.Node) *graph.Node { return graph.Reshape(x, n, tokens/n, -1) }
+	fixed := []*graph.Node{split(engine.Operand(h)), engine.Operand(head), split(targets), split(factors)}
+	state := []*graph.Node{zeros(g, n, tokens/n, 1), zeros(g, n, tokens/n, width), zeros(g, head.Shape().Dimensions...)}
+	state = engine.Loop(g, n, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+		piece := func(x *graph.Node) *graph.Node { return graph.Gather(x, graph.Reshape(i, 1)) }
+		put := func(all, x *graph.Node) *graph.Node {
+			return graph.DynamicUpdateSlice(all, graph.InsertAxes(x, 0), []*graph.Node{i, graph.ZerosLike(i), graph.ZerosLike(i)})
+		}
+		h, head := graph.ConvertDType(piece(fixed[0]), dtypes.Float32), graph.ConvertDType(fixed[1], dtypes.Float32)
+		losses, dh, dHead := lossAtOnce(h, head, piece(fixed[2]), piece(fixed[3]))
+		return []*graph.Node{put(state[0], losses), put(state[1], dh), graph.Add(state[2], dHead)}
+	})
+	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
+}
+
+func zeros(g *graph.Graph, dims ...int) *graph.Node {
+	return graph.Zeros(g, shapes.Make(dtypes.Float32, dims...))
+}
+
+// lossAtOnce is lossInPieces in one.
+func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
+	logits := timesTransposed(h, head)
+	losses, dLogits, ok := rowLosses(lower.Kernel, logits, targets, factors)
+	if !ok {
+		var logTotal *graph.Node
+		losses, logTotal = maskedLosses(logits, targets)
+		dLogits = maskedAdjoint(logits, logTotal, targets, factors)
+	}
+	return losses, times(dLogits, head), weightGradient(dLogits, h)
+}
+
+// rowLosses returns the losses of the rows of logits and the gradients with respect to these, by one kernel that reads a
+// logit once. It is not ok where the device has none, or a row is too long to be kept by the threads that share a kernel.
+func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
+	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
+	if vocabulary > lower.LargestRow {
+		return nil, nil, false
+	}
+	p, err := lossRows(tokens, vocabulary)
+	if err != nil {
+		panic(err)
+	}
+	out, ok := call(logits.Graph(), p, tokens, []*graph.Node{logits, targets, factors}, lower.InMemory{"gradient": lower.BFloat16})
+	if !ok {
+		return nil, nil, false
+	}
+	chosen := graph.InsertAxes(chosenLogits(logits, targets), -1)
+	return graph.Sub(out["total"], chosen), out["gradient"], true
+}
+
+// chosenLogits are logits[target] of each row, [tokens], for targets [tokens, 1].
+func chosenLogits(logits, targets *graph.Node) *graph.Node {
+	rows := graph.Iota(logits.Graph(), targets.Shape(), 0)
+	return graph.Gather(logits, graph.Concatenate([]*graph.Node{rows, targets}, -1))
+}
+
+// lossRows is the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and the gradient of its
+// loss, multiplied with its factor and rounded as a whole, as in maskedAdjoint. It does not pick the target's logit: with
+// that it would compare each column with the target twice, and keep the columns between, for which the registers do not
+// suffice.
+func lossRows(rows, columns int) (*program.Program, error) {
+	b := program.NewBuilder("loss/rows")
+	logits := b.Input("logits", program.FloatType(rows, columns))
+	target := b.Input("target", program.Type{DType: program.Int, Shape: []int{rows, 1}})
+	factor := b.Input("factor", program.FloatType(rows, 1))
+	highest := logits.MaxRow()
+	total := logits.Sub(highest).Exp().Sum(1).Reshape(rows, 1).Log().Add(highest)
+	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{rows, columns}}, 1).Eq(target)
+	b.Output("total", total)
+	b.Output("gradient", logits.Sub(total).Exp().Sub(isTarget.Select(b.Const(1), b.Const(0))).Mul(factor))
+	return b.Build()
+}

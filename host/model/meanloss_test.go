@@ -1,0 +1,201 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// TestLoss: the loss and its gradients are those of the mean of the losses, with documents of weights of their own, too.
+// In bfloat16, where they are computed at once, only the order of sums differs.
+func TestLoss(t *testing.T) {
+	for _, documents := range []bool{false, true} {
+		m, err := New(Settings{Kind: KindLlama, Layers: 2, Width: 16, Heads: 2, Vocab: 40}, Options{Documents: documents})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const batch, context = 3, 8
+		tokens := hashedTokens(0, batch*(context+1), 40)
+		if documents {
+			tokens = nil
+			for row := range batch {
+				ids := hashedTokens(row, context+1, 40)
+				segments, weights := make([]int32, context+1), make([]int32, context+1)
+				for i := range segments {
+					segments[i] = int32(i / 5)
+					weights[i] = int32(math.Float32bits(float32(i%3) / 2))
+				}
+				tokens = append(append(append(tokens, ids...), segments...), weights...)
+			}
+		}
+		for _, precision := range []engine.Precision{engine.Float32, engine.BFloat16} {
+			t.Run(fmt.Sprint(precision, documents), func(t *testing.T) {
+				outputs := func(loss func(params []*graph.Node, ids *graph.Node) *graph.Node) [][]float32 {
+					return evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+						ids = graph.Reshape(ids, m.BatchDims(batch, context)...)
+						value := loss(params, ids)
+						return append([]*graph.Node{value}, graph.Gradient(value, params...)...)
+					})
+				}
+				got := outputs(func(params []*graph.Node, ids *graph.Node) *graph.Node { return m.Loss(params, ids, nil) })
+				want := outputs(func(params []*graph.Node, ids *graph.Node) *graph.Node {
+					return graph.ReduceAllMean(m.Losses(params, ids, nil))
+				})
+				if !(want[0][0] > 0.1) {
+					t.Fatalf("the loss is %g", want[0][0])
+				}
+				for i := range want {
+					if d := relativeDistance(got[i], want[i]); !(d < 1e-6) {
+						t.Errorf("output %d: the relative difference is %.2g", i, d)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestLossInPieces: pieces make the losses of all tokens, and the gradients of a sum of them, whatever their factors are.
+func TestLossInPieces(t *testing.T) {
+	const tokens, width, vocabulary = 24, 16, 11
+	rng := rand.New(rand.NewPCG(8, 9))
+	random := func(n int) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+		}
+		return values
+	}
+	targets := make([]int32, tokens)
+	for i := range targets {
+		targets[i] = int32(rng.IntN(vocabulary))
+	}
+	h, head, factors := random(tokens*width), random(vocabulary*width), random(tokens)
+	for _, precision := range []engine.Precision{engine.Float32, engine.BFloat16} {
+		d := testdevice.Open(t, engine.Options{Precision: precision})
+		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width),
+			testdevice.Upload(t, d, targets, tokens, 1), testdevice.Upload(t, d, factors, tokens, 1)}
+		want := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			losses := crossEntropyByMask(in[0], in[1], graph.Squeeze(in[2], -1))
+			sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
+			return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
+		})
+		for _, n := range []int{1, 2, 3, 24} {
+			got := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				losses, dh, dHead := lossInPieces(n, in[0], in[1], in[2], in[3])
+				return []*graph.Node{losses, dh, dHead}
+			})
+			for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
+				if d := relativeDistance(got[i], want[i]); !(d < 1e-6) {
+					t.Errorf("%s, %d pieces, %s: the relative difference is %.2g", precision, n, what, d)
+				}
+			}
+		}
+	}
+}
+
+// TestLossRows: the kernel computes the sums and gradients of rows that fill it and of others, for logits whose
+// exponentials alone are too large, and 0 where the prediction is certain.
+func TestLossRows(t *testing.T) {
+	for _, columns := range []int{64, 1000, 32000} {
+		const rows = 4
+		p, err := lossRows(rows, columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := testkernel.Compile(p, rows, lower.InMemory{"gradient": lower.BFloat16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(7, uint64(columns)))
+		logits := reference.Tensor{Type: p.Inputs[0].Type}
+		for i := range rows * columns {
+			logits.Floats = append(logits.Floats, float64(float32(3*rng.NormFloat64()+float64(100*(i/columns)))))
+		}
+		targets := []int64{0, int64(columns) - 1, 17, 5}
+		logits.Floats[3*columns+5] = 1000
+		factors := []float64{1, -0.5, 2, 4}
+		got, err := k.Run(map[string]reference.Tensor{"logits": logits, "target": {Type: p.Inputs[1].Type, Ints: targets}, "factor": {Type: p.Inputs[2].Type, Floats: factors}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, target := range targets {
+			row := logits.Floats[i*columns : (i+1)*columns]
+			highest, total := math.Inf(-1), 0.0
+			for _, x := range row {
+				highest = max(highest, x)
+			}
+			for _, x := range row {
+				total += math.Exp(x - highest)
+			}
+			want := math.Log(total) + highest
+			if g := got["total"].Floats[i]; !(math.Abs(g-want) <= 1e-5*want) {
+				t.Errorf("%d columns, row %d: the logarithm of the sum is %g, want %g", columns, i, g, want)
+			}
+			for j, x := range row {
+				want := math.Exp(x-highest) / total
+				if j == int(target) {
+					want--
+				}
+				want *= factors[i]
+				// Half of a step of bfloat16, and what float32 loses in a sum of 32,000 numbers and in its logarithm beside 300.
+				if g := got["gradient"].Floats[i*columns+j]; !(math.Abs(g-want) <= math.Abs(want)*(1.0/256+2e-4)+1e-30) {
+					t.Fatalf("%d columns, row %d, column %d: the gradient is %g, want %g", columns, i, j, g, want)
+				}
+			}
+		}
+	}
+}
+
+// TestRowLosses: the graph takes from the kernel what it is, and rows that are too long stay a graph.
+func TestRowLosses(t *testing.T) {
+	asGraph := func(g *graph.Graph, p *program.Program, _ int, inputs []*graph.Node, _ lower.InMemory) (map[string]*graph.Node, bool) {
+		return lower.Lower(g, p, inputs), true
+	}
+	for _, vocabulary := range []int{7, lower.LargestRow, lower.LargestRow + 1} {
+		d := testdevice.Open(t, engine.Options{})
+		specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, 2, vocabulary)}, {Name: "targets", Shape: shapes.Make(dtypes.Int32, 2, 1)},
+			{Name: "factors", Shape: shapes.Make(dtypes.Float32, 2, 1)}}
+		ok := false
+		e, err := d.Compile("rows", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			var losses, dLogits *graph.Node
+			if losses, dLogits, ok = rowLosses(asGraph, in[0], in[1], in[2]); !ok {
+				return in
+			}
+			return []*graph.Node{losses, dLogits}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := vocabulary <= lower.LargestRow; ok != want {
+			t.Errorf("vocabulary %d: a kernel: %v", vocabulary, ok)
+		}
+		if got := e.Outputs(); ok && (got[0].Dim(1) != 1 || got[1].Dim(1) != vocabulary) {
+			t.Errorf("vocabulary %d: outputs %v", vocabulary, got)
+		}
+		e.Close()
+	}
+}
+
+// TestPieces: the pieces are equal, and have at most 1 GiB of logits where the tokens divide so.
+func TestPieces(t *testing.T) {
+	for _, tc := range []struct{ tokens, vocabulary, want int }{
+		{64 * 512, 32000, 4}, {64 * 2048, 32000, 16}, {64 * 512, 151936, 32}, {64 * 512, 256, 1}, {2048, 32000, 1},
+		{3 * 4096, 32000, 2}, {32771 /* a prime */, 32000, 1}, {64 * 512, 1 << 20, 1 /* each of 256 tokens */},
+	} {
+		if got := pieces(tc.tokens, tc.vocabulary); got != tc.want {
+			t.Errorf("%d tokens, vocabulary %d: %d pieces, want %d", tc.tokens, tc.vocabulary, got, tc.want)
+		}
+	}
+}
