@@ -106,7 +106,7 @@ type Record struct {
 	// table is kept, as every other value that was measured: nil is what was not.
 	Weights map[string]WeightMeasures `json:"weights,omitzero"`
 
-	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token
+	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token, at every step over the same batches
 	ValPPL  *Number `json:"val_ppl,omitempty"`  // exp(ValLoss)
 
 	Distance *Number `json:"distance,omitempty"` // problems: √((x−x*)ᵀA(x−x*)), how far x is from the optimum x*

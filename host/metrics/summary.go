@@ -26,7 +26,7 @@ type Summary struct {
 	Seconds         Number  `json:"seconds"`                     // seconds spent training
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // mean over the run
 	TrainLoss       *Number `json:"train_loss,omitempty"`        // of the last step
-	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the whole validation set
+	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the batches for the end: the whole validation set, unless train.final_eval_batches is set
 	ValPPL          *Number `json:"val_ppl,omitempty"`           // exp(ValLoss)
 	Distance        *Number `json:"distance,omitempty"`          // problems: √((x−x*)ᵀA(x−x*)) at the end
 	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² at the end

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/step"
@@ -13,39 +14,63 @@ import (
 // of. A problem without data has no sequence: its loss is that of its one point, of no
 // targets. Quantizers stay active.
 func Evaluate(ctx context.Context, c *step.Compiled, s *step.State, sequence assembly.Sequence, batches int) (loss float64, targets int64, err error) {
-	if sequence == nil {
-		loss, err = evaluateProblem(c, s)
-		return loss, 0, err
-	}
-	e, err := c.Evaluator(s)
+	means, err := evaluateFirst(ctx, c, s, sequence, batches)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer e.Close()
-	n := sequence.Batches()
-	if batches > 0 {
-		n = min(n, int64(batches))
+	return means[0].loss, means[0].targets, nil
+}
+
+// mean is a mean loss, of a number of targets.
+type mean struct {
+	loss    float64
+	targets int64
+}
+
+// evaluateFirst evaluates over several numbers of first batches, each of which is computed once.
+func evaluateFirst(ctx context.Context, c *step.Compiled, s *step.State, sequence assembly.Sequence, batches ...int) ([]mean, error) {
+	if sequence == nil {
+		loss, err := evaluateProblem(c, s)
+		return slices.Repeat([]mean{{loss: loss}}, len(batches)), err
 	}
+	e, err := c.Evaluator(s)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	ends := make([]int64, len(batches))
+	for i, n := range batches {
+		ends[i] = sequence.Batches()
+		if n > 0 {
+			ends[i] = min(ends[i], int64(n))
+		}
+	}
+	means := make([]mean, len(batches))
 	ids := make([]int32, sequence.BatchLen())
-	total := 0.0
-	for i := range n {
+	total, targets := 0.0, int64(0)
+	for i := range slices.Max(ends) {
 		if ctx.Err() != nil {
-			return 0, 0, fmt.Errorf("evaluation: %w", ctx.Err())
+			return nil, fmt.Errorf("evaluation: %w", ctx.Err())
 		}
 		rows, learned, err := sequence.At(i, ids)
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
 		losses, err := e.Losses(ids)
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
 		for _, l := range losses[:rows*c.Plan().Context] {
 			total += float64(l)
 		}
 		targets += learned
+		for j, end := range ends {
+			if i+1 == end {
+				means[j] = mean{total / float64(targets), targets}
+			}
+		}
 	}
-	return total / float64(targets), targets, nil
+	return means, nil
 }
 
 // evaluateProblem returns the loss of a problem, which it computes without noise.

@@ -3,6 +3,7 @@ package train_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -86,6 +88,34 @@ func stopEvaluation(t *testing.T, file *data.File) {
 	cancel()
 	if _, _, err := train.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a cancelled context: %v", err)
+	}
+}
+
+// TestLastPointOfCurve: the last point of the curve is of as many batches as those before, and the summary has the loss
+// over those for the end.
+func TestLastPointOfCurve(t *testing.T) {
+	for every, during := range map[int]int{10: 1, 0: 0} {
+		cfg := testrun.Config(t, fmt.Sprint("train.eval_every=", every), "train.eval_batches=1", "train.final_eval_batches=0")
+		summary := testrun.Train(t, cfg, train.Options{})
+		trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { trained.Close() })
+		written := records(t, cfg.Train.Out)
+		last := written[len(written)-1]
+		for what, have := range map[string]struct {
+			loss    *metrics.Number
+			batches int
+		}{"summary": {summary.ValLoss, 0}, "curve": {last.ValLoss, during}} {
+			want, targets, err := trained.Evaluate(t.Context(), have.batches)
+			if err != nil || have.loss == nil || float64(*have.loss) != want {
+				t.Errorf("evaluations every %d steps: the loss of the %s is %v, want %v of %d targets (%v)", every, what, have.loss, want, targets, err)
+			}
+		}
+		if same := *last.ValLoss == *summary.ValLoss; same != (during == 0) {
+			t.Errorf("evaluations every %d steps: curve and summary are the same: %v", every, same)
+		}
 	}
 }
 

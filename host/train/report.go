@@ -85,7 +85,7 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 
 // validate evaluates in the middle of training and records the result.
 func (r *run) validate(ctx context.Context, set step.Settings) error {
-	loss, err := r.evaluate(ctx, r.cfg.Train.EvalBatches)
+	losses, err := r.evaluate(ctx, r.cfg.Train.EvalBatches)
 	if ctx.Err() != nil {
 		return nil // the loop notices and saves; the resumed run evaluates
 	}
@@ -93,7 +93,7 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 		return err
 	}
 	rec := r.newRecord(r.display.latest, metrics.Number(set.Rate), metrics.Number(set.Lambda))
-	rec.ValLoss, rec.ValPPL = metrics.Some(loss), r.perplexity(loss)
+	rec.ValLoss, rec.ValPPL = metrics.Some(losses[0]), r.perplexity(losses[0])
 	if rec.Distance, err = r.distance(); err != nil {
 		return err
 	}
@@ -105,17 +105,28 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 	return r.record(rec)
 }
 
-// evaluate returns the validation loss.
-func (r *run) evaluate(ctx context.Context, batches int) (float64, error) {
+// evaluate returns the validation losses over several numbers of first batches.
+func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, err error) {
 	var sequence assembly.Sequence
 	if r.data != nil {
-		var err error
 		if sequence, err = assembly.OpenSequence(r.cfg, r.data.Validation, r.compiled.Batch()); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	loss, _, err := Evaluate(ctx, r.compiled, r.state, sequence, batches)
-	return loss, err
+	means, err := evaluateFirst(ctx, r.compiled, r.state, sequence, batches...)
+	for _, m := range means {
+		losses = append(losses, m.loss)
+	}
+	return losses, err
+}
+
+// curveBatches is how many batches the last point of the curve of evaluations is of: as many as those before, so that
+// what moves between them is the model. The summary has the loss over those that are for the end.
+func (r *run) curveBatches() int {
+	if r.cfg.Train.EvalEvery == 0 {
+		return r.cfg.Train.FinalEvalBatches // there are none before
+	}
+	return r.cfg.Train.EvalBatches
 }
 
 // perplexity is exp(loss) of a language model, nil of a problem.
@@ -164,7 +175,7 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		s.Stopped = metrics.Interrupted
 		return s, nil
 	}
-	loss, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches)
+	losses, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches, r.curveBatches())
 	if ctx.Err() != nil {
 		s.Completed, s.Stopped = false, metrics.Interrupted // a resumed run evaluates
 		return s, ErrInterrupted
@@ -172,9 +183,9 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	if err != nil {
 		return nil, err
 	}
-	s.ValLoss, s.ValPPL = metrics.Some(loss), r.perplexity(loss)
+	s.ValLoss, s.ValPPL = metrics.Some(losses[0]), r.perplexity(losses[0])
 	rec := r.newRecord(last, last.LR, last.Lambda)
-	rec.ValLoss, rec.ValPPL, rec.Distance = s.ValLoss, s.ValPPL, s.Distance
+	rec.ValLoss, rec.ValPPL, rec.Distance = metrics.Some(losses[1]), r.perplexity(losses[1]), s.Distance
 	r.display.console.Update(rec)
 	if r.evaluated == r.done.Step {
 		return s, nil // a finished run that was resumed: the record is there

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/metrics"
@@ -23,7 +22,6 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 	}
 	out := &figure.Chart{X: figure.Axis{Label: "step", Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
 	var n counts
-	var ends []string
 	for _, series := range g.labels[0] {
 		var runs []curve
 		for _, r := range g.at(series) {
@@ -37,34 +35,13 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			if len(c.steps) > 0 {
 				runs = append(runs, c)
 			}
-			train := r.result.Cell.Config.Train
-			if note := endNote(f.Metric, train.EvalBatches, train.FinalEvalBatches); note != "" && len(c.steps) > 1 && !slices.Contains(ends, note) {
-				ends = append(ends, note)
-			}
 		}
 		n.add(len(runs))
 		line := figure.Series{Name: told(f.Series, series), Line: figure.Varied, Band: true, Points: average(runs)}
 		line.Marks = len(line.Points) <= fewPoints
 		out.Series = append(out.Series, line)
 	}
-	p, err := drawn(out, n, "Mean ± standard deviation", f)
-	p.notes = append(p.notes, ends...)
-	return p, err
-}
-
-// endNote says that the last point of a curve is of other batches than those before, so that
-// a step between them tells nothing; it is empty where that is not so.
-func endNote(metric string, during, end int) string {
-	if metric != "val_loss" && metric != "val_ppl" || during == end {
-		return ""
-	}
-	batches := func(n int) string {
-		if n == 0 {
-			return "the whole validation set"
-		}
-		return fmt.Sprintf("%d batches", n)
-	}
-	return fmt.Sprintf("The last point is the evaluation at the end, of %s; those before are of %s.", batches(end), batches(during))
+	return drawn(out, n, "Mean ± standard deviation", f)
 }
 
 // fewPoints is how many points of a curve are still told apart when each has a mark.

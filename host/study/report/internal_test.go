@@ -41,23 +41,6 @@ func TestSpelled(t *testing.T) {
 	}
 }
 
-func TestEndNote(t *testing.T) {
-	for _, test := range []struct {
-		metric      string
-		during, end int
-		want        string
-	}{
-		{"val_loss", 40, 0, "The last point is the evaluation at the end, of the whole validation set; those before are of 40 batches."},
-		{"val_ppl", 0, 60, "The last point is the evaluation at the end, of 60 batches; those before are of the whole validation set."},
-		{"val_loss", 32, 32, ""},
-		{"loss", 32, 0, ""},
-	} {
-		if got := endNote(test.metric, test.during, test.end); got != test.want {
-			t.Errorf("%s, %d, %d: got %q, want %q", test.metric, test.during, test.end, got, test.want)
-		}
-	}
-}
-
 func TestLatexText(t *testing.T) {
 	for _, test := range [][2]string{
 		{`50% of a_b & {c} #1 $2 \d ~ ^`, `50\% of a\_b \& \{c\} \#1 \$2 \textbackslash{}d \textasciitilde{} \textasciicircum{}`},
