@@ -25,11 +25,29 @@ func crossEntropy(h, head, targets *graph.Node) *graph.Node {
 	return crossEntropyByMask(h, head, targets)
 }
 
-// crossEntropyByMask stores of the values for all columns only the logits: the backward pass computes probabilities from
-// them, and not from the exponentials in the sum.
+// crossEntropyByMask computes pieces of the tokens one after the other, where there are several: see [pieces]. The backward
+// pass computes their logits anew, which [transformer.Loss] need not.
 func crossEntropyByMask(h, head, targets *graph.Node) *graph.Node {
-	logits := timesTransposed(h, head)
 	targets = graph.InsertAxes(targets, -1)
+	n := pieces(h.Shape().Dim(0), head.Shape().Dim(0))
+	if n == 1 {
+		return crossEntropyAtOnce(h, head, targets)
+	}
+	return crossEntropyInPieces(n, h, head, targets)
+}
+
+func crossEntropyInPieces(n int, h, head, targets *graph.Node) *graph.Node {
+	losses := lossesInPieces(n, h, head, targets)
+	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
+		_, dh, dHead := lossInPieces(n, h, head, targets, graph.InsertAxes(dLosses, -1))
+		return []*graph.Node{dh, dHead}
+	})
+}
+
+// crossEntropyAtOnce stores of the values for all columns only the logits: the backward pass computes probabilities from
+// them, and not from the exponentials in the sum.
+func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
+	logits := timesTransposed(h, head)
 	losses, logTotal := maskedLosses(logits, targets)
 	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLogits := maskedAdjoint(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))

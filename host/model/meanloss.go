@@ -1,6 +1,8 @@
 package model
 
 import (
+	"math"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -52,24 +54,52 @@ func lossInPieces(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 	if n == 1 {
 		return lossAtOnce(h, head, targets, factors)
 	}
-	g, tokens, width := h.Graph(), h.Shape().Dim(0), h.Shape().Dim(1)
-	split := func(x *graph.Node) *graph.Node { return graph.Reshape(x, n, tokens/n, -1) }
-	fixed := []*graph.Node{split(engine.Operand(h)), engine.Operand(head), split(targets), split(factors)}
-	state := []*graph.Node{zeros(g, n, tokens/n, 1), zeros(g, n, tokens/n, width), zeros(g, head.Shape().Dimensions...)}
-	state = engine.Loop(g, n, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-		piece := func(x *graph.Node) *graph.Node { return graph.Gather(x, graph.Reshape(i, 1)) }
-		put := func(all, x *graph.Node) *graph.Node {
-			return graph.DynamicUpdateSlice(all, graph.InsertAxes(x, 0), []*graph.Node{i, graph.ZerosLike(i), graph.ZerosLike(i)})
-		}
-		h, head := graph.ConvertDType(piece(fixed[0]), dtypes.Float32), graph.ConvertDType(fixed[1], dtypes.Float32)
-		losses, dh, dHead := lossAtOnce(h, head, piece(fixed[2]), piece(fixed[3]))
+	tokens, width := h.Shape().Dim(0), h.Shape().Dim(1)
+	state := []*graph.Node{zeros(h, n, tokens/n, 1), zeros(h, n, tokens/n, width), zeros(h, head.Shape().Dimensions...)}
+	state = overPieces(n, h, head, []*graph.Node{targets, factors}, state, func(h, head *graph.Node, fixed, state []*graph.Node, put putPiece) []*graph.Node {
+		losses, dh, dHead := lossAtOnce(h, head, fixed[0], fixed[1])
 		return []*graph.Node{put(state[0], losses), put(state[1], dh), graph.Add(state[2], dHead)}
 	})
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
 }
 
-func zeros(g *graph.Graph, dims ...int) *graph.Node {
-	return graph.Zeros(g, shapes.Make(dtypes.Float32, dims...))
+// lossesInPieces are the losses alone.
+func lossesInPieces(n int, h, head, targets *graph.Node) *graph.Node {
+	tokens := h.Shape().Dim(0)
+	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
+	state = overPieces(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, fixed, state []*graph.Node, put putPiece) []*graph.Node {
+		losses, _ := maskedLosses(timesTransposed(h, head), fixed[0])
+		return []*graph.Node{put(state[0], losses)}
+	})
+	return graph.Reshape(state[0], tokens, 1)
+}
+
+// putPiece writes what a round of [overPieces] computes of its tokens into that of all, [pieces, tokens of one, …].
+type putPiece func(all, piece *graph.Node) *graph.Node
+
+// overPieces has a body compute a state in n rounds, each from the rows of h and of the nodes in perToken, [tokens, …],
+// that are one piece, and from the head.
+func overPieces(n int, h, head *graph.Node, perToken, state []*graph.Node,
+	body func(h, head *graph.Node, perToken, state []*graph.Node, put putPiece) []*graph.Node) []*graph.Node {
+	fixed := []*graph.Node{engine.Operand(head)}
+	for _, x := range append([]*graph.Node{engine.Operand(h)}, perToken...) {
+		fixed = append(fixed, graph.Reshape(x, n, x.Shape().Dim(0)/n, -1))
+	}
+	return engine.Loop(h.Graph(), n, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+		var pieces []*graph.Node
+		for _, x := range fixed[1:] {
+			pieces = append(pieces, graph.Gather(x, graph.Reshape(i, 1)))
+		}
+		put := func(all, piece *graph.Node) *graph.Node {
+			return graph.DynamicUpdateSlice(all, graph.InsertAxes(piece, 0), []*graph.Node{i, graph.ZerosLike(i), graph.ZerosLike(i)})
+		}
+		head, h := graph.ConvertDType(fixed[0], dtypes.Float32), graph.ConvertDType(pieces[0], dtypes.Float32)
+		return body(h, head, pieces[1:], state, put)
+	})
+}
+
+func zeros(like *graph.Node, dims ...int) *graph.Node {
+	return graph.Zeros(like.Graph(), shapes.Make(dtypes.Float32, dims...))
 }
 
 // lossAtOnce is lossInPieces in one.
@@ -85,11 +115,12 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 }
 
 // rowLosses returns the losses of the rows of logits and the gradients with respect to these, by one kernel that reads a
-// logit once. It is not ok where the device has none, or a row is too long to be kept by the threads that share a kernel.
+// logit once. It is not ok where the device has none, or a row is too long to be kept by the threads that
+// share a kernel.
 func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
-	if vocabulary > lower.LargestRow {
-		return nil, nil, false
+	if vocabulary > lower.LargestRow || tokens*vocabulary > math.MaxInt32 {
+		return nil, nil, false // the latter where the tokens are in one piece because they do not divide
 	}
 	p, err := lossRows(tokens, vocabulary)
 	if err != nil {

@@ -96,9 +96,15 @@ func TestLossInPieces(t *testing.T) {
 				losses, dh, dHead := lossInPieces(n, in[0], in[1], in[2], in[3])
 				return []*graph.Node{losses, dh, dHead}
 			})
-			for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
-				if d := relativeDistance(got[i], want[i]); !(d < 1e-6) {
-					t.Errorf("%s, %d pieces, %s: the relative difference is %.2g", precision, n, what, d)
+			got = append(got, testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				losses := crossEntropyInPieces(n, in[0], in[1], in[2])
+				sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
+				return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
+			})...)
+			for i := range got {
+				what := []string{"losses", "gradient of h", "gradient of the head"}[i%3]
+				if d := relativeDistance(got[i], want[i%3]); !(d < 1e-6) {
+					t.Errorf("%s, %d pieces, output %d, %s: the relative difference is %.2g", precision, n, i, what, d)
 				}
 			}
 		}
@@ -198,4 +204,23 @@ func TestPieces(t *testing.T) {
 			t.Errorf("%d tokens, vocabulary %d: %d pieces, want %d", tc.tokens, tc.vocabulary, got, tc.want)
 		}
 	}
+}
+
+// TestTooManyLogits: what has more elements than a program may have stays a graph, which has no such limit.
+func TestTooManyLogits(t *testing.T) {
+	const rows, columns = 1 << 17, 1 << 15
+	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Kernels: engine.BodyKernels})
+	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, rows, columns)}, {Name: "targets", Shape: shapes.Make(dtypes.Int32, rows, 1)},
+		{Name: "factors", Shape: shapes.Make(dtypes.Float32, rows, 1)}}
+	e, err := d.Compile("too many", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		_, _, one := rowLosses(lower.Kernel, in[0], in[1], in[2])
+		if _, _, parts := rowSums(in[0], in[1]); one || parts {
+			t.Errorf("there are kernels of %d logits: %v, of parts %v", rows*columns, one, parts)
+		}
+		return in[1:]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
 }

@@ -187,15 +187,18 @@ func TestPredictedJoined(t *testing.T) {
 }
 
 // TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it is one that reads the
-// logits once.
+// logits once. With many tokens, training and evaluation compute pieces of them, one after the other.
 func TestPredictedLoss(t *testing.T) {
 	python := os.Getenv(predictVariable)
 	if python == "" {
 		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
 	}
-	for _, vocabulary := range []int{32000, 32768, 50304, 128256, 151936} {
-		t.Run(fmt.Sprint(vocabulary), func(t *testing.T) {
-			m, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 1, Width: 32, Heads: 1, Vocab: vocabulary}, model.Options{})
+	for _, tc := range []struct {
+		vocabulary, batch int
+		evaluates         bool
+	}{{32000, 2, false}, {32768, 2, false}, {50304, 2, false}, {128256, 2, false}, {151936, 2, false}, {32000, 2048, false}, {32000, 2048, true}} {
+		t.Run(fmt.Sprint(tc.vocabulary, tc.batch, tc.evaluates), func(t *testing.T) {
+			m, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 1, Width: 32, Heads: 1, Vocab: tc.vocabulary}, model.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,12 +206,15 @@ func TestPredictedLoss(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const batch, context = 2, 64
-			specs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, m.BatchDims(batch, context)...)}}
+			const context = 64
+			specs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, m.BatchDims(tc.batch, context)...)}}
 			for _, p := range m.Params() {
 				specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
 			}
 			e, err := d.Compile("loss", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				if tc.evaluates {
+					return []*graph.Node{m.Losses(in[1:], in[0], nil)}
+				}
 				loss := m.Loss(in[1:], in[0], nil)
 				return append(graph.Gradient(loss, in[1:]...), loss)
 			})
@@ -220,6 +226,9 @@ func TestPredictedLoss(t *testing.T) {
 			program := programs[len(programs)-1]
 			if n := strings.Count(program, "__gpu$xla.gpu.triton"); n != 1 {
 				t.Errorf("%d kernels, want that of the loss", n)
+			}
+			if loops, many := strings.Contains(program, "stablehlo.while"), tc.batch > 2; loops != many {
+				t.Errorf("there are loops: %v, want %v", loops, many)
 			}
 			compileFor(t, python, "kernels", program)
 		})
