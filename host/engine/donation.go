@@ -14,6 +14,7 @@ type recording struct {
 	functions map[kernelKey]*graph.Function
 	kernels   map[string]Kernel
 	notes     map[*graph.Node]any // see Note
+	closures  int                 // those of loops so far
 }
 
 // Builder implements compute.Backend.

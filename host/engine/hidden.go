@@ -34,7 +34,8 @@ func checkHidden(backend compute.Backend) error {
 	_, errGraph := hiddenMaps(g, graphCaches)
 	_, errBuilder := hiddenMaps(r.builder, builderCaches)
 	_, errMain := mainInputs(r.builder)
-	if err := errors.Join(errGraph, errBuilder, errMain); err != nil {
+	_, _, errSwap := swapMain(r.builder, g.CurrentFunc()) // by itself
+	if err := errors.Join(errGraph, errBuilder, errMain, errSwap); err != nil {
 		return fmt.Errorf("this build relies on hidden fields of GoMLX and go-xla that its versions of them do not have: %w", err)
 	}
 	return nil
@@ -62,16 +63,21 @@ func setParallelism(backend compute.Backend, n int) error {
 	return nil
 }
 
-// ownCaches gives the function that is being built constants and reductions of its own, until the returned function is
-// called. GoMLX returns the same node for a scalar that a graph has already, and go-xla the same function for a
-// reduction; but go-xla cannot use inside a function what was made outside it, nor the reverse. It panics as graph
-// building does.
-func ownCaches(g *graph.Graph) (restore func()) {
+// ownScope gives the function that is being built constants, reductions and closures of its own, until the returned
+// function is called. GoMLX returns the same node for a scalar that a graph has already, and go-xla the same function for a
+// reduction; but go-xla cannot use inside a function what was made outside it, nor the reverse. And GoMLX v0.28.16 makes
+// every closure one of the main function, which go-xla takes in no other: a loop or a sort inside a loop's body would not
+// be built. It panics as graph building does.
+func ownScope(g *graph.Graph) (restore func()) {
 	list, err := hiddenMaps(g, graphCaches)
+	var main, outsideMain reflect.Value
 	if r, ok := g.Backend().(*recording); ok && err == nil && isXLA(r.builder) {
 		var more []reflect.Value
 		more, err = hiddenMaps(r.builder, builderCaches)
 		list = append(list, more...)
+		if err == nil {
+			main, outsideMain, err = swapMain(r.builder, g.CurrentFunc())
+		}
 	}
 	if err != nil {
 		panic(err)
@@ -86,20 +92,51 @@ func ownCaches(g *graph.Graph) (restore func()) {
 		for i, field := range list {
 			field.Set(outside[i])
 		}
+		if main.IsValid() {
+			main.Set(outsideMain)
+		}
 	}
+}
+
+// swapMain lets a function be what a builder calls its main one, and returns the field that says so and what was in it.
+func swapMain(builder compute.Builder, f *graph.Function) (field, before reflect.Value, err error) {
+	field, err = hiddenField(builder, "mainFn", reflect.Pointer)
+	if err != nil {
+		return field, before, err
+	}
+	current, err := hiddenField(f, "backendFunc", reflect.Interface)
+	if err != nil {
+		return field, before, err
+	}
+	if current.IsNil() || current.Elem().Type() != field.Type() {
+		return field, before, fmt.Errorf("a function of %T is no %s", builder, field.Type())
+	}
+	before = reflect.New(field.Type()).Elem()
+	before.Set(field)
+	field.Set(current.Elem())
+	return field, before, nil
 }
 
 // hiddenMaps are the named fields of a struct, which must be maps.
 func hiddenMaps(of any, names []string) ([]reflect.Value, error) {
 	var list []reflect.Value
 	for _, name := range names {
-		field := reflect.Indirect(reflect.ValueOf(of)).FieldByName(name)
-		if !field.IsValid() || field.Kind() != reflect.Map {
-			return nil, fmt.Errorf("%T has no map %s", of, name)
+		field, err := hiddenField(of, name, reflect.Map)
+		if err != nil {
+			return nil, err
 		}
-		list = append(list, reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem())
+		list = append(list, field)
 	}
 	return list, nil
+}
+
+// hiddenField is the named field of the struct that of points to, which must be of a kind. It can be set.
+func hiddenField(of any, name string, kind reflect.Kind) (reflect.Value, error) {
+	field := reflect.Indirect(reflect.ValueOf(of)).FieldByName(name)
+	if !field.IsValid() || field.Kind() != kind {
+		return field, fmt.Errorf("%T has no %s %s", of, kind, name)
+	}
+	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem(), nil
 }
 
 // lendMemory tells XLA that outputs may take the memory of inputs, before the graph is compiled, and returns for how

@@ -47,7 +47,7 @@ func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.
 			for i, in := range inputs {
 				parameters[i] = graph.Parameter(g, "", in.Shape())
 			}
-			defer ownCaches(g)()
+			defer ownScope(g)()
 			return body(parameters)
 		})
 		if r.functions == nil {

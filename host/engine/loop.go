@@ -1,6 +1,11 @@
 package engine
 
-import "github.com/gomlx/gomlx/core/graph"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+)
 
 // LoopBody computes the next state of a loop from the number of the round, an int32 scalar that counts from 0, from
 // what is the same in all rounds, and from the state, whose shapes it keeps. It uses no other nodes.
@@ -28,14 +33,21 @@ func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*g
 	return graph.While(more, round, all...)[1+len(fixed):]
 }
 
-// closure is a function of a loop with parameters of the shapes of like.
+// closure is a function of a loop with parameters of the shapes of like. Their names are not those of any other: in
+// XLA's text a loop in a body sees the names of that body.
 func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []*graph.Node) *graph.Function {
+	r, ok := g.Backend().(*recording)
+	if !ok {
+		panic(errors.New("a loop: the graph is not built by a device"))
+	}
+	r.closures++
+	prefix := fmt.Sprintf("closure%d_", r.closures)
 	return graph.NewClosure(g, func(*graph.Graph) []*graph.Node {
 		in := make([]*graph.Node, len(like))
 		for i, node := range like {
-			in[i] = graph.Parameter(g, "", node.Shape())
+			in[i] = graph.Parameter(g, fmt.Sprint(prefix, i), node.Shape())
 		}
-		defer ownCaches(g)()
+		defer ownScope(g)()
 		return build(in)
 	})
 }

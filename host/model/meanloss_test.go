@@ -101,6 +101,13 @@ func TestLossInPieces(t *testing.T) {
 				sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
 				return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
 			})...)
+			got = append(got, testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node { // the last of two micro-batches
+				state := []*graph.Node{zeros(in[0], tokens, 1), graph.ZerosLike(in[0]), graph.ZerosLike(in[1])}
+				return engine.Loop(g, 2, in, state, func(_ *graph.Node, in, _ []*graph.Node) []*graph.Node {
+					losses, dh, dHead := lossInPieces(n, in[0], in[1], in[2], in[3])
+					return []*graph.Node{losses, dh, dHead}
+				})
+			})...)
 			for i := range got {
 				what := []string{"losses", "gradient of h", "gradient of the head"}[i%3]
 				if d := relativeDistance(got[i], want[i%3]); !(d < 1e-6) {
