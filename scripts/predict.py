@@ -192,10 +192,10 @@ def kernels(module, tokens, vocab, rotated):
             kind = "rotation products"
         elif dots:
             kind = "head products" if any(vocab in dims for _, dims, *_ in dots) else "linear products"
-        elif 'name = "cage_loss' in op[3] or any(product(dims) >= tokens * vocab or dims and dims[-1] == vocab and product(dims[:-1]) >= 1024 for dims, _ in touched):
-            kind = "softmax and loss"
         elif "__gpu$xla.gpu.triton" in op[3]:
-            kind = "quantization"  # a program of a plugin, as one kernel
+            kind = "softmax and loss" if 'name = "cage_loss' in op[3] else "quantization"  # a program of a plugin, as one kernel
+        elif any(product(dims) >= tokens * vocab or times * product(dims) >= tokens * vocab and dims[-1] == vocab for dims, _ in touched):
+            kind = "softmax and loss"
         elif any(per_token(dims) for dims, _ in touched if dims):
             kind = "elementwise on tokens"
         else:
