@@ -77,7 +77,10 @@ class Module:
         types = {name: kind for name, kind, *_ in self.computations[computation]}
         for op in self.computations[computation]:
             if op[2] == "while":
-                yield from self.executed(re.search(r"body=%?([\w.\-]+)", op[3])[1], times * int(re.search(r'"known_trip_count":\{"n":"(\d+)"', op[3])[1]))
+                rounds = re.search(r'"known_trip_count":\{"n":"(\d+)"', op[3])
+                if not rounds:
+                    sys.exit(f"XLA does not say how often the loop {op[0]} runs")
+                yield from self.executed(re.search(r"body=%?([\w.\-]+)", op[3])[1], times * int(rounds[1]))
             elif op[2] == "async-start":
                 yield from self.executed(re.search(r"calls=%?([\w.\-]+)", op[3])[1], times)
             elif op[2] not in ("parameter", "bitcast", "get-tuple-element", "tuple", "constant", "async-update", "async-done"):
@@ -220,7 +223,7 @@ def beside_rotations(module, kinds):
     near = set()
     for name, kind in kinds.items():
         if kind == "rotation products":
-            near |= reach(name, lambda n: users[n], set()) | reach(name, lambda n: operands(entry[n]), set())
+            near |= reach(name, lambda n: users[n], set()) | reach(name, lambda n: operands(entry[n]) if n in entry else [], set())
     return sorted(n for n in near if n in kinds and transposes(module, entry[n]))
 
 

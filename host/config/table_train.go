@@ -43,7 +43,7 @@ func (c *Config) loopKeys() []schema.Key {
 		{Name: "eval_batches", To: &t.EvalBatches, Is: schema.From(0, schema.Most), For: model.Languages, Default: 32,
 			Doc: "batches of an evaluation during training; 0: the whole validation set"},
 		{Name: "final_eval_batches", To: &t.FinalEvalBatches, Is: schema.From(0, schema.Most), For: model.Languages, Default: 0,
-			Doc: "batches of the final validation loss, that of the summary; 0: the whole validation set. The last point of the curve is of eval_batches, as those before"},
+			Doc: "batches of the final validation loss, that of the summary; 0: the whole validation set. The last point of the curve of evaluations is of eval_batches, as those before it, unless eval_every is 0"},
 		{Name: "log_every", To: &t.LogEvery, Is: schema.From(1, schema.Most), Default: 10,
 			Doc: "steps between lines of metrics"},
 		{Name: "trajectory_every", To: &t.TrajectoryEvery, Is: schema.From(0, schema.Most), For: model.Problems, Default: 10,

@@ -16,8 +16,8 @@ import (
 
 // What a caller of [Kernel] needs to know of kernels.
 const (
-	LargestRow = triton.LargestRow // elements of a row
-	BFloat16   = triton.BFloat16   // in an [InMemory]
+	LargestKeptRow = triton.LargestKeptRow // elements of a row, for [KernelKept]
+	BFloat16       = triton.BFloat16       // in an [InMemory]
 )
 
 // InMemory says how floats of a kernel lie in memory, by the names of inputs and outputs.
@@ -31,7 +31,15 @@ func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, 
 	if !kernels(g) {
 		return nil, false
 	}
-	return kernelOf(g, p, rows, inputs, at)
+	return kernelOf(g, p, rows, inputs, at, triton.New)
+}
+
+// KernelKept is Kernel for a program that computes all from one tensor of a row: see [triton.NewKept].
+func KernelKept(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
+	if !kernels(g) {
+		return nil, false
+	}
+	return kernelOf(g, p, rows, inputs, at, triton.NewKept)
 }
 
 // lowerRows is [Lower] for a program over rows, by [Kernel] where it is ok.
@@ -49,7 +57,8 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 }
 
 // kernelOf is Kernel on a device that takes kernels.
-func kernelOf(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
+func kernelOf(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory,
+	write func(p *program.Program, rows int, stored map[string]triton.Storage) (*triton.Kernel, error)) (outputs map[string]*graph.Node, ok bool) {
 	p, err := simplify.Program(p)
 	if err != nil {
 		panic(err)
@@ -61,7 +70,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node
 	if d.Rows == nil {
 		return nil, false
 	}
-	k, err := triton.New(d.Rows, rows, at)
+	k, err := write(d.Rows, rows, at)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
 		engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any { // not for each layer
 			engine.DeviceOf(g).Warn("a program is computed without a kernel, which takes more time and memory", "reason", refusal)

@@ -17,29 +17,24 @@ func embed(table, ids *graph.Node) *graph.Node {
 }
 
 // crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head [vocabulary, width]
-// and targets [tokens].
-func crossEntropy(h, head, targets *graph.Node) *graph.Node {
+// and targets [tokens], computed in n chunks one after the other on GPUs and in bfloat16.
+func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 	if engine.OnCPU(h.Graph()) && !engine.InBFloat16(h.Graph()) {
 		return crossEntropyByRows(h, head, targets)
 	}
-	return crossEntropyByMask(h, head, targets)
-}
-
-// crossEntropyByMask computes pieces of the tokens one after the other, where there are several: see [pieces]. The backward
-// pass computes their logits anew, which [transformer.Loss] need not.
-func crossEntropyByMask(h, head, targets *graph.Node) *graph.Node {
-	targets = graph.InsertAxes(targets, -1)
-	n := pieces(h.Shape().Dim(0), head.Shape().Dim(0))
 	if n == 1 {
 		return crossEntropyAtOnce(h, head, targets)
 	}
-	return crossEntropyInPieces(n, h, head, targets)
+	return crossEntropyInChunks(n, h, head, targets)
 }
 
-func crossEntropyInPieces(n int, h, head, targets *graph.Node) *graph.Node {
-	losses := lossesInPieces(n, h, head, targets)
+// crossEntropyInChunks is for evaluation, but has a gradient, too: the logits are computed anew for it, which
+// [transformer.Loss] need not do.
+func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
+	targets = graph.InsertAxes(targets, -1)
+	losses := lossesInChunks(n, h, head, targets)
 	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
-		_, dh, dHead := lossInPieces(n, h, head, targets, graph.InsertAxes(dLosses, -1))
+		_, dh, dHead := lossInChunks(n, h, head, targets, graph.InsertAxes(dLosses, -1))
 		return []*graph.Node{dh, dHead}
 	})
 }
@@ -47,10 +42,11 @@ func crossEntropyInPieces(n int, h, head, targets *graph.Node) *graph.Node {
 // crossEntropyAtOnce stores of the values for all columns only the logits: the backward pass computes probabilities from
 // them, and not from the exponentials in the sum.
 func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
+	targets = graph.InsertAxes(targets, -1)
 	logits := timesTransposed(h, head)
 	losses, logTotal := maskedLosses(logits, targets)
 	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
-		dLogits := maskedAdjoint(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
+		dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
 		return []*graph.Node{times(dLogits, head), weightGradient(dLogits, h)}
 	})
 }
@@ -69,9 +65,9 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	return graph.Sub(logTotal, chosen), logTotal
 }
 
-// maskedAdjoint is the gradient of the losses with respect to the logits, for theirs, [tokens, 1]. It is rounded as a
-// whole, so that it vanishes where the prediction is certain.
-func maskedAdjoint(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
+// logitsGradient returns the gradient with respect to the logits from that with respect to the losses, [tokens, 1]. It is
+// rounded as a whole, so that it vanishes where the prediction is certain.
+func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
 	probabilities := graph.Exp(graph.Sub(logits, logTotal))
 	return graph.Mul(graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1), probabilities), dLosses)
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Loss implements [Model]. Of a mean it is known in advance what each loss is multiplied with in the gradient. So where
-// memory is scarce and large products are cheap, a piece of the tokens goes through the head at a time, forward and
-// backward, and the logits and their gradient are in memory for that piece only: for all of 32,768 tokens and 32,000
+// memory is scarce and large products are cheap, a chunk of the tokens goes through the head at a time, forward and
+// backward, and the logits and their gradient are in memory for that chunk only: for all of 32,768 tokens and 32,000
 // words they take 6.3 GB.
 func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	if engine.OnCPU(batch.Graph()) && !engine.InBFloat16(batch.Graph()) {
@@ -28,73 +28,92 @@ func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q Activation
 	if in.weights != nil {
 		factors = graph.Mul(factors, graph.Reshape(in.weights, tokens, 1))
 	}
-	losses, dh, dHead := lossInPieces(pieces(tokens, m.Vocab), h, head, targets, factors)
+	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, targets, factors)
 	mean := graph.ReduceAllMean(m.weighted(graph.Reshape(losses, tokens), in))
 	return autodiff.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
 	})
 }
 
-// pieces is in how many equal pieces the tokens go through the head: as few as keep the logits of one below a size at
-// which products are no slower than whole ones. It is 1 for numbers of tokens that do not divide so.
-func pieces(tokens, vocabulary int) int {
-	const most, least = 1 << 28, 1 << 10 // logits, and tokens
-	for n := 1; tokens/n >= least; n++ {
-		if tokens%n == 0 && tokens/n*vocabulary <= most {
-			return n
+// chunks is into how many equal chunks tokens are divided: the fewest of at most that many tokens. Where the tokens have no
+// such divisor the chunks are larger, because products of a few rows waste most of a GPU.
+func chunks(tokens, most int) int {
+	best := 1
+	for n := 1; n <= tokens; n++ {
+		if tokens%n != 0 {
+			continue
+		}
+		if n > 1 && tokens/n < most/8 {
+			break
+		}
+		if best = n; tokens/n <= most {
+			break
 		}
 	}
-	return 1
+	return best
 }
 
-// lossInPieces returns the losses of crossEntropy for h [tokens, width], targets [tokens, 1] and head [vocabulary, width],
-// [tokens, 1], and the gradients of their sum, each multiplied with its factor, of [tokens, 1], with respect to h and the
-// head.
-func lossInPieces(n int, h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
+// chunks is into how many chunks the loss of tokens is divided.
+func (m *transformer) chunks(tokens int) int {
+	most := m.LossTokens
+	if most == 0 {
+		most = chunkTokens(m.Vocab)
+	}
+	return chunks(tokens, most)
+}
+
+// chunkTokens is the size of a chunk where no other is asked for: its logits take 1 GiB, a size at which products are no
+// slower than whole ones.
+func chunkTokens(vocabulary int) int { return max(1<<10, 1<<28/vocabulary) }
+
+// lossInChunks returns the losses of [crossEntropy], [tokens, 1], and the gradients with respect to h and the head of
+// their sum, in which each is multiplied with its factor. h is [tokens, width], head [vocabulary, width]; targets and
+// factors are [tokens, 1]. (The gradient is computed with the loss as in Hsu et al., 2024, "Liger Kernel".)
+func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	if n == 1 {
 		return lossAtOnce(h, head, targets, factors)
 	}
 	tokens, width := h.Shape().Dim(0), h.Shape().Dim(1)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1), zeros(h, n, tokens/n, width), zeros(h, head.Shape().Dimensions...)}
-	state = overPieces(n, h, head, []*graph.Node{targets, factors}, state, func(h, head *graph.Node, fixed, state []*graph.Node, put putPiece) []*graph.Node {
+	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state, func(h, head *graph.Node, fixed, state []*graph.Node, put putChunk) []*graph.Node {
 		losses, dh, dHead := lossAtOnce(h, head, fixed[0], fixed[1])
 		return []*graph.Node{put(state[0], losses), put(state[1], dh), graph.Add(state[2], dHead)}
 	})
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
 }
 
-// lossesInPieces are the losses alone.
-func lossesInPieces(n int, h, head, targets *graph.Node) *graph.Node {
+// lossesInChunks are the losses alone.
+func lossesInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
-	state = overPieces(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, fixed, state []*graph.Node, put putPiece) []*graph.Node {
+	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, fixed, state []*graph.Node, put putChunk) []*graph.Node {
 		losses, _ := maskedLosses(timesTransposed(h, head), fixed[0])
 		return []*graph.Node{put(state[0], losses)}
 	})
 	return graph.Reshape(state[0], tokens, 1)
 }
 
-// putPiece writes what a round of [overPieces] computes of its tokens into that of all, [pieces, tokens of one, …].
-type putPiece func(all, piece *graph.Node) *graph.Node
+// putChunk writes what a round of [overChunks] computes of its tokens into that of all, [chunks, tokens of one, …].
+type putChunk func(all, chunk *graph.Node) *graph.Node
 
-// overPieces has a body compute a state in n rounds, each from the rows of h and of the nodes in perToken, [tokens, …],
-// that are one piece, and from the head.
-func overPieces(n int, h, head *graph.Node, perToken, state []*graph.Node,
-	body func(h, head *graph.Node, perToken, state []*graph.Node, put putPiece) []*graph.Node) []*graph.Node {
+// overChunks has a body compute a state in n rounds, each from the rows of h and of the nodes in perToken, [tokens, …],
+// that are one chunk, and from the head.
+func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
+	body func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node) []*graph.Node {
 	fixed := []*graph.Node{engine.Operand(head)}
 	for _, x := range append([]*graph.Node{engine.Operand(h)}, perToken...) {
 		fixed = append(fixed, graph.Reshape(x, n, x.Shape().Dim(0)/n, -1))
 	}
 	return engine.Loop(h.Graph(), n, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-		var pieces []*graph.Node
+		var parts []*graph.Node
 		for _, x := range fixed[1:] {
-			pieces = append(pieces, graph.Gather(x, graph.Reshape(i, 1)))
+			parts = append(parts, graph.Gather(x, graph.Reshape(i, 1)))
 		}
-		put := func(all, piece *graph.Node) *graph.Node {
-			return graph.DynamicUpdateSlice(all, graph.InsertAxes(piece, 0), []*graph.Node{i, graph.ZerosLike(i), graph.ZerosLike(i)})
+		put := func(all, chunk *graph.Node) *graph.Node {
+			return graph.DynamicUpdateSlice(all, graph.InsertAxes(chunk, 0), []*graph.Node{i, graph.ZerosLike(i), graph.ZerosLike(i)})
 		}
-		head, h := graph.ConvertDType(fixed[0], dtypes.Float32), graph.ConvertDType(pieces[0], dtypes.Float32)
-		return body(h, head, pieces[1:], state, put)
+		head, h := graph.ConvertDType(fixed[0], dtypes.Float32), graph.ConvertDType(parts[0], dtypes.Float32)
+		return body(h, head, parts[1:], state, put)
 	})
 }
 
@@ -102,14 +121,14 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 	return graph.Zeros(like.Graph(), shapes.Make(dtypes.Float32, dims...))
 }
 
-// lossAtOnce is lossInPieces in one.
+// lossAtOnce is lossInChunks in one.
 func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	logits := timesTransposed(h, head)
-	losses, dLogits, ok := rowLosses(lower.Kernel, logits, targets, factors)
+	losses, dLogits, ok := rowLosses(lower.KernelKept, logits, targets, factors)
 	if !ok {
 		var logTotal *graph.Node
 		losses, logTotal = maskedLosses(logits, targets)
-		dLogits = maskedAdjoint(logits, logTotal, targets, factors)
+		dLogits = logitsGradient(logits, logTotal, targets, factors)
 	}
 	return losses, times(dLogits, head), weightGradient(dLogits, h)
 }
@@ -119,8 +138,8 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 // share a kernel.
 func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
-	if vocabulary > lower.LargestRow || tokens*vocabulary > math.MaxInt32 {
-		return nil, nil, false // the latter where the tokens are in one piece because they do not divide
+	if vocabulary > lower.LargestKeptRow || tokens*vocabulary > math.MaxInt32 {
+		return nil, nil, false // the latter where the tokens are one chunk because they do not divide
 	}
 	p, err := lossRows(tokens, vocabulary)
 	if err != nil {
@@ -141,7 +160,7 @@ func chosenLogits(logits, targets *graph.Node) *graph.Node {
 }
 
 // lossRows is the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and the gradient of its
-// loss, multiplied with its factor and rounded as a whole, as in maskedAdjoint. It does not pick the target's logit: with
+// loss, multiplied with its factor and rounded as a whole, as in logitsGradient. It does not pick the target's logit: with
 // that it would compare each column with the target twice, and keep the columns between, for which the registers do not
 // suffice.
 func lossRows(rows, columns int) (*program.Program, error) {

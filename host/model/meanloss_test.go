@@ -19,10 +19,11 @@ import (
 )
 
 // TestLoss: the loss and its gradients are those of the mean of the losses, with documents of weights of their own, too.
-// In bfloat16, where they are computed at once, only the order of sums differs.
+// In bfloat16, where they are computed at once or in chunks, only the order of sums differs; on the CPU, float32 has
+// nothing of its own.
 func TestLoss(t *testing.T) {
 	for _, documents := range []bool{false, true} {
-		m, err := New(Settings{Kind: KindLlama, Layers: 2, Width: 16, Heads: 2, Vocab: 40}, Options{Documents: documents})
+		m, err := New(Settings{Kind: KindLlama, Layers: 2, Width: 16, Heads: 2, Vocab: 40}, Options{Documents: documents, LossTokens: 8})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,8 +67,21 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestLossInPieces: pieces make the losses of all tokens, and the gradients of a sum of them, whatever their factors are.
-func TestLossInPieces(t *testing.T) {
+// TestLossOfWrongIDs: an id outside the vocabulary makes the loss NaN.
+func TestLossOfWrongIDs(t *testing.T) {
+	m := newLlama(tiny)
+	tokens := hashedTokens(0, 10, tiny.Vocab)
+	tokens[4] = int32(tiny.Vocab)
+	out := evaluateIn(t, engine.BFloat16, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		return []*graph.Node{m.Loss(params, ids, nil)}
+	})
+	if loss := out[0][0]; loss == loss {
+		t.Errorf("the loss is %v, want NaN", loss)
+	}
+}
+
+// TestLossInChunks: chunks make the losses of all tokens, and the gradients of a sum of them, whatever their factors are.
+func TestLossInChunks(t *testing.T) {
 	const tokens, width, vocabulary = 24, 16, 11
 	rng := rand.New(rand.NewPCG(8, 9))
 	random := func(n int) []float32 {
@@ -87,31 +101,31 @@ func TestLossInPieces(t *testing.T) {
 		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width),
 			testdevice.Upload(t, d, targets, tokens, 1), testdevice.Upload(t, d, factors, tokens, 1)}
 		want := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			losses := crossEntropyByMask(in[0], in[1], graph.Squeeze(in[2], -1))
+			losses := crossEntropyAtOnce(in[0], in[1], graph.Squeeze(in[2], -1))
 			sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
 			return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
 		})
 		for _, n := range []int{1, 2, 3, 24} {
 			got := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				losses, dh, dHead := lossInPieces(n, in[0], in[1], in[2], in[3])
+				losses, dh, dHead := lossInChunks(n, in[0], in[1], in[2], in[3])
 				return []*graph.Node{losses, dh, dHead}
 			})
 			got = append(got, testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				losses := crossEntropyInPieces(n, in[0], in[1], in[2])
+				losses := crossEntropyInChunks(n, in[0], in[1], graph.Squeeze(in[2], -1))
 				sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
 				return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
 			})...)
 			got = append(got, testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node { // the last of two micro-batches
 				state := []*graph.Node{zeros(in[0], tokens, 1), graph.ZerosLike(in[0]), graph.ZerosLike(in[1])}
 				return engine.Loop(g, 2, in, state, func(_ *graph.Node, in, _ []*graph.Node) []*graph.Node {
-					losses, dh, dHead := lossInPieces(n, in[0], in[1], in[2], in[3])
+					losses, dh, dHead := lossInChunks(n, in[0], in[1], in[2], in[3])
 					return []*graph.Node{losses, dh, dHead}
 				})
 			})...)
 			for i := range got {
 				what := []string{"losses", "gradient of h", "gradient of the head"}[i%3]
 				if d := relativeDistance(got[i], want[i%3]); !(d < 1e-6) {
-					t.Errorf("%s, %d pieces, output %d, %s: the relative difference is %.2g", precision, n, i, what, d)
+					t.Errorf("%s, %d chunks, output %d, %s: the relative difference is %.2g", precision, n, i, what, d)
 				}
 			}
 		}
@@ -127,9 +141,12 @@ func TestLossRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := testkernel.Compile(p, rows, lower.InMemory{"gradient": lower.BFloat16})
+		k, err := testkernel.CompileKept(p, rows, lower.InMemory{"gradient": lower.BFloat16})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if _, err := testkernel.Compile(p, rows, nil); (err != nil) != (columns > 1<<14) {
+			t.Errorf("%d columns, as a program that keeps several tensors: %v", columns, err)
 		}
 		rng := rand.New(rand.NewPCG(7, uint64(columns)))
 		logits := reference.Tensor{Type: p.Inputs[0].Type}
@@ -171,44 +188,50 @@ func TestLossRows(t *testing.T) {
 	}
 }
 
-// TestRowLosses: the graph takes from the kernel what it is, and rows that are too long stay a graph.
+// TestRowLosses: what the kernel computes makes the losses and gradients of the graph; rows that are too long stay a graph.
 func TestRowLosses(t *testing.T) {
 	asGraph := func(g *graph.Graph, p *program.Program, _ int, inputs []*graph.Node, _ lower.InMemory) (map[string]*graph.Node, bool) {
 		return lower.Lower(g, p, inputs), true
 	}
-	for _, vocabulary := range []int{7, lower.LargestRow, lower.LargestRow + 1} {
-		d := testdevice.Open(t, engine.Options{})
-		specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, 2, vocabulary)}, {Name: "targets", Shape: shapes.Make(dtypes.Int32, 2, 1)},
-			{Name: "factors", Shape: shapes.Make(dtypes.Float32, 2, 1)}}
-		ok := false
-		e, err := d.Compile("rows", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			var losses, dLogits *graph.Node
-			if losses, dLogits, ok = rowLosses(asGraph, in[0], in[1], in[2]); !ok {
-				return in
-			}
-			return []*graph.Node{losses, dLogits}
-		})
-		if err != nil {
-			t.Fatal(err)
+	const rows = 2
+	for _, vocabulary := range []int{7, lower.LargestKeptRow, lower.LargestKeptRow + 1} {
+		rng := rand.New(rand.NewPCG(10, uint64(vocabulary)))
+		logits := make([]float32, rows*vocabulary)
+		for i := range logits {
+			logits[i] = float32(3 * rng.NormFloat64())
 		}
-		if want := vocabulary <= lower.LargestRow; ok != want {
+		d := testdevice.Open(t, engine.Options{})
+		buffers := []*engine.Buffer{testdevice.Upload(t, d, logits, rows, vocabulary), testdevice.Upload(t, d, []int32{5, int32(vocabulary) - 1}, rows, 1),
+			testdevice.Upload(t, d, []float32{0.5, -2}, rows, 1)}
+		ok := false
+		out := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			losses, logTotal := maskedLosses(in[0], in[1])
+			want := []*graph.Node{losses, logitsGradient(in[0], logTotal, in[1], in[2])}
+			var dLogits *graph.Node
+			if losses, dLogits, ok = rowLosses(asGraph, in[0], in[1], in[2]); !ok {
+				return want
+			}
+			return append(want, losses, dLogits)
+		})
+		if want := vocabulary <= lower.LargestKeptRow; ok != want {
 			t.Errorf("vocabulary %d: a kernel: %v", vocabulary, ok)
 		}
-		if got := e.Outputs(); ok && (got[0].Dim(1) != 1 || got[1].Dim(1) != vocabulary) {
-			t.Errorf("vocabulary %d: outputs %v", vocabulary, got)
+		for i, got := range out[2:] {
+			if d := relativeDistance(got, out[i]); !(d < 1e-5) {
+				t.Errorf("vocabulary %d, output %d: the relative difference is %.2g", vocabulary, i, d)
+			}
 		}
-		e.Close()
 	}
 }
 
-// TestPieces: the pieces are equal, and have at most 1 GiB of logits where the tokens divide so.
-func TestPieces(t *testing.T) {
+// TestChunks: the chunks are equal, and have at most 1 GiB of logits where the tokens divide so.
+func TestChunks(t *testing.T) {
 	for _, tc := range []struct{ tokens, vocabulary, want int }{
 		{64 * 512, 32000, 4}, {64 * 2048, 32000, 16}, {64 * 512, 151936, 32}, {64 * 512, 256, 1}, {2048, 32000, 1},
-		{3 * 4096, 32000, 2}, {32771 /* a prime */, 32000, 1}, {64 * 512, 1 << 20, 1 /* each of 256 tokens */},
+		{3 * 4096, 32000, 2}, {32771 /* a prime */, 32000, 1}, {2 * 16411 /* a prime */, 32000, 2}, {64 * 512, 1 << 20, 32 /* of 1,024 tokens */},
 	} {
-		if got := pieces(tc.tokens, tc.vocabulary); got != tc.want {
-			t.Errorf("%d tokens, vocabulary %d: %d pieces, want %d", tc.tokens, tc.vocabulary, got, tc.want)
+		if got := chunks(tc.tokens, chunkTokens(tc.vocabulary)); got != tc.want {
+			t.Errorf("%d tokens, vocabulary %d: %d chunks, want %d", tc.tokens, tc.vocabulary, got, tc.want)
 		}
 	}
 }
@@ -220,7 +243,7 @@ func TestTooManyLogits(t *testing.T) {
 	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, rows, columns)}, {Name: "targets", Shape: shapes.Make(dtypes.Int32, rows, 1)},
 		{Name: "factors", Shape: shapes.Make(dtypes.Float32, rows, 1)}}
 	e, err := d.Compile("too many", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		_, _, one := rowLosses(lower.Kernel, in[0], in[1], in[2])
+		_, _, one := rowLosses(lower.KernelKept, in[0], in[1], in[2])
 		if _, _, parts := rowSums(in[0], in[1]); one || parts {
 			t.Errorf("there are kernels of %d logits: %v, of parts %v", rows*columns, one, parts)
 		}

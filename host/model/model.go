@@ -23,8 +23,8 @@ type Model interface {
 	// they are.
 	Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// Loss returns the mean of Losses, a scalar: the function that training minimizes. It may compute its gradient at
-	// once, and is for where that is needed.
+	// Loss returns the mean of Losses, a scalar: the function that training minimizes. It may compute its gradient
+	// along with the value: use it only where the gradient is needed.
 	Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// ActivationSites lists the places at which activations are quantized when batch sequences of the given context
@@ -70,6 +70,10 @@ type Language interface {
 type Options struct {
 	Recompute bool // each block is computed anew in the backward pass, instead of keeping what it computed
 	Documents bool // a batch holds several documents in a row and keeps them apart: see [DocumentRow]
+
+	// LossTokens is the number of tokens, at most, whose logits are in memory at a time for a loss; 0: as many as take
+	// 1 GiB. On the CPU in float32 it says nothing.
+	LossTokens int
 }
 
 // New makes the model of the settings; the vocabulary of a language model must be known.

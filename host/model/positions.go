@@ -33,7 +33,7 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 		dQuery, dKey, dValue := coreBack(r.byHead(dy))
 		dQuery, dKey = r.joinHeads(r.rotated(dQuery, r.turn, -1)), r.joinHeads(r.rotated(dKey, r.turn, -1))
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
-		dProjected := beside(dQuery, dKey, r.joinHeads(dValue))
+		dProjected := concatenateColumns(dQuery, dKey, r.joinHeads(dValue))
 		dw := r.inFeatureOrder(transposedTimes(dProjected, x))
 		return append([]*graph.Node{times(dProjected, rows), dw}, dGains...)
 	})
@@ -109,9 +109,9 @@ func (r *rope) normalizeByPosition(x, gain *graph.Node, epsilon float64) (y *gra
 	}
 }
 
-// beside returns matrices with equally many rows beside each other. It is a sum, because compilers compute what is added
+// concatenateColumns puts matrices with equally many rows beside each other. It is a sum, because compilers compute what is added
 // as part of the sum, but write what they concatenate to memory first.
-func beside(parts ...*graph.Node) *graph.Node {
+func concatenateColumns(parts ...*graph.Node) *graph.Node {
 	width, at := 0, 0
 	for _, x := range parts {
 		width += x.Shape().Dim(1)

@@ -12,7 +12,7 @@ import (
 // al., 2021) and the causal mask.
 //
 // Two features of a head, which its pairing names, are the coordinates of a point that is rotated by the angle
-// position·frequency. The layers here keep first coordinates and second coordinates in tensors of their own, so that a
+// position·frequency. By feature, the layers here keep first coordinates and second coordinates in tensors of their own, so that a
 // rotation is four products and two sums of whole tensors; scores do not depend on the order of features within a head.
 type rope struct {
 	batch, context, heads, keyHeads, size int // size: features of a head

@@ -48,7 +48,7 @@ func (m *transformer) scored(h, head, targets *graph.Node) (logProbs, likeliest 
 		to := min(from+part, targets.Shape().Dim(0))
 		h, targets := graph.Slice(h, graph.AxisRange(from, to)), graph.Slice(targets, graph.AxisRange(from, to))
 		best = append(best, graph.Equal(graph.ArgMax(linear(h, head), -1, dtypes.Int32), targets))
-		probs = append(probs, graph.Neg(crossEntropy(h, head, targets)))
+		probs = append(probs, graph.Neg(crossEntropy(1, h, head, targets)))
 	}
 	return graph.Concatenate(probs, 0), graph.Concatenate(best, 0)
 }

@@ -133,7 +133,8 @@ func (m *transformer) blockSites(layer, tokens int) [4]ActivationSite {
 // Losses implements [Model].
 func (m *transformer) Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
-	return m.weighted(crossEntropy(h, m.head(params), m.targets(in)), in)
+	targets := m.targets(in)
+	return m.weighted(crossEntropy(m.chunks(targets.Shape().Size()), h, m.head(params), targets), in)
 }
 
 // readHidden reads a batch, and computes hidden of all of its tokens but the last.

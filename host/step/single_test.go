@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 )
 
@@ -130,4 +131,30 @@ func sameNearly(t testing.TB, what string, a, b map[string][]float32) {
 		}
 	}
 	t.Logf("%s: mean differences of up to %.2g of the mean absolute value", what, most)
+}
+
+// TestSingleInChunks: micro-batches one after the other, of which each computes its loss in chunks of tokens, make the
+// step of those that compute it at once.
+func TestSingleInChunks(t *testing.T) {
+	cfg := sgdConfig(t, three)
+	var results [2]step.Result
+	for i, tokens := range []int{1 << 20, 16} {
+		plan := planOf(t, cfg, squash{}, descent{})
+		var err error
+		if plan.Model, err = model.New(cfg.Model, model.Options{LossTokens: tokens}); err != nil {
+			t.Fatal(err)
+		}
+		plan.Dispatch = step.Single
+		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: engine.BFloat16}), plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		results[i] = run(t, c, newState(t, c), batches(cfg, 7, 3), step.Settings{Step: 1})
+	}
+	for what, values := range map[string][2]float64{"loss": {results[0].Loss, results[1].Loss}, "norm": {results[0].GradNorm, results[1].GradNorm}} {
+		if apart := math.Abs(values[1]/values[0] - 1); !(apart < 1e-5) {
+			t.Errorf("%s: %g in chunks, %g at once", what, values[1], values[0])
+		}
+	}
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/host/assembly"
@@ -45,7 +46,7 @@ func evaluateFirst(ctx context.Context, c *step.Compiled, s *step.State, sequenc
 			ends[i] = min(ends[i], int64(n))
 		}
 	}
-	means := make([]mean, len(batches))
+	means := slices.Repeat([]mean{{loss: math.NaN()}}, len(batches)) // of no targets
 	ids := make([]int32, sequence.BatchLen())
 	total, targets := 0.0, int64(0)
 	for i := range slices.Max(ends) {

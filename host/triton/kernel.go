@@ -43,9 +43,12 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s is no kernel: %s: %s", r.Program, r.Node, r.Reason)
 }
 
-// LargestRow is the number of elements of a row, filled up to a power of two, that the threads of a kernel can keep. In a
-// row as long as that they have the registers for little more than one tensor.
-const LargestRow = 1 << 15
+// Elements of a row, filled up to a power of two, for which the threads of a kernel have the registers.
+const (
+	LargestRow = 1 << 14
+	// LargestKeptRow is that of programs that keep one tensor of a row at a time, and no more: see [NewKept].
+	LargestKeptRow = 1 << 15
+)
 
 // Sizes of a tile.
 const (
@@ -62,8 +65,18 @@ const (
 // rows share. Float inputs and outputs lie in memory as stored says by their names, and as
 // float32 where it has none. The error is a [*Refusal].
 func New(p *program.Program, rows int, stored map[string]Storage) (*Kernel, error) {
+	return newKernel(p, rows, LargestRow, stored)
+}
+
+// NewKept is New for a program that computes all from one tensor of a row, so that no other is kept beside it. Rows may be
+// as long as [LargestKeptRow].
+func NewKept(p *program.Program, rows int, stored map[string]Storage) (*Kernel, error) {
+	return newKernel(p, rows, LargestKeptRow, stored)
+}
+
+func newKernel(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
-	if err := w.choose(); err != nil {
+	if err := w.choose(largest); err != nil {
 		return nil, err
 	}
 	text, err := w.write()
@@ -73,8 +86,9 @@ func New(p *program.Program, rows int, stored map[string]Storage) (*Kernel, erro
 	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: w.warps()}, nil
 }
 
-// choose sets the rows of a tile: as many as fill it, a power of two that divides the rows.
-func (w *writer) choose() error {
+// choose sets the rows of a tile: as many as fill it, a power of two that divides the rows. It refuses rows of more than
+// the largest number of elements.
+func (w *writer) choose(largest int) error {
 	w.widest = 1
 	for id := range w.p.NumValues() {
 		t := w.p.TypeOf(program.ID(id))
@@ -82,8 +96,8 @@ func (w *writer) choose() error {
 			w.widest = max(w.widest, l.padded())
 		}
 	}
-	if w.widest > LargestRow {
-		return w.refuse(fmt.Sprintf("a row has more than %d elements", LargestRow))
+	if w.widest > largest {
+		return w.refuse(fmt.Sprintf("a row has more than %d elements", largest))
 	}
 	w.tile = min(1<<bits.TrailingZeros(uint(w.rows)), max(1, tileElements/w.widest))
 	return nil

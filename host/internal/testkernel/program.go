@@ -29,15 +29,27 @@ func Rows(p *program.Program) int {
 	return rows
 }
 
+// A writer writes the part of a program over rows.
+type writer func(p *program.Program, rows int, stored map[string]triton.Storage) (*triton.Kernel, error)
+
 // Compile divides and writes a program. The error is that of package triton.
 func Compile(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
+	return compile(p, rows, stored, triton.New)
+}
+
+// CompileKept is Compile by [triton.NewKept].
+func CompileKept(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
+	return compile(p, rows, stored, triton.NewKept)
+}
+
+func compile(p *program.Program, rows int, stored map[string]triton.Storage, write writer) (*Program, error) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
 		return nil, err
 	}
 	out := &Program{Division: d, Stored: stored}
 	if d.Rows != nil {
-		out.Kernel, err = triton.New(d.Rows, rows, stored)
+		out.Kernel, err = write(d.Rows, rows, stored)
 	}
 	return out, err
 }
