@@ -33,7 +33,7 @@ func InBFloat16(g *graph.Graph) bool {
 	return d != nil && d.options.Precision == BFloat16
 }
 
-// Operand is x as [DotGeneral] reads it, in the precision's own type: for what is read many times, but not differentiated.
+// Operand is x in the element type in which [DotGeneral] reads it. What many products read is converted once with it.
 func Operand(x *graph.Node) *graph.Node {
 	if !InBFloat16(x.Graph()) {
 		return x

@@ -34,8 +34,8 @@ func checkHidden(backend compute.Backend) error {
 	_, errGraph := hiddenMaps(g, graphCaches)
 	_, errBuilder := hiddenMaps(r.builder, builderCaches)
 	_, errMain := mainInputs(r.builder)
-	_, _, errSwap := swapMain(r.builder, g.CurrentFunc()) // by itself
-	if err := errors.Join(errGraph, errBuilder, errMain, errSwap); err != nil {
+	_, _, errParent := closureParent(r.builder, g.CurrentFunc())
+	if err := errors.Join(errGraph, errBuilder, errMain, errParent); err != nil {
 		return fmt.Errorf("this build relies on hidden fields of GoMLX and go-xla that its versions of them do not have: %w", err)
 	}
 	return nil
@@ -69,52 +69,54 @@ func setParallelism(backend compute.Backend, n int) error {
 // every closure one of the main function, which go-xla takes in no other: a loop or a sort inside a loop's body would not
 // be built. It panics as graph building does.
 func ownScope(g *graph.Graph) (restore func()) {
-	list, err := hiddenMaps(g, graphCaches)
-	var main, outsideMain reflect.Value
+	fields, err := hiddenMaps(g, graphCaches)
+	var parent, function reflect.Value
 	if r, ok := g.Backend().(*recording); ok && err == nil && isXLA(r.builder) {
 		var more []reflect.Value
 		more, err = hiddenMaps(r.builder, builderCaches)
-		list = append(list, more...)
+		fields = append(fields, more...)
 		if err == nil {
-			main, outsideMain, err = swapMain(r.builder, g.CurrentFunc())
+			parent, function, err = closureParent(r.builder, g.CurrentFunc())
 		}
 	}
 	if err != nil {
 		panic(err)
 	}
-	outside := make([]reflect.Value, len(list))
-	for i, field := range list {
+	inside := make([]reflect.Value, len(fields))
+	for i, field := range fields {
+		inside[i] = reflect.MakeMap(field.Type())
+	}
+	if parent.IsValid() {
+		fields, inside = append(fields, parent), append(inside, function)
+	}
+	outside := make([]reflect.Value, len(fields))
+	for i, field := range fields {
 		outside[i] = reflect.New(field.Type()).Elem()
 		outside[i].Set(field)
-		field.Set(reflect.MakeMap(field.Type()))
+		field.Set(inside[i])
 	}
 	return func() {
-		for i, field := range list {
+		for i, field := range fields {
 			field.Set(outside[i])
-		}
-		if main.IsValid() {
-			main.Set(outsideMain)
 		}
 	}
 }
 
-// swapMain lets a function be what a builder calls its main one, and returns the field that says so and what was in it.
-func swapMain(builder compute.Builder, f *graph.Function) (field, before reflect.Value, err error) {
+// closureParent is the field of go-xla's builder that says which function closures belong to, its main one, and what it
+// has to be for those of f.
+func closureParent(builder compute.Builder, f *graph.Function) (field, function reflect.Value, err error) {
 	field, err = hiddenField(builder, "mainFn", reflect.Pointer)
 	if err != nil {
-		return field, before, err
+		return field, function, err
 	}
-	current, err := hiddenField(f, "backendFunc", reflect.Interface)
+	of, err := hiddenField(f, "backendFunc", reflect.Interface)
 	if err != nil {
-		return field, before, err
+		return field, function, err
 	}
-	if current.IsNil() || current.Elem().Type() != field.Type() {
-		return field, before, fmt.Errorf("a function of %T is no %s", builder, field.Type())
+	if of.IsNil() || of.Elem().Type() != field.Type() {
+		return field, function, fmt.Errorf("a function of %T is no %s", builder, field.Type())
 	}
-	before = reflect.New(field.Type()).Elem()
-	before.Set(field)
-	field.Set(current.Elem())
-	return field, before, nil
+	return field, of.Elem(), nil
 }
 
 // hiddenMaps are the named fields of a struct, which must be maps.

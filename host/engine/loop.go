@@ -33,8 +33,8 @@ func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*g
 	return graph.While(more, round, all...)[1+len(fixed):]
 }
 
-// closure is a function of a loop with parameters of the shapes of like. Their names are not those of any other: in
-// XLA's text a loop in a body sees the names of that body.
+// closure is a function of a loop with parameters of the shapes of like. Each has a name of its own, because in
+// XLA's text a loop in the body of another sees the names of that body.
 func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []*graph.Node) *graph.Function {
 	r, ok := g.Backend().(*recording)
 	if !ok {

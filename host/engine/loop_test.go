@@ -33,8 +33,7 @@ func TestLoop(t *testing.T) {
 }
 
 // TestNestedLoops: a loop in the body of another, as where micro-batches are computed one after the other and each in
-// pieces, with the same constants and reductions in both, and a sort in the
-// inner one.
+// chunks, with the same constants and reductions in both, and a sort in the inner one.
 func TestNestedLoops(t *testing.T) {
 	d := open(t)
 	total := func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.ReduceAllSum(x), 1) }

@@ -16,7 +16,7 @@ import (
 
 // What a caller of [Kernel] needs to know of kernels.
 const (
-	LargestKeptRow = triton.LargestKeptRow // elements of a row, for [KernelKept]
+	LargestLoneRow = triton.LargestLoneRow // elements of a row, for [LoneKernel]
 	BFloat16       = triton.BFloat16       // in an [InMemory]
 )
 
@@ -31,15 +31,15 @@ func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, 
 	if !kernels(g) {
 		return nil, false
 	}
-	return kernelOf(g, p, rows, inputs, at, triton.New)
+	return kernelOf(g, p, rows, triton.LargestRow, inputs, at)
 }
 
-// KernelKept is Kernel for a program that computes all from one tensor of a row: see [triton.NewKept].
-func KernelKept(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
+// LoneKernel is Kernel for a program that computes all from one tensor of a row: rows have up to [LargestLoneRow] elements.
+func LoneKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	if !kernels(g) {
 		return nil, false
 	}
-	return kernelOf(g, p, rows, inputs, at, triton.NewKept)
+	return kernelOf(g, p, rows, triton.LargestLoneRow, inputs, at)
 }
 
 // lowerRows is [Lower] for a program over rows, by [Kernel] where it is ok.
@@ -57,8 +57,7 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 }
 
 // kernelOf is Kernel on a device that takes kernels.
-func kernelOf(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory,
-	write func(p *program.Program, rows int, stored map[string]triton.Storage) (*triton.Kernel, error)) (outputs map[string]*graph.Node, ok bool) {
+func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	p, err := simplify.Program(p)
 	if err != nil {
 		panic(err)
@@ -70,7 +69,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node
 	if d.Rows == nil {
 		return nil, false
 	}
-	k, err := write(d.Rows, rows, at)
+	k, err := triton.New(d.Rows, rows, largest, at)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
 		engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any { // not for each layer
 			engine.DeviceOf(g).Warn("a program is computed without a kernel, which takes more time and memory", "reason", refusal)

@@ -54,7 +54,7 @@ func (k kernelTrial) run(d *engine.Device) error {
 	}
 	at := InMemory{sdk.InputX: triton.BFloat16, sdk.OutputValue: triton.BFloat16}
 	fused, err := k.values(d, x, func(g *graph.Graph, x *graph.Node) *graph.Node {
-		out, ok := kernelOf(g, p, trialRows, []*graph.Node{x}, at, triton.New)
+		out, ok := kernelOf(g, p, trialRows, triton.LargestRow, []*graph.Node{x}, at)
 		if !ok {
 			panic(errors.New("the trial fits no kernel"))
 		}

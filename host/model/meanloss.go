@@ -13,10 +13,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Loss implements [Model]. Of a mean it is known in advance what each loss is multiplied with in the gradient. So where
-// memory is scarce and large products are cheap, a chunk of the tokens goes through the head at a time, forward and
-// backward, and the logits and their gradient are in memory for that chunk only: for all of 32,768 tokens and 32,000
-// words they take 6.3 GB.
+// Loss implements [Model]. In the gradient of a mean each loss has a factor that is known in advance. So one chunk of the
+// tokens after the other goes through the head, forward and backward, and only its logits and their gradient are in memory:
+// for all of 32,768 tokens and 32,000 words they take 6.3 GB. On the CPU in float32 the backward pass waits for the
+// forward pass, as usual.
 func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	if engine.OnCPU(batch.Graph()) && !engine.InBFloat16(batch.Graph()) {
 		return graph.ReduceAllMean(m.Losses(params, batch, q))
@@ -75,8 +75,8 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 	}
 	tokens, width := h.Shape().Dim(0), h.Shape().Dim(1)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1), zeros(h, n, tokens/n, width), zeros(h, head.Shape().Dimensions...)}
-	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state, func(h, head *graph.Node, fixed, state []*graph.Node, put putChunk) []*graph.Node {
-		losses, dh, dHead := lossAtOnce(h, head, fixed[0], fixed[1])
+	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
+		losses, dh, dHead := lossAtOnce(h, head, perToken[0], perToken[1])
 		return []*graph.Node{put(state[0], losses), put(state[1], dh), graph.Add(state[2], dHead)}
 	})
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
@@ -86,8 +86,8 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 func lossesInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
-	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, fixed, state []*graph.Node, put putChunk) []*graph.Node {
-		losses, _ := maskedLosses(timesTransposed(h, head), fixed[0])
+	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
+		losses, _ := maskedLosses(timesTransposed(h, head), perToken[0])
 		return []*graph.Node{put(state[0], losses)}
 	})
 	return graph.Reshape(state[0], tokens, 1)
@@ -124,7 +124,7 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 // lossAtOnce is lossInChunks in one.
 func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	logits := timesTransposed(h, head)
-	losses, dLogits, ok := rowLosses(lower.KernelKept, logits, targets, factors)
+	losses, dLogits, ok := rowLosses(lower.LoneKernel, logits, targets, factors)
 	if !ok {
 		var logTotal *graph.Node
 		losses, logTotal = maskedLosses(logits, targets)
@@ -138,7 +138,7 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 // share a kernel.
 func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
-	if vocabulary > lower.LargestKeptRow || tokens*vocabulary > math.MaxInt32 {
+	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
 		return nil, nil, false // the latter where the tokens are one chunk because they do not divide
 	}
 	p, err := lossRows(tokens, vocabulary)
@@ -160,9 +160,9 @@ func chosenLogits(logits, targets *graph.Node) *graph.Node {
 }
 
 // lossRows is the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and the gradient of its
-// loss, multiplied with its factor and rounded as a whole, as in logitsGradient. It does not pick the target's logit: with
-// that it would compare each column with the target twice, and keep the columns between, for which the registers do not
-// suffice.
+// loss, multiplied with its factor and rounded as a whole, as in logitsGradient. The target's logit is left to the caller:
+// to pick it, too, the kernel would compare each column with the target twice, and keep all columns in between. There are
+// not enough registers for that.
 func lossRows(rows, columns int) (*program.Program, error) {
 	b := program.NewBuilder("loss/rows")
 	logits := b.Input("logits", program.FloatType(rows, columns))

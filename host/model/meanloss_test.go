@@ -141,7 +141,7 @@ func TestLossRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := testkernel.CompileKept(p, rows, lower.InMemory{"gradient": lower.BFloat16})
+		k, err := testkernel.CompileLone(p, rows, lower.InMemory{"gradient": lower.BFloat16})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestRowLosses(t *testing.T) {
 		return lower.Lower(g, p, inputs), true
 	}
 	const rows = 2
-	for _, vocabulary := range []int{7, lower.LargestKeptRow, lower.LargestKeptRow + 1} {
+	for _, vocabulary := range []int{7, lower.LargestLoneRow, lower.LargestLoneRow + 1} {
 		rng := rand.New(rand.NewPCG(10, uint64(vocabulary)))
 		logits := make([]float32, rows*vocabulary)
 		for i := range logits {
@@ -213,7 +213,7 @@ func TestRowLosses(t *testing.T) {
 			}
 			return append(want, losses, dLogits)
 		})
-		if want := vocabulary <= lower.LargestKeptRow; ok != want {
+		if want := vocabulary <= lower.LargestLoneRow; ok != want {
 			t.Errorf("vocabulary %d: a kernel: %v", vocabulary, ok)
 		}
 		for i, got := range out[2:] {
@@ -243,7 +243,7 @@ func TestTooManyLogits(t *testing.T) {
 	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, rows, columns)}, {Name: "targets", Shape: shapes.Make(dtypes.Int32, rows, 1)},
 		{Name: "factors", Shape: shapes.Make(dtypes.Float32, rows, 1)}}
 	e, err := d.Compile("too many", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		_, _, one := rowLosses(lower.KernelKept, in[0], in[1], in[2])
+		_, _, one := rowLosses(lower.LoneKernel, in[0], in[1], in[2])
 		if _, _, parts := rowSums(in[0], in[1]); one || parts {
 			t.Errorf("there are kernels of %d logits: %v, of parts %v", rows*columns, one, parts)
 		}

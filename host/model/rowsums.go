@@ -14,7 +14,8 @@ import (
 // rowSums returns log Σⱼ exp(logits[i, j]) and logits[i, target], [tokens, 1] each, for logits [tokens, vocabulary] and
 // targets [tokens, 1]. A kernel reads each logit once, where a compiler reads it for the largest and again for the sum:
 // at 32,000 words that is as much memory as several blocks of a model read. It is not ok where the device has no kernels,
-// or the vocabulary does not divide into parts of a kernel's size, or the logits are more than a program may have.
+// where the vocabulary does not divide into parts of a kernel's size, and where there are more logits than a program may
+// have elements.
 func rowSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node, ok bool) {
 	size := partSize(logits.Shape().Dim(1))
 	if size == 0 || logits.Shape().Size() > math.MaxInt32 {

@@ -187,7 +187,7 @@ func TestPredictedJoined(t *testing.T) {
 }
 
 // TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it is one that reads the
-// logits once. With many tokens, training and evaluation compute pieces of them, one after the other.
+// logits once. With many tokens, training and evaluation compute one chunk of them after the other.
 func TestPredictedLoss(t *testing.T) {
 	python := os.Getenv(predictVariable)
 	if python == "" {

@@ -20,7 +20,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	k, err := triton.New(p, 256, map[string]triton.Storage{"x": triton.BFloat16, "value": triton.BFloat16})
+	k, err := triton.New(p, 256, triton.LargestRow, map[string]triton.Storage{"x": triton.BFloat16, "value": triton.BFloat16})
 	if err != nil {
 		fmt.Println(err)
 		return

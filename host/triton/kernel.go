@@ -46,8 +46,8 @@ func (r *Refusal) Error() string {
 // Elements of a row, filled up to a power of two, for which the threads of a kernel have the registers.
 const (
 	LargestRow = 1 << 14
-	// LargestKeptRow is that of programs that keep one tensor of a row at a time, and no more: see [NewKept].
-	LargestKeptRow = 1 << 15
+	// LargestLoneRow is for programs that compute all from one tensor of a row, so that no other is kept beside it.
+	LargestLoneRow = 1 << 15
 )
 
 // Sizes of a tile.
@@ -63,18 +63,9 @@ const (
 // New writes p, which must be valid, as a kernel over the given number of rows: all inputs
 // and outputs have a part in every row, but for scalars and for inputs [1, n], which all
 // rows share. Float inputs and outputs lie in memory as stored says by their names, and as
-// float32 where it has none. The error is a [*Refusal].
-func New(p *program.Program, rows int, stored map[string]Storage) (*Kernel, error) {
-	return newKernel(p, rows, LargestRow, stored)
-}
-
-// NewKept is New for a program that computes all from one tensor of a row, so that no other is kept beside it. Rows may be
-// as long as [LargestKeptRow].
-func NewKept(p *program.Program, rows int, stored map[string]Storage) (*Kernel, error) {
-	return newKernel(p, rows, LargestKeptRow, stored)
-}
-
-func newKernel(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
+// float32 where it has none. A row has at most largest elements: [LargestRow] or
+// [LargestLoneRow]. The error is a [*Refusal].
+func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
 	if err := w.choose(largest); err != nil {
 		return nil, err

@@ -29,27 +29,24 @@ func Rows(p *program.Program) int {
 	return rows
 }
 
-// A writer writes the part of a program over rows.
-type writer func(p *program.Program, rows int, stored map[string]triton.Storage) (*triton.Kernel, error)
-
 // Compile divides and writes a program. The error is that of package triton.
 func Compile(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
-	return compile(p, rows, stored, triton.New)
+	return compile(p, rows, triton.LargestRow, stored)
 }
 
-// CompileKept is Compile by [triton.NewKept].
-func CompileKept(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
-	return compile(p, rows, stored, triton.NewKept)
+// CompileLone is Compile for rows of up to [triton.LargestLoneRow] elements.
+func CompileLone(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
+	return compile(p, rows, triton.LargestLoneRow, stored)
 }
 
-func compile(p *program.Program, rows int, stored map[string]triton.Storage, write writer) (*Program, error) {
+func compile(p *program.Program, rows, largest int, stored map[string]triton.Storage) (*Program, error) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
 		return nil, err
 	}
 	out := &Program{Division: d, Stored: stored}
 	if d.Rows != nil {
-		out.Kernel, err = write(d.Rows, rows, stored)
+		out.Kernel, err = triton.New(d.Rows, rows, largest, stored)
 	}
 	return out, err
 }
