@@ -1,0 +1,175 @@
+package factor
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Entries of a row that share a scale: of E8M0, a power of two, as in MXFP4, and of E4M3, as in NVFP4.
+const BlockE8M0, BlockE4M3 = 32, 16
+
+// Names of the outputs that [Blocks] adds. The first two are whole numbers from −128 to 127, bytes with a sign, as floats.
+const (
+	// OutputPacked are the codes of E2M1, [n, m/2], two in a byte: that of the even entry in the lower four bits.
+	OutputPacked = "factor.packed"
+	// OutputScales are the scales of blocks, [n, m/32] in E8M0 or [n, m/16] in E4M3, and NaN where the matrix is.
+	OutputScales = "factor.scales"
+	// OutputOverall is what scales of a row are multiplied with, [n, 1].
+	OutputOverall = "factor.overall"
+)
+
+// Bytes that are NaN, and what is added to exponents (OCP Microscaling specification 1.0; OCP 8-bit floating point).
+const nanE8M0, nanE4M3, biasE8M0 = 255, 127, 127
+
+// Blocks returns p with three more outputs, from which [Unblock] computes the named one, a matrix, exactly but for the signs
+// of zeros, and for rounding where a scale is the product of two: numbers of E2M1, ±{0, ½, 1, 1½, 2, 3, 4, 6}, and
+// scales of the blocks of a row. It is not ok where the program does not show that they are: it follows numbers, not
+// conditions, so that it does not see what a rule for ties other than that of round makes of them.
+func Blocks(p *program.Program, output string) (factored *program.Program, ok bool) {
+	id, ok := p.Output(output)
+	if !ok || len(p.TypeOf(id).Shape) != 2 {
+		return nil, false
+	}
+	for n := node(p, id, program.OpReshape); n != nil; n = node(p, id, program.OpReshape) {
+		id = n.Args[0]
+	}
+	n := node(p, id, program.OpMul)
+	if n == nil || n.Type.DType != program.Float || len(n.Type.Shape) != 3 {
+		return nil, false
+	}
+	known := numbers(p)
+	one := program.FloatType(n.Type.Shape[0], n.Type.Shape[1], 1)
+	for i, entries := range n.Args {
+		scale := n.Args[1-i]
+		if !p.TypeOf(entries).Equal(n.Type) || !p.TypeOf(scale).Equal(one) || !known[entries].inE2M1() {
+			continue
+		}
+		if scales := scalesOf(p, known, scale, n.Type.Shape[2]); scales != nil {
+			return extend(p, func(values []program.Value) []program.Value {
+				bytes, overall := scales(values, broken(values[entries]))
+				return []program.Value{packed(values[entries]), bytes, overall}
+			}, OutputPacked, OutputScales, OutputOverall), true
+		}
+	}
+	return nil, false
+}
+
+// inE2M1 tells that all are numbers of E2M1.
+func (s set) inE2M1() bool {
+	list, ok := s.members()
+	return ok && !slices.ContainsFunc(list, func(x float64) bool {
+		return !slices.Contains([]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}, math.Abs(x))
+	})
+}
+
+// scales writes bytes [n, blocks] and what all of a row are multiplied with, [n, 1]. It adds nothing, zero or NaN, to each.
+type scales func(values []program.Value, nothing program.Value) (bytes, overall program.Value)
+
+// scalesOf finds the form of the scales of blocks of a size; nil where they have none.
+func scalesOf(p *program.Program, known []set, scale program.ID, size int) scales {
+	switch s := known[scale]; {
+	case size == BlockE8M0 && s.unit > 0 && s.lo >= s.unit*math.Exp2(-biasE8M0) && s.hi <= s.unit*math.Exp2(biasE8M0):
+		return func(values []program.Value, nothing program.Value) (bytes, overall program.Value) {
+			b, x := values[scale].Builder(), values[scale].Add(nothing)
+			exponent := x.Div(b.Const(s.unit)).Logb().Shift(biasE8M0).Clip(0, nanE8M0-1)
+			bytes = negative(x.IsFinite().Select(exponent, b.Const(nanE8M0)), 128)
+			return rows(bytes), b.Full(s.unit, x.Shape()[0], 1)
+		}
+	case size == BlockE4M3:
+		return scalesE4M3(p, known, scale)
+	}
+	return nil
+}
+
+// scalesE4M3 finds a number of E4M3 for each block times, or over, one for the tensor, and NaN where that is no number.
+func scalesE4M3(p *program.Program, known []set, scale program.ID) scales {
+	inner := scale
+	if s := node(p, inner, program.OpSelect); s != nil && known[s.Args[2]].lo > known[s.Args[2]].hi { // NaN alone
+		inner = s.Args[1]
+	}
+	n := p.Node(inner)
+	if n == nil || n.Op != program.OpMul && n.Op != program.OpDiv {
+		return nil
+	}
+	block, tensor := n.Args[0], n.Args[1]
+	if n.Op == program.OpMul && !inE4M3(p, known, block) {
+		block, tensor = tensor, block
+	}
+	if !inE4M3(p, known, block) || p.TypeOf(tensor).Size() != 1 || !p.TypeOf(block).Equal(p.TypeOf(scale)) {
+		return nil
+	}
+	return func(values []program.Value, nothing program.Value) (bytes, overall program.Value) {
+		b, x := values[scale].Builder(), values[block]
+		unit := x.Logb().Clip(-6, 8)
+		code := unit.Shift(6).Scale(8).Add(x.Ldexp(b.Const(3).Sub(unit)))
+		known := values[scale].Add(nothing)
+		overall = values[tensor]
+		if len(overall.Shape()) > 0 {
+			overall = overall.Reshape()
+		}
+		if n.Op == program.OpDiv {
+			overall = b.Const(1).Div(overall)
+		}
+		number := known.Eq(known).And(x.Ge(b.Const(0)))
+		return rows(number.Select(code, b.Const(nanE4M3))), overall.Broadcast([]int{x.Shape()[0], 1}, nil)
+	}
+}
+
+// rows takes the last axis away, which has one element.
+func rows(x program.Value) program.Value { return x.Reshape(x.Shape()[0], x.Shape()[1]) }
+
+// broken is NaN for each block that has one among its entries, and 0 for the others: zero times their sum.
+func broken(entries program.Value) program.Value {
+	return entries.Sum(2).Reshape(entries.Shape()[0], entries.Shape()[1], 1).Scale(0)
+}
+
+// packed are the codes of entries [n, blocks, size], two in a byte.
+func packed(entries program.Value) program.Value {
+	b, shape := entries.Builder(), entries.Shape()
+	pairs := program.FloatType(shape[0], shape[1]*shape[2]/2, 2)
+	codes := microscaling.EncodeE2M1(entries, entries).Convert(program.Float).Reshape(pairs.Shape...)
+	upper := negative(codes, 8).Mul(b.Const(16))
+	return b.Iota(pairs, 2).Gt(b.Const(0)).Select(upper, codes).Sum(2)
+}
+
+// negative turns whole numbers below 2·half into those with a sign that have the same bits, and positive turns them back.
+func negative(x program.Value, half float64) program.Value {
+	return x.Ge(x.Builder().Const(half)).Select(x.Shift(-2*half), x)
+}
+
+func positive(x program.Value, half float64) program.Value {
+	return x.Lt(x.Builder().Const(0)).Select(x.Shift(2*half), x)
+}
+
+// Unblock is the program that computes a matrix [rows, length] from the codes and the scales that [Blocks] adds for blocks of a
+// size, which are its inputs, as the output of the given name. The rows of the matrix remain to be multiplied with
+// [OutputOverall].
+func Unblock(rows, length, size int, output string) *program.Program {
+	b := program.NewBuilder("blocks.unpacked")
+	packed := b.Input(OutputPacked, program.FloatType(rows, length/2))
+	bytes := b.Input(OutputScales, program.FloatType(rows, length/size))
+
+	upper := packed.Scale(1.0 / 16).Floor()
+	lower := packed.Sub(upper.Scale(16))
+	codes := lower.Reshape(rows, length/2, 1).Concatenate(2, positive(upper, 8).Reshape(rows, length/2, 1))
+	entries := microscaling.DecodeE2M1(codes).Reshape(rows, length/size, size)
+
+	bytes = bytes.Reshape(rows, length/size, 1)
+	var scale program.Value
+	if nan := b.Const(math.NaN()); size == BlockE8M0 {
+		bytes = positive(bytes, 128)
+		scale = bytes.Eq(b.Const(nanE8M0)).Select(nan, b.Const(1).Ldexp(bytes.Shift(-biasE8M0)))
+	} else {
+		unit := bytes.Scale(1.0/8).Floor().Shift(-1).Clip(0, 14)
+		scale = bytes.Eq(b.Const(nanE4M3)).Select(nan, bytes.Sub(unit.Scale(8)).Ldexp(unit.Shift(-9)))
+	}
+	b.Output(output, entries.Mul(scale).Reshape(rows, length))
+	p, err := b.Build()
+	if err != nil {
+		panic(err) // of other shapes
+	}
+	return p
+}
