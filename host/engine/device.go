@@ -52,7 +52,7 @@ type Options struct {
 	Kernels Kernels
 
 	// Products says how quantized matrices are multiplied, [FloatProducts] if empty. [IntegerProducts] on the CPU device
-	// compute the same as on others, but slower than float32.
+	// compute the same as on others, but slower than float32. [BlockProducts] are for GPUs that have such.
 	Products Products
 
 	// Allocator is how the CUDA device takes memory of a GPU, [DefaultAllocator] if empty. Preallocate takes at once what
@@ -171,7 +171,7 @@ func (o *Options) complete() error {
 	return errors.Join(oneOf("precision", o.Precision, Float32, BFloat16),
 		oneOf("attention", o.Attention, AutoAttention, FusedAttention, PlainAttention),
 		oneOf("kernels", o.Kernels, AutoKernels, FusedKernels, GraphKernels, BodyKernels),
-		oneOf("products", o.Products, FloatProducts, IntegerProducts),
+		oneOf("products", o.Products, FloatProducts, IntegerProducts, BlockProducts),
 		oneOf("allocator", o.Allocator, Allocators()...))
 }
 

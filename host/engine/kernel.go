@@ -23,6 +23,8 @@ type Kernel struct {
 	Text string
 	// Grid is the number of its instances, and Warps the number of threads of each, in groups of 32.
 	Grid, Warps int
+	// Stages is how many tiles of a loop are in shared memory at once; 1 where there is no loop.
+	Stages int
 }
 
 // Call returns the outputs of the kernel for the inputs: those of body, which must be as many, of the same shapes and

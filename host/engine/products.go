@@ -12,6 +12,7 @@ type Products string
 const (
 	FloatProducts   Products = "float"   // of their values, as [DotGeneral]
 	IntegerProducts Products = "integer" // of their codes where both have one scale for each row: in 8 bits, with sums in 32
+	BlockProducts   Products = "fp4"     // of floats of four bits where both have scales for their blocks, as in MXFP4, or in NVFP4
 )
 
 // DotIntegers returns a·bᵀ, int32 [m, n], for two int8 nodes [m, k] and [n, k]. It is exact for k up to 133,000.

@@ -27,6 +27,8 @@ type Kernel struct {
 	Grid int // number of instances
 	// Warps is the number of threads of an instance, in groups of 32.
 	Warps int
+	// Stages is how many tiles of a loop are in shared memory at once; 1 where there is no loop.
+	Stages int
 }
 
 // A Refusal says why a program is not written as a kernel. It is no fault of the program.
@@ -74,7 +76,7 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: w.warps()}, nil
+	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: w.warps(), Stages: 1}, nil
 }
 
 // choose sets the rows of a tile: as many as fill it, a power of two that divides the rows. It refuses rows of more than

@@ -57,7 +57,7 @@ func (w *writer) write() (text string, err error) {
 func (w *writer) head() string {
 	var parameters []string
 	add := func(name string, t program.Type, stored string) {
-		parameters = append(parameters, fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = 16 : i32}", name, stored))
+		parameters = append(parameters, fmt.Sprintf("%s: !tt.ptr<%s> %s", name, stored, aligned))
 	}
 	for i, in := range w.p.Inputs {
 		add(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type))

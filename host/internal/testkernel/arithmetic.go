@@ -36,8 +36,9 @@ var (
 	}
 	integers2 = map[string]func(x, y int32) int32{
 		"arith.addi": func(x, y int32) int32 { return x + y }, "arith.subi": func(x, y int32) int32 { return x - y },
-		"arith.muli": func(x, y int32) int32 { return x * y },
-		"arith.andi": func(x, y int32) int32 { return x & y }, "arith.ori": func(x, y int32) int32 { return x | y },
+		"arith.muli": func(x, y int32) int32 { return x * y }, "arith.divui": func(x, y int32) int32 { return int32(uint32(x) / uint32(y)) },
+		"arith.remui": func(x, y int32) int32 { return int32(uint32(x) % uint32(y)) },
+		"arith.andi":  func(x, y int32) int32 { return x & y }, "arith.ori": func(x, y int32) int32 { return x | y },
 		"arith.xori": func(x, y int32) int32 { return x ^ y },
 		"arith.shli": func(x, y int32) int32 { return x << uint32(y) }, "arith.shrsi": func(x, y int32) int32 { return x >> uint32(y) },
 		"arith.shrui": func(x, y int32) int32 { return int32(uint32(x) >> uint32(y)) },
@@ -165,6 +166,8 @@ func convert(op *operation, x *value, result kind) (*value, error) {
 			out.integers = append(out.integers, saturated(float64(x.floats[i])))
 		case op.name == "arith.fptoui":
 			out.integers = append(out.integers, int32(uint32(max(0, min(float64(x.floats[i]), math.MaxUint32)))))
+		case op.name == "tt.bitcast" && result.elem == "f8E4M3FN":
+			out.integers = append(out.integers, x.integers[i]) // its bits
 		case op.name == "tt.bitcast" && x.isFloat():
 			out.integers = append(out.integers, int32(math.Float32bits(x.floats[i])))
 		case op.name == "tt.bitcast":

@@ -34,7 +34,8 @@ type operation struct {
 	words  string // what stands between the name and the types
 	args   []string
 	types  []kind
-	fold   string // of a reduction: the operation on two elements
+	fold   string      // of a reduction: the operation on two elements
+	body   []operation // of a loop
 }
 
 // function is a parsed kernel.
@@ -47,16 +48,19 @@ var (
 	header    = regexp.MustCompile(`^tt\.func public @\w+\((.*)\) attributes \{noinline = false\} \{$`)
 	statement = regexp.MustCompile(`^(?:(%\w+) = )?"?([a-z_]+\.[a-z_]+)"?(.*)$`)
 	name      = regexp.MustCompile(`%\w+`)
-	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32|64)\b`)
+	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32|64)\b|\bf8E4M3FN\b`)
 )
 
 // parse reads the text of a kernel.
 func parse(text string) (*function, error) {
 	f := &function{}
+	bodies := []*[]operation{&f.body} // that are open, of loops behind the function's
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
 		line := strings.TrimSpace(lines[i])
 		switch {
+		case line == "}" && len(bodies) > 1:
+			bodies = bodies[:len(bodies)-1]
 		case line == "" || line == "module {" || line == "}" || line == "tt.return":
 		case header.MatchString(line):
 			for _, p := range strings.Split(header.FindStringSubmatch(line)[1], "}, ") {
@@ -75,7 +79,11 @@ func parse(text string) (*function, error) {
 				op.types = types(lines[i+4])
 				i += 4
 			}
-			f.body = append(f.body, op)
+			body := bodies[len(bodies)-1]
+			*body = append(*body, op)
+			if op.name == "scf.for" {
+				bodies = append(bodies, &(*body)[len(*body)-1].body)
+			}
 		}
 	}
 	if f.parameters == nil {

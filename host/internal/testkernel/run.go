@@ -42,10 +42,8 @@ func Run(text string, grid int, tensors []Tensor) error {
 		for i, p := range f.parameters {
 			m.values[p.result] = &value{kind: p.types[0], integers: []int32{0}, tensor: i}
 		}
-		for i := range f.body {
-			if err := m.step(&f.body[i]); err != nil {
-				return fmt.Errorf("instance %d, line %d, %s: %w", id, f.body[i].line, f.body[i].name, err)
-			}
+		if err := m.run(f.body); err != nil {
+			return fmt.Errorf("instance %d, %w", id, err)
 		}
 	}
 	return nil
@@ -56,6 +54,20 @@ type machine struct {
 	id      int
 	tensors []Tensor
 	values  map[string]*value
+}
+
+// run executes operations one after the other.
+func (m *machine) run(body []operation) error {
+	for i := range body {
+		step := m.step
+		if body[i].name == "scf.for" {
+			step = m.loop
+		}
+		if err := step(&body[i]); err != nil {
+			return fmt.Errorf("line %d, %s: %w", body[i].line, body[i].name, err)
+		}
+	}
+	return nil
 }
 
 // step executes one operation, after it has compared the types in the text with those of
@@ -100,7 +112,7 @@ func checkTypes(op *operation, args []*value) error {
 	var want []kind
 	switch {
 	case len(args) == 0:
-	case op.name == "tt.load" || op.name == "tt.store" || op.name == "tt.dot":
+	case op.name == "tt.load" || op.name == "tt.store" || op.name == "tt.dot" || op.name == "tt.dot_scaled":
 		return nil // where they are executed
 	case op.name == "arith.select":
 		want = []kind{op.types[0], op.types[1], op.types[1]}
@@ -149,6 +161,8 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		return nil, m.store(args)
 	case "tt.dot":
 		return dot(args, op.types)
+	case "tt.dot_scaled":
+		return dotScaled(op, args)
 	case "tt.reduce":
 		return reduce(op, args[0])
 	case "arith.select":

@@ -59,13 +59,22 @@ func repeated(x *value, k kind) (*value, error) {
 	return taken(x, k, numbers), nil
 }
 
-// transposed changes the last two of three axes.
+// transposed changes the last two axes.
 func transposed(x *value, k kind) (*value, error) {
-	if len(x.dims) != 3 || !slices.Equal(k.dims, []int{x.dims[0], x.dims[2], x.dims[1]}) {
+	last := len(x.dims) - 1
+	want := slices.Clone(x.dims)
+	if last >= 1 {
+		want[last], want[last-1] = want[last-1], want[last]
+	}
+	if last < 1 || !slices.Equal(k.dims, want) {
 		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
 	}
 	var numbers []int
-	at(k.dims, func(_ int, i []int) { numbers = append(numbers, place(x.dims, []int{i[0], i[2], i[1]})) })
+	at(k.dims, func(_ int, i []int) {
+		from := slices.Clone(i)
+		from[last], from[last-1] = from[last-1], from[last]
+		numbers = append(numbers, place(x.dims, from))
+	})
 	return taken(x, k, numbers), nil
 }
 
