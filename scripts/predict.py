@@ -17,10 +17,14 @@ import time
 
 from gpucompiler import GPU, Compiler
 
-# What of an H200's rates is reached by good kernels: bytes a second, and operations by the type of their operands; and what a launch takes.
-BANDWIDTH, LAUNCH = 4.0e12, 2e-6
-RATES = dict(bf16=600e12, f16=600e12, s8=1200e12, f32=40e12)
-PEAK = 989e12  # what an H200 does on bfloat16 at most, by which utilisation is counted
+# What of a GPU's rates is reached by good kernels: bytes a second, and operations by the type of their operands; and what it does on bfloat16 at
+# most, by which utilisation is counted. Those of a B200 are the same shares of what NVIDIA states, but for products of four-bit floats: a third,
+# because tiles of 128 × 256 have to be read faster than its cache is likely to give them.
+RATES = {
+    "NVIDIA H200 141GB HBM3e": dict(bytes=4.0e12, bf16=600e12, f16=600e12, s8=1200e12, f32=40e12, peak=989e12),
+    "NVIDIA B200": dict(bytes=6.7e12, bf16=1365e12, f16=1365e12, s8=2730e12, f4=3000e12, f32=48e12, peak=2250e12),
+}
+LAUNCH = 2e-6
 SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
 KINDS = ["linear products", "rotation products", "head products", "attention", "quantization", "elementwise on tokens", "softmax and loss",
@@ -140,12 +144,17 @@ class Module:
 
 
 def operands(op):
-    return re.findall(r"%([\w.\-]+)", re.split(r"\), |\)$", op[3])[0])
+    return [name for name, _ in references(op)]
+
+
+def references(op):
+    """The operands, each with the number of the element where it is one of a tuple: name#1 is the second."""
+    return re.findall(r"%([\w.\-]+)(?:#(\d+))?", re.split(r"\), |\)$", op[3])[0])
 
 
 def read(module, op, types):
-    """The dimensions of what a line reads, and the bytes that it reads of it; name#1 is the second element of a tuple."""
-    found, names = [], re.findall(r"%([\w.\-]+)(?:#(\d+))?", re.split(r"\), |\)$", op[3])[0])
+    """The dimensions of what a line reads, and the bytes that it reads of it."""
+    found, names = [], references(op)
     for name in dict.fromkeys(names):
         parts = tensors(types.get(name[0], ""))
         if name[1]:
@@ -179,22 +188,25 @@ def rotations(text):
     return lines
 
 
-def kernels(module, tokens, vocab, rotated):
+def kernels(module, tokens, vocab, rotated, rates):
     """Each kernel: itself, how often it runs, and of one run kind, bytes, operations, seconds."""
     for op, types, times in module.executed(module.entry):
         replaced = module.replaced(op)
         touched = (replaced[0] if replaced else tensors(op[1])) + read(module, op, types)
         moved, dots = sum(size for _, size in touched), list(module.dots(op))
-        flop, rate = sum(d[0] for d in dots), RATES[dots[0][2]] if dots else 1
+        flop, rate = sum(d[0] for d in dots), rates[dots[0][2]] if dots else 1
         def per_token(dims):
             return any(d % tokens == 0 for d in dims) or any(product(dims[:i]) % tokens == 0 for i in range(1, max(2, len(dims))))
         if "fmha" in op[3]:
             b, t, h, d = tensors(op[3].split("operand_layout_constraints=")[1])[0][0]
-            flop, rate, kind = 2 * b * h * t * t * d * (2.5 if "Backward" in op[3] else 1), RATES["bf16"], "attention"  # half of the square is masked
+            flop, rate, kind = 2 * b * h * t * t * d * (2.5 if "Backward" in op[3] else 1), rates["bf16"], "attention"  # half of the square is masked
         elif any(line in rotated for *_, line in dots):
             kind = "rotation products"
         elif dots:
             kind = "head products" if any(vocab in dims for _, dims, *_ in dots) else "linear products"
+        elif 'name = "cage_blocks_product' in op[3]:
+            read_x, _, _, read_y, *_ = (tensors(types[name])[int(part or 0)][0] for name, part in references(op))
+            flop, rate, kind = 2 * read_x[0] * read_y[0] * 2 * read_x[1], rates["f4"], "linear products"  # two numbers in a byte
         elif "__gpu$xla.gpu.triton" in op[3]:
             kind = "softmax and loss" if 'name = "cage_loss' in op[3] else "quantization"  # a program of a plugin, as one kernel
         elif any(product(dims) >= tokens * vocab or times * product(dims) >= tokens * vocab and dims[-1] == vocab for dims, _ in touched):
@@ -203,7 +215,7 @@ def kernels(module, tokens, vocab, rotated):
             kind = "elementwise on tokens"
         else:
             kind = "weights, optimizer, statistics" if op[2] in ("fusion", "copy") else "other"
-        yield op, times, kind, moved, flop, max(moved / BANDWIDTH, flop / rate) + LAUNCH
+        yield op, times, kind, moved, flop, max(moved / rates["bytes"], flop / rate) + LAUNCH
 
 
 def beside_rotations(module, kinds):
@@ -250,7 +262,7 @@ def describe(path, dump, gpu):
     module = Module(max(files, key=os.path.getmtime))
     groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0) for kind in KINDS}
     kinds = {}
-    for op, times, kind, moved, flop, seconds in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text)):
+    for op, times, kind, moved, flop, seconds in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text), RATES[gpu]):
         kinds[op[0]] = kind
         for key, x in dict(kernels=1, bytes=moved, flop=flop, seconds=seconds).items():
             groups[kind][key] += times * x
@@ -277,7 +289,7 @@ def table(named):
             line(f"{kind}, ms (kernels; GB; TFLOP)", each(lambda r: "{:.1f} ({}; {:.1f}; {:.2f})".format(
                 1e3 * r["groups"][kind]["seconds"], r["groups"][kind]["kernels"], r["groups"][kind]["bytes"] / 1e9, r["groups"][kind]["flop"] / 1e12)))
     line("sum, ms (kernels)", each(lambda r: f"{1e3 * r['seconds']:.1f} ({r['kernels']})"))
-    line("model FLOP utilisation at that sum", each(lambda r: f"{r['model_flops'] / r['seconds'] / PEAK:.0%}"))
+    line("model FLOP utilisation at that sum", each(lambda r: f"{r['model_flops'] / r['seconds'] / RATES[r['gpu']]['peak']:.0%}"))
     line("parameters and states, GB", each(lambda r: f"{r['states'] / 1e9:.2f}"))
     line("of them updated in place, GB", each(lambda r: f"{r['aliases'] / 1e9:.2f}"))
     line("temporaries, GB", each(lambda r: f"{r['temporaries'] / 1e9:.1f}"))

@@ -23,6 +23,7 @@
 #   CONTEXT  tokens per sequence (512)
 #   KERNELS  fused or graph: how the programs of quantizers are computed (fused)
 #   STEP     more flags of cage bench step (none)
+#   GPU      which is not there, by the name that XLA has for it: an H200, or "NVIDIA B200"
 #   PYTHON   a Python of 3.12 or later (python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -73,7 +74,7 @@ predict() {
 	# shellcheck disable=SC2086 # STEP holds words
 	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" \
 		--preset "$1" --batch "$2" --context "${CONTEXT:-512}" ${STEP:-} >"$dir/bench.json"
-	"$python" scripts/predict.py compile "$(grep -l '^module @step' "$dir"/*.mlir)" "$dir/dump" >"$dir/compiled.json"
+	"$python" scripts/predict.py compile "$(grep -l '^module @step' "$dir"/*.mlir)" "$dir/dump" ${GPU:+"$GPU"} >"$dir/compiled.json"
 	rm -rf "$dir/dump"
 }
 

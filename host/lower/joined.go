@@ -115,7 +115,7 @@ func (q programQuantizer) joinedMemory(s Source) InMemory {
 // quantizeJoined is [Quantize] of x by one kernel that computes x from its source. It is not ok where there is none.
 func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*graph.Node) (y *graph.Node, ok bool) {
 	g := x.Graph()
-	base, factored := q.forward(g)
+	base, coding := q.factored(engine.DeviceOf(g))
 	p, err := q.joined(s, base)
 	if err != nil {
 		panic(err)
@@ -141,8 +141,8 @@ func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*gra
 		dx, dTrained := q.Backward(at, residuals, dy)
 		return append(s.Adjoint(kept, dx), dTrained...)
 	})
-	if factored {
-		codesIn(out).Of(y)
+	if coding != nil {
+		coding.codes(out).Of(y)
 	}
 	return y, true
 }

@@ -124,13 +124,21 @@ func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.No
 
 // store converts a float32 node to what it is in memory.
 func (m InMemory) store(name string, x *graph.Node) *graph.Node {
-	switch m[name] {
-	case triton.BFloat16:
-		return graph.ConvertDType(x, dtypes.BFloat16)
-	case triton.Int8:
-		return graph.ConvertDType(x, dtypes.Int8)
+	if to := m.dtype(name); to != dtypes.Float32 {
+		return graph.ConvertDType(x, to)
 	}
 	return x
+}
+
+// dtype is the type of elements of a stored node.
+func (m InMemory) dtype(name string) dtypes.DType {
+	switch m[name] {
+	case triton.BFloat16:
+		return dtypes.BFloat16
+	case triton.Int8:
+		return dtypes.Int8
+	}
+	return dtypes.Float32
 }
 
 // read undoes store, but for the rounding.
@@ -145,19 +153,19 @@ func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 type refusedKernel string
 
 // kernels reports whether programs over rows are kernels on the graph's device.
-func kernels(g *graph.Graph) bool {
-	d := engine.DeviceOf(g)
-	if d != nil && d.Kernels() == engine.BodyKernels {
-		return true
-	}
-	if d == nil || engine.OnCPU(g) || !engine.InBFloat16(g) {
+func kernels(g *graph.Graph) bool { return hasKernels(engine.DeviceOf(g)) }
+
+// hasKernels reports whether programs over rows are kernels on a device, which may be nil.
+func hasKernels(d *engine.Device) bool {
+	switch {
+	case d == nil:
 		return false
-	}
-	switch d.Kernels() {
-	case engine.FusedKernels:
+	case d.Kernels() == engine.BodyKernels:
 		return true
-	case engine.GraphKernels:
+	case d.Kind() == engine.CPU || d.Precision() != engine.BFloat16 || d.Kernels() == engine.GraphKernels:
 		return false
+	case d.Kernels() == engine.FusedKernels:
+		return true
 	}
 	err := d.Try(kernelTrial{}, "programs of quantizers are computed without kernels, which takes more time and memory", kernelTrial{}.run)
 	return err == nil

@@ -8,9 +8,7 @@ import (
 	device "github.com/cage-qat/cage/host/engine/autodiff"
 	"github.com/cage-qat/cage/host/triton"
 	"github.com/cage-qat/cage/internal/pass/autodiff"
-	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -56,7 +54,7 @@ func split(q sdk.QuantizerProgram) (programQuantizer, error) {
 		wrt = append(wrt, sdk.TrainedPrefix+t.Name)
 	}
 	parts, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
-	return programQuantizer{QuantizerProgram: q, parts: parts, memory: InMemory{factor.OutputIntegers: triton.Int8}}, err
+	return programQuantizer{QuantizerProgram: q, parts: parts, memory: codesInMemory}, err
 }
 
 var _ Rotating = programQuantizer{}
@@ -99,21 +97,13 @@ func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
 }
 
 func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
-	p, factored := q.forward(x.Graph())
+	p, coding := q.factored(engine.DeviceOf(x.Graph()))
 	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
 	value := out[sdk.OutputValue]
-	if factored {
-		codesIn(out).Of(value)
+	if coding != nil {
+		coding.codes(out).Of(value)
 	}
 	return value, q.residuals(out)
-}
-
-// forward is the program of the forward pass, with the codes of its value where the device multiplies them.
-func (q programQuantizer) forward(g *graph.Graph) (p *program.Program, factored bool) {
-	if engine.DeviceOf(g).Products() == engine.IntegerProducts {
-		return q.factored()
-	}
-	return q.parts.Forward, false
 }
 
 // residuals are those among the outputs of a forward pass.

@@ -44,9 +44,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.leaveRotated(); err != nil {
 		return nil, err
 	}
-	if dev.Products() == engine.IntegerProducts {
-		plan.multiplyCodes()
-	}
+	plan.multiplyCodes(dev)
 	c := &Compiled{dev: dev, plan: plan, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
 	var subjects []refresh.Subject
 	for _, r := range plan.Rules {

@@ -32,8 +32,12 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	var list []*graph.Node
 	for _, t := range p.params() {
 		w := in[p.used(full)(t.Name)]
-		if codes, ok := in[integers(t.Name)]; ok && !full {
-			lower.Codes{Integers: codes, Scale: in[scales(t.Name)]}.Of(w)
+		var codes lower.Codes
+		for part, ok := in[code(t.Name, 0)]; ok; part, ok = in[code(t.Name, len(codes.Parts))] {
+			codes.Parts = append(codes.Parts, part)
+		}
+		if codes.Parts != nil && !full {
+			codes.Of(w)
 		}
 		list = append(list, w)
 	}
@@ -44,7 +48,7 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 func (p *Plan) forwardSpecs(full bool) []engine.Spec {
 	specs := inputs(p.differentiated(full), p.used(full), false)
 	if !full {
-		specs = append(specs, p.codeSpecs()...)
+		specs = append(specs, p.weightCodes()...)
 	}
 	return specs
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testkernel"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/triton"
@@ -41,8 +42,9 @@ On a GPU in bfloat16 the program of a quantizer becomes one kernel for its forwa
 operations. This table is what a test finds for the plugins of this repository on a weight of 32 × 384: it compares
 each kernel, executed from its text, with the oracle in binary32: all codes are equal.
 
-The last column tells whether both operands of a product can be codes (` + "`device.products = \"integer\"`" + `): whole numbers of
-8 bits, with one scale for each row.
+The last column tells whether both operands of a product can be codes (` + "`device.products`" + `): "integer" are whole numbers of
+8 bits with one scale for each row, "fp4" floats of four bits with a scale for each 32, a power of two, or for each 16, a float
+of 8 bits.
 
 | quantizer | forward | backward | codes |
 |---|---|---|---|
@@ -61,8 +63,12 @@ func TestKernels(t *testing.T) {
 			}
 			forward, backward := partsOf(t, r.Quantizer)
 			ahead, codes := kernelOf(t, settings, forward), "no"
-			if factored, ok := factor.Rows(forward, sdk.OutputValue); ok {
-				codes = "yes"
+			for kind, find := range map[engine.Products]func(*program.Program, string) (*program.Program, bool){engine.IntegerProducts: factor.Rows, engine.BlockProducts: factor.Blocks} {
+				factored, ok := find(forward, sdk.OutputValue)
+				if !ok {
+					continue
+				}
+				codes = string(kind)
 				if with := kernelOf(t, settings, factored); with != ahead {
 					t.Errorf("%s: with its codes the forward pass is %s, without them %s", settings, with, ahead)
 				}
@@ -111,7 +117,7 @@ func kernelOf(t *testing.T, settings string, p *program.Program) string {
 	t.Helper()
 	const rows = 32
 	for _, storage := range []triton.Storage{triton.Float32, triton.BFloat16} {
-		stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8}
+		stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
 		for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
 			stored[name] = storage
 		}

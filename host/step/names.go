@@ -26,10 +26,8 @@ func sum(tensor string) string { return "sum/" + tensor }
 // residual is what the backward pass of a weight's quantizer needs of the forward pass.
 func residual(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
 
-// integers and scales are the codes of a weight that products read.
-func integers(weight string) string { return "codes/" + weight + "/integers" }
-
-func scales(weight string) string { return "codes/" + weight + "/scale" }
+// code is a part of the codes of a weight that products read.
+func code(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
 
 // floats is a shape of float32.
 func floats(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }

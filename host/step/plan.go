@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
@@ -53,7 +54,7 @@ type Plan struct {
 	// Dispatch says into how many executables the step is compiled.
 	Dispatch Dispatch
 
-	coded map[string]bool // weights that products multiply by their codes; see multiplyCodes
+	codes map[string][]engine.Spec // of weights that products multiply by their codes; see multiplyCodes
 }
 
 // UpdateFunc builds the update of one tensor: from the rule's inputs by name to

@@ -75,15 +75,16 @@ func stepProgram(t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overr
 	return program
 }
 
-// compileFor has XLA compile a program, and returns what a command of scripts/predict.py says.
-func compileFor(t *testing.T, python, command, program string) []byte {
+// compileFor has XLA compile a program for a GPU, an H200 if none is named, and returns what a command of
+// scripts/predict.py says.
+func compileFor(t *testing.T, python, command, program string, gpu ...string) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "program.mlir")
 	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(python, "../../scripts/predict.py", command, path, filepath.Join(dir, "dump"))
+	c := exec.Command(python, append([]string{"../../scripts/predict.py", command, path, filepath.Join(dir, "dump")}, gpu...)...)
 	var said bytes.Buffer
 	c.Stderr = &said
 	text, err := c.Output()
@@ -182,6 +183,33 @@ func TestPredictedJoined(t *testing.T) {
 				t.Errorf("%d kernels, want at least %d", n, 2*sites)
 			}
 			compileFor(t, python, "kernels", program)
+		})
+	}
+}
+
+// TestPredictedBlocks: nor do the products of four-bit floats, on a GPU that multiplies such, in tiles of the sizes that the
+// presets lead to.
+func TestPredictedBlocks(t *testing.T) {
+	python := os.Getenv(predictVariable)
+	if python == "" {
+		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
+	}
+	for _, tt := range []struct {
+		width, hidden int
+		plugin        string
+	}{{640, 1792, "mxfp4"}, {1664, 4608, "mxfp4"}, {640, 1792, "nvfp4"}, {1664, 4608, "nvfp4"}} {
+		t.Run(fmt.Sprint(tt.width, tt.plugin), func(t *testing.T) {
+			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.PlainAttention, Kernels: engine.FusedKernels, Products: engine.BlockProducts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := stepProgram(t, dev, r, "model.vocab=1024", "model.heads=1", "model.layers=1", fmt.Sprint("model.width=", tt.width), fmt.Sprint("model.hidden=", tt.hidden),
+				"model.context=128", `device={kind="cuda", precision="bfloat16", products="fp4"}`, `quantizer={plugin="`+tt.plugin+`"}`)
+			const products = 5 // queries with keys and values, what follows attention, gate, up, down
+			if n := strings.Count(program, `name = "cage_blocks_product"`); n != products {
+				t.Errorf("%d products of blocks, want %d", n, products)
+			}
+			compileFor(t, python, "kernels", program, "NVIDIA B200")
 		})
 	}
 }

@@ -1,40 +1,42 @@
 package step
 
 import (
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
 )
 
-// multiplyCodes lets products be those of integers where the values of the weight and of the activation that it is
-// multiplied with have codes.
-func (p *Plan) multiplyCodes() {
-	p.coded = map[string]bool{}
+// multiplyCodes lets products be those of codes where the device multiplies such, and the values of the weight and of the
+// activation that it is multiplied with have them.
+func (p *Plan) multiplyCodes(d *engine.Device) {
+	p.codes = map[string][]engine.Spec{}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
-		if !factors(p.Activations[s.Name]) {
+		if p.codeSpecs(d, s.Name, p.Activations[s.Name]) == nil {
 			continue
 		}
 		for _, weight := range s.Feeds {
-			p.coded[weight] = factors(p.Weights[weight])
+			p.codes[weight] = p.codeSpecs(d, weight, p.Weights[weight])
 		}
 	}
 }
 
-func factors(q lower.Quantizer) bool {
-	f, ok := q.(lower.Factoring)
-	return ok && f.Factors()
+// codeSpecs are the codes of a tensor's values, nil where they have none.
+func (*Plan) codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec {
+	c, ok := q.(lower.Coded)
+	if !ok {
+		return nil
+	}
+	var specs []engine.Spec
+	for i, shape := range c.CodeShapes(d) {
+		specs = append(specs, engine.Spec{Name: code(tensor, i), Shape: shape})
+	}
+	return specs
 }
 
-// codeSpecs are the codes of weights that a forward pass reads.
-func (p *Plan) codeSpecs() []engine.Spec {
+// weightCodes are the codes of weights that a forward pass reads.
+func (p *Plan) weightCodes() []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range p.quantized() {
-		if p.coded[t.Name] {
-			specs = append(specs, engine.Spec{Name: integers(t.Name), Shape: shapes.Make(dtypes.Int8, t.Dims...)},
-				engine.Spec{Name: scales(t.Name), Shape: floats(t.Dims[0], 1)})
-		}
+		specs = append(specs, p.codes[t.Name]...)
 	}
 	return specs
 }

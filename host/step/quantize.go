@@ -18,8 +18,10 @@ func (p *Plan) quantizeStage() stage {
 			q := p.Weights[t.Name]
 			value, residuals := q.Forward(in[update.Param(t.Name)], trainedNodes(q, t.Name, in))
 			out[update.Value(t.Name)] = value
-			if c, ok := lower.CodesOf(value); ok && p.coded[t.Name] {
-				out[integers(t.Name)], out[scales(t.Name)] = c.Integers, c.Scale
+			if c, ok := lower.CodesOf(value); ok && p.codes[t.Name] != nil {
+				for i, part := range c.Parts {
+					out[code(t.Name, i)] = part
+				}
 			}
 			for i, r := range residuals {
 				out[residual(t.Name, i)] = r
