@@ -12,7 +12,7 @@ import (
 func TestPaperStudies(t *testing.T) {
 	want := map[string]int{
 		"toy": 16, "quadratic": 180,
-		"main": 6*3*2*2*3 - 2*2*2*2*3 + 6, "main-small": 2*3*2*2 + 2,
+		"main": 6*3*2*2*3 - 2*2*2*2*3 + 6, "main-small": 4 * (2*3*2*2 + 2),
 		"effect":   3*5*20 + 3*3*2*20 + 2*20,
 		"ablation": 7*7 + 1, "ablation-small": 3*4 + 1,
 		"forms": 3 * 2 * 4 * 3, "optimizers": 8, "optimizers-small": 16,
