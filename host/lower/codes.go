@@ -78,10 +78,28 @@ func (q programQuantizer) factored(d *engine.Device) (p *program.Program, c *cod
 // ProductOfCodes returns x·wᵀ, [rows of x, rows of w], from the codes of both. It is not ok where the codes of one are not
 // known, or not multiplied in these sizes. A rounded product is rounded to the precision of the device.
 func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok bool) {
+	a, b, c := bothCodes(x, w)
+	if c == nil {
+		return nil, false
+	}
+	return c.product(a, b, rounded)
+}
+
+// AddProductOfCodes returns sum + x·wᵀ where the device computes both at once.
+func AddProductOfCodes(sum, x, w *graph.Node) (total *graph.Node, ok bool) {
+	a, b, c := bothCodes(x, w)
+	if c == nil || c.add == nil {
+		return nil, false
+	}
+	return c.add(sum, a, b)
+}
+
+// bothCodes are the codes of two matrices and their form; nil where those of one are not known.
+func bothCodes(x, w *graph.Node) (a, b Codes, c *coding) {
 	a, known := CodesOf(x)
 	b, both := CodesOf(w)
 	if !known || !both {
-		return nil, false
+		return a, b, nil
 	}
-	return codingOf(engine.DeviceOf(x.Graph())).product(a, b, rounded)
+	return a, b, codingOf(engine.DeviceOf(x.Graph()))
 }

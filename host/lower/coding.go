@@ -19,13 +19,15 @@ type coding struct {
 	parts  []string
 	// product is x·wᵀ, as [ProductOfCodes] has it.
 	product func(x, w Codes, rounded bool) (product *graph.Node, ok bool)
+	// add is [AddProductOfCodes]; nil where it is no operation of its own.
+	add func(sum *graph.Node, x, w Codes) (total *graph.Node, ok bool)
 }
 
 var (
 	// integers are whole numbers, int8 [n, m], and a float32 for each row, [n, 1].
-	integers = &coding{factor.Rows, []string{factor.OutputIntegers, factor.OutputScale}, integerProduct}
+	integers = &coding{factor.Rows, []string{factor.OutputIntegers, factor.OutputScale}, integerProduct, nil}
 	// blocks are numbers of E2M1, two in each int8 of [n, m/2], int8 scales of their blocks, and a float32 for each row.
-	blocks = &coding{factor.Blocks, []string{factor.OutputPacked, factor.OutputScales, factor.OutputOverall}, blockProduct}
+	blocks = &coding{factor.Blocks, []string{factor.OutputPacked, factor.OutputScales, factor.OutputOverall}, blockProduct, addBlockProduct}
 )
 
 // codesInMemory says how codes that a kernel writes lie in memory.
@@ -74,19 +76,35 @@ func blockProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
 	if rounded {
 		out = triton.BFloat16
 	}
+	return blockKernel(nil, x, w, out)
+}
+
+func addBlockProduct(sum *graph.Node, x, w Codes) (total *graph.Node, ok bool) {
+	return blockKernel(sum, x, w, triton.Float32)
+}
+
+// blockKernel is the kernel of a product that is added to a sum, if there is one.
+func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph.Node, ok bool) {
 	rows, inner, size := x.blockSizes()
 	columns, _, other := w.blockSizes()
 	if size != other {
 		return nil, false
 	}
-	k, err := triton.BlockProduct{Rows: rows, Columns: columns, Inner: inner, Block: size}.Kernel(out)
+	k, err := triton.BlockProduct{Rows: rows, Columns: columns, Inner: inner, Block: size, Sum: sum != nil}.Kernel(out)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
 		return nil, false
 	}
 	at := InMemory{"": out}
-	results := engine.Kernel(*k).Call(append(slices.Clone(x.Parts), w.Parts...), func(in []*graph.Node) []*graph.Node {
-		x, w := Codes{Parts: in[:len(in)/2]}, Codes{Parts: in[len(in)/2:]}
-		return []*graph.Node{at.store("", x.times(w))}
+	inputs, parts := append(slices.Clone(x.Parts), w.Parts...), len(x.Parts)
+	if sum != nil {
+		inputs = append(inputs, sum)
+	}
+	results := engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
+		product := Codes{Parts: in[:parts]}.times(Codes{Parts: in[parts : 2*parts]})
+		if sum != nil {
+			product = graph.Add(in[2*parts], product)
+		}
+		return []*graph.Node{at.store("", product)}
 	})
 	return at.read("", results[0]), true
 }

@@ -17,6 +17,17 @@ func linear(x, w *graph.Node) *graph.Node {
 	return linearFrom(y, x, w)
 }
 
+// addLinear returns sum + x·wᵀ.
+func addLinear(sum, x, w *graph.Node) *graph.Node {
+	total, ok := lower.AddProductOfCodes(sum, x, w)
+	if !ok {
+		return graph.Add(sum, linear(x, w))
+	}
+	return autodiff.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{dy, times(dy, w), weightGradient(dy, x)}
+	})
+}
+
 // linearRounded is linear with a result in the precision of the device, for what is not a sum of many such results.
 func linearRounded(x, w *graph.Node) *graph.Node { return linearFrom(timesRounded(x, w), x, w) }
 

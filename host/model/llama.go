@@ -47,7 +47,7 @@ func (llama) blockParams(s Settings, prefix string) []Param {
 func (llama) block(s Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
 	in := q.apply(sites[siteQKV], rmsNorm(x, w[llamaAttentionNorm], s.NormEps))
 	mixed := q.apply(sites[siteOut], attention(in, w[llamaQKV], nil, r))
-	x = graph.Add(x, linear(mixed, w[llamaOut]))
+	x = addLinear(x, mixed, w[llamaOut])
 	in = rmsNorm(x, w[llamaMLPNorm], s.NormEps)
-	return graph.Add(x, feedForward(in, w[llamaMLP:], sites, q))
+	return addLinear(x, gated(in, w[llamaMLP], w[llamaMLP+1], sites, q), w[llamaMLP+2])
 }

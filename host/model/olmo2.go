@@ -53,5 +53,6 @@ func (olmo2) block(s Settings, x *graph.Node, w []*graph.Node, sites [4]Activati
 	norms := &queryKeyNorm{query: w[olmo2QueryNorm], key: w[olmo2KeyNorm], epsilon: s.NormEps}
 	mixed := q.apply(sites[siteOut], attention(q.apply(sites[siteQKV], x), w[olmo2QKV], norms, r))
 	x = graph.Add(x, rmsNorm(linear(mixed, w[olmo2Out]), w[olmo2AttentionNorm], s.NormEps))
-	return graph.Add(x, rmsNorm(feedForward(x, w[olmo2MLP:olmo2MLPNorm], sites, q), w[olmo2MLPNorm], s.NormEps))
+	down := linear(gated(x, w[olmo2MLP], w[olmo2MLP+1], sites, q), w[olmo2MLP+2])
+	return graph.Add(x, rmsNorm(down, w[olmo2MLPNorm], s.NormEps))
 }

@@ -35,7 +35,7 @@ func (qwen3) block(s Settings, x *graph.Node, w []*graph.Node, sites [4]Activati
 	norms := &queryKeyNorm{query: w[qwen3QueryNorm], key: w[qwen3KeyNorm], epsilon: s.NormEps}
 	in := q.apply(sites[siteQKV], rmsNorm(x, w[qwen3AttentionNorm], s.NormEps))
 	mixed := q.apply(sites[siteOut], attention(in, w[qwen3QKV], norms, r))
-	x = graph.Add(x, linear(mixed, w[qwen3Out]))
+	x = addLinear(x, mixed, w[qwen3Out])
 	in = rmsNorm(x, w[qwen3MLPNorm], s.NormEps)
-	return graph.Add(x, feedForward(in, w[qwen3MLP:], sites, q))
+	return addLinear(x, gated(in, w[qwen3MLP], w[qwen3MLP+1], sites, q), w[qwen3MLP+2])
 }

@@ -244,11 +244,10 @@ func (m *transformer) checkParams(params []*graph.Node) {
 	}
 }
 
-// feedForward returns W_down·(silu(W1·x) ⊙ W2·x), with the weights w1, w2 and down, for x [tokens, width].
-func feedForward(x *graph.Node, w []*graph.Node, sites [4]ActivationSite, q ActivationQuantizer) *graph.Node {
+// gated returns silu(W1·x) ⊙ W2·x as W_down of the feed-forward layer reads it, for x [tokens, width].
+func gated(x, w1, w2 *graph.Node, sites [4]ActivationSite, q ActivationQuantizer) *graph.Node {
 	x = q.apply(sites[siteMLP], x)
-	gated := q.apply(sites[siteDown], swiGLU(linearRounded(x, w[0]), linearRounded(x, w[1])))
-	return linear(gated, w[2])
+	return q.apply(sites[siteDown], swiGLU(linearRounded(x, w1), linearRounded(x, w2)))
 }
 
 // StepFLOPs implements [Model].

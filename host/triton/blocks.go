@@ -9,7 +9,11 @@ import (
 
 // A BlockProduct is x·yᵀ for two matrices of floats of four bits (E2M1), x [Rows, Inner] and y [Columns, Inner], each of whose
 // rows is blocks with a scale: of 32, in E8M0, a power of two, or of 16, in E4M3.
-type BlockProduct struct{ Rows, Columns, Inner, Block int }
+type BlockProduct struct {
+	Rows, Columns, Inner, Block int
+	// Sum adds the product to a float32 matrix of its shape.
+	Sum bool
+}
 
 // blockFormats are the types of scales by the size of a block, as Triton names them: bytes are E8M0.
 var blockFormats = map[int]string{32: "i8", 16: "f8E4M3FN"}
@@ -28,7 +32,7 @@ const (
 
 // Kernel writes the product as a kernel. Its parameters are x [Rows, Inner/2], two numbers in a byte, the earlier in its lower
 // bits; the scales of x [Rows, Inner/Block], a byte each; float32 numbers with which its rows are multiplied, [Rows, 1]; the same
-// of y; and the result, as stored says. Sums are float32. The error is a [*Refusal] where the sizes do not divide into tiles.
+// of y; the matrix that it is added to, if there is one; and the result, as stored says. Sums are float32. The error is a [*Refusal] where the sizes do not divide into tiles.
 func (p BlockProduct) Kernel(stored Storage) (*Kernel, error) {
 	w := &writer{p: &program.Program{Name: "blocks/product"}}
 	columns, inner := tileOf(p.Columns, largestColumns), tileOf(p.Inner, largestInner)
@@ -67,7 +71,7 @@ func (w *writer) blockProduct(p BlockProduct, columns, inner int, stored Storage
 	sum := value{name: "%sum", elem: "f32", dims: result}
 	w.line("%s = scf.for %%part = %s to %s step %s iter_args(%%partial = %s) -> (%s) : i32 {", sum.name, from.name, to.name, one.name, zero.name, sum.typ())
 	part, partial := value{name: "%part", elem: "i32"}, value{name: "%partial", elem: "f32", dims: result}
-	a, scaleA, b, scaleB := x.load(w, part), scaleX.load(w, part), y.load(w, part), scaleY.load(w, part)
+	a, scaleA, b, scaleB := x.part(w, part), scaleX.part(w, part), y.part(w, part), scaleY.part(w, part)
 	if format := blockFormats[p.Block]; format != "i8" {
 		for _, s := range []*value{&scaleA, &scaleB} {
 			*s = w.set(format, s.dims, "tt.bitcast %s : %s -> %s", s.name, s.typ(), of(format, s.dims))
@@ -81,6 +85,10 @@ func (w *writer) blockProduct(p BlockProduct, columns, inner int, stored Storage
 
 	sum = w.apply("arith.mulf", sum, w.like(w.overall("%overall_x", row, []int{productRows, 1}), result))
 	sum = w.apply("arith.mulf", sum, w.like(w.overall("%overall_y", column, []int{1, columns}), result))
+	if p.Sum {
+		before := w.matrix("%before", "f32", row, productRows, p.Columns, columns)
+		sum = w.apply("arith.addf", sum, before.load(w, column))
+	}
 	out := w.matrix("%out", string(stored), row, productRows, p.Columns, columns)
 	if stored == BFloat16 {
 		sum = w.cast("arith.truncf", sum, "bf16")
@@ -89,6 +97,9 @@ func (w *writer) blockProduct(p BlockProduct, columns, inner int, stored Storage
 	parameters := ""
 	for _, name := range []string{"x", "y"} {
 		parameters += fmt.Sprintf("%%%s: !tt.ptr<i8> %s, %%scale_%s: !tt.ptr<i8> %s, %%overall_%s: !tt.ptr<f32> %s, ", name, aligned, name, aligned, name, aligned)
+	}
+	if p.Sum {
+		parameters += fmt.Sprintf("%%before: !tt.ptr<f32> %s, ", aligned)
 	}
 	return fmt.Sprintf("module {\n  tt.func public @%s(%s%%out: !tt.ptr<%s> %s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
 		w.name(), parameters, stored, aligned, w.text.String())
@@ -131,8 +142,13 @@ func (t tiled) at(w *writer, column value) value {
 	return w.set(t.first.elem, t.first.dims, "tt.addptr %s, %s : %s, %s", t.first.name, offset.name, t.first.typ(), offset.typ())
 }
 
-// load reads the tile of the given number.
-func (t tiled) load(w *writer, part value) value {
-	address := t.at(w, w.apply("arith.muli", part, w.constant("i32", float64(t.first.dims[1]))))
+// load reads the columns from the given one on.
+func (t tiled) load(w *writer, column value) value {
+	address := t.at(w, column)
 	return w.set(t.elem, address.dims, "tt.load %s : %s", address.name, address.typ())
+}
+
+// part reads the tile of the given number.
+func (t tiled) part(w *writer, part value) value {
+	return t.load(w, w.apply("arith.muli", part, w.constant("i32", float64(t.first.dims[1]))))
 }

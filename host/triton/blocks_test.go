@@ -18,11 +18,11 @@ import (
 // TestBlockProduct: what the kernel computes from codes and scales is the product of the matrices that they stand for.
 func TestBlockProduct(t *testing.T) {
 	for _, p := range []triton.BlockProduct{
-		{128, 16, 64, 32}, // one tile
-		{128, 16, 64, 16},
-		{256, 48, 192, 32},
-		{256, 48, 192, 16},
-		{128, 512, 512, 32}, // the largest tiles
+		{128, 16, 64, 32, false}, // one tile
+		{128, 16, 64, 16, true},
+		{256, 48, 192, 32, true},
+		{256, 48, 192, 16, false},
+		{128, 512, 512, 32, true}, // the largest tiles
 	} {
 		for _, stored := range []triton.Storage{triton.Float32, triton.BFloat16} {
 			t.Run(fmt.Sprint(p, stored), func(t *testing.T) { checkProduct(t, p, stored) })
@@ -44,14 +44,22 @@ func checkProduct(t *testing.T, p triton.BlockProduct, stored triton.Storage) {
 	if stored == triton.BFloat16 {
 		out = testkernel.Tensor{BFloat16: make([]uint16, p.Rows*p.Columns)}
 	}
-	tensors := []testkernel.Tensor{{Int8: x.packed}, {Int8: x.scales}, {Float32: x.overall}, {Int8: y.packed}, {Int8: y.scales}, {Float32: y.overall}, out}
-	if err := testkernel.Run(k.Text, k.Grid, tensors); err != nil {
+	tensors := []testkernel.Tensor{{Int8: x.packed}, {Int8: x.scales}, {Float32: x.overall}, {Int8: y.packed}, {Int8: y.scales}, {Float32: y.overall}}
+	before := make([]float32, p.Rows*p.Columns)
+	if p.Sum {
+		for i := range before {
+			before[i] = float32(100 * rng.NormFloat64())
+		}
+		tensors = append(tensors, testkernel.Tensor{Float32: before})
+	}
+	if err := testkernel.Run(k.Text, k.Grid, append(tensors, out)); err != nil {
 		t.Fatalf("%v\n%s", err, k.Text)
 	}
 	a, b := x.values(t, p), y.values(t, p)
 	for i := range p.Rows {
 		for j := range p.Columns {
-			want, size := 0.0, 0.0 // and the sum of all magnitudes
+			want := float64(before[i*p.Columns+j])
+			size := math.Abs(want) // of all terms
 			for n := range p.Inner {
 				term := a[i*p.Inner+n] * b[j*p.Inner+n]
 				want, size = want+term, size+math.Abs(term)
@@ -124,7 +132,8 @@ func (b blocks) values(t *testing.T, p triton.BlockProduct) []float64 {
 // TestRefusedBlockProduct: sizes that are no whole tiles, and blocks of another.
 func TestRefusedBlockProduct(t *testing.T) {
 	for p, want := range map[triton.BlockProduct]string{
-		{64, 16, 64, 32}: "whole tiles", {128, 24, 64, 32}: "whole tiles", {128, 16, 96, 32}: "whole tiles", {128, 16, 64, 8}: "blocks of 8: want 16 or 32",
+		{64, 16, 64, 32, false}: "whole tiles", {128, 24, 64, 32, false}: "whole tiles", {128, 16, 96, 32, false}: "whole tiles",
+		{128, 16, 64, 8, false}: "blocks of 8: want 16 or 32",
 	} {
 		_, err := p.Kernel(triton.BFloat16)
 		if refusal := (*triton.Refusal)(nil); !errors.As(err, &refusal) || !strings.Contains(err.Error(), want) {
