@@ -188,7 +188,7 @@ func (d Device) check(batch int) (out schema.Problems) {
 	out.Unless(d.Products != engine.BlockProducts || d.Kind != engine.CUDA || d.Precision == engine.BFloat16 && d.Kernels != engine.GraphKernels, schema.Problem{
 		Key: "device.products", With: []string{"device.precision", "device.kernels"},
 		Found: fmt.Sprintf("the string %q with device.precision = %q and device.kernels = %q", d.Products, d.Precision, d.Kernels),
-		Hint:  `want "float" or "integer", or device.precision = "bfloat16" and kernels`})
+		Hint:  `want "float" or "integer", or device.precision = "bfloat16" and device.kernels = "auto" or "fused"`})
 	count := schema.Problem{Key: "device.count", With: []string{"device.kind"}}
 	if d.Kind != engine.CUDA {
 		count.Found, count.Hint = fmt.Sprintf("the integer %d with device.kind = %q", d.Count, d.Kind), `want 1, or device.kind = "cuda"`

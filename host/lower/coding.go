@@ -87,11 +87,12 @@ func addBlockProduct(sum *graph.Node, x, w Codes) (total *graph.Node, ok bool) {
 func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph.Node, ok bool) {
 	rows, inner, size := x.blockSizes()
 	columns, _, other := w.blockSizes()
-	if size != other {
+	if size != other { // MXFP4 times NVFP4
 		return nil, false
 	}
 	k, err := triton.BlockProduct{Rows: rows, Columns: columns, Inner: inner, Block: size, Sum: sum != nil}.Kernel(out)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
+		warnOnce(x.Parts[0].Graph(), refusal, "a product of four-bit floats is computed from their values, which takes more time")
 		return nil, false
 	}
 	at := InMemory{"": out}
@@ -115,7 +116,8 @@ func (c Codes) blockSizes() (rows, columns, size int) {
 	return numbers.Dim(0), 2 * numbers.Dim(1), 2 * numbers.Dim(1) / scales.Dim(1)
 }
 
-// times is the product of blocks as operations. Nothing is broadcast: see [engine.Loop].
+// times is the product of blocks as operations, without broadcasts of its own, which the CPU loses in functions: see
+// [engine.Loop].
 func (c Codes) times(w Codes) *graph.Node {
 	product := engine.DotGeneral(c.unblocked(), []int{1}, nil, w.unblocked(), []int{1}, nil)
 	return graph.Mul(graph.Mul(product, c.Parts[2]), graph.Reshape(w.Parts[2], 1, -1))

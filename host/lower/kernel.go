@@ -71,10 +71,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	}
 	k, err := triton.New(d.Rows, rows, largest, at)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
-		engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any { // not for each layer
-			engine.DeviceOf(g).Warn("a program is computed without a kernel, which takes more time and memory", "reason", refusal)
-			return nil
-		})
+		warnOnce(g, refusal, "a program is computed without a kernel, which takes more time and memory")
 		return nil, false
 	}
 	if err != nil {
@@ -151,6 +148,14 @@ func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 
 // refusedKernel is the key of a warning that was given.
 type refusedKernel string
+
+// warnOnce says of a refused kernel what is done in its place, once for each reason and not for each layer.
+func warnOnce(g *graph.Graph, refusal *triton.Refusal, inPlace string) {
+	engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any {
+		engine.DeviceOf(g).Warn(inPlace, "reason", refusal)
+		return nil
+	})
+}
 
 // kernels reports whether programs over rows are kernels on the graph's device.
 func kernels(g *graph.Graph) bool { return hasKernels(engine.DeviceOf(g)) }

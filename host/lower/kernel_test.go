@@ -77,3 +77,37 @@ func TestKernelCalls(t *testing.T) {
 		})
 	}
 }
+
+// TestBlockKernelCalls: products of four-bit floats are calls of a kernel, unless its trial fails.
+func TestBlockKernelCalls(t *testing.T) {
+	for kernels, want := range map[engine.Kernels]int{engine.FusedKernels: 1, engine.AutoKernels: 0} {
+		t.Run(string(kernels), func(t *testing.T) {
+			var warnings []string
+			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: kernels, Products: engine.BlockProducts, Warn: func(message string, details ...any) {
+				warnings = append(warnings, fmt.Sprint(message, details))
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := mxfp4(t, 128, 64)
+			e, err := d.Compile("step", []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 128, 64)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				y := lower.Quantize(in[0], nil, q)
+				if product, ok := lower.ProductOfCodes(y, y, true); ok {
+					return []*graph.Node{product}
+				}
+				return []*graph.Node{y}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Close()
+			programs := r.Programs(t)
+			if got := strings.Count(programs[len(programs)-1], `name = "cage_blocks_product"`); got != want {
+				t.Errorf("%d products, want %d", got, want)
+			}
+			if said := strings.Join(warnings, "\n"); strings.Contains(said, "multiplied by their values") != (want == 0) {
+				t.Errorf("the device warns %q", warnings)
+			}
+		})
+	}
+}

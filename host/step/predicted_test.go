@@ -187,17 +187,20 @@ func TestPredictedJoined(t *testing.T) {
 	}
 }
 
-// TestPredictedBlocks: nor do the products of four-bit floats, on a GPU that multiplies such, in tiles of the sizes that the
-// presets lead to.
+// TestPredictedBlocks: nor do the products of four-bit floats, on a GPU that multiplies such, in tiles of several sizes. Plugins
+// before 0.12 are older than they should be for these GPUs, and have too few registers.
 func TestPredictedBlocks(t *testing.T) {
 	python := os.Getenv(predictVariable)
 	if python == "" {
 		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
 	}
+	if version, err := exec.Command(python, "-c", "import jaxlib; print(jaxlib.__version__)").Output(); err != nil || strings.HasPrefix(string(version), "0.10") || strings.HasPrefix(string(version), "0.11") {
+		t.Skipf("jaxlib %s: %v", version, err)
+	}
 	for _, tt := range []struct {
 		width, hidden int
 		plugin        string
-	}{{640, 1792, "mxfp4"}, {1664, 4608, "mxfp4"}, {640, 1792, "nvfp4"}, {1664, 4608, "nvfp4"}} {
+	}{{640, 1792, "mxfp4"}, {960, 2624, "mxfp4"}, {1664, 4608, "mxfp4"}, {640, 1792, "nvfp4"}, {1664, 4608, "nvfp4"}} {
 		t.Run(fmt.Sprint(tt.width, tt.plugin), func(t *testing.T) {
 			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.PlainAttention, Kernels: engine.FusedKernels, Products: engine.BlockProducts})
 			if err != nil {

@@ -10,17 +10,17 @@ import (
 func (p *Plan) multiplyCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
-		if p.codeSpecs(d, s.Name, p.Activations[s.Name]) == nil {
+		if codeSpecs(d, s.Name, p.Activations[s.Name]) == nil {
 			continue
 		}
 		for _, weight := range s.Feeds {
-			p.codes[weight] = p.codeSpecs(d, weight, p.Weights[weight])
+			p.codes[weight] = codeSpecs(d, weight, p.Weights[weight])
 		}
 	}
 }
 
 // codeSpecs are the codes of a tensor's values, nil where they have none.
-func (*Plan) codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec {
+func codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec {
 	c, ok := q.(lower.Coded)
 	if !ok {
 		return nil

@@ -40,6 +40,9 @@ func (m *machine) loop(op *operation) error {
 			return fmt.Errorf("%s is not known", name)
 		}
 	}
+	if !carried.equal(results[0]) {
+		return fmt.Errorf("the last pass ends with %v, the text says %v", carried.kind, results[0])
+	}
 	m.values[op.result] = carried
 	return nil
 }
@@ -52,8 +55,12 @@ func dotScaled(op *operation, args []*value) (*value, error) {
 	}
 	x, scaleX, y, scaleY, sum := args[0], args[1], args[2], args[3], args[4]
 	size, scale := 32, e8m0
-	if scaleX.elem == "f8E4M3FN" {
+	switch scaleX.elem {
+	case "i8":
+	case "f8E4M3FN":
 		size, scale = 16, e4m3
+	default:
+		return nil, fmt.Errorf("there are no scales of %s", scaleX.elem)
 	}
 	for i, a := range args {
 		if !a.equal(op.types[i]) || len(a.dims) != 2 || a.elem != []string{"i8", scaleX.elem, "i8", scaleX.elem, "f32"}[i] {

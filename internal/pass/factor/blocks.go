@@ -8,7 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Entries of a row that share a scale: of E8M0, a power of two, as in MXFP4, and of E4M3, as in NVFP4.
+// Sizes of blocks: how many entries of a row share a scale. Scales of E8M0 are powers of two, as MXFP4 has them; NVFP4 has
+// those of E4M3.
 const BlockE8M0, BlockE4M3 = 32, 16
 
 // Names of the outputs that [Blocks] adds. The first two are whole numbers from −128 to 127, bytes with a sign, as floats.
@@ -27,17 +28,19 @@ const nanE8M0, nanE4M3, biasE8M0 = 255, 127, 127
 // Blocks returns p with three more outputs, from which [Unblock] computes the named one, a matrix, exactly but for the signs
 // of zeros, and for rounding where a scale is the product of two: numbers of E2M1, ±{0, ½, 1, 1½, 2, 3, 4, 6}, and
 // scales of the blocks of a row. It is not ok where the program does not show that they are: it follows numbers, not
-// conditions, so that it does not see what a rule for ties other than that of round makes of them.
+// conditions, so that it does not see what a rule for ties other than that of round makes of them. Where one entry of a block
+// is NaN, its codes say that all are.
 func Blocks(p *program.Program, output string) (factored *program.Program, ok bool) {
 	id, ok := p.Output(output)
 	if !ok || len(p.TypeOf(id).Shape) != 2 {
 		return nil, false
 	}
+	rows := p.TypeOf(id).Shape[0]
 	for n := node(p, id, program.OpReshape); n != nil; n = node(p, id, program.OpReshape) {
 		id = n.Args[0]
 	}
 	n := node(p, id, program.OpMul)
-	if n == nil || n.Type.DType != program.Float || len(n.Type.Shape) != 3 {
+	if n == nil || n.Type.DType != program.Float || len(n.Type.Shape) != 3 || n.Type.Shape[0] != rows {
 		return nil, false
 	}
 	known := numbers(p)
@@ -65,18 +68,18 @@ func (s set) inE2M1() bool {
 	})
 }
 
-// scales writes bytes [n, blocks] and what all of a row are multiplied with, [n, 1]. It adds nothing, zero or NaN, to each.
-type scales func(values []program.Value, nothing program.Value) (bytes, overall program.Value)
+// scales writes bytes [n, blocks] and what all of a row are multiplied with, [n, 1]. Blocks that are broken have NaN.
+type scales func(values []program.Value, broken program.Value) (bytes, overall program.Value)
 
 // scalesOf finds the form of the scales of blocks of a size; nil where they have none.
 func scalesOf(p *program.Program, known []set, scale program.ID, size int) scales {
 	switch s := known[scale]; {
 	case size == BlockE8M0 && s.unit > 0 && s.lo >= s.unit*math.Exp2(-biasE8M0) && s.hi <= s.unit*math.Exp2(biasE8M0):
-		return func(values []program.Value, nothing program.Value) (bytes, overall program.Value) {
-			b, x := values[scale].Builder(), values[scale].Add(nothing)
+		return func(values []program.Value, broken program.Value) (bytes, overall program.Value) {
+			b, x := values[scale].Builder(), values[scale].Add(broken)
 			exponent := x.Div(b.Const(s.unit)).Logb().Shift(biasE8M0).Clip(0, nanE8M0-1)
 			bytes = negative(x.IsFinite().Select(exponent, b.Const(nanE8M0)), 128)
-			return rows(bytes), b.Full(s.unit, x.Shape()[0], 1)
+			return blockRows(bytes), b.Full(s.unit, x.Shape()[0], 1)
 		}
 	case size == BlockE4M3:
 		return scalesE4M3(p, known, scale)
@@ -87,7 +90,7 @@ func scalesOf(p *program.Program, known []set, scale program.ID, size int) scale
 // scalesE4M3 finds a number of E4M3 for each block times, or over, one for the tensor, and NaN where that is no number.
 func scalesE4M3(p *program.Program, known []set, scale program.ID) scales {
 	inner := scale
-	if s := node(p, inner, program.OpSelect); s != nil && known[s.Args[2]].lo > known[s.Args[2]].hi { // NaN alone
+	if s := node(p, inner, program.OpSelect); s != nil && known[s.Args[2]].isNaN() {
 		inner = s.Args[1]
 	}
 	n := p.Node(inner)
@@ -101,25 +104,25 @@ func scalesE4M3(p *program.Program, known []set, scale program.ID) scales {
 	if !inE4M3(p, known, block) || p.TypeOf(tensor).Size() != 1 || !p.TypeOf(block).Equal(p.TypeOf(scale)) {
 		return nil
 	}
-	return func(values []program.Value, nothing program.Value) (bytes, overall program.Value) {
+	return func(values []program.Value, broken program.Value) (bytes, overall program.Value) {
 		b, x := values[scale].Builder(), values[block]
 		unit := x.Logb().Clip(-6, 8)
 		code := unit.Shift(6).Scale(8).Add(x.Ldexp(b.Const(3).Sub(unit)))
-		known := values[scale].Add(nothing)
+		whole := values[scale].Add(broken)
 		overall = values[tensor]
 		if len(overall.Shape()) > 0 {
 			overall = overall.Reshape()
 		}
 		if n.Op == program.OpDiv {
-			overall = b.Const(1).Div(overall)
+			overall = b.Const(1).Div(overall).Clip(-math.MaxFloat32, math.MaxFloat32) // 0 over the smallest numbers is 0
 		}
-		number := known.Eq(known).And(x.Ge(b.Const(0)))
-		return rows(number.Select(code, b.Const(nanE4M3))), overall.Broadcast([]int{x.Shape()[0], 1}, nil)
+		number := whole.Eq(whole).And(x.Ge(b.Const(0)))
+		return blockRows(number.Select(code, b.Const(nanE4M3))), overall.Broadcast([]int{x.Shape()[0], 1}, nil)
 	}
 }
 
-// rows takes the last axis away, which has one element.
-func rows(x program.Value) program.Value { return x.Reshape(x.Shape()[0], x.Shape()[1]) }
+// blockRows takes the last axis away, which has one element.
+func blockRows(x program.Value) program.Value { return x.Reshape(x.Shape()[0], x.Shape()[1]) }
 
 // broken is NaN for each block that has one among its entries, and 0 for the others: zero times their sum.
 func broken(entries program.Value) program.Value {

@@ -74,6 +74,18 @@ func TestBlocks(t *testing.T) {
 			s := power(v)
 			return v.Div(s).Clip(-4, 4).Round().Scale(1.0 / 3), s
 		}, false},
+		"rounded up to 5": {func(v value) (value, value) {
+			s := power(v)
+			return v.Div(s).Clip(0, 1-1.0/(1<<24)).Shift(4).Floor(), s
+		}, false},
+		"rounded up to 7": {func(v value) (value, value) {
+			s := power(v)
+			return v.Div(s).Clip(0.65, 0.7).Scale(10).Floor(), s
+		}, false},
+		"a product that is rounded": {func(v value) (value, value) {
+			b, s := v.Builder(), power(v)
+			return v.Gt(s).Select(b.Const(0.7), b.Const(0)).Scale(10), s
+		}, false},
 		"one bit": {func(v value) (value, value) {
 			return v.Gt(v.Builder().Const(0)).Select(v.Builder().Const(1), v.Builder().Const(-1)), power(v)
 		}, true},
@@ -105,6 +117,18 @@ func TestBlocks(t *testing.T) {
 			distance := r.Bitcast(program.Uint).And(v.Builder().ConstUint(0x7f800000)).Bitcast(program.Float).Clip(1, 4).Scale(0.5)
 			return r.Div(distance.Scale(0.5)).Clip(-4, 4).Round().Mul(distance), s // 8 is among them
 		}, false},
+		"scales that are 0": {scaled(func(v value) value {
+			return v.Builder().Const(1).Ldexp(exponent(v).Clip(-160, -40)).Scale(math.Exp2(100)).Scale(math.Exp2(60))
+		}), false},
+		"scales that are ∞": {scaled(func(v value) value {
+			return v.Builder().Const(1).Ldexp(exponent(v).Clip(0, 160)).Scale(math.Exp2(-100))
+		}), false},
+		"NaN that a limit makes a number": {func(v value) (value, value) {
+			b, s := v.Builder(), power(v)
+			r := v.Div(s).Clip(-6, 6)
+			d := r.Gt(b.Const(0)).Select(b.Const(2), b.Const(1))
+			return r.Gt(b.Const(5)).Select(b.Const(math.NaN()), r.Div(d)).Clip(-4, 4).Round().Mul(d), s
+		}, false},
 		"another mask": {func(v value) (value, value) {
 			s := power(v)
 			r := v.Div(s).Clip(-6, 6)
@@ -125,6 +149,23 @@ func TestBlocks(t *testing.T) {
 				t.Error("there is no scale for a row")
 			}
 		})
+	}
+}
+
+// TestRowsOfBlocks: what has another number of rows than the matrix.
+func TestRowsOfBlocks(t *testing.T) {
+	for _, rows := range []int{blockRows / 2, 2 * blockRows} {
+		b := program.NewBuilder("q")
+		v := b.Input("x", program.FloatType(blockRows, blockLength)).Reshape(rows, blockRows*blockLength/32/rows, 32)
+		s := power(v)
+		b.Output("value", microscaling.RoundE2M1(v.Div(s), microscaling.TiesEven).Mul(s).Reshape(blockRows, blockLength))
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := factor.Blocks(p, "value"); ok {
+			t.Errorf("%d rows were factored", rows)
+		}
 	}
 }
 
@@ -181,14 +222,24 @@ func TestBlocksE4M3(t *testing.T) {
 		"0 where it is not finite": {nvfp4(microscaling.RoundE4M3, func(block, tensor value) value {
 			return tensor.IsFinite().Select(block.Mul(tensor), tensor.Builder().Const(0))
 		}), 16, false},
-		"blocks of 32":   {nvfp4(microscaling.RoundE4M3, times), 32, false},
-		"smaller limits": {nvfp4(other(3, -8, 4, 240), times), 16, true},
-		"two bits":       {nvfp4(other(2, -9, 5, 448), times), 16, false},
-		"finer":          {nvfp4(other(3, -10, 5, 448), times), 16, false},
-		"coarser":        {nvfp4(other(3, -9, 6, 448), times), 16, false},
-		"larger":         {nvfp4(other(3, -9, 5, 449), times), 16, false},
-		"negative":       {nvfp4(func(v value) value { return microscaling.RoundE4M3(v.Neg()) }, times), 16, false},
-		"not rounded":    {nvfp4(func(v value) value { return v.Clip(0, 448) }, times), 16, false},
+		"blocks of 32":    {nvfp4(microscaling.RoundE4M3, times), 32, false},
+		"smaller limits":  {nvfp4(other(3, -8, 4, 240), times), 16, true},
+		"two bits":        {nvfp4(other(2, -9, 5, 448), times), 16, false},
+		"finer":           {nvfp4(other(3, -10, 5, 448), times), 16, false},
+		"coarser":         {nvfp4(other(3, -9, 6, 448), times), 16, false},
+		"larger":          {nvfp4(other(3, -9, 5, 449), times), 16, false},
+		"between two":     {nvfp4(other(3, -9, 5, 300), times), 16, false},
+		"units too small": {nvfp4(other(3, -9, 2, 448), times), 16, false},
+		"half units":      {nvfp4(other(3, -8.5, 5, 448), times), 16, false},
+		"from 0.3": {nvfp4(func(v value) value {
+			unit := v.Logb().Shift(-3).Clip(-9, 5)
+			return v.Ldexp(unit.Neg()).Round().Ldexp(unit).Clip(0.3, 448)
+		}, times), 16, false},
+		"signs of zeros": {nvfp4(func(v value) value {
+			return microscaling.RoundE4M3(v.Div(v.Shift(-1).Clip(0, 1)))
+		}, times), 16, false},
+		"negative":    {nvfp4(func(v value) value { return microscaling.RoundE4M3(v.Neg()) }, times), 16, false},
+		"not rounded": {nvfp4(func(v value) value { return v.Clip(0, 448) }, times), 16, false},
 		"one for each block": {nvfp4(microscaling.RoundE4M3, func(block, _ value) value {
 			return block.Mul(block.Shift(1))
 		}), 16, false},

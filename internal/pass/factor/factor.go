@@ -1,6 +1,6 @@
 // Package factor finds out that a matrix which a program computes is small numbers times scales, as quantizers make it:
-// whole numbers times one scale for each row ([Rows]), which can be multiplied in integers, or floats of four bits times
-// powers of two for each 32 ([Blocks]), which some GPUs multiply as they are.
+// whole numbers times one scale for each row ([Rows]), which can be multiplied in integers, or floats of four bits in blocks
+// with scales ([Blocks]), which some GPUs multiply as they are.
 //
 // It reads programs, and nothing else: what quantizer a program is of does not matter.
 package factor

@@ -53,6 +53,9 @@ func TestRows(t *testing.T) {
 		"a scale for columns": {func(_ *program.Builder, x value) (value, value) {
 			return x.Clip(-8, 7).Round(), x.ReduceMax(0).Reshape(1, 8)
 		}, 0},
+		"rounded up to 128": {func(_ *program.Builder, x value) (value, value) {
+			return x.Clip(0, 1-1.0/(1<<24)).Shift(127).Floor(), highest(x)
+		}, 0},
 		"two grids": {func(b *program.Builder, x value) (value, value) {
 			return x.Gt(b.Const(1)).Select(x.Clip(-8, 7).Round(), x.Clip(-1, 1).Round().Shift(0.125)), highest(x)
 		}, 64},

@@ -24,7 +24,7 @@ func numbers(p *program.Program) []set {
 		case n.Op == program.OpConstant && len(n.Attr.Ints) == 1:
 			s.few = []float64{float64(n.Attr.Ints[0])}
 		case n.Op == program.OpAnd && (args[0].is(exponentBits) || args[1].is(exponentBits)):
-			s.unit = 1 // of the float with these bits
+			s.lo, s.unit, s.unsigned = 0, 1, true // of the float with these bits
 		case n.Op == program.OpBitcast && p.TypeOf(n.Args[0]).DType == program.Float:
 			s = args[0].elsewhere() // likewise
 			s.few = nil
@@ -32,9 +32,10 @@ func numbers(p *program.Program) []set {
 		switch {
 		case math.IsNaN(s.lo) || math.IsNaN(s.hi): // ∞ − ∞
 			s = anything
-		case s.lo > s.hi:
-			s = nothing
+		case s.isNaN():
+			s = onlyNaN
 		}
+		s = s.single()
 		known = append(known, s)
 		return s
 	})
@@ -52,9 +53,9 @@ func numbersOf(n *program.Node, args, known []set) set {
 	case program.OpFloor:
 		return args[0].whole(math.Floor, 1)
 	case program.OpLogb:
-		return set{lo: math.Inf(-1), hi: math.Inf(1), step: 1, number: args[0].number}
+		return set{lo: math.Inf(-1), hi: math.Inf(1), step: 1}
 	case program.OpSign:
-		return set{lo: -1, hi: 1, step: 1, unit: 1, number: args[0].number}
+		return set{lo: -1, hi: 1, step: 1, unit: 1}
 	case program.OpNeg:
 		return args[0].neg()
 	case program.OpClamp:
@@ -66,13 +67,12 @@ func numbersOf(n *program.Node, args, known []set) set {
 	case program.OpSub:
 		return args[0].plus(args[1].neg())
 	case program.OpAbs:
-		s := set{lo: 0, hi: args[0].size(), step: args[0].step, unit: args[0].unit, number: args[0].number, near: args[0].near}
-		return s
+		return set{lo: 0, hi: args[0].size(), step: args[0].step, unit: args[0].unit, unsigned: true, near: args[0].near}
 	case program.OpDiv:
 		s := anything
 		s.near = near{known: true, num: n.Args[0], den: n.Args[1]}
-		if args[0].lo >= 0 && args[1].lo >= 0 {
-			s.lo = 0
+		if args[0].positive() && args[1].positive() {
+			s.lo, s.unsigned = 0, true
 		}
 		return s
 	case program.OpMul:
@@ -101,33 +101,32 @@ func product(n *program.Node, args, known []set) set {
 			corners[i] = 0
 		}
 	}
-	u := set{lo: slices.Min(corners), hi: slices.Max(corners)}
+	u := set{lo: slices.Min(corners), hi: slices.Max(corners), unsigned: a.positive() && b.positive()}
 	if a.unit*b.unit == max(a.unit, b.unit) {
 		u.unit = a.unit * b.unit
 	}
-	u.number = a.number && b.number && !math.IsInf(a.size(), 0) && !math.IsInf(b.size(), 0)
 	if s := a.step * b.step; s >= finest && s <= coarsest {
 		u.step = s
 	}
 	for i, den := range n.Args {
 		q, d := args[1-i], args[i]
-		if q.near.known && q.near.den == den && d.unit == 1 && d.lo > 0 && d.number && known[q.near.num].number {
-			size := known[q.near.num].size() + q.near.more*d.hi
+		if q.near.known && q.near.den == den && d.unit == 1 && d.lo > 0 {
+			const rounding = 1 + 1.0/(1<<20) // of what led to q, in binary32
+			size := (known[q.near.num].size() + q.near.more*d.hi) * rounding
 			u.lo, u.hi = max(u.lo, -size), min(u.hi, size)
 		}
 	}
+	u = u.single()
 	u.few = products(a, b, u)
 	return u
 }
 
 // constant has the elements of a constant as float32 has them.
 func constant(elements []float64) set {
-	s := nothing
-	s.number = true
+	s := onlyNaN
 	for _, x := range elements {
 		f := float64(float32(x))
 		if math.IsNaN(f) {
-			s.number = false
 			continue
 		}
 		step := float64(coarsest)
@@ -138,13 +137,11 @@ func constant(elements []float64) set {
 			step = 0
 		}
 		fraction, _ := math.Frexp(math.Abs(f))
-		one := set{lo: f, hi: f, step: step, unit: 2 * fraction, number: true, few: []float64{f}}
+		one := set{lo: f, hi: f, step: step, unit: 2 * fraction, unsigned: !math.Signbit(f), few: []float64{f}}
 		if f == 0 || math.IsInf(f, 0) {
 			one.unit = 1
 		}
-		number := s.number
 		s = s.or(one)
-		s.number = number
 	}
 	return s
 }

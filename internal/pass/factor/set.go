@@ -7,16 +7,16 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A set is what is known of all elements of a value that are not NaN: they lie between lo and hi, and are multiples of
-// step, a power of two; where that is 0 they may be any. A float32 that is rounded from a multiple of a power of two is
-// one, too.
+// A set is what is known, in binary32, of all elements of a value that no NaN takes part in: they lie between lo and hi, and
+// are multiples of step, a power of two; where that is 0 they may be any. A float32 that is rounded from a multiple of a
+// power of two is one, too.
 type set struct {
 	lo, hi, step float64
 	// unit tells, where it is not 0, that each is 0, ±∞, or ±unit times a power of two; it is from 1 to 2.
 	unit float64
-	// number tells that none is NaN.
-	number bool
-	// few are all numbers that they may be, in order; nil where that is not known.
+	// unsigned tells that none has a sign, no zero either.
+	unsigned bool
+	// few has all numbers that they may be, in order; nil where these are not known.
 	few []float64
 	// near says how large they are beside a quotient.
 	near near
@@ -33,11 +33,22 @@ func (n near) plus(more float64) near { n.more += more; return n }
 
 var (
 	anything = set{lo: math.Inf(-1), hi: math.Inf(1)}
-	nothing  = set{lo: math.Inf(1), hi: math.Inf(-1), step: coarsest, unit: 1} // NaN alone
+	onlyNaN  = set{lo: math.Inf(1), hi: math.Inf(-1), step: coarsest, unit: 1, unsigned: true}
 )
 
 // Steps that are told apart: 0 is a multiple of the coarsest.
 const finest, coarsest = 1.0 / (1 << 20), 1 << 20
+
+func (s set) isNaN() bool { return s.lo > s.hi }
+
+// positive tells that none is negative, nor a zero with a sign.
+func (s set) positive() bool { return s.unsigned || s.lo > 0 }
+
+// single is s with bounds as binary32 rounds them: what is computed in it from numbers between others is between theirs.
+func (s set) single() set {
+	s.lo, s.hi = float64(float32(s.lo)), float64(float32(s.hi))
+	return s
+}
 
 // elsewhere is s for elements in other places.
 func (s set) elsewhere() set {
@@ -48,12 +59,11 @@ func (s set) elsewhere() set {
 // or has the elements of both.
 func (s set) or(o set) set {
 	for _, one := range [][2]set{{s, o}, {o, s}} {
-		if one[0].lo > one[0].hi { // NaN alone
-			one[1].number = false
-			return one[1]
+		if one[0].isNaN() {
+			return one[1].elsewhere()
 		}
 	}
-	u := set{lo: min(s.lo, o.lo), hi: max(s.hi, o.hi), step: min(s.step, o.step), number: s.number && o.number}
+	u := set{lo: min(s.lo, o.lo), hi: max(s.hi, o.hi), step: min(s.step, o.step), unsigned: s.positive() && o.positive()}
 	if s.unit == o.unit {
 		u.unit = s.unit
 	}
@@ -71,29 +81,29 @@ func (s set) or(o set) set {
 
 // whole is s after a function that makes whole numbers of others, at most more away.
 func (s set) whole(f func(float64) float64, more float64) set {
-	return set{lo: f(s.lo), hi: f(s.hi), step: max(s.step, 1), number: s.number, near: s.near.plus(more)}
+	return set{lo: f(s.lo), hi: f(s.hi), step: max(s.step, 1), near: s.near.plus(more)}
 }
 
 func (s set) neg() set {
-	u := set{lo: -s.hi, hi: -s.lo, step: s.step, unit: s.unit, number: s.number, near: s.near}
+	u := set{lo: -s.hi, hi: -s.lo, step: s.step, unit: s.unit, near: s.near}
 	for _, x := range slices.Backward(s.few) {
 		u.few = append(u.few, -x)
 	}
 	return u
 }
 
-// clamp makes one of the limits of NaN.
+// clamp has the limits among its numbers: NaN may become one.
 func (s set) clamp(lo, hi set) set {
 	u := set{lo: min(max(s.lo, lo.lo), hi.lo), hi: min(max(s.hi, lo.hi), hi.hi), step: min(s.step, lo.step, hi.step), unit: s.unit}.or(lo).or(hi)
-	u.few, u.number, u.near = nil, lo.number && hi.number, near{}
+	u.few, u.near, u.unsigned = nil, near{}, false // the sign of a zero is not defined
 	if lo.hi <= 0 && hi.lo >= 0 {
-		u.near = s.near // no number gets larger; what NaN becomes is bounded where the bound is used
+		u.near = s.near // no number gets larger
 	}
 	return u
 }
 
 func (s set) plus(o set) set {
-	u := set{lo: s.lo + o.lo, hi: s.hi + o.hi, step: min(s.step, o.step), number: s.number && o.number && !math.IsInf(s.hi-s.lo, 0) && !math.IsInf(o.hi-o.lo, 0)}
+	u := set{lo: s.lo + o.lo, hi: s.hi + o.hi, step: min(s.step, o.step)}
 	switch {
 	case s.near.known:
 		u.near = s.near.plus(o.size())
@@ -167,6 +177,5 @@ func (s set) ldexp(exponent set) set {
 	if math.IsNaN(u.lo) || math.IsNaN(u.hi) { // 0·∞
 		u.lo, u.hi = 0, math.Inf(1)
 	}
-	u.number = s.number && exponent.number && !math.IsInf(s.hi, 0)
 	return u
 }
