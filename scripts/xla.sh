@@ -36,7 +36,7 @@ check() {
 
 check engine .
 # XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
-check lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard|ProductOfCodes'
+check lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard|ProductOf|BlockTrial'
 check model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
-check step 'Replicas|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts'
+check step 'Replicas|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts'
 check train XLA
