@@ -32,7 +32,8 @@ const (
 
 // Kernel writes the product as a kernel. Its parameters are x [Rows, Inner/2], two numbers in a byte, the earlier in its lower
 // bits; the scales of x [Rows, Inner/Block], a byte each; float32 numbers with which its rows are multiplied, [Rows, 1]; the same
-// of y; the matrix that it is added to, if there is one; and the result, as stored says. Sums are float32. The error is a [*Refusal] where the sizes do not divide into tiles.
+// of y; the matrix that it is added to, if there is one; and the result, as stored says. Sums are float32. The error is a
+// [*Refusal] where the sizes do not divide into tiles.
 func (p BlockProduct) Kernel(stored Storage) (*Kernel, error) {
 	w := &writer{p: &program.Program{Name: "blocks/product"}}
 	columns, inner := tileOf(p.Columns, largestColumns), tileOf(p.Inner, largestInner)
