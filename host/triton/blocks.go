@@ -37,6 +37,11 @@ const (
 func (p BlockProduct) Kernel(stored Storage) (*Kernel, error) {
 	w := &writer{p: &program.Program{Name: "blocks/product"}}
 	columns, inner := tileOf(p.Columns, largestColumns), tileOf(p.Inner, largestInner)
+	warps := max(smallestWarps, columns/warpColumns)
+	if p.Sum { // another tile needs registers; with more than 8 warps, Triton takes no operation for four-bit floats
+		columns = min(columns, largestColumns/2)
+		warps = 8
+	}
 	if blockFormats[p.Block] == "" {
 		return nil, w.refuse(fmt.Sprintf("there are no scales for blocks of %d: want 16 or 32", p.Block))
 	}
@@ -45,7 +50,6 @@ func (p BlockProduct) Kernel(stored Storage) (*Kernel, error) {
 			p.Rows, p.Inner, p.Inner, p.Columns, productRows, leastColumns, leastInner))
 	}
 	text := w.blockProduct(p, columns, inner, stored)
-	warps := max(smallestWarps, columns/warpColumns)
 	return &Kernel{Name: w.name(), Text: text, Grid: p.Rows / productRows * (p.Columns / columns), Warps: warps, Stages: productStages}, nil
 }
 
