@@ -101,12 +101,13 @@ var behaviours = map[string]func(){
 		sdk.ServeQuantizer(testQuantizer{})
 	},
 	"ignores-its-host": func() { // it does not notice that standard input is closed
-		r, _, err := os.Pipe()
+		r, w, err := os.Pipe()
 		if err != nil {
 			panic(err)
 		}
 		os.Stdin = r
 		sdk.ServeQuantizer(testQuantizer{})
+		runtime.KeepAlive(w) // or the collector closes it, and standard input has an end
 	},
 	"forks": func() { // leaves a child behind, which holds its pipes open
 		child := exec.Command("sleep", "300")
