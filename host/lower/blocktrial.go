@@ -51,7 +51,7 @@ func (t blockTrial) multiply(d *engine.Device, size int) error {
 		for i := range data {
 			data[i] = float32(int8(least + rng.IntN(most+1-least)))
 		}
-		return engine.Input{Spec: engine.Spec{Name: fmt.Sprint(rows, length), Shape: shapes.Make(dtypes.Float32, rows, length)}, Data: data}
+		return engine.Input{Spec: engine.Spec{Name: fmt.Sprintf("bytes_%d_%d", rows, length), Shape: shapes.Make(dtypes.Float32, rows, length)}, Data: data}
 	}
 	least, most := 124, 130 // 2⁻³ to 2³
 	if size == factor.BlockE4M3 {
