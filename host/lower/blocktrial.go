@@ -15,13 +15,12 @@ import (
 
 // multipliesBlocks reports whether a device multiplies [blocks], in a kernel.
 func multipliesBlocks(d *engine.Device) bool {
-	const inPlace = "quantized matrices are multiplied by their values and not by their codes, which takes more time"
-	if d.Kernels() == engine.AutoKernels && hasKernels(d) {
-		return d.Try(blockTrial{}, inPlace, blockTrial{}.run) == nil
-	}
-	return d.Try(blockTrial{}, inPlace, func(d *engine.Device) error {
-		if !hasKernels(d) {
+	return d.Try(blockTrial{}, "quantized matrices are multiplied by their values and not by their codes, which takes more time", func(d *engine.Device) error {
+		switch {
+		case !hasKernels(d):
 			return errors.New("the device has no kernels")
+		case d.Kernels() == engine.AutoKernels:
+			return blockTrial{}.run(d)
 		}
 		return nil
 	}) == nil

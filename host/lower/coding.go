@@ -95,7 +95,6 @@ func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph
 		warnOnce(x.Parts[0].Graph(), refusal, "a product of four-bit floats is computed from their values, which takes more time")
 		return nil, false
 	}
-	at := InMemory{"": out}
 	inputs, parts := append(slices.Clone(x.Parts), w.Parts...), len(x.Parts)
 	if sum != nil {
 		inputs = append(inputs, sum)
@@ -105,9 +104,9 @@ func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph
 		if sum != nil {
 			product = graph.Add(in[2*parts], product)
 		}
-		return []*graph.Node{at.store("", product)}
+		return []*graph.Node{graph.ConvertDType(product, dtypeOf(out))}
 	})
-	return at.read("", results[0]), true
+	return graph.ConvertDType(results[0], dtypes.Float32), true
 }
 
 // blockSizes are those of a matrix, and of its blocks.

@@ -121,15 +121,18 @@ func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.No
 
 // store converts a float32 node to what it is in memory.
 func (m InMemory) store(name string, x *graph.Node) *graph.Node {
-	if to := m.dtype(name); to != dtypes.Float32 {
-		return graph.ConvertDType(x, to)
+	if m[name] == "" { // bools and integers as well
+		return x
 	}
-	return x
+	return graph.ConvertDType(x, m.dtype(name))
 }
 
 // dtype is the type of elements of a stored node.
-func (m InMemory) dtype(name string) dtypes.DType {
-	switch m[name] {
+func (m InMemory) dtype(name string) dtypes.DType { return dtypeOf(m[name]) }
+
+// dtypeOf is the type of elements that a kernel writes so, float32 where nothing else is said.
+func dtypeOf(s triton.Storage) dtypes.DType {
+	switch s {
 	case triton.BFloat16:
 		return dtypes.BFloat16
 	case triton.Int8:

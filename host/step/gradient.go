@@ -32,12 +32,8 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	var list []*graph.Node
 	for _, t := range p.params() {
 		w := in[p.used(full)(t.Name)]
-		var codes lower.Codes
-		for part, ok := in[code(t.Name, 0)]; ok; part, ok = in[code(t.Name, len(codes.Parts))] {
-			codes.Parts = append(codes.Parts, part)
-		}
-		if codes.Parts != nil && !full {
-			codes.Of(w)
+		if parts := numbered(in, code, t.Name); parts != nil && !full {
+			lower.Codes{Parts: parts}.Of(w)
 		}
 		list = append(list, w)
 	}

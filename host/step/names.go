@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/update"
@@ -28,6 +29,14 @@ func residual(weight string, i int) string { return fmt.Sprintf("residual/%s/%d"
 
 // code is a part of the codes of a weight that products read.
 func code(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
+
+// numbered are the nodes of a weight that have these names, from the number 0 on.
+func numbered(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
+	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
+		list = append(list, node)
+	}
+	return list
+}
 
 // floats is a shape of float32.
 func floats(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }

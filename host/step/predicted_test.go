@@ -27,6 +27,16 @@ import (
 // plugin for CUDA: scripts/predict.sh sets it.
 const predictVariable = "CAGE_TEST_PREDICT"
 
+// pythonForGPUs is that Python. Without it the test is skipped.
+func pythonForGPUs(t *testing.T) string {
+	t.Helper()
+	python := os.Getenv(predictVariable)
+	if python == "" {
+		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
+	}
+	return python
+}
+
 // predicted is what scripts/predict.py says of a program that XLA compiled for a GPU.
 type predicted struct {
 	Aliases, States int64 // bytes
@@ -39,10 +49,7 @@ type predicted struct {
 // attention. Blocks of 512 are more than one product rotates.
 func predict(t *testing.T, kernels engine.Kernels, overrides ...string) predicted {
 	t.Helper()
-	python := os.Getenv(predictVariable)
-	if python == "" {
-		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
-	}
+	python := pythonForGPUs(t)
 	dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: kernels})
 	if err != nil {
 		t.Fatal(err)
@@ -149,10 +156,7 @@ func TestPredictedKernels(t *testing.T) {
 // TestPredictedRegisters: no kernel of a quantizer needs more registers than there are, at
 // the widths of the presets, with floats in bfloat16 and in float32 and with their codes.
 func TestPredictedRegisters(t *testing.T) {
-	python := os.Getenv(predictVariable)
-	if python == "" {
-		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
-	}
+	python := pythonForGPUs(t)
 	for _, settings := range quantizers {
 		for _, size := range [][2]int{{640, 1792}, {1024, 2816}, {1664, 4608}} {
 			t.Run(fmt.Sprint(strings.ReplaceAll(settings, ",", ""), size[0]), func(t *testing.T) {
@@ -166,10 +170,7 @@ func TestPredictedRegisters(t *testing.T) {
 // TestPredictedJoined: nor does any kernel of a step at the width of 430M in which norms and gates are joined to
 // quantizers and products are those of codes, XLA's own among them.
 func TestPredictedJoined(t *testing.T) {
-	python := os.Getenv(predictVariable)
-	if python == "" {
-		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
-	}
+	python := pythonForGPUs(t)
 	for _, settings := range []string{`{plugin="quest"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="absmax"}`, `{plugin="lsq"}`} {
 		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) {
 			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
@@ -190,10 +191,7 @@ func TestPredictedJoined(t *testing.T) {
 // TestPredictedBlocks: nor do the products of four-bit floats, on a GPU that multiplies such, in tiles of several sizes. Plugins
 // before 0.12 are older than they should be for these GPUs, and have too few registers.
 func TestPredictedBlocks(t *testing.T) {
-	python := os.Getenv(predictVariable)
-	if python == "" {
-		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
-	}
+	python := pythonForGPUs(t)
 	if version, err := exec.Command(python, "-c", "import jaxlib; print(jaxlib.__version__)").Output(); err != nil || strings.HasPrefix(string(version), "0.10") || strings.HasPrefix(string(version), "0.11") {
 		t.Skipf("jaxlib %s: %v", version, err)
 	}
@@ -220,10 +218,7 @@ func TestPredictedBlocks(t *testing.T) {
 // TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it is one that reads the
 // logits once. With many tokens, training and evaluation compute one chunk of them after the other.
 func TestPredictedLoss(t *testing.T) {
-	python := os.Getenv(predictVariable)
-	if python == "" {
-		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
-	}
+	python := pythonForGPUs(t)
 	for _, tc := range []struct {
 		vocabulary, batch int
 		evaluates         bool

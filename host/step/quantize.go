@@ -44,12 +44,8 @@ func trainedNodes(q lower.Quantizer, site string, in update.Nodes) []*graph.Node
 // and to its quantizer's trained parameters.
 func (p *Plan) backward(weight string, in update.Nodes, dy *graph.Node, out update.Nodes) {
 	q := p.Weights[weight]
-	var residuals []*graph.Node
-	for r, ok := in[residual(weight, 0)]; ok; r, ok = in[residual(weight, len(residuals))] {
-		residuals = append(residuals, r)
-	}
 	at := lower.Point{X: in[update.Param(weight)], Trained: trainedNodes(q, weight, in), Value: in[update.Value(weight)]}
-	dx, dTrained := q.Backward(at, residuals, dy)
+	dx, dTrained := q.Backward(at, numbered(in, residual, weight), dy)
 	out[update.Gradient(weight)] = dx
 	for i, t := range trainedOf(q, weight) {
 		out[update.Gradient(t.Name)] = dTrained[i]

@@ -99,19 +99,19 @@ func (w *writer) blockProduct(p BlockProduct, columns, inner int, stored Storage
 		sum = w.cast("arith.truncf", sum, "bf16")
 	}
 	w.line("tt.store %s, %s : %s", out.at(w, column).name, sum.name, out.first.typ())
-	parameters := ""
-	for _, name := range []string{"x", "y"} {
-		parameters += fmt.Sprintf("%%%s: !tt.ptr<i8> %s, %%scale_%s: !tt.ptr<i8> %s, %%overall_%s: !tt.ptr<f32> %s, ", name, aligned, name, aligned, name, aligned)
-	}
-	if p.Sum {
-		parameters += fmt.Sprintf("%%before: !tt.ptr<f32> %s, ", aligned)
-	}
-	return fmt.Sprintf("module {\n  tt.func public @%s(%s%%out: !tt.ptr<%s> %s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
-		w.name(), parameters, stored, aligned, w.text.String())
+	return w.module(p.parameters(stored))
 }
 
-// aligned is said of parameters whose memory begins at a multiple of 16 bytes.
-const aligned = "{tt.divisibility = 16 : i32}"
+// parameters are those of [BlockProduct.Kernel].
+func (p BlockProduct) parameters(stored Storage) (list []string) {
+	for _, name := range []string{"x", "y"} {
+		list = append(list, parameter("%"+name, "i8"), parameter("%scale_"+name, "i8"), parameter("%overall_"+name, "f32"))
+	}
+	if p.Sum {
+		list = append(list, parameter("%before", "f32"))
+	}
+	return append(list, parameter("%out", string(stored)))
+}
 
 // overall reads one float32 for each row of a tile, from the given on, into a value of these axes.
 func (w *writer) overall(pointer string, row value, dims []int) value {

@@ -36,7 +36,6 @@ func (w *writer) write() (text string, err error) {
 		}
 	}()
 	w.starts, w.offsets, w.matrices = map[int]value{}, map[int]value{}, map[int]value{}
-	head := w.head()
 	id := w.set("i32", nil, "tt.get_program_id x : i32")
 	w.first = w.apply("arith.muli", id, w.constant("i32", float64(w.tile)))
 	inputs := make([]value, len(w.p.Inputs))
@@ -50,22 +49,29 @@ func (w *writer) write() (text string, err error) {
 		}
 		w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
 	}
-	return head + w.text.String() + "    tt.return\n  }\n}\n", nil
+	return w.module(w.parameters()), nil
 }
 
-// head opens the module and its function.
-func (w *writer) head() string {
-	var parameters []string
-	add := func(name string, t program.Type, stored string) {
-		parameters = append(parameters, fmt.Sprintf("%s: !tt.ptr<%s> %s", name, stored, aligned))
-	}
+// module is the text of the kernel, a function with these parameters.
+func (w *writer) module(parameters []string) string {
+	return fmt.Sprintf("module {\n  tt.func public @%s(%s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
+		w.name(), strings.Join(parameters, ", "), w.text.String())
+}
+
+// parameter is a pointer to memory that begins at a multiple of 16 bytes.
+func parameter(name, stored string) string {
+	return fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = 16 : i32}", name, stored)
+}
+
+// parameters are the inputs and outputs of the program.
+func (w *writer) parameters() (list []string) {
 	for i, in := range w.p.Inputs {
-		add(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type))
+		list = append(list, parameter(fmt.Sprintf("%%in%d", i), w.memory(in.Name, in.Type)))
 	}
 	for i, o := range w.p.Outputs {
-		add(fmt.Sprintf("%%out%d", i), w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
+		list = append(list, parameter(fmt.Sprintf("%%out%d", i), w.memory(o.Name, w.p.TypeOf(o.Value))))
 	}
-	return fmt.Sprintf("module {\n  tt.func public @%s(%s) attributes {noinline = false} {\n", w.name(), strings.Join(parameters, ", "))
+	return list
 }
 
 // memory is the type of the elements of an input or output in memory.

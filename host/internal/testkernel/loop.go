@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/fpmodel"
 )
 
 // loop executes a loop that carries one value from pass to pass.
@@ -97,7 +99,7 @@ func dotScaled(op *operation, args []*value) (*value, error) {
 // e2m1 is the number in the lower four bits of a byte where k is even, else in the upper.
 func e2m1(packed int32, k int) float32 {
 	code := packed >> (4 * (k % 2)) & 15
-	x := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
+	x := float32(fpmodel.Magnitudes[code&7])
 	if code >= 8 {
 		return -x
 	}

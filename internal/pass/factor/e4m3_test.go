@@ -1,0 +1,72 @@
+package factor_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// TestBlocksE4M3: which scales are numbers of E4M3 and one for the tensor.
+func TestBlocksE4M3(t *testing.T) {
+	type value = program.Value
+	nvfp4 := func(round func(v value) value, scale func(block, tensor value) value) func(v value) (entries, scale value) {
+		return func(v value) (value, value) {
+			largest := v.Abs().MaxRow()
+			tensor := largest.MaxAll().Scale(1.0 / 2688)
+			s := scale(round(largest.Scale(1.0/6).Div(tensor)), tensor)
+			return microscaling.RoundE2M1(v.Div(s), microscaling.TiesEven), s
+		}
+	}
+	times := func(block, tensor value) value { return block.Mul(tensor) }
+	// other rounds as RoundE4M3 does, with other limits.
+	other := func(mantissa, least, largest, limit float64) func(v value) value {
+		return func(v value) value {
+			unit := v.Logb().Shift(-mantissa).Clip(least, largest)
+			return v.Ldexp(unit.Neg()).Round().Ldexp(unit).Clip(-limit, limit)
+		}
+	}
+	for name, tt := range map[string]struct {
+		make func(v value) (entries, scale value)
+		size int
+		ok   bool
+	}{
+		"times":        {nvfp4(microscaling.RoundE4M3, times), 16, true},
+		"times, later": {nvfp4(microscaling.RoundE4M3, func(block, tensor value) value { return tensor.Mul(block) }), 16, true},
+		"over": {nvfp4(microscaling.RoundE4M3, func(block, tensor value) value {
+			return block.Div(tensor.Builder().Const(1).Div(tensor))
+		}), 16, true},
+		"NaN where it is not finite": {nvfp4(microscaling.RoundE4M3, func(block, tensor value) value {
+			return tensor.IsFinite().Select(block.Mul(tensor), tensor.Builder().Const(math.NaN()))
+		}), 16, true},
+		"0 where it is not finite": {nvfp4(microscaling.RoundE4M3, func(block, tensor value) value {
+			return tensor.IsFinite().Select(block.Mul(tensor), tensor.Builder().Const(0))
+		}), 16, false},
+		"blocks of 32":    {nvfp4(microscaling.RoundE4M3, times), 32, false},
+		"smaller limits":  {nvfp4(other(3, -8, 4, 240), times), 16, true},
+		"two bits":        {nvfp4(other(2, -9, 5, 448), times), 16, false},
+		"finer":           {nvfp4(other(3, -10, 5, 448), times), 16, false},
+		"coarser":         {nvfp4(other(3, -9, 6, 448), times), 16, false},
+		"larger":          {nvfp4(other(3, -9, 5, 449), times), 16, false},
+		"between two":     {nvfp4(other(3, -9, 5, 300), times), 16, false},
+		"units too small": {nvfp4(other(3, -9, 2, 448), times), 16, false},
+		"half units":      {nvfp4(other(3, -8.5, 5, 448), times), 16, false},
+		"from 0.3": {nvfp4(func(v value) value {
+			unit := v.Logb().Shift(-3).Clip(-9, 5)
+			return v.Ldexp(unit.Neg()).Round().Ldexp(unit).Clip(0.3, 448)
+		}, times), 16, false},
+		"signs of zeros": {nvfp4(func(v value) value {
+			return microscaling.RoundE4M3(v.Div(v.Shift(-1).Clip(0, 1)))
+		}, times), 16, false},
+		"negative":    {nvfp4(func(v value) value { return microscaling.RoundE4M3(v.Neg()) }, times), 16, false},
+		"not rounded": {nvfp4(func(v value) value { return v.Clip(0, 448) }, times), 16, false},
+		"one for each block": {nvfp4(microscaling.RoundE4M3, func(block, _ value) value {
+			return block.Mul(block.Shift(1))
+		}), 16, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkCase(t, blockQuantizer(tt.size, tt.make), tt.ok, tt.size, 1e-6) // two scales are multiplied in another order
+		})
+	}
+}
