@@ -75,7 +75,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 		{Name: "ramp", To: &s.Ramp, Is: schema.OneOf(Linear, Constant), For: cageKeys, Default: Default.Ramp,
 			Doc: "how λ goes on after the silence"},
 		{Name: "pareto_every", To: &s.ParetoEvery, Is: schema.From(0, schema.Most), For: measured, Default: 0,
-			Doc: "steps between measurements of ‖P_λ‖, each of which costs a full-precision forward and backward pass; 0: never"},
+			Doc: "steps between measurements of ‖P_λ‖, the norm of ∇f(x) + λ·(x − Q(x)) and the paper's measure of stationarity, each of which costs a full-precision forward and backward pass; 0: never"},
 		{Name: "coeff", To: &s.Coeff, Is: schema.Between(0, 1e12), For: lotionKeys, Default: DefaultLotion.Coeff,
 			Doc: "strength of the regularizer ½·coeff·Σ F·σ²; 0: none. The default is the best value in the CAGE paper's comparison"},
 		{Name: "fisher_decay", To: &s.FisherDecay, Is: schema.Below(0, 1), For: lotionKeys, Default: DefaultLotion.FisherDecay,

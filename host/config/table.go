@@ -18,8 +18,8 @@ func (c *Config) tables() []table {
 				Doc: "seed of the model's initialisation, and of the noise of a problem without data"},
 		}},
 		{name: "model", keys: append(c.Model.Keys(), c.initKey()),
-			doc: "What is trained. A language model (llama, olmo2, qwen3) is a preset or has free sizes: a preset fixes layers, width,\n" +
-				"heads and hidden, the rest it only suggests. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with\n" +
+			doc: "What is trained. A language model (llama, olmo2, qwen3) has free sizes, or those of a preset (llama, olmo2): it fixes layers,\n" +
+				"width, heads and hidden, the rest it only suggests. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with\n" +
 				"A = UΛUᵀ and b = Ax*, of which the one parameter x is quantized; or the toy, f(x) = ½(x − ½)² on the numbers.\n" +
 				"A key of another kind than the named one is an error."},
 		{name: "data", models: model.Languages, keys: c.Data.keys(),

@@ -86,7 +86,7 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds...), Default: KindLlama,
 			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms behind the layers and on queries and keys; qwen3: llama with norms on each head of queries and keys; quadratic, toy: problems without data"},
 		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...), For: Languages, Default: "",
-			Doc: "size by name; empty: layers, width, heads and context are given"},
+			Doc: "size by name; empty: layers, width, heads and context are given. qwen3 has none"},
 		{Name: "layers", To: &s.Layers, Is: schema.From(1, 4096), For: Languages,
 			Doc: "transformer blocks"},
 		{Name: "width", To: &s.Width, Is: schema.From(2, 1<<20), For: Languages,
@@ -182,9 +182,12 @@ func (s *Settings) FillIn() {
 // kind of model has no such preset.
 func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	p, ok := LookupPreset(s.Kind, s.Preset)
+	hint := "this kind has no presets: give model.layers, model.width, model.heads and model.context"
+	if names := PresetNames(s.Kind); len(names) > 0 {
+		hint = "want one of " + schema.Quoted(names)
+	}
 	problems.Unless(ok || s.Preset == "" || !s.Language(), schema.Problem{Key: "model.preset",
-		Found: fmt.Sprintf("the string %q, which is no size of %s", s.Preset, s.Kind),
-		Hint:  "want one of " + schema.Quoted(PresetNames(s.Kind))})
+		Found: fmt.Sprintf("the string %q, which is no size of %s", s.Preset, s.Kind), Hint: hint})
 	return p, problems
 }
 

@@ -40,7 +40,7 @@ const kernelsHead = `<!-- Written by: go test ./host/step -run TestKernels -upda
 On a GPU in bfloat16 the program of a quantizer becomes one kernel for its forward and one for its backward pass
 ([gpu.md](gpu.md#kernels)). What belongs to whole tensors, such as the largest element, is computed before it, as
 operations. This table is what a test finds for the plugins of this repository on a weight of 32 × 384: it compares
-each kernel, executed from its text, with the oracle in binary32: all codes are equal.
+each kernel, executed from its text, with the reference executor in binary32: all codes are equal.
 
 The last column tells whether both operands of a product can be codes (` + "`device.products`" + `): "integer" are whole numbers of
 8 bits with one scale for each row, "fp4" floats of four bits with a scale for each 32, a power of two, or for each 16, a float
