@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/gomlx/compute"
@@ -125,7 +126,10 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 // Fill makes a tensor of the given dimensions, on each replica, whose elements write sets: all of them, as what is there
 // before is not defined. On the CPU device that is the tensor's own memory, so that there is no copy.
 func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, error) {
-	shape := shapes.Make(dtypes.FromGenericsType[T](), dims...)
+	shape, err := shapeOf(dtypes.FromGenericsType[T](), dims)
+	if err != nil {
+		return nil, fmt.Errorf("memory: %w", err)
+	}
 	if !d.SharesMemory() {
 		data := make([]T, shape.Size())
 		if err := write(data); err != nil {
@@ -138,7 +142,7 @@ func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, err
 	}
 	var part compute.Buffer
 	var flat any
-	err := catch(func() (err error) {
+	err = catch(func() (err error) {
 		part, flat, err = d.backend.NewSharedBuffer(0, shape)
 		return err
 	})
@@ -161,15 +165,24 @@ func Zeros(d *Device, dims ...int) (*Buffer, error) {
 
 // makeShape checks that n elements fill the dimensions.
 func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
+	shape, err := shapeOf(dtype, dims)
+	if err == nil && shape.Size() != n {
+		err = fmt.Errorf("%d elements do not fill the dimensions %v, which hold %d", n, dims, shape.Size())
+	}
+	return shape, err
+}
+
+// shapeOf checks that dimensions are some, and that their elements can be counted.
+func shapeOf(dtype dtypes.DType, dims []int) (shapes.Shape, error) {
 	size := 1
 	for _, dim := range dims {
 		if dim < 0 {
 			return shapes.Shape{}, fmt.Errorf("dimensions %v: a dimension is negative", dims)
 		}
+		if dim > 0 && size > math.MaxInt/dim {
+			return shapes.Shape{}, fmt.Errorf("dimensions %v: they hold more elements than can be counted", dims)
+		}
 		size *= dim
-	}
-	if size != n {
-		return shapes.Shape{}, fmt.Errorf("%d elements do not fill the dimensions %v, which hold %d", n, dims, size)
 	}
 	return shapes.Make(dtype, dims...), nil
 }

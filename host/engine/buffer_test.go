@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/engine"
@@ -61,6 +62,12 @@ func TestUploadRefusesBadDimensions(t *testing.T) {
 		if _, err := engine.Upload(d, []float32{1, 2, 3}, dims...); err == nil {
 			t.Errorf("3 elements were accepted for dimensions %v", dims)
 		}
+	}
+	if _, err := engine.Upload(d, []float32{}, 1<<32, 1<<32); err == nil || !strings.Contains(err.Error(), "can be counted") {
+		t.Errorf("2⁶⁴ elements: %v", err)
+	}
+	if _, err := engine.Zeros(d, 2, -1); err == nil || !strings.Contains(err.Error(), "negative") {
+		t.Errorf("zeros of a negative dimension: %v", err)
 	}
 }
 

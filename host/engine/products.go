@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"math"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 )
@@ -15,7 +17,11 @@ const (
 	BlockProducts   Products = "fp4"     // of floats of four bits where both have scales for their blocks, as in MXFP4, or in NVFP4
 )
 
-// DotIntegers returns a·bᵀ, int32 [m, n], for two int8 nodes [m, k] and [n, k]. It is exact for k up to 133,000.
+// LongestIntegers is the longest sum of products of two numbers from −127 to 127 that int32 holds in any case.
+const LongestIntegers = math.MaxInt32 / (127 * 127)
+
+// DotIntegers returns a·bᵀ, int32 [m, n], for two int8 nodes [m, k] and [n, k]. It is exact for k up to [LongestIntegers]
+// where neither has −128.
 func DotIntegers(a, b *graph.Node) *graph.Node {
 	if OnCPU(a.Graph()) { // it adds up in the type of the operands
 		a, b = graph.ConvertDType(a, dtypes.Int32), graph.ConvertDType(b, dtypes.Int32)

@@ -18,14 +18,14 @@ func cacheFlags(directory string) (string, error) {
 		return "", nil
 	}
 	path, err := filepath.Abs(directory)
-	if err == nil {
-		err = vfs.At(path).Join("tuned").MkdirAll()
-	}
 	if err != nil {
 		return "", fmt.Errorf("XLA's cache: %w", err)
 	}
 	if strings.ContainsAny(path, " \t\n\"'") {
 		return "", fmt.Errorf("XLA's cache %q: its flags take no path with spaces or quotes", path)
+	}
+	if err := vfs.At(path).Join("tuned").MkdirAll(); err != nil {
+		return "", fmt.Errorf("XLA's cache: %w", err)
 	}
 	flags := " --xla_gpu_per_fusion_autotune_cache_dir=" + filepath.Join(path, "tuned")
 	mine, err := takeCache(vfs.At(path))

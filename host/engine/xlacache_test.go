@@ -46,8 +46,12 @@ func TestCacheFlags(t *testing.T) {
 	if out := other(); !strings.Contains(out, tuned) || strings.Contains(out, kernels) {
 		t.Errorf("the process beside this one has %s", out)
 	}
-	if _, err := cacheFlags(filepath.Join(dir, "a b")); err == nil || !strings.Contains(err.Error(), "no path with spaces") {
+	spaced := filepath.Join(dir, "a b")
+	if _, err := cacheFlags(spaced); err == nil || !strings.Contains(err.Error(), "no path with spaces") {
 		t.Errorf("a path with a space: %v", err)
+	}
+	if _, err := os.Stat(spaced); err == nil {
+		t.Error("a path that is refused was made")
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -71,8 +71,24 @@ func nvfp4(t *testing.T, rows, columns int) lower.Quantizer {
 // bfloat16 itself it is as exact as a number can be.
 func TestProductOfCodes(t *testing.T) {
 	wrong := productErrors(t, engine.Options{Products: engine.IntegerProducts}, uniform)
-	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[2] < 100*wrong[0] {
+	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
 		t.Errorf("relative errors of %g", wrong)
+	}
+}
+
+// TestLongProductOfCodes: sums that 32 bits may not hold are those of values.
+func TestLongProductOfCodes(t *testing.T) {
+	d := testdevice.Open(t, engine.Options{Products: engine.IntegerProducts})
+	for columns, want := range map[int]bool{engine.LongestIntegers: true, engine.LongestIntegers + 1: false} {
+		q := uniform(t, 1, columns)
+		x := testdevice.Upload(t, d, make([]float32, columns), 1, columns)
+		testdevice.Evaluate(t, d, []*engine.Buffer{x}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			value := lower.Quantize(in[0], nil, q)
+			if _, ok := lower.ProductOfCodes(value, value, false); ok != want {
+				t.Errorf("%d codes are multiplied: %t", columns, ok)
+			}
+			return []*graph.Node{value}
+		})
 	}
 }
 
@@ -83,7 +99,7 @@ func TestProductOfBlocks(t *testing.T) {
 		t.Errorf("relative errors of %g", wrong)
 	}
 	wrong = productErrors(t, engine.Options{Products: engine.BlockProducts, Kernels: engine.BodyKernels}, nvfp4)
-	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[2] < 100*wrong[0] {
+	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
 		t.Errorf("relative errors of %g, with two scales", wrong)
 	}
 }

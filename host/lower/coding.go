@@ -57,6 +57,9 @@ func (c *coding) codes(out map[string]*graph.Node) (codes Codes) {
 // product, but not with one whose rows were moved: then the product is rounded before, lies in memory so, and what reads
 // it multiplies.
 func integerProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
+	if x.Parts[0].Shape().Dim(1) > engine.LongestIntegers {
+		return nil, false
+	}
 	product = graph.ConvertDType(engine.DotIntegers(x.Parts[0], w.Parts[0]), dtypes.Float32)
 	dims := product.Shape().Dimensions
 	product = graph.Mul(product, graph.BroadcastToDims(x.Parts[1], dims...))

@@ -74,10 +74,7 @@ func (r *CodeReader) Read(s *State) (codes []int32, residuals []float32, err err
 func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
 	reads := make([][]Tensor, len(rules)) // by each quantizer's program
 	for i, r := range rules {
-		reads[i] = []Tensor{{Name: r.Name, Dims: r.Shape}}
-		for _, t := range r.Quantizer.Trained {
-			reads[i] = append(reads[i], Tensor{Name: update.Trained(r.Name, t.Name), Dims: t.Shape})
-		}
+		reads[i] = quantizerInputs(r)
 	}
 	specs := inputs(slices.Concat(reads...), update.Param, false)
 	return stage{"codes", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
@@ -98,14 +95,7 @@ func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
 
 // codesOf returns the codes and values of a weight.
 func codesOf(q sdk.QuantizerProgram, in []*graph.Node) (codes, value *graph.Node) {
-	p := *q.Program
-	p.Outputs = nil // what no output needs is not computed
-	for _, o := range q.Program.Outputs {
-		if o.Name == sdk.OutputValue || o.Name == sdk.OutputCodes {
-			p.Outputs = append(p.Outputs, o)
-		}
-	}
-	out := lower.Lower(in[0].Graph(), &p, in)
+	out := lower.Lower(in[0].Graph(), withOutputs(q.Program, sdk.OutputValue, sdk.OutputCodes), in)
 	value = out[sdk.OutputValue]
 	if codes = out[sdk.OutputCodes]; codes == nil {
 		zero := graph.ScalarZero(value.Graph(), value.DType())

@@ -54,8 +54,11 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if c.refresher, err = refresh.New(dev, subjects); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
-	_, err = c.quantize()
-	return c, err
+	if _, err = c.quantize(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // Prepare compiles all that a training runs, with its correction, statistics and

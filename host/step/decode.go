@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,6 +40,9 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	language, ok := e.c.plan.Model.(model.Language)
 	if !ok {
 		return nil, fmt.Errorf("step: a model that reads no sequences cannot continue them")
+	}
+	if len(first) == 0 {
+		return nil, errors.New("step: a decoder of no sequences")
 	}
 	d := &Decoder{e: e, first: slices.Clone(first), length: length, t: update.Tensors{}}
 	b, err := engine.Upload(e.c.dev, d.first, len(first))

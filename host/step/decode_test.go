@@ -23,6 +23,9 @@ func TestDecoder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReader(t, settings, 5, 2, 1)
+			if _, err := r.e.Decoder(nil, 20); err == nil {
+				t.Error("no sequences: no error")
+			}
 			d, err := r.e.Decoder([]int32{0}, 20)
 			if err != nil {
 				t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Quantized is a weight as its quantizer's program gives it.
@@ -73,25 +74,15 @@ func rotationOf(p sdk.QuantizerProgram) (block int, err error) {
 // quantizedStage maps a weight and its quantizer's trained parameters to the outputs of
 // the quantizer's program that describe Q(x).
 func quantizedStage(rule cage.Rule) stage {
-	reads := []Tensor{{Name: rule.Name, Dims: rule.Shape}}
-	for _, t := range rule.Quantizer.Trained {
-		reads = append(reads, Tensor{Name: update.Trained(rule.Name, t.Name), Dims: t.Shape})
-	}
-	specs := inputs(reads, update.Param, false)
-	p := *rule.Quantizer.Program
-	p.Outputs = nil // what no output needs is not computed
-	for _, o := range rule.Quantizer.Program.Outputs {
-		if o.Name == sdk.OutputValue || o.Name == sdk.OutputCodes || o.Name == sdk.OutputScale {
-			p.Outputs = append(p.Outputs, o)
-		}
-	}
+	specs := inputs(quantizerInputs(rule), update.Param, false)
+	p := withOutputs(rule.Quantizer.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
 	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		args := make([]*graph.Node, len(specs))
 		for i, spec := range specs {
 			args[i] = in[spec.Name]
 		}
 		out := update.Nodes{}
-		for name, node := range lower.Lower(g, &p, args) {
+		for name, node := range lower.Lower(g, p, args) {
 			if name == sdk.OutputCodes {
 				node = graph.ConvertDType(node, dtypes.Int32)
 			}
@@ -99,6 +90,22 @@ func quantizedStage(rule cage.Rule) stage {
 		}
 		return out
 	}}
+}
+
+// quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained parameters.
+func quantizerInputs(rule cage.Rule) []Tensor {
+	reads := []Tensor{{Name: rule.Name, Dims: rule.Shape}}
+	for _, t := range rule.Quantizer.Trained {
+		reads = append(reads, Tensor{Name: update.Trained(rule.Name, t.Name), Dims: t.Shape})
+	}
+	return reads
+}
+
+// withOutputs is p with those of the named outputs that it has. What none of them needs is not computed.
+func withOutputs(p *program.Program, names ...string) *program.Program {
+	few := *p
+	few.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(names, o.Name) })
+	return &few
 }
 
 // quantizedName is the name of an output of quantizedStage among the tensors of a step.

@@ -78,6 +78,10 @@ func check(t *testing.T, name string, p *program.Program, inputs map[string]refe
 // compare wants equal integers, and floats within the tolerance, relative to the largest.
 func compare(t *testing.T, name string, got, want reference.Tensor, relative float64) {
 	t.Helper()
+	if len(got.Floats) != len(want.Floats) || len(got.Ints) != len(want.Ints) {
+		t.Errorf("%s: %d floats and %d integers, want %d and %d", name, len(got.Floats), len(got.Ints), len(want.Floats), len(want.Ints))
+		return
+	}
 	largest := 1.0
 	for _, x := range want.Floats {
 		largest = max(largest, math.Abs(x))
@@ -93,8 +97,5 @@ func compare(t *testing.T, name string, got, want reference.Tensor, relative flo
 			t.Errorf("%s: element %d is %d, want %d", name, i, got.Ints[i], n)
 			return
 		}
-	}
-	if len(got.Floats) != len(want.Floats) || len(got.Ints) != len(want.Ints) {
-		t.Errorf("%s: %d floats and %d integers, want %d and %d", name, len(got.Floats), len(got.Ints), len(want.Floats), len(want.Ints))
 	}
 }

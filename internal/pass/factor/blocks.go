@@ -113,10 +113,12 @@ func scalesE4M3(p *program.Program, known []set, scale program.ID) scales {
 		if len(overall.Shape()) > 0 {
 			overall = overall.Reshape()
 		}
+		number := whole.IsFinite().And(x.Ge(b.Const(0)))
 		if n.Op == program.OpDiv {
-			overall = b.Const(1).Div(overall).Clip(-math.MaxFloat32, math.MaxFloat32) // 0 over the smallest numbers is 0
+			overall = b.Const(1).Div(overall)
+			number = number.And(overall.IsFinite().Or(x.Eq(b.Const(0))))
+			overall = overall.Clip(-math.MaxFloat32, math.MaxFloat32) // 0 over the smallest numbers is 0
 		}
-		number := whole.Eq(whole).And(x.Ge(b.Const(0)))
 		return blockRows(number.Select(code, b.Const(nanE4M3))), overall.Broadcast([]int{x.Shape()[0], 1}, nil)
 	}
 }

@@ -43,8 +43,8 @@ func limitsE4M3(least, largest, limit set) bool {
 	}
 	unit := math.Exp2(largest.hi)
 	multiple := limit.hi / unit
-	return least.lo >= leastUnitE4M3 && largest.hi <= largestUnitE4M3 && least.lo <= largest.hi &&
-		limit.hi >= 0 && limit.hi <= microscaling.LargestE4M3 && multiple <= 16 && multiple >= 8 && multiple == math.Trunc(multiple)
+	return least.lo >= leastUnitE4M3 && largest.hi <= largestUnitE4M3 &&
+		limit.hi <= microscaling.LargestE4M3 && multiple <= 16 && multiple >= 8 && multiple == math.Trunc(multiple)
 }
 
 // node is the node of a value, nil where it has another operation.

@@ -4,8 +4,10 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // TestBlocksE4M3: which scales are numbers of E4M3 and one for the tensor.
@@ -67,6 +69,53 @@ func TestBlocksE4M3(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkCase(t, blockQuantizer(tt.size, tt.make), tt.ok, tt.size, 1e-6) // two scales are multiplied in another order
+		})
+	}
+}
+
+// TestBlocksBeyondFloat32: where a scale, or one over the number of the tensor, is too large for binary32, the codes are NaN: of
+// what is finite they say no other number.
+func TestBlocksBeyondFloat32(t *testing.T) {
+	type value = program.Value
+	for name, tt := range map[string]struct {
+		make  func(v value) (entries, scale value)
+		power int // of the first block
+	}{
+		"over": {func(v value) (value, value) {
+			tensor := v.Builder().Const(math.Exp2(-130))
+			s := microscaling.RoundE4M3(v.Abs().MaxRow().Scale(1.0 / 6).Mul(tensor)).Div(tensor)
+			return microscaling.RoundE2M1(v.Div(s), microscaling.TiesEven), s
+		}, 108},
+		"times": {func(v value) (value, value) {
+			tensor := v.Builder().Const(math.Exp2(121))
+			s := microscaling.RoundE4M3(v.Abs().MaxRow().Div(tensor).Scale(3)).Mul(tensor)
+			return v.Sign().Scale(0.5), s
+		}, 111},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, ok := factor.Blocks(blockQuantizer(factor.BlockE4M3, tt.make), "value")
+			if !ok {
+				t.Fatal("not factored")
+			}
+			x := reference.Tensor{Type: f.Inputs[0].Type}
+			for i := range blockRows * blockLength {
+				x.Floats = append(x.Floats, math.Ldexp(float64(i%16+1)/16, tt.power+4+i/16))
+			}
+			out, err := reference.Run32(f, map[string]reference.Tensor{"x": x})
+			if err != nil {
+				t.Fatal(err)
+			}
+			broken := 0
+			for i, got := range unblocked(t, out, factor.BlockE4M3) {
+				if want := out["value"].Floats[i]; math.IsNaN(got) {
+					broken++
+				} else if got != want {
+					t.Errorf("value %d of %g is %g, its codes say %g", i, x.Floats[i], want, got)
+				}
+			}
+			if broken == 0 {
+				t.Error("no code is NaN")
+			}
 		})
 	}
 }

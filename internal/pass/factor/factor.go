@@ -32,8 +32,9 @@ func Rows(p *program.Program, output string) (factored *program.Program, ok bool
 	known := numbers(p)
 	for i, codes := range n.Args {
 		scale, c := n.Args[1-i], known[codes]
-		if p.TypeOf(codes).Equal(p.TypeOf(id)) && isScale(p.TypeOf(scale), p.TypeOf(id)) && c.step > 0 && max(-c.lo, c.hi)/c.step <= largest {
-			return extend(p, func(values []program.Value) []program.Value { return integers(values[codes], values[scale], c.step) },
+		step := min(c.step, 1) // a larger one, which is as right, could make a scale infinite
+		if p.TypeOf(codes).Equal(p.TypeOf(id)) && isScale(p.TypeOf(scale), p.TypeOf(id)) && step > 0 && max(-c.lo, c.hi)/step <= largest {
+			return extend(p, func(values []program.Value) []program.Value { return integers(values[codes], values[scale], step) },
 				OutputIntegers, OutputScale), true
 		}
 	}

@@ -44,6 +44,9 @@ func TestRows(t *testing.T) {
 		"NaN where it is not finite": {func(b *program.Builder, x value) (value, value) {
 			return x.IsFinite().Select(x.Clip(-8, 7).Round(), b.Const(math.NaN())), highest(x)
 		}, 8},
+		"a step that would make the scale infinite": {func(b *program.Builder, x value) (value, value) {
+			return x.Clip(0, 1).Round().Scale(64), b.Const(math.Exp2(122))
+		}, 64},
 		"8 bits":                {func(_ *program.Builder, x value) (value, value) { return x.Clip(-127, 127).Round(), highest(x) }, 127},
 		"more than 8 bits":      {func(_ *program.Builder, x value) (value, value) { return x.Clip(-128, 127).Round(), highest(x) }, 0},
 		"without limits":        {func(_ *program.Builder, x value) (value, value) { return x.Round(), highest(x) }, 0},

@@ -21,13 +21,15 @@ func numbers(p *program.Program) []set {
 		switch {
 		case n.Type.DType == program.Float:
 			s = numbersOf(n, args, known)
-		case n.Op == program.OpConstant && len(n.Attr.Ints) == 1:
-			s.few = []float64{float64(n.Attr.Ints[0])}
-		case n.Op == program.OpAnd && (args[0].is(exponentBits) || args[1].is(exponentBits)):
-			s.lo, s.unit, s.unsigned = 0, 1, true // of the float with these bits
+			if n.Op == program.OpDiv {
+				// A limit may make a number of NaN, one that is near nothing. What it has limited before has no NaN then.
+				s.near.known = node(p, n.Args[0], program.OpClamp) != nil
+			}
+		// What is known of integers is known of the floats with their bits.
+		case n.Op == program.OpAnd && slices.ContainsFunc(n.Args, func(id program.ID) bool { return isMask(p, id) }):
+			s.lo, s.unit, s.unsigned = 0, 1, true
 		case n.Op == program.OpBitcast && p.TypeOf(n.Args[0]).DType == program.Float:
-			s = args[0].elsewhere() // likewise
-			s.few = nil
+			s = args[0].elsewhere()
 		}
 		switch {
 		case math.IsNaN(s.lo) || math.IsNaN(s.hi): // ∞ − ∞
@@ -39,6 +41,12 @@ func numbers(p *program.Program) []set {
 		known = append(known, s)
 		return s
 	})
+}
+
+// isMask tells whether a value is an integer of the exponent's bits.
+func isMask(p *program.Program, id program.ID) bool {
+	n := node(p, id, program.OpConstant)
+	return n != nil && slices.Equal(n.Attr.Ints, []int64{exponentBits})
 }
 
 func (s set) is(x float64) bool { return len(s.few) == 1 && s.few[0] == x }
@@ -79,13 +87,9 @@ func numbersOf(n *program.Node, args, known []set) set {
 		return product(n, args, known)
 	case program.OpLdexp:
 		return args[0].ldexp(args[1])
-	case program.OpBitcast: // what is known of bits is of the floats that they are
-		s := args[0]
-		s.few = nil
-		return s
 	case program.OpReshape, program.OpBroadcast, program.OpReduceMax, program.OpReduceMin:
 		return args[0].elsewhere()
-	case program.OpStopGradient:
+	case program.OpStopGradient, program.OpBitcast: // what is known of bits is of the floats that they are
 		return args[0]
 	}
 	return anything
@@ -111,12 +115,13 @@ func product(n *program.Node, args, known []set) set {
 	for i, den := range n.Args {
 		q, d := args[1-i], args[i]
 		if q.near.known && q.near.den == den && d.unit == 1 && d.lo > 0 {
-			const rounding = 1 + 1.0/(1<<20) // of what led to q, in binary32
-			size := (known[q.near.num].size() + q.near.more*d.hi) * rounding
+			const rounding = 1 + 1.0/(1<<20) // of the quotient, of mostSums sums and of this product, in binary32
+			const underflow = 0x1p-149       // of a quotient that is so small
+			size := (known[q.near.num].size() + (q.near.more+underflow)*d.hi) * rounding
 			u.lo, u.hi = max(u.lo, -size), min(u.hi, size)
 		}
 	}
-	u = u.single()
+	u = u.single().exact()
 	u.few = products(a, b, u)
 	return u
 }

@@ -27,9 +27,18 @@ type near struct {
 	known    bool
 	num, den program.ID
 	more     float64
+	sums     int // that more has come by, each of them rounded
 }
 
-func (n near) plus(more float64) near { n.more += more; return n }
+// mostSums bounds the sums: product allows for their rounding.
+const mostSums = 8
+
+func (n near) plus(more float64) near {
+	n.more += more
+	n.sums++
+	n.known = n.known && n.sums <= mostSums
+	return n
+}
 
 var (
 	anything = set{lo: math.Inf(-1), hi: math.Inf(1)}
@@ -74,7 +83,7 @@ func (s set) or(o set) set {
 	}
 	if s.near.known && o.near.known && s.near.num == o.near.num && s.near.den == o.near.den {
 		u.near = s.near
-		u.near.more = max(s.near.more, o.near.more)
+		u.near.more, u.near.sums = max(s.near.more, o.near.more), max(s.near.sums, o.near.sums)
 	}
 	return u
 }
@@ -171,11 +180,20 @@ func (s set) ldexp(exponent set) set {
 	u := anything
 	u.unit = s.unit
 	if s.lo < 0 {
-		return u
+		return u.exact()
 	}
 	u.lo, u.hi = s.lo*math.Exp2(exponent.lo), s.hi*math.Exp2(exponent.hi)
 	if math.IsNaN(u.lo) || math.IsNaN(u.hi) { // 0·∞
 		u.lo, u.hi = 0, math.Inf(1)
 	}
-	return u
+	return u.exact()
+}
+
+// exact is s without its unit where some numbers may be so small that binary32 rounds them to what is no unit times a power
+// of two. Powers of two stay such, or become 0.
+func (s set) exact() set {
+	if s.unit != 1 && !(s.single().lo >= s.unit*math.Exp2(-biasE8M0)) {
+		s.unit = 0
+	}
+	return s
 }
