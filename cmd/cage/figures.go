@@ -80,12 +80,13 @@ func savePicture(w io.Writer, paths []string, p figure.Picture, title string) er
 
 func readRuns(dirs []string) ([]figure.Run, error) {
 	var runs []figure.Run
-	for _, dir := range dirs {
+	names := runNames(dirs)
+	for i, dir := range dirs {
 		records, err := metrics.Read[metrics.Record](rundir.At(dir).Metrics())
 		if err != nil {
 			return nil, notRun(dir, "it has no metrics", err)
 		}
-		runs = append(runs, figure.Run{Name: filepath.Base(dir), Records: records})
+		runs = append(runs, figure.Run{Name: names[i], Records: records})
 	}
 	return runs, nil
 }

@@ -64,20 +64,14 @@ A run with train.tensorboard = true writes event files while it trains.`,
 // recorded is a run with its records.
 type recorded struct {
 	*rundir.Run
-	name    string // that of its directory; of several with that name the whole path
+	name    string // see runNames
 	records []metrics.Record
 }
 
 func recordsOf(dirs []string) (list []recorded, err error) {
-	count := map[string]int{}
-	for _, dir := range dirs {
-		count[filepath.Base(filepath.Clean(dir))]++
-	}
-	for _, dir := range dirs {
-		r := recorded{name: filepath.Base(filepath.Clean(dir))}
-		if count[r.name] > 1 {
-			r.name = strings.Trim(filepath.ToSlash(filepath.Clean(dir)), "./")
-		}
+	names := runNames(dirs)
+	for i, dir := range dirs {
+		r := recorded{name: names[i]}
 		if r.Run, err = rundir.Open(dir); err != nil {
 			return nil, err
 		}
@@ -87,6 +81,21 @@ func recordsOf(dirs []string) (list []recorded, err error) {
 		list = append(list, r)
 	}
 	return list, nil
+}
+
+// runNames are the names of run directories: the last part of their paths; of several with that name the whole path.
+func runNames(dirs []string) []string {
+	count, names := map[string]int{}, make([]string, len(dirs))
+	for i, dir := range dirs {
+		names[i] = filepath.Base(filepath.Clean(dir))
+		count[names[i]]++
+	}
+	for i, dir := range dirs {
+		if count[names[i]] > 1 {
+			names[i] = strings.Trim(filepath.ToSlash(filepath.Clean(dir)), "./")
+		}
+	}
+	return names
 }
 
 // writeCSV writes a line for each record, with a column for each number that any of them has.

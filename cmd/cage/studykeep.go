@@ -43,6 +43,9 @@ again, so a study may be run on one machine after another. Stale ones are left o
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
+		if before != nil && before.Study != s.Name {
+			return nil, fmt.Errorf("%s has results of the study %s, and %s is %s: give another --out", path, before.Study, s.File, s.Name)
+		}
 		file, err := kept.Take(s, results, before, buildVersion(), time.Now().UTC())
 		if err != nil {
 			return nil, err
@@ -68,7 +71,7 @@ func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Resul
 	}
 	results := file.Results(s)
 	return results, findStale(cmd, s, func(ctx context.Context, look study.Survey) error {
-		return file.FindStale(ctx, results, look)
+		return file.FindStale(ctx, s, results, look)
 	})
 }
 

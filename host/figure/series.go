@@ -101,18 +101,28 @@ func smooth(pieces [][]Point) [][]Point {
 	reach := max(1, int(smoothShare*float64(n)/2))
 	out := make([][]Point, len(pieces))
 	for i, piece := range pieces {
-		sums := make([]float64, len(piece)+1) // sums[j] is the sum of the first j values
+		sums := make([]sum, len(piece)+1) // sums[j] is that of the first j values
 		for j, p := range piece {
-			sums[j+1] = sums[j] + p.Y
+			sums[j+1] = sums[j].plus(p.Y)
 		}
 		out[i] = make([]Point, len(piece))
 		for j, p := range piece {
 			r := min(reach, j)
 			from, to := j-r, min(j+r+1, len(piece))
-			out[i][j] = Point{X: p.X, Y: (sums[to] - sums[from]) / float64(to-from)}
+			out[i][j] = Point{X: p.X, Y: ((sums[to].high - sums[from].high) + (sums[to].low - sums[from].low)) / float64(to-from)}
 		}
 	}
 	return out
+}
+
+// sum is a sum with what was lost to rounding (Knuth's two-sum), so that after a value that
+// is very large the differences of sums still hold those that are not.
+type sum struct{ high, low float64 }
+
+func (s sum) plus(x float64) sum {
+	high := s.high + x
+	part := high - s.high
+	return sum{high, s.low + (s.high - (high - part)) + (x - part)}
 }
 
 // maxPoints is the most points that a curve is drawn with: more than there are pixels,

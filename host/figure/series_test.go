@@ -85,3 +85,20 @@ func TestThinKeepsTheExtremes(t *testing.T) {
 		t.Error("a short curve is thinned")
 	}
 }
+
+// TestSmoothPeak: one very large value concerns its neighbours only.
+func TestSmoothPeak(t *testing.T) {
+	var piece []Point
+	for i := range 400 {
+		y := 3.0
+		if i == 100 {
+			y = 1e17
+		}
+		piece = append(piece, Point{X: float64(i), Y: y})
+	}
+	for _, p := range smooth([][]Point{piece})[0][200:] {
+		if math.Abs(p.Y-3) > 1e-9 {
+			t.Fatalf("step %v: %v, want 3", p.X, p.Y)
+		}
+	}
+}

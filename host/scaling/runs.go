@@ -51,6 +51,9 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 			return err
 		}
 		path = filepath.Clean(path)
+		if d.IsDir() && d.Name() == rundir.StudyStale && exists(filepath.Join(filepath.Dir(path), rundir.StudyFile)) {
+			return fs.SkipDir // what a study has put aside
+		}
 		if !d.IsDir() || !exists(rundir.At(path).Config().Name) {
 			return nil
 		}

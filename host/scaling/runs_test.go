@@ -133,3 +133,16 @@ func TestReadRunsLeavesOutWhatIsDamaged(t *testing.T) {
 		}
 	}
 }
+
+// TestStaleRuns: runs that a study has put aside as stale are no points of its law.
+func TestStaleRuns(t *testing.T) {
+	dir := t.TempDir()
+	writeRun(t, filepath.Join(dir, rundir.StudyCells, "a-0"), "", "", summaryText(1000, 3))
+	writeRun(t, filepath.Join(dir, rundir.StudyStale, "a-0-1"), "", "", summaryText(1000, 9))
+	if err := os.WriteFile(filepath.Join(dir, rundir.StudyFile), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if points, left, err := ReadRuns(dir, Labels{}); err != nil || len(points) != 1 {
+		t.Errorf("%d points %v, left out %v, %v", len(points), points, left, err)
+	}
+}

@@ -10,10 +10,10 @@ import (
 
 // Limits of what is kept in memory, whatever the files hold.
 const (
-	mostLogs    = 48       // runs whose curves are kept
-	mostNames   = 64       // numbers of a record
-	stretches   = 600      // of a curve: more than a chart has pixels for
-	bytesAtOnce = 24 << 20 // read of a run for one request, a part of a second
+	mostLogs    = mostCurves + 4 // runs whose curves are kept: those of a chart, and some
+	mostNames   = 64             // numbers of a record
+	stretches   = 600            // of a curve: more than a chart has pixels for
+	bytesAtOnce = 24 << 20       // read of a run for one request, a part of a second
 )
 
 // logs are the curves of the runs that were looked at last.

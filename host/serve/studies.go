@@ -13,12 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Names in the directory of a study.
-const (
-	cellsDir   = "cells"
-	studyFile  = "study.toml"
-	reportFile = "report/index.html"
-)
+// reportFile is the report in the directory of a study.
+const reportFile = "report/index.html"
 
 // mostReport bounds the size of a report that is shown.
 const mostReport = 256 << 20
@@ -49,11 +45,14 @@ type stateView struct {
 // studyOf is the directory of the study whose cell a run is, "" for other runs.
 func studyOf(r *rundir.Run) string {
 	cells := filepath.Dir(r.Dir)
-	if filepath.Base(cells) != cellsDir {
+	if filepath.Base(r.Dir) == rundir.StudyModel && filepath.Base(cells) != rundir.StudyCells {
+		cells = filepath.Dir(cells)
+	}
+	if filepath.Base(cells) != rundir.StudyCells {
 		return ""
 	}
 	dir := filepath.Dir(cells)
-	if there, err := vfs.At(dir).Join(studyFile).Exists(); err != nil || !there {
+	if there, err := vfs.At(dir).Join(rundir.StudyFile).Exists(); err != nil || !there {
 		return ""
 	}
 	return dir
@@ -82,7 +81,7 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 }
 
 func newStudy(dir string) studyView {
-	v := studyView{Study: dir, Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, cellsDir)}}.Encode()}
+	v := studyView{Study: dir, Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
 	if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
 		v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
 	}

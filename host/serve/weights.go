@@ -14,7 +14,7 @@ import (
 
 // Limits of what is kept of single weights.
 const (
-	mostWeights     = 1024
+	mostWeights     = shownWeights
 	mostPerWeight   = 16 // numbers
 	weightStretches = 128
 	shownWeights    = 400

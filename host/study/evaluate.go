@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
@@ -64,7 +63,7 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 		}
 		switch {
 		case err != nil && !running:
-			r.State, r.Err = Failed, CannotRead(err)
+			*r = Result{Cell: r.Cell, State: Failed, Err: CannotRead(err), Unreadable: true}
 			return
 		case a.Metrics == nil:
 			r.State = Unevaluated
@@ -82,7 +81,7 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 	case err == nil:
 		r.State, r.Err = Failed, failure.Error
 	case !errors.Is(err, fs.ErrNotExist):
-		r.State, r.Err = Failed, CannotRead(err)
+		*r = Result{Cell: r.Cell, State: Failed, Err: CannotRead(err), Unreadable: true}
 	}
 }
 
@@ -102,10 +101,7 @@ func (s *Study) findOutdated(results []Result) {
 			if a, begun, err := readAccount(s.answers(r.Cell, e)); err != nil || !begun || a.Rows == now {
 				continue
 			}
-			r.State, r.Err, r.Summary = Unevaluated, "the questions of "+e.ID()+" have changed", maps.Clone(r.Summary)
-			for _, m := range e.Metrics() {
-				delete(r.Summary, m.Name)
-			}
+			r.unevaluated(e, "the questions of "+e.ID()+" have changed")
 		}
 	}
 }

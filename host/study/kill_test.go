@@ -79,8 +79,26 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	sameReport(t, path, "whole.toml", "tiny.toml")
 }
 
-// quiz makes the rows of a task and returns what asks it, as a part of a study file, with cells that are quantized.
+// quiz is the part of a study file that asks a task of its own, with cells that are quantized.
 func quiz(t *testing.T) string {
+	t.Helper()
+	return `
+[[study.cells]]
+label = {method = "full precision"}
+set = {quantizer = {plugin = "none"}}
+[[study.cells]]
+label = {method = "GPTQ"}
+quantize = {method = "gptq", windows = 8}
+[[study.tables]]
+metric = "quiz.acc"
+columns = ["method"]
+over = ["seed"]
+baseline = {method = "STE"}
+` + asking(t)
+}
+
+// asking makes the rows of a task and returns what asks it, as a part of a study file.
+func asking(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	rows := ""
@@ -98,20 +116,9 @@ gold = "{{ right }}"
 metrics = ["acc", "acc_norm"]
 `)
 	return fmt.Sprintf(`
-[[study.cells]]
-label = {method = "full precision"}
-set = {quantizer = {plugin = "none"}}
-[[study.cells]]
-label = {method = "GPTQ"}
-quantize = {method = "gptq", windows = 8}
 [[study.evaluations]]
 tasks = %q
 data = %q
-[[study.tables]]
-metric = "quiz.acc"
-columns = ["method"]
-over = ["seed"]
-baseline = {method = "STE"}
 `, filepath.Join(dir, "quiz.toml"), dir)
 }
 

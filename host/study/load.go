@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/transliterate"
 )
 
@@ -130,7 +131,7 @@ const hashDigits = 12
 // already keeps it, whatever its labels are now.
 func (s *Study) name() error {
 	taken := map[string]string{}
-	entries, err := os.ReadDir(filepath.Join(s.Out, cellsDir))
+	entries, err := os.ReadDir(filepath.Join(s.Out, rundir.StudyCells))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -150,7 +151,7 @@ func (s *Study) name() error {
 			taken[hash] = slug(s.Label(*c)) + "-" + hash
 		}
 		c.ID = taken[hash]
-		c.Dir = filepath.Join(s.Out, cellsDir, c.ID)
+		c.Dir = filepath.Join(s.Out, rundir.StudyCells, c.ID)
 	}
 	return s.placeRuns()
 }

@@ -1,6 +1,7 @@
 package study_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -53,5 +54,15 @@ set = {method.form = "off"}
 	want = map[string]study.State{"STE · 1": study.Done, "STE · 2": study.Missing, "CAGE · 1": study.Done, "CAGE · 2": study.Missing}
 	if diff := cmp.Diff(want, states(t, load(t))); diff != "" {
 		t.Errorf("states of another study (-want +got):\n%s", diff)
+	}
+}
+
+// TestPercent: a percent sign may stand behind a number.
+func TestPercent(t *testing.T) {
+	for format, ok := range map[string]bool{"%.1f %%": true, "%.1f %": false, "%.1f %.1f": false} {
+		text := fmt.Sprintf(twoCells, "x") + "[[study.tables]]\nover = [\"seed\"]\nformat = \"" + format + "\"\n"
+		if _, err := study.Parse("a.toml", []byte(text)); (err == nil) != ok {
+			t.Errorf("%q: %v", format, err)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/schema"
 )
 
@@ -230,16 +231,13 @@ func (c Cell) quantizable(hasSource bool) *unquantizable {
 	return nil
 }
 
-// modelDir is the run directory of a model that was quantized, in the directory of its cell.
-const modelDir = "model"
-
 // placeRuns says in which directories cells have their runs, and what is quantized there.
 func (s *Study) placeRuns() error {
 	for i := range s.Cells {
 		c := &s.Cells[i]
 		c.Run = c.Dir
 		if c.Quantize != nil {
-			c.Run = filepath.Join(c.Dir, modelDir)
+			c.Run = filepath.Join(c.Dir, rundir.StudyModel)
 		}
 		var err error
 		if c.Config, err = c.Config.Changed(func(cfg *config.Config) error { cfg.Train.Out = c.Run; return nil }); err != nil {

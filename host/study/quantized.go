@@ -29,13 +29,13 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Interrupted, nil, err
 	}
-	if _, done, err := metrics.ReadNumbers(r.study.run(c).Summary()); done || err != nil {
-		return Done, nil, err
+	if _, done, err := metrics.ReadNumbers(r.study.run(c).Summary()); err == nil && done { // a damaged one is made again
+		return Done, nil, nil
 	}
 	if left, err := r.study.run(c).Exists(); err != nil {
 		return Interrupted, nil, err
-	} else if left { // an import that was killed
-		if err := r.study.moveAside(r.study.run(c).Path, c.ID+"-"+modelDir); err != nil {
+	} else if left { // an import that was killed, or a damaged run
+		if err := r.study.moveAside(r.study.run(c).Path, c.ID+"-"+rundir.StudyModel); err != nil {
 			return Interrupted, nil, err
 		}
 	}
@@ -64,10 +64,11 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) *Failure {
 	}
 	source := r.study.Cells[c.from]
 	for ctx.Err() == nil {
-		if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil {
+		toBeTrained := slices.ContainsFunc(r.plan.Run, func(o Cell) bool { return o.ID == source.ID })
+		if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil && !(toBeTrained && r.stateOf(source) == Stale) {
 			return nil
 		}
-		if !slices.ContainsFunc(r.plan.Run, func(o Cell) bool { return o.ID == source.ID }) || r.stateOf(source) == Failed {
+		if !toBeTrained || r.stateOf(source) == Failed {
 			return &Failure{Error: fmt.Sprintf("the model that it is to be made of is not trained: %s", r.study.Label(source)), File: logFile}
 		}
 		select {
@@ -89,6 +90,18 @@ func (s *Study) withSources(wanted map[string]bool) {
 
 // findRemade gives the state [Stale] to quantized models of which the model that they were made of is not there any more.
 func (s *Study) findRemade(results []Result) {
+	s.markRemade(results, func(c, source Cell) bool {
+		was, now := identity(s.run(c)).Initial.Run, identity(s.run(source)).Run
+		return now != "" && was != "" && now != was
+	})
+}
+
+// FindRemade gives the state [Stale] to quantized models of which the model that they were made of is stale.
+func (s *Study) FindRemade(results []Result) {
+	s.markRemade(results, func(_, _ Cell) bool { return false })
+}
+
+func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 	states := statesOf(results)
 	for i, r := range results {
 		c := r.Cell
@@ -96,8 +109,7 @@ func (s *Study) findRemade(results []Result) {
 			continue
 		}
 		source := s.Cells[c.from]
-		was, now := identity(s.run(c)).Initial.Run, identity(s.run(source)).Run
-		if state := states[source.ID]; state == Stale || now != "" && was != "" && now != was {
+		if states[source.ID] == Stale || remade(c, source) {
 			results[i] = Result{Cell: c, State: Stale, Err: "the model that it was made of is another one now: " + s.Label(source)}
 		}
 	}

@@ -269,7 +269,7 @@ func (t *table) format() string {
 	if f == "" {
 		return ""
 	}
-	if text := fmt.Sprintf(f, 1.5); strings.Contains(text, "%!") || strings.Count(f, "%") != 1 {
+	if text := fmt.Sprintf(f, 1.5); strings.Contains(text, "%!") || strings.Count(strings.ReplaceAll(f, "%%", ""), "%") != 1 {
 		t.wrong("format", f, `a verb for a number, such as "%.3f"`)
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/console"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
@@ -119,7 +120,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := o.defaults(); err != nil {
 		return Outcome{}, err
 	}
-	if err := s.at(cellsDir).MkdirAll(); err != nil {
+	if err := s.at(rundir.StudyCells).MkdirAll(); err != nil {
 		return Outcome{}, err
 	}
 	lock, err := s.lock(ctx)
@@ -127,7 +128,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer lock.Unlock()
-	if err := removeAbandoned(s.at(), studyFile, runningFile); err != nil {
+	if err := removeAbandoned(s.at(), rundir.StudyFile, runningFile); err != nil {
 		return Outcome{}, err
 	}
 	if err := s.setRunning(); err != nil {
@@ -143,7 +144,7 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if o.Planned != nil {
 		o.Planned(plan)
 	}
-	if err := atomicfile.WriteBytes(s.at(studyFile), s.text); err != nil {
+	if err := atomicfile.WriteBytes(s.at(rundir.StudyFile), s.text); err != nil {
 		return Outcome{}, err
 	}
 	r := newRunner(s, o, plan)

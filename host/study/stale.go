@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -60,21 +61,18 @@ func (e *NotCompared) Error() string {
 
 func (e *NotCompared) Unwrap() error { return e.First }
 
-// staleDir is where stale runs are put, inside a study's directory.
-const staleDir = "stale"
-
 // StaleDir is where stale runs are put aside.
-func (s *Study) StaleDir() string { return s.at(staleDir).Name }
+func (s *Study) StaleDir() string { return s.at(rundir.StudyStale).Name }
 
 // putAside moves a stale run out of the way of the one that takes its place.
 func (s *Study) putAside(c Cell) error { return s.moveAside(s.dir(c).Path, c.ID) }
 
 // moveAside moves a directory into that of stale runs, under a name that begins so.
 func (s *Study) moveAside(dir vfs.Path, name string) error {
-	if err := s.at(staleDir).MkdirAll(); err != nil {
+	if err := s.at(rundir.StudyStale).MkdirAll(); err != nil {
 		return err
 	}
-	to, err := s.at(staleDir).Unused(func(n int) string { return fmt.Sprintf("%s-%d", name, n) })
+	to, err := s.at(rundir.StudyStale).Unused(func(n int) string { return fmt.Sprintf("%s-%d", name, n) })
 	if err != nil {
 		return err
 	}

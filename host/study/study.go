@@ -143,8 +143,6 @@ func (c Cell) Matches(where map[string][]string) bool {
 
 // Names inside a study's directory and that of a cell.
 const (
-	cellsDir   = "cells"
-	studyFile  = "study.toml"
 	cellFile   = "cell.toml"   // the configuration that the cell is trained with
 	failedFile = "failed.json" // why the cell failed
 	logFile    = "train.log"   // what its training wrote

@@ -98,7 +98,7 @@ func (r *Renderer) results(ctx context.Context, name string) (*results, error) {
 // countStale counts the stale results. They stay in the tables, and are said below them.
 func (s *results) countStale(ctx context.Context, survey study.Survey) (int, error) {
 	compared := slices.Clone(s.cells)
-	err := s.file.FindStale(ctx, compared, survey)
+	err := s.file.FindStale(ctx, s.study, compared, survey)
 	n := 0
 	for _, r := range compared {
 		if r.State == study.Stale {
@@ -114,11 +114,10 @@ func (s *results) render(m mark) (string, error) {
 		return "", fmt.Errorf("table: found %d, and the study %s has %d", m.Table, m.Study, len(s.study.Tables))
 	}
 	one, t := *s.study, s.study.Tables[m.Table-1]
-	t.Where = maps.Clone(t.Where)
-	if t.Where == nil {
-		t.Where = map[string][]string{}
+	var err error
+	if t.Where, err = s.restricted(t.Where, m.Where); err != nil {
+		return "", err
 	}
-	maps.Copy(t.Where, m.Where)
 	one.Tables = []study.Table{t}
 	tables, err := report.Tables(&one, s.cells)
 	if err != nil {
@@ -139,6 +138,31 @@ func (s *results) render(m mark) (string, error) {
 		return "", fmt.Errorf("%v of the table %q has no difference", m.At, tables[0].Title)
 	}
 	return p.Difference, nil
+}
+
+// restricted are the labels that both a table of the study file and a comment allow.
+func (s *results) restricted(table, comment map[string][]string) (map[string][]string, error) {
+	out := maps.Clone(table)
+	if out == nil {
+		out = map[string][]string{}
+	}
+	for name, labels := range comment {
+		axis, ok := s.study.Axis(name)
+		if !ok {
+			return nil, fmt.Errorf("where: the study %s has no axis %q", s.study.Name, name)
+		}
+		allowed, both := axis.Labels, "the axis"
+		if of, ok := table[name]; ok {
+			allowed, both = of, "the table"
+		}
+		for _, label := range labels {
+			if !slices.Contains(allowed, label) {
+				return nil, fmt.Errorf("where.%s: %s has no label %q", name, both, label)
+			}
+		}
+		out[name] = labels
+	}
+	return out, nil
 }
 
 // source says where a table's numbers come from, and whether they are stale.

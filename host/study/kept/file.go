@@ -94,12 +94,12 @@ func decode(text []byte) (*File, error) {
 		switch {
 		case c.ID == "":
 			return nil, fmt.Errorf("cell %d has no ID", i)
-		case seen[c.ID]:
+		case seen[configuration(c.ID)]:
 			return nil, fmt.Errorf("the cell %s stands there twice", c.ID)
 		case c.Source < 0 || c.Source >= len(f.Sources):
 			return nil, fmt.Errorf("the cell %s has the source %d, and there are %d", c.ID, c.Source, len(f.Sources))
 		}
-		seen[c.ID] = true
+		seen[configuration(c.ID)] = true
 	}
 	return f, nil
 }

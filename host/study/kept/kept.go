@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/config"
@@ -47,8 +49,11 @@ type Cell struct {
 	Source int    `json:"source"` // its place in File.Sources
 	// Programs is a hash of the programs that its plugins gave; empty where that of a model
 	// that was quantized after training is not known.
-	Programs string                    `json:"programs,omitempty"`
-	Metrics  map[string]metrics.Number `json:"metrics"` // but for times and speeds
+	Programs string `json:"programs,omitempty"`
+	// Asked are the evaluations that it was asked, see [study.Study.Asked]; nil where there are none, and in files of
+	// versions that did not note them: these are taken as asked what the study asks now.
+	Asked   map[string]string         `json:"asked,omitempty"`
+	Metrics map[string]metrics.Number `json:"metrics"` // but for times and speeds
 }
 
 // Take returns what is to be kept of a study: the results that are done, and of those that
@@ -57,22 +62,33 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 	out := &File{Study: s.Name, From: s.File}
 	source := Source{Date: now.Format(time.DateOnly), Revision: revision, Data: map[string]string{}}
 	var older []Cell
-	kept, seen := before.byID(), map[string]bool{}
+	kept, seen := before.byConfiguration(), map[string]bool{}
 	for _, r := range results {
 		if seen[r.Cell.ID] {
 			continue
 		}
 		seen[r.Cell.ID] = true
 		if r.State != study.Done {
-			if c, ok := kept[r.Cell.ID]; ok {
+			if c, ok := kept[configuration(r.Cell.ID)]; ok {
+				c.ID = r.Cell.ID
 				older = append(older, c)
 			}
 			continue
 		}
-		c, err := source.take(r)
+		one := source.like()
+		c, err := one.take(r)
+		if err == nil {
+			c.Asked, err = s.Asked(r.Cell)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, r.Cell.ID, err)
 		}
+		if k, ok := kept[configuration(c.ID)]; ok && k.same(c) {
+			k.ID, k.Asked = c.ID, c.Asked // it was taken over before, and nobody trained it again
+			older = append(older, k)
+			continue
+		}
+		source = one
 		out.Cells = append(out.Cells, c)
 	}
 	if len(out.Cells) > 0 {
@@ -85,6 +101,18 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 	}
 	slices.SortFunc(out.Cells, func(a, b Cell) int { return cmp.Compare(order[a.ID], order[b.ID]) })
 	return out, nil
+}
+
+// same tells whether two cells have the same programs and results.
+func (c Cell) same(d Cell) bool {
+	equal := func(a, b metrics.Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
+	return c.Programs == d.Programs && maps.EqualFunc(c.Metrics, d.Metrics, equal)
+}
+
+// like is a copy to which more can be added.
+func (s Source) like() Source {
+	s.Builds, s.Plugins, s.Data = slices.Clone(s.Builds), slices.Clone(s.Plugins), maps.Clone(s.Data)
+	return s
 }
 
 // takeOver adds cells of another file with their sources.
@@ -130,7 +158,9 @@ func (s *Source) take(r study.Result) (Cell, error) {
 		return c, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
 	}
 	if r.Cell.Quantize == nil {
-		c.Programs = Digest(p.Programs)
+		if c.Programs = Digest(p.Programs); c.Programs == "" {
+			return c, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
+		}
 	}
 	if !slices.Contains(s.Builds, p.Build) {
 		s.Builds = append(s.Builds, p.Build)
@@ -161,12 +191,13 @@ func (s *Source) takeData(dir rundir.Dir) error {
 	return nil
 }
 
-// Results are those of the study's cells: done where they are kept, missing elsewhere.
+// Results are those of the study's cells: done where they are kept, not evaluated where the study asks something else now, missing
+// elsewhere.
 func (f *File) Results(s *study.Study) []study.Result {
-	kept, out := f.byID(), make([]study.Result, len(s.Cells))
+	kept, out := f.byConfiguration(), make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
 		out[i] = study.Result{Cell: c, State: study.Missing}
-		k, ok := kept[c.ID]
+		k, ok := kept[configuration(c.ID)]
 		if !ok {
 			continue
 		}
@@ -174,16 +205,23 @@ func (f *File) Results(s *study.Study) []study.Result {
 		for name, x := range k.Metrics {
 			out[i].Summary[name] = float64(x)
 		}
+		if k.Asked != nil {
+			s.FindUnasked(&out[i], k.Asked)
+		}
 	}
 	return out
 }
 
-// byID returns the cells by their IDs; a file that is nil has none.
-func (f *File) byID() map[string]Cell {
+// configuration is the end of a cell's ID: the hash of its configuration. Its labels, which
+// stand before that, may be others now.
+func configuration(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
+
+// byConfiguration returns the cells by their configurations; a file that is nil has none.
+func (f *File) byConfiguration() map[string]Cell {
 	cells := map[string]Cell{}
 	if f != nil {
 		for _, c := range f.Cells {
-			cells[c.ID] = c
+			cells[configuration(c.ID)] = c
 		}
 	}
 	return cells
@@ -194,11 +232,11 @@ func (f *File) byID() map[string]Cell {
 func (f *File) Unknown(s *study.Study) []string {
 	known := map[string]bool{}
 	for _, c := range s.Cells {
-		known[c.ID] = true
+		known[configuration(c.ID)] = true
 	}
 	var list []string
 	for _, c := range f.Cells {
-		if !known[c.ID] {
+		if !known[configuration(c.ID)] {
 			list = append(list, c.ID)
 		}
 	}
@@ -207,9 +245,9 @@ func (f *File) Unknown(s *study.Study) []string {
 
 // SourcesOf returns those of the given cells, each once, the newest first.
 func (f *File) SourcesOf(cells map[string]bool) []Source {
-	used := map[int]bool{}
-	for _, c := range f.Cells {
-		if cells[c.ID] {
+	kept, used := f.byConfiguration(), map[int]bool{}
+	for id := range cells {
+		if c, ok := kept[configuration(id)]; ok && cells[id] {
 			used[c.Source] = true
 		}
 	}

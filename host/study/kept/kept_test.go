@@ -198,7 +198,7 @@ func TestFindStale(t *testing.T) {
 		"other tokens":     {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "train.tokens holds other tokens now"},
 	} {
 		results := f.Results(s)
-		if err := f.FindStale(t.Context(), results, now(tt.finding)); err != nil {
+		if err := f.FindStale(t.Context(), s, results, now(tt.finding)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		want := "done, done, done, missing"
@@ -215,7 +215,7 @@ func TestFindStale(t *testing.T) {
 	}
 	results := f.Results(s)
 	var unknown *study.NotCompared
-	if err := f.FindStale(t.Context(), results, now(config.Finding{Err: errors.New("no plugin")})); !errors.As(err, &unknown) || unknown.Runs != 2 {
+	if err := f.FindStale(t.Context(), s, results, now(config.Finding{Err: errors.New("no plugin")})); !errors.As(err, &unknown) || unknown.Runs != 2 {
 		t.Errorf("without a plugin: %v", err)
 	}
 	if results[0].State != study.Done {

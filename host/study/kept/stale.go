@@ -11,13 +11,15 @@ import (
 
 // FindStale gives the state [study.Stale] to results of [File.Results] that would be made
 // of other programs or data now. The error is about cells that could not be compared, whose
-// results stay as they are; models that were quantized after training are not compared.
-func (f *File) FindStale(ctx context.Context, results []study.Result, survey study.Survey) error {
+// results stay as they are. A model that was quantized after training is stale where the one
+// that it was made of is; its own programs are not compared.
+func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Result, survey study.Survey) error {
+	defer s.FindRemade(results)
 	var list []*config.Config
-	kept := f.byID()
+	kept := f.byConfiguration()
 	at := map[string]int{} // in list, by ID
 	for _, r := range results {
-		if _, known := at[r.Cell.ID]; !known && r.State == study.Done && kept[r.Cell.ID].Programs != "" {
+		if _, known := at[r.Cell.ID]; !known && r.State == study.Done && kept[configuration(r.Cell.ID)].Programs != "" {
 			at[r.Cell.ID] = len(list)
 			list = append(list, r.Cell.Config)
 		}
@@ -31,7 +33,7 @@ func (f *File) FindStale(ctx context.Context, results []study.Result, survey stu
 		if !compared || findings[k].Err != nil {
 			continue
 		}
-		if why := f.changed(kept[r.Cell.ID], findings[k]); why != "" {
+		if why := f.changed(kept[configuration(r.Cell.ID)], findings[k]); why != "" {
 			results[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: why}
 		}
 	}

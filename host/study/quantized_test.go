@@ -1,0 +1,138 @@
+package study_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/study"
+)
+
+const quantizing = `
+[base]
+model = {layers = 1, width = 32, heads = 2, context = 16}
+data = {train = "t.tokens", validation = "v.tokens"}
+train = {steps = 1, batch = 2}
+schedule = {rate = 3e-3}
+optimizer = {plugin = "adamw"}
+[study]
+name = "q"
+parallel = 1
+[[study.axes]]
+name = "method"
+values = [{label = "full"}, {label = "RTN", set = {quantizer = {plugin = "quest", bits = 4}}, quantize = "rtn"}, {label = "GPTQ", set = {quantizer = {plugin = "quest", bits = 4}}, quantize = {method = "gptq", windows = 8}}]
+`
+
+// Shell commands in the place of cage: one that trains, and one that quantizes, and evaluates.
+const (
+	trainTool    = `dir=$(dirname "$1"); cp "$1" "$dir/run.toml"; echo '{"completed": true, "steps": 1, "val_loss": 2}' > "$dir/summary.json"`
+	quantizeTool = `case "$1" in quantize) cat "$2/summary.json" >> sources; while [ $# -gt 0 ]; do if [ "$1" = --out ]; then out=$2; fi; shift; done; mkdir -p "$out"; echo '{"completed": true}' > "$out/summary.json";;
+eval) echo '{"val_loss": 2.5, "loss": 2.5}';; esac; exit 0`
+)
+
+// standIns are commands that take the place of cage.
+func standIns() study.RunOptions {
+	return study.RunOptions{Command: []string{"sh", "-c", trainTool, "sh"}, Tool: []string{"sh", "-c", quantizeTool, "sh"}}
+}
+
+// quantizes goes to an empty directory with a study.
+func quantizes(t *testing.T, text string) *study.Study {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, "t.tokens", "")
+	write(t, "v.tokens", "")
+	write(t, "q.toml", text)
+	s, err := study.Load("q.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// trained writes what a training leaves in the directory of a cell.
+func trained(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "cell.toml"), "")
+	write(t, filepath.Join(dir, "summary.json"), `{"completed": true, "val_loss": 1}`)
+}
+
+// TestDamagedQuantized: a damaged summary of a quantized model concerns its cell only, and a retry mends it.
+func TestDamagedQuantized(t *testing.T) {
+	s := quantizes(t, quantizing)
+	if out, err := run(t, s, standIns()); err != nil || out.Failed > 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	damaged, other := s.Cells[1], s.Cells[2]
+	write(t, filepath.Join(damaged.Run, "summary.json"), `{"completed":`)
+	if err := os.RemoveAll(other.Dir); err != nil {
+		t.Fatal(err)
+	}
+	o := standIns()
+	o.Retry = true
+	if _, err := run(t, s, o); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results(t, s) {
+		if r.State != study.Done {
+			t.Errorf("%s is %s: %s", r.Cell.ID, r.State, r.Err)
+		}
+	}
+}
+
+// TestDamagedEvaluation: a damaged account of an evaluation makes its cell unreadable.
+func TestDamagedEvaluation(t *testing.T) {
+	s := quantizes(t, quantizing+asking(t))
+	c := s.Cells[0]
+	trained(t, c.Dir)
+	if _, err := run(t, s, study.RunOptions{Command: standIns().Command, Tool: []string{"sh", "-c", "exit 1"}}); err != nil {
+		t.Fatal(err)
+	}
+	accounts, err := filepath.Glob(filepath.Join(c.Dir, "evaluations", "*", "evaluation.json"))
+	if err != nil || len(accounts) != 1 {
+		t.Fatalf("%v, %v", accounts, err)
+	}
+	if err := os.Remove(study.FailedPath(c.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, accounts[0], "{")
+	if r := results(t, s)[0]; !r.Unreadable || r.Trained() {
+		t.Errorf("%s %q: unreadable %v, with the numbers %v", r.State, r.Err, r.Unreadable, r.Summary)
+	}
+}
+
+// TestStaleSource: a model is quantized from the run that takes the place of a stale one, and not from that.
+func TestStaleSource(t *testing.T) {
+	s := quantizes(t, strings.Replace(quantizing, "parallel = 1", "parallel = 2", 1))
+	full := s.Cells[0].Dir
+	trained(t, full)
+	lock, err := rundir.At(full).Lock().Lock() // of a process that lost its parent
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(time.Second, func() { _ = lock.Unlock() })
+	o := standIns()
+	o.Survey = func(_ context.Context, list []*config.Config) []config.Finding {
+		found := make([]config.Finding, len(list))
+		for i, c := range list {
+			if c.Quantizer.Weights == nil {
+				found[i].Stale = "a plugin has changed"
+			}
+		}
+		return found
+	}
+	if _, err := run(t, s, o); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := os.ReadFile("sources")
+	if err != nil || strings.Contains(string(sources), `"val_loss": 1`) || !strings.Contains(string(sources), `"val_loss": 2`) {
+		t.Errorf("quantized from:\n%s (%v)", sources, err)
+	}
+}
