@@ -128,7 +128,6 @@ func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		code = refused.code
 	}
-	w.Header().Del("ETag")
 	http.Error(w, err.Error(), code) // as plain text, which is never taken for anything else
 }
 

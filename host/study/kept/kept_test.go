@@ -245,6 +245,54 @@ func TestTakeRefuses(t *testing.T) {
 	}
 }
 
+// TestOtherTokens: results of different data are not kept side by side.
+func TestOtherTokens(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "t.tokens", "")
+	write(t, "v.tokens", "")
+	write(t, "quiz.toml", quiz)
+	write(t, "small.toml", asking)
+	s, err := study.Load("small.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := done(t, s, "1", 0, 1)
+	for i, hash := range []string{"aa", "bb"} {
+		cfg, err := s.Cells[i].Config.Changed(func(cfg *config.Config) error { cfg.Data.TrainSHA256 = strings.Repeat(hash, 32); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := cfg.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(s.Cells[i].Run, "run.toml"), string(text))
+	}
+	if _, err := kept.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "t.tokens held other tokens") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestReadRefuses: files that are damaged, or that this version does not know.
+func TestReadRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const sources = `"sources": [{"date": "d", "revision": "r", "builds": null, "plugins": null}]`
+	for text, want := range map[string]string{
+		`{"study": "s", "more": 1}`: "unknown field",
+		`{"cells": []}`:             "names no study",
+		`{"study": "s"} {}`:         "something follows",
+		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has the source -1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has the source 1, and there are 1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "x-a", "source": 0}, {"id": "y-a", "source": 0}]}`: "stands there twice",
+	} {
+		write(t, "kept.json", text)
+		if _, err := kept.Read("kept.json"); err == nil || !strings.HasPrefix(err.Error(), "kept.json: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestDigest: it depends on names and hashes, and not on their order.
 func TestDigest(t *testing.T) {
 	a := kept.Digest(programs("1"))
