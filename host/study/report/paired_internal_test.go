@@ -25,3 +25,16 @@ func TestPaired(t *testing.T) {
 		t.Errorf("%v and %v, want 12 and 22", x, y)
 	}
 }
+
+// TestBoth: a replicate that has one of two metrics only is no point of their figure.
+func TestBoth(t *testing.T) {
+	list := []replicate{
+		{key: "0", result: study.Result{Summary: map[string]float64{"val_loss": 2, "error_rel": 0.5}}},
+		{key: "1", result: study.Result{Summary: map[string]float64{"val_loss": 3}}},
+		{key: "2", result: study.Result{Summary: map[string]float64{"error_rel": 0.25}}},
+		{key: "3"},
+	}
+	if x, y := both(list, "error_rel", "val_loss"); !slices.Equal(x, []float64{0.5}) || !slices.Equal(y, []float64{2}) {
+		t.Errorf("%v and %v, want 0.5 and 2", x, y)
+	}
+}
