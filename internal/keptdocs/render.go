@@ -167,15 +167,13 @@ func (s *results) restricted(table, comment map[string][]string) (map[string][]s
 
 // source says where a table's numbers come from, and whether they are stale.
 func (s *results) source(where map[string][]string) string {
-	done, all := 0, 0
-	used := map[string]bool{}
+	all, used := map[string]bool{}, map[string]bool{} // by ID: a cell may stand in several places
 	for _, r := range s.cells {
 		if !r.Cell.Matches(where) {
 			continue
 		}
-		all++
+		all[r.Cell.ID] = true
 		if r.State == study.Done {
-			done++
 			used[r.Cell.ID] = true
 		}
 	}
@@ -187,7 +185,7 @@ func (s *results) source(where map[string][]string) string {
 		}
 		from = append(from, strings.Join(append(parts, source.Date), ", "))
 	}
-	text := fmt.Sprintf("%d of %d cells of `cage study run %s`: %s.", done, all, s.file.From, strings.Join(from, "; "))
+	text := fmt.Sprintf("%d of %d cells of `cage study run %s`: %s.", len(used), len(all), s.file.From, strings.Join(from, "; "))
 	if s.stale > 0 {
 		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or data now.", s.stale)
 	}
