@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -71,6 +72,67 @@ func TestPruneFindsDamageOfItsOwn(t *testing.T) {
 	}
 	if got := steps(t, dir); !slices.Equal(got, []int{1, 3}) || len(list) != 1 {
 		t.Errorf("steps %v are left and %v were told of", got, list)
+	}
+}
+
+// TestPruneReadsWhatHasChanged: of a file that this process wrote its time, its size and which
+// file it is are each enough to tell that it is another one now.
+func TestPruneReadsWhatHasChanged(t *testing.T) {
+	rewrite := func(t *testing.T, path string, data []byte) {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, change := range map[string]func(t *testing.T, path string, data []byte, at time.Time){
+		"time": func(t *testing.T, path string, data []byte, at time.Time) {
+			rewrite(t, path, append(data[:len(data)-1], data[len(data)-1]^1))
+			setTime(t, path, at.Add(time.Second))
+		},
+		"size": func(t *testing.T, path string, data []byte, at time.Time) {
+			rewrite(t, path, data[:len(data)-1])
+			setTime(t, path, at)
+		},
+		"file": func(t *testing.T, path string, data []byte, at time.Time) {
+			rewrite(t, path+"2", append(data[:len(data)-1], data[len(data)-1]^1))
+			setTime(t, path+"2", at)
+			if err := os.Rename(path+"2", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var list told
+			k := checkpoint.NewKeeper(vfs.At(dir), 2, list.add)
+			for step := 1; step <= 2; step++ {
+				if err := k.Save(context.Background(), state(t, step, float32(step), 5)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := filepath.Join(dir, checkpoint.FileName(2))
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(t, path, data, info.ModTime())
+			if err := k.Prune(); err != nil {
+				t.Fatal(err)
+			}
+			if got := steps(t, dir); !slices.Equal(got, []int{1}) || len(list) != 1 {
+				t.Errorf("steps %v are left and %v were told of", got, list)
+			}
+		})
+	}
+}
+
+func setTime(t *testing.T, path string, at time.Time) {
+	t.Helper()
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -76,6 +76,22 @@ func (m *Manifest) parse(text []byte) error {
 	if m.Version < 1 || m.Version > manifestVersion {
 		return fmt.Errorf("version %d, this program reads versions 1 to %d", m.Version, manifestVersion)
 	}
+	return m.Train.checkShards()
+}
+
+// checkShards compares the totals of the part with its shards.
+func (p *Part) checkShards() error {
+	if len(p.Shards) == 0 {
+		return nil
+	}
+	var hashes []string
+	documents, tokens := p.Documents, p.Tokens
+	for _, s := range p.Shards {
+		documents, tokens, hashes = documents-s.Documents, tokens-s.Tokens, append(hashes, s.SHA256)
+	}
+	if documents != 0 || tokens != 0 || joinHashes(hashes) != p.SHA256 {
+		return fmt.Errorf("its %d shards are not what its totals are of", len(p.Shards))
+	}
 	return nil
 }
 

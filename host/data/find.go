@@ -29,10 +29,10 @@ const stdinName = "-"
 // finder lists files that it has not listed before.
 type finder struct {
 	include []string
-	exclude string        // the folder that is being written, absolute
+	exclude string        // the resolved path of the folder that is being written
 	format  source.Format // of all files; "": that of their names
 	stdin   io.Reader
-	seen    map[string]bool // absolute paths: no file is found twice
+	seen    map[string]bool // resolved paths: no file is found twice
 	added   int             // how many files and folders were added, found before or not
 	files   []sourceFile
 	leftOut leftOut
@@ -44,7 +44,7 @@ func newFinder(o *PrepareOptions) (*finder, error) {
 			return nil, fmt.Errorf("include pattern %q: %w", pattern, err)
 		}
 	}
-	exclude, err := filepath.Abs(o.Out)
+	exclude, err := realPath(o.Out)
 	return &finder{include: o.Include, exclude: exclude, format: o.Format, stdin: o.Stdin, seen: make(map[string]bool), leftOut: leftOut{}}, err
 }
 
@@ -73,8 +73,12 @@ func (f *finder) add(input string) error {
 	if err != nil {
 		return err
 	}
+	resolved, err := realPath(input)
+	if err != nil {
+		return err
+	}
 	if stat.Mode().IsRegular() {
-		return f.take(input, stat.Size())
+		return f.take(input, resolved, stat.Size())
 	}
 	if !stat.IsDir() {
 		return fmt.Errorf("%s is neither a file nor a folder", input)
@@ -88,52 +92,59 @@ func (f *finder) add(input string) error {
 		if err != nil || name == root {
 			return err
 		}
-		return f.visit(root, name, entry)
-	})
-}
-
-// visit takes a file of a folder, or says why not.
-func (f *finder) visit(root, name string, entry fs.DirEntry) error {
-	hidden := strings.HasPrefix(entry.Name(), ".")
-	if entry.IsDir() {
-		abs, err := filepath.Abs(name)
+		below, err := filepath.Rel(root, name)
 		if err != nil {
 			return err
 		}
+		return f.visit(name, below, filepath.Join(resolved, below), entry)
+	})
+}
+
+// realPath is the absolute path of a file behind all links; of one that is not there yet,
+// the absolute path.
+func realPath(name string) (string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	resolved, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return abs, nil
+	}
+	return resolved, err
+}
+
+// visit takes a file of a folder, or says why not. below is its path in the input, resolved its
+// real path.
+func (f *finder) visit(name, below, resolved string, entry fs.DirEntry) error {
+	hidden := strings.HasPrefix(entry.Name(), ".")
+	if entry.IsDir() {
 		if hidden {
-			f.leave(Hidden, abs, name+string(filepath.Separator))
+			f.leave(Hidden, resolved, name+string(filepath.Separator))
 		}
-		if hidden || abs == f.exclude {
+		if hidden || resolved == f.exclude {
 			return filepath.SkipDir
 		}
 		return nil
-	}
-	below, err := filepath.Rel(root, name)
-	if err != nil {
-		return err
 	}
 	matched := f.matches(name, filepath.ToSlash(below))
 	link := entry.Type()&fs.ModeSymlink != 0
 	if len(f.include) > 0 && !matched && !(link && isFolder(name)) {
 		return nil
 	}
-	abs, err := filepath.Abs(name)
-	if err != nil {
-		return err
-	}
 	switch {
 	case hidden:
-		f.leave(Hidden, abs, name)
+		f.leave(Hidden, resolved, name)
 	case link:
-		f.leave(Link, abs, name)
+		f.leave(Link, resolved, name)
 	case !entry.Type().IsRegular():
-		f.leave(Special, abs, name)
+		f.leave(Special, resolved, name)
 	default:
 		info, err := entry.Info()
 		if err != nil {
 			return err
 		}
-		return f.take(name, info.Size())
+		return f.take(name, resolved, info.Size())
 	}
 	return nil
 }
@@ -145,9 +156,9 @@ func isFolder(link string) bool {
 }
 
 // leave counts what is left out, once.
-func (f *finder) leave(r Reason, abs, name string) {
-	if !f.seen[abs] {
-		f.seen[abs] = true
+func (f *finder) leave(r Reason, resolved, name string) {
+	if !f.seen[resolved] {
+		f.seen[resolved] = true
 		f.leftOut.add(r, name)
 	}
 }
@@ -168,15 +179,11 @@ func (f *finder) matches(name, below string) bool {
 }
 
 // take adds a file unless an earlier input named it already.
-func (f *finder) take(name string, size int64) error {
-	abs, err := filepath.Abs(name)
-	if err != nil {
-		return err
-	}
-	if f.seen[abs] {
+func (f *finder) take(name, resolved string, size int64) error {
+	if f.seen[resolved] {
 		return nil
 	}
-	f.seen[abs] = true
+	f.seen[resolved] = true
 	format, compress := source.ByName(name)
 	if f.format != "" {
 		format = f.format

@@ -116,6 +116,6 @@ func (f *finder) expandEntry(name string, entry os.DirEntry, elements []string) 
 
 // excluded tells whether a folder is the one that is being written.
 func (f *finder) excluded(name string) bool {
-	abs, err := filepath.Abs(name)
-	return err == nil && abs == f.exclude
+	resolved, err := realPath(name)
+	return err == nil && resolved == f.exclude
 }

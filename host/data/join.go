@@ -68,7 +68,7 @@ func (f *File) join(p filePart) error {
 		return nil
 	}
 	first := &f.parts[0]
-	if p.header.Tokenizer.SHA256 != first.header.Tokenizer.SHA256 || p.header.TokenBytes != first.header.TokenBytes ||
+	if p.header.Tokenizer.SHA256 != first.header.Tokenizer.SHA256 || p.header.Tokenizer.VocabSize != first.header.Tokenizer.VocabSize ||
 		p.header.Tokenizer.BOS != first.header.Tokenizer.BOS || p.header.Tokenizer.EOS != first.header.Tokenizer.EOS {
 		return &FormatError{p.path, fmt.Sprintf("was made with another tokenizer (%s) than %s (%s): they cannot be read as one",
 			p.header.Tokenizer.Name, first.path, first.header.Tokenizer.Name)}

@@ -36,6 +36,7 @@ func ReadRows(o RowOptions) iter.Seq2[InputRow, error] {
 		finder, err := newFinder(&PrepareOptions{Include: o.Include, Format: o.Format, Stdin: o.Stdin})
 		var files []sourceFile
 		if err == nil {
+			finder.exclude = "" // nothing is written
 			files, err = finder.find(o.Inputs)
 		}
 		if err == nil && len(files) == 0 {

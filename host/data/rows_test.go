@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,5 +92,25 @@ func TestReadRows(t *testing.T) {
 	}
 	for range ReadRows(RowOptions{Inputs: []string{dir}, Include: []string{"a.*"}}) {
 		break // no more are wanted
+	}
+}
+
+// TestReadRowsBelow: rows are read from the working directory as from any other folder below
+// an input.
+func TestReadRowsBelow(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"a.jsonl": `{"a":1}`, "sub/b.jsonl": `{"b":2}`})
+	t.Chdir(filepath.Join(dir, "sub"))
+	for _, input := range []string{dir, "..", filepath.Join(dir, "**")} {
+		var got []string
+		for row, err := range ReadRows(RowOptions{Inputs: []string{input}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, string(row.Text))
+		}
+		if want := []string{`{"a":1}`, `{"b":2}`}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", input, got, want)
+		}
 	}
 }

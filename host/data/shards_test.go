@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestShards: the same tokens in the same order, in several files.
@@ -84,5 +85,35 @@ func TestOpenSeveral(t *testing.T) {
 		if _, err := Open(paths...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", paths, err, want)
 		}
+	}
+}
+
+// TestOpenOtherVocabulary: files whose headers disagree about the size of the vocabulary are
+// not read as one, whose ids would not all be below it.
+func TestOpenOtherVocabulary(t *testing.T) {
+	var paths []string
+	for i, size := range []int{100, 200} {
+		info := tokenizer.Bytes{}.Info()
+		info.VocabSize = size
+		path := filepath.Join(t.TempDir(), TrainFile)
+		w, err := NewWriter(vfs.At(path), info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WriteDocument([]int32{int32(99 + 100*i)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	f, err := Open(paths...)
+	if err == nil {
+		ids := make([]int32, f.Len())
+		t.Errorf("a vocabulary of %d tokens, and the ids %v: %v", f.Tokenizer().VocabSize, ids, f.ReadTokens(ids, 0))
+		f.Close()
+	} else if !strings.Contains(err.Error(), "another tokenizer") {
+		t.Error(err)
 	}
 }

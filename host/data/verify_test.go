@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestVerify damages each file of a dataset in turn, at one byte: Verify names that
@@ -57,6 +59,36 @@ func TestVerify(t *testing.T) {
 	}
 	if got := strings.Join(damaged(t, out), " "); got != TrainFile {
 		t.Errorf("without %s, %q are damaged", TrainFile, got)
+	}
+}
+
+// TestVerifyTotals: a manifest that lost one of its shards, or whose totals are not those of
+// its shards, is damaged.
+func TestVerifyTotals(t *testing.T) {
+	dir, _ := corpus(t, 50)
+	out := t.TempDir()
+	prepare(t, PrepareOptions{Inputs: []string{dir}, ShardTokens: 300, Out: out})
+	text, err := os.ReadFile(filepath.Join(out, ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(p *Part){
+		"a shard less": func(p *Part) { p.Shards = p.Shards[1:] },
+		"hash":         func(p *Part) { p.SHA256 = p.Shards[0].SHA256 },
+		"tokens":       func(p *Part) { p.Tokens++ },
+		"documents":    func(p *Part) { p.Documents++ },
+	} {
+		var m Manifest
+		if err := m.parse(text); err != nil {
+			t.Fatal(err)
+		}
+		change(&m.Train)
+		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, ManifestFile)), m); err != nil {
+			t.Fatal(err)
+		}
+		if got := damaged(t, out); len(got) != 1 || got[0] != ManifestFile {
+			t.Errorf("%s: %q are damaged", name, got)
+		}
 	}
 }
 

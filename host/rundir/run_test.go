@@ -150,6 +150,20 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+// TestKnownWhenAllAreDone: a number that runs that are done lack is not one that they will
+// have.
+func TestKnownWhenAllAreDone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	fake(t, "runs/a", 3, 0)
+	if err := Known(list(t, "runs"), "val_ppl"); err == nil {
+		t.Error("val_ppl is known")
+	}
+	fake(t, "runs/b", 3, 7)
+	if err := Known(list(t, "runs"), "val_ppl"); err != nil {
+		t.Errorf("with a run under way: %v", err)
+	}
+}
+
 func TestDiff(t *testing.T) {
 	some(t)
 	l := list(t, "runs")

@@ -1,6 +1,9 @@
 package rundir
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 func TestConditions(t *testing.T) {
 	some(t)
@@ -52,6 +55,22 @@ func TestSort(t *testing.T) {
 		"seed":      "d e a b c broken", // as numbers
 		"-seed":     "c b a d e broken",
 	} {
+		l := list(t, "runs")
+		Sort(l, by)
+		if got := dirs(l); got != want {
+			t.Errorf("by %s: %s, want %s", by, got, want)
+		}
+	}
+}
+
+// TestSortNotANumber: a run whose number is NaN comes after those that have one, from
+// whichever side they are sorted and wherever it stood before.
+func TestSortNotANumber(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, loss := range map[string]float64{"a": math.NaN(), "b": 3, "c": math.NaN(), "d": 2} {
+		fake(t, "runs/"+name, loss, 0)
+	}
+	for by, want := range map[string]string{"val_loss": "d b a c", "-val_loss": "b d a c"} {
 		l := list(t, "runs")
 		Sort(l, by)
 		if got := dirs(l); got != want {

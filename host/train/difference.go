@@ -38,7 +38,7 @@ func (d Difference) String() string {
 
 // comparedMeta are the entries of the metadata, beside progress, that follow from the
 // steps done.
-var comparedMeta = []string{refreshesKey, movementMeta}
+var comparedMeta = []string{refreshesKey, failuresKey, movementMeta}
 
 // compareStates lists the differences between two states of one step, tensors first. It
 // reads one tensor of each at a time.

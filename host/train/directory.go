@@ -253,7 +253,7 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	}
 	r.prune() // a run that was killed between a save and this has some too many
-	if err := r.remember(); err != nil {
+	if err := r.remember(meta); err != nil {
 		return err
 	}
 	return r.openSamples()

@@ -224,3 +224,19 @@ func TestOpenMistakes(t *testing.T) {
 		t.Error("a run that was opened for evaluation generated")
 	}
 }
+
+// TestLateEvaluation: an evaluation that a run does when it goes on is recorded as if it had
+// been done at once, with the losses of its step also where these were not recorded.
+func TestLateEvaluation(t *testing.T) {
+	whole := testrun.Config(t, "train.checkpoint_every=5", "train.log_every=3")
+	testrun.Train(t, whole, train.Options{})
+	cfg := testrun.Elsewhere(t, whole)
+	var mend func()
+	console := &callAt{at: map[string]func(){"step 6/20": func() { mend = cut(t, cfg.Data.Validation) }}}
+	if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t), Console: console}); err == nil || newest(t, cfg) != 8 {
+		t.Fatalf("the evaluation after step 8 did not fail: %v, and the newest checkpoint is of step %d", err, newest(t, cfg))
+	}
+	mend()
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+	testrun.SameRun(t, "evaluated at once, and when it goes on", whole.Train.Out, cfg.Train.Out)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"github.com/hashicorp/go-hclog"
@@ -61,6 +62,7 @@ func Quantize(ctx context.Context, dir string, o QuantizeOptions) (*Posttrained,
 	if o.Method == layerwise.GPTQ && o.Windows < 1 {
 		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
 	}
+	o.Out = filepath.Clean(o.Out) // a slash at its end would put what is incomplete into it
 	to := vfs.At(o.Out)
 	if exists, err := to.Exists(); err != nil || exists {
 		return nil, orElse(err, fmt.Errorf("%s is there already: give another directory", o.Out))

@@ -254,3 +254,16 @@ func TestQuantizeHub(t *testing.T) {
 		t.Errorf("the report is %+v", result)
 	}
 }
+
+// TestQuantizeIntoNameWithSlash: the name of the directory may end in a slash, as a shell
+// completes it.
+func TestQuantizeIntoNameWithSlash(t *testing.T) {
+	cfg := fullPrecision(t)
+	o := gptqOptions(t, "absmax", nil)
+	out := o.Out
+	o.Method, o.Windows, o.Out = layerwise.RTN, 0, out+string(filepath.Separator)
+	if _, err := train.Quantize(t.Context(), cfg.Train.Out, o); err != nil {
+		t.Fatal(err)
+	}
+	checkHeld(t, cfg, out)
+}

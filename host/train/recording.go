@@ -109,6 +109,17 @@ func (r *run) saveMissing(state *checkpoint.State) error {
 	return state.Meta.Set(missingKey, list)
 }
 
+// latestKey is the entry of a checkpoint's metadata with the record of its step, where that is
+// in no file: an evaluation that is still to be done after the step takes its losses from it.
+const latestKey = "latest_record"
+
+func (r *run) saveLatest(state *checkpoint.State) error {
+	if latest := r.display.latest; latest.Step == state.Step && !r.logs(state.Step) {
+		return state.Meta.Set(latestKey, latest)
+	}
+	return nil
+}
+
 // resumeRecords goes on with metrics.jsonl after the step of the checkpoint with this
 // metadata.
 func (r *run) resumeRecords(meta checkpoint.Meta) error {
@@ -131,8 +142,9 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 	return nil
 }
 
-// remember takes from the records what the summary of a resumed run needs.
-func (r *run) remember() error {
+// remember takes from the records, and from the metadata of the checkpoint, what evaluations
+// and the summary of a resumed run need.
+func (r *run) remember(meta checkpoint.Meta) error {
 	records, err := metrics.Read[metrics.Record](r.dir.Metrics())
 	if err != nil {
 		return err
@@ -151,5 +163,8 @@ func (r *run) remember() error {
 		}
 		r.last = rec
 	}
-	return nil
+	if _, some := meta[latestKey]; some {
+		r.last = metrics.Record{}
+	}
+	return meta.GetIf(latestKey, &r.last)
 }

@@ -223,6 +223,7 @@ func (r *run) snapshot() (checkpoint.State, error) {
 		state.Meta.Set("seed", r.cfg.Seed),
 		state.Meta.Set("build", r.device.BuildInfo()),
 		r.saveMissing(&state),
+		r.saveLatest(&state),
 		r.saveRefreshes(&state),
 		r.movement.save(&state),
 	)

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,4 +113,19 @@ func FuzzDefinition(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestLargestAddedID: an added token has a smaller id than the largest of an int32, as others
+// have: the size of the vocabulary is one more, and no token file takes a larger one.
+func TestLargestAddedID(t *testing.T) {
+	const definition = `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "added_tokens": [{"id": %d, "content": "<end>"}]}`
+	for id, want := range map[int]bool{math.MaxInt32: false, math.MaxInt32 - 1: true, -1: false} {
+		tok, err := ParseHuggingFace(fmt.Appendf(nil, definition, id))
+		if (err == nil) != want {
+			t.Errorf("id %d: %v", id, err)
+		}
+		if err == nil && tok.Info().VocabSize > math.MaxInt32 {
+			t.Errorf("id %d: a vocabulary of %d tokens", id, tok.Info().VocabSize)
+		}
+	}
 }

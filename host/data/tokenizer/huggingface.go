@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,8 +112,11 @@ func (t *HuggingFace) setTokens(def *definition) error {
 	}
 	var raw, normalized []addedToken
 	for i, added := range def.AddedTokens {
-		if other, taken := t.tokens[added.ID]; added.ID < 0 || taken && other != added.Content {
-			return fmt.Errorf("added_tokens[%d]: %q has id %d, which is negative or belongs to %q", i, added.Content, added.ID, other)
+		if added.ID < 0 || added.ID == math.MaxInt32 {
+			return fmt.Errorf("added_tokens[%d]: %q has id %d, want 0 to %d", i, added.Content, added.ID, math.MaxInt32-1)
+		}
+		if other, taken := t.tokens[added.ID]; taken && other != added.Content {
+			return fmt.Errorf("added_tokens[%d]: %q has id %d, which belongs to %q", i, added.Content, added.ID, other)
 		}
 		t.tokens[added.ID] = added.Content
 		if added.Special {
