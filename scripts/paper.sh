@@ -38,7 +38,7 @@ for name in "${studies[@]}"; do
 	part=() # `make results` runs all
 	case $name in
 	effect) part=(--only size=131k --only rotation=HT --only bits=4,2 --only method=QuEST,CAGE --only seed=0,1,2,3,4) ;; # a tenth, with five of twenty seeds
-	main-small | ablation-small | schedule-small) part=(--only seed=0) ;;
+	main-small | ablation-small | schedule-small | scaling-small) part=(--only seed=0) ;;
 	optimizers-small) part=(--only seed=0,1) ;;
 	lotion-small) part=(--only seed=0,1,2) ;;
 	esac
