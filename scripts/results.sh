@@ -7,6 +7,8 @@
 #   scripts/results.sh                    all
 #   scripts/results.sh effect toy         only these
 #   ONLY="--only bits=4" scripts/results.sh effect     only some cells
+#   AGAIN=1 scripts/results.sh toy        trains what is kept as well, keeps nothing, and tells
+#                                         whether the results come out as they are kept
 set -eu
 cd "$(dirname "$0")/.."
 cage=bin/cage
@@ -16,12 +18,23 @@ if [ $# -eq 0 ]; then
 	set -- toy quadratic effect main-small scaling-small ablation-small optimizers-small lotion-small schedule-small tasks-small
 fi
 scripts/paper-data.sh tasks
+failed=
 for name in "$@"; do
 	printf '\n== Study %s\n' "$name"
+	results=$kept/$name.json
 	known=
-	if [ -f "$kept/$name.json" ]; then known="--kept $kept/$name.json"; fi
+	if [ -f "$results" ] && [ -z "${AGAIN:-}" ]; then known="--kept $results"; fi
 	# shellcheck disable=SC2086 # lists of flags
 	if "$cage" study run "examples/paper/$name.toml" $known ${ONLY:-}; then rc=0; else rc=$?; fi
-	"$cage" study keep "examples/paper/$name.toml" --out "$kept/$name.json"
+	if [ -n "${AGAIN:-}" ]; then
+		"$cage" study check "examples/paper/$name.toml" --kept "$results" || rc=$?
+		if [ "$rc" -ne 0 ]; then failed="$failed $name"; fi
+		continue
+	fi
+	"$cage" study keep "examples/paper/$name.toml" --out "$results"
 	if [ "$rc" -ne 0 ]; then exit "$rc"; fi
 done
+if [ -n "$failed" ]; then
+	echo "not as they are kept:$failed" >&2
+	exit 1
+fi

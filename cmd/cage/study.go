@@ -27,9 +27,10 @@ configuration, axes of settings and what to report (docs/studies.md):
   cage study run FILE       train and evaluate the cells that are not done
   cage study status FILE    how far each cell is
   cage study report FILE    tables, figures and a page of what is done
-  cage study keep FILE      its numbers in one small file, to be committed`,
+  cage study keep FILE      its numbers in one small file, to be committed
+  cage study check FILE     whether kept results came out again`,
 	})
-	cmd.AddCommand(outlasts(newStudyRun()), newStudyStatus(), outlasts(newStudyReport()), outlasts(newStudyKeep()))
+	cmd.AddCommand(outlasts(newStudyRun()), newStudyStatus(), outlasts(newStudyReport()), outlasts(newStudyKeep()), outlasts(newStudyCheck()))
 	return cmd
 }
 

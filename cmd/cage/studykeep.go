@@ -60,14 +60,23 @@ again, so a study may be run on one machine after another. Stale ones are left o
 	})
 }
 
-// keptResults are those of a file of kept results, stale ones marked.
-func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
+// readKept reads the file of kept results of a study.
+func readKept(s *study.Study, path string) (*kept.File, error) {
 	file, err := kept.Read(path)
 	if err != nil {
 		return nil, err
 	}
 	if file.Study != s.Name {
 		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s", path, file.Study, s.File, s.Name)
+	}
+	return file, nil
+}
+
+// keptResults are those of a file of kept results, stale ones marked.
+func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
+	file, err := readKept(s, path)
+	if err != nil {
+		return nil, err
 	}
 	results := file.Results(s)
 	return results, findStale(cmd, s, func(ctx context.Context, look study.Survey) error {

@@ -1,6 +1,7 @@
 package kept_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,5 +58,28 @@ func TestNoPrograms(t *testing.T) {
 	write(t, filepath.Join(s.Cells[0].Run, "provenance.json"), "{}")
 	if f, err := kept.Take(s, results, nil, "r1", day); err == nil {
 		t.Errorf("kept, though nobody knows what it was made with: %+v %+v", f.Cells, f.Sources)
+	}
+}
+
+// TestBuilds: results of two builds that are taken over at once have two sources.
+func TestBuilds(t *testing.T) {
+	s := load(t)
+	results := done(t, s, "1", 0, 1, 2, 3)
+	for _, i := range []int{1, 3} {
+		path := filepath.Join(s.Cells[i].Run, "provenance.json")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, strings.Replace(string(text), `"device": "cpu"`, `"device": "cuda"`, 1))
+	}
+	f := again(t, take(t, s, results, nil, "r1"))
+	for i, device := range []string{"cpu", "cuda", "cpu", "cuda"} {
+		if builds := f.Sources[f.Cells[i].Source].Builds; len(builds) != 1 || builds[0].Device != device {
+			t.Errorf("%s was trained on %s, and is said to be of %+v", f.Cells[i].ID, device, builds)
+		}
+	}
+	if len(f.Sources) != 2 {
+		t.Errorf("%d sources, want 2", len(f.Sources))
 	}
 }

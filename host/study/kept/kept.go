@@ -2,20 +2,15 @@ package kept
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
 )
 
@@ -23,7 +18,7 @@ import (
 type File struct {
 	Study string `json:"study"`
 	From  string `json:"from"` // path of the study file, as it was given
-	// Sources are the occasions on which results were taken over, the newest first.
+	// Sources are the occasions on which results were taken over, the newest first, one for each build.
 	Sources []Source `json:"sources"`
 	Cells   []Cell   `json:"cells"` // in the order of the study
 }
@@ -32,7 +27,7 @@ type File struct {
 type Source struct {
 	Date     string             `json:"date"`     // on which they were taken over, as in 2026-11-21
 	Revision string             `json:"revision"` // of the cage that took them over
-	Builds   []engine.BuildInfo `json:"builds"`   // of the runs
+	Builds   []engine.BuildInfo `json:"builds"`   // of the runs; one but in files of older versions
 	Plugins  []Plugin           `json:"plugins"`
 	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by their paths
 }
@@ -60,7 +55,7 @@ type Cell struct {
 // were kept before (nil: none) what the study still has and nobody trained again.
 func Take(s *study.Study, results []study.Result, before *File, revision string, now time.Time) (*File, error) {
 	out := &File{Study: s.Name, From: s.File}
-	source := Source{Date: now.Format(time.DateOnly), Revision: revision, Data: map[string]string{}}
+	occasion := Source{Date: now.Format(time.DateOnly), Revision: revision}
 	var older []Cell
 	kept, seen := before.byConfiguration(), map[string]bool{}
 	for _, r := range results {
@@ -75,24 +70,22 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 			}
 			continue
 		}
-		one := source.like()
-		c, err := one.take(r)
+		c, m, err := take(r)
 		if err == nil {
 			c.Asked, err = s.Asked(r.Cell)
+		}
+		if err == nil {
+			if k, ok := kept[configuration(c.ID)]; ok && k.same(c) {
+				k.ID, k.Asked = c.ID, c.Asked // it was taken over before, and nobody trained it again
+				older = append(older, k)
+				continue
+			}
+			c.Source, err = out.note(m, occasion)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, r.Cell.ID, err)
 		}
-		if k, ok := kept[configuration(c.ID)]; ok && k.same(c) {
-			k.ID, k.Asked = c.ID, c.Asked // it was taken over before, and nobody trained it again
-			older = append(older, k)
-			continue
-		}
-		source = one
 		out.Cells = append(out.Cells, c)
-	}
-	if len(out.Cells) > 0 {
-		out.Sources = append(out.Sources, source)
 	}
 	out.takeOver(before, older)
 	order := map[string]int{}
@@ -109,12 +102,6 @@ func (c Cell) same(d Cell) bool {
 	return c.Programs == d.Programs && maps.EqualFunc(c.Metrics, d.Metrics, equal)
 }
 
-// like is a copy to which more can be added.
-func (s Source) like() Source {
-	s.Builds, s.Plugins, s.Data = slices.Clone(s.Builds), slices.Clone(s.Plugins), maps.Clone(s.Data)
-	return s
-}
-
 // takeOver adds cells of another file with their sources.
 func (f *File) takeOver(before *File, cells []Cell) {
 	moved := map[int]int{}
@@ -128,67 +115,6 @@ func (f *File) takeOver(before *File, cells []Cell) {
 		c.Source = to
 		f.Cells = append(f.Cells, c)
 	}
-}
-
-// provenance is what is read of that of a run.
-type provenance struct {
-	Build    engine.BuildInfo  `json:"build"`
-	Plugins  []Plugin          `json:"plugins"`
-	Programs map[string]string `json:"programs"`
-}
-
-// take makes the cell of a result, and notes what its run was made with.
-func (s *Source) take(r study.Result) (Cell, error) {
-	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}}
-	for name, x := range r.Summary {
-		if !metrics.Timed(name) {
-			c.Metrics[name] = metrics.Number(x)
-		}
-	}
-	path := rundir.At(r.Cell.Run).Provenance()
-	text, err := path.ReadFile()
-	if errors.Is(err, fs.ErrNotExist) && r.Cell.Quantize != nil {
-		return c, nil
-	}
-	var p provenance
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
-	if err != nil {
-		return c, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
-	}
-	if r.Cell.Quantize == nil {
-		if c.Programs = Digest(p.Programs); c.Programs == "" {
-			return c, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
-		}
-	}
-	if !slices.Contains(s.Builds, p.Build) {
-		s.Builds = append(s.Builds, p.Build)
-	}
-	for _, u := range p.Plugins {
-		if !slices.Contains(s.Plugins, u) {
-			s.Plugins = append(s.Plugins, u)
-		}
-	}
-	slices.SortFunc(s.Plugins, func(a, b Plugin) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
-	})
-	return c, s.takeData(rundir.At(r.Cell.Run))
-}
-
-// takeData notes the tokens of a run, which must be those of the other runs.
-func (s *Source) takeData(dir rundir.Dir) error {
-	cfg, err := config.Load(dir.Config().Name, nil)
-	if err != nil {
-		return err
-	}
-	for path, hash := range cfg.Data.Hashes() {
-		if was, ok := s.Data[path]; ok && was != hash {
-			return fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
-		}
-		s.Data[path] = hash
-	}
-	return nil
 }
 
 // Results are those of the study's cells: done where they are kept, not evaluated where the study asks something else now, missing

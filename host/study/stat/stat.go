@@ -37,6 +37,17 @@ func Describe(x []float64) Sample {
 	return s
 }
 
+// Interval is the confidence interval of the mean, that of Student's t for independent,
+// normally distributed values: mean ± t·SD/√N, with N−1 degrees of freedom. NaN when N < 2.
+func (s Sample) Interval(level float64) (low, high float64) {
+	if s.N < 2 {
+		return math.NaN(), math.NaN()
+	}
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(s.N - 1)}.Quantile((1 + level) / 2)
+	half := t * stat.StdErr(s.SD, float64(s.N))
+	return s.Mean - half, s.Mean + half
+}
+
 // Difference describes paired differences of two quantities.
 type Difference struct {
 	N         int     // pairs
@@ -46,8 +57,7 @@ type Difference struct {
 }
 
 // Pair describes the differences a[i] − b[i], which the two slices of equal length
-// give one by one. The interval is that of Student's t for the mean of independent,
-// normally distributed differences: mean ± t·SD/√N, with N−1 degrees of freedom.
+// give one by one, with the [Sample.Interval] of their mean.
 // Pairing takes out what both have in common, such as the difficulty of a seed.
 func Pair(a, b []float64, level float64) Difference {
 	differences := make([]float64, len(a))
@@ -55,14 +65,8 @@ func Pair(a, b []float64, level float64) Difference {
 		differences[i] = a[i] - b[i]
 	}
 	s := Describe(differences)
-	d := Difference{N: s.N, Mean: s.Mean, SD: s.SD, Low: math.NaN(), High: math.NaN()}
-	if s.N < 2 {
-		return d
-	}
-	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(s.N - 1)}.Quantile((1 + level) / 2)
-	half := t * stat.StdErr(s.SD, float64(s.N))
-	d.Low, d.High = s.Mean-half, s.Mean+half
-	return d
+	low, high := s.Interval(level)
+	return Difference{N: s.N, Mean: s.Mean, SD: s.SD, Low: low, High: high}
 }
 
 // Known tells whether there is an interval.

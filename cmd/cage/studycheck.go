@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/report"
+)
+
+func newStudyCheck() *cobra.Command {
+	var keptFile string
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Compare the results of a study with those that are kept",
+		Long: `Compare what came out of a study here with what stands in a file of 'cage study keep':
+whether results that were kept come out again, on another machine, with another build or
+after a change of a plugin. Cells that are done in both places take part, the others do
+not. It tells how many of them have the same numbers to the last bit, and lists the
+means and differences of the study's tables that would be written in another way now,
+with the 95 % confidence interval of the kept one.
+
+The exit code is 1 when one lies outside of that interval, or has none because there are
+fewer than two replicates.`,
+		Args: exactly(1, "one study file"),
+	}
+	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of 'cage study keep' to compare with (required)")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		if keptFile == "" {
+			return nil, usageError{errors.New("--kept is required: the file of kept results")}
+		}
+		s, err := study.Load(args[0])
+		if err != nil {
+			return nil, err
+		}
+		file, err := readKept(s, keptFile)
+		if err != nil {
+			return nil, err
+		}
+		here, err := compared(cmd, s)
+		if err != nil {
+			return nil, err
+		}
+		a, err := report.Agree(s, file.Results(s), here)
+		if err != nil {
+			return nil, err
+		}
+		if a.Cells == 0 {
+			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to compare", s.Out, keptFile)
+		}
+		return &answer{a, func(w io.Writer) { printAgreement(w, s, keptFile, a) }}, disagreement(a)
+	})
+}
+
+// disagreement is the error about values that did not come out again; nil without any.
+func disagreement(a *report.Agreement) error {
+	outside, unknown := a.Count(report.Outside), a.Count(report.Unknown)
+	if outside+unknown == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that have none", outside, a.Values, unknown)
+}
+
+func printAgreement(w io.Writer, s *study.Study, keptFile string, a *report.Agreement) {
+	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; %d of them have the same numbers to the last bit.\n", a.Cells, s.Name, keptFile, a.Same)
+	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, %d more lie inside their kept intervals.\n",
+		a.Values-len(a.Others), a.Values, a.Count(report.Inside))
+	if len(a.Others) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	rows := [][]string{{"table", "of", "n", "kept", "here", "interval"}}
+	for _, d := range a.Others {
+		title, labels := d.Table, []string{}
+		if d.Difference {
+			title += ", difference"
+		}
+		for _, name := range s.AxisNames() {
+			if label, ok := d.Labels[name]; ok {
+				labels = append(labels, label)
+			}
+		}
+		rows = append(rows, []string{title, strings.Join(labels, " · "), fmt.Sprint(d.N), d.Before, d.Again, string(d.Place)})
+	}
+	table(w, rows)
+}

@@ -1,0 +1,101 @@
+package kept
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/study"
+)
+
+// provenance is what is read of that of a run.
+type provenance struct {
+	Build    engine.BuildInfo  `json:"build"`
+	Plugins  []Plugin          `json:"plugins"`
+	Programs map[string]string `json:"programs"`
+}
+
+// making is what a run was made with.
+type making struct {
+	build   *engine.BuildInfo // nil where it is not known
+	plugins []Plugin
+	data    map[string]string // as in [Source.Data]
+}
+
+// take makes the cell of a result, and tells what its run was made with: nothing for a model
+// that was quantized after training by a version that did not note it.
+func take(r study.Result) (Cell, making, error) {
+	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}}
+	for name, x := range r.Summary {
+		if !metrics.Timed(name) {
+			c.Metrics[name] = metrics.Number(x)
+		}
+	}
+	dir := rundir.At(r.Cell.Run)
+	path := dir.Provenance()
+	text, err := path.ReadFile()
+	if errors.Is(err, fs.ErrNotExist) && r.Cell.Quantize != nil {
+		return c, making{}, nil
+	}
+	var p provenance
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
+		return c, making{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
+	}
+	if r.Cell.Quantize == nil {
+		if c.Programs = Digest(p.Programs); c.Programs == "" {
+			return c, making{}, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
+		}
+	}
+	cfg, err := config.Load(dir.Config().Name, nil)
+	if err != nil {
+		return c, making{}, err
+	}
+	return c, making{&p.Build, p.Plugins, cfg.Data.Hashes()}, nil
+}
+
+// note adds what a run was made with to the source of its build, which is of the given
+// occasion, and returns the place of that source. All runs must have had the same tokens.
+func (f *File) note(m making, occasion Source) (int, error) {
+	for path, hash := range m.data {
+		for _, s := range f.Sources {
+			if was, ok := s.Data[path]; ok && was != hash {
+				return 0, fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
+			}
+		}
+	}
+	i := slices.IndexFunc(f.Sources, func(s Source) bool {
+		return m.build == nil || len(s.Builds) == 0 || s.Builds[0] == *m.build
+	})
+	if i < 0 {
+		i = len(f.Sources)
+		f.Sources = append(f.Sources, occasion)
+	}
+	s := &f.Sources[i]
+	if m.build != nil {
+		s.Builds = []engine.BuildInfo{*m.build}
+	}
+	for _, u := range m.plugins {
+		if !slices.Contains(s.Plugins, u) {
+			s.Plugins = append(s.Plugins, u)
+		}
+	}
+	slices.SortFunc(s.Plugins, func(a, b Plugin) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
+	if s.Data == nil {
+		s.Data = map[string]string{}
+	}
+	maps.Copy(s.Data, m.data)
+	return i, nil
+}

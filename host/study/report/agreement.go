@@ -1,0 +1,147 @@
+package report
+
+import (
+	"errors"
+	"math"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/stat"
+)
+
+// Agreement tells how the results of a study came out when it was trained again. It is about
+// those cells whose results are known from both times.
+type Agreement struct {
+	Cells  int         `json:"cells"`
+	Same   int         `json:"same"`   // cells with all numbers equal to the last bit
+	Values int         `json:"values"` // means and differences in the tables of these cells
+	Others []Deviation `json:"others"` // those of the values that a table would write in another way now
+}
+
+// Deviation is a mean, or a difference to the baseline, that came out in another way.
+type Deviation struct {
+	Table      string            `json:"table"` // its title
+	Labels     map[string]string `json:"labels"`
+	Difference bool              `json:"difference"` // to the baseline; a mean otherwise
+	N          int               `json:"n"`          // replicates
+	Before     string            `json:"before"`     // with its 95 % confidence interval, if there is one
+	Again      string            `json:"again"`      // without an interval
+	Place      Where             `json:"place"`
+}
+
+// Where tells on which side of an interval a value is.
+type Where string
+
+// The places of a value.
+const (
+	Inside  Where = "inside"      // of the interval
+	Outside Where = "outside"     // of it, or one of the two is NaN or infinite
+	Unknown Where = "no interval" // fewer than two replicates
+)
+
+// Agree compares the results of two trainings of the cells of a study, in the order of the cells.
+func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
+	if len(before) != len(s.Cells) || len(again) != len(s.Cells) {
+		return nil, errors.New("results of another study")
+	}
+	out := &Agreement{Others: []Deviation{}}
+	before, again = out.inBoth(before, again)
+	tables, err := Tables(s, before)
+	if err != nil {
+		return nil, err
+	}
+	now, err := Tables(s, again)
+	if err != nil {
+		return nil, err
+	}
+	for i := range tables {
+		out.compare(&tables[i], &now[i])
+	}
+	return out, nil
+}
+
+// inBoth makes the cells missing that are not done on both sides, and counts the others, each once.
+func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
+	seen := map[string]bool{}
+	for i := range before {
+		b, c := before[i], again[i]
+		if b.State != study.Done || c.State != study.Done {
+			missing := study.Result{Cell: b.Cell, State: study.Missing}
+			x, y = append(x, missing), append(y, missing)
+			continue
+		}
+		x, y = append(x, b), append(y, c)
+		if seen[b.Cell.ID] {
+			continue
+		}
+		seen[b.Cell.ID] = true
+		a.Cells++
+		if sameNumbers(b.Summary, c.Summary) {
+			a.Same++
+		}
+	}
+	return x, y
+}
+
+// sameNumbers tells whether all numbers of the first are those of the second, but for times. The second may
+// have more: those of a later version.
+func sameNumbers(x, y map[string]float64) bool {
+	for name, a := range x {
+		b, ok := y[name]
+		if !metrics.Timed(name) && (!ok || !same(a, b)) {
+			return false
+		}
+	}
+	return true
+}
+
+func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
+
+// compare adds the values of one table. They are written as in the first.
+func (a *Agreement) compare(t, now *Table) {
+	for i := range t.Rows {
+		for c := range t.Columns {
+			e, f := t.Entries[i][c], now.Entries[i][c]
+			if e.N == 0 && f.N == 0 {
+				continue
+			}
+			d := Deviation{Table: t.Title, Labels: t.labels(i, c), N: e.N}
+			low, high := e.Interval(stat.Level)
+			a.add(d, t.number, stat.Difference{N: e.N, Mean: e.Mean, SD: e.SD, Low: low, High: high}, f.Mean)
+			if e.Difference != nil && f.Difference != nil {
+				d.Difference, d.N = true, e.Difference.N
+				a.add(d, t.signed, *e.Difference, f.Difference.Mean)
+			}
+		}
+	}
+}
+
+// add counts a value, and notes it where it is written in another way now.
+func (a *Agreement) add(d Deviation, write func(float64) string, before stat.Difference, again float64) {
+	a.Values++
+	if d.Before, d.Again = write(before.Mean), write(again); d.Before == d.Again {
+		return
+	}
+	d.Place = Outside
+	switch finite := !math.IsNaN(again-before.Mean) && !math.IsInf(again-before.Mean, 0); {
+	case finite && !before.Known():
+		d.Place = Unknown
+	case finite && before.Low <= again && again <= before.High:
+		d.Place = Inside
+	}
+	if before.Known() {
+		d.Before += " [" + write(before.Low) + ", " + write(before.High) + "]"
+	}
+	a.Others = append(a.Others, d)
+}
+
+// Count is how many of the other values are at a place.
+func (a *Agreement) Count(place Where) int {
+	n := 0
+	for _, d := range a.Others {
+		if d.Place == place {
+			n++
+		}
+	}
+	return n
+}
