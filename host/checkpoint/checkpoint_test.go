@@ -54,6 +54,13 @@ func TestMetaErrors(t *testing.T) {
 	if err := m.Get("n", &n); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), `"n"`) {
 		t.Errorf("wrong type: %v", err)
 	}
+	m["s"] = `{"a": 1, "later": 2}`
+	var s struct {
+		A int `json:"a"`
+	}
+	if err := m.Get("s", &s); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), "later") {
+		t.Errorf("a member that nobody knows: %v", err)
+	}
 	if err := m.Set("f", func() {}); err == nil {
 		t.Error("a function is stored")
 	}

@@ -160,6 +160,10 @@ func TestFaultsOfFiles(t *testing.T) {
 	if err := os.Rename(filepath.Join(pickled, safetensors.SingleName), filepath.Join(pickled, "pytorch_model.bin")); err != nil {
 		t.Fatal(err)
 	}
+	huge := copied("llama2")
+	if err := os.Truncate(filepath.Join(huge, "config.json"), 16<<20+1); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		dir string
 		say []string
@@ -175,6 +179,9 @@ func TestFaultsOfFiles(t *testing.T) {
 				t.Errorf("%s: faults\n%s\ndo not say %s", name, text, say)
 			}
 		}
+	}
+	if _, err := huggingface.Open(vfs.At(huge), huggingface.Options{}); err == nil || !strings.HasSuffix(err.Error(), "config.json: larger than 16777216 bytes") {
+		t.Errorf("a configuration of 16 MiB: error %v", err)
 	}
 	if _, err := huggingface.Open(vfs.At(t.TempDir()), huggingface.Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("empty directory: error %v", err)

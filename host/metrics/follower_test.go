@@ -57,6 +57,25 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestFollowLimit: a line without end is an error, and is not read into memory as a whole.
+func TestFollowLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	put(t, path, []byte("one\n"))
+	if err := os.Truncate(path, 256<<20); err != nil {
+		t.Fatal(err)
+	}
+	f, got := followed(path)
+	if more, err := f.Next(1); !more || err != nil {
+		t.Fatalf("the first line: %v, %v", more, err)
+	}
+	if _, err := f.Next(1); err == nil || !strings.Contains(err.Error(), "a line at byte 4 is longer than 67108864 bytes") {
+		t.Errorf("the second: %v", err)
+	}
+	if diff := cmp.Diff([]string{"one"}, *got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
 // TestFollowInParts: a budget limits what one call reads, and long lines need no more calls.
 func TestFollowInParts(t *testing.T) {
 	var text bytes.Buffer

@@ -61,6 +61,7 @@ type runLog struct {
 	curves      map[string]*curve.Curve
 	weights     map[string]map[string]*curve.Curve // by weight and name
 	weightNames []string                           // in the order of the records
+	moreWeights bool                               // than are kept
 	reader      metrics.NumberReader
 	numbers     []measured // of the line that is read
 }
@@ -78,7 +79,8 @@ func newRunLog(dir string) *runLog {
 }
 
 func (l *runLog) restart() {
-	l.curves, l.weights, l.weightNames = map[string]*curve.Curve{}, map[string]map[string]*curve.Curve{}, nil
+	l.curves, l.weights = map[string]*curve.Curve{}, map[string]map[string]*curve.Curve{}
+	l.weightNames, l.moreWeights = nil, false
 }
 
 // line adds a record. What is no record is passed over: a page shows what can be read.

@@ -14,10 +14,9 @@ import (
 
 // Limits of what is kept of single weights.
 const (
-	mostWeights     = shownWeights
+	mostWeights     = 400
 	mostPerWeight   = 16 // numbers
 	weightStretches = 128
-	shownWeights    = 400
 	drawnWeights    = 14 // whose curves are drawn: as many as can be told apart
 )
 
@@ -26,7 +25,7 @@ type weightsView struct {
 	Step  int
 	Names []string
 	Rows  []weightRow
-	Left  int // weights that are not shown
+	More  bool // there are more weights than are kept
 }
 
 type weightRow struct {
@@ -46,6 +45,7 @@ func (l *runLog) ofWeight(weight, name []byte) *curve.Curve {
 	numbers := l.weights[string(weight)]
 	if numbers == nil {
 		if len(l.weights) >= mostWeights {
+			l.moreWeights = true
 			return nil
 		}
 		numbers = map[string]*curve.Curve{}
@@ -90,11 +90,8 @@ func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
 		v.Names = append(v.Names, name)
 	}
 	slices.Sort(v.Names)
-	for i, weight := range log.weightNames {
-		if i >= shownWeights {
-			v.Left = len(log.weightNames) - i
-			break
-		}
+	v.More = log.moreWeights
+	for _, weight := range log.weightNames {
 		row := weightRow{Weight: weight}
 		for _, name := range v.Names {
 			row.Values = append(row.Values, valueOf(log.weights[weight][name], names[name]))

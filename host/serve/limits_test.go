@@ -1,0 +1,62 @@
+package serve_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestManyRuns: the table shows 200 runs and a link to all of them.
+func TestManyRuns(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	for i := range 201 {
+		put(t, root, fmt.Sprintf("run-%03d", i), "run.toml", fmt.Sprintf("seed = %d\n", i))
+	}
+	h := pages(root)
+	for _, c := range []struct {
+		query []string
+		rows  int
+		more  bool
+	}{
+		{nil, 200, true},
+		{[]string{"all", "1"}, 201, false},
+		{[]string{"q", "seed<200"}, 200, false},
+	} {
+		body := get(t, h, "/table", c.query...).Body.String()
+		if rows := len(rowHead.FindAllString(body, -1)); rows != c.rows || strings.Contains(body, "show all 201") != c.more {
+			t.Errorf("%q: %d rows, want %d, and a link to the rest: %t", c.query, rows, c.rows, c.more)
+		}
+	}
+}
+
+// TestManyNumbers: a record with more numbers than any that cage writes takes no more memory than the limit.
+func TestManyNumbers(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	for name, n := range map[string]int{"few": 63, "many": 64} {
+		var numbers, ofWeight, weights []string
+		for i := range n {
+			numbers = append(numbers, fmt.Sprintf(`"x%d":1`, i))
+		}
+		for i := range 17 {
+			ofWeight = append(ofWeight, fmt.Sprintf(`"number%02d":1`, i))
+		}
+		for i := range 401 {
+			weights = append(weights, fmt.Sprintf(`"w%03d":{"a":1}`, i))
+		}
+		put(t, root, name, "run.toml", "seed = 1\n")
+		put(t, root, name, "metrics.jsonl", fmt.Sprintf(`{"step":1,%s,"loss":2,"weights":{"w":{%s},%s}}`+"\n",
+			strings.Join(numbers, ","), strings.Join(ofWeight, ","), strings.Join(weights, ",")))
+		h := pages(root)
+		curves, wrong := answered(t, get(t, h, "/curves", "run", filepath.Join(root, name), "panel", "loss"))
+		if wrong != "" || (len(curves) == 1) != (name == "few") {
+			t.Errorf("%s: curves %v, %s", name, curves, wrong)
+		}
+		body := get(t, h, "/weights", "run", filepath.Join(root, name)).Body.String()
+		for text, want := range map[string]bool{"number15": true, "number16": false, "w398": true, "w399": false, "The first 400 are shown": true} {
+			if strings.Contains(body, text) != want {
+				t.Errorf("%s: the page of weights has %s: %t", name, text, !want)
+			}
+		}
+	}
+}
