@@ -159,7 +159,8 @@ func run(t testing.TB, c study.Cell, loss float64, seed uint64) {
 		Dir: c.Dir, StartSeconds: speed}
 	write(t, c.Dir, "metrics.jsonl", curve.String())
 	write(t, c.Dir, "trajectory.jsonl", path.String())
-	write(t, c.Dir, "provenance.json", `{"build":{"go":"go1.27.2"},"plugins":[{"name":"quest","path":"/home/someone/bin/quest","sha256":"ab12"}],"programs":{"weight w":"cd34"}}`)
+	write(t, c.Dir, "provenance.json", fmt.Sprintf(`{"run":"%x","initial":{"run":"%x","files":{"model":"%x"}},"build":{"go":"go1.27.2"},"plugins":[{"name":"quest","path":"/home/someone/bin/quest","sha256":"ab12"}],"programs":{"weight w":"cd34"}}`,
+		rand.Uint64(), rand.Uint64(), rand.Uint64()))
 	if err := metrics.WriteSummary(rundir.At(c.Dir).Summary(), summary); err != nil {
 		t.Fatal(err)
 	}

@@ -190,6 +190,12 @@ func TestMarks(t *testing.T) {
 			t.Errorf("where every run diverged, one is %q", e.Mark)
 		}
 	}
+	losses["CAGE 2"] = []float64{math.Inf(1), 2.9, 3.0}
+	losses["QuEST 2"] = oldQuEST
+	table = build(t, grid).Tables[0]
+	if a, b := table.Entries[0][0].Mark, table.Entries[0][1].Mark; a != report.Best || b != report.Plain {
+		t.Errorf("of one that is finite and one that diverged, the first is %q and the second %q", a, b)
+	}
 }
 
 // A report depends on results alone: neither on the place, nor on when runs ended, how
