@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -97,7 +98,7 @@ func (p Parameter) Range() string {
 // error says what would be right, without naming the parameter.
 func (p Parameter) Convert(v any) (any, error) {
 	wrong := func() error {
-		return fmt.Errorf("got %v, want %s: %s", v, article(p.Type), p.Range())
+		return fmt.Errorf("got %s, want %s: %s", written(v), article(p.Type), p.Range())
 	}
 	switch p.Type {
 	case TypeInt, TypeFloat:
@@ -122,6 +123,21 @@ func (p Parameter) Convert(v any) (any, error) {
 		}
 	}
 	return nil, wrong()
+}
+
+// written writes a value so that its type shows: 4.0 is a float, "4" a string.
+func written(v any) string {
+	switch v := v.(type) {
+	case string:
+		return strconv.Quote(v)
+	case float64:
+		text := strconv.FormatFloat(v, 'g', -1, 64)
+		if !strings.ContainsAny(text, ".eIN") {
+			text += ".0"
+		}
+		return text
+	}
+	return fmt.Sprint(v)
 }
 
 // number reads any numeric value; isInt tells whether it is an integer type.
@@ -182,7 +198,7 @@ func (d Description) Check() error {
 }
 
 // reserved are the keys of a plugin's TOML table that belong to the host.
-var reserved = []string{"plugin", "sha256", "weights", "activations", "overrides"}
+var reserved = []string{"plugin", "sha256", "weights", "activations", "overrides", "rest", "groups", "refresh_delay"}
 
 func wellFormed(name string) bool {
 	if name == "" || len(name) > 64 || name[0] < 'a' || name[0] > 'z' {

@@ -41,6 +41,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"a parameter with a space", with(sdk.Bool("a b", true, "")), `parameter name "a b"`},
 		{"a parameter twice", with(sdk.Bool("a", true, ""), sdk.Bool("a", true, "")), "parameter a: the name is taken"},
 		{"a name of the host", with(sdk.String("sha256", "", "")), "parameter sha256: the name is taken"},
+		{"a key of an optimizer's table", with(sdk.Int("refresh_delay", 0, 0, 9, "")), "parameter refresh_delay: the name is taken"},
 		{"a default out of range", with(sdk.Int("bits", 9, 2, 8, "")), "parameter bits: default: got 9, want an integer: 2 to 8"},
 		{"a default of another type", with(sdk.Parameter{Name: "n", Type: sdk.TypeInt, Default: 0.5, Max: 1}), "default: got 0.5"},
 		{"no default", with(sdk.Parameter{Name: "n", Type: sdk.TypeBool}), "default: got <nil>"},
@@ -94,6 +95,15 @@ func TestConvert(t *testing.T) {
 		got, err := c.p.Convert(c.give)
 		if (c.want == nil) != (err != nil) || !cmp.Equal(got, c.want) {
 			t.Errorf("%s: %v (%T) became %v (%T), %v; want %v", c.p.Name, c.give, c.give, got, got, err, c.want)
+		}
+	}
+}
+
+// TestConvertSays: an error shows of which type a value was.
+func TestConvertSays(t *testing.T) {
+	for text, give := range map[string]any{"got 4.0, want an integer": 4.0, "got 0.5, want": 0.5, `got "4", want`: "4", "got true, want": true, "got NaN, want": math.NaN()} {
+		if _, err := full.Parameters[0].Convert(give); err == nil || !strings.HasPrefix(err.Error(), text) {
+			t.Errorf("%#v: %v, want %q", give, err, text)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -85,15 +86,20 @@ func newPluginsShow() *cobra.Command {
 }
 
 // asEach calls do with the plugin started as each of the kinds that it serves. It is an
-// error when it serves none.
+// error when it serves none, or one of them with a fault.
 func asEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts plugin.Options, do func(*plugin.Client) error) error {
 	served := false
 	var refused error
 	for _, kind := range kinds {
 		client, err := plugin.Start(ctx, exe, kind, opts)
-		if err != nil {
-			refused = err
+		if errors.Is(err, plugin.ErrKind) {
+			if refused == nil {
+				refused = err
+			}
 			continue
+		}
+		if err != nil {
+			return err
 		}
 		served = true
 		err = do(client)

@@ -26,6 +26,11 @@ func TestSurvey(t *testing.T) {
 		{[]string{`quantizer.plugin="qest"`, "optimizer.beta3=0.9"}, []string{"quantizer.plugin", "optimizer.beta3"}},
 		{[]string{"model.vocab=2"}, []string{"model.vocab"}},
 		{[]string{`optimizer.groups=[{match="haed", rate=0.5}]`}, []string{"optimizer.groups[0]"}},
+		{[]string{`optimizer.rest={plugin="amadw", sha256="` + strings.Repeat("0", 64) + `"}`}, []string{"optimizer.rest.plugin"}},
+		{[]string{`optimizer.rest={plugin="adamw", betta=0.5}`}, []string{"optimizer.rest.betta"}},
+		{[]string{`quantizer={plugin="quest", bitz=4, weights={plugin="quest"}, activations={plugin="none"}}`}, []string{"quantizer.bitz"}},
+		{[]string{`quantizer.overrides=[{match="layers.0.*", bits=3, plugin="quest"}, {match="*", plugin="quest"}]`}, []string{"quantizer.overrides[0]"}},
+		{[]string{`optimizer.groups=[{match="*", rate=0.5}, {match="head", rate=0.25}]`}, []string{"optimizer.groups[1]"}},
 		{[]string{`quantizer.plugin="lsq"`, `method.gradient="full"`}, []string{"method.gradient"}},
 		{[]string{"quantizer.bit=3", "seed=2"}, []string{"quantizer.bit"}}, // again, and where it stands here
 	}
@@ -54,8 +59,8 @@ func TestSurvey(t *testing.T) {
 		}
 	}
 	started := recorder.Processes(t)
-	// For the one that does not exist all say whether they are quantizers, too.
-	if left := testrun.Alive(started); len(started) != 3+len(testrun.Executables(t)) || len(left) > 0 {
+	// For the two that do not exist all say of which kind they are, too.
+	if left := testrun.Alive(started); len(started) != 3+2*len(testrun.Executables(t)) || len(left) > 0 {
 		t.Errorf("%d processes started, want those of quest, lsq and adamw, and all once; %d still run", len(started), len(left))
 	}
 }

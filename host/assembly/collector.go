@@ -18,29 +18,45 @@ type collector struct {
 	clients map[string]*plugin.Client // by the plugin's table
 	values  map[string]sdk.Values     // of its parameters, by the plugin's table
 	matched map[string]bool           // tables of overrides and groups that had an effect
+	reached map[string]bool           // those that match something, whether they decide about it or not
+	asked   map[string]bool           // tables of optimizers that were asked for a program
 	out     *Programs
 }
 
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		matched: map[string]bool{}, out: &Programs{Forward: req.Forward},
+		matched: map[string]bool{}, reached: map[string]bool{}, asked: map[string]bool{}, out: &Programs{Forward: req.Forward},
 	}
 }
 
-// tables lists the tables of the configuration that name a plugin of this request.
-// The optimizer for the rest is started only when something is left to it.
+// tables lists the tables of the configuration that name a plugin of this request. Those
+// that may come to decide nothing are among them where they were configured, so that a
+// mistake in them is found. Else the optimizer for the rest is started when something is
+// left to it.
 func (c *collector) tables() []*config.Plugin {
-	list := c.Config.Quantizer.Plugins()
+	q, o := &c.Config.Quantizer, &c.Config.Optimizer
+	list := q.Plugins()
 	if c.Forward {
 		return list
 	}
-	for _, p := range c.Config.Optimizer.Plugins() {
-		if p != c.Config.Optimizer.Rest {
+	if q.Unused != nil {
+		list = append(list, q.Unused)
+	}
+	for _, p := range o.Plugins() {
+		if p != o.Rest || o.RestGiven() {
 			list = append(list, p)
 		}
 	}
 	return list
+}
+
+// leaveOutIdle leaves out of [Programs.Used] what was configured and decided nothing.
+func (c *collector) leaveOutIdle() {
+	q, o := &c.Config.Quantizer, &c.Config.Optimizer
+	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
+		return u.Table == o.Rest.Table && !c.asked[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
+	})
 }
 
 // start starts the plugins of the given tables, each once, however many tables name

@@ -13,7 +13,7 @@ import (
 // others.
 func TestGroups(t *testing.T) {
 	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "train.weight_decay=0.1",
-		`optimizer.groups=[{match="*mlp.w1*", rate=0.25, weight_decay=0.3}, {match="*attn.*", rate=3.0}, {roles="embedding", weight_decay=0.0}]`))
+		`optimizer.groups=[{match="*mlp.w1*", rate=0.25, weight_decay=0.3}, {match="*attn.*", rate=3.0}, {roles="embedding", rate=0.0, weight_decay=0.0}]`))
 	seen := map[[2]float64]int{}
 	for _, r := range plan.Rules {
 		want := [2]float64{1, 0}
@@ -24,6 +24,8 @@ func TestGroups(t *testing.T) {
 			want = [2]float64{3, 0.1}
 		case strings.Contains(r.Name, "mlp"):
 			want = [2]float64{1, 0.1}
+		case strings.Contains(r.Name, "embed"):
+			want = [2]float64{0, 0}
 		}
 		if strings.Contains(r.Name, "norm") {
 			want[1] = 0

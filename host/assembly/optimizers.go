@@ -66,6 +66,11 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	o := &c.Config.Optimizer
 	p := &o.Plugin
 	own := false // whether the group names the optimizer
+	for i := range o.Groups {
+		if other := &o.Groups[i]; other.Matches(string(t.Role), t.Name) {
+			c.reached[other.Table] = true
+		}
+	}
 	g := o.Group(string(t.Role), t.Name)
 	if g != nil {
 		c.matched[g.Table] = true
@@ -125,25 +130,32 @@ func (c *collector) askOptimizer(ctx context.Context, p *config.Plugin, t *Train
 		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
 	t.Optimizer, t.Table = program, p.Table
+	c.asked[p.Table] = true
 	return program.Accepts, nil
 }
 
-// unused reports overrides and groups that match nothing in the model.
+// unused reports overrides and groups that decide about nothing in the model.
 func (c *collector) unused() error {
 	var problems config.Errors
-	report := func(table string, match []string, among string) {
-		if !c.matched[table] {
+	report := func(table string, match []string, shadowed bool, among, others string) {
+		switch {
+		case c.matched[table]:
+			return
+		case shadowed:
+			e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
+			problems = append(problems, e)
+		default:
 			e := c.Config.ErrorAt(table, "matches none of the model's %s", among)
 			e.Hint = fmt.Sprintf("match = %q; names are as in layers.0.attn.qkv and layers.0.mlp.input", match)
 			problems = append(problems, e)
 		}
 	}
 	for _, o := range c.Config.Quantizer.Overrides {
-		report(o.Table, o.Match, "quantized weights and activations")
+		report(o.Table, o.Match, c.reached[o.Table], "quantized weights and activations", "a later override")
 	}
 	if !c.Forward {
 		for _, g := range c.Config.Optimizer.Groups {
-			report(g.Table, g.Match, "parameters")
+			report(g.Table, g.Match, c.reached[g.Table], "parameters", "an earlier group")
 		}
 	}
 	if len(problems) > 0 {

@@ -111,6 +111,7 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	if err := c.unused(); err != nil {
 		return nil, err
 	}
+	c.leaveOutIdle()
 	c.out.Handover = time.Since(began)
 	return c.out, nil
 }
@@ -154,6 +155,11 @@ func (c *collector) quantizeActivations(ctx context.Context, batch, context int)
 
 // quantize collects the program of one site, if it is quantized.
 func (c *collector) quantize(ctx context.Context, into map[string]sdk.QuantizerProgram, role string, site sdk.Site) error {
+	for i := range c.Config.Quantizer.Overrides {
+		if o := &c.Config.Quantizer.Overrides[i]; o.Matches(role, site.Name) {
+			c.reached[o.Table] = true
+		}
+	}
 	if o := c.Config.Quantizer.Override(role, site.Name); o != nil {
 		c.matched[o.Table] = true
 	}

@@ -45,7 +45,7 @@ func testRule(t *testing.T, opt sdk.Optimizer, quantizer string, shape ...int) R
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := Rule{Name: "x", Shape: shape, Optimizer: o, Form: Off, Variant: Paper}
+	rule := Rule{Name: "x", Shape: shape, Optimizer: o, RateFactor: 1, Form: Off, Variant: Paper}
 	if quantizer != "" {
 		q := testQuantizer(t, quantizer, shape)
 		rule.Quantizer = &q

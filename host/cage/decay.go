@@ -26,7 +26,7 @@ func (s *step) keep() program.Value { return s.b.Const(1).Sub(s.α.Scale(s.rule.
 
 // scaled is a rate of the schedule times the tensor's factor.
 func (s *step) scaled(rate program.Value) program.Value {
-	if f := s.rule.RateFactor; f != 0 && f != 1 {
+	if f := s.rule.RateFactor; f != 1 {
 		return rate.Scale(f)
 	}
 	return rate

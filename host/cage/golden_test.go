@@ -88,7 +88,7 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 	for i, step := range c.Expected.List("steps") {
 		lambda := m.LambdaAt(i+1, total)
 		check(step, "lam", []float64{lambda})
-		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay, Form: m.Form, Variant: m.Variant}
+		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay, RateFactor: 1, Form: m.Form, Variant: m.Variant}
 		p, err := rule.Program()
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func iterateToy(t *testing.T, form Form, lambda, x float64) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := Rule{Name: "x", Shape: []int{1}, Optimizer: opt, Quantizer: &q, Form: form, Variant: Paper}
+	rule := Rule{Name: "x", Shape: []int{1}, Optimizer: opt, Quantizer: &q, RateFactor: 1, Form: form, Variant: Paper}
 	p, err := rule.Program()
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func TestProgramsStay(t *testing.T) {
 	for _, form := range []Form{Off, Coupled, Decoupled} {
 		for _, variant := range []Variant{Paper, Official} {
 			for name, q := range map[string]sdk.Quantizer{"none": nil, "grid": gridQuantizer{0.25}, "homogeneous": quest4{}, "trained": learnedStep{}} {
-				rule := Rule{Name: "x", Shape: []int{4, 8}, Form: form, Variant: variant}
+				rule := Rule{Name: "x", Shape: []int{4, 8}, RateFactor: 1, Form: form, Variant: variant}
 				if q != nil {
 					p, err := sdk.BuildQuantizer(q, sdk.Site{Role: sdk.RoleWeight, Name: "x", Shape: rule.Shape})
 					if err != nil {

@@ -10,7 +10,13 @@ import (
 // its own: the factor multiplies the rate of the update, of the decay and of the
 // correction, in all forms of it, and α_{t+1} of the official variant.
 func TestRateFactor(t *testing.T) {
-	const factor, grid, decay = 0.3, 0.25, 0.2
+	for _, factor := range []float64{0.3, 0} {
+		testRateFactor(t, factor)
+	}
+}
+
+func testRateFactor(t *testing.T, factor float64) {
+	const grid, decay = 0.25, 0.2
 	round := func(x float64) float64 { return math.RoundToEven(x/grid) * grid }
 	rate, next, lambda := factor*testScalars[InputRate], factor*testScalars[InputNextRate], testScalars[InputLambda]
 	official := func(y float64) float64 { return y - next*lambda*(y-round(y)) }
@@ -31,7 +37,7 @@ func TestRateFactor(t *testing.T) {
 		{Decoupled, Official, decay, func(x, g float64) float64 { return official((1-rate*decay)*x - rate*g) }},
 		{Coupled, Paper, decay, func(x, g float64) float64 { return (1-rate*decay)*x - rate*(g+lambda*(x-round(x))) }},
 	} {
-		t.Run(fmt.Sprintf("%s/%s/%v", c.form, c.variant, c.decay), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v/%s/%s/%v", factor, c.form, c.variant, c.decay), func(t *testing.T) {
 			rule := testRule(t, sgd{}, fmt.Sprint("fixed grid ", grid), 2, 3)
 			rule.Form, rule.Variant, rule.Decay, rule.RateFactor = c.form, c.variant, c.decay, factor
 			out := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
@@ -40,6 +46,9 @@ func TestRateFactor(t *testing.T) {
 			for i, x := range sampleX {
 				if want := c.want(x, sampleG[i]); math.Abs(out[i]-want) > 1e-15 {
 					t.Errorf("element %d: %v, want %v", i, out[i], want)
+				}
+				if factor == 0 && out[i] != x {
+					t.Errorf("element %d: %v, want %v as it was", i, out[i], x)
 				}
 				if out[i] == whole[i] {
 					t.Errorf("element %d: the factor changes nothing", i)

@@ -53,7 +53,8 @@ type Rule struct {
 	// DecayLast lets the weights decay after the optimizer's update, as the official SOAP
 	// does, and not before it. The residual of the paper's variant is then that of x_t.
 	DecayLast bool
-	// RateFactor multiplies the schedule's rate for this tensor; 0 means 1.
+	// RateFactor multiplies the schedule's rate for this tensor: 1 where nothing else is
+	// asked for, 0 for one that stays as it is.
 	RateFactor float64
 	// Form and Variant of the correction. Form is Off while λ_t = 0, so that a run with
 	// λ = 0 has the same program, and ends with the same bits, as one without CAGE.

@@ -40,6 +40,7 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	for i := range q.Overrides {
 		q.Overrides[i].Plugin = q.Overrides[i].Plugin.copy()
 	}
+	q.Unused = q.Unused.copy()
 	o.Plugin, o.Rest, o.Groups = *o.Plugin.copy(), o.Rest.copy(), slices.Clone(o.Groups)
 	for i := range o.Groups {
 		o.Groups[i].Plugin = o.Groups[i].Plugin.copy()

@@ -108,6 +108,17 @@ func defaultOut(path string) string {
 	return filepath.Join("runs", name)
 }
 
+// CheckSchedule reports, as an [*Error], a schedule that does not fit the steps, which may have become known from the
+// data after the configuration was read.
+func (c *Config) CheckSchedule() error {
+	if p, found := c.Schedule.Problem(c.Train.Steps); found {
+		e := c.ErrorAt(p.Key, "found %s", p.Found)
+		e.Hint = p.Hint
+		return e
+	}
+	return nil
+}
+
 // CheckFiles reports, as [Errors], which of the files that the data keys name
 // is missing or no regular file. Load does not look at them, so that a
 // configuration can be read and shown anywhere.

@@ -62,6 +62,11 @@ func (o *Optimizer) Delay(g *Group, p *Plugin) (updates int, key string) {
 	return updates, JoinKey(table, "refresh_delay")
 }
 
+// RestGiven tells whether Rest is something else than what it is unless configured.
+func (o *Optimizer) RestGiven() bool {
+	return o.Rest.Name != defaultOptimizer || o.Rest.SHA256 != "" || len(o.Rest.Params) > 0
+}
+
 // Plugins lists the plugins of all tables: the main one, Rest, those of groups.
 func (o *Optimizer) Plugins() []*Plugin {
 	all := present(&o.Plugin, o.Rest)

@@ -12,10 +12,12 @@ import (
 func (d *decoder) plugins() {
 	q, o := &d.cfg.Quantizer, &d.cfg.Optimizer
 	both, _ := d.plugin(quantizerTable(&Plugin{}))
+	q.Unused = both
 	role := func(role string) *Plugin {
 		if p, own := d.plugin(roleTable(role, &Plugin{})); own || both == nil {
 			return p
 		}
+		q.Unused = nil
 		return both.copy()
 	}
 	q.Weights, q.Activations = role(RoleWeights), role(RoleActivations)

@@ -13,6 +13,9 @@ type Quantizer struct {
 	Weights     *Plugin
 	Activations *Plugin
 	Overrides   []Override // the last that matches wins
+	// Unused is what [quantizer] names where both roles have tables of their own, so that a
+	// mistake in it is found; nil elsewhere.
+	Unused *Plugin
 }
 
 // Override is another quantizer, or none, for some parameters and sites.

@@ -19,7 +19,7 @@ func (d *decoder) relations() {
 	d.problems(d.cfg.Model.Check())
 	if d.cfg.untrained {
 		d.untrained()
-	} else if p, found := d.cfg.Schedule.Problem(d.cfg.Train.Steps); found && d.cfg.Train.Steps > 0 {
+	} else if p, found := d.cfg.Schedule.Problem(d.cfg.Train.Steps); found {
 		d.problems(schema.Problems{p})
 	}
 	d.problems(d.cfg.Device.check(d.cfg.Train.Batch))

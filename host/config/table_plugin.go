@@ -90,7 +90,7 @@ func groupTable(g *Group, p *Plugin) table {
 			{Name: "roles", To: &g.Roles, Is: schema.OneOf(tensorRoles...), Default: tensorRoles,
 				Doc: "roles of parameters: weights of linear layers in blocks, norm weights and biases, token embedding, output head"},
 			{Name: "rate", To: &g.Rate, Is: schema.Between(0, 1e6), Default: 1.0,
-				Doc: "factor of the learning rate"},
+				Doc: "factor of the learning rate; 0: parameters that stay as they are"},
 			{Name: "weight_decay", To: &g.WeightDecay, Is: schema.Between(0, 1000),
 				Optional: "train.weight_decay for those that the model decays",
 				Doc:      "decoupled weight decay of all tensors of the group"},

@@ -29,6 +29,8 @@ var behaviours = map[string]func(){
 	"optimizer": func() { sdk.ServeOptimizer(testOptimizer{}) },
 	"both":      func() { sdk.Serve(testQuantizer{}, testOptimizer{}) },
 
+	"faulty-optimizer": func() { sdk.ServeOptimizer(faultyOptimizer{}) },
+
 	"crashes-at-start": func() {
 		fmt.Fprintln(os.Stderr, "the codebook is missing")
 		os.Exit(3)
@@ -228,6 +230,13 @@ type testOptimizer struct{}
 
 func (testOptimizer) Describe() sdk.Description {
 	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.Float("momentum", 0.9, 0, 1, "share of the last direction")}}
+}
+
+// faultyOptimizer describes itself wrongly.
+type faultyOptimizer struct{ testOptimizer }
+
+func (faultyOptimizer) Describe() sdk.Description {
+	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.Float("momentum", 2, 0, 1, "share of the last direction")}}
 }
 
 func (testOptimizer) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {

@@ -19,8 +19,12 @@ func (c *Client) describe(ctx context.Context) error {
 	}
 	c.info = map[sdk.Kind]client.Info{}
 	var wrong error
+	var serves sdk.Kind // one of the kinds, perhaps with a fault
 	for kind, ask := range asks {
 		info, err := ask(ctx)
+		if status.Code(err) != codes.Unimplemented {
+			serves = kind
+		}
 		switch {
 		case err == nil:
 			c.info[kind] = info
@@ -35,8 +39,8 @@ func (c *Client) describe(ctx context.Context) error {
 	if _, ok := c.info[c.kind]; ok || c.kind == "" && len(c.info) > 0 {
 		return nil
 	}
-	for kind := range c.info {
-		return failure(ErrKind, "is of the kind %s, but a plugin of the kind %s is needed here", kind, c.kind)
+	if serves != "" {
+		return failure(ErrKind, "is of the kind %s, but a plugin of the kind %s is needed here", serves, c.kind)
 	}
 	return failure(ErrProtocol, "serves neither a quantizer nor an optimizer")
 }

@@ -32,6 +32,7 @@ func TestFailuresAtStart(t *testing.T) {
 		{"says-dead-socket", ErrStart, []string{"/nonexistent/socket"}},
 		{"knows-no-cookie", ErrStart, []string{"exited with status 1", "is a plugin of cage: the quantizer test"}},
 		{"optimizer", ErrKind, []string{"is of the kind optimizer, but a plugin of the kind quantizer is needed here"}},
+		{"faulty-optimizer", ErrKind, []string{"is of the kind optimizer, but a plugin of the kind quantizer is needed here"}},
 		{"serves-nothing", ErrProtocol, []string{"serves neither"}},
 	}
 	for _, c := range cases {

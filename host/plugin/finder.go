@@ -24,6 +24,9 @@ const PathVariable = "CAGE_PLUGIN_PATH"
 type Finder struct {
 	// Dirs are searched in this order.
 	Dirs []string
+	// ByName is one of them, "" for none, whose plugins are started by their names only, and
+	// not to say what they are when a person has mistyped one.
+	ByName string
 	// CacheDir keeps the executables built from Go packages.
 	CacheDir string
 	// Notify, unless nil, is told what a person waits for: that a plugin is built, what
@@ -44,13 +47,16 @@ func NewFinder() (*Finder, error) {
 	}
 	dirs = append(dirs, "plugins")
 	f := &Finder{}
-	for _, d := range dirs {
+	for i, d := range dirs {
 		abs, err := filepath.Abs(d)
 		if err != nil {
 			return nil, fmt.Errorf("plugin directory %s: %w", d, err)
 		}
 		if d != "" && !slices.Contains(f.Dirs, abs) {
 			f.Dirs = append(f.Dirs, abs)
+			if i == len(dirs)-1 { // nobody chose it, and anybody may have put what is there
+				f.ByName = abs
+			}
 		}
 	}
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -172,11 +178,12 @@ func (f *Finder) Names() []string {
 	return slices.Compact(names)
 }
 
-// isSource tells whether the plugin of that name is a Go package.
-func (f *Finder) isSource(name string) bool {
+// startsByName tells whether the plugin of that name is started only when it is named: it is a
+// Go package, or in the directory ByName.
+func (f *Finder) startsByName(name string) bool {
 	for _, dir := range f.Dirs {
 		if path := filepath.Join(dir, name); isPlugin(path) {
-			return holdsMain(path)
+			return dir == f.ByName || holdsMain(path)
 		}
 	}
 	return false

@@ -96,6 +96,13 @@ func TestNewFinder(t *testing.T) {
 	if diff := cmp.Diff(want, f.Dirs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if f.ByName != "" {
+		t.Errorf("the chosen directory %s is one by name only", f.ByName)
+	}
+	t.Setenv(PathVariable, "")
+	if f, err := NewFinder(); err != nil || f.ByName != filepath.Join(work, "plugins") {
+		t.Errorf("by name only: %s, %v", f.ByName, err)
+	}
 	if !strings.HasSuffix(f.CacheDir, filepath.Join("cage", "plugins")) {
 		t.Errorf("cache in %s", f.CacheDir)
 	}
@@ -139,7 +146,12 @@ func TestBuildCache(t *testing.T) {
 		t.Error("edited sources were not built again")
 	}
 	write(t, 0o644, "package main\n", dir, "p", "more_test.go")
+	edited, _ := find()
+	write(t, 0o644, "module example.org/p\n\ngo 1.21\n", dir, "p", "go.mod") // loop variables have another meaning
 	second, _ := find()
+	if second == edited {
+		t.Error("sources in another version of Go were not built again")
+	}
 	old := time.Now().Add(-2 * keepBuilds)
 	if err := os.Chtimes(filepath.Dir(first), old, old); err != nil {
 		t.Fatal(err)

@@ -127,8 +127,11 @@ type goPackage struct {
 	ImportPath string
 	Dir        string
 	Standard   bool
-	Module     *struct {
+	// DefaultGODEBUG are the settings of the main package that follow from the version of Go that its go.mod asks for.
+	DefaultGODEBUG string
+	Module         *struct {
 		Path, Version, Dir string
+		GoVersion          string // the version of the language that its files are in
 		Replace            *struct{ Version string }
 		Main               bool
 	}
@@ -146,7 +149,7 @@ func sourceKey(ctx context.Context, tool *gotool.Tool, dir string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	list, err := tool.Output(ctx, dir, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,CgoFiles,CFiles,CXXFiles,HFiles,SFiles,SysoFiles,EmbedFiles", ".")
+	list, err := tool.Output(ctx, dir, "list", "-deps", "-json=ImportPath,Dir,Standard,DefaultGODEBUG,Module,GoFiles,CgoFiles,CFiles,CXXFiles,HFiles,SFiles,SysoFiles,EmbedFiles", ".")
 	if err != nil {
 		return "", err
 	}
@@ -177,6 +180,10 @@ func (p *goPackage) addTo(h hash.Hash) error {
 		fmt.Fprintf(h, "module %s %s %s\n", m.Path, m.Version, m.Dir)
 		return nil // its files are fixed by its version
 	}
+	if p.Module != nil {
+		fmt.Fprintf(h, "language %s\n", p.Module.GoVersion)
+	}
+	fmt.Fprintf(h, "settings %s\n", p.DefaultGODEBUG)
 	files := slices.Concat(p.GoFiles, p.CgoFiles, p.CFiles, p.CXXFiles, p.HFiles, p.SFiles, p.SysoFiles, p.EmbedFiles)
 	for _, name := range files {
 		content, err := os.ReadFile(filepath.Join(p.Dir, name))

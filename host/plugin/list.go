@@ -71,8 +71,8 @@ func (f *Finder) examine(ctx context.Context, name string, opts Options) []Listi
 const alternativesLimit = 5 * time.Second
 
 // alternatives lists the plugins of a kind that can be found by name; "" is any kind. Those whose
-// kind is unknown are listed, too: Go packages, as nothing is built for a message, and plugins
-// that did not answer in time.
+// kind is unknown are listed, too: Go packages, as nothing is built for a message, those of the
+// directory ByName, as nothing is started there for one, and plugins that did not answer in time.
 func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
 	if kind == "" {
 		return f.Names()
@@ -82,7 +82,7 @@ func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
 	names := f.Names()
 	each(len(names), func(i int) {
 		fits := func(l Listing) bool { return l.Err == nil && l.Kind == kind }
-		if f.isSource(names[i]) || slices.ContainsFunc(f.examine(ctx, names[i], Options{}), fits) || ctx.Err() != nil {
+		if f.startsByName(names[i]) || slices.ContainsFunc(f.examine(ctx, names[i], Options{}), fits) || ctx.Err() != nil {
 			return
 		}
 		names[i] = ""

@@ -21,7 +21,7 @@ type Settings struct {
 func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds()...), Default: OneCycleCos,
-			Doc: "shape"},
+			Doc: "shape; constant has the rate at every step, without a warm-up or a floor; wsd with decay = 0 is constant after its warm-up"},
 		{Name: "rate", To: &s.Rate, Is: schema.Above(0, 1000),
 			Doc: "peak learning rate"},
 		{Name: "warmup", To: &s.Warmup, Is: schema.Between(0, schema.Most), Default: 0.1,
@@ -65,6 +65,32 @@ func (s Settings) Problem(steps int) (p schema.Problem, found bool) {
 		return p, false
 	}
 	return p, true
+}
+
+// Idle lists the keys that the kind of the schedule has no use for, where they are neither 0 nor their default.
+func (s Settings) Idle() (keys []string) {
+	var unset Settings
+	defaults := unset.Keys()
+	for i, k := range s.Keys() {
+		value, ok := k.To.(*float64)
+		if ok && k.Name != "rate" && !s.Kind.reads(k.Name) && *value != 0 && *value != defaults[i].Default {
+			keys = append(keys, "schedule."+k.Name)
+		}
+	}
+	return keys
+}
+
+// reads tells whether a schedule of the kind depends on the key.
+func (k Kind) reads(key string) bool {
+	switch k {
+	case Constant:
+		return false
+	case LinearWarmupCosine:
+		return key == "warmup" || key == "floor"
+	case OneCycleCos:
+		return key != "decay"
+	}
+	return true
 }
 
 // Schedule is the schedule of a run of so many steps.

@@ -29,7 +29,7 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		plan.Rules = append(plan.Rules, cage.Rule{Name: p.Name, Shape: p.Dims, Optimizer: optimizer, Form: cage.Off})
+		plan.Rules = append(plan.Rules, cage.Rule{Name: p.Name, Shape: p.Dims, Optimizer: optimizer, RateFactor: 1, Form: cage.Off})
 	}
 	compiled, err := step.Compile(device, plan)
 	if err != nil {

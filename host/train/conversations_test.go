@@ -1,8 +1,11 @@
 package train_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -118,6 +121,23 @@ func TestConversations(t *testing.T) {
 	defer trained.Close()
 	if loss, _, err := trained.Evaluate(t.Context(), 0); err != nil || loss != float64(*summary.ValLoss) {
 		t.Errorf("opened again it evaluates to %v, %v; the run to %v", loss, err, *summary.ValLoss)
+	}
+}
+
+// TestConversationsOfFewSteps: the schedule must fit the steps that the data gives.
+func TestConversationsOfFewSteps(t *testing.T) {
+	for key, schedule := range map[string][]string{
+		"schedule.warmup": {"schedule.warmup=500.0"},
+		"schedule.decay":  {`schedule.kind="wsd"`, "schedule.warmup=0.3", "schedule.decay=0.9"},
+	} {
+		cfg := chatConfig(t, schedule...)
+		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+		if e, ok := errors.AsType[*config.Error](err); !ok || e.Key != key || !strings.Contains(e.Hint, "train.steps") {
+			t.Errorf("%q: error %v, want one of %s", schedule, err, key)
+		}
+		if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q: a run directory was made: %v", schedule, err)
+		}
 	}
 }
 

@@ -8,8 +8,11 @@ import (
 
 // withoutEffect returns warnings of settings that are given and change nothing in this run.
 func withoutEffect(cfg *config.Config) (messages []string) {
+	for _, key := range cfg.Schedule.Idle() {
+		messages = append(messages, fmt.Sprintf("%s has no effect: schedule.kind is %q", key, cfg.Schedule.Kind))
+	}
 	if cfg.Train.LossMean != config.MeanOfMicroBatches {
-		return nil
+		return messages
 	}
 	const what = "train.loss_mean = %q has no effect: %s"
 	switch {

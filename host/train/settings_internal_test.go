@@ -128,6 +128,7 @@ func TestTooStrong(t *testing.T) {
 		{1, 0.002, 0.0002, 1, "decoupled", nil},
 		{3e-3, 2, 0.2, 1, "decoupled", nil},
 		{3e-3, 10, 0.2, 1, "decoupled", nil},
+		{1, 2, 0.2, 0, "decoupled", nil},
 		{3e-3, 2, 0.2, 300, "decoupled", []string{"method.lambda", "train.weight_decay"}},
 	} {
 		r := runOf(t, fmt.Sprintf("schedule.rate=%v", c.rate), fmt.Sprintf("method.lambda=%v", c.lambda), fmt.Sprintf("method.form=%q", c.form))

@@ -28,9 +28,6 @@ func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	correction, decay := 0.0, 0.0
 	for _, rule := range rules {
 		factor := rule.RateFactor
-		if factor == 0 {
-			factor = 1
-		}
 		if rule.Quantizer != nil && method.Form == cage.Decoupled {
 			correction = max(correction, factor*pull)
 		}

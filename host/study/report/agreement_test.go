@@ -81,7 +81,7 @@ func TestAgree(t *testing.T) {
 		"diverged now": {map[string][]float64{"QuEST": {2.0, 2.2}}, map[string][]float64{"QuEST": {2.0, math.Inf(1)}}, 2, 1, 1, []found{
 			{"QuEST", false, 2, "2.100 [0.829, 3.371]", "∞", report.Outside},
 		}},
-		"diverged twice": {map[string][]float64{"QuEST": {2.0, math.NaN()}}, map[string][]float64{"QuEST": {2.0, math.NaN()}}, 2, 2, 1, nil},
+		"diverged twice":  {map[string][]float64{"QuEST": {2.0, math.NaN()}}, map[string][]float64{"QuEST": {2.0, math.NaN()}}, 2, 2, 1, nil},
 		"nothing in both": {map[string][]float64{"QuEST": {2.0}}, map[string][]float64{"CAGE": {2.0}}, 0, 0, 0, nil},
 	} {
 		a, err := report.Agree(s, trained(s, test.before), trained(s, test.again))

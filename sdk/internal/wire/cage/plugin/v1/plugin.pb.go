@@ -411,7 +411,7 @@ func (x *Description) GetCapabilities() []string {
 type Parameter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique; the same form as the plugin's name. The names plugin, sha256,
-	// weights, activations and overrides are the host's. Required.
+	// weights, activations, overrides, rest, groups and refresh_delay are the host's. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What values it takes. Required.
 	Type ParameterType `protobuf:"varint,2,opt,name=type,proto3,enum=cage.plugin.v1.ParameterType" json:"type,omitempty"`
