@@ -61,7 +61,7 @@ func correctedRule(t *testing.T, shape []int) method.Rule {
 	t.Helper()
 	q := plugintest.BuildQuantizer(t, grid{}, nil, shape...)
 	return method.Rule{
-		Name: "w", Shape: shape, Optimizer: plugintest.BuildOptimizer(t, muon{}, nil, plugintest.Matrix(shape...)), Quantizer: &q, Decay: 0.1,
+		Name: "w", Shape: shape, Optimizer: plugintest.BuildOptimizer(t, muon{}, nil, plugintest.Matrix(shape...)), Quantizer: &q, Decay: 0.1, RateFactor: 1,
 		Form: method.Decoupled, Variant: method.Paper,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -119,9 +120,9 @@ func (f *frozen) difference(name string, i int, h float64, dy []float64) (float6
 	return (sums[0] - sums[1]) / (2 * h), nil
 }
 
-// checkGradientSize takes the trace of the Jacobian of the surrogate by x. With the
-// masked straight-through gradient dx = Hᵀ(M ⊙ H·dx̂) it is the number of entries
-// that the mask passes, whatever the rotation H.
+// checkGradientSize takes the Jacobian of the surrogate by x. With the masked
+// straight-through gradient dx = Hᵀ(M ⊙ H·dx̂) its trace is the number of entries
+// that the mask passes, whatever the rotation H; without a rotation it is the mask itself.
 func (q *quantizerRun) checkGradientSize(t *trial) {
 	if q.traits.AnyGradient {
 		t.skipf("another gradient is claimed")
@@ -131,16 +132,31 @@ func (q *quantizerRun) checkGradientSize(t *trial) {
 		for _, d := range []int{33, 64} {
 			for _, s := range q.sites(v, 1, d) {
 				x := normal(6, 1, d)
-				t.run(func() { s.instance(t, Oracle{}, x).checkTrace(x, len(v.changed) == 0) })
+				t.run(func() { s.instance(t, Oracle{}, x).checkJacobian(x, len(v.changed) == 0) })
+				t.run(func() { s.instance(t, Oracle{}, x).checkJacobian(withOutliers(x), false) })
 			}
 		}
 	}
 }
 
-func (in *instance) checkTrace(x []float64, byDefault bool) {
+// withOutliers is x with some entries that are far larger than the others, as those of
+// activations are: a mask stops them.
+func withOutliers(x []float64) []float64 {
+	out := slices.Clone(x)
+	for i := 2; i < len(out); i += 7 {
+		out[i] *= 6
+	}
+	return out
+}
+
+func (in *instance) checkJacobian(x []float64, byDefault bool) {
 	mask, trace, n := in.quantize(x).mask, 0.0, float64(len(x))
+	diagonal, mixes := make([]float64, len(x)), false
 	for i := range x {
-		trace += in.byX(x, with(make([]float64, len(x)), i, 1))[i]
+		row := in.byX(x, with(make([]float64, len(x)), i, 1))
+		diagonal[i], row[i] = row[i], 0
+		trace += diagonal[i]
+		mixes = mixes || golden.Largest(row) > 1e-6
 	}
 	in.t.tried()
 	if len(mask) == 0 {
@@ -152,6 +168,8 @@ func (in *instance) checkTrace(x []float64, byDefault bool) {
 	passed := floats.Sum(mask)
 	if golden.Distance(trace, passed) > 1e-6*n {
 		in.t.failf(in.at(), "the gradient passes with factors that add up to %.6g, but the mask passes %v of %v entries", trace, passed, n)
+	} else if !mixes {
+		in.within(x, "factor with which the gradient passes, against the mask,", diagonal, mask, upTo(1e-6))
 	}
 	if byDefault && passed < n/2 {
 		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted?", n-passed, n)

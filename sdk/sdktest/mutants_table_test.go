@@ -14,6 +14,7 @@ import (
 
 func TestGood(t *testing.T) {
 	t.Run("rows", func(t *testing.T) { sdktest.Quantizer(t, good(), sdktest.Claim(sdktest.Traits{Idempotent: true})) })
+	t.Run("clipping", func(t *testing.T) { sdktest.Quantizer(t, clipping{}) })
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
 	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
@@ -107,6 +108,10 @@ func TestQuantizerMutants(t *testing.T) {
 		{"unpacks small rows to zero", packed{good(), func(codes, scale program.Value) program.Value {
 			return scale.Lt(scale.Builder().Const(1e-20)).Select(scale.Builder().Const(0), codes.Convert(program.Float).Mul(scale))
 		}}, []string{"unpack"}, nil},
+		{"codes that are no whole numbers", broken(func(q *rows) {
+			q.codes = func(v program.Value) program.Value { return v.Convert(program.Float).Scale(0.5) }
+		}), []string{"whole codes"}, nil},
+		{"passes the gradient of a neighbour", clipping{shift: 1}, []string{"gradient size"}, nil},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},
 		{"a step without a gradient", learned{step: program.Value.StopGradient}, []string{"learning"}, nil},

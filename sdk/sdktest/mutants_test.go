@@ -80,6 +80,36 @@ func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}, nil
 }
 
+// clipping has a scale of twice the mean magnitude of a row, so that large entries are clipped, and get no gradient.
+// With a shift, others get none.
+type clipping struct{ shift int }
+
+func (clipping) Describe() sdk.Description {
+	return sdk.Description{Name: "clipping", Version: "1", Doc: "Integers of four bits within a limit."}
+}
+
+func (q clipping) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	const top = 7
+	finite := x.Abs().MaxRow().IsFinite()
+	s := x.Abs().MeanRow().Scale(2.0 / top)
+	tiny := s.Lt(b.Const(0x1p-126))
+	s = finite.Select(tiny.Select(b.Const(0), s), b.Const(math.NaN()))
+	r := x.Div(tiny.Select(b.Const(1), s))
+	codes := r.Round().Clip(-top, top)
+	mask := finite.And(r.Abs().Le(b.Const(top)))
+	passed := mask
+	if d := x.Shape()[1]; q.shift > 0 && d > q.shift {
+		n := x.Shape()[0]
+		m := mask.Convert(program.Float)
+		end, start := m.Slice([]int{0, d - q.shift}, []int{n, d}, []int{1, 1}), m.Slice([]int{0, 0}, []int{n, d - q.shift}, []int{1, 1})
+		passed = end.Concatenate(1, start).Gt(b.Const(0.5))
+	}
+	return sdk.Quantized{
+		Value: codes.Mul(s), Surrogate: passed.Select(x, b.Const(0)),
+		Codes: finite.Select(codes, b.Const(0)).Convert(program.Int), Scale: s, Mask: mask, Homogeneous: true,
+	}, nil
+}
+
 // packed is rows with Unpack.
 type packed struct {
 	rows

@@ -58,6 +58,27 @@ func (q *quantizerRun) checkUnpack(t *trial) {
 	t.skipUntried("not a packer")
 }
 
+// checkWhole looks for codes that are no whole numbers: a host counts how they move as integers.
+func (q *quantizerRun) checkWhole(t *trial) {
+	q.each(t, q.machines, func(in *instance, x []float64) {
+		for _, x := range append(oddities(x, in.shape[1]), x) {
+			codes := in.quantize(x).codes
+			in.equal(x, "codes, against the nearest whole numbers,", codes, whole(codes))
+		}
+	})
+}
+
+func whole(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			continue // 0 is none of them
+		}
+		out[i] = math.RoundToEven(v)
+	}
+	return out
+}
+
 func (in *instance) checkUnpack(x []float64) {
 	if in.Unpack == nil {
 		return

@@ -25,6 +25,7 @@ func (q *quantizerRun) checks() []step {
 		{"gradient size", "the gradient passes where the mask says so, with factor 1", q.checkGradientSize},
 		{"forward split", "the forward pass of training gives the bits of the value", q.checkSplit},
 		{"unpack", "codes and scale unpack to the value, bit for bit", q.checkUnpack},
+		{"whole codes", "codes are whole numbers, of any type", q.checkWhole},
 		{"trained parameters", "they start finite from any finite tensor, and do not depend on the number of rows of an activation", q.checkTrained},
 		{"learning", "away from their start, the gradient leads trained parameters to a smaller error, and not to a larger one", q.checkLearning},
 		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial values", q.checkDevices},

@@ -184,7 +184,7 @@ func (f *forward) scalars(a, b float32) (x, y *engine.Buffer, err error) {
 // compile compiles the block: with sites the sums of their inputs, without any its output. Blocks are alike, so that one
 // executable serves all, unless activations are quantized, which may be different in each.
 func (f *forward) compile(what string, sites []model.ActivationSite) (*engine.Executable, error) {
-	key := what
+	key := fmt.Sprint(what, " of block ", f.block)
 	if len(f.activations) == 0 {
 		key = fmt.Sprint(indexes(f.model.BlockSites(f.block, f.batch, f.context), sites))
 	}

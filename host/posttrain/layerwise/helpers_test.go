@@ -54,6 +54,15 @@ func (plain) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quan
 	return sdk.Quantized{Value: x.Scale(16).Round().Scale(1.0 / 16)}, nil
 }
 
+// zeros is a quantizer that leaves nothing.
+type zeros struct{}
+
+func (zeros) Describe() sdk.Description { return sdk.Description{Name: "zeros"} }
+
+func (zeros) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	return sdk.Quantized{Value: x.Scale(0)}, nil
+}
+
 const (
 	vocabulary = 40
 	batch      = 2
