@@ -62,6 +62,7 @@ type dialogue struct {
 	tok      tokenizer.Tokenizer
 	template *chat.Template
 	options  generate.Options
+	until    []string // texts that end an answer
 	said     chat.Conversation
 }
 
@@ -71,34 +72,39 @@ func newDialogue(trained *train.Trained, dir, template, system string, o generat
 	if d.tok, err = trained.Tokenizer(); err != nil {
 		return nil, err
 	}
-	if d.template, err = chat.OpenTemplate(template, dir, d.tok.Info().BOS >= 0); err != nil {
+	if d.template, err = chat.OpenTemplate(template, dir, tokenizer.AddsBOS(d.tok)); err != nil {
 		return nil, err
 	}
 	if system != "" {
 		d.said = append(d.said, chat.NewMessage(chat.System, system))
 	}
-	d.options.Stop, err = d.ends()
-	return d, err
+	return d, d.findEnds()
 }
 
-// ends are the tokens that end an answer: those that end any text of the model, and what the
-// template prints behind an answer.
-func (d *dialogue) ends() ([]int32, error) {
-	stop := d.trained.Ends(d.tok.Info())
+// findEnds finds what ends an answer: the tokens that end any text of the model, and what the
+// template prints behind an answer, where that is known: a special token, or a text.
+func (d *dialogue) findEnds() error {
+	d.options.Stop = d.trained.Ends(d.tok.Info())
 	const question, reply = "question", "reply"
 	r, err := d.template.Render(append(d.said[:len(d.said):len(d.said)], chat.NewMessage(chat.User, question), chat.NewMessage(chat.Assistant, reply)), false)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, behind, _ := strings.Cut(r.Text[strings.LastIndex(r.Text, reply):], reply)
+	at := strings.LastIndex(r.Text, reply)
+	if at < 0 {
+		return nil // it prints answers in another way
+	}
+	behind := r.Text[at+len(reply):]
 	ids, err := d.tok.Encode(behind)
 	if err != nil || len(ids) == 0 {
-		return stop, err
+		return err
 	}
-	if first, err := d.tok.Decode(ids[:1]); err == nil && strings.TrimSpace(first) != "" {
-		stop = append(stop, ids[0])
+	if special, ok := d.tok.(interface{ Special(id int32) bool }); ok && special.Special(ids[0]) {
+		d.options.Stop = append(d.options.Stop, ids[0])
+	} else if end := strings.TrimSpace(behind); end != "" {
+		d.until = append(d.until, end)
 	}
-	return stop, nil
+	return nil
 }
 
 // converse answers line by line until the input ends.
@@ -137,7 +143,7 @@ func (d *dialogue) answer(ctx context.Context, message string, show func(text st
 	if err != nil {
 		return "", err
 	}
-	text, err := d.trained.Continue(ctx, d.tok, ids, d.options, show)
+	text, err := d.trained.Continue(ctx, d.tok, ids, d.options, d.until, show)
 	if err == nil {
 		// An answer can end in the middle of a character; the next question is encoded with it.
 		d.said = append(d.said, chat.NewMessage(chat.Assistant, strings.ToValidUTF8(text, "\uFFFD")))

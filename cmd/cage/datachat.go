@@ -103,7 +103,7 @@ func chatRows(o data.RowOptions) chat.Rows {
 
 // open opens the template.
 func (c *chatFlags) open(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
-	t, err := chat.OpenTemplate(c.template, spec, tok.Info().BOS != tokenizer.NoToken)
+	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {
 		return nil, fmt.Errorf("--template: %w", err)
 	}

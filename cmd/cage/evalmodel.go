@@ -17,7 +17,7 @@ func encoderOf(trained *train.Trained) (*tasks.Encoder, tokenizer.Tokenizer, err
 	}
 	info := tok.Info()
 	e := &tasks.Encoder{Encode: tok.Encode, BOS: info.BOS, Prefix: info.BOS, Context: trained.Context()}
-	if adds, ok := tok.(interface{ AddsBOS() bool }); ok && !adds.AddsBOS() {
+	if !tokenizer.AddsBOS(tok) {
 		e.BOS = -1
 	}
 	if e.Prefix < 0 {
@@ -31,7 +31,7 @@ func encoderOf(trained *train.Trained) (*tasks.Encoder, tokenizer.Tokenizer, err
 
 // conversation renders turns with the model's own template.
 func conversation(dir string, tok tokenizer.Tokenizer) (func([]tasks.Turn) (string, error), error) {
-	template, err := chat.OpenTemplate("", dir, tok.Info().BOS >= 0)
+	template, err := chat.OpenTemplate("", dir, tokenizer.AddsBOS(tok))
 	if err != nil {
 		return nil, fmt.Errorf("--chat: %w", err)
 	}

@@ -60,7 +60,7 @@ func (f *rulerFlags) template(g *ruler.Generator, tok tokenizer.Tokenizer, spec 
 	if name == "own" {
 		name = ""
 	}
-	t, err := chat.OpenTemplate(name, spec, tok.Info().BOS >= 0)
+	t, err := chat.OpenTemplate(name, spec, tokenizer.AddsBOS(tok))
 	if err != nil {
 		return fmt.Errorf("--template: %w", err)
 	}
@@ -149,8 +149,8 @@ func (m *rulerModel) asker(templated bool) ruler.Model {
 			if err != nil {
 				return nil, err
 			}
-			if bos := m.tok.Info().BOS; bos >= 0 && !templated {
-				ids = append([]int32{bos}, ids...)
+			if tokenizer.AddsBOS(m.tok) && !templated {
+				ids = append([]int32{m.tok.Info().BOS}, ids...)
 			}
 			all = append(all, ids)
 		}

@@ -61,7 +61,7 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 // nothingPacked says why no weight was packed.
 func (p *compressedPlan) nothingPacked() error {
 	for _, t := range p.stored {
-		if t.Note != "" {
+		if t.Quantized && t.Note != "" {
 			return fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of Q(x), rotated back", t.Name, t.Note)
 		}
 	}
@@ -77,11 +77,17 @@ func (p *compressedPlan) choose(part part, o Options) (Stored, error) {
 	t := p.storedPlain(part, w.quantized)
 	var rotated *RotatedError
 	if !w.quantized || errors.As(w.noGrid, &rotated) {
+		var notes []string
 		if w.quantized {
-			if t.Note = rotated.Error(); !o.Inexact && !holds(p.float, w.values) {
+			notes = append(notes, rotated.Error())
+			if !o.Inexact && !holds(p.float, w.values) {
 				return t, fmt.Errorf("it stays a float, as %w; and its numbers are not all %s: --dtype f32 is exact", rotated, p.float)
 			}
 		}
+		if _, has := p.inputs[part.param.Name]; has {
+			notes = append(notes, "the run quantizes its inputs, and here only those of packed weights are")
+		}
+		t.Note = strings.Join(notes, "; ")
 		return t, checkFits(p.float, w.values)
 	}
 	if w.grid == nil {
@@ -218,7 +224,7 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		if s, ok := p.schemes[t.Name]; ok {
 			layer := layerScheme{s, p.inputs[t.Param]}
 			modules[layer] = append(modules[layer], module)
-		} else if t.Quantized {
+		} else if t.part.param.Quantized { // a linear layer, packed or not
 			ignore = append(ignore, module)
 		}
 	}

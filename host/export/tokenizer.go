@@ -13,9 +13,11 @@ import (
 // generation_config.json, which exports write anew.
 type Tokenizer struct {
 	Files map[string][]byte
-	BOS   int32   // begins every document; −1: none does
-	EOS   []int32 // each ends a text
-	Pad   int32   // −1: none
+	BOS   int32 // begins every document; −1: none does
+	// AddBOS tells programs to put BOS before every text.
+	AddBOS bool
+	EOS    []int32 // each ends a text
+	Pad    int32   // −1: none
 }
 
 // config reads the tokenizer's settings; what is not understood counts as absent.
@@ -48,7 +50,7 @@ func understood(text string, err error) string {
 // tokenizer_config.json, info or a generation_config.json says; where none says anything, at
 // the token that begins the next document.
 func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, error) {
-	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, Pad: -1}
+	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0, Pad: -1}
 	if len(files) == 0 {
 		if info.SHA256 != (tokenizer.Bytes{}).Info().SHA256 {
 			return t, fmt.Errorf("the tokenizer %s has no %s", info.Name, tokenizer.DefinitionFile)

@@ -105,6 +105,7 @@ func TestMarks(t *testing.T) {
 		if m.Tokenizer, err = export.NewTokenizer(files, info); err != nil {
 			t.Fatal(err)
 		}
+		m.Tokenizer.AddBOS = file == ""
 		dir := filepath.Join(t.TempDir(), "out")
 		if _, err := export.Write(t.Context(), "gguf", at(dir), m, export.Options{}); err != nil {
 			t.Fatal(err)
@@ -115,7 +116,7 @@ func TestMarks(t *testing.T) {
 			want = file
 		}
 		if f.Value("tokenizer.chat_template") != want || f.Value("tokenizer.ggml.eos_token_id") != uint32('!') ||
-			f.Value("tokenizer.ggml.padding_token_id") != uint32('#') || f.Value("tokenizer.ggml.add_bos_token") != true {
+			f.Value("tokenizer.ggml.padding_token_id") != uint32('#') || f.Value("tokenizer.ggml.add_bos_token") != (file == "") {
 			t.Errorf("the entries are %v", f.Entries())
 		}
 	}

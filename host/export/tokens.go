@@ -100,7 +100,7 @@ func ggufMarks(t Tokenizer) []gguf.Entry {
 	if t.Pad >= 0 {
 		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.padding_token_id", Value: uint32(t.Pad)})
 	}
-	entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.add_bos_token", Value: t.BOS >= 0})
+	entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.add_bos_token", Value: t.AddBOS})
 	if template := t.template(); template != "" {
 		entries = append(entries, gguf.Entry{Key: "tokenizer.chat_template", Value: template})
 	}

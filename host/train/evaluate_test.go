@@ -183,7 +183,7 @@ func TestContinueAll(t *testing.T) {
 	prompts := [][]int32{{'t', 'h', 'e', ' '}, {'a'}, {'f', 'o', 'x'}}
 	var want []string
 	for _, p := range prompts {
-		text, err := one.Continue(t.Context(), tok, p, greedy, nil)
+		text, err := one.Continue(t.Context(), tok, p, greedy, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -87,7 +87,10 @@ func (t *Trained) exportTokenizer() (export.Tokenizer, error) {
 			return export.Tokenizer{}, err
 		}
 	}
-	return export.NewTokenizer(files, tok.Info())
+	out, err := export.NewTokenizer(files, tok.Info())
+	// Texts of token files begin with the token, whatever the tokenizer does elsewhere.
+	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
+	return out, err
 }
 
 // tokenizerFolders are where the tokenizer may be, best first.

@@ -42,7 +42,7 @@ func (t *Trained) Generate(ctx context.Context, prompt string, o generate.Option
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	return t.Continue(ctx, tok, ids, o, emit)
+	return t.Continue(ctx, tok, ids, o, nil, emit)
 }
 
 // beginning are the tokens of a document that begins with a text.
@@ -63,11 +63,11 @@ func (t *Trained) Tokenizer() (tokenizer.Tokenizer, error) {
 }
 
 // Continue continues ids, up to the end of the document or of the model's answer unless
-// o.Stop names other tokens that end it. emit, if not nil, receives the text as it grows, in
+// o.Stop names other tokens that end it, or up to one of the texts until. emit, if not nil, receives the text as it grows, in
 // whole characters. The run must have been opened to generate one sequence.
-func (t *Trained) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, emit func(text string) error) (string, error) {
+func (t *Trained) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, until []string, emit func(text string) error) (string, error) {
 	o = t.untilEnd(tok.Info(), o)
-	s := stream{tok: tok, emit: emit}
+	s := stream{tok: tok, emit: emit, until: until}
 	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.add)
 	if err != nil {
 		return "", err
@@ -126,16 +126,17 @@ func ends(info tokenizer.Info) (list []int32) {
 
 // stream decodes tokens as they come.
 type stream struct {
-	tok  tokenizer.Tokenizer
-	emit func(text string) error
-	ids  []int32
-	sent int // bytes of their text
+	tok   tokenizer.Tokenizer
+	emit  func(text string) error
+	until []string // texts that end what is sent, and are not part of it
+	ids   []int32
+	sent  int // bytes of their text
 }
 
 // add sends what a token completes. The bytes of a character may come with several tokens:
-// what is not a character yet waits.
+// what is not a character yet waits, and so does what may be the beginning of an end.
 func (s *stream) add(_ int, token int32) error {
-	if s.emit == nil {
+	if s.emit == nil && len(s.until) == 0 {
 		return nil
 	}
 	s.ids = append(s.ids, token)
@@ -143,7 +144,37 @@ func (s *stream) add(_ int, token int32) error {
 	if err != nil {
 		return err
 	}
-	return s.send(wholeCharacters(text))
+	if cut, ended := cutAt(text, s.until); ended {
+		if err := s.send(cut); err != nil {
+			return err
+		}
+		return generate.ErrStop
+	}
+	return s.send(withoutBeginning(wholeCharacters(text), s.until))
+}
+
+// cutAt is what stands before the first of the ends.
+func cutAt(text string, ends []string) (cut string, ended bool) {
+	cut = text
+	for _, end := range ends {
+		if before, _, found := strings.Cut(cut, end); found {
+			cut, ended = before, true
+		}
+	}
+	return cut, ended
+}
+
+// withoutBeginning leaves out what may be the beginning of one of the ends at the end of a text.
+func withoutBeginning(text string, ends []string) string {
+	longest := 0
+	for _, end := range ends {
+		for n := min(len(end)-1, len(text)); n > longest; n-- {
+			if strings.HasSuffix(text, end[:n]) {
+				longest = n
+			}
+		}
+	}
+	return text[:len(text)-longest]
 }
 
 // wholeCharacters leaves out what may be the beginning of a character at the end of a text:
@@ -167,16 +198,20 @@ func (s *stream) send(text string) error {
 	}
 	more := text[s.sent:]
 	s.sent = len(text)
+	if s.emit == nil {
+		return nil
+	}
 	return s.emit(more)
 }
 
 // finish returns the text of all tokens, and sends what still waits.
 func (s *stream) finish(ids []int32) (string, error) {
 	text, err := s.tok.Decode(ids)
-	if err == nil && s.emit != nil {
-		err = s.send(text)
+	if err != nil {
+		return "", err
 	}
-	return text, err
+	text, _ = cutAt(text, s.until)
+	return text, s.send(text)
 }
 
 // Context implements [generate.Model].

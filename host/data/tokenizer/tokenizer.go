@@ -92,6 +92,13 @@ type Tokenizer interface {
 	Decode(ids []int32) (string, error)
 }
 
+// AddsBOS tells whether a text that a tokenizer encodes elsewhere begins with its begin token. That a token of that meaning
+// exists is not enough: see [HuggingFace.AddsBOS].
+func AddsBOS(t Tokenizer) bool {
+	h, ok := t.(*HuggingFace)
+	return t.Info().BOS != NoToken && (!ok || h.AddsBOS())
+}
+
 // Open returns the tokenizer that spec names: "bytes" is the built-in
 // [Bytes], anything else is the path of a tokenizer.json or of a folder that
 // holds one (see [LoadHuggingFace]).
