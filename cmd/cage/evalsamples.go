@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/tasks/ask"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -51,9 +53,12 @@ unevenly (McNemar, exact).`,
 		if err != nil {
 			return nil, err
 		}
-		list, err := compareAll(first, second)
+		list, texts, err := compareAll(first, second)
 		if err != nil {
 			return nil, fmt.Errorf("%s and %s: %w", args[0], args[1], err)
+		}
+		for _, name := range texts {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: whole texts are not compared one by one\n", name)
 		}
 		return &answer{comparisonsJSON(list), func(w io.Writer) { table(w, comparisonTable(list)) }}, nil
 	})
@@ -71,24 +76,32 @@ func loadSamples(dir string, own []string) ([]*ask.Result, error) {
 	return ask.Load(vfs.At(dir), list)
 }
 
-// compareAll compares the tasks that both have.
-func compareAll(first, second []*ask.Result) (list []ask.Comparison, err error) {
+// compareAll compares the tasks that both have, and that have items; it names the others of both.
+func compareAll(first, second []*ask.Result) (list []ask.Comparison, texts []string, err error) {
 	for _, a := range first {
 		for _, b := range second {
 			if a.Task.Name != b.Task.Name {
 				continue
 			}
+			if a.Task.Kind == tasks.Text {
+				texts = append(texts, a.Task.Name)
+				continue
+			}
 			more, err := ask.Compare(a.Task, a.Samples, b.Samples)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			list = append(list, more...)
 		}
 	}
-	if len(list) == 0 {
+	switch {
+	case len(list) > 0:
+	case len(texts) > 0:
+		err = fmt.Errorf("they have %s in common, whose whole texts are not compared one by one", strings.Join(texts, ", "))
+	default:
 		err = fmt.Errorf("they have no task in common")
 	}
-	return list, err
+	return list, texts, err
 }
 
 func comparisonTable(list []ask.Comparison) [][]string {

@@ -162,7 +162,7 @@ func lockFolder(dir vfs.Path) (unlock func(), err error) {
 
 func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error) {
 	source := tasks.Source{Data: e.data, Examples: e.examples, Shots: e.shots, Limit: e.limit}
-	items, err := source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.oneTurn})
+	items, all, err := source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.oneTurn})
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,11 @@ func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	return ask.Judge(t, items, answers)
+	r, err := ask.Judge(t, items, answers)
+	if err == nil {
+		r.All = all
+	}
+	return r, err
 }
 
 // name tells the model from others.

@@ -128,7 +128,7 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if err != nil {
 		return err
 	}
-	m.name = ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.trained.Step()), Identity: m.trained.Identity()}
+	m.name = ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.trained.Step()), Identity: m.trained.Identity(), Batch: m.batch}
 	m.tok, err = m.trained.Tokenizer()
 	if context := m.trained.Context(); err == nil && context < longest {
 		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)

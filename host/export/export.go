@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"strings"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -38,6 +39,7 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	if err != nil {
 		return nil, err
 	}
+	to = vfs.On(to.FS, filepath.Clean(to.Name)) // DIR/ is DIR: the other name stands beside it
 	if err := checkAbsent(to); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,9 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 			best = i
 		}
 	}
+	if math.IsInf(float64(logits[best]), 0) {
+		return 0, fmt.Errorf("generate: the model's output is infinite")
+	}
 	if o.Temperature == 0 || o.TopK == 1 {
 		return int32(best), nil
 	}

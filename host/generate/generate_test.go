@@ -11,10 +11,11 @@ import (
 
 // counter is a model over 8 tokens whose likeliest next token is the previous plus one.
 type counter struct {
-	context int
-	begun   *[]int // lengths of the longest prompts
-	broken  error
-	nan     bool
+	context  int
+	begun    *[]int // lengths of the longest prompts
+	broken   error
+	infinite bool
+	nan      bool
 }
 
 func (c counter) Context() int { return c.context }
@@ -56,6 +57,9 @@ func (s *counting) logits(tokens []int32) ([]float32, error) {
 	}
 	if s.nan {
 		out[3] = float32(math.NaN())
+	}
+	if s.infinite {
+		out[1] = float32(math.Inf(1))
 	}
 	return out, s.broken
 }
@@ -158,6 +162,8 @@ func TestBadInput(t *testing.T) {
 		{"temperature", counter{context: 1}, []int32{1}, Options{Tokens: 1, Temperature: -1}, "none may be negative"},
 		{"top-p", counter{context: 1}, []int32{1}, Options{Tokens: 1, TopP: 1.5}, "top-p 1.5, want a share from 0 to 1"},
 		{"not a number", counter{context: 1, nan: true}, []int32{1}, Options{Tokens: 1}, "not a number"},
+		{"infinite", counter{context: 1, infinite: true}, []int32{1}, Options{Tokens: 1, Temperature: 0.8}, "infinite"},
+		{"infinite, and the likeliest", counter{context: 1, infinite: true}, []int32{1}, Options{Tokens: 1}, "infinite"},
 		{"device", counter{context: 1, broken: errors.New("device lost")}, []int32{1}, Options{Tokens: 1}, "device lost"},
 	}
 	for _, tt := range tests {

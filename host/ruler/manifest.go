@@ -33,6 +33,8 @@ type ModelName struct {
 	Name string `json:"name"`
 	// Identity, if not empty, is the same wherever the model is, and that of no other one.
 	Identity string `json:"identity,omitempty"`
+	// Batch is how many prompts it answers at once, of which answers depend a little; 0: not known.
+	Batch int `json:"batch,omitempty"`
 }
 
 // is tells whether two names are of one model, as far as they say.
@@ -132,6 +134,8 @@ func (m *Manifest) follow(old *Manifest) error {
 		m.Model = old.Model
 	case old.Model != nil && !m.Model.is(*old.Model):
 		return fmt.Errorf("it has answers of %s, not of %s", old.Model, m.Model)
+	case old.Model != nil && old.Model.Batch > 0 && m.Model.Batch > 0 && old.Model.Batch != m.Model.Batch:
+		return fmt.Errorf("its prompts were answered %d at once, not %d", old.Model.Batch, m.Model.Batch)
 	}
 	maps.Copy(m.LeftOut, old.LeftOut)
 	m.Substitutions = append(m.Substitutions, slices.DeleteFunc(old.Substitutions, func(s string) bool { return slices.Contains(m.Substitutions, s) })...)

@@ -21,11 +21,13 @@ func TestFollow(t *testing.T) {
 		"an input more": {now: func(m *Manifest) { m.Settings["essay"] = "e" }},
 		"an input less": {old: func(m *Manifest) { m.Settings["essay"] = "e" }},
 		"another input": {now: func(m *Manifest) { m.Settings["words"] = "w" }, want: `its prompts were made with words "made up", not "w"`},
-		"first model":   {now: func(m *Manifest) { m.Model = &ModelName{"a", ""} }},
-		"no model":      {old: func(m *Manifest) { m.Model = &ModelName{"a", ""} }},
-		"another model": {old: func(m *Manifest) { m.Model = &ModelName{"a", ""} }, now: func(m *Manifest) { m.Model = &ModelName{"b", "x"} }, want: "it has answers of a, not of b (x)"},
-		"moved":         {old: func(m *Manifest) { m.Model = &ModelName{"a", "x"} }, now: func(m *Manifest) { m.Model = &ModelName{"b", "x"} }},
-		"trained anew":  {old: func(m *Manifest) { m.Model = &ModelName{"a", "x"} }, now: func(m *Manifest) { m.Model = &ModelName{"a", "y"} }, want: "it has answers of a (x), not of a (y)"},
+		"first model":   {now: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }},
+		"no model":      {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }},
+		"another model": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "b", Identity: "x"} }, want: "it has answers of a, not of b (x)"},
+		"another batch": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 3} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 2} }, want: "its prompts were answered 3 at once, not 2"},
+		"a known batch": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 2} }},
+		"moved":         {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "x"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "b", Identity: "x"} }},
+		"trained anew":  {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "x"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "y"} }, want: "it has answers of a (x), not of a (y)"},
 	} {
 		old, now := base(), base()
 		for m, change := range map[*Manifest]func(*Manifest){old: c.old, now: c.now} {

@@ -13,27 +13,30 @@ type Source struct {
 	Limit    int    // only so many questions, the first; 0: all
 }
 
-// Items puts the questions to models with this encoder; the number of examples in the options is that of the source.
-func (s Source) Items(t *Task, e *Encoder, o Options) ([]Item, error) {
+// Items puts the questions to models with this encoder; the number of examples in the options is that of the source. There
+// are all questions in the files, of which Limit may leave some out.
+func (s Source) Items(t *Task, e *Encoder, o Options) (items []Item, all int, err error) {
 	questions, examples, err := s.Files(t)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	docs, err := t.ReadDocs(questions, false)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	all = len(docs)
 	if s.Limit > 0 {
 		docs = docs[:min(s.Limit, len(docs))]
 	}
 	var before []Doc
 	if len(examples) > 0 {
 		if before, err = t.ReadDocs(examples, t.Fixed); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	o.Shots = s.shots(t)
-	return t.Items(docs, before, e, o)
+	items, err = t.Items(docs, before, e, o)
+	return items, all, err
 }
 
 // shots is the number of examples of a task.

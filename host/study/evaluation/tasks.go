@@ -128,7 +128,7 @@ func (e *Tasks) Rows() (string, error) {
 func (e *Tasks) Check() error {
 	encoder := &tasks.Encoder{Encode: func(text string) ([]int32, error) { return []rune(text), nil }, BOS: -1, Prefix: 0, Context: 1 << 10}
 	for _, t := range e.List {
-		if _, err := e.Source.Items(t, encoder, tasks.Options{}); err != nil {
+		if _, _, err := e.Source.Items(t, encoder, tasks.Options{}); err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)
 		}
 	}

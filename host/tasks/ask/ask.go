@@ -148,11 +148,15 @@ func (s *asking) place(l line) (at int, ok bool) {
 	return s.first[l.Item] + l.Request, l.Request >= 0 && l.Request < len(s.Items[l.Item].Scored) && l.LogProb != nil
 }
 
-// keep takes the answers of a batch, and writes them down.
+// keep takes the answers of a batch, and writes down those that are not in the file already, as they are
+// where it was cut within the batch.
 func (s *asking) keep(lines []line, of int) error {
 	var text bytes.Buffer
 	for _, l := range lines {
 		at, _ := s.place(l)
+		if _, have := s.said[at]; have {
+			continue
+		}
 		s.said[at] = l
 		if err := json.NewEncoder(&text).Encode(l); err != nil {
 			return err
@@ -208,6 +212,9 @@ func (s *asking) open(path vfs.Path) (err error) {
 	end := int64(len(first))
 	for {
 		text, err := r.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
 		var l line
 		if err != nil || json.Unmarshal(text, &l) != nil {
 			break

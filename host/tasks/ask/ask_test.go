@@ -1,6 +1,7 @@
 package ask_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -165,12 +166,38 @@ func TestInterrupted(t *testing.T) {
 			if err := evaluate(vfs.At(dir), second, asking(t, name)); err != nil {
 				t.Fatal(err)
 			}
+			answers, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wanted, err := os.ReadFile(filepath.Join(whole, "answers", name+".jsonl")); err != nil || !bytes.Equal(answers, wanted) {
+				t.Errorf("%s: after %d batches the answers are\n%s, want\n%s, %v", name, done, answers, wanted, err)
+			}
 			if got := files(t, dir); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: after %d batches the files are %v, want %v", name, done, got, want)
 			}
 			if again := first.computed + second.computed - all.computed; again > 1 {
 				t.Errorf("%s: %d batches were computed again", name, again)
 			}
+		}
+	}
+}
+
+// TestFaultsOfReading: an operation that fails takes no answers away that are there.
+func TestFaultsOfReading(t *testing.T) {
+	dir := t.TempDir()
+	if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "answers", "piqa.jsonl")
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fs := range faultfs.Each(t, 1, 10) {
+		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%s: the answers are\n%s, %v", what, got, err)
 		}
 	}
 }

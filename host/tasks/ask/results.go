@@ -29,6 +29,7 @@ type Result struct {
 	Shots   int
 	Samples []Sample
 	Metrics []tasks.Metric
+	All     int // questions that the task has, of which only some may have been asked; 0: not known
 }
 
 // Judge judges the answers to all items of a task.
@@ -79,7 +80,7 @@ func Summarize(list []*Result, config map[string]string) *Results {
 			higher[metric] = tasks.HigherIsBetter(metric)
 		}
 		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
-		out.Samples[name] = map[string]int{"original": len(r.Samples), "effective": len(r.Samples)}
+		out.Samples[name] = map[string]int{"original": max(r.All, len(r.Samples)), "effective": len(r.Samples)}
 		out.Versions[name], out.Groups[name] = version(r.Task.Version), []string{}
 		out.Configs[name] = map[string]any{"task": name, "num_fewshot": r.Shots, "metadata": map[string]any{"version": version(r.Task.Version)}}
 	}
