@@ -18,7 +18,7 @@ import (
 
 func newChat() *cobra.Command {
 	var system, message, template string
-	var step int
+	var step, context int
 	opts := generate.Options{}
 	cmd := &cobra.Command{
 		Use:   "chat RUN|CHECKPOINT",
@@ -27,16 +27,17 @@ func newChat() *cobra.Command {
 each line of the standard input is a message, whose answer appears as it grows. The end of
 the input ends the conversation. With --message there is one message and one answer. The
 directory of a Hugging Face checkpoint is used as it is.`,
-		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "tokens", "temperature", "top-k", "top-p", "step"),
+		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "tokens", "temperature", "top-k", "top-p", "step", "context"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&system, "system", "", "`TEXT` of the message that the conversation begins with, of the role system")
 	flags.StringVar(&message, "message", "", "`TEXT` of the only message")
 	flags.StringVar(&template, "template", "", "template of the text: "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
 	flags.IntVar(&step, "step", 0, "use the checkpoint of this step instead of the newest")
+	contextFlag(cmd, &context)
 	samplingFlags(flags, &opts)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Generate: 1, NoData: true})
+		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Generate: 1, NoData: true, Context: context})
 		if err != nil {
 			return nil, err
 		}

@@ -41,6 +41,12 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 
 // openHub opens a checkpoint and makes a configuration for it.
 func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Config, error) {
+	if context == 0 {
+		// What is wrong with the checkpoint is told when it is opened.
+		if c, err := huggingface.ReadConfig(vfs.At(dir), usualContext); err == nil {
+			context = min(usualContext, c.MaxPositions)
+		}
+	}
 	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{Context: context})
 	if err != nil {
 		return nil, nil, err

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -9,8 +10,15 @@ func (c *constant) eval(*machine, *scope) any { return c.value }
 
 func (v *variable) eval(m *machine, s *scope) any {
 	m.step(v.line)
-	return s.get(v.name)
+	value := s.get(v.name)
+	if _, missing := value.(*undefined); missing && slices.Contains(implicit, v.name) {
+		fail(v.line, "%s, which Jinja gives to macros, is not supported", v.name)
+	}
+	return value
 }
+
+// implicit are names that have a meaning within macros without being among their parameters.
+var implicit = []string{"varargs", "kwargs", "caller"}
 
 func (l *listOf) eval(m *machine, s *scope) any {
 	m.make(l.line, 16*len(l.items))

@@ -13,10 +13,10 @@ var filters map[string]func(c *calling, value any) any
 func init() {
 	filters = map[string]func(c *calling, value any) any{
 		"trim":       func(c *calling, v any) any { return strip(c.text(v), c.bind(0, "chars")[0], true, true) },
-		"upper":      func(c *calling, v any) any { return transformed(c, c.text(v), strings.ToUpper) },
-		"lower":      func(c *calling, v any) any { return transformed(c, c.text(v), strings.ToLower) },
+		"upper":      func(c *calling, v any) any { return transformed(c, c.text(v), upper) },
+		"lower":      func(c *calling, v any) any { return transformed(c, c.text(v), lower) },
 		"capitalize": func(c *calling, v any) any { return transformed(c, c.text(v), capitalize) },
-		"title":      func(c *calling, v any) any { return transformed(c, c.text(v), title) },
+		"title":      func(c *calling, v any) any { return transformed(c, c.text(v), titleFilter) },
 		"string":     func(c *calling, v any) any { return c.text(v) },
 		"safe":       func(c *calling, v any) any { return c.text(v) },
 		"length":     lengthOf,

@@ -82,6 +82,7 @@ func TestMistakes(t *testing.T) {
 		{"{{ (1] }}", `"]" closes nothing`},
 		{"{{ }}", `found "}}", want a value`},
 		{"{{ a b }}", `found "b", want "}}"`},
+		{"{% macro f(a) %}{{ varargs }}{% endmacro %}{{ f(1) }}", "varargs, which Jinja gives to macros, is not supported"},
 		{"{{ x | nothing }}", `the filter "nothing" is not supported: there are capitalize, count,`},
 		{"{{ x is nothing }}", `the test "nothing" is not supported: there are !=,`},
 		{"{{ 99999999999999999999 }}", `does not fit into 64 bits`},

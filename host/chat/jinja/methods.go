@@ -41,8 +41,8 @@ var stringMethods = map[string]func(c *calling, s string) any{
 	"removesuffix": func(c *calling, s string) any {
 		return strings.TrimSuffix(s, c.str(c.bind(1, "suffix")[0], ""))
 	},
-	"upper":      func(c *calling, s string) any { return transformed(c, s, strings.ToUpper) },
-	"lower":      func(c *calling, s string) any { return transformed(c, s, strings.ToLower) },
+	"upper":      func(c *calling, s string) any { return transformed(c, s, upper) },
+	"lower":      func(c *calling, s string) any { return transformed(c, s, lower) },
 	"capitalize": func(c *calling, s string) any { return transformed(c, s, capitalize) },
 	"title":      func(c *calling, s string) any { return transformed(c, s, title) },
 	"replace": func(c *calling, s string) any {

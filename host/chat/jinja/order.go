@@ -2,13 +2,12 @@ package jinja
 
 import (
 	"slices"
-	"strings"
 )
 
 // folded is what values are compared by: strings in small letters unless case counts.
 func folded(value any, caseSensitive bool) any {
 	if s, ok := value.(string); ok && !caseSensitive {
-		return strings.ToLower(s)
+		return lower(s)
 	}
 	return value
 }

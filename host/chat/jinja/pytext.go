@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -94,23 +93,4 @@ func splitLines(s string, keep bool) []string {
 		s = s[at+size:]
 	}
 	return lines
-}
-
-// capitalize makes the first character large and all others small.
-func capitalize(s string) string {
-	_, size := utf8.DecodeRuneInString(s)
-	return strings.ToTitle(s[:size]) + strings.ToLower(s[size:])
-}
-
-// title makes the first letter of each word large; a word is a stretch of letters.
-func title(s string) string {
-	within := false
-	return strings.Map(func(r rune) rune {
-		begins := !within
-		within = unicode.IsLetter(r)
-		if begins {
-			return unicode.ToTitle(r)
-		}
-		return unicode.ToLower(r)
-	}, s)
 }

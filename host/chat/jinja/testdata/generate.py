@@ -72,6 +72,18 @@ d
 {{ 'abc'.startswith('ab') }} {{ 'abc'.endswith('bc') }} {{ 'abc'.startswith(('x', 'a')) }} {{ 'abc'.find('c') }} {{ 'ÄÖc'.find('c') }} {{ 'abc'.find('q') }} {{ 'aXbX'.count('X') }}
 {{ 'abcabc'.replace('b', 'XX') }} {{ 'abcabc'.replace('b', 'XX', 1) }} {{ 'abcabc' | replace('b', 'X') }} {{ 'abcabc' | replace('b', 'X', 1) }} {{ 'ab'.replace('', '-') }}
 {{ 'hELLO wORLD' | capitalize }} {{ 'hELLO wORLD'.title() }} {{ 'Äb' | upper }} {{ 'ÄB'.lower() }} {{ 'they are' | title }} {{ 'éa'.capitalize() }}
+{% set t = "they're bill's" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "z_a 1b" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "Straße" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "İx" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "ΑΣ ΣΑΣ" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "ǆa" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "中a bc" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "ﬁne day" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "x-ray (see) [bar]<q>{r}" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "ŉab" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "1st-2ND" %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
+{% set t = "  two  blanks " %}{{ t | upper }}|{{ t | lower }}|{{ t | capitalize }}|{{ t | title }}|{{ t.upper() }}|{{ t.lower() }}|{{ t.capitalize() }}|{{ t.title() }}
 {{ ', '.join(words) }} {{ words | join }} {{ words | join('-') }} {{ [1, none, 2.5] | join('/') }} {{ messages | join(',', attribute='role') }}
 {{ words | first }} {{ words | last }} {{ 'xyz' | first }} {{ empty | first is defined }} {{ words | length }} {{ 'äö' | length }} {{ tree | count }} {{ words | list }} {{ 'ab' | list }} {{ tree | list }}
 {{ messages | map(attribute='role') | list }} {{ words | map('upper') | join(',') }} {{ messages | map(attribute='name', default='-') | join(',') }} {{ [{'f': {'n': 1}}] | map(attribute='f.n') | list }} {{ [[1, 2]] | map(attribute=1) | list }}
