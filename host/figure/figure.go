@@ -1,7 +1,7 @@
 // Package figure draws figures as PNG or SVG. Save and Draw draw any Picture: the
 // Curves of training runs (loss, quantization error and λ_t over the steps), the
 // Movement of their weights, a Chart of curves, bands, points and trajectories,
-// grouped Bars, or a Heat map.
+// grouped Bars, Differences of pairs, or a Heat map.
 //
 // It draws what it is given and computes nothing but smoothing: means, intervals
 // and projections come from others (host/study/report). The same input makes the
@@ -26,7 +26,7 @@ import (
 )
 
 // Picture is one of the kinds of figures that Draw knows: *Curves, *Movement, *Chart,
-// *Bars or *Heat.
+// *Bars, *Differences or *Heat.
 type Picture interface {
 	// compose makes the parts of a figure of the given width. It returns ErrNoData when
 	// there is nothing to draw.

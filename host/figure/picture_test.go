@@ -88,6 +88,12 @@ func pictures() map[string]struct {
 		"dots": {&figure.Bars{X: figure.Axis{Label: "bits"}, Y: figure.Axis{Label: "perplexity"}, Groups: []string{"2", "3", "4"},
 			Series: []figure.BarSeries{row("QuEST", 0.1, 20.3, 19.8, 19.1), row("CAGE", 0.1, 20.1, 19.6, 19.05)}},
 			"bits|perplexity|QuEST|CAGE|19.0|20.0"},
+		"differences": {&figure.Differences{X: figure.Axis{Label: "difference of validation loss to QuEST"}, Rows: []string{"131k · HT · bits 4", "131k · HT · bits 2", "nothing yet"},
+			Series: []figure.DifferenceSeries{
+				{Name: "CAGE", Rows: []figure.PairDifferences{
+					{Each: []float64{-0.02, -0.01, 0.003}, Mean: -0.009, Low: -0.014, High: -0.004}, {Each: []float64{-0.04, -0.03}, Mean: -0.035, Low: nan, High: nan}, {Mean: nan, Low: nan, High: nan}}},
+				{Name: "CAGE, coupled", Rows: []figure.PairDifferences{{Each: []float64{0.01, 0.02}, Mean: 0.015, Low: 0.005, High: 0.025}}},
+			}}, "difference of validation loss to QuEST|131k · HT · bits 4|nothing yet|CAGE|CAGE, coupled|0.00|−0.02|0.02"},
 		"heat": {&figure.Heat{X: figure.Axis{Label: "λ"}, Y: figure.Axis{Label: "silence s"}, Columns: []string{"0.5", "1", "2", "4"}, Rows: []string{"0", "0.25", "0.8"},
 			Values: [][]float64{{3.21, 3.19, 3.15, 3.4}, {3.18, 3.12, 3.11, nan}, {3.2, 3.13, 3.08, 3.31}}, Format: "%.2f", Scale: "validation loss"},
 			"λ|silence s|0.5|4|0.25|0.8|validation loss|3.21|3.08|–|3.3"},
@@ -171,6 +177,8 @@ func TestPicturesWithoutData(t *testing.T) {
 		"no bars":             &figure.Bars{Groups: []string{"a"}},
 		"bars beyond groups":  &figure.Bars{Series: []figure.BarSeries{row("a", 0, 1, 2)}},
 		"a matrix of nothing": &figure.Heat{Rows: []string{"a"}, Columns: []string{"b"}, Values: [][]float64{{nan}}},
+		"no pairs":            &figure.Differences{Rows: []string{"a"}, Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: []float64{nan}, Mean: nan, Low: nan, High: nan}}}}},
+		"pairs beyond rows":   &figure.Differences{Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: []float64{1}, Mean: 1, Low: 0, High: 2}}}}},
 		"no matrix":           &figure.Heat{Rows: []string{"a"}, Columns: []string{"b"}},
 	} {
 		if err := figure.Draw(io.Discard, figure.PNG, p, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
@@ -185,7 +193,9 @@ func TestOddPictures(t *testing.T) {
 	odd := []float64{nan, 1, math.Inf(1), math.MaxFloat64, -1e29, 5e-324, 0, 1e29, math.Inf(-1), 2}
 	var points []figure.Point
 	var bars []figure.Bar
+	pairs := figure.DifferenceSeries{Name: hostile}
 	for i, v := range odd {
+		pairs.Rows = append(pairs.Rows, figure.PairDifferences{Each: odd, Mean: v, Low: odd[len(odd)-1-i], High: v})
 		points = append(points, figure.Point{X: float64(i), Y: v, Minus: odd[len(odd)-1-i], Plus: v, Label: hostile})
 		bars = append(bars, figure.Bar{Y: v, Minus: odd[len(odd)-1-i], Plus: v})
 	}
@@ -196,11 +206,12 @@ func TestOddPictures(t *testing.T) {
 	for _, log := range []bool{false, true} {
 		axis := figure.Axis{Label: hostile, Log: log}
 		for name, p := range map[string]figure.Picture{
-			"chart":     &figure.Chart{X: axis, Y: axis, Series: []figure.Series{{Name: hostile, Points: points, Line: figure.Dotted, Band: true}, {Points: points, Marks: true, Ends: true}}},
-			"one point": &figure.Chart{X: axis, Y: axis, Equal: true, Series: []figure.Series{{Name: "a", Points: []figure.Point{{X: 3, Y: 3}}, Line: figure.Solid}}},
-			"bars":      &figure.Bars{X: axis, Y: axis, Groups: groups, Series: []figure.BarSeries{{Name: hostile, Bars: bars}}, Labels: "%g"},
-			"one value": &figure.Heat{X: axis, Y: axis, Columns: groups[:1], Rows: groups[:1], Values: [][]float64{{2}}, Log: log, Scale: hostile},
-			"heat":      &figure.Heat{X: axis, Y: axis, Columns: groups, Rows: groups[:1], Values: [][]float64{odd}, Log: log, Scale: hostile},
+			"chart":       &figure.Chart{X: axis, Y: axis, Series: []figure.Series{{Name: hostile, Points: points, Line: figure.Dotted, Band: true}, {Points: points, Marks: true, Ends: true}}},
+			"one point":   &figure.Chart{X: axis, Y: axis, Equal: true, Series: []figure.Series{{Name: "a", Points: []figure.Point{{X: 3, Y: 3}}, Line: figure.Solid}}},
+			"bars":        &figure.Bars{X: axis, Y: axis, Groups: groups, Series: []figure.BarSeries{{Name: hostile, Bars: bars}}, Labels: "%g"},
+			"differences": &figure.Differences{X: axis, Rows: groups, Series: []figure.DifferenceSeries{pairs, pairs}},
+			"one value":   &figure.Heat{X: axis, Y: axis, Columns: groups[:1], Rows: groups[:1], Values: [][]float64{{2}}, Log: log, Scale: hostile},
+			"heat":        &figure.Heat{X: axis, Y: axis, Columns: groups, Rows: groups[:1], Values: [][]float64{odd}, Log: log, Scale: hostile},
 		} {
 			svg := drawn(t, figure.SVG, p, figure.Options{Title: hostile})
 			labels(t, svg) // it is well-formed

@@ -62,12 +62,15 @@ func defaultTable(axes []axis) Table {
 	return t
 }
 
+// kinds of figures.
+var kinds = []string{Bar, Curves, Heatmap, Trajectories, Scatter, Differences}
+
 // readFigures reads [[study.figures]].
 func (s *Study) readFigures(study *table, axes []axis) {
 	for _, t := range study.tables("figures") {
-		kind := t.text("kind", Bar, Curves, Heatmap, Trajectories, Scatter)
+		kind := t.text("kind", kinds...)
 		if !t.has("kind") {
-			t.report(t.key("kind"), "want one of "+schema.Quoted([]string{Bar, Curves, Heatmap, Trajectories, Scatter}), "missing")
+			t.report(t.key("kind"), "want one of "+schema.Quoted(kinds), "missing")
 		}
 		f := Figure{
 			Kind: kind, Title: t.text("title"), Series: t.axes("series", axes), Over: t.axes("over", axes),
@@ -88,7 +91,7 @@ func (s *Study) readFigures(study *table, axes []axis) {
 func (f Figure) axes() (used []string, places string) {
 	used = slices.Concat(f.Series, f.Over)
 	switch f.Kind {
-	case Bar:
+	case Bar, Differences:
 		return append(used, f.X), "x, series or over"
 	case Heatmap:
 		return append(used, f.X, f.Y), "x, y, series or over"
@@ -107,6 +110,10 @@ func (t *table) readContent(f *Figure, axes []axis, known []string) {
 	case Heatmap:
 		f.Metric, f.X, f.Y = t.required("metric", known), t.oneAxis("x", axes), t.oneAxis("y", axes)
 		t.checkUsedOnce(axes, "x", "y", "series", "over")
+	case Differences:
+		f.Metric, f.X = t.required("metric", known), t.oneAxis("x", axes)
+		t.checkUsedOnce(axes, "x", "series", "over")
+		f.Baseline = t.labelOf("baseline", f.X, axes)
 	case Curves:
 		if m, _ := t.get("metric").(string); slices.Contains(known, m) && strings.Contains(m, ".") {
 			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "), "%s is measured once, when the training is done", m)
@@ -120,7 +127,7 @@ func (t *table) readContent(f *Figure, axes []axis, known []string) {
 	case Trajectories:
 		t.checkUsedOnce(axes, "series", "over")
 	default: // the kind is wrong: its keys are not to be found unknown
-		for _, name := range []string{"metric", "x", "y"} {
+		for _, name := range []string{"metric", "x", "y", "baseline"} {
 			t.get(name)
 		}
 	}
@@ -186,6 +193,19 @@ func (t *table) oneAxis(name string, axes []axis) string {
 		t.unknownAxis(t.key(name), axis, axes)
 	}
 	return axis
+}
+
+// labelOf reads a label of an axis, which must be given.
+func (t *table) labelOf(name, axis string, axes []axis) string {
+	label, a := t.text(name), find(axes, axis)
+	switch {
+	case a == nil: // which has been reported
+	case !t.has(name):
+		t.report(t.key(name), "want one of "+schema.Quoted(a.labels()), "missing")
+	case label != "" && !slices.Contains(a.labels(), label):
+		t.report(t.key(name), "want one of "+schema.Quoted(a.labels()), "the axis %q has no label %q", axis, label)
+	}
+	return label
 }
 
 // checkUsedOnce reports axes that stand under two of the keys.

@@ -50,6 +50,13 @@ y = "val_loss"
 [[study.figures]]
 kind = "trajectories"
 series = "method"
+[[study.figures]]
+kind = "differences"
+metric = "val_loss"
+x = "method"
+baseline = "STE"
+series = "rate"
+over = "seed"
 `)
 	tables := []Table{
 		{Title: "Loss", Metric: "distance", Rows: []string{"rate"}, Columns: []string{"method"}, Over: []string{"seed"}, Better: "higher",
@@ -65,6 +72,7 @@ series = "method"
 		{Kind: Heatmap, Metric: "val_loss", X: "rate", Y: "method", Over: []string{"seed"}},
 		{Kind: Scatter, X: "error_rel", Y: "val_loss"},
 		{Kind: Trajectories, Series: []string{"method"}},
+		{Kind: Differences, Metric: "val_loss", X: "method", Baseline: "STE", Series: []string{"rate"}, Over: []string{"seed"}},
 	}
 	if diff := cmp.Diff(figures, s.Figures); diff != "" {
 		t.Errorf("figures (-want +got):\n%s", diff)

@@ -86,6 +86,7 @@ const (
 	Heatmap      = "heatmap"      // a metric over two axes
 	Trajectories = "trajectories" // the paths of parameters in their two principal components
 	Scatter      = "scatter"      // one metric of summary.json against another, a point for each cell
+	Differences  = "differences"  // paired differences from the label Baseline of the axis X, a row for each label of Series
 )
 
 // Figure describes a figure of the report.
@@ -93,7 +94,9 @@ type Figure struct {
 	Kind   string
 	Title  string
 	Metric string   // bar, heatmap: as in Table; curves: one of [RecordMetrics]
-	X, Y   string   // bar: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
+	X, Y   string   // bar, differences: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
+	// Baseline is the label of the axis X that the others are compared with; of differences only.
+	Baseline string
 	Series []string // axes whose labels make series
 	Over   []string // axes of replicates
 	LogX   bool

@@ -10,6 +10,7 @@ func FuzzMarks(f *testing.F) {
 		"<!-- kept {study = \"a\", table = 1} -->\nx\n<!-- /kept -->\n",
 		"x <!-- kept {study = \"a\", table = 2, at = {b = \"c\"}, show = \"n\"} -->3<!-- /kept --> y",
 		"<!-- kept {study = \"a\", table = 1, where = {b = [\"c\", \"d\"]}} -->\n<!-- /kept -->",
+		"<!-- kept {study = \"a\", figure = 1} -->\nx\n<!-- /kept -->\n",
 		"```\n<!-- kept {} -->\n```\n<!-- /kept -->",
 		"<!-- kept {study = 1} --><!-- /kept --><!-- kept",
 	} {
@@ -25,7 +26,7 @@ func FuzzMarks(f *testing.F) {
 			if m.start < last || m.end < m.start || m.end > len(text) {
 				t.Fatalf("a place from %d to %d after %d, in %d bytes", m.start, m.end, last, len(text))
 			}
-			if m.Study == "" || m.Table < 1 || m.alone == (m.Show != "") {
+			if m.Study == "" || (m.Table < 1) == (m.Figure < 1) || m.alone == (m.Show != "") {
 				t.Fatalf("incomplete: %+v", m)
 			}
 			last = m.end

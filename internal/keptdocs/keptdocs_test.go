@@ -39,6 +39,19 @@ rows = ["bits"]
 columns = ["method"]
 over = ["seed"]
 baseline = {method = "STE"}
+[[study.figures]]
+kind = "differences"
+title = "Differences"
+metric = "val_loss"
+x = "method"
+baseline = "STE"
+series = ["bits"]
+over = ["seed"]
+[[study.figures]]
+kind = "curves"
+metric = "loss"
+series = ["bits", "method"]
+over = ["seed"]
 `
 
 // prepare goes to a folder with a study and its kept results: STE has 2, 2.1 and 2.2, CAGE
@@ -112,6 +125,40 @@ func TestTable(t *testing.T) {
 	}
 }
 
+const picture = "<!-- kept {study = \"small\", figure = 1} -->\nwhatever stood here\n<!-- /kept -->\n"
+
+// TestFigure: a figure is linked, explained, and drawn from the results: others make another file.
+func TestFigure(t *testing.T) {
+	r := prepare(t)
+	out, err := r.Render(t.Context(), []byte(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\n![Differences](pictures/small-1.svg)\n", "\nDifferences. Faint: each pair of replicates (seed).", "n = 3.\n", "\n6 of 12 cells of `cage study run small.toml`: revision abc"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("without %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(string(out), "whatever") || len(r.Pictures) != 1 || !strings.HasPrefix(string(r.Pictures["pictures/small-1.svg"]), "<?xml") {
+		t.Errorf("got\n%s\nand %d pictures", out, len(r.Pictures))
+	}
+	some := strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "4"}`, 1)
+	if out, err = r.Render(t.Context(), []byte(some)); err != nil || len(r.Pictures) != 2 || strings.Contains(string(out), "small-1.svg") {
+		t.Errorf("a part of it has the same file, or none: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile("small.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("small.json", []byte(strings.Replace(string(text), "2.2", "2.3", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := &keptdocs.Renderer{Dir: "."}
+	if _, err := other.Render(t.Context(), []byte(picture)); err != nil || string(other.Pictures["pictures/small-1.svg"]) == string(r.Pictures["pictures/small-1.svg"]) {
+		t.Errorf("changed results make the same picture: %v", err)
+	}
+}
+
 // TestCode: what a block of code shows is left alone.
 func TestCode(t *testing.T) {
 	text := "```markdown\n<!-- kept {study = \"other\", table = 1} -->\nx\n<!-- /kept -->\n```\n"
@@ -170,6 +217,13 @@ func TestErrors(t *testing.T) {
 		"line 2: table: found 2, and the study small has 1":           number("table = 1", "table = 2"),
 		"line 2: table: found 0":                                      number("table = 1", "table = 0"),
 		`show: found "median"`:                                        number("difference", "median"),
+		"figure: found 3, and the study small has 2":                  strings.Replace(picture, "figure = 1", "figure = 3", 1),
+		"figure: found 1, want the number of a figure":                strings.Replace(picture, "figure = 1", "figure = 1, table = 1", 1),
+		"figure: found -1":                                            strings.Replace(picture, "figure = 1", "figure = -1", 1),
+		"curves are drawn from the runs":                              strings.Replace(picture, "figure = 1", "figure = 2", 1),
+		"no cell of \"Differences\" is kept":                          strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "2"}`, 1),
+		"figure: want the comment on a line of its own":               strings.Replace(picture, " -->\n", " --> ", 1),
+		"at and show are for numbers within a line, not for figures":  strings.Replace(picture, "figure = 1", `figure = 1, show = "n"`, 1),
 		"unknown key tables":                                          number("table = 1", "tables = 1"),
 		"0 entries of the table":                                      number("λ = 1", "λ = 2"),
 		"2 entries of the table":                                      number(`bits = "4", `, ""),

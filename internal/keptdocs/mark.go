@@ -12,7 +12,9 @@ import (
 // mark is what the comment before a result says.
 type mark struct {
 	Study string `toml:"study"` // name of the file of kept results
-	Table int    `toml:"table"` // of the study file, from 1
+	// Table or Figure is the number of one of the study file, from 1.
+	Table  int `toml:"table"`
+	Figure int `toml:"figure"`
 	// Where restricts a table: labels by axis.
 	Where map[string][]string `toml:"-"`
 	// At are the labels of the entry of a number, and Show says what of it: "mean",
@@ -20,7 +22,7 @@ type mark struct {
 	At   map[string]string `toml:"at"`
 	Show string            `toml:"show"`
 
-	alone      bool // on a line of its own: a table
+	alone      bool // on a line of its own: a table or a figure
 	line       int
 	start, end int // of what stands between the comments
 }
@@ -97,7 +99,7 @@ func parseMark(table string) (mark, error) {
 		}
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return m, fmt.Errorf("unknown key %s; there are study, table, where, at and show", unknown[0][1:])
+		return m, fmt.Errorf("unknown key %s; there are study, table, figure, where, at and show", unknown[0][1:])
 	}
 	return m, nil
 }
@@ -123,6 +125,14 @@ func (m *mark) check() error {
 	switch {
 	case m.Study == "":
 		return fmt.Errorf(`study: want the name of kept results, such as "effect"`)
+	case m.Figure != 0 && (m.Table != 0 || m.Figure < 1):
+		return fmt.Errorf("figure: found %d, want the number of a figure of the study, from 1, and no table", m.Figure)
+	case m.Figure > 0 && !m.alone:
+		return fmt.Errorf("figure: want the comment on a line of its own")
+	case m.Figure > 0 && (m.Show != "" || len(m.At) > 0):
+		return fmt.Errorf("at and show are for numbers within a line, not for figures")
+	case m.Figure > 0:
+		return nil
 	case m.Table < 1:
 		return fmt.Errorf("table: found %d, want the number of a table of the study, from 1", m.Table)
 	case m.alone && (m.Show != "" || len(m.At) > 0):

@@ -3,6 +3,7 @@ package keptdocs
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/study/report"
@@ -23,6 +25,9 @@ type Renderer struct {
 	Survey study.Survey
 	// Warn is told what could not be compared; nil: nobody is.
 	Warn func(error)
+
+	// Pictures are the SVG files of figures, by the names that the documents have for them; Render adds to them.
+	Pictures map[string][]byte
 
 	studies map[string]*results
 }
@@ -48,7 +53,7 @@ func (r *Renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", m.line, err)
 		}
-		result, err := s.render(m)
+		result, err := r.render(s, m)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", m.line, err)
 		}
@@ -106,6 +111,56 @@ func (s *results) countStale(ctx context.Context, survey study.Survey) (int, err
 		}
 	}
 	return n, err
+}
+
+func (r *Renderer) render(s *results, m mark) (string, error) {
+	if m.Figure == 0 {
+		return s.render(m)
+	}
+	text, files, err := s.figure(m)
+	if r.Pictures == nil {
+		r.Pictures = map[string][]byte{}
+	}
+	maps.Copy(r.Pictures, files)
+	return text, err
+}
+
+// figure is the text for a figure, and its files by their names in the text. The name has the number of the figure and
+// a hash of what it is restricted to.
+func (s *results) figure(m mark) (text string, files map[string][]byte, err error) {
+	if m.Figure > len(s.study.Figures) {
+		return "", nil, fmt.Errorf("figure: found %d, and the study %s has %d", m.Figure, m.Study, len(s.study.Figures))
+	}
+	one, f := *s.study, s.study.Figures[m.Figure-1]
+	if f.Where, err = s.restricted(f.Where, m.Where); err != nil {
+		return "", nil, err
+	}
+	one.Figures = []study.Figure{f}
+	list, err := report.Figures(&one, s.cells)
+	if err != nil {
+		return "", nil, err
+	}
+	files = map[string][]byte{}
+	var b strings.Builder
+	for i, drawn := range list {
+		if drawn.Empty() {
+			return "", nil, fmt.Errorf("figure: no cell of %q is kept", drawn.Title)
+		}
+		name := fmt.Sprintf("pictures/%s-%d", m.Study, m.Figure)
+		if len(m.Where) > 0 {
+			name += fmt.Sprintf("-%x", sha256.Sum256(fmt.Append(nil, m.Where)))[:9]
+		}
+		if i > 0 {
+			name += fmt.Sprintf("-%d", i+1)
+		}
+		var svg bytes.Buffer
+		if err := figure.Draw(&svg, figure.SVG, drawn.Picture, figure.Options{}); err != nil {
+			return "", nil, err
+		}
+		files[name+".svg"] = svg.Bytes()
+		fmt.Fprintf(&b, "\n![%s](%s.svg)\n\n%s\n", drawn.Title, name, strings.Join(append([]string{drawn.Title + "."}, drawn.Notes...), " "))
+	}
+	return b.String() + "\n" + s.source(f.Where) + "\n", files, nil
 }
 
 // render is the text for one mark.

@@ -35,6 +35,7 @@ func (f Figure) file(ending string) string { return "figures/" + f.Name + "." + 
 // drawers make the pictures of each kind.
 var drawers = map[string]func(*study.Study, study.Figure, []study.Result) (picture, error){
 	study.Bar: bars, study.Heatmap: heatmap, study.Curves: curves, study.Scatter: scatter, study.Trajectories: trajectories,
+	study.Differences: differences,
 }
 
 // picture is what a drawer makes: nothing when no cell is done.
@@ -69,6 +70,8 @@ func defaultTitle(f study.Figure) string {
 		return short(f.Metric) + " by " + f.X + " and " + f.Y
 	case study.Curves:
 		return short(f.Metric) + " over the steps"
+	case study.Differences:
+		return short(f.Metric) + ": difference to " + f.Baseline
 	case study.Scatter:
 		return short(f.Y) + " against " + short(f.X)
 	}

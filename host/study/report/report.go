@@ -52,15 +52,8 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 	if r.Tables, err = Tables(s, results); err != nil {
 		return nil, err
 	}
-	for i, given := range s.Figures {
-		list, err := figures(s, given, results)
-		if err != nil {
-			return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, cmp.Or(given.Title, given.Kind), err)
-		}
-		for _, figure := range list {
-			figure.Name = fmt.Sprintf("%02d-%s", len(r.Figures)+1, slug(figure.Title))
-			r.Figures = append(r.Figures, *figure)
-		}
+	if r.Figures, err = allFigures(s, results); err != nil {
+		return nil, err
 	}
 	for _, result := range results {
 		run, err := newRun(s, result)
@@ -83,6 +76,31 @@ func Tables(s *study.Study, results []study.Result) ([]Table, error) {
 		list = append(list, *table)
 	}
 	return list, nil
+}
+
+func allFigures(s *study.Study, results []study.Result) (all []Figure, err error) {
+	for i, given := range s.Figures {
+		list, err := figures(s, given, results)
+		if err != nil {
+			return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, cmp.Or(given.Title, given.Kind), err)
+		}
+		for _, figure := range list {
+			figure.Name = fmt.Sprintf("%02d-%s", len(all)+1, slug(figure.Title))
+			all = append(all, *figure)
+		}
+	}
+	return all, nil
+}
+
+// Figures computes the figures of a study that need nothing of the runs but their results; it
+// refuses others: curves and trajectories.
+func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
+	for i, f := range s.Figures {
+		if f.Kind == study.Curves || f.Kind == study.Trajectories {
+			return nil, fmt.Errorf("study %s: figure %d: %s are drawn from the runs, not from their results", s.Name, i+1, f.Kind)
+		}
+	}
+	return allFigures(s, results)
 }
 
 // deterministic refuses metrics that another run of the same cell would not repeat.

@@ -8,7 +8,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
@@ -57,10 +61,28 @@ func run(dir, plugins string, check bool, documents []string) error {
 			fmt.Println(path)
 		}
 	}
-	if check && len(errs) == 0 {
+	for _, name := range slices.Sorted(maps.Keys(r.Pictures)) {
+		errs = append(errs, picture(filepath.Join(filepath.Dir(dir), name), r.Pictures[name], check))
+	}
+	if check && errors.Join(errs...) == nil {
 		fmt.Printf("%d documents say what the results in %s say\n", len(documents), dir)
 	}
 	return errors.Join(errs...)
+}
+
+// picture writes the file of a figure, or compares it.
+func picture(path string, content []byte, check bool) error {
+	now, err := os.ReadFile(path)
+	switch {
+	case err == nil && bytes.Equal(now, content):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case check:
+		return fmt.Errorf("%s is not what the results say: run 'make docs'", path)
+	}
+	fmt.Println(path)
+	return atomicfile.WriteBytes(vfs.At(path), content)
 }
 
 // differs is the first line in which two texts differ.
