@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/bench"
 	"github.com/cage-qat/cage/host/config"
 )
@@ -126,6 +127,9 @@ func (f *stepFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
 	if f.Rounds < 1 || f.rounds < 1 {
 		return nil, usageError{fmt.Errorf("--steps %d, --rounds %d: at least 1 each", f.Rounds, f.rounds)}
 	}
+	if f.byKind && (f.profile != "" || f.NoUpdate) {
+		return nil, usageError{errors.New("--profile has a table of its own: leave --cpuprofile and --no-update out")}
+	}
 	if f.peer != "" {
 		return compareStep(cmd, f.peer, f.rounds)
 	}
@@ -188,7 +192,11 @@ func (m benchModel) sizes() []benchSize {
 // config reads the TOML file, or makes one from the flags.
 func (m benchModel) config(args, sets []string) (*config.Config, error) {
 	if len(args) == 1 {
-		return config.Load(args[0], sets)
+		cfg, err := config.Load(args[0], sets)
+		if err == nil && cfg.Model.Language() && cfg.Model.Vocab == 0 && !cfg.Data.Separate() {
+			return assembly.PinnedToData(cfg) // which has the vocabulary
+		}
+		return cfg, err
 	}
 	var text strings.Builder
 	text.WriteString("[model]\n")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ event files, which TensorBoard shows and Weights & Biases takes.
   wandb sync --sync-tensorboard events/a    (wandb up to 0.29; docs/serve.md has a way for later ones)
 
 A run with train.tensorboard = true writes event files while it trains.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeastOne("run directory"),
 	}
 	cmd.Flags().StringVar(&table, "csv", "", "write a table to `FILE`; -: to the standard output")
 	cmd.Flags().StringVar(&events, "tensorboard", "", "write event files to `DIR`, a folder for each run")
@@ -83,19 +84,32 @@ func recordsOf(dirs []string) (list []recorded, err error) {
 	return list, nil
 }
 
-// runNames are the names of run directories: the last part of their paths; of several with that name the whole path.
+// runNames are the names of run directories: the last part of their paths; of several with the same as many parts as tell them
+// apart.
 func runNames(dirs []string) []string {
-	count, names := map[string]int{}, make([]string, len(dirs))
+	paths, names := make([]string, len(dirs)), make([]string, len(dirs))
 	for i, dir := range dirs {
-		names[i] = filepath.Base(filepath.Clean(dir))
-		count[names[i]]++
+		paths[i] = dir
+		if abs, err := filepath.Abs(dir); err == nil {
+			paths[i] = abs // of "." and ".." as well
+		}
 	}
-	for i, dir := range dirs {
-		if count[names[i]] > 1 {
-			names[i] = strings.Trim(filepath.ToSlash(filepath.Clean(dir)), "./")
+	for i, path := range paths {
+		for parts := 1; ; parts++ { // whole paths differ
+			names[i] = lastParts(path, parts)
+			alike := func(other string) bool { return other != path && lastParts(other, parts) == names[i] }
+			if !slices.ContainsFunc(paths, alike) {
+				break
+			}
 		}
 	}
 	return names
+}
+
+// lastParts are so many parts at the end of a path.
+func lastParts(path string, n int) string {
+	parts := strings.Split(strings.Trim(filepath.ToSlash(path), "/"), "/")
+	return strings.Join(parts[max(0, len(parts)-n):], "/")
 }
 
 // writeCSV writes a line for each record, with a column for each number that any of them has.

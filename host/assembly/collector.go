@@ -26,7 +26,7 @@ type collector struct {
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		matched: map[string]bool{}, reached: map[string]bool{}, asked: map[string]bool{}, out: &Programs{Forward: req.Forward},
+		matched: map[string]bool{}, reached: map[string]bool{}, asked: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
 	}
 }
 

@@ -55,9 +55,10 @@ func Memory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Repo
 
 // memoryModel gathers the sizes that memory depends on.
 func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.Model, error) {
-	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: programs.Forward}
+	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: programs.Forward, Piece: programs.Piece}
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
+		out.KeyWidth = cfg.Model.KVHeads * cfg.Model.HeadSize
 		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
 	}
 	for _, p := range m.Params() {

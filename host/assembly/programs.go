@@ -22,6 +22,8 @@ type Programs struct {
 	Tensors []TrainedTensor
 	// Forward says that there are no optimizers, as for an evaluation.
 	Forward bool
+	// Piece is that of the [Request].
+	Piece int
 	// Used tells which plugins ran.
 	Used []Used
 	// Start is how long the plugins took to start, side by side; Handover how
@@ -61,6 +63,9 @@ type Request struct {
 	Batch int
 	// Forward leaves the optimizer out, as evaluation does.
 	Forward bool
+	// Piece is how many tokens of each sequence are read at once, where nothing else is done than to continue them; 0: whole
+	// sequences.
+	Piece int
 	// Pieces are the numbers of tokens of which activations are quantized at once where
 	// sequences are continued; see step.Plan.
 	Pieces  []int

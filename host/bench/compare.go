@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -114,7 +115,10 @@ func runProcess(ctx context.Context, args []string) (Process, error) {
 	}
 	p := Process{Wall: time.Since(began).Seconds(), CPU: (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		p.Peak = usage.Maxrss << 10 // Linux counts in KiB
+		p.Peak = usage.Maxrss
+		if runtime.GOOS == "linux" {
+			p.Peak <<= 10 // it counts in KiB, others in bytes
+		}
 	}
 	said, err := parseSaid(stdout.Bytes())
 	if err != nil {

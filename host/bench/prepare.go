@@ -25,6 +25,9 @@ func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, err
 	if !cfg.Model.Language() {
 		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
 	}
+	if cfg.Data.Separate() {
+		return nil, cfg.ErrorAt("data", "a benchmark has no documents: its tokens are random, and joined")
+	}
 	if cfg.Model.Vocab == 0 {
 		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
 	}

@@ -34,6 +34,7 @@ func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, 
 	}
 	defer dev.Close()
 	plan := ready.plan
+	plan.Dispatch = o.Dispatch
 	full, err := profilePlan(ctx, dev, plan, cfg, o.Rounds)
 	if err != nil {
 		return nil, err

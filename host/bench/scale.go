@@ -48,10 +48,13 @@ func Scale(ctx context.Context, dimension string, sizes []int, measure func(ctx 
 	return g, nil
 }
 
-// exponent fits y = c·size^k and returns k.
+// exponent fits y = c·size^k and returns k; 0 where a value is not known.
 func exponent(points []Point, y func(Point) float64) float64 {
 	var sizes, values []float64
 	for _, p := range points {
+		if !(y(p) > 0) {
+			return 0
+		}
 		sizes, values = append(sizes, math.Log(float64(p.Size))), append(values, math.Log(y(p)))
 	}
 	_, k := stat.LinearRegression(sizes, values, nil, false)

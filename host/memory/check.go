@@ -68,11 +68,15 @@ func (e *Error) Error() string {
 func fitting(m Model, bytes float64) []string {
 	fits := func(m Model) bool { return Estimate(m).Total() <= bytes }
 	var list []string
+	fewer, shorter := "train.batch = %d, with a larger train.accumulate", "model.context = %d"
+	if m.Forward {
+		fewer, shorter = "%d sequences at once", "sequences of %d tokens (--context of a Hugging Face checkpoint)"
+	}
 	if batch := largest(m.Batch, func(n int) bool { m := m; m.Batch = n; return fits(m) }); batch > 0 {
-		list = append(list, fmt.Sprintf("train.batch = %d, with a larger train.accumulate", batch))
+		list = append(list, fmt.Sprintf(fewer, batch))
 	}
 	if context := largest(m.Context, func(n int) bool { m := m; m.Context = n; return fits(m) }); context > 0 {
-		list = append(list, fmt.Sprintf("model.context = %d", context))
+		list = append(list, fmt.Sprintf(shorter, context))
 	}
 	if recompute := m; !m.Recompute && !m.Forward {
 		if recompute.Recompute = true; fits(recompute) {

@@ -4,12 +4,16 @@ package memory
 // problem without data, which is small.
 type Model struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
+	KeyWidth                                 int // of a token's keys, and of its values
 	// Context is the tokens of a sequence, Batch the sequences computed at once.
 	Context, Batch int
 	// Recompute has blocks computed again in the backward pass.
 	Recompute bool
 	// Forward is an evaluation: no gradients, no optimizer.
 	Forward bool
+	// Piece is how many tokens of each sequence an evaluation reads at once, with the keys and values of those before in
+	// caches, to continue it; 0: whole sequences.
+	Piece int
 
 	// Numbers of elements: of everything that is trained, of the part with a quantized
 	// copy, of the optimizers' states.
@@ -32,6 +36,7 @@ type Need struct {
 	Blocks     float64 // values within transformer blocks that the backward pass needs
 	Scores     float64 // of attention
 	Logits     float64
+	Caches     float64 // keys and values of what has been read
 	Teacher    float64 // its parameters
 }
 
@@ -55,18 +60,24 @@ const (
 // Estimate computes what a run needs. It never overflows: sizes are floating-point
 // numbers here.
 func Estimate(m Model) Need {
-	tokens := float64(m.Batch) * float64(m.Context)
+	tokens, predicted := float64(m.Batch)*float64(m.Context), float64(m.Batch)*float64(m.Context)
+	if m.Piece > 0 {
+		tokens, predicted = float64(m.Batch)*float64(m.Piece), float64(m.Batch)
+	}
 	width, hidden := tokens*float64(m.Width), tokens*float64(m.Hidden)
 	scores := tokens * float64(m.Context) * float64(m.Heads)
 	n := Need{
 		Program:    itself,
 		Parameters: wordBytes * m.Parameters,
 		Quantized:  wordBytes * quantized * m.Quantized,
-		Logits:     wordBytes * logits * tokens * float64(m.Vocabulary),
+		Logits:     wordBytes * logits * predicted * float64(m.Vocabulary),
 	}
 	if m.Forward {
 		n.Blocks = wordBytes * (forwardWidth*width + forwardHidden*hidden)
 		n.Scores = wordBytes * forwardScores * scores
+		if m.Piece > 0 {
+			n.Caches = wordBytes * 2 * float64(m.Layers) * float64(m.Batch) * float64(m.Context) * float64(m.KeyWidth)
+		}
 		return n
 	}
 	layers, inputs := float64(m.Layers), 0.0
@@ -87,5 +98,5 @@ func Estimate(m Model) Need {
 
 // Total is what the run needs at its peak.
 func (n Need) Total() float64 {
-	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Teacher
+	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Caches + n.Teacher
 }

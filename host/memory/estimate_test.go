@@ -3,6 +3,7 @@ package memory_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/memory"
@@ -77,6 +78,28 @@ func TestEstimate(t *testing.T) {
 		if math.Abs(got-1) > memory.Accuracy {
 			t.Errorf("%+v: the estimate is %.2f of what was measured", c, got)
 		}
+	}
+}
+
+// TestEstimateOfGeneration: to continue texts takes caches, and the scores of the tokens that are read at once.
+func TestEstimateOfGeneration(t *testing.T) {
+	m := memory.Model{Layers: 2, Width: 64, Hidden: 96, Heads: 4, KeyWidth: 32, Vocabulary: 328, Context: 49152, Batch: 1, Parameters: 82752, Forward: true}
+	whole := memory.Estimate(m)
+	m.Piece = 64
+	pieces := memory.Estimate(m)
+	if share := whole.Scores / pieces.Scores; share != 49152/64 || pieces.Logits*49152 != whole.Logits || pieces.Caches != 4*2*2*49152*32 || whole.Caches != 0 {
+		t.Errorf("whole sequences %+v, pieces %+v", whole, pieces)
+	}
+	// Measured: the largest resident size of `cage generate` with GOGC=10, of host/huggingface/testdata/llama32 with 131072
+	// positions, --context 49152 and a prompt of 32 kB.
+	const mebibytes = 258
+	if got := pieces.Total() / (mebibytes * (1 << 20)); math.Abs(got-1) > memory.Accuracy {
+		t.Errorf("the estimate is %.2f of what was measured", got)
+	}
+	m.Piece = 0
+	err := memory.Check(m, &memory.Available{Bytes: 1 << 30})
+	if err == nil || !strings.Contains(err.Error(), "what would fit: sequences of ") || strings.Contains(err.Error(), "train.batch") {
+		t.Errorf("an evaluation of whole sequences: %v", err)
 	}
 }
 

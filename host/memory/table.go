@@ -26,6 +26,7 @@ func (n Need) Parts() []Part {
 		{"activations of the blocks", n.Blocks},
 		{"attention scores, which grow with the square of the context", n.Scores},
 		{"logits of the vocabulary", n.Logits},
+		{"keys and values of what has been read", n.Caches},
 		{"parameters of the teacher", n.Teacher},
 	}
 	var list []Part

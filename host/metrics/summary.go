@@ -16,7 +16,7 @@ type Summary struct {
 	Error      string `json:"error,omitempty"`   // what it ended with, unless somebody wanted it to
 	Steps      int    `json:"steps"`             // optimizer steps done
 	TotalSteps int    `json:"total_steps"`       // optimizer steps asked for
-	Tokens     int64  `json:"tokens"`            // tokens seen
+	Tokens     int64  `json:"tokens"`            // tokens that were learned from
 	Parameters int64  `json:"parameters"`        // parameters of the model
 
 	// NonEmbedding counts the parameters outside the embedding and the head: the N of

@@ -73,7 +73,8 @@ func scan(root string, known map[string]entry) (list []entry, changed bool, err 
 	walk = func(dir string) error {
 		e, isKnown := known[dir]
 		if s, ok := stampsOf(dir, e); ok {
-			if !isKnown || e.stamps != s {
+			// What cannot be read may be readable later, without any change of its files.
+			if !isKnown || e.stamps != s || e.run.State == Unreadable {
 				e = entry{run: &Run{Dir: dir}, stamps: s}
 				fresh = append(fresh, len(list))
 			}

@@ -257,3 +257,21 @@ func TestWhyARunIsNotDone(t *testing.T) {
 	}
 	check("at rest again", "diverged loss NaN", "failed disk full", "interrupted ", "interrupted ")
 }
+
+// TestReadableAgain: a run that could not be read is read again, also where its files look as before.
+func TestReadableAgain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	at := time.Now().Add(-time.Hour)
+	for i, c := range []struct {
+		text  string
+		state State
+	}{{"seed = \n\n", Unreadable}, {"seed = 7\n", Interrupted}} {
+		write(t, "runs/a/run.toml", c.text)
+		if err := os.Chtimes("runs/a/run.toml", at, at); err != nil {
+			t.Fatal(err)
+		}
+		if l := list(t, "runs"); len(l) != 1 || l[0].State != c.state {
+			t.Errorf("time %d: %+v", i, l[0])
+		}
+	}
+}

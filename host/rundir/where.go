@@ -20,7 +20,7 @@ type Condition struct {
 }
 
 // operators, longer ones before those they begin with.
-var operators = []string{"<=", ">=", "!=", "=", "<", ">", "~"}
+var operators = []string{"<=", ">=", "!=", "==", "=", "<", ">", "~"}
 
 // ParseCondition reads NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
 // "run~demo". Numbers are compared as numbers and everything else as text; ~ means
@@ -30,6 +30,9 @@ func ParseCondition(text string) (Condition, error) {
 	if at > 0 {
 		for _, op := range operators {
 			if rest, ok := strings.CutPrefix(text[at:], op); ok {
+				if op == "==" {
+					op = "="
+				}
 				return Condition{strings.TrimSpace(text[:at]), op, plain(strings.TrimSpace(rest))}, nil
 			}
 		}

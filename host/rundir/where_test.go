@@ -16,6 +16,7 @@ func TestConditions(t *testing.T) {
 		"val_loss<=3":                "a b c",
 		"val_loss != 3":              "b c e",
 		"seed>2":                     "c",
+		"state==interrupted":         "d",
 		"state=done":                 "a b c e",
 		"state!=done":                "broken d",
 		"run~deep":                   "c",

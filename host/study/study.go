@@ -93,15 +93,15 @@ const (
 type Figure struct {
 	Kind   string
 	Title  string
-	Metric string   // bar, heatmap: as in Table; curves: one of [RecordMetrics]
-	X, Y   string   // bar, differences: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
+	Metric string // bar, heatmap: as in Table; curves: one of [RecordMetrics]
+	X, Y   string // bar, differences: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
 	// Baseline is the label of the axis X that the others are compared with; of differences only.
 	Baseline string
-	Series []string // axes whose labels make series
-	Over   []string // axes of replicates
-	LogX   bool
-	LogY   bool
-	Where  map[string][]string // as in Table
+	Series   []string // axes whose labels make series
+	Over     []string // axes of replicates
+	LogX     bool
+	LogY     bool
+	Where    map[string][]string // as in Table
 }
 
 // Axis returns the axis of that name.

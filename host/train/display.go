@@ -42,13 +42,13 @@ func (d *display) step(r metrics.Record) {
 	d.console.Update(r)
 }
 
-// speed is the number of tokens per second since the last call, without what was
+// speed is the number of tokens and of steps per second since the last call, without what was
 // not training.
-func (d *display) speed(r metrics.Record) float64 {
-	tokens, seconds := r.Tokens-d.previous.Tokens, float64(r.Seconds-d.previous.Seconds)
+func (d *display) speed(r metrics.Record) (tokens, steps float64) {
+	before, seconds := d.previous, float64(r.Seconds-d.previous.Seconds)
 	d.previous = r
 	if seconds <= 0 {
-		return 0
+		return 0, 0
 	}
-	return float64(tokens) / seconds
+	return float64(r.Tokens-before.Tokens) / seconds, float64(r.Step-before.Step) / seconds
 }

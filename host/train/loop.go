@@ -21,7 +21,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	}
 	r.display.latest = r.last
 	defer r.display.console.Close()
-	r.display.previous.Tokens, r.display.previous.Seconds = r.done.Tokens, metrics.Number(r.done.Seconds)
+	r.display.previous.Step, r.display.previous.Tokens, r.display.previous.Seconds = r.done.Step, r.done.Tokens, metrics.Number(r.done.Seconds)
 	r.saving.at = time.Now()
 	err := r.saveLast(r.steps(ctx))
 	if err != nil && !errors.Is(err, ErrInterrupted) {

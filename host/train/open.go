@@ -196,9 +196,17 @@ func (t *Trained) compile(ctx context.Context, o OpenOptions) error {
 	if err != nil {
 		return err
 	}
+	atOnce := 0
+	if o.NoData && o.Generate > 0 && !o.Score {
+		atOnce = piece
+	}
+	file := rundir.At(t.dir).Config().Name
+	if t.hub != nil {
+		file = "the run.toml that 'cage import' makes"
+	}
 	err = t.build(ctx, assembly.Request{
-		Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: t.pieces(o), Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
-	}, o.Logger.Warn, rundir.At(t.dir).Config().Name)
+		Piece: atOnce, Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: t.pieces(o), Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+	}, o.Logger.Warn, file)
 	if err == nil && !t.other {
 		t.comparePrograms(o)
 	}

@@ -8,13 +8,13 @@ import (
 
 // addSpeed fills in speed and memory. Each call measures the speed since the one before.
 func (r *run) addSpeed(rec *metrics.Record) {
-	speed := r.display.speed(*rec)
+	tokens, steps := r.display.speed(*rec)
 	if !r.cfg.Model.Language() {
 		return
 	}
-	rec.TokensPerSecond = metrics.Some(speed)
-	tokens := float64(r.cfg.Train.Batch * r.cfg.Model.Context)
-	flops := speed * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context) / tokens
+	rec.TokensPerSecond = metrics.Some(tokens)
+	// Not by tokens: those that are no targets are computed as well.
+	flops := steps * float64(r.cfg.Train.Accumulate) * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
 	rec.FLOPSPerSecond = metrics.Some(flops)
 	if peak := r.cfg.Device.PeakTFLOPS; peak > 0 {
 		rec.MFU = metrics.Some(flops / (peak * 1e12))

@@ -2,11 +2,42 @@ package train_test
 
 import (
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train"
 )
+
+// TestFLOPs: the operations are those of whole steps, also where not every token is a target.
+func TestFLOPs(t *testing.T) {
+	for _, documents := range []string{"joined", "separate"} {
+		cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2", "train.accumulate=2", "data.documents="+strconv.Quote(documents))
+		testrun.Train(t, testrun.Again(t, cfg), train.Options{})
+		m, err := model.New(cfg.Model, model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 2 * m.StepFLOPs(cfg.Train.Batch, cfg.Model.Context)
+		var before metrics.Record
+		seen := 0
+		for _, r := range records(t, cfg.Train.Out) {
+			if r.FLOPSPerSecond != nil {
+				got := float64(*r.FLOPSPerSecond) * float64(r.Seconds-before.Seconds) / float64(r.Step-before.Step)
+				if math.Abs(got-want) > 1e-6*want {
+					t.Errorf("%s documents, step %d: %v operations a step, want %v", documents, r.Step, got, want)
+				}
+				seen++
+			}
+			before = r
+		}
+		if seen < 3 {
+			t.Errorf("%d records have operations", seen)
+		}
+	}
+}
 
 // TestTensors: the numbers of single tensors add up to those of all, the rate is that of
 // the tensor's group, and speed is told as a share of the device.
