@@ -51,7 +51,10 @@ A run with train.tensorboard = true writes event files while it trains.`,
 		case table == "-":
 			return nil, writeCSV(cmd.OutOrStdout(), list)
 		case table != "":
-			err = atomicfile.Write(vfs.At(table), func(w io.Writer) error { return writeCSV(w, list) })
+			var to vfs.Path
+			if to, err = atomicfile.Target(table); err == nil {
+				err = atomicfile.Write(to, func(w io.Writer) error { return writeCSV(w, list) })
+			}
 		default:
 			err = writeEvents(vfs.At(events), list)
 		}

@@ -37,7 +37,13 @@ func (c *Curves) compose(vg.Length) (composition, error) {
 
 // lossPanel draws training and validation loss.
 func lossPanel(runs []Run) *panel {
-	p := newPlot("loss (nats per token)")
+	label := "loss (nats per token)"
+	if !slices.ContainsFunc(runs, func(r Run) bool {
+		return slices.ContainsFunc(r.Records, func(r metrics.Record) bool { return r.Tokens > 0 })
+	}) {
+		label = "loss" // of a problem without data
+	}
+	p := newPlot(label)
 	drawn, validated := 0, 0
 	for i, run := range slices.Backward(runs) { // the first run ends up on top
 		train, validation := series(run.Records, trainLoss), series(run.Records, valLoss)

@@ -22,7 +22,6 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Picture is one of the kinds of figures that Draw knows: *Curves, *Movement, *Chart,
@@ -69,7 +68,11 @@ func Save(path string, p Picture, o Options) error {
 	if err := Draw(&content, format, p, o); err != nil {
 		return fmt.Errorf("figure %s: %w", path, err)
 	}
-	return atomicfile.WriteBytes(vfs.At(path), content.Bytes())
+	to, err := atomicfile.Target(path)
+	if err != nil {
+		return fmt.Errorf("figure: %w", err)
+	}
+	return atomicfile.WriteBytes(to, content.Bytes())
 }
 
 // Draw draws a picture. It returns ErrNoData when none of its values is finite.

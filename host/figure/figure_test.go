@@ -31,7 +31,7 @@ func simulate(steps int, floor, lambda float64) []metrics.Record {
 		loss := floor + 3.9*math.Exp(-t*40) + 0.6*math.Exp(-t*4)
 		ramp := max(0, (t-0.8)/0.2)
 		errorRel *= 1 - 4*ramp*lambda/float64(steps)
-		r := metrics.Record{Step: i + 1, Loss: metrics.Number(loss + 0.05*random.NormFloat64()), Lambda: metrics.Number(lambda * ramp)}
+		r := metrics.Record{Step: i + 1, Tokens: int64(i + 1), Loss: metrics.Number(loss + 0.05*random.NormFloat64()), Lambda: metrics.Number(lambda * ramp)}
 		if lambda >= 0 {
 			r.ErrorRel = metrics.Some(errorRel * (1 + 0.1*math.Exp(-t*10)))
 		}
@@ -118,8 +118,8 @@ const (
 )
 
 func TestPanelsFollowTheData(t *testing.T) {
-	bare := []metrics.Record{{Step: 1, Loss: 3}, {Step: 2, Loss: 2.5}, {Step: 3, Loss: 2}}
-	absolute := []metrics.Record{{Step: 1, Loss: 3, ErrorNorm2: metrics.Some(4)}, {Step: 2, Loss: 2, ErrorNorm2: metrics.Some(1)}}
+	bare := []metrics.Record{{Step: 1, Tokens: 8, Loss: 3}, {Step: 2, Loss: 2.5}, {Step: 3, Loss: 2}}
+	absolute := []metrics.Record{{Step: 1, Tokens: 8, Loss: 3, ErrorNorm2: metrics.Some(4)}, {Step: 2, Loss: 2, ErrorNorm2: metrics.Some(1)}}
 	tests := map[string]struct {
 		runs []figure.Run
 		want []string
@@ -131,8 +131,9 @@ func TestPanelsFollowTheData(t *testing.T) {
 		"absolute error": {[]figure.Run{{"run", absolute}}, []string{lossLabel, absoluteLabel}, []string{relativeLabel}},
 		"comparison":     {compare(), []string{lossLabel, relativeLabel, lambdaLabel, "QuEST W4A4 + CAGE", "QuEST W4A4", "full precision", "training, smoothed", "validation"}, nil},
 		"an empty run":   {[]figure.Run{{"run", bare}, {"nothing yet", nil}}, []string{lossLabel, "run"}, []string{"nothing yet"}},
+		"a problem":      {[]figure.Run{{"run", []metrics.Record{{Step: 1, Loss: 3}, {Step: 2, Loss: 2}}}}, []string{"loss", "step"}, []string{lossLabel}},
 		"one record":     {[]figure.Run{{"run", bare[:1]}}, []string{lossLabel}, nil},
-		"constant":       {[]figure.Run{{"run", []metrics.Record{{Step: 1, Loss: 2, Lambda: 1}, {Step: 2, Loss: 2, Lambda: 1}}}}, []string{lambdaLabel}, nil},
+		"constant":       {[]figure.Run{{"run", []metrics.Record{{Step: 1, Tokens: 8, Loss: 2, Lambda: 1}, {Step: 2, Loss: 2, Lambda: 1}}}}, []string{lambdaLabel}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,8 @@ type panel struct {
 // panels are all charts, in their order.
 var panels = []panel{
 	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false, true},
+	{"cross_entropy", "Loss without the teacher, nats per token", []string{"cross_entropy", "val_loss"}, false, true},
+	{"divergence", "Divergence from the teacher, nats per token", []string{"divergence"}, false, true},
 	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true, false},
 	{"lambda", "Strength of the correction, λ", []string{"lambda"}, false, false},
 	{"lr", "Learning rate", []string{"lr"}, false, false},
@@ -86,6 +88,7 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	for _, p := range chosen {
+		p = p.beside(read)
 		if c := p.chart(runs, read); len(c.Series) > 0 {
 			out.Charts = append(out.Charts, chartView{p.Name, p.Title, c})
 		}
@@ -98,6 +101,22 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return send(w, r, "application/json", body)
+}
+
+// beside is the panel as it fits runs with a teacher, whose loss is another quantity than their validation loss: both do
+// not stand in one chart.
+func (p panel) beside(read []*runLog) panel {
+	taught := slices.ContainsFunc(read, func(l *runLog) bool {
+		points, _ := l.points("cross_entropy")
+		return len(points) > 0
+	})
+	switch {
+	case p.Name == "loss" && taught:
+		p.metrics = p.metrics[:1]
+	case p.Name == "cross_entropy" && !taught:
+		p.metrics = nil
+	}
+	return p
 }
 
 // chart has a curve for each metric of each run that has values of it.

@@ -196,6 +196,25 @@ func TestCurves(t *testing.T) {
 	}
 }
 
+// TestTeacher: the loss of a run with a teacher is another quantity than its validation loss, and stands in a chart of its own.
+func TestTeacher(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	put(t, root, "taught", "run.toml", "seed = 1\n")
+	put(t, root, "taught", "metrics.jsonl", `{"step":1,"loss":0.1,"divergence":0.1,"cross_entropy":2}`+"\n"+`{"step":2,"loss":0.1,"divergence":0.1,"cross_entropy":2,"val_loss":2.5}`+"\n")
+	put(t, root, "alone", "run.toml", "seed = 1\n")
+	put(t, root, "alone", "metrics.jsonl", `{"step":1,"loss":2,"val_loss":2.5}`+"\n")
+	h := pages(root)
+	for run, want := range map[string]map[string]int{
+		"taught": {"loss training loss": 2, "cross_entropy cross-entropy": 2, "cross_entropy validation loss": 1, "divergence divergence from the teacher": 2},
+		"alone":  {"loss training loss": 1, "loss validation loss": 1},
+	} {
+		got, wrong := answered(t, get(t, h, "/curves", "run", filepath.Join(root, run)))
+		if diff := cmp.Diff(want, got); diff != "" || wrong != "" {
+			t.Errorf("%s: %s %s", run, wrong, diff)
+		}
+	}
+}
+
 // TestRunPage and the comparison show the configuration and the results.
 func TestRunPage(t *testing.T) {
 	root := runs(t)

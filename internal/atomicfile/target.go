@@ -1,0 +1,31 @@
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Target is where a file goes that a person has named: where a symbolic link leads. A name of a
+// pipe, a device or a directory is refused, as a file would take its place.
+func Target(name string) (vfs.Path, error) {
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(name); err == nil {
+			return vfs.Path{}, fmt.Errorf("%s is a symbolic link that leads nowhere", name)
+		}
+		return vfs.At(name), nil
+	}
+	if err != nil {
+		return vfs.Path{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return vfs.Path{}, fmt.Errorf("%s is no regular file, and would be replaced by one", name)
+	}
+	real, err := filepath.EvalSymlinks(name)
+	return vfs.At(real), err
+}
