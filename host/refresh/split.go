@@ -129,9 +129,17 @@ func (c *cutter) check() error {
 		for i, n := range c.p.Nodes {
 			id := len(c.p.Inputs) + i
 			info, _ := n.Op.Info()
-			if before[id] && c.later[id] && info.Class == program.ClassLinalg && n.Op != program.OpSortColumns {
-				return fmt.Errorf("a refresh renews the state %s by %s of what updates write, too: it cannot begin before it takes effect", stateName(output.Name), n.Op)
+			if !before[id] || !c.later[id] || info.Class != program.ClassLinalg {
+				continue
 			}
+			if n.Op == program.OpSortColumns {
+				if elements := float64(n.Type.Size()) * float64(n.Type.Shape[n.Type.Rank()-1]); elements > mostSorted {
+					return fmt.Errorf("a refresh renews the state %s by sorting columns of what updates write, too, on the device, where that compares %.3g pairs: want at most %d",
+						stateName(output.Name), elements, mostSorted)
+				}
+				continue
+			}
+			return fmt.Errorf("a refresh renews the state %s by %s of what updates write, too: it cannot begin before it takes effect", stateName(output.Name), n.Op)
 		}
 	}
 	return nil
@@ -147,7 +155,7 @@ func (c *cutter) cut() {
 		switch {
 		case !c.needed[id]:
 			continue
-		case !c.later[id] && varies[id] && n.Op != program.OpReshape && n.Op != program.OpBroadcast:
+		case !c.later[id] && (varies[id] || factorizes(n.Op)) && n.Op != program.OpReshape && n.Op != program.OpBroadcast:
 			c.handed = append(c.handed, id)
 			continue
 		}
@@ -162,6 +170,15 @@ func (c *cutter) cut() {
 		}
 	}
 	slices.Sort(c.handed)
+}
+
+// mostSorted is how many pairs of elements a device may compare to sort: it has them all in memory.
+const mostSorted = 1 << 28
+
+// factorizes tells whether a device does not have the operation.
+func factorizes(op program.Op) bool {
+	info, _ := op.Info()
+	return info.Class == program.ClassLinalg && op != program.OpSortColumns
 }
 
 func stateName(output string) string { return strings.TrimPrefix(output, sdk.StatePrefix) }

@@ -196,6 +196,16 @@ func TestCheckDelay(t *testing.T) {
 		"sorted": {1, "", func(_ *program.Builder, in sdk.State) sdk.State {
 			return sdk.State{"m": in["m"].SortColumns(in["m"].Sum(0))}
 		}},
+		// What a device cannot compute is handed over, also where it depends on nothing.
+		"a fixed basis": {1, "", func(b *program.Builder, in sdk.State) sdk.State {
+			basis := b.Table([]float64{1, 2, 3, 4}, 2, 2).QR()
+			return sdk.State{"m": basis.MatMul(in["m"])}
+		}},
+		"many to be sorted": {1, "renews the state m by sorting columns of what updates write, too",
+			func(_ *program.Builder, in sdk.State) sdk.State {
+				wide := in["m"].Reshape(1, 4).Broadcast([]int{1, 4, 1 << 14}, []int{0, 1}).Reshape(1, 1<<16)
+				return sdk.State{"m": wide.SortColumns(wide.Reshape(1<<16)).Slice([]int{0, 0}, []int{1, 4}, []int{1, 1}).Reshape(2, 2)}
+			}},
 	} {
 		built, err := sdk.BuildOptimizer(odd{refresh: c.refresh}, sdk.Tensor{Name: "x", Shape: []int{2, 2}})
 		if err != nil {
@@ -207,6 +217,26 @@ func TestCheckDelay(t *testing.T) {
 		err = refresh.CheckDelay(built, c.delay)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want it to say %q", name, err, c.want)
+		}
+		if err == nil && name == "a fixed basis" {
+			checkSplit(t, 3, built, []string{"state.m"})
+		}
+		if err == nil {
+			onDevice(t, name, built)
+		}
+	}
+}
+
+// onDevice checks that the second part of a refresh, which the device computes, has no factorization.
+func onDevice(t *testing.T, name string, o sdk.OptimizerProgram) {
+	t.Helper()
+	_, apply, err := refresh.Split(o)
+	if err != nil || apply == nil {
+		return
+	}
+	for _, n := range apply.Nodes {
+		if info, _ := n.Op.Info(); info.Class == program.ClassLinalg && n.Op != program.OpSortColumns {
+			t.Errorf("%s: the device is to compute %s", name, n.Op)
 		}
 	}
 }

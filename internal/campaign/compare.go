@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,7 +229,8 @@ func essence(path string) ([]byte, error) {
 	return text, nil
 }
 
-// tensors are the step of a checkpoint and all its tensors, bit for bit.
+// tensors are the step of a checkpoint, its metadata but for times and what differs from run to run, and all its
+// tensors, bit for bit.
 func tensors(path string) (out []byte, err error) {
 	f, err := checkpoint.Open(vfs.At(path))
 	if err != nil {
@@ -236,6 +238,16 @@ func tensors(path string) (out []byte, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	out = fmt.Appendf(nil, "step %d\n", f.Step)
+	for _, key := range slices.Sorted(maps.Keys(f.Meta)) {
+		if slices.Contains(elsewhere, key) {
+			continue
+		}
+		value, err := timeless([]byte(f.Meta[key]))
+		if err != nil {
+			return nil, fmt.Errorf("%s: metadata %q: %w", path, key, err)
+		}
+		out = fmt.Appendf(out, "%s %s\n", key, value)
+	}
 	for _, t := range f.Tensors {
 		data, err := t.Bytes()
 		if err != nil {

@@ -84,8 +84,9 @@ func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 }
 
 // normalize divides a, or its lower triangle, by a power of two so that its largest
-// element is about one, and returns that power; it is 1 when products are in no danger
-// of leaving the range of T.
+// element is about one, and returns that power; it is 1 when a is to be factored and products
+// are in no danger of leaving the range of T. A triangle is that of a matrix whose eigenvalues are
+// wanted: what counts as zero there ([merge.deflate]) is meant for elements of about one.
 func normalize[T Float](a MatrixOf[T], lower bool) T {
 	width := func(i int) int {
 		if lower {
@@ -105,6 +106,9 @@ func normalize[T Float](a MatrixOf[T], lower bool) T {
 	safe := 100
 	if single[T]() {
 		safe = 10
+	}
+	if lower {
+		safe = 1
 	}
 	if most == 0 || exponent > -safe && exponent < safe {
 		return 1

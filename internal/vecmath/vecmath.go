@@ -24,9 +24,9 @@ func Softmax(x []float32, scale float32) {
 	for _, v := range x {
 		most = max(most, v)
 	}
-	if most != most { // kernels need not keep what is not a number
+	if most-most != 0 { // not a number, or infinite, of which the difference is none: kernels need not keep it
 		for i := range x {
-			x[i] = most
+			x[i] = float32(math.NaN())
 		}
 		return
 	}

@@ -29,6 +29,16 @@ func product(m, k, n int) *program.Program {
 	return single(program.OpDot, attr{LhsContract: []int{1}, RhsContract: []int{0}}, fl(m, n), types{fl(m, k), fl(k, n)})
 }
 
+// joined has nodes that join so many copies of the input each.
+func joined(operands, nodes int) *program.Program {
+	p := chain(0, 1)
+	for i := range nodes {
+		p.Nodes = append(p.Nodes, program.Node{Op: program.OpConcatenate, Attr: attr{Axes: []int{0}}, Args: make([]program.ID, operands), Type: fl(operands)})
+		p.Outputs = []program.Output{{Name: "y", Value: program.ID(1 + i)}}
+	}
+	return p
+}
+
 func TestLimits(t *testing.T) {
 	square := func(op program.Op, result program.Type, shape ...int) *program.Program {
 		return single(op, attr{}, result, types{fl(shape...)})
@@ -49,6 +59,7 @@ func TestLimits(t *testing.T) {
 		{"work of eigh", square(program.OpEighValues, fl(4), 4, 4), program.Limits{Work: 64, Linalg: true}, program.Limits{Work: 63, Linalg: true}, "%1 = eigh_values: products and factorizations need more than 63 multiplications"},
 		{"constants", single(program.OpConstant, attr{Floats: make([]float64, 10)}, fl(10), nil), program.Limits{Constants: 10}, program.Limits{Constants: 9}, "%0 = constant: constants hold more than 9 elements"},
 		{"a filled constant is one element", single(program.OpConstant, attr{Floats: make([]float64, 1)}, fl(10), nil), program.Limits{Constants: 1}, program.Limits{Elements: 9}, "%0 = constant: float[10] has 10 elements: at most 9 are allowed here"},
+		{"operands of all", joined(20, 20), program.Limits{Nodes: 25}, program.Limits{Nodes: 24}, "%20 = concatenate: all operations together have more than 384 operands"},
 		{"linalg", square(program.OpQR, fl(2, 2), 2, 2), program.Limits{Linalg: true}, program.Limits{}, "%1 = qr: factorizations are for refresh programs only"},
 	}
 	for _, c := range cases {

@@ -74,9 +74,9 @@ func (p *Program) errorAt(place string, err error) error {
 }
 
 type validator struct {
-	p                      *Program
-	limits                 Limits
-	total, work, constants int64
+	p                                *Program
+	limits                           Limits
+	total, work, constants, operands int64
 }
 
 func (v *validator) signature() error {
@@ -124,6 +124,10 @@ func (v *validator) node(i int) error {
 	if len(n.Args) > v.limits.Nodes {
 		return fmt.Errorf("%d operands", len(n.Args))
 	}
+	// A gradient has operations for each operand.
+	if v.operands += int64(len(n.Args)); v.operands > operandsPerNode*int64(v.limits.Nodes) {
+		return fmt.Errorf("all operations together have more than %d operands", operandsPerNode*int64(v.limits.Nodes))
+	}
 	args := make([]Type, len(n.Args))
 	for j, id := range n.Args {
 		if id < 0 || int(id) >= defined {
@@ -166,6 +170,9 @@ func (v *validator) size(t Type) error {
 	}
 	return nil
 }
+
+// operandsPerNode bounds the operands of a program, by the nodes that it may have.
+const operandsPerNode = 16
 
 // addWork counts the multiplications of products: result elements times the
 // contracted length, or n³ for a factorization. Floats avoid overflow.
