@@ -71,8 +71,8 @@ func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input)
 	if q.Homogeneous && len(trained) > 0 {
 		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the trained parameter %s: leave homogeneous false", q.Trained[0].Name)
 	}
-	if name, ok := unused(q.Program, OutputSurrogate, trained); ok {
-		return fmt.Errorf("the surrogate does not depend on %s, which would get no gradient", name)
+	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok {
+		return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", name)
 	}
 	s := signature{name: "init", inputs: []program.Input{x}, outputs: trained, when: "there are trained parameters"}
 	return s.check(q.Init, len(trained) > 0)

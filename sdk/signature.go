@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -139,13 +140,12 @@ func (s signature) checkOps(p *program.Program) error {
 	return nil
 }
 
-// unused returns the first of the named inputs on which an output, which must exist, does
-// not depend, and whether there is one.
-func unused(p *program.Program, output string, inputs []program.Input) (string, bool) {
+// withoutGradient returns the first of the named inputs that gets no gradient from an output, which must exist, and
+// whether there is one.
+func withoutGradient(p *program.Program, output string, inputs []program.Input) (string, bool) {
 	id, _ := p.Output(output)
-	live := p.Needs([]program.Output{{Name: output, Value: id}})
 	for _, in := range inputs {
-		if i := p.Input(in.Name); i < 0 || !live[i] {
+		if i := p.Input(in.Name); i < 0 || !autodiff.Reaches(p, id, i) {
 			return in.Name, true
 		}
 	}

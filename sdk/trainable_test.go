@@ -196,7 +196,10 @@ func TestBuildTrainableRefuses(t *testing.T) {
 			return sdk.State{"step": x.Transpose(1, 0).QR().Transpose(1, 0).MaxRow(), "offset": b.Const(0)}, nil
 		}), "init: qr: factorizations are for refresh programs only"},
 		{"homogeneous", quantized(func(_ program.Value, q *sdk.Quantized) { q.Homogeneous = true }), "cannot hold with the trained parameter offset: leave homogeneous false"},
-		{"no surrogate", quantized(func(_ program.Value, q *sdk.Quantized) { q.Surrogate = program.Value{} }), "the surrogate does not depend on trained.offset"},
+		{"no surrogate", quantized(func(_ program.Value, q *sdk.Quantized) { q.Surrogate = program.Value{} }), "trained.offset gets no gradient from the surrogate"},
+		{"a surrogate that compares only", quantized(func(x program.Value, q *sdk.Quantized) {
+			q.Surrogate = q.Value.Lt(x).Select(x, x.Scale(2)).Add(q.Value.StopGradient())
+		}), "trained.offset gets no gradient from the surrogate"},
 		{"no codes", quantized(func(_ program.Value, q *sdk.Quantized) { q.Codes = program.Value{} }), "can unpack needs the output codes"},
 		{"no scale", quantized(func(_ program.Value, q *sdk.Quantized) { q.Scale = program.Value{} }), "can unpack needs the output scale"},
 		{"an error in Unpack", unpacked(func(program.Value, program.Value) (program.Value, error) {

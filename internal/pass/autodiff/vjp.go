@@ -130,7 +130,20 @@ func (t *tape) activate() {
 	for _, id := range t.wrt {
 		inputs[id] = true
 	}
-	t.active = program.Interpret(t.p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
+	t.active = active(t.p, inputs)
+}
+
+// Reaches tells whether a gradient of a value can come to an input: whether the value depends on it by other ways than
+// through operations whose gradient is zero everywhere.
+func Reaches(p *program.Program, value program.ID, input int) bool {
+	inputs := make([]bool, len(p.Inputs))
+	inputs[input] = true
+	return active(p, inputs)[value]
+}
+
+// active are the values that depend on some inputs by operations with a gradient.
+func active(p *program.Program, inputs []bool) []bool {
+	return program.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
 		for i, active := range args {
 			if active && passes(n.Op, i) {
 				return n.Type.DType == program.Float
