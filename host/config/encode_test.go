@@ -227,7 +227,9 @@ func roundTrip(t *testing.T, c *Config) {
 	if err != nil {
 		t.Fatalf("%v\nin\n%s", err, first)
 	}
-	if diff := cmp.Diff(c, back, values); diff != "" {
+	want := *c
+	want.Quantizer.Unused = nil // what decides nothing is not written
+	if diff := cmp.Diff(&want, back, values); diff != "" {
 		t.Fatalf("(-want +got):\n%s\nin\n%s", diff, first)
 	}
 	if diffs, err := Diff(c, back); err != nil || len(diffs) > 0 {
