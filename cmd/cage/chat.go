@@ -100,7 +100,7 @@ func (d *dialogue) findEnds() error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	if special, ok := d.tok.(interface{ Special(id int32) bool }); ok && special.Special(ids[0]) {
+	if tokenizer.IsSpecial(d.tok, ids[0]) {
 		d.options.Stop = append(d.options.Stop, ids[0])
 	} else if end := strings.TrimSpace(behind); end != "" {
 		d.until = append(d.until, end)

@@ -1,14 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/tasks/ask"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -53,12 +52,12 @@ unevenly (McNemar, exact).`,
 		if err != nil {
 			return nil, err
 		}
-		list, texts, err := compareAll(first, second)
+		list, leftOut, err := compareAll(first, second)
 		if err != nil {
 			return nil, fmt.Errorf("%s and %s: %w", args[0], args[1], err)
 		}
-		for _, name := range texts {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: whole texts are not compared one by one\n", name)
+		if leftOut != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), leftOut)
 		}
 		return &answer{comparisonsJSON(list), func(w io.Writer) { table(w, comparisonTable(list)) }}, nil
 	})
@@ -76,19 +75,18 @@ func loadSamples(dir string, own []string) ([]*ask.Result, error) {
 	return ask.Load(vfs.At(dir), list)
 }
 
-// compareAll compares the tasks that both have, and that have items; it names the others of both.
-func compareAll(first, second []*ask.Result) (list []ask.Comparison, texts []string, err error) {
+// compareAll compares the tasks that both have, but for those of whole texts, about which leftOut is.
+func compareAll(first, second []*ask.Result) (list []ask.Comparison, leftOut, err error) {
 	for _, a := range first {
 		for _, b := range second {
 			if a.Task.Name != b.Task.Name {
 				continue
 			}
-			if a.Task.Kind == tasks.Text {
-				texts = append(texts, a.Task.Name)
-				continue
-			}
 			more, err := ask.Compare(a.Task, a.Samples, b.Samples)
-			if err != nil {
+			switch {
+			case errors.Is(err, ask.ErrText):
+				leftOut = errors.Join(leftOut, err)
+			case err != nil:
 				return nil, nil, err
 			}
 			list = append(list, more...)
@@ -96,12 +94,11 @@ func compareAll(first, second []*ask.Result) (list []ask.Comparison, texts []str
 	}
 	switch {
 	case len(list) > 0:
-	case len(texts) > 0:
-		err = fmt.Errorf("they have %s in common, whose whole texts are not compared one by one", strings.Join(texts, ", "))
-	default:
-		err = fmt.Errorf("they have no task in common")
+		return list, leftOut, nil
+	case leftOut != nil:
+		return nil, nil, leftOut
 	}
-	return list, texts, err
+	return nil, nil, fmt.Errorf("they have no task in common")
 }
 
 func comparisonTable(list []ask.Comparison) [][]string {

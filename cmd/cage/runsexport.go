@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,15 +97,25 @@ func runNames(dirs []string) []string {
 		}
 	}
 	for i, path := range paths {
-		for parts := 1; ; parts++ { // whole paths differ
-			names[i] = lastParts(path, parts)
-			alike := func(other string) bool { return other != path && lastParts(other, parts) == names[i] }
-			if !slices.ContainsFunc(paths, alike) {
-				break
+		names[i] = lastParts(path, 1)
+	}
+	for parts := 2; ; parts++ { // whole paths differ
+		owner, shared := map[string]string{}, map[string]bool{}
+		for i, name := range names {
+			if other, taken := owner[name]; taken && other != paths[i] {
+				shared[name] = true
+			}
+			owner[name] = paths[i]
+		}
+		if len(shared) == 0 {
+			return names
+		}
+		for i, path := range paths {
+			if shared[names[i]] {
+				names[i] = lastParts(path, parts)
 			}
 		}
 	}
-	return names
 }
 
 // lastParts are so many parts at the end of a path.

@@ -18,7 +18,6 @@ type collector struct {
 	clients map[string]*plugin.Client // by the plugin's table
 	values  map[string]sdk.Values     // of its parameters, by the plugin's table
 	matched map[string]bool           // tables of overrides and groups that had an effect
-	reached map[string]bool           // those that match something, whether they decide about it or not
 	asked   map[string]bool           // tables of optimizers that were asked for a program
 	out     *Programs
 }
@@ -26,7 +25,7 @@ type collector struct {
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		matched: map[string]bool{}, reached: map[string]bool{}, asked: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
+		matched: map[string]bool{}, asked: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
 	}
 }
 

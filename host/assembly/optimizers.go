@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/model"
@@ -66,11 +67,6 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	o := &c.Config.Optimizer
 	p := &o.Plugin
 	own := false // whether the group names the optimizer
-	for i := range o.Groups {
-		if other := &o.Groups[i]; other.Matches(string(t.Role), t.Name) {
-			c.reached[other.Table] = true
-		}
-	}
 	g := o.Group(string(t.Role), t.Name)
 	if g != nil {
 		c.matched[g.Table] = true
@@ -134,34 +130,41 @@ func (c *collector) askOptimizer(ctx context.Context, p *config.Plugin, t *Train
 	return program.Accepts, nil
 }
 
-// unused reports overrides and groups that decide about nothing in the model.
+// unused reports overrides and groups that decide about nothing in the model: they match nothing, or others decide about
+// all that they match.
 func (c *collector) unused() error {
 	var problems config.Errors
-	report := func(table string, match []string, shadowed bool, among, others string) {
-		switch {
-		case c.matched[table]:
-			return
-		case shadowed:
-			e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
-			problems = append(problems, e)
-		default:
-			e := c.Config.ErrorAt(table, "matches none of the model's %s", among)
+	report := func(table string, match []string, matches bool, among, others string) {
+		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
+		if !matches {
+			e = c.Config.ErrorAt(table, "matches none of the model's %s", among)
 			e.Hint = fmt.Sprintf("match = %q; names are as in layers.0.attn.qkv and layers.0.mlp.input", match)
-			problems = append(problems, e)
 		}
+		problems = append(problems, e)
 	}
 	for _, o := range c.Config.Quantizer.Overrides {
-		report(o.Table, o.Match, c.reached[o.Table], "quantized weights and activations", "a later override")
+		if !c.matched[o.Table] {
+			report(o.Table, o.Match, c.matches(&o), "quantized weights and activations", "a later override")
+		}
 	}
 	if !c.Forward {
 		for _, g := range c.Config.Optimizer.Groups {
-			report(g.Table, g.Match, c.reached[g.Table], "parameters", "an earlier group")
+			if !c.matched[g.Table] {
+				matches := slices.ContainsFunc(c.out.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
+				report(g.Table, g.Match, matches, "parameters", "an earlier group")
+			}
 		}
 	}
 	if len(problems) > 0 {
 		return problems
 	}
 	return nil
+}
+
+// matches tells whether an override matches something in the model.
+func (c *collector) matches(o *config.Override) bool {
+	return slices.ContainsFunc(c.Model.Params(), func(p model.Param) bool { return p.Quantized && o.Matches(config.RoleWeights, p.Name) }) ||
+		slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool { return o.Matches(config.RoleActivations, s.Name) })
 }
 
 func tensorRole(r model.Role) sdk.TensorRole {

@@ -160,11 +160,6 @@ func (c *collector) quantizeActivations(ctx context.Context, batch, context int)
 
 // quantize collects the program of one site, if it is quantized.
 func (c *collector) quantize(ctx context.Context, into map[string]sdk.QuantizerProgram, role string, site sdk.Site) error {
-	for i := range c.Config.Quantizer.Overrides {
-		if o := &c.Config.Quantizer.Overrides[i]; o.Matches(role, site.Name) {
-			c.reached[o.Table] = true
-		}
-	}
 	if o := c.Config.Quantizer.Override(role, site.Name); o != nil {
 		c.matched[o.Table] = true
 	}

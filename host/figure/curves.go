@@ -19,6 +19,11 @@ type Run struct {
 	Records []metrics.Record
 }
 
+// hasTokens tells whether it is the run of a language model.
+func (r Run) hasTokens() bool {
+	return slices.ContainsFunc(r.Records, func(r metrics.Record) bool { return r.Tokens > 0 })
+}
+
 // Curves shows how runs went: a panel for the loss (training as a smoothed line over a
 // faint raw one, validation dashed), one for the quantization error and one for λ_t,
 // each left out when no run has a value for it.
@@ -37,11 +42,9 @@ func (c *Curves) compose(vg.Length) (composition, error) {
 
 // lossPanel draws training and validation loss.
 func lossPanel(runs []Run) *panel {
-	label := "loss (nats per token)"
-	if !slices.ContainsFunc(runs, func(r Run) bool {
-		return slices.ContainsFunc(r.Records, func(r metrics.Record) bool { return r.Tokens > 0 })
-	}) {
-		label = "loss" // of a problem without data
+	label := "loss" // of a problem without data
+	if slices.ContainsFunc(runs, Run.hasTokens) {
+		label = "loss (nats per token)"
 	}
 	p := newPlot(label)
 	drawn, validated := 0, 0

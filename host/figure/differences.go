@@ -108,11 +108,7 @@ func (d *Differences) row(c draw.Canvas, x func(float64) vg.Length, y vg.Length,
 		}
 	}
 	if d.X.drawable(r.Low) && d.X.drawable(r.High) {
-		style := lineStyle(runColor(place), lineWidth, nil)
-		c.StrokeLine2(style, x(r.Low), y, x(r.High), y)
-		for _, end := range []float64{r.Low, r.High} {
-			c.StrokeLine2(style, x(end), y-capSize, x(end), y+capSize)
-		}
+		acrossBar(c, lineStyle(runColor(place), lineWidth, nil), x(r.Low), x(r.High), y)
 	}
 	if d.X.drawable(r.Mean) {
 		c.DrawGlyphNoClip(markOf(place), vg.Point{X: x(r.Mean), Y: y})

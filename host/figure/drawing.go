@@ -58,11 +58,7 @@ func (d drawing) across(c draw.Canvas, p *plot.Plot, pt Point, y vg.Length) {
 		}
 		return min(max(x(v), c.Min.X), c.Max.X)
 	}
-	style, low, high := lineStyle(d.color(), barLine, nil), end(pt.X-pt.Across), end(pt.X+pt.Across)
-	c.StrokeLine2(style, low, y, high, y)
-	for _, at := range []vg.Length{low, high} {
-		c.StrokeLine2(style, at, y-capSize, at, y+capSize)
-	}
+	acrossBar(c, lineStyle(d.color(), barLine, nil), end(pt.X-pt.Across), end(pt.X+pt.Across), y)
 }
 
 // band is a colour for areas, faint enough to see others through it: 20 %, and less where
@@ -102,6 +98,14 @@ func errorBar(c draw.Canvas, style draw.LineStyle, x, low, high vg.Length) {
 	c.StrokeLine2(style, x, low, x, high)
 	for _, end := range []vg.Length{low, high} {
 		c.StrokeLine2(style, x-capSize, end, x+capSize, end)
+	}
+}
+
+// acrossBar draws an interval of X from low to high at a height.
+func acrossBar(c draw.Canvas, style draw.LineStyle, low, high, y vg.Length) {
+	c.StrokeLine2(style, low, y, high, y)
+	for _, end := range []vg.Length{low, high} {
+		c.StrokeLine2(style, end, y-capSize, end, y+capSize)
 	}
 }
 

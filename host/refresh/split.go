@@ -128,18 +128,16 @@ func (c *cutter) check() error {
 		before := c.p.Needs([]program.Output{output})
 		for i, n := range c.p.Nodes {
 			id := len(c.p.Inputs) + i
-			info, _ := n.Op.Info()
-			if !before[id] || !c.later[id] || info.Class != program.ClassLinalg {
-				continue
-			}
-			if n.Op == program.OpSortColumns {
-				if elements := float64(n.Type.Size()) * float64(n.Type.Shape[n.Type.Rank()-1]); elements > mostSorted {
+			switch {
+			case !before[id] || !c.later[id]:
+			case factorizes(n.Op):
+				return fmt.Errorf("a refresh renews the state %s by %s of what updates write, too: it cannot begin before it takes effect", stateName(output.Name), n.Op)
+			case n.Op == program.OpSortColumns:
+				if pairs := float64(n.Type.Size()) * float64(n.Type.Shape[n.Type.Rank()-1]); pairs > mostSorted {
 					return fmt.Errorf("a refresh renews the state %s by sorting columns of what updates write, too, on the device, where that compares %.3g pairs: want at most %d",
-						stateName(output.Name), elements, mostSorted)
+						stateName(output.Name), pairs, mostSorted)
 				}
-				continue
 			}
-			return fmt.Errorf("a refresh renews the state %s by %s of what updates write, too: it cannot begin before it takes effect", stateName(output.Name), n.Op)
 		}
 	}
 	return nil

@@ -87,8 +87,13 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 			out.Wrong = err.Error()
 		}
 	}
+	taught := slices.ContainsFunc(read, func(l *runLog) bool { return l.has("cross_entropy") })
 	for _, p := range chosen {
-		p = p.beside(read)
+		if taught {
+			p = p.withTeacher()
+		} else if p.Name == "cross_entropy" {
+			continue // it has nothing that the loss has not
+		}
 		if c := p.chart(runs, read); len(c.Series) > 0 {
 			out.Charts = append(out.Charts, chartView{p.Name, p.Title, c})
 		}
@@ -103,18 +108,11 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	return send(w, r, "application/json", body)
 }
 
-// beside is the panel as it fits runs with a teacher, whose loss is another quantity than their validation loss: both do
+// withTeacher is the panel for runs with a teacher, whose loss is another quantity than their validation loss: both do
 // not stand in one chart.
-func (p panel) beside(read []*runLog) panel {
-	taught := slices.ContainsFunc(read, func(l *runLog) bool {
-		points, _ := l.points("cross_entropy")
-		return len(points) > 0
-	})
-	switch {
-	case p.Name == "loss" && taught:
+func (p panel) withTeacher() panel {
+	if p.Name == "loss" {
 		p.metrics = p.metrics[:1]
-	case p.Name == "cross_entropy" && !taught:
-		p.metrics = nil
 	}
 	return p
 }

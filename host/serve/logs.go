@@ -119,6 +119,13 @@ func (l *runLog) curve(name []byte) *curve.Curve {
 	return c
 }
 
+// has tells whether there is a curve of a number.
+func (l *runLog) has(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.curves[name] != nil
+}
+
 // points are those of a number's curve, with the smoothed value of each if there are enough.
 func (l *runLog) points(name string) (points []curve.Point, smoothed []float64) {
 	l.mu.Lock()

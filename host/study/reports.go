@@ -104,16 +104,15 @@ func (f Figure) axes() (used []string, places string) {
 // readContent reads what depends on the kind of a figure: the metric and both axes.
 func (t *table) readContent(f *Figure, axes []axis, known []string) {
 	switch f.Kind {
-	case Bar:
+	case Bar, Differences:
 		f.Metric, f.X = t.required("metric", known), t.oneAxis("x", axes)
 		t.checkUsedOnce(axes, "x", "series", "over")
+		if f.Kind == Differences {
+			f.Baseline = t.labelOf("baseline", f.X, axes)
+		}
 	case Heatmap:
 		f.Metric, f.X, f.Y = t.required("metric", known), t.oneAxis("x", axes), t.oneAxis("y", axes)
 		t.checkUsedOnce(axes, "x", "y", "series", "over")
-	case Differences:
-		f.Metric, f.X = t.required("metric", known), t.oneAxis("x", axes)
-		t.checkUsedOnce(axes, "x", "series", "over")
-		f.Baseline = t.labelOf("baseline", f.X, axes)
 	case Curves:
 		if m, _ := t.get("metric").(string); slices.Contains(known, m) && strings.Contains(m, ".") {
 			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "), "%s is measured once, when the training is done", m)

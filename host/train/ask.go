@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -68,15 +69,6 @@ func (a *answer) add(tok tokenizer.Tokenizer, token int32, until []string) error
 }
 
 // withoutSpecial leaves tokens out that stand for no text.
-func withoutSpecial(tok tokenizer.Tokenizer, ids []int32) (list []int32) {
-	special, ok := tok.(interface{ Special(id int32) bool })
-	if !ok {
-		return ids
-	}
-	for _, id := range ids {
-		if !special.Special(id) {
-			list = append(list, id)
-		}
-	}
-	return list
+func withoutSpecial(tok tokenizer.Tokenizer, ids []int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return tokenizer.IsSpecial(tok, id) })
 }

@@ -104,11 +104,11 @@ func normalize[T Float](a MatrixOf[T], lower bool) T {
 	}
 	_, exponent := math.Frexp(most)
 	safe := 100
-	if single[T]() {
-		safe = 10
-	}
-	if lower {
+	switch {
+	case lower:
 		safe = 1
+	case single[T]():
+		safe = 10
 	}
 	if most == 0 || exponent > -safe && exponent < safe {
 		return 1

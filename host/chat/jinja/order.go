@@ -1,8 +1,6 @@
 package jinja
 
-import (
-	"slices"
-)
+import "slices"
 
 // folded is what values are compared by: strings in small letters unless case counts.
 func folded(value any, caseSensitive bool) any {

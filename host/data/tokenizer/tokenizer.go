@@ -99,6 +99,12 @@ func AddsBOS(t Tokenizer) bool {
 	return t.Info().BOS != NoToken && (!ok || h.AddsBOS())
 }
 
+// IsSpecial tells whether a token stands for no text: see [HuggingFace.Special].
+func IsSpecial(t Tokenizer, id int32) bool {
+	h, ok := t.(*HuggingFace)
+	return ok && h.Special(id)
+}
+
 // Open returns the tokenizer that spec names: "bytes" is the built-in
 // [Bytes], anything else is the path of a tokenizer.json or of a folder that
 // holds one (see [LoadHuggingFace]).

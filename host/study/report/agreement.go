@@ -119,18 +119,15 @@ func (a *Agreement) compare(t, now *Table) {
 // add counts a value, and notes it where it is written in another way now.
 func (a *Agreement) add(d Deviation, write func(float64) string, before stat.Difference, again float64) {
 	a.Values++
-	if d.Before, d.Again = write(before.Mean), write(again); d.Before == d.Again {
+	if d.Again = write(again); d.Again == write(before.Mean) {
 		return
 	}
-	d.Place = Outside
+	d.Before, d.Place = withInterval(write, before), Outside
 	switch finite := !math.IsNaN(again-before.Mean) && !math.IsInf(again-before.Mean, 0); {
 	case finite && !before.Known():
 		d.Place = Unknown
 	case finite && before.Low <= again && again <= before.High:
 		d.Place = Inside
-	}
-	if before.Known() {
-		d.Before += " [" + write(before.Low) + ", " + write(before.High) + "]"
 	}
 	a.Others = append(a.Others, d)
 }

@@ -113,10 +113,13 @@ func (t *Table) mean(e Entry) string {
 }
 
 // interval writes a difference with its confidence interval, if it has one.
-func (t *Table) interval(d stat.Difference) string {
-	s := t.signed(d.Mean)
+func (t *Table) interval(d stat.Difference) string { return withInterval(t.signed, d) }
+
+// withInterval writes a mean with its confidence interval, if it has one.
+func withInterval(write func(float64) string, d stat.Difference) string {
+	s := write(d.Mean)
 	if d.Known() {
-		s += fmt.Sprintf(" [%s, %s]", t.signed(d.Low), t.signed(d.High))
+		s += fmt.Sprintf(" [%s, %s]", write(d.Low), write(d.High))
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -30,13 +31,16 @@ type Comparison struct {
 // bootstraps is the number of samples of a bootstrap.
 const bootstraps = 10000
 
-// Compare compares the answers of two models to the same items of a task.
+// ErrText is the error about a task of whole texts.
+var ErrText = errors.New("whole texts are not compared one by one")
+
+// Compare compares the answers of two models to the same items of a task. The error wraps [ErrText] for a task that has none.
 func Compare(t *tasks.Task, first, second []Sample) ([]Comparison, error) {
+	if t.Kind == tasks.Text {
+		return nil, fmt.Errorf("%s: %w", t.Name, ErrText)
+	}
 	if len(first) != len(second) {
 		return nil, fmt.Errorf("%s: one model answered %d items, the other %d", t.Name, len(first), len(second))
-	}
-	if t.Kind == tasks.Text {
-		return nil, fmt.Errorf("%s: whole texts are not compared one by one", t.Name)
 	}
 	var list []Comparison
 	for _, m := range t.Aggregate(nil) {

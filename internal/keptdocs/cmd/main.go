@@ -48,21 +48,19 @@ func run(dir, plugins string, check bool, documents []string) error {
 			return err
 		}
 		out, err := r.Render(context.Background(), text)
-		switch {
-		case err != nil:
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", path, err))
-		case bytes.Equal(text, out):
-		case check:
-			errs = append(errs, fmt.Errorf("%s: line %d is not what the results say: run 'make docs'", path, differs(text, out)))
-		default:
-			if err := atomicfile.WriteBytes(vfs.At(path), out); err != nil {
-				return err
-			}
-			fmt.Println(path)
+			continue
 		}
+		errs = append(errs, put(path, text, out, check))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Pictures)) {
-		errs = append(errs, picture(filepath.Join(filepath.Dir(dir), name), r.Pictures[name], check))
+		path := filepath.Join(filepath.Dir(dir), name)
+		now, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		errs = append(errs, put(path, now, r.Pictures[name], check))
 	}
 	if check && errors.Join(errs...) == nil {
 		fmt.Printf("%d documents say what the results in %s say\n", len(documents), dir)
@@ -70,16 +68,13 @@ func run(dir, plugins string, check bool, documents []string) error {
 	return errors.Join(errs...)
 }
 
-// picture writes the file of a figure, or compares it.
-func picture(path string, content []byte, check bool) error {
-	now, err := os.ReadFile(path)
+// put gives a file what it is to say; with check it only tells whether it does.
+func put(path string, now, content []byte, check bool) error {
 	switch {
-	case err == nil && bytes.Equal(now, content):
+	case bytes.Equal(now, content):
 		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
 	case check:
-		return fmt.Errorf("%s is not what the results say: run 'make docs'", path)
+		return fmt.Errorf("%s: line %d is not what the results say: run 'make docs'", path, differs(now, content))
 	}
 	fmt.Println(path)
 	return atomicfile.WriteBytes(vfs.At(path), content)
