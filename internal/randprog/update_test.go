@@ -28,9 +28,10 @@ func TestUpdatesAreUpdates(t *testing.T) {
 		}
 	}
 	for family, list := range map[randprog.Family][]string{
-		randprog.Elementwise: {"select", "reduce_sum", "reduce_max", "reshape", "hadamard", "scalar reshape"},
+		randprog.Elementwise: {"select", "reduce_sum", "reduce_max", "reshape", "hadamard", "scalar reshape",
+			"log", "clamp", "number as a bound"},
 		randprog.General: {"dot", "broadcast", "slice", "concatenate", "transpose", "reshape", "stack", "scalar reshape",
-			"product of one element"},
+			"product of one element", "convert", "spread number"},
 	} {
 		for _, what := range append(list, "in place", "axis of 1", "NaN", "infinity", "-0", "subnormal") {
 			if n := seen[string(family)+" "+what]; n < seeds/40 {
@@ -59,6 +60,8 @@ func traits(t *testing.T, c randprog.Case) []string {
 		has["stack"] = has["stack"] || n.Op == program.OpDot && len(n.Attr.LhsBatch) > 0
 		has["scalar reshape"] = has["scalar reshape"] || n.Op == program.OpReshape && n.Type.Size() == 1
 		has["product of one element"] = has["product of one element"] || n.Op == program.OpDot && n.Type.Size() == 1
+		has["number as a bound"] = has["number as a bound"] || n.Op == program.OpClamp && !isConstant(c.Program.Node(n.Args[1]))
+		has["spread number"] = has["spread number"] || n.Op == program.OpBroadcast && c.Program.TypeOf(n.Args[0]).IsScalar()
 		for _, d := range n.Type.Shape {
 			has["axis of 1"] = has["axis of 1"] || d == 1
 		}
@@ -74,6 +77,8 @@ func traits(t *testing.T, c randprog.Case) []string {
 	}
 	return list
 }
+
+func isConstant(n *program.Node) bool { return n != nil && n.Op == program.OpConstant }
 
 // TestSmoothUpdatesAreSmooth: rounding every result changes results by little, in nearly
 // all programs.

@@ -85,11 +85,13 @@ func (u *updates) oneOperand() value {
 	x := u.draw(isFloat)
 	abs := u.positive(x.Abs())
 	if !u.Exact {
-		switch u.rng.IntN(5) {
+		switch u.rng.IntN(6) {
 		case 0:
 			return value{x.Neg(), x.mag, rounded}
 		case 1:
 			return value{abs.Shift(0.5).Sqrt(), 1, rounded}
+		case 4:
+			return value{abs.Shift(0.5).Log(), 1, rounded}
 		case 2:
 			return value{abs.Log1p(), 1, rounded}
 		case 3:
@@ -195,11 +197,21 @@ func (u *updates) fold(x value, axes []int) value {
 	return x
 }
 
-// clipped clamps, which is not defined where a number is not finite.
+// finite replaces what is not finite.
+func (u *updates) finite(x value) value {
+	return value{x.IsFinite().Select(x.Value, u.b.Const(0.25)), max(x.mag, 0.25), joint(x, x, max(x.frac, 2))}
+}
+
+// clipped clamps, which is not defined where a number is not finite, between constants or around a number that is computed.
 func (u *updates) clipped() value {
-	x := u.draw(isFloat)
-	v := u.positive(x.IsFinite().Select(x.Value, u.b.Const(0.25)).Clip(-1, 2))
-	return bits(v, 2, joint(x, x, max(x.frac, 2)))
+	x := u.finite(u.draw(isFloat))
+	middle, ok := u.find(isFloat, isScalar)
+	if !ok || u.rng.IntN(2) == 0 {
+		return bits(u.positive(x.Clip(-1, 2)), 2, x.frac)
+	}
+	middle = u.finite(middle)
+	v := u.positive(x.Clamp(middle.Shift(-1), middle.Shift(1)))
+	return bits(v, middle.mag+1, joint(x, middle, max(x.frac, middle.frac)))
 }
 
 // rotated multiplies by a Walsh–Hadamard matrix of a size whose root is a power of two,

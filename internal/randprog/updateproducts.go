@@ -13,11 +13,11 @@ var productMoves = []updateMove{
 }
 
 // generalMoves are those of [New] that move elements, with folds and products over any
-// axes.
+// axes, and conversions.
 var generalMoves = []updateMove{
 	moved(transpose, program.OpTranspose), moved(reshape, program.OpReshape), moved(broadcast, program.OpBroadcast),
 	moved(slice, program.OpSlice), moved(concatenate, program.OpConcatenate),
-	(*updates).anyFold, (*updates).anyFold, (*updates).anyProduct,
+	(*updates).anyFold, (*updates).anyFold, (*updates).anyProduct, (*updates).converted, (*updates).spread,
 }
 
 func moved(m move, op program.Op) updateMove {
@@ -155,4 +155,23 @@ func (u *updates) anyProduct() value {
 		u.giveUp()
 	}
 	return u.defined(out)
+}
+
+// converted makes numbers of a bool, or cuts off what is behind the point.
+func (u *updates) converted() value {
+	if p, ok := u.find(isBool); ok && u.rng.IntN(2) == 0 {
+		return value{p.Convert(program.Float), 1, 0}
+	}
+	x := u.finite(u.draw(isFloat, u.comparable))
+	if u.Exact && !x.exact() { // of any size
+		x.mag = 1000
+	}
+	return value{x.Clip(-1000, 1000).Convert(program.Int).Convert(program.Float), min(x.mag, 1000), 0}
+}
+
+// spread repeats a number over the shape of a tensor.
+func (u *updates) spread() value {
+	x := u.draw(isFloat, isScalar)
+	x.Value = x.Broadcast(u.draw(isFloat, hasAxes).Shape(), nil)
+	return x
 }
