@@ -25,6 +25,7 @@ type completer func(begun string) ([]string, cobra.ShellCompDirective)
 // ofArguments are the completers of the arguments of commands, by their paths.
 var ofArguments = map[string]completer{
 	"train": tomlFiles, "bench step": tomlFiles, "study run": tomlFiles, "study report": tomlFiles, "study status": tomlFiles,
+	"study keep": tomlFiles, "study check": tomlFiles,
 	"eval": runs, "generate": runs, "chat": runs, "ruler": runs, "export": runs, "quantize": runs, "verify": runs, "plot": runs,
 	"compare": runs, "fit": runs, "runs show": runs, "runs diff": runs, "runs export": runs, "checkpoint show": runs,
 	"checkpoint verify": runs,

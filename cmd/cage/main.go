@@ -97,5 +97,11 @@ with or without the CAGE correction, from one TOML file.
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
 	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			group(c)
+		}
+	}
 	return completing(root)
 }
