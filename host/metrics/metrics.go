@@ -63,7 +63,7 @@ type Record struct {
 	Step   int    `json:"step"`   // optimizer steps done, from 1
 	Loss   Number `json:"loss"`   // what training minimizes, in nats per token, mean over the step's micro-batches
 	LR     Number `json:"lr"`     // α_t, the learning rate of the step
-	Lambda Number `json:"lambda"` // λ_t, the strength of the CAGE correction in the step; 0 while silent or off
+	Lambda Number `json:"lambda"` // λ_t, the strength of the CAGE correction in the step; 0 while silent or off, and where no weight is quantized
 	Tokens int64  `json:"tokens"` // tokens that were learned from since the start of training, resumes included: targets of predictions
 
 	// With a teacher, what Loss is made of, in nats per token.

@@ -16,7 +16,7 @@ import (
 func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	r.display = newDisplay(r.opts.Console, r.cfg)
 	start := time.Since(r.began).Seconds()
-	for _, message := range append(r.tooStrong(r.compiled.Plan().Rules), withoutEffect(r.cfg)...) {
+	for _, message := range slices.Concat(r.tooStrong(r.compiled.Plan().Rules), withoutEffect(r.cfg), idleDelays(r.programs.Tensors)) {
 		r.log.Warn(message)
 	}
 	r.display.latest = r.last
@@ -139,6 +139,9 @@ func (r *run) settings(t int) step.Settings {
 		Step: t - r.done.Skipped, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
 		Lambda:     m.LambdaAt(t, r.cfg.Train.Steps),
 		Statistics: r.logs(t), ParetoLambda: m.Lambda,
+	}
+	if len(r.programs.Weights) == 0 { // there is nothing to correct
+		set.Lambda = 0
 	}
 	if r.measuresPareto(t) {
 		// A training in full precision has no gradient at Q(x).

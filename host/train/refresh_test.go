@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/config"
@@ -75,6 +76,27 @@ func TestDelayTooLong(t *testing.T) {
 	if !errors.As(err, &ce) || ce.Key != "optimizer.refresh_delay" || ce.Hint != "want 0 to 3" ||
 		!strings.Contains(ce.Msg, "soap for embedding: a delay of 4 updates, but refreshes are due every 4") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestDelayOfNothing: a run says which delays are of optimizers that have no refreshes.
+func TestDelayOfNothing(t *testing.T) {
+	for optimizer, want := range map[string][]string{
+		`{plugin="adamw", refresh_delay=1}`:        {"optimizer.refresh_delay has no effect"},
+		`{plugin="soap", freq=4, refresh_delay=1}`: nil,
+		`{plugin="muon", rest={refresh_delay=2}}`:  {"optimizer.rest.refresh_delay has no effect"},
+		`{plugin="adamw", rest={plugin="adamw"}}`:  nil,
+	} {
+		var log strings.Builder
+		testrun.Train(t, testrun.Config(t, "optimizer="+optimizer, "train.steps=1"), train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
+		if got := strings.Count(log.String(), "refresh_delay has no effect"); got != len(want) {
+			t.Errorf("%s: %d warnings, want %d:\n%s", optimizer, got, len(want), log.String())
+		}
+		for _, message := range want {
+			if !strings.Contains(log.String(), message) {
+				t.Errorf("%s: want %q in\n%s", optimizer, message, log.String())
+			}
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ quantizer = { plugin = "quest" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{cfg: cfg, rates: rates, programs: &assembly.Programs{}}
+	return &run{cfg: cfg, rates: rates, programs: &assembly.Programs{Weights: map[string]sdk.QuantizerProgram{"w": {}}}}
 }
 
 // TestSettings: schedules count all steps, the optimizer its own updates.
@@ -49,6 +49,10 @@ func TestSettings(t *testing.T) {
 	}
 	if math.Abs(s.Lambda-1) > 1e-12 || s.ParetoLambda != 2 {
 		t.Errorf("λ_t is %v, want half of 2 halfway up the ramp; λ %v", s.Lambda, s.ParetoLambda)
+	}
+	r.programs = &assembly.Programs{}
+	if s := r.settings(95); s.Lambda != 0 {
+		t.Errorf("without a quantized weight λ_t is %v, want 0", s.Lambda)
 	}
 }
 
