@@ -3,6 +3,7 @@
 #
 #   scripts/demo.sh qat       4-bit weights and activations with CAGE
 #   scripts/demo.sh compare   also in full precision and without CAGE, side by side
+#   scripts/demo.sh data      only its data
 #
 # What is finished is not trained again; what was interrupted goes on. `make demo`
 # and `make demo-compare` build everything first.
@@ -79,8 +80,9 @@ fi
 case "${1-}" in
 qat) qat ;;
 compare) compare ;;
+data) prepare ;;
 *)
-	echo "usage: scripts/demo.sh qat|compare" >&2
+	echo "usage: scripts/demo.sh qat|compare|data" >&2
 	exit 2
 	;;
 esac

@@ -5,7 +5,7 @@
 #
 #   scripts/pictures.sh                    all
 #   scripts/pictures.sh terminal gallery   only these
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
 cage=bin/cage
 out=docs/pictures
@@ -37,6 +37,7 @@ session() {
 
 terminal() {
 	if [ ! -f "$recording" ]; then
+		scripts/demo.sh data >&2
 		if [ -e runs/demo ]; then
 			echo "to record a training, remove runs/demo" >&2
 			exit 1

@@ -14,6 +14,8 @@ var labels = map[string]string{
 	"avg_err_norm": "mean norm of x − Q(x) of a weight", "avg_corr_norm": "mean norm of the correction of a weight",
 	"tokens": "tokens", "tokens_per_second": "tokens per second", "flops_per_second": "model operations per second",
 	"mfu": "share of the device that the model uses", "memory_bytes": "memory, bytes", "skipped": "steps left out",
+	"uncorrected": "corrections left out", "seconds": "seconds of training", "start_seconds": "seconds before the first step",
+	"plugin_seconds": "seconds until the plugins were ready", "epochs": "epochs",
 	"parameters": "parameters", "non_embedding_parameters": "parameters without embeddings", "steps": "steps",
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 )
 
@@ -26,8 +27,6 @@ type factsView struct {
 	Checkpoints []int // steps
 	Results     []resultView
 }
-
-type resultView struct{ Name, Value string }
 
 // one returns the run that a request is about.
 func (s *Server) one(r *http.Request) (*rundir.Run, error) {
@@ -61,8 +60,8 @@ func factsOf(run *rundir.Run) factsView {
 	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil { // without any they cannot be shown, but all else can
 		v.Checkpoints = checkpoint.Steps(list)
 	}
-	for _, x := range run.Results() {
-		v.Results = append(v.Results, resultView{x.Name, number(run, x.Name)})
+	for _, name := range resultNames([]*rundir.Run{run}) {
+		v.Results = append(v.Results, resultView{name, metrics.Label(name), quantity(run, name)})
 	}
 	return v
 }
@@ -107,29 +106,14 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	results.Rows = append(results.Rows, states)
 	for _, name := range resultNames(list) {
-		row := comparedRow{Name: name}
+		row := comparedRow{Name: metrics.Label(name)}
 		for _, run := range list {
-			row.Values = append(row.Values, number(run, name))
+			row.Values = append(row.Values, quantity(run, name))
 		}
 		results.Rows = append(results.Rows, row)
 	}
 	p.Tables = []comparison{config, results}
 	return show(w, r, "compare.gohtml", p)
-}
-
-// resultNames are those of all results, in the order in which they are met.
-func resultNames(list []*rundir.Run) []string {
-	var names []string
-	known := map[string]bool{}
-	for _, run := range list {
-		for _, x := range run.Results() {
-			if !known[x.Name] {
-				known[x.Name] = true
-				names = append(names, x.Name)
-			}
-		}
-	}
-	return names
 }
 
 func orAbsent(values []string) []string {

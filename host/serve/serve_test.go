@@ -222,7 +222,7 @@ func TestRunPage(t *testing.T) {
 	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
 	put(t, a, "checkpoints", "step-00000100.ckpt", "")
 	body := get(t, h, "/run", "run", a).Body.String()
-	for _, want := range []string{"<dt>val_loss</dt><dd>−2.5</dd>", `<th scope="row">quantizer.weights.bits</th><td class="text">4</td>`} {
+	for _, want := range []string{`<div title="val_loss"><dt>validation loss</dt><dd>−2.5</dd></div>`, `<th scope="row">quantizer.weights.bits</th><td class="text">4</td>`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page of a run lacks %q:\n%s", want, body)
 		}
@@ -230,7 +230,7 @@ func TestRunPage(t *testing.T) {
 	body = get(t, h, "/compare", "run", a, "run", b).Body.String()
 	for _, want := range []string{
 		`<th scope="row">quantizer.weights.bits</th><td class="text">4</td><td class="text">2</td>`,
-		`<th scope="row">val_loss</th><td class="text">−2.5</td><td class="text">–</td>`,
+		`<th scope="row">validation loss</th><td class="text">−2.5</td><td class="text">–</td>`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the comparison lacks %q:\n%s", want, body)
@@ -241,6 +241,22 @@ func TestRunPage(t *testing.T) {
 	}
 	if body = get(t, h, "/compare", "run", a, "run", a).Body.String(); !strings.Contains(body, "Their configurations are the same.") {
 		t.Errorf("a run and itself:\n%s", body)
+	}
+}
+
+// TestResults: the loss comes first, whole numbers have all of their digits, and what repeats the configuration is left out.
+func TestResults(t *testing.T) {
+	root := runs(t)
+	a := filepath.Join(root, "a")
+	put(t, a, "summary.json", `{"completed": true, "lambda": 2, "parameters": 1115264, "steps": 100, "tokens": 12345, "train_loss": 1.23456789, "val_loss": -3, "zebra": -123456789}`)
+	body := get(t, pages(root), "/run", "run", a).Body.String()
+	var got []string
+	for _, m := range regexp.MustCompile(`<dt>(.*)</dt><dd>(.*)</dd>`).FindAllStringSubmatch(body, -1) {
+		got = append(got, m[1]+" "+m[2])
+	}
+	want := []string{"validation loss −3", "training loss 1.23457", "parameters 1,115,264", "steps 100", "tokens 12,345", "zebra −123456789"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want − got +:\n%s", diff)
 	}
 }
 

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 )
 
@@ -150,8 +150,8 @@ func columnsOf(q url.Values, keys []string) []columnView {
 	add("run", "run", true)
 	add("state", "state", true)
 	add("steps", "steps", false)
-	add("train loss", "train_loss", false)
-	add("val loss", "val_loss", false)
+	add(metrics.Label("train_loss"), "train_loss", false)
+	add(metrics.Label("val_loss"), "val_loss", false)
 	for _, key := range keys {
 		add(key, key, true)
 	}
@@ -196,15 +196,6 @@ func rowOf(r *rundir.Run, keys []string) rowView {
 		v.Keys = append(v.Keys, cmp.Or(text, absent))
 	}
 	return v
-}
-
-// number is a result as it is shown.
-func number(r *rundir.Run, name string) string {
-	x, ok := r.Result(name)
-	if !ok {
-		return absent
-	}
-	return strings.ReplaceAll(fmt.Sprintf("%.6g", x), "-", "−")
 }
 
 // moment is a time as it is read now.

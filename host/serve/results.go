@@ -1,0 +1,69 @@
+package serve
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/host/rundir"
+)
+
+// resultView is a result as it is shown: its name in filters, what it is called, and its value.
+type resultView struct{ Name, Label, Value string }
+
+// firstResults are what is looked at first, in this order. The others follow as they are met.
+var firstResults = []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
+
+// notResults are numbers of summaries that repeat the configuration.
+var notResults = []string{"lambda", "silence", "total_steps"}
+
+// resultNames are those of all results of the runs.
+func resultNames(list []*rundir.Run) []string {
+	var names []string
+	known := map[string]bool{}
+	for _, run := range list {
+		for _, x := range run.Results() {
+			if !known[x.Name] && !slices.Contains(notResults, x.Name) {
+				known[x.Name] = true
+				names = append(names, x.Name)
+			}
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return place(a) - place(b) })
+	return names
+}
+
+func place(name string) int {
+	if i := slices.Index(firstResults, name); i >= 0 {
+		return i
+	}
+	return len(firstResults)
+}
+
+// number is a result with six digits, or all of a whole number.
+func number(r *rundir.Run, name string) string {
+	x, ok := r.Result(name)
+	if !ok {
+		return absent
+	}
+	text := fmt.Sprintf("%.6g", x)
+	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
+		text = strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strings.ReplaceAll(text, "-", "−")
+}
+
+// quantity is number with the thousands of large whole numbers set apart.
+func quantity(r *rundir.Run, name string) string {
+	text := number(r, name)
+	if len(text) < 5 || strings.Trim(text, "0123456789") != "" {
+		return text
+	}
+	var groups []string
+	for ; len(text) > 3; text = text[:len(text)-3] {
+		groups = append([]string{text[len(text)-3:]}, groups...)
+	}
+	return strings.Join(append([]string{text}, groups...), ",")
+}
