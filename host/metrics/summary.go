@@ -29,7 +29,7 @@ type Summary struct {
 	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the batches for the end: the whole validation set, unless train.final_eval_batches is set
 	ValPPL          *Number `json:"val_ppl,omitempty"`           // exp(ValLoss)
 	Distance        *Number `json:"distance,omitempty"`          // problems: √((x−x*)ᵀA(x−x*)) at the end
-	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² at the end
+	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² before the last step, as in the last record
 	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
 	Skipped         int     `json:"skipped"`                     // steps left out because something was not finite
 	Uncorrected     int     `json:"uncorrected,omitempty"`       // corrections of single weights left out because x − Q(x) was not finite

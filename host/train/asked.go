@@ -15,15 +15,20 @@ var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted
 // askedEvery is the time between two looks for requests.
 const askedEvery = time.Second
 
+// forget takes away the requests from before this process trained in the directory: nobody waits for them.
+func (r *run) forget() {
+	if r.opts.Files == nil {
+		r.dir.Take(rundir.Stop)
+		r.dir.Take(rundir.Checkpoint)
+	}
+}
+
 // obey looks for requests until the function that it returns is called. A request to stop
-// ends the context. Requests from before the run count as old: nobody waits for them.
-// Other processes are on the operating system's file system alone.
+// ends the context. Other processes are on the operating system's file system alone.
 func (r *run) obey(ctx context.Context) (context.Context, func()) {
 	if r.opts.Files != nil {
 		return ctx, func() {}
 	}
-	r.dir.Take(rundir.Stop)
-	r.dir.Take(rundir.Checkpoint)
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -29,6 +29,7 @@ type sample struct {
 // prepareMovement chooses the coordinates to follow and compiles their reading.
 func (r *run) prepareMovement() error {
 	m := &movement{settings: r.cfg.Diagnostics}
+	m.settings.Tensors = false // has nothing to do with samples
 	if m.settings.Every == 0 {
 		return nil
 	}
@@ -170,6 +171,7 @@ func (r *run) restoreMovement(f *checkpoint.File) error {
 	if err := f.Meta.GetIf(movementMeta, &saved); err != nil {
 		return err
 	}
+	saved.Settings.Tensors = false // that of older checkpoints may be true
 	if saved.Settings != m.settings {
 		if f.Step >= m.settings.Every {
 			r.log.Warn("the checkpoint has no samples of codes with these settings of diagnostics: they begin anew", "step", f.Step)

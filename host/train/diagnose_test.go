@@ -235,6 +235,14 @@ func TestMovementBeginsAnew(t *testing.T) {
 			t.Errorf("step %d: flip rate %v", r.Step, r.FlipRate)
 		}
 	}
+	same := testrun.Config(t, sampling...)
+	runParts(t, same, 10)
+	testrun.Train(t, testrun.Again(t, same, "diagnostics.tensors=true"), train.Options{Resume: true})
+	for _, r := range records(t, same.Train.Out) {
+		if r.Step == 12 && r.FlipRate == nil {
+			t.Error("the samples are forgotten when only numbers of tensors are asked for")
+		}
+	}
 	fresh := testrun.Config(t, append(slices.Clone(sampling), `quantizer={plugin="none"}`)...)
 	testrun.Train(t, fresh, train.Options{})
 }

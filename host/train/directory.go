@@ -34,6 +34,7 @@ func (r *run) open() error {
 	if err := r.lockDirectory(); err != nil {
 		return err
 	}
+	r.forget()
 	r.checkpoints = checkpoint.NewKeeper(r.dir.Checkpoints(), r.cfg.Train.Keep, func(path vfs.Path, err error) {
 		r.log.Warn("a damaged checkpoint does not count and was put aside", "path", path, "error", err)
 	})
@@ -173,7 +174,7 @@ func (r *run) newState() (*step.State, error) {
 
 // begin starts a new run: its description is on disk before the first step.
 func (r *run) begin() error {
-	if err := r.noCheckpoints(); err != nil {
+	if err := r.nothingOfAnother(); err != nil {
 		return err
 	}
 	r.identity = newIdentity()
@@ -200,16 +201,30 @@ func (r *run) begin() error {
 	return r.openSamples()
 }
 
-// noCheckpoints fails when there are checkpoints of another run, which would push those of
-// a new one out.
-func (r *run) noCheckpoints() error {
+// nothingOfAnother fails when there are files of another run: its checkpoints would be pushed out by those of a new one,
+// its records would be mixed with them, and its summary would say that the new one is done.
+func (r *run) nothingOfAnother() error {
+	fail := func(what string) error {
+		e := r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.cfg.Train.Out, what, rundir.ConfigFile)
+		e.Hint = "move them away, or give another train.out"
+		return e
+	}
 	entries, err := checkpoint.List(r.dir.Checkpoints())
-	if err != nil || len(entries) == 0 {
+	if err != nil {
 		return err
 	}
-	e := r.cfg.ErrorAt("train.out", "%s has checkpoints of steps %v, but no %s", r.cfg.Train.Out, checkpoint.Steps(entries), rundir.ConfigFile)
-	e.Hint = "move them away, or give another train.out"
-	return e
+	if len(entries) > 0 {
+		return fail(fmt.Sprintf("checkpoints of steps %v", checkpoint.Steps(entries)))
+	}
+	for _, path := range []vfs.Path{r.dir.Metrics(), r.dir.Trajectory(), r.dir.Samples(), r.dir.Summary()} {
+		switch _, err := path.Stat(); {
+		case err == nil:
+			return fail("the " + path.Base() + " of another run")
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return nil
 }
 
 // resume loads the newest intact checkpoint and cuts the records to its step. A run

@@ -9,9 +9,12 @@ import (
 )
 
 // reopen removes the summary of a run that goes on: it says how the run ended before, and
-// would still say so if the process were killed from here on.
+// would still say so if the process were killed from here on. That of a finished run stays
+// until there is another complete one.
 func (r *run) reopen() error {
 	if r.done.Step >= r.cfg.Train.Steps {
+		s, err := metrics.ReadSummary(r.dir.Summary())
+		r.summarized = err == nil && s.Completed
 		return nil
 	}
 	err := r.dir.Summary().Remove()
@@ -32,6 +35,9 @@ func (r *run) reopen() error {
 func (r *run) recordError(err error) {
 	if errors.Is(err, ErrReplaced) || r.checkDirectory() != nil {
 		return // the directory is another run's
+	}
+	if r.summarized {
+		return
 	}
 	s := r.summary()
 	s.Stopped, s.Error = metrics.Failed, err.Error()

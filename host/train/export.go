@@ -159,8 +159,14 @@ func (t *Trained) trainedOn(cfg *config.Config) string {
 		}
 		return words
 	}
-	words := fmt.Sprintf("%s, %d tokens in each step", cfg.Data.Train, cfg.Train.Batch*cfg.Train.Accumulate*cfg.Model.Context)
-	for _, f := range t.made.Data {
+	words := fmt.Sprintf("%s, %d tokens in each step", strings.Join(cfg.Data.Files(), ", "), cfg.Train.Batch*cfg.Train.Accumulate*cfg.Model.Context)
+	if len(t.made.Data) == 0 {
+		return words
+	}
+	switch f := t.made.Data[0]; { // the training data; behind it is what the run was validated on
+	case len(f.Files) > 0:
+		words += "; together they have the SHA-256 " + f.SHA256
+	case len(cfg.Data.Files()) == 1 && filepath.Base(f.Path) == filepath.Base(cfg.Data.Files()[0]):
 		words += fmt.Sprintf("; %s has the SHA-256 %s", filepath.Base(f.Path), f.SHA256)
 	}
 	return words
@@ -176,9 +182,13 @@ func inWords(u assembly.Used) string {
 	return fmt.Sprintf("[%s] %s (%s)", u.Table, u.Name, strings.Join(settings, ", "))
 }
 
+// appended adds what is not in the list: one table may be for weights and activations.
 func appended(list, more string) string {
-	if list == "" {
+	switch {
+	case list == "":
 		return more
+	case slices.Contains(strings.Split(list, "; "), more):
+		return list
 	}
 	return list + "; " + more
 }

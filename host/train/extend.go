@@ -59,5 +59,6 @@ func (r *run) notExtended(total int, key, what string, step int, was, is float64
 
 // mayDiffer tells whether a key may have another value than in the run that is continued.
 func (r *run) mayDiffer(key string, previous *config.Config) bool {
-	return slices.Contains(changeable, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(stretched, key)
+	moved := strings.HasPrefix(key, "data.mixture[") && strings.HasSuffix(key, "].path") // as data.train: the hash is compared
+	return moved || slices.Contains(changeable, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(stretched, key)
 }

@@ -110,7 +110,7 @@ func TestSummarySaysWhyItEnded(t *testing.T) {
 		t.Errorf("interrupted: %+v", s)
 	}
 	err := failing(t, testrun.Again(t, cfg))
-	if s := summary(); s.Stopped != metrics.Diverged || s.Completed || s.Error != err.Error() || s.Steps < 2 {
+	if s := summary(); s.Stopped != metrics.Diverged || s.Completed || s.Parameters == 0 || s.NonEmbedding == 0 || s.Error != err.Error() || s.Steps < 2 {
 		t.Errorf("diverged: %+v, want %v", s, err)
 	}
 	console := &callAt{at: map[string]func(){"step 12/20": func() {

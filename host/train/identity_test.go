@@ -187,3 +187,24 @@ func TestCheckpointsWithoutRun(t *testing.T) {
 		t.Errorf("the checkpoints are of steps %v", got)
 	}
 }
+
+// TestRecordsWithoutRun: nor does it begin among records of another one, which it would change, or with its summary.
+func TestRecordsWithoutRun(t *testing.T) {
+	for _, name := range []string{rundir.MetricsFile, rundir.TrajectoryFile, rundir.SamplesFile, rundir.SummaryFile} {
+		cfg := testrun.Config(t)
+		path := filepath.Join(cfg.Train.Out, name)
+		if err := errors.Join(os.MkdirAll(cfg.Train.Out, 0o755), os.WriteFile(path, []byte("{}\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		for _, resume := range []bool{false, true} {
+			_, err := train.Run(t.Context(), cfg, train.Options{Resume: resume, StopAfter: 2, Finder: testrun.Finder(t)})
+			var ce *config.Error
+			if !errors.As(err, &ce) || ce.Key != "train.out" || !strings.Contains(err.Error(), "has the "+name+" of another run, but no run.toml") {
+				t.Errorf("%s, resume %v: %v", name, resume, err)
+			}
+		}
+		if text, err := os.ReadFile(path); err != nil || string(text) != "{}\n" {
+			t.Errorf("%s holds %q, %v", name, text, err)
+		}
+	}
+}

@@ -40,6 +40,9 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	if err := r.syncRecords(); err != nil {
 		return summary, r.resumable(err)
 	}
+	if r.summarized && !summary.Completed {
+		return summary, errors.Join(err, sumErr)
+	}
 	if err := metrics.WriteSummary(r.dir.Summary(), *summary); err != nil {
 		return summary, r.resumable(err)
 	}

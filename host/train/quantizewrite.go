@@ -62,15 +62,15 @@ func (w *quantizedRun) write(ctx context.Context, run *layerwise.Run) error {
 	if err != nil {
 		return errors.Join(err, emptied(w.dir.Path, w.dir.Lock().Name), w.dir.Lock().Remove(), lock.Unlock(), w.dir.Remove())
 	}
-	to := vfs.At(w.out)
-	err = errors.Join(w.dir.Lock().Remove(), lock.Unlock(), w.dir.SyncDir())
-	if err == nil {
+	// The lock is held until the directory has its name: another process would empty the one it finds under the old name.
+	to := rundir.At(w.out)
+	if err = w.dir.SyncDir(); err == nil {
 		err = w.dir.Rename(to.Name)
 	}
-	if err == nil {
-		err = to.Dir().SyncDir()
+	if err != nil {
+		return errors.Join(err, lock.Unlock())
 	}
-	return err
+	return errors.Join(to.Lock().Remove(), lock.Unlock(), to.SyncDir(), to.Dir().SyncDir())
 }
 
 // emptied removes all that is in a directory, but for one file.

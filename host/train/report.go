@@ -21,15 +21,15 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 		return nil
 	}
 	r.addSpeed(&rec)
-	if r.cfg.Diagnostics.Tensors {
-		r.addTensors(&rec, set, res)
-	}
 	var err error
 	if rec.Distance, err = r.distance(); err != nil {
 		return err
 	}
 	if err := r.movement.record(&rec, sampled); err != nil {
 		return err
+	}
+	if r.cfg.Diagnostics.Tensors {
+		r.addTensors(&rec, set, res)
 	}
 	r.display.step(rec)
 	return r.record(rec)
@@ -142,6 +142,7 @@ func (r *run) summary() *metrics.Summary {
 	c := r.cfg
 	return &metrics.Summary{
 		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: c.Method.Name, Form: string(c.Method.Form), Lambda: c.Method.Lambda, Silence: c.Method.Silence,
+		Parameters: int64(model.CountParams(r.model.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(r.model.Params())),
 		Steps: r.done.Step, TotalSteps: c.Train.Steps, Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
 }
@@ -160,7 +161,6 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	s := r.summary()
 	s.Sources = r.epochs()
 	s.Completed, s.ErrorNorm2, s.ErrorRel = completed, last.ErrorNorm2, last.ErrorRel
-	s.Parameters, s.NonEmbedding = int64(model.CountParams(r.model.Params(), nil)), int64(model.NonEmbedding(r.model.Params()))
 	if r.done.Seconds > 0 && r.done.Tokens > 0 {
 		s.TokensPerSecond = metrics.Some(float64(r.done.Tokens) / r.done.Seconds)
 	}

@@ -145,7 +145,9 @@ type run struct {
 	teacher   *origin // of the weights of its teacher; nil: there is none
 	saving    saving
 	saveAsked atomic.Bool // by a request in the run directory
-	evaluated int         // step of the newest recorded evaluation, 0 for none
+	// summarized tells that the run was finished before, with a complete summary.
+	summarized bool
+	evaluated  int // step of the newest recorded evaluation, 0 for none
 	// uncorrected are the weights that got no correction in the last step.
 	uncorrected []string
 }

@@ -42,7 +42,7 @@ func TestFLOPs(t *testing.T) {
 // TestTensors: the numbers of single tensors add up to those of all, the rate is that of
 // the tensor's group, and speed is told as a share of the device.
 func TestTensors(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2", "diagnostics.tensors=true", "device.peak_tflops=0.5",
+	cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2", "diagnostics={every=2, window=2, coordinates=300, tensors=true}", "device.peak_tflops=0.5",
 		`optimizer.groups=[{match="*norm*", rate=0.5}]`)
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 	plan := testrun.Plan(t, cfg)
@@ -54,6 +54,9 @@ func TestTensors(t *testing.T) {
 		seen++
 		if len(r.Weights) != len(plan.Rules) {
 			t.Fatalf("step %d has numbers of %d tensors, want %d", r.Step, len(r.Weights), len(plan.Rules))
+		}
+		if moved := r.FlipRate != nil; moved != (r.Step >= 4) {
+			t.Errorf("step %d: the record of a sample is there: %v", r.Step, moved)
 		}
 		squares, quantized := 0.0, 0
 		for _, rule := range plan.Rules {

@@ -90,18 +90,23 @@ func damagedData(err error) error {
 	return fmt.Errorf("%w; %w: put the file in order and begin the run again, or resume it", err, errData)
 }
 
-// verifiedFile is a token file in the provenance of a run.
+// verifiedFile is a token file in the provenance of a run, or several that are one part of the data.
 type verifiedFile struct {
-	Path   string `json:"path"`
-	Tokens int64  `json:"tokens"`
-	SHA256 string `json:"sha256"`
+	Path   string   `json:"path"`            // of the first
+	Files  []string `json:"files,omitempty"` // of all, where they are several
+	Tokens int64    `json:"tokens"`
+	SHA256 string   `json:"sha256"` // of several, that of their hashes
 }
 
 // list describes files that are known to be intact.
 func (v *verification) list() []verifiedFile {
 	var list []verifiedFile
 	for _, f := range v.files {
-		list = append(list, verifiedFile{Path: f.Path(), Tokens: f.Len(), SHA256: f.SHA256()})
+		described := verifiedFile{Path: f.Path(), Tokens: f.Len(), SHA256: f.SHA256()}
+		if paths := f.Paths(); len(paths) > 1 {
+			described.Files = paths
+		}
+		list = append(list, described)
 	}
 	return list
 }
