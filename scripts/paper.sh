@@ -42,7 +42,7 @@ for name in "${studies[@]}"; do
 	optimizers-small) part=(--only seed=0,1) ;;
 	lotion-small) part=(--only seed=0,1,2) ;;
 	esac
-	"$cage" study run "examples/paper/$name.toml" "${part[@]}"
+	"$cage" study run "examples/paper/$name.toml" ${part[@]+"${part[@]}"}
 	files+=("examples/paper/$name.toml")
 	if [ "$name" = scaling-small ]; then
 		"$cage" fit studies/scaling-small --out studies/scaling-small/fit

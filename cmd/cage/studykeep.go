@@ -96,7 +96,7 @@ func keptCells(cmd *cobra.Command, s *study.Study, path string) (func(study.Cell
 	}
 	done := map[string]bool{}
 	for _, r := range results {
-		done[r.Cell.ID] = r.State == study.Done
+		done[r.Cell.ID] = r.Known()
 	}
 	return func(c study.Cell) bool { return done[c.ID] }, nil
 }

@@ -55,6 +55,9 @@ func (s *span) addInterval(a Axis, v, minus, plus float64) {
 
 func (s span) empty() bool { return s.low > s.high }
 
+// single tells whether an axis could not tell the values apart.
+func (s span) single() bool { return s.high-s.low <= 1e-9*max(math.Abs(s.low), math.Abs(s.high)) }
+
 // room is the share of a range that is left free at its ends.
 const room = 0.05
 
@@ -70,13 +73,13 @@ func (a Axis) apply(axis *plot.Axis, s span) {
 		axis.Min, axis.Max = a.Min, a.Max
 	case a.Log:
 		factor := math.Pow(s.high/s.low, room)
-		if s.low == s.high {
+		if s.single() {
 			factor = 2
 		}
 		axis.Min, axis.Max = s.low/factor, s.high*factor
 	default:
 		margin := room * (s.high - s.low)
-		if s.low == s.high {
+		if s.single() {
 			margin = max(0.1*math.Abs(s.low), 1e-9)
 		}
 		axis.Min, axis.Max = s.low-margin, s.high+margin

@@ -34,7 +34,10 @@ func (h *Heat) compose(width vg.Length) (composition, error) {
 	if values.empty() {
 		return nil, ErrNoData
 	}
-	if values.low == values.high {
+	switch {
+	case values.single() && h.Log:
+		values.low, values.high = values.low/2, values.high*2
+	case values.single():
 		values.low, values.high = values.low-0.5*math.Abs(values.low)-1e-9, values.high+0.5*math.Abs(values.high)+1e-9
 	}
 	p := bare(clean(h.Y.Label))
@@ -134,6 +137,9 @@ var anchors = func() []color.NRGBA {
 
 // ramp is the colour of a share of the scale.
 func ramp(share float64) color.NRGBA {
+	if math.IsNaN(share) { // of numbers at the ends of what can be written
+		share = 0
+	}
 	at := min(max(share, 0), 1) * float64(len(anchors)-1)
 	i := min(int(at), len(anchors)-2)
 	mix := func(a, b uint8) uint8 { return uint8(math.Round(float64(a) + (at-float64(i))*(float64(b)-float64(a)))) }

@@ -112,16 +112,24 @@ func bare(yLabel string) *plot.Plot {
 // that is readable. Unlabelled is for a panel that shares the axis below it.
 type ticks struct{ unlabelled bool }
 
+// mostTicks is more than six steps have.
+const mostTicks = 10
+
 // Ticks returns the labelled marks of an axis.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	step, digits := niceStep((high - low) / 6)
 	var out []plot.Tick
-	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
+	first := math.Ceil(low/step - 1e-9)
+	for i := range mostTicks { // an i of 2⁵³ and more would not grow
+		value := (first + float64(i)) * step
+		if !(value <= high+step*1e-9) {
+			break
+		}
 		label := " " // a mark without any label is drawn as a minor one
 		if !t.unlabelled {
-			label = formatTick(i*step+0, digits) // +0 turns −0 into 0
+			label = formatTick(value+0, digits) // +0 turns −0 into 0
 		}
-		out = append(out, plot.Tick{Value: i * step, Label: label})
+		out = append(out, plot.Tick{Value: value, Label: label})
 	}
 	return out
 }

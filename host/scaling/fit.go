@@ -41,7 +41,7 @@ type Fit struct {
 type Estimate struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
-	Low    float64 `json:"low"`
+	Low    float64 `json:"low"` // Low and High are Value where no interval is known
 	High   float64 `json:"high"`
 	StdErr float64 `json:"std_err,omitempty"` // of the logarithm, linearized; 0: not known
 	Status Status  `json:"status"`

@@ -42,9 +42,10 @@ func (f *fitting) identify(fit *Fit, x []float64) (places []int, worst []float64
 	z := distuv.UnitNormal.Quantile(0.5 + fit.Level/2)
 	for k, j := range places {
 		e := fit.at(j)
-		if !math.IsInf(with[k], 0) {
-			e.StdErr = with[k]
-			e.Low, e.High = e.Value*math.Exp(-z*with[k]), e.Value*math.Exp(z*with[k])
+		// There is no interval where nothing holds the parameter, or where its prior alone does.
+		low, high := e.Value*math.Exp(-z*with[k]), e.Value*math.Exp(z*with[k])
+		if with[k] > 1e-12 && !math.IsInf(high, 0) {
+			e.StdErr, e.Low, e.High = with[k], low, high
 		}
 		if without[k] > hardlyKnown/4 {
 			e.Status = Undetermined

@@ -47,6 +47,7 @@ func TestRunsInABrowser(t *testing.T) {
 	b.Await("the curve does not end at step 40", newest+` === "40"`)
 	put(t, root, "b", "metrics.jsonl", records(1, 70))
 	b.Await("the curve does not grow", newest+` === "70"`)
+	b.Await("it is not said that the curve is smoothed now", `document.querySelector("#chart .hint").textContent.startsWith("Smoothed")`)
 	b.Want("b is still chosen", testbrowser.Eval[bool](b, `document.querySelector('#list input[value$="/b"]').checked`), true)
 	b.Want("nothing to compare with", testbrowser.Eval[bool](b, `document.getElementById("compare").disabled`), true)
 	b.Do(chromedp.SendKeys(chromedp.CSS("#words"), "quantizer.bits=4"))

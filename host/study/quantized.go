@@ -18,8 +18,11 @@ func (s *Study) run(c Cell) rundir.Dir { return rundir.On(s.Files, c.Run) }
 
 // quantize makes the run of a cell that is not trained.
 func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) {
-	if failure := r.awaitSource(ctx, c); failure != nil {
+	switch ready, failure := r.awaitSource(ctx, c); {
+	case failure != nil:
 		return Failed, failure, nil
+	case !ready:
+		return Interrupted, nil, nil
 	}
 	// A process that lost its parent may still be at work: its directory has another name when it has ended.
 	err := awaitFree(ctx, rundir.On(r.study.Files, c.Run+".incomplete"))
@@ -57,26 +60,29 @@ func (r *runner) tool(args []string) []string {
 	return append(r.opts.Tool[:len(r.opts.Tool):len(r.opts.Tool)], args...)
 }
 
-// awaitSource waits until the model is trained that is to be quantized. The failure is that it never will be.
-func (r *runner) awaitSource(ctx context.Context, c Cell) *Failure {
+// awaitSource waits until the model is trained that is to be quantized, or stopped. The failure is that it never will be.
+func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *Failure) {
 	if c.Quantize.Of == OfInit {
-		return nil
+		return true, nil
 	}
 	source := r.study.Cells[c.from]
 	for ctx.Err() == nil {
 		toBeTrained := slices.ContainsFunc(r.plan.Run, func(o Cell) bool { return o.ID == source.ID })
 		if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil && !(toBeTrained && r.stateOf(source) == Stale) {
-			return nil
+			return true, nil
+		}
+		if r.wasStopped(source) {
+			return false, nil
 		}
 		if !toBeTrained || r.stateOf(source) == Failed {
-			return &Failure{Error: fmt.Sprintf("the model that it is to be made of is not trained: %s", r.study.Label(source)), File: logFile}
+			return false, &Failure{Error: fmt.Sprintf("the model that it is to be made of is not trained: %s", r.study.Label(source)), File: logFile}
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(interval):
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // withSources adds the cells that others are made of, which are trained first.

@@ -2,6 +2,7 @@ package study_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,6 +85,26 @@ func TestDamagedQuantized(t *testing.T) {
 		if r.State != study.Done {
 			t.Errorf("%s is %s: %s", r.Cell.ID, r.State, r.Err)
 		}
+	}
+}
+
+// TestStoppedAlone: a cell that somebody stops, and not the study, is interrupted, and so are those that are made of it; the
+// others go on, and the next time it does.
+func TestStoppedAlone(t *testing.T) {
+	s := quantizes(t, quantizing+"[[study.axes]]\nname = \"seed\"\nkey = \"seed\"\nvalues = [0, 1]\n")
+	stopping := standIns()
+	stopping.Command = []string{"sh", "-c", `case "$1" in *full-0*) echo "cage: training was interrupted"; exit 130;; esac; ` + trainTool, "sh"}
+	out, err := run(t, s, stopping)
+	if !errors.Is(err, study.ErrInterrupted) || out.Interrupted != 3 || out.Failed != 0 || out.Done != 3 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for _, r := range results(t, s) {
+		if want := map[bool]study.State{true: study.Interrupted, false: study.Done}[r.Cell.Labels["seed"] == "0"]; r.State != want {
+			t.Errorf("%s is %s: %s", r.Cell.ID, r.State, r.Err)
+		}
+	}
+	if out, err := run(t, s, standIns()); err != nil || out.Done != 6 {
+		t.Errorf("the next time %+v, %v", out, err)
 	}
 }
 

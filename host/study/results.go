@@ -33,6 +33,8 @@ type Result struct {
 	// Err is, of a failed cell, what its training said in the end, or what cannot be read; of a
 	// stale one what has changed.
 	Err string
+	// Diverged tells of a failed cell that its loss or gradient was not finite: it has no results, and is not left out of means.
+	Diverged bool
 	// Unreadable tells that the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
 	// Summary holds every number of summary.json by its name there, and those of evaluations
@@ -43,6 +45,9 @@ type Result struct {
 // Trained tells whether the training of the cell is done, whatever became of its
 // evaluations, and may be reported on.
 func (r Result) Trained() bool { return r.Summary != nil }
+
+// Known tells whether it is known what comes of the cell: it is done, or diverged.
+func (r Result) Known() bool { return r.State == Done || r.Diverged }
 
 // Results reads from disk how far every cell has come. It may be called at any time, also
 // while the study runs in this or another process.
@@ -85,7 +90,11 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	}
 	failure, err := readFailure(dir)
 	if err == nil {
-		return Result{Cell: c, State: Failed, Err: failure.Error}
+		r := Result{Cell: c, State: Failed, Err: failure.Error}
+		if summary, err := metrics.ReadSummary(s.run(c).Summary()); err == nil {
+			r.Diverged = summary.Stopped == metrics.Diverged
+		}
+		return r
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return unreadable(err)

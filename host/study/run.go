@@ -114,7 +114,8 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 
 // Run trains the cells that are not done, each in a process of its own, so that one that
 // crashes takes no other with it. Cells that fail are kept with their error and not tried
-// again without Retry. When ctx ends, the cells under way save checkpoints, and the error
+// again without Retry. A cell that is stopped alone, by a request in its directory, leaves the others to go on; the error at the
+// end is [ErrInterrupted] then, too. When ctx ends, the cells under way save checkpoints, and the error
 // is [ErrInterrupted]. Should this process be killed, they do the same.
 func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := o.defaults(); err != nil {
@@ -150,7 +151,8 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	r := newRunner(s, o, plan)
 	err = r.run(ctx)
 	out := r.outcome()
-	if err == nil && ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale+out.Unevaluated > 0 {
+	left := ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale+out.Unevaluated > 0
+	if err == nil && (left || len(r.stopped) > 0) {
 		err = fmt.Errorf("%w: %d of %d cells are done", ErrInterrupted, out.Done, out.Cells)
 	}
 	return out, err

@@ -23,12 +23,13 @@ type runner struct {
 	states  map[string]State
 	active  []*active // cells under way, oldest first
 	trained int
-	worked  float64        // operations that the cells that have ended took, as estimated
-	counted map[string]int // steps of cells whose training counts them, as far as known, by ID
+	worked  float64         // operations that the cells that have ended took, as estimated
+	counted map[string]int  // steps of cells whose training counts them, as far as known, by ID
+	stopped map[string]bool // cells that were stopped alone, by ID
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
-	return &runner{study: s, opts: o, plan: p, began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}}
+	return &runner{study: s, opts: o, plan: p, began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}, stopped: map[string]bool{}}
 }
 
 // run trains and evaluates the cells of the plan. Its error is about the files of the study: that of a
@@ -85,6 +86,9 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 	}
 	began := time.Now()
 	state, failure, err := r.attempt(ctx, c)
+	if err == nil && state == Interrupted && ctx.Err() == nil {
+		r.noteStopped(c)
+	}
 	if err == nil && failure != nil {
 		err = atomicfile.WriteJSON(r.study.dir(c).Join(failedFile), failure)
 	}
@@ -95,6 +99,19 @@ func (r *runner) stateOf(c Cell) State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[c.ID]
+}
+
+// noteStopped notes that somebody has stopped a cell, and not the study.
+func (r *runner) noteStopped(c Cell) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped[c.ID] = true
+}
+
+func (r *runner) wasStopped(c Cell) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped[c.ID]
 }
 
 // start notes that a cell is being trained.

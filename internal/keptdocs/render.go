@@ -228,7 +228,7 @@ func (s *results) source(where map[string][]string) string {
 			continue
 		}
 		all[r.Cell.ID] = true
-		if r.State == study.Done {
+		if r.Known() {
 			used[r.Cell.ID] = true
 		}
 	}

@@ -6,10 +6,14 @@ const EVERY = 2000; // milliseconds between two looks
 const SHOWN = 6; // runs whose curves are drawn where none is chosen
 const MOST = 16; // where some are
 
-const trouble = document.getElementById("trouble");
-function tell(message) {
-  trouble.hidden = !message;
-  if (trouble.textContent !== message) trouble.textContent = message;
+// tell shows a message; "" takes away the one from there.
+const trouble = document.getElementById("trouble"), troubles = new Map();
+function tell(from, message) {
+  if (message) troubles.set(from, message);
+  else troubles.delete(from);
+  const all = [...new Set(troubles.values())].join("\n");
+  trouble.hidden = !all;
+  if (trouble.textContent !== all) trouble.textContent = all;
 }
 
 async function ask(url) {
@@ -39,9 +43,11 @@ document.getElementById("facts")?.addEventListener("click", async (event) => {
   event.target.disabled = true; // until the page is made anew
   try {
     const answer = await fetch("/ask", { method: "POST", headers: { "X-Cage-Token": token }, body: new URLSearchParams({ run, what }) });
-    tell(answer.ok ? "" : (await answer.text()).trim());
+    tell("button", answer.ok ? "" : (await answer.text()).trim());
+    event.target.disabled = answer.ok;
   } catch {
-    tell("cage serve does not answer");
+    tell("button", "cage serve does not answer");
+    event.target.disabled = false;
   }
 });
 
@@ -59,9 +65,9 @@ function keepUp(look) {
     let more = false;
     try {
       more = await look();
-      tell("");
+      tell(look, "");
     } catch (error) {
-      tell(error.message);
+      tell(look, error.message);
     }
     busy = false;
     if (document.hidden) return;

@@ -38,7 +38,7 @@ type Plugin struct {
 	Version string `json:"version"`
 }
 
-// Cell is a cell that is done.
+// Cell is a cell that is done, or that diverged, which is a result as well.
 type Cell struct {
 	ID     string `json:"id"`
 	Source int    `json:"source"` // its place in File.Sources
@@ -48,7 +48,9 @@ type Cell struct {
 	// Asked are the evaluations that it was asked, see [study.Study.Asked]; nil where there are none, and in files of
 	// versions that did not note them: these are taken as asked what the study asks now.
 	Asked   map[string]string         `json:"asked,omitempty"`
-	Metrics map[string]metrics.Number `json:"metrics"` // but for times and speeds
+	Metrics map[string]metrics.Number `json:"metrics"` // but for times and speeds; none of one that diverged
+	// Diverged tells that the training ended because loss or gradient were not finite.
+	Diverged bool `json:"diverged,omitempty"`
 }
 
 // Take returns what is to be kept of a study: the results that are done, and of those that
@@ -63,7 +65,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 			continue
 		}
 		seen[r.Cell.ID] = true
-		if r.State != study.Done {
+		if !r.Known() {
 			if c, ok := kept[configuration(r.Cell.ID)]; ok {
 				c.ID = r.Cell.ID
 				older = append(older, c)
@@ -99,7 +101,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 // same tells whether two cells have the same programs and results.
 func (c Cell) same(d Cell) bool {
 	equal := func(a, b metrics.Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
-	return c.Programs == d.Programs && maps.EqualFunc(c.Metrics, d.Metrics, equal)
+	return c.Programs == d.Programs && c.Diverged == d.Diverged && maps.EqualFunc(c.Metrics, d.Metrics, equal)
 }
 
 // takeOver adds cells of another file with their sources.
@@ -117,7 +119,7 @@ func (f *File) takeOver(before *File, cells []Cell) {
 	}
 }
 
-// Results are those of the study's cells: done where they are kept, not evaluated where the study asks something else now, missing
+// Results are those of the study's cells: done, or failed as they diverged, where they are kept, not evaluated where the study asks something else now, missing
 // elsewhere.
 func (f *File) Results(s *study.Study) []study.Result {
 	kept, out := f.byConfiguration(), make([]study.Result, len(s.Cells))
@@ -125,6 +127,10 @@ func (f *File) Results(s *study.Study) []study.Result {
 		out[i] = study.Result{Cell: c, State: study.Missing}
 		k, ok := kept[configuration(c.ID)]
 		if !ok {
+			continue
+		}
+		if k.Diverged {
+			out[i].State, out[i].Diverged, out[i].Err = study.Failed, true, "it diverged"
 			continue
 		}
 		out[i].State, out[i].Summary = study.Done, map[string]float64{}

@@ -118,6 +118,24 @@ func states(results []study.Result) string {
 	return strings.Join(list, ", ")
 }
 
+// TestTakeDiverged: a cell that diverged is kept as such, and is no other result.
+func TestTakeDiverged(t *testing.T) {
+	s := load(t)
+	results := done(t, s, "1", 0, 1)
+	results[1] = study.Result{Cell: results[1].Cell, State: study.Failed, Diverged: true, Err: "not finite"}
+	f := again(t, take(t, s, results, nil, "r1"))
+	got := f.Results(s)
+	if got[1].State != study.Failed || !got[1].Diverged || got[1].Trained() || got[1].Err == "" || len(f.Cells) != 2 {
+		t.Errorf("%+v of %+v", got[1], f.Cells)
+	}
+	if same := again(t, take(t, s, results, f, "r2")); len(same.Sources) != 1 || same.Sources[0].Revision != "r1" {
+		t.Errorf("taken again it is of %+v", same.Sources)
+	}
+	if other := again(t, take(t, s, done(t, s, "1", 0, 1), f, "r2")).Results(s); other[1].State != study.Done || other[1].Diverged {
+		t.Errorf("trained again it is %+v", other[1])
+	}
+}
+
 // TestTake: what was kept is there again, without times, and what was trained on another
 // occasion is added to it.
 func TestTake(t *testing.T) {

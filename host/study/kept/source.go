@@ -33,7 +33,7 @@ type making struct {
 // take makes the cell of a result, and tells what its run was made with: nothing for a model
 // that was quantized after training by a version that did not note it.
 func take(r study.Result) (Cell, making, error) {
-	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}}
+	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}, Diverged: r.Diverged}
 	for name, x := range r.Summary {
 		if !metrics.Timed(name) {
 			c.Metrics[name] = metrics.Number(x)

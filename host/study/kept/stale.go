@@ -19,7 +19,7 @@ func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Re
 	kept := f.byConfiguration()
 	at := map[string]int{} // in list, by ID
 	for _, r := range results {
-		if _, known := at[r.Cell.ID]; !known && r.State == study.Done && kept[configuration(r.Cell.ID)].Programs != "" {
+		if _, known := at[r.Cell.ID]; !known && r.Known() && kept[configuration(r.Cell.ID)].Programs != "" {
 			at[r.Cell.ID] = len(list)
 			list = append(list, r.Cell.Config)
 		}

@@ -60,12 +60,12 @@ func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
 	return out, nil
 }
 
-// inBoth makes the cells missing that are not done on both sides, and counts the others, each once.
+// inBoth makes the cells missing that are not known on both sides, and counts the others, each once.
 func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
 	seen := map[string]bool{}
 	for i := range before {
 		b, c := before[i], again[i]
-		if b.State != study.Done || c.State != study.Done {
+		if !b.Known() || !c.Known() {
 			missing := study.Result{Cell: b.Cell, State: study.Missing}
 			x, y = append(x, missing), append(y, missing)
 			continue
@@ -76,7 +76,7 @@ func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
 		}
 		seen[b.Cell.ID] = true
 		a.Cells++
-		if sameNumbers(b.Summary, c.Summary) {
+		if b.Diverged == c.Diverged && sameNumbers(b.Summary, c.Summary) {
 			a.Same++
 		}
 	}

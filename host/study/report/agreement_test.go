@@ -36,6 +36,9 @@ func trained(s *study.Study, losses map[string][]float64) []study.Result {
 		list, seed := losses[c.Labels["method"]], int(c.Labels["seed"][0]-'0')
 		if seed < len(list) {
 			out[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": list[seed], "train_seconds": 1}}
+			if math.IsNaN(list[seed]) {
+				out[i] = study.Result{Cell: c, State: study.Failed, Diverged: true}
+			}
 		}
 	}
 	return out
@@ -44,6 +47,22 @@ func trained(s *study.Study, losses map[string][]float64) []study.Result {
 // The interval of the mean of 2.0, 2.1, 2.2 is 2.1 ± 4.30265·0.1/√3, 1.852 to 2.348, and that of the
 // differences −0.1, −0.2, −0.3 is −0.2 ± 0.248, −0.448 to 0.048.
 var before = map[string][]float64{"QuEST": {2.0, 2.1, 2.2}, "CAGE": {1.9, 1.9, 1.9}}
+
+// TestDiverged: a replicate that diverged is not left out of the mean, which is then not the best of its row.
+func TestDiverged(t *testing.T) {
+	s := parse(t, again, "")
+	tables, err := report.Tables(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.1, 2.2}, "CAGE": {1.0, math.NaN(), 1.0}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	quest, cage := tables[0].Entries[0][0], tables[0].Entries[0][1]
+	if !math.IsNaN(cage.Mean) || cage.N != 3 || cage.Mark != report.Plain || cage.Difference == nil || cage.Difference.Known() {
+		t.Errorf("the method that diverged once: %+v, difference %+v", cage, cage.Difference)
+	}
+	if quest.Mark == report.Untested || quest.Mean != 2.1 {
+		t.Errorf("the other: %+v", quest)
+	}
+}
 
 func TestAgree(t *testing.T) {
 	s := parse(t, again, "")

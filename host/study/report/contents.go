@@ -11,8 +11,16 @@ import (
 // each. dirs are the directories of the reports, dir is the directory of the contents.
 func Contents(title string, reports []*Report, dirs []string, dir string) ([]byte, error) {
 	c := page.Contents{Title: title}
+	dir, err := filepath.Abs(dir) // there is no way from an absolute path to a relative one
+	if err != nil {
+		return nil, err
+	}
 	for i, r := range reports {
-		link, err := filepath.Rel(dir, filepath.Join(dirs[i], PageFile))
+		path, err := filepath.Abs(filepath.Join(dirs[i], PageFile))
+		if err != nil {
+			return nil, err
+		}
+		link, err := filepath.Rel(dir, path)
 		if err != nil {
 			return nil, err
 		}

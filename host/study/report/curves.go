@@ -25,7 +25,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 	for _, series := range g.labels[0] {
 		var runs []curve
 		for _, r := range g.at(series) {
-			if !r.result.Trained() {
+			if !r.result.Trained() && !r.result.Diverged {
 				continue
 			}
 			c, err := readCurve(rundir.At(r.result.Cell.Run).Metrics(), f.Metric)

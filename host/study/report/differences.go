@@ -40,5 +40,9 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (pictur
 	if n.high == 0 {
 		return picture{}, figure.ErrNoData
 	}
-	return picture{out, []string{fmt.Sprintf("Faint: each pair of replicates (%s). With bars: their mean, and its 95 %% interval of Student's t. %v.", join(f.Over), n)}}, nil
+	of := ""
+	if len(f.Over) > 0 {
+		of = " (" + join(f.Over) + ")"
+	}
+	return picture{out, []string{fmt.Sprintf("Faint: each pair of replicates%s. With bars: their mean, and its 95 %% interval of Student's t. %v.", of, n)}}, nil
 }

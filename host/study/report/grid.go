@@ -24,12 +24,12 @@ type cell struct {
 // absent stands for a value that is missing.
 const absent = "–"
 
-// grids are the table of means and, with a baseline, that of the differences to it.
+// grids are the table of means and, where there are columns beside that of the baseline, that of the differences to it.
 func (t *Table) grids() []grid {
 	list := []grid{t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
 		return cell{t.mean(e), t.sign(e), t.replicates(e), e.Mark == Best, &e.Mean}
 	})}
-	if t.Baseline < 0 {
+	if t.Baseline < 0 || len(t.Columns) == 1 {
 		return list
 	}
 	below := t.grid(t.Title+": difference to "+join(t.Columns[t.Baseline]), t.differenceNotes(), t.Baseline, func(e Entry) cell {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -54,12 +55,16 @@ func (g grouping) group(results []study.Result) (*grouped, error) {
 		}
 		key := placeKey(place)
 		new := replicate{strings.Join(r.Cell.Of(g.over), "\x1f"), r}
+		again := false
 		for _, old := range out.places[key] {
 			if old.key == new.key {
 				return nil, g.ambiguous(old.result.Cell, r.Cell)
 			}
+			again = again || old.result.Cell.ID == r.Cell.ID
 		}
-		out.places[key] = append(out.places[key], new)
+		if !again { // one run is one replicate, whatever labels it has
+			out.places[key] = append(out.places[key], new)
+		}
 	}
 	for side, axes := range g.sides {
 		out.labels[side] = combinations(g.study, axes, g.where, results)
@@ -101,10 +106,15 @@ func (g grouping) ambiguous(a, b study.Cell) error {
 	return fmt.Errorf("two cells have the labels %s", g.study.Label(a))
 }
 
-// values are the values of a metric, and the keys of the replicates that have one.
+// values are the values of a metric, and the keys of the replicates that have one. That of a replicate that diverged is NaN:
+// left out, what is left of its place would look better than what others are.
 func values(list []replicate, metric string) (keys []string, x []float64) {
 	for _, r := range list {
-		if v, ok := r.result.Summary[metric]; ok {
+		v, ok := r.result.Summary[metric]
+		if r.result.Diverged {
+			v, ok = math.NaN(), true
+		}
+		if ok {
 			keys, x = append(keys, r.key), append(x, v)
 		}
 	}

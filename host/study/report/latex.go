@@ -26,10 +26,19 @@ func (t *Table) latex(b *strings.Builder) {
 			for _, c := range g.cells[i] {
 				row = append(row, c.latex(g.differences))
 			}
-			fmt.Fprintf(b, "%s \\\\\n", strings.Join(row, " & "))
+			latexRow(b, row)
 		}
 		b.WriteString("\\bottomrule\n\\end{tabular}\n\\end{table}\n")
 	}
+}
+
+// latexRow writes a row. The commands before it take what is in brackets, or a star, as theirs.
+func latexRow(b *strings.Builder, row []string) {
+	text := strings.Join(row, " & ")
+	if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "*") {
+		text = "{}" + text
+	}
+	b.WriteString(text + " \\\\\n")
 }
 
 func (c cell) latex(difference bool) string {
@@ -71,7 +80,7 @@ func (t *Table) latexHead(b *strings.Builder, columns [][]string) {
 			row = append(row, text)
 			at += s.Columns
 		}
-		fmt.Fprintf(b, "%s \\\\\n", strings.Join(row, " & "))
+		latexRow(b, row)
 		if len(rules) > 0 {
 			fmt.Fprintf(b, "%s\n", strings.Join(rules, " "))
 		}

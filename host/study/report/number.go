@@ -178,7 +178,7 @@ func (t *Table) notes() []string {
 		notes = append(notes, "“2 of 3”: the mean is over those replicates that are done.")
 	}
 	if diverged {
-		notes = append(notes, "NaN or ∞: so is the value of a replicate.")
+		notes = append(notes, "NaN or ∞: a replicate diverged, or that is its value.")
 	}
 	if has[Best] {
 		notes = append(notes, "Bold: the best mean of its row.")

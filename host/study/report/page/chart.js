@@ -10,6 +10,7 @@ const color = (s, i) => "--s" + (((s.color || i + 1) - 1) % 7 + 1);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const raw = (s) => s.raw?.length > 0;
 const alpha = (list) => Math.round(Math.min(46, 138 / Math.max(1, list.filter((s) => s.low.length).length))).toString(16).padStart(2, "0");
+const faint = (list) => Math.round(89 / Math.sqrt(Math.max(1, list.filter(raw).length))).toString(16).padStart(2, "0"); // they lie on top of each other
 const curveOf = (column) => (column % 3 === 0 ? column / 3 - 1 : -1); // -1: of a band, or x
 
 function format(v, digits = 6) {
@@ -25,7 +26,8 @@ function logTicks(low, high) {
   if (decades < 0.5) {
     const raw = (high - low) / 6, power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * (1 - 1e-9));
-    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(Number((i * step).toPrecision(12)));
+    const first = Math.ceil(low / step - 1e-9);
+    for (let i = 0; i < 10 && (first + i) * step <= high + step * 1e-9; i++) out.push(Number(((first + i) * step).toPrecision(12)));
     return out;
   }
   const multiples = decades < 1.3 ? [1, 2, 3, 4, 5] : decades < 2.5 ? [1, 2, 5] : [1], every = Math.ceil(decades / 8);
@@ -60,7 +62,7 @@ function options(data, logy, width, height) {
     return format(v) + (above > 0 ? " \u00b1 " + format(above, 3) : "") + (at === u.cursor.idx ? "" : " (at " + format(x) + ")");
   };
   const padded = (u, low, high) => {
-    const f = low === high ? 2 : (high / low) ** 0.05;
+    const f = high - low <= 1e-9 * high ? 2 : (high / low) ** 0.05;
     return low === null ? [1, 2] : [low / f, high * f];
   };
   const whole = (u, low, high) => (low < high ? [low, high] : data.logx ? [low / 2, low * 2] : [low - 1, low + 1]);
@@ -70,7 +72,7 @@ function options(data, logy, width, height) {
     scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: { ...(logy ? { distr: 3, range: padded } : {}), ...(shared ? { range: [data.ymin ?? 0, data.ymax] } : {}) } },
     axes: [{ ...axis(data.x, data.logx), size: 32 }, axis(data.y, logy)],
     series: [{ label: data.x, value: (u, v) => (v == null ? "" : format(v)) }].concat(
-      data.series.flatMap((s, i) => [{ class: "end", auto: raw(s) || !logy, ...(raw(s) ? { stroke: () => css(color(s, i)) + "59", width: 1, points: { show: false } } : {}) }, { class: "end" }, {
+      data.series.flatMap((s, i) => [{ class: "end", auto: raw(s) || !logy, ...(raw(s) ? { stroke: () => css(color(s, i)) + faint(data.series), width: 1, points: { show: false } } : {}) }, { class: "end" }, {
         label: s.name || data.y, stroke: () => css(color(s, i)), width: 1.8, dash: DASHES[i % DASHES.length],
         points: { show: (u, column) => u.data[column].filter((v) => v != null).length <= 40, size: 5 }, value,
       }])),
@@ -129,13 +131,13 @@ function chart(data, picture, height = HEIGHT) {
   log.type = "button";
   log.textContent = "logarithmic";
   hint.className = "hint";
-  hint.textContent = (data.series.some(raw) ? "Smoothed, the mean of 2 % of the records around each; faint: as recorded. " : "") + "Point at the curves or use the arrow keys to read values; drag to zoom in, Escape or a double click to zoom out.";
   picture.classList.add("printed");
   picture.after(root);
   root.append(log, hint);
   let logy = data.logy, plot;
   const draw = () => {
     log.setAttribute("aria-pressed", logy);
+    hint.textContent = (data.series.some(raw) ? "Smoothed, the mean of 2 % of the records around each; faint: as recorded. " : "") + "Point at the curves or use the arrow keys to read values; drag to zoom in, Escape or a double click to zoom out.";
     plot?.destroy();
     plot = new uPlot(options(data, logy, root.clientWidth, height), columns(data, logy), (u, start) => { log.after(u.root); start(); });
   };
@@ -144,7 +146,7 @@ function chart(data, picture, height = HEIGHT) {
   new ResizeObserver(() => { if (root.clientWidth) plot.setSize({ width: root.clientWidth, height }); }).observe(root);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw());
   return (next) => {
-    const names = (d) => JSON.stringify(d.series.map((s) => s.name)), same = names(next) === names(data);
+    const names = (d) => JSON.stringify(d.series.map((s) => [s.name, raw(s)])), same = names(next) === names(data);
     const old = plot.data[0], { min, max } = plot.scales.x, zoomed = old.length > 0 && (min > old[0] || max < old[old.length - 1]);
     data = next;
     if (!same) return draw();

@@ -1,0 +1,81 @@
+package report_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/report"
+)
+
+// one has a reference that is one run for all seeds, and a table whose only column is its baseline.
+const one = `
+[base]
+model = {kind = "toy"}
+train = {steps = 100}
+schedule = {rate = 0.1}
+optimizer = {plugin = "sgd"}
+[study]
+name = "one"
+out = "%s"
+[[study.axes]]
+name = "method"
+values = [{label = "[a]", set = {method.lambda = 1.0}}]
+[[study.axes]]
+name = "seed"
+key = "seed"
+values = [0, 1, 2]
+[[study.cells]]
+label = {method = "full"}
+set = {method.form = "off", seed = 0}
+[[study.tables]]
+title = "Loss"
+rows = ["method"]
+over = ["seed"]
+[[study.tables]]
+title = "Difference"
+columns = ["method"]
+over = ["seed"]
+baseline = {method = "full"}
+[[study.tables]]
+title = "Alone"
+columns = ["method"]
+over = ["seed"]
+where = {method = ["full"]}
+baseline = {method = "full"}
+`
+
+// TestOneRunOnce: a run that several cells have is one replicate, and makes no interval; labels in brackets are no options of
+// LaTeX; a baseline that has nothing to be compared with leaves the table as it is.
+func TestOneRunOnce(t *testing.T) {
+	s := parse(t, one, t.TempDir())
+	ids := map[string]bool{}
+	var list []study.Result
+	for i, c := range s.Cells {
+		ids[c.ID] = true
+		loss := 2.0 + 0.1*float64(i)
+		if c.Labels["method"] == "full" {
+			loss = 1.5
+		}
+		list = append(list, study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": loss}})
+	}
+	if len(ids) != 4 {
+		t.Fatalf("%d runs", len(ids))
+	}
+	r, err := report.Of(s, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := r.Tables[0].Entries[1][0]; e.N != 1 || e.Expected != 1 || e.Mean != 1.5 {
+		t.Errorf("the reference: %+v", e)
+	}
+	if e := r.Tables[1].Entries[0][0]; e.N != 3 || e.Difference.N != 1 || e.Difference.Known() {
+		t.Errorf("compared with it: %+v, %+v", e, e.Difference)
+	}
+	if text := string(r.LaTeX()); !strings.Contains(text, "\n{}[a] & ") {
+		t.Errorf("a row begins with a bracket:\n%s", text)
+	}
+	if page, err := r.HTML(); err != nil || strings.Contains(string(page), "Alone: difference") {
+		t.Errorf("the page: %v", err)
+	}
+}
