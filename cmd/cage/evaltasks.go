@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -201,13 +202,21 @@ func (e *evaluation) weights() string {
 	if id := e.trained.Identity(); id != "" {
 		return id
 	}
-	name := e.dir
-	if abs, err := filepath.Abs(e.dir); err == nil {
+	return checkpointName(e.dir)
+}
+
+// checkpointName tells a Hugging Face checkpoint from others, and from another one in its place.
+func checkpointName(dir string) string {
+	name := dir
+	if abs, err := filepath.Abs(dir); err == nil {
 		name = abs
 	}
-	files, _ := filepath.Glob(filepath.Join(e.dir, "*.safetensors"))
-	for _, f := range files { // another checkpoint in its place is another model
-		if stat, err := os.Stat(f); err == nil {
+	files, _ := os.ReadDir(dir)
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".safetensors") {
+			continue
+		}
+		if stat, err := os.Stat(filepath.Join(dir, f.Name())); err == nil {
 			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
 		}
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,6 +131,10 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 		return err
 	}
 	m.name = ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.trained.Step()), Identity: m.trained.Identity(), Batch: m.batch}
+	if m.name.Identity == "" {
+		sum := sha256.Sum256([]byte(checkpointName(dir)))
+		m.name.Identity = hex.EncodeToString(sum[:16])
+	}
 	m.tok, err = m.trained.Tokenizer()
 	if context := m.trained.Context(); err == nil && context < longest {
 		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)

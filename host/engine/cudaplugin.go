@@ -115,10 +115,15 @@ func pythonPath() []string {
 
 // pluginIn returns the path of a plugin in a directory, or "".
 func pluginIn(directory string) string {
+	files, err := os.ReadDir(directory)
+	if err != nil {
+		return ""
+	}
 	for _, name := range pluginNames {
-		matches, err := filepath.Glob(filepath.Join(directory, name))
-		if err == nil && len(matches) > 0 {
-			return matches[len(matches)-1]
+		for _, file := range slices.Backward(files) {
+			if fits, err := filepath.Match(name, file.Name()); err == nil && fits {
+				return filepath.Join(directory, file.Name())
+			}
 		}
 	}
 	return ""

@@ -173,6 +173,6 @@ func (c *continuation) read() ([]float32, error) {
 	}
 	var logits []float32
 	var err error
-	c.sequences, logits, err = c.m.Begin(prompts, min(context, c.seen+c.o.Tokens))
+	c.sequences, logits, err = c.m.Begin(prompts, c.seen+min(c.o.Tokens, context-c.seen))
 	return logits, err
 }

@@ -27,15 +27,16 @@ const keepBuilds = 30 * 24 * time.Hour
 
 // holdsMain tells whether a directory holds a Go main package.
 func holdsMain(dir string) bool {
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	files, err := os.ReadDir(dir)
 	if err != nil {
 		return false
 	}
 	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
+		name := file.Name()
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly)
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.PackageClauseOnly)
 		if err == nil && parsed.Name.Name == "main" {
 			return true
 		}

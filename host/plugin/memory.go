@@ -61,6 +61,9 @@ var exhausted = []string{"out of memory", "cannot allocate memory", "MemoryError
 
 // explainMemory adds the limit to an error that tells of a lack of memory.
 func explainMemory(e *Error, limit uint64) *Error {
+	if limit == math.MaxUint64 { // there is none
+		return e
+	}
 	text := e.Err.Error() + strings.Join(e.Output, "\n")
 	for _, words := range exhausted {
 		if strings.Contains(text, words) {

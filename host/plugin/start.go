@@ -15,6 +15,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // DefaultTimeout is the default of the time limits in [Options].
@@ -96,8 +98,7 @@ func (c *Client) start(ctx context.Context) *Error {
 		SkipHostEnv:      true,
 		AutoMTLS:         true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: socketDir()},
-		// The connection must not be closed for being idle: it cannot be made again.
-		GRPCDialOptions: []grpc.DialOption{grpc.WithIdleTimeout(0)},
+		GRPCDialOptions:  dialOptions(),
 	}
 	c.gp = goplugin.NewClient(config)
 	err := c.connect(ctx, config)
@@ -108,6 +109,23 @@ func (c *Client) start(ctx context.Context) *Error {
 		return nil
 	}
 	return c.startError(err)
+}
+
+// dialOptions bound what a plugin may send beside its answers, each of which has a limit of its own.
+func dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithIdleTimeout(0), // the connection must not be closed for being idle: it cannot be made again
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 20)),
+		grpc.WithStreamInterceptor(withoutBroker),
+	}
+}
+
+// withoutBroker refuses go-plugin's stream of further connections: cage makes none, and go-plugin keeps all that a plugin sends there.
+func withoutBroker(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if strings.HasPrefix(method, "/plugin.GRPCBroker/") {
+		return nil, status.Error(codes.Unimplemented, "there are no further connections")
+	}
+	return streamer(ctx, desc, cc, method, opts...)
 }
 
 // connect starts the process and asks what it is. With a plugin that has given no

@@ -75,6 +75,7 @@ func TestScheduleFloor(t *testing.T) {
 
 func TestDue(t *testing.T) {
 	r := runOf(t, "train.log_every=30", "train.eval_every=40", "method.pareto_every=45")
+	r.programs = &assembly.Programs{} // without quantized weights
 	var logged, evaluated []int
 	for step := range 101 {
 		if step > 0 && r.logs(step) {

@@ -87,6 +87,9 @@ func (c *cutting) between(t *HuggingFace, text []byte, n int) bool {
 	if c.byMark {
 		return text[n] == ' ' && string(r) != spaceMark
 	}
+	if text[n] == '\n' { // what line ends may follow on is decided by what normalization leaves
+		r, _ = utf8.DecodeLastRuneInString(t.normalize(string(r), true))
+	}
 	before, _ := t.pre.scan.classAt(string(r), 0)
 	return before == letter || before == number || before == other && text[n] == ' '
 }

@@ -71,7 +71,7 @@ func TestBadDefinition(t *testing.T) {
 		"unknown token":      {"model", `{"type":"BPE","unk_token":"?","vocab":{"a":0},"merges":[]}`, `"?"`},
 		"bad pattern":        {"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"}`, `pattern "("`},
 		"no pattern":         {"pre_tokenizer", `{"type":"Split","behavior":"Isolated"}`, "without a pattern"},
-		"taken id":           {"added_tokens", `[{"id":5,"content":"x"}]`, "belongs to"},
+		"taken id":           {"added_tokens", `[{"id":5,"content":"not in the vocabulary"}]`, "belongs to"},
 		"template":           {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}}]}`, `"?"`},
 		"template id":        {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}}],"special_tokens":{"?":{"ids":[9999]}}}`, "9999"},
 		"type":               {"pre_tokenizer", `7`, "pre_tokenizer"},

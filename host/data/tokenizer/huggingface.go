@@ -112,6 +112,9 @@ func (t *HuggingFace) setTokens(def *definition) error {
 	}
 	var raw, normalized []addedToken
 	for i, added := range def.AddedTokens {
+		if id, known := def.Model.Vocab[added.Content]; known {
+			added.ID = id // as the original library, whatever the file says
+		}
 		if added.ID < 0 || added.ID == math.MaxInt32 {
 			return fmt.Errorf("added_tokens[%d]: %q has id %d, want 0 to %d", i, added.Content, added.ID, math.MaxInt32-1)
 		}

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -14,6 +15,9 @@ import (
 // Go's regexp leaves out by design; hence a backtracking engine. Its dialect is
 // set to that of the original library, where ^ and $ match at every line.
 func (p *preTokenizer) addSplit(expr, behavior string, invert bool) error {
+	if what := meansOther(expr); what != "" {
+		return &UnsupportedError{"pre_tokenizer", fmt.Sprintf("the pattern %q", expr), what + " has another meaning in the library that published models are made with"}
+	}
 	re, err := regexp2.Compile(expr, regexp2.Multiline)
 	if err != nil {
 		return fmt.Errorf("pre_tokenizer: pattern %q cannot be compiled: %w", expr, err)
@@ -29,6 +33,39 @@ func (p *preTokenizer) addSplit(expr, behavior string, invert bool) error {
 		p.cutters[len(p.cutters)-1].words = &words
 	}
 	return err
+}
+
+// multiline finds flags that make ^ and $ match at lines here, and a dot match all there.
+var multiline = regexp.MustCompile(`\(\?[a-zA-Z]*m`)
+
+// meansOther names what an expression has that Oniguruma, the original library, reads in another way; "" for nothing.
+func meansOther(expr string) string {
+	class := false
+	for i := 0; i < len(expr); i++ {
+		rest := expr[i:]
+		switch {
+		case expr[i] == '\\':
+			i++
+		case class && expr[i] == '[':
+			return "a class in a class"
+		case class && strings.HasPrefix(rest, "&&"):
+			return "&& in a class"
+		case expr[i] == '[':
+			class = true
+			if strings.HasPrefix(rest, "[^") {
+				i++
+			}
+		case expr[i] == ']':
+			class = false
+		case !class && strings.HasPrefix(rest, "{,"):
+			return "{,"
+		case !class && multiline.MatchString(rest[:min(len(rest), 8)]) && strings.HasPrefix(rest, "(?"):
+			return "(?m"
+		case !class && strings.HasPrefix(rest, "(?i") && strings.ContainsAny(expr, "ßẞ"):
+			return "ß without regard to case"
+		}
+	}
+	return ""
 }
 
 // addCutter appends a cutter that cuts at what find matches.
@@ -49,7 +86,9 @@ func (p *preTokenizer) addCutter(find func(text string) ([]stretch, error), beha
 			}
 		}
 		for _, s := range join(stretches) {
-			dst = append(dst, piece{p.text[s.start:s.end], p.first && s.start == 0})
+			if s.start < s.end {
+				dst = append(dst, piece{p.text[s.start:s.end], p.first && s.start == 0})
+			}
 		}
 		return dst, nil
 	}})
@@ -80,8 +119,7 @@ func literalFinder(literal string) func(text string) ([]stretch, error) {
 	}
 }
 
-// findStretches covers text with matches and the gaps between them. Empty matches
-// cut nothing.
+// findStretches covers text with matches and the gaps between them. An empty match cuts, unless it follows on another match.
 func findStretches(re *regexp2.Regexp, text string) ([]stretch, error) {
 	runes := []rune(text)
 	stretches := make([]stretch, 0, len(text)/4+1)
@@ -95,10 +133,11 @@ func findStretches(re *regexp2.Regexp, text string) ([]stretch, error) {
 	}
 	err := re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
 		index, length, _ := m.GroupRange(0)
-		if length == 0 {
+		start, last := advance(index), len(stretches)-1
+		if length == 0 && start == at && last >= 0 && stretches[last].match {
 			return true
 		}
-		if start := advance(index); start > at {
+		if start > at {
 			stretches = append(stretches, stretch{at, start, false})
 			at = start
 		}

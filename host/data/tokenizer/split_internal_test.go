@@ -1,0 +1,58 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+)
+
+// TestSplits: patterns cut where the original library does, empty matches included. The words are those of tokenizers
+// 0.23.3, pre_tokenizers.Split(Regex(pattern), behavior, invert).pre_tokenize_str(text).
+func TestSplits(t *testing.T) {
+	text, err := os.ReadFile("testdata/splits.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []struct {
+		Pattern, Text, Behavior string
+		Invert                  bool
+		Words                   []string
+	}
+	if err := json.Unmarshal(text, &list); err != nil || len(list) < 60 {
+		t.Fatalf("%d cases, %v", len(list), err)
+	}
+	for _, c := range list {
+		var p preTokenizer
+		if err := p.addSplit(c.Pattern, c.Behavior, c.Invert); err != nil {
+			t.Fatal(err)
+		}
+		pieces, err := p.cutters[0].cut(nil, piece{c.Text, true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, piece := range pieces {
+			got = append(got, piece.text)
+		}
+		if !slices.Equal(got, c.Words) {
+			t.Errorf("%s, %s, invert %v: %q is cut into %q, want %q", c.Pattern, c.Behavior, c.Invert, c.Text, got, c.Words)
+		}
+	}
+}
+
+// TestOtherDialect: expressions that mean something else in the original library are refused; those of published models are not.
+func TestOtherDialect(t *testing.T) {
+	for _, expr := range []string{`[[:punct:]]`, `[^[:space:]]`, `[\p{L}&&[^\p{Han}]]+`, `a{,2}`, `[a-z-[aeiou]]`, `(?m).`, `(?im:x)`, `(?i)ß`} {
+		var unsupported *UnsupportedError
+		if err := (&preTokenizer{}).addSplit(expr, "Isolated", false); !errors.As(err, &unsupported) {
+			t.Errorf("%s: %v", expr, err)
+		}
+	}
+	for _, expr := range []string{`\[[\[\]&]+`, `a{2,}`, `(?i:'s|'t)|\s+(?!\S)`, "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+", `\{,`} {
+		if err := (&preTokenizer{}).addSplit(expr, "Isolated", false); err != nil {
+			t.Errorf("%s: %v", expr, err)
+		}
+	}
+}
