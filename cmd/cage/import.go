@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -32,6 +35,9 @@ from the checkpoint itself, with model.init.`,
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		holdOn(lifeline)
 		c, err := train.Import(cmd.Context(), args[0], out, context)
+		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s is a run directory already: want the directory of a Hugging Face checkpoint", args[0])
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -96,6 +102,6 @@ func showImported(w io.Writer, dir, out string, c *huggingface.Checkpoint) {
 	}
 	table(w, rows)
 	if out != "" {
-		fmt.Fprintf(w, "\n%s holds this model: try cage eval, cage generate, or a training with model.init = %q\n", out, out)
+		fmt.Fprintf(w, "\n%s holds this model: try cage eval --data FILE, cage generate, or a training with model.init = %q\n", out, out)
 	}
 }

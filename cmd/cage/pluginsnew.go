@@ -62,7 +62,7 @@ module of its own, with a go.mod.`,
 			return err
 		}
 		if notice != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s: %v\n", s.path(), notice)
+			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s; or remove it and give --sdk DIR, a copy of cage's source: %v\n", s.path(), notice)
 		}
 		path := s.path()
 		if !filepath.IsAbs(path) {

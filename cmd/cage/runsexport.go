@@ -39,8 +39,11 @@ A run with train.tensorboard = true writes event files while it trains.`,
 	cmd.Flags().StringVar(&table, "csv", "", "write a table to `FILE`; -: to the standard output")
 	cmd.Flags().StringVar(&events, "tensorboard", "", "write event files to `DIR`, a folder for each run")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if (table == "") == (events == "") {
+		switch {
+		case table == "" && events == "":
 			return nil, usageError{errors.New("want --csv FILE or --tensorboard DIR")}
+		case table != "" && events != "":
+			return nil, usageError{errors.New("want --csv FILE or --tensorboard DIR, one at a time")}
 		}
 		list, err := recordsOf(args)
 		if err != nil {

@@ -80,8 +80,25 @@ has failed.`,
 		if dry {
 			return planned(cmd, s, opts)
 		}
+		sayKept(cmd.ErrOrStderr(), s, keptFile, opts.Kept)
 		return runStudy(cmd, s, opts)
 	})
+}
+
+// sayKept says how many cells are left out because their results are kept; keeps is nil without a file of such.
+func sayKept(w io.Writer, s *study.Study, file string, keeps func(study.Cell) bool) {
+	if keeps == nil {
+		return
+	}
+	ids := map[string]bool{}
+	left := map[string]bool{}
+	for _, c := range s.Cells {
+		ids[c.ID] = true
+		if keeps(c) {
+			left[c.ID] = true
+		}
+	}
+	fmt.Fprintf(w, "%d of %d cells are kept in %s and not trained again\n", len(left), len(ids), file)
 }
 
 // runStudy trains the cells and shows how far they are.

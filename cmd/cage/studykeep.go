@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/kept"
+	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
 func newStudyKeep() *cobra.Command {
@@ -53,7 +54,11 @@ again, so a study may be run on one machine after another. Stale ones are left o
 		if len(file.Cells) == 0 {
 			return nil, fmt.Errorf("no cell of %s is done: there is nothing to keep", s.File)
 		}
-		if err := file.Write(path); err != nil {
+		to, err := atomicfile.Target(path)
+		if err == nil {
+			err = file.Write(to.Name)
+		}
+		if err != nil {
 			return nil, err
 		}
 		return inWords(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil

@@ -55,14 +55,7 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 				cell.Summary[name] = metrics.Number(x)
 			}
 			list = append(list, cell)
-			loss, last := "–", r.Cell.Dir
-			if x, ok := r.Summary["val_loss"]; ok {
-				loss = number(metrics.Some(x), "%.4f")
-			}
-			if r.Err != "" {
-				last = strings.ReplaceAll(r.Err, "\n", "; ")
-			}
-			rows = append(rows, append(r.Cell.Of(s.AxisNames()), string(r.State), loss, last))
+			rows = append(rows, append(r.Cell.Of(s.AxisNames()), statusOf(r, keptFile)...))
 		}
 		total := study.Count(results)
 		return &answer{map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}, func(w io.Writer) {
@@ -70,4 +63,19 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 			fmt.Fprint(w, counts(s, total))
 		}}, nil
 	})
+}
+
+// statusOf is what is printed of a cell: its state, its loss, and its error or where it is.
+func statusOf(r study.Result, keptFile string) []string {
+	loss, last := "–", r.Cell.Dir
+	if x, ok := r.Summary["val_loss"]; ok {
+		loss = number(metrics.Some(x), "%.4f")
+	}
+	switch {
+	case r.Err != "":
+		last = strings.ReplaceAll(r.Err, "\n", "; ")
+	case keptFile != "" && r.Known():
+		last = "kept in " + keptFile
+	}
+	return []string{string(r.State), loss, last}
 }

@@ -3,12 +3,16 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/memory"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -47,7 +51,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	lifelineFlag(cmd, &lifeline)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		cfg, err := config.Load(args[0], sets)
+		cfg, err := loadRun(args[0], sets)
 		if err != nil {
 			return nil, err
 		}
@@ -61,6 +65,30 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		}
 		return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
 	})
+}
+
+// loadRun loads a configuration. It refuses that of a run directory which was moved or copied: train.out still names the place
+// where it was, and another run would be trained there.
+func loadRun(path string, sets []string) (*config.Config, error) {
+	cfg, err := config.Load(path, sets)
+	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(s, "train.out=") }) {
+		return cfg, err
+	}
+	dir := filepath.Dir(path)
+	run, err := rundir.At(dir).Provenance().Exists()
+	if err != nil || !run {
+		return cfg, err
+	}
+	here, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if there, err := filepath.Abs(cfg.Train.Out); err != nil || there == here {
+		return cfg, err
+	}
+	e := cfg.ErrorAt("train.out", "this is the configuration of the run in %s, and says %q", dir, cfg.Train.Out)
+	e.Hint = fmt.Sprintf("give --set 'train.out=%q' to go on with that run, or another directory for a new one", dir)
+	return nil, e
 }
 
 // estimateMemory answers with the memory that a training needs.

@@ -48,6 +48,10 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 	if err := o.resolve(); err != nil {
 		return nil, err
 	}
+	there, err := o.out().Exists()
+	if err != nil {
+		return nil, err
+	}
 	if err := o.out().MkdirAll(); err != nil {
 		return nil, err
 	}
@@ -55,7 +59,13 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Unlock()
+	defer func() {
+		if err != nil && !there { // a new directory goes again, unless there is something in it
+			_ = o.out(lockFile).Remove()
+			defer o.out().Remove()
+		}
+		err = errors.Join(err, lock.Unlock())
+	}()
 	if p.finder, err = newFinder(o); err != nil {
 		return nil, err
 	}

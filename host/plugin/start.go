@@ -69,7 +69,7 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 	}
 	c := &Client{
 		exe: exe, kind: kind, sum: sum, opts: opts,
-		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), memory: memory, logger: opts.Logger.Named(exe.Name)},
+		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), memory: memory, logger: opts.Logger.Named(filepath.Base(exe.Name))},
 	}
 	if err := c.start(ctx); err != nil {
 		c.Close()

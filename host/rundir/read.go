@@ -87,8 +87,14 @@ func (r *Run) read() error {
 		r.State = Done
 	} else if err := r.readStop(); err != nil {
 		return err
-	} else if numbers, err = lastNumbers(At(r.Dir).Metrics()); err != nil {
-		return err
+	} else {
+		ended := numbers["steps"] // records need not be of the last step
+		if numbers, err = lastNumbers(At(r.Dir).Metrics()); err != nil {
+			return err
+		}
+		if ended > numbers["steps"] {
+			numbers["steps"] = ended
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		r.results = append(r.results, Result{name, numbers[name]})

@@ -114,7 +114,7 @@ func Open(spec string) (*Task, error) {
 	}
 	text, err := definitions.ReadFile("definitions/" + spec + ".toml")
 	if err != nil {
-		return nil, fmt.Errorf("there is no task %q: want one of %s, or a file that ends in .toml", spec, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("there is no task %q: want one of %s, or a file that ends in .toml (name it with --tasks)", spec, strings.Join(Names(), ", "))
 	}
 	return Parse(spec+".toml", text)
 }

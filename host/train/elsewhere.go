@@ -28,6 +28,8 @@ func (t *Trained) openData(o OpenOptions) error {
 	switch {
 	case o.NoData:
 		return nil
+	case o.Data == "" && t.cfg.Data.Validation == "":
+		return fmt.Errorf("%s has no validation data of its own: name a token file with --data", t.dir)
 	case o.Data == "":
 		if t.data, err = assembly.FindValidation(t.cfg, t.search); err != nil {
 			return fmt.Errorf("%w\nname a token file with --data", err)
@@ -43,7 +45,7 @@ func (t *Trained) openData(o OpenOptions) error {
 		return nil
 	}
 	if got := t.data.Tokenizer(); got.SHA256 != want.SHA256 {
-		return fmt.Errorf("%s was made with the tokenizer %s, the run's is %s", o.Data, got.Name, want.Name)
+		return fmt.Errorf("%s was made with the tokenizer %s, that of the model is %s: prepare the text with its tokenizer (cage data prepare --tokenizer)", o.Data, got.Name, want.Name)
 	}
 	return nil
 }

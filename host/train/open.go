@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -96,7 +97,10 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 // loadConfig loads the configuration of a run.
 func loadConfig(dir rundir.Dir) (*config.Config, error) {
 	cfg, err := config.Load(dir.Config().Name, nil)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%s is a file: want a run directory, such as runs/NAME", dir)
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s is not a run directory: it has no %s", dir, rundir.ConfigFile)
 	}
 	return cfg, err

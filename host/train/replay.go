@@ -74,7 +74,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error)
 	if cfg, err = prepareReplay(ctx, cfg, run, again, from, o.Finder); err != nil {
 		return nil, err
 	}
-	_, err = Run(ctx, cfg, Options{Resume: true, StopAfter: to.Step, Finder: o.Finder, Logger: o.Logger, Console: o.Console})
+	_, err = Run(ctx, cfg, Options{Resume: true, StopAfter: to.Step, Finder: o.Finder, Logger: o.Logger, Console: o.Console, replay: true})
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, ErrInterrupted)) {
 		return nil, fmt.Errorf("replay steps %d to %d: %w", from.Step, to.Step, err)
 	}
@@ -169,7 +169,7 @@ func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Di
 	}
 	cfg, err = cfg.Changed(func(c *config.Config) error {
 		t := &c.Train
-		t.Out, t.EvalEvery, t.FinalEvalBatches, t.TrajectoryEvery = again.Name, 0, 1, 0
+		t.Out, t.EvalEvery, t.TrajectoryEvery = again.Name, 0, 0
 		t.CheckpointEvery, t.CheckpointMinutes, c.Method.ParetoEvery, t.Samples = 0, 0, 0, nil
 		return findForReplay(c, rundir.Search{Run: run.Name, Made: made.Directory}, finder)
 	})

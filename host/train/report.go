@@ -175,6 +175,9 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		s.Stopped = metrics.Interrupted
 		return s, nil
 	}
+	if r.opts.replay {
+		return s, nil
+	}
 	losses, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches, r.curveBatches())
 	if ctx.Err() != nil {
 		s.Completed, s.Stopped = false, metrics.Interrupted // a resumed run evaluates

@@ -39,6 +39,8 @@ type Options struct {
 	Logger hclog.Logger
 	// Console receives the progress display; nil shows none.
 	Console io.Writer
+
+	replay bool // nobody wants results
 }
 
 func (o Options) withDefaults() (_ Options, err error) {

@@ -88,6 +88,12 @@ func Create(path vfs.Path) (*File, error) {
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no directory %s: %w", path.Dir(), fs.ErrNotExist)
+		}
+		if failed, ok := errors.AsType[*fs.PathError](err); ok { // the temporary name tells nobody anything
+			return nil, failed.Err
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Target is where a file goes that a person has named: where a symbolic link leads. A name of a
+// Target is where a file goes that a person has named: where a symbolic link leads. The directory is made if there is none. A name of a
 // pipe, a device or a directory is refused, as a file would take its place.
 func Target(name string) (vfs.Path, error) {
 	info, err := os.Stat(name)
@@ -18,7 +18,7 @@ func Target(name string) (vfs.Path, error) {
 		if _, err := os.Lstat(name); err == nil {
 			return vfs.Path{}, fmt.Errorf("%s is a symbolic link that leads nowhere", name)
 		}
-		return vfs.At(name), nil
+		return vfs.At(name), vfs.At(filepath.Dir(name)).MkdirAll()
 	}
 	if err != nil {
 		return vfs.Path{}, err

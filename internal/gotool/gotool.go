@@ -65,7 +65,11 @@ func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, 
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fmt.Errorf("there is no go command to build Go source (%w): install Go", exec.ErrNotFound)
 	}
-	return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, strings.TrimSpace(stderr.text.String()))
+	said := strings.TrimSpace(stderr.text.String())
+	if said == "" { // as with -json
+		said = strings.TrimSpace(string(out))
+	}
+	return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, said)
 }
 
 // listener keeps what the go command says, and passes on what it downloads.
