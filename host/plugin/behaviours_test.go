@@ -102,6 +102,7 @@ var behaviours = map[string]func(){
 		_ = w.Flush()
 		sdk.ServeQuantizer(testQuantizer{})
 	},
+	"floods-streams": floodStreams,
 	"ignores-its-host": func() { // it does not notice that standard input is closed
 		r, w, err := os.Pipe()
 		if err != nil {

@@ -48,6 +48,19 @@ func TestFindOrder(t *testing.T) {
 	}
 }
 
+// TestHoldsMain: whatever its path is made of.
+func TestHoldsMain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "q[1]*")
+	write(t, 0o644, "package main_test\n", dir, "main_test.go")
+	if holdsMain(dir) || holdsMain(filepath.Join(dir, "none")) {
+		t.Error("there is no main package")
+	}
+	write(t, 0o644, "package main\n", dir, "main.go")
+	if !holdsMain(dir) {
+		t.Error("there is a main package")
+	}
+}
+
 func TestNotFound(t *testing.T) {
 	dir := t.TempDir()
 	write(t, 0o755, "", dir, "quest")

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,28 @@ func TestFlood(t *testing.T) {
 	text := log.String()
 	if len(text) > 2*loggedBytes || !strings.Contains(text, "printed too much: the rest was left out: lines=") {
 		t.Errorf("%d bytes were logged, which end in\n%s", len(text), text[max(0, len(text)-300):])
+	}
+}
+
+// What a plugin sends beside its answers is bounded, too.
+func TestFloodedStreams(t *testing.T) {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	c := start(t, "floods-streams", sdk.KindQuantizer, Options{})
+	defer c.Close()
+	for range 10 {
+		if _, err := c.Quantize(t.Context(), site("")); err != nil {
+			t.Fatal(err)
+		}
+		if now := heap(); now > before+32<<20 {
+			t.Fatalf("the host keeps %d MiB", (now-before)>>20)
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 

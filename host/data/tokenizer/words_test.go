@@ -137,6 +137,26 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// TestCutOfDecomposed: where normalization makes a mark of the end of a letter, the pattern gives it the line ends behind it, so that
+// there is no place before them.
+func TestCutOfDecomposed(t *testing.T) {
+	for _, c := range []struct {
+		form, text string
+		want       int
+	}{
+		{"NFC", "ab \u0958\n", 2}, {"NFD", "ab é\n", 2}, {"NFKC", "ab \u0958\n", 2},
+		{"NFC", "ab é\n", 5}, {"NFD", "ab e\n", 4},
+	} {
+		tok, err := newHuggingFace(edited(t, "llama3", map[string]string{"normalizer": `{"type":"` + c.form + `"}`}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tok.Cut([]byte(c.text)); got != c.want {
+			t.Errorf("%s, %q is cut at %d, want %d", c.form, c.text, got, c.want)
+		}
+	}
+}
+
 // TestAddedTokensAreNotCut: none is divided, and none loses the white space it claims.
 func TestAddedTokensAreNotCut(t *testing.T) {
 	for tokens, texts := range map[string][]string{
