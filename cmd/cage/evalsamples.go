@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/tasks/ask"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -72,7 +73,11 @@ func loadSamples(dir string, own []string) ([]*ask.Result, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return ask.Load(vfs.At(dir), list)
+	loaded, err := ask.Load(vfs.At(dir), list)
+	if errors.Is(err, tasks.ErrNone) {
+		err = fmt.Errorf("%w; name the file of a task of your own with --tasks", err)
+	}
+	return loaded, err
 }
 
 // compareAll compares the tasks that both have, but for those of whole texts, about which leftOut is.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -103,6 +104,9 @@ func Names() []string {
 	return names
 }
 
+// ErrNone is wrapped by the error of [Open] about a name that no task has.
+var ErrNone = errors.New("there is no task")
+
 // Open returns the task of a name, or the one that a file describes, whose path ends in .toml.
 func Open(spec string) (*Task, error) {
 	if strings.HasSuffix(spec, ".toml") {
@@ -114,7 +118,7 @@ func Open(spec string) (*Task, error) {
 	}
 	text, err := definitions.ReadFile("definitions/" + spec + ".toml")
 	if err != nil {
-		return nil, fmt.Errorf("there is no task %q: want one of %s, or a file that ends in .toml (name it with --tasks)", spec, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("%w %q: want one of %s, or a file that ends in .toml", ErrNone, spec, strings.Join(Names(), ", "))
 	}
 	return Parse(spec+".toml", text)
 }
