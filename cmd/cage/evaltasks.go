@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -211,12 +211,9 @@ func checkpointName(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		name = abs
 	}
-	files, _ := os.ReadDir(dir)
+	files, _ := fs.Glob(os.DirFS(dir), "*.safetensors") // the pattern is well-formed
 	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".safetensors") {
-			continue
-		}
-		if stat, err := os.Stat(filepath.Join(dir, f.Name())); err == nil {
+		if stat, err := os.Stat(filepath.Join(dir, f)); err == nil {
 			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
 		}
 	}

@@ -36,9 +36,6 @@ configuration, axes of settings and what to report (docs/studies.md):
 
 func newStudyRun() *cobra.Command {
 	var opts study.RunOptions
-	var only []string
-	var dry bool
-	var keptFile string
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Train the cells of a study that are not done",
@@ -60,45 +57,31 @@ has failed.`,
 	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores allow")
 	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave runs of changed plugins or data as they are; reports leave them out")
-	flags.StringVar(&keptFile, "kept", "", "leave out cells whose results are in this `FILE` of 'cage study keep'")
-	flags.StringArrayVar(&only, "only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
-	flags.BoolVar(&dry, "dry-run", false, "print what would be trained, and train nothing")
+	keptFile := flags.String("kept", "", "leave out cells whose results are in this `FILE` of 'cage study keep'")
+	only := flags.StringArray("only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
+	dry := flags.Bool("dry-run", false, "print what would be trained, and train nothing")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
 		}
-		if opts.Only, err = labelsOf(s, only); err != nil {
+		if opts.Only, err = labelsOf(s, *only); err != nil {
 			return nil, err
 		}
 		if opts.Survey, err = survey(cmd); err != nil {
 			return nil, err
 		}
-		if opts.Kept, err = keptCells(cmd, s, keptFile); err != nil {
+		kept, err := keptCells(cmd, s, *keptFile)
+		if err != nil {
 			return nil, err
 		}
-		if dry {
+		opts.Kept = kept.has
+		if *dry {
 			return planned(cmd, s, opts)
 		}
-		sayKept(cmd.ErrOrStderr(), s, keptFile, opts.Kept)
+		kept.say(cmd.ErrOrStderr(), *keptFile)
 		return runStudy(cmd, s, opts)
 	})
-}
-
-// sayKept says how many cells are left out because their results are kept; keeps is nil without a file of such.
-func sayKept(w io.Writer, s *study.Study, file string, keeps func(study.Cell) bool) {
-	if keeps == nil {
-		return
-	}
-	ids := map[string]bool{}
-	left := map[string]bool{}
-	for _, c := range s.Cells {
-		ids[c.ID] = true
-		if keeps(c) {
-			left[c.ID] = true
-		}
-	}
-	fmt.Fprintf(w, "%d of %d cells are kept in %s and not trained again\n", len(left), len(ids), file)
 }
 
 // runStudy trains the cells and shows how far they are.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
@@ -89,9 +90,28 @@ func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Resul
 	})
 }
 
-// keptCells tells which cells need no training because their results are kept and not stale;
-// nil without a file.
-func keptCells(cmd *cobra.Command, s *study.Study, path string) (func(study.Cell) bool, error) {
+// keptIDs tells of each cell, by its ID, whether it needs no training because its results are kept and not stale; nil where none
+// are asked for.
+type keptIDs map[string]bool
+
+func (k keptIDs) has(c study.Cell) bool { return k[c.ID] }
+
+// say says how many cells are left out.
+func (k keptIDs) say(w io.Writer, file string) {
+	if k == nil {
+		return
+	}
+	count := 0
+	for _, kept := range k {
+		if kept {
+			count++
+		}
+	}
+	fmt.Fprintf(w, "%d of %d cells are kept in %s and not trained again\n", count, len(k), file)
+}
+
+// keptCells reads which cells are kept; nil without a file.
+func keptCells(cmd *cobra.Command, s *study.Study, path string) (keptIDs, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -99,9 +119,9 @@ func keptCells(cmd *cobra.Command, s *study.Study, path string) (func(study.Cell
 	if err != nil {
 		return nil, err
 	}
-	done := map[string]bool{}
+	kept := keptIDs{}
 	for _, r := range results {
-		done[r.Cell.ID] = r.Known()
+		kept[r.Cell.ID] = r.Known()
 	}
-	return func(c study.Cell) bool { return done[c.ID] }, nil
+	return kept, nil
 }

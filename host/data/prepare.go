@@ -60,11 +60,14 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 		return nil, err
 	}
 	defer func() {
-		if err != nil && !there { // a new directory goes again, unless there is something in it
+		abandoned := err != nil && !there
+		if abandoned {
 			_ = o.out(lockFile).Remove()
-			defer o.out().Remove()
 		}
 		err = errors.Join(err, lock.Unlock())
+		if abandoned {
+			_ = o.out().Remove() // which does nothing where there is something else in it
+		}
 	}()
 	if p.finder, err = newFinder(o); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,15 +116,10 @@ func pythonPath() []string {
 
 // pluginIn returns the path of a plugin in a directory, or "".
 func pluginIn(directory string) string {
-	files, err := os.ReadDir(directory)
-	if err != nil {
-		return ""
-	}
-	for _, name := range pluginNames {
-		for _, file := range slices.Backward(files) {
-			if fits, err := filepath.Match(name, file.Name()); err == nil && fits {
-				return filepath.Join(directory, file.Name())
-			}
+	for _, pattern := range pluginNames {
+		names, err := fs.Glob(os.DirFS(directory), pattern)
+		if err == nil && len(names) > 0 {
+			return filepath.Join(directory, names[len(names)-1])
 		}
 	}
 	return ""
@@ -147,11 +143,12 @@ func checkPluginPath(path string) error {
 func toolkitIn(plugin string) string {
 	site := filepath.Dir(filepath.Dir(filepath.Dir(plugin)))
 	for _, pattern := range []string{"nvidia/cu1[0-9]", "nvidia/cuda_nvcc"} {
-		directories, _ := filepath.Glob(filepath.Join(site, pattern)) // The pattern is well-formed.
-		for i := len(directories) - 1; i >= 0; i-- {
+		names, _ := fs.Glob(os.DirFS(site), pattern) // The pattern is well-formed.
+		for _, name := range slices.Backward(names) {
+			directory := filepath.Join(site, name)
 			for _, part := range []string{"bin/ptxas", "nvvm/libdevice"} {
-				if _, err := os.Stat(filepath.Join(directories[i], part)); err == nil {
-					return directories[i]
+				if _, err := os.Stat(filepath.Join(directory, part)); err == nil {
+					return directory
 				}
 			}
 		}

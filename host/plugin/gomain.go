@@ -12,6 +12,7 @@ import (
 	"go/token"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,13 +28,9 @@ const keepBuilds = 30 * 24 * time.Hour
 
 // holdsMain tells whether a directory holds a Go main package.
 func holdsMain(dir string) bool {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return false
-	}
-	for _, file := range files {
-		name := file.Name()
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+	names, _ := fs.Glob(os.DirFS(dir), "*.go") // the pattern is well-formed
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.PackageClauseOnly)

@@ -61,9 +61,8 @@ func quantity(r *rundir.Run, name string) string {
 	if len(text) < 5 || strings.Trim(text, "0123456789") != "" {
 		return text
 	}
-	var groups []string
-	for ; len(text) > 3; text = text[:len(text)-3] {
-		groups = append([]string{text[len(text)-3:]}, groups...)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
 	}
-	return strings.Join(append([]string{text}, groups...), ",")
+	return text
 }

@@ -70,7 +70,7 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 		return Interrupted, nil, err
 	case completed: // the summary is written last, so that however the process ended matters no more
 		return Done, nil, nil
-	case failure != nil && failure.stopped, ctx.Err() != nil && failure == nil: // alone, by a request in its directory, or with the study
+	case failure != nil && failure.stopped, ctx.Err() != nil && failure == nil: // somebody has stopped it alone, or the whole study ends
 		return Interrupted, nil, nil
 	case failure == nil:
 		failure = &Failure{Exit: "exit status 0"}

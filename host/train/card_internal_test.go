@@ -1,6 +1,7 @@
 package train
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/config"
@@ -29,7 +30,7 @@ func TestTrainedOn(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
-	if got := appended(appended(appended("", "[a] x"), "[b] y"), "[a] x"); got != "[a] x; [b] y" {
+	if got := strings.Join(appended(appended(appended(nil, "[a] x"), "[b] y"), "[a] x"), "; "); got != "[a] x; [b] y" {
 		t.Errorf("%q", got)
 	}
 }

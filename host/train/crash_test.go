@@ -53,9 +53,10 @@ func killAndCompare(t *testing.T, whole, killed *config.Config) {
 	random := rand.New(rand.NewPCG(3, 4))
 	kills := 0
 	finder := testrun.Finder(t)
+	checkpoints := killed.Train.Steps / killed.Train.CheckpointEvery
 	for rounds := 0; ; rounds++ {
-		if rounds == 40 {
-			t.Fatal("the run does not come to its end")
+		if rounds > checkpoints+1 { // each round is one checkpoint nearer to the end, or the end
+			t.Fatalf("the run of %d checkpoints does not come to its end", checkpoints)
 		}
 		before := newest(t, killed)
 		h := startHost(t, killed, finder)

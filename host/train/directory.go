@@ -217,11 +217,12 @@ func (r *run) nothingOfAnother() error {
 		return fail(fmt.Sprintf("checkpoints of steps %v", checkpoint.Steps(entries)))
 	}
 	for _, path := range []vfs.Path{r.dir.Metrics(), r.dir.Trajectory(), r.dir.Samples(), r.dir.Summary()} {
-		switch _, err := path.Stat(); {
-		case err == nil:
-			return fail("the " + path.Base() + " of another run")
-		case !errors.Is(err, fs.ErrNotExist):
+		there, err := path.Exists()
+		if err != nil {
 			return err
+		}
+		if there {
+			return fail("the " + path.Base() + " of another run")
 		}
 	}
 	return nil

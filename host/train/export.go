@@ -122,14 +122,16 @@ func (t *Trained) card() (export.Card, error) {
 	card := export.Card{Name: filepath.Base(filepath.Clean(t.dir)), Step: t.step, Config: string(text), Trained: t.trainedOn(cfg)}
 	card.Method = t.method()
 	card.Posttrained = t.made.Posttrained != nil
+	var quantizers, optimizers []string
 	for _, used := range t.made.Plugins {
 		switch words := inWords(used); {
 		case strings.HasPrefix(used.Table, "quantizer"):
-			card.Quantizer = appended(card.Quantizer, words)
+			quantizers = appended(quantizers, words)
 		case strings.HasPrefix(used.Table, "optimizer"):
-			card.Optimizer = appended(card.Optimizer, words)
+			optimizers = appended(optimizers, words)
 		}
 	}
+	card.Quantizer, card.Optimizer = strings.Join(quantizers, "; "), strings.Join(optimizers, "; ")
 	if s, err := metrics.ReadSummary(rundir.At(t.dir).Summary()); err == nil && s.Steps == t.step && s.ValLoss != nil {
 		card.Loss = fmt.Sprintf("%.4f nats per token", float64(*s.ValLoss))
 	}
@@ -183,12 +185,9 @@ func inWords(u assembly.Used) string {
 }
 
 // appended adds what is not in the list: one table may be for weights and activations.
-func appended(list, more string) string {
-	switch {
-	case list == "":
-		return more
-	case slices.Contains(strings.Split(list, "; "), more):
+func appended(list []string, more string) []string {
+	if slices.Contains(list, more) {
 		return list
 	}
-	return list + "; " + more
+	return append(list, more)
 }

@@ -87,7 +87,7 @@ func (c *cutting) between(t *HuggingFace, text []byte, n int) bool {
 	if c.byMark {
 		return text[n] == ' ' && string(r) != spaceMark
 	}
-	if text[n] == '\n' { // what line ends may follow on is decided by what normalization leaves
+	if text[n] == '\n' { // the pattern sees normalized text, in which a letter may end with a mark, to which line ends belong
 		r, _ = utf8.DecodeLastRuneInString(t.normalize(string(r), true))
 	}
 	before, _ := t.pre.scan.classAt(string(r), 0)

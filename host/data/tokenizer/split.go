@@ -35,8 +35,8 @@ func (p *preTokenizer) addSplit(expr, behavior string, invert bool) error {
 	return err
 }
 
-// multiline finds flags that make ^ and $ match at lines here, and a dot match all there.
-var multiline = regexp.MustCompile(`\(\?[a-zA-Z]*m`)
+// multiline are flags with m, by which ^ and $ match at every line here, and a dot matches line feeds in Oniguruma.
+var multiline = regexp.MustCompile(`^\(\?[a-zA-Z]*m`)
 
 // meansOther names what an expression has that Oniguruma, the original library, reads in another way; "" for nothing.
 func meansOther(expr string) string {
@@ -59,7 +59,7 @@ func meansOther(expr string) string {
 			class = false
 		case !class && strings.HasPrefix(rest, "{,"):
 			return "{,"
-		case !class && multiline.MatchString(rest[:min(len(rest), 8)]) && strings.HasPrefix(rest, "(?"):
+		case !class && multiline.MatchString(rest):
 			return "(?m"
 		case !class && strings.HasPrefix(rest, "(?i") && strings.ContainsAny(expr, "ßẞ"):
 			return "ß without regard to case"
@@ -119,7 +119,8 @@ func literalFinder(literal string) func(text string) ([]stretch, error) {
 	}
 }
 
-// findStretches covers text with matches and the gaps between them. An empty match cuts, unless it follows on another match.
+// findStretches covers text with matches and the gaps between them. An empty match cuts, too, unless it stands
+// right behind another match.
 func findStretches(re *regexp2.Regexp, text string) ([]stretch, error) {
 	runes := []rune(text)
 	stretches := make([]stretch, 0, len(text)/4+1)

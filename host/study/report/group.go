@@ -107,7 +107,7 @@ func (g grouping) ambiguous(a, b study.Cell) error {
 }
 
 // values are the values of a metric, and the keys of the replicates that have one. That of a replicate that diverged is NaN:
-// left out, what is left of its place would look better than what others are.
+// without it, the mean of the others would look better than the method is.
 func values(list []replicate, metric string) (keys []string, x []float64) {
 	for _, r := range list {
 		v, ok := r.result.Summary[metric]

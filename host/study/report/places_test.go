@@ -9,12 +9,7 @@ import (
 )
 
 // one has a reference that is one run for all seeds, and a table whose only column is its baseline.
-const one = `
-[base]
-model = {kind = "toy"}
-train = {steps = 100}
-schedule = {rate = 0.1}
-optimizer = {plugin = "sgd"}
+const one = base + `
 [study]
 name = "one"
 out = "%s"
