@@ -155,20 +155,20 @@ func (d *Data) openConversations(cfg *config.Config, f *rows.File) (*conversatio
 			return nil, err
 		}
 	}
-	if steps := s.Steps(); int64(cfg.Train.Steps) > steps {
-		e := cfg.ErrorAt("train.steps", "%d steps, but data.epochs = %d of %s gives %d", cfg.Train.Steps, cfg.Data.Epochs, f.Path(), steps)
-		e.Hint = "leave the key out to take all, or raise data.epochs"
-		return nil, e
-	}
 	how := normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}
 	return &conversations{how, s, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
 }
 
-// openRows lays out conversations for training.
+// openRows lays out conversations for training, of which there must be enough for the steps.
 func openRows(cfg *config.Config, f *rows.File) (*rows.Sampler, error) {
 	s, err := rows.NewSampler(f, trainRows(cfg))
 	if err != nil {
 		return nil, cfg.ErrorAt("data.train", "%w", err)
+	}
+	if steps := s.Steps(); int64(cfg.Train.Steps) > steps {
+		e := cfg.ErrorAt("train.steps", "%d steps, but data.epochs = %d of %s gives %d", cfg.Train.Steps, cfg.Data.Epochs, f.Path(), steps)
+		e.Hint = "leave the key out to take all, or raise data.epochs"
+		return nil, e
 	}
 	return s, nil
 }

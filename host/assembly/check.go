@@ -45,9 +45,15 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 // and plugins.
 func askedOf(cfg *config.Config) (string, error) {
 	c := *cfg
-	c.Seed, c.Data.Seed = 0, 0
-	c.Train = config.Train{Batch: c.Train.Batch, Clip: c.Train.Clip, Distillation: c.Train.Distillation}
-	c.Schedule, c.Diagnostics, c.Device = schedule.Settings{}, diagnostics.Settings{}, config.Device{Count: c.Device.Count}
+	c.Seed = 0
+	t := c.Train
+	c.Train = config.Train{Batch: t.Batch, Clip: t.Clip, Distillation: t.Distillation}
+	if c.Data.Kind == config.KindChat { // how many steps there are follows from how conversations are laid out
+		c.Train.Accumulate, c.Train.Steps = t.Accumulate, t.Steps
+	} else {
+		c.Data.Seed, c.Schedule = 0, schedule.Settings{}
+	}
+	c.Diagnostics, c.Device = diagnostics.Settings{}, config.Device{Count: c.Device.Count}
 	c.Method.Lambda, c.Method.Silence = 0, 0
 	text, err := json.Marshal(&c)
 	return string(text), err

@@ -141,22 +141,23 @@ func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 
 // Pinned is the configuration with the hashes of the files, so that it repeats the run on
 // the same data or not at all, and with their vocabulary and the number of steps where it
-// has none.
+// has none. Where it has more steps than the epochs of conversations give, that is an error.
 func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 	return cfg.Changed(func(c *config.Config) error {
 		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()
 		if c.Model.Vocab == 0 {
 			c.Model.Vocab = d.Train.Tokenizer().VocabSize
 		}
-		if f, ok := d.Train.(*rows.File); ok && c.Train.Steps == 0 {
-			var err error
-			if d.counted, err = openRows(c, f); err != nil {
-				return err
-			}
-			c.Train.Steps = int(d.counted.Steps())
-			return c.CheckSchedule()
+		f, ok := d.Train.(*rows.File)
+		if !ok {
+			return nil
 		}
-		return nil
+		var err error
+		if d.counted, err = openRows(c, f); err != nil || c.Train.Steps > 0 {
+			return err
+		}
+		c.Train.Steps = int(d.counted.Steps())
+		return c.CheckSchedule()
 	})
 }
 

@@ -71,9 +71,12 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape)
 		}
-		if cfg.Method.Name == cage.MethodLOTION {
+		if _, quantized := programs.Weights[t.Name]; quantized && cfg.Method.Name == cage.MethodLOTION {
 			out.States += elements(t.Shape)
 		}
+	}
+	if d := cfg.Diagnostics; d.Every > 0 && !programs.Forward {
+		out.Samples = min(float64(d.Coordinates), out.Quantized) * float64(min(d.Window, cfg.Train.Steps/d.Every))
 	}
 	out.Workspace = workspaces(programs, cfg.Device.Threads)
 	if programs.Forward {

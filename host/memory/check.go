@@ -78,6 +78,11 @@ func fitting(m Model, bytes float64) []string {
 	if context := largest(m.Context, func(n int) bool { m := m; m.Context = n; return fits(m) }); context > 0 {
 		list = append(list, fmt.Sprintf(shorter, context))
 	}
+	if still := m; m.Samples > 0 {
+		if still.Samples = 0; fits(still) {
+			list = append(list, "smaller diagnostics.coordinates or diagnostics.window")
+		}
+	}
 	if recompute := m; !m.Recompute && !m.Forward {
 		if recompute.Recompute = true; fits(recompute) {
 			list = append(list, `train.recompute = "blocks"`)
@@ -94,11 +99,14 @@ func largest(n int, fits func(int) bool) int {
 // Bytes writes a number of bytes for people.
 func Bytes(n float64) string {
 	const units = "kMGTPEZY"
-	if n < 1000 {
+	if n < 999.5 {
 		return fmt.Sprintf("%.0f B", n)
 	}
-	at := min(int(math.Log10(n)/3), len(units))
-	return fmt.Sprintf("%.3g %cB", n/math.Pow(1000, float64(at)), units[at-1])
+	at := 1
+	for n /= 1000; n >= 999.5 && at < len(units); n /= 1000 { // 999.5 would be shown as 1e+03
+		at++
+	}
+	return fmt.Sprintf("%.3g %cB", n, units[at-1])
 }
 
 // share of the available memory that garbage may fill.

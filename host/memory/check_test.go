@@ -54,6 +54,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckSamples: samples of codes count, and where they are too many, fewer are the way out.
+func TestCheckSamples(t *testing.T) {
+	sampled := small
+	sampled.Samples = 1e9
+	err := memory.Check(sampled, &memory.Available{Bytes: int64(memory.Estimate(small).Total()) + 1})
+	if e, ok := errors.AsType[*memory.Error](err); !ok || len(e.Fits) != 1 || !strings.Contains(e.Fits[0], "diagnostics.window") {
+		t.Errorf("a thousand million samples: %v", err)
+	}
+}
+
 // TestCheckWithoutMachine: where nothing is known of the machine, only what no machine
 // has is refused.
 func TestCheckWithoutMachine(t *testing.T) {
@@ -68,7 +78,8 @@ func TestCheckWithoutMachine(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	for n, want := range map[float64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 1234567: "1.23 MB", 62.4e12: "62.4 TB", 1e30: "1e+06 YB"} {
+	for n, want := range map[float64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 1234567: "1.23 MB", 62.4e12: "62.4 TB", 1e30: "1e+06 YB",
+		999.6: "1 kB", 999.4e6: "999 MB", 999.7e6: "1 GB", 999.99e9: "1 TB"} {
 		if got := memory.Bytes(n); got != want {
 			t.Errorf("%g: %q, want %q", n, got, want)
 		}

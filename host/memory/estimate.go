@@ -20,6 +20,8 @@ type Model struct {
 	Parameters, Quantized, States float64
 	// Teacher is the number of elements of a model whose predictions are learned; 0: there is none.
 	Teacher float64
+	// Samples is the number of samples of codes that are kept, of all coordinates together.
+	Samples float64
 	// Workspace is the elements that the update of the most demanding tensor works with.
 	Workspace float64
 }
@@ -38,13 +40,15 @@ type Need struct {
 	Logits     float64
 	Caches     float64 // keys and values of what has been read
 	Teacher    float64 // its parameters
+	Samples    float64 // codes and residuals, and their copy in a checkpoint
 }
 
 // What is counted how often was fitted to the largest resident sizes of trainings on the
 // CPU that collected garbage often (GOGC=10); TestEstimate has them.
 const (
 	wordBytes = 4
-	itself    = 75e6 // code, plugins' programs, the runtime
+	sampled   = 4 * wordBytes // a code and a residual, twice
+	itself    = 75e6          // code, plugins' programs, the runtime
 
 	gradients = 2.0 // copies of the parameters
 	quantized = 1.7
@@ -91,6 +95,7 @@ func Estimate(m Model) Need {
 	n.Gradients = wordBytes * gradients * m.Parameters
 	n.States = wordBytes * m.States
 	n.Workspace = wordBytes * m.Workspace
+	n.Samples = sampled * m.Samples
 	n.Blocks = wordBytes * (inputs + layers*(keptWidth*width+keptHidden*hidden) + onceHidden*hidden)
 	n.Scores = wordBytes * scores * (layers*keptScores + onceScores)
 	return n
@@ -98,5 +103,5 @@ func Estimate(m Model) Need {
 
 // Total is what the run needs at its peak.
 func (n Need) Total() float64 {
-	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Caches + n.Teacher
+	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Caches + n.Teacher + n.Samples
 }

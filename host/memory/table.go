@@ -28,6 +28,7 @@ func (n Need) Parts() []Part {
 		{"logits of the vocabulary", n.Logits},
 		{"keys and values of what has been read", n.Caches},
 		{"parameters of the teacher", n.Teacher},
+		{"samples of codes", n.Samples},
 	}
 	var list []Part
 	for _, p := range all {

@@ -61,7 +61,7 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 // nil field was not measured at that step and is left out.
 type Record struct {
 	Step   int    `json:"step"`   // optimizer steps done, from 1
-	Loss   Number `json:"loss"`   // what training minimizes, in nats per token, mean over the step's micro-batches
+	Loss   Number `json:"loss"`   // what training minimizes, but for LOTION's regularizer, in nats per token, mean over the step's micro-batches
 	LR     Number `json:"lr"`     // α_t, the learning rate of the step
 	Lambda Number `json:"lambda"` // λ_t, the strength of the CAGE correction in the step; 0 while silent or off, and where no weight is quantized
 	Tokens int64  `json:"tokens"` // tokens that were learned from since the start of training, resumes included: targets of predictions
@@ -70,7 +70,7 @@ type Record struct {
 	Divergence   *Number `json:"divergence,omitempty"`    // from the teacher's predictions
 	CrossEntropy *Number `json:"cross_entropy,omitempty"` // of the tokens: the loss without a teacher
 
-	Seconds         Number  `json:"seconds"`                     // seconds spent training since the start, resumes included
+	Seconds         Number  `json:"seconds"`                     // seconds of steps since the start, resumes included; without evaluations, checkpoints and the measures of records
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // over the steps since the previous record
 	FLOPSPerSecond  *Number `json:"flops_per_second,omitempty"`  // floating-point operations of the model, of forward and backward passes, over the same steps
 	MFU             *Number `json:"mfu,omitempty"`               // FLOPSPerSecond as a share of what the device can do: model FLOP utilization

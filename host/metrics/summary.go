@@ -23,7 +23,7 @@ type Summary struct {
 	// scaling laws.
 	NonEmbedding int64 `json:"non_embedding_parameters,omitempty"`
 
-	Seconds         Number  `json:"seconds"`                     // seconds spent training
+	Seconds         Number  `json:"seconds"`                     // seconds of steps, as in records
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // mean over the run
 	TrainLoss       *Number `json:"train_loss,omitempty"`        // of the last step
 	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the batches for the end: the whole validation set, unless train.final_eval_batches is set

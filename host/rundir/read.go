@@ -124,7 +124,7 @@ func (r *Run) readStop() error {
 func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	last, ok, err := metrics.Last(path)
 	if !ok {
-		return nil, err
+		return map[string]float64{}, err
 	}
 	return map[string]float64{"steps": float64(last.Step), "train_loss": float64(last.Loss)}, nil
 }

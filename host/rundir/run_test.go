@@ -258,6 +258,27 @@ func TestWhyARunIsNotDone(t *testing.T) {
 	check("at rest again", "diverged loss NaN", "failed disk full", "interrupted ", "interrupted ")
 }
 
+// TestWithoutRecords: a run that was stopped and whose records are gone has the steps that its summary tells.
+func TestWithoutRecords(t *testing.T) {
+	t.Chdir(t.TempDir())
+	fake(t, "runs/a", 3, 0)
+	for name, records := range map[string]string{"empty": "", "torn": `{"step":1`, "none": ""} {
+		fake(t, "runs/"+name, 4, 7)
+		if err := metrics.WriteSummary(At("runs/"+name).Summary(), metrics.Summary{Stopped: metrics.Interrupted, Steps: 20}); err != nil {
+			t.Fatal(err)
+		}
+		write(t, At("runs/"+name).Metrics().Name, records)
+	}
+	if err := At("runs/none").Metrics().Remove(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list(t, "runs")[1:] {
+		if steps, _ := r.Result("steps"); r.State != Interrupted || steps != 20 {
+			t.Errorf("%s: %s after %v steps, %s", r.Dir, r.State, steps, r.Err)
+		}
+	}
+}
+
 // TestReadableAgain: a run that could not be read is read again, also where its files look as before.
 func TestReadableAgain(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -123,6 +123,20 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// TestWarmupOfConstant: a warm-up longer than the run is wrong of those kinds that have one.
+func TestWarmupOfConstant(t *testing.T) {
+	for _, kind := range schedule.Kinds() {
+		s := schedule.Settings{Kind: kind, Rate: 1, Warmup: 100, From: 0.1}
+		_, found := s.Problem(40)
+		if found != (kind != schedule.Constant) {
+			t.Errorf("%s: a problem is found: %v", kind, found)
+		}
+		if built, err := s.Schedule(40); !found && (err != nil || built.Rate(40) != 1) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
 func TestPhaseLengths(t *testing.T) {
 	for _, c := range []struct {
 		value float64

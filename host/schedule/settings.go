@@ -56,7 +56,7 @@ func (s Settings) Problem(steps int) (p schema.Problem, found bool) {
 		p.Found, p.Hint = "the float "+schema.Decimal(s.Warmup), "want a fraction of the steps below 1, or a whole number of steps"
 	case steps == 0:
 		return p, false
-	case warmup > steps:
+	case warmup > steps && s.Kind.reads("warmup"):
 		p.Found, p.Hint = fmt.Sprintf("a warm-up of %d steps in a run of %d", warmup, steps), "want at most train.steps, or a fraction below 1"
 	case s.Kind == WSD && warmup+decay > steps:
 		p.Key, p.With = "schedule.decay", []string{"schedule.warmup", "schedule.kind", "train.steps"}

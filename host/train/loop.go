@@ -16,7 +16,7 @@ import (
 func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	r.display = newDisplay(r.opts.Console, r.cfg)
 	start := time.Since(r.began).Seconds()
-	for _, message := range slices.Concat(r.tooStrong(r.compiled.Plan().Rules), withoutEffect(r.cfg), idleDelays(r.programs.Tensors)) {
+	for _, message := range slices.Concat(r.tooStrong(r.compiled.Plan().Rules), withoutEffect(r.cfg, r.programs)) {
 		r.log.Warn(message)
 	}
 	r.display.latest = r.last

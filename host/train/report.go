@@ -74,13 +74,21 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 		finite++
 	}
 	mean := norms / float64(max(1, finite))
-	rec.ErrorNorm2, rec.ErrorRel = metrics.Some(e2), metrics.Some(e2/x2)
+	rec.ErrorNorm2, rec.ErrorRel = metrics.Some(e2), relative(e2, x2)
 	rec.AvgErrNorm, rec.AvgCorrNorm = metrics.Some(mean), metrics.Some(set.Lambda*mean)
 	applied := 0
 	if set.Lambda != 0 {
 		applied = len(res.ErrorNorm2) - len(res.Uncorrected) // at the point where the correction takes its residual
 	}
 	rec.AppliedParams = &applied
+}
+
+// relative is ‖e‖²/‖x‖², 0 of weights that are all 0 and have no error.
+func relative(e2, x2 float64) *metrics.Number {
+	if e2 == 0 {
+		return metrics.Some(0)
+	}
+	return metrics.Some(e2 / x2)
 }
 
 // validate evaluates in the middle of training and records the result.

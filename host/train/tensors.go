@@ -39,7 +39,7 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 		w.LR = metrics.Some(set.Rate * t.RateFactor)
 		if _, ok := r.programs.Weights[t.Name]; ok {
 			if quantized < len(res.ErrorNorm2) {
-				w.ErrorRel = metrics.Some(res.ErrorNorm2[quantized] / res.ValueNorm2[quantized])
+				w.ErrorRel = relative(res.ErrorNorm2[quantized], res.ValueNorm2[quantized])
 			}
 			quantized++
 		}
