@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -61,15 +62,19 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 // prepare makes a data set of conversations; opts are what was given of the flags that both
 // kinds have, spec is the tokenizer.
 func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string, inputs []string) (*answer, error) {
+	files, err := data.FindRows(data.RowOptions{Inputs: inputs, ValInputs: opts.ValInputs, Include: opts.Include, Format: opts.Format,
+		Stdin: cmd.InOrStdin(), Out: opts.Out, Columns: chat.Columns})
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
 	o := chat.PrepareOptions{
-		Rows: chatRows(data.RowOptions{Inputs: inputs, Include: opts.Include, Format: opts.Format, Stdin: cmd.InOrStdin()}), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
+		Rows: chatRows(files.Rows()), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
 		TrainOn: chat.TrainOn(c.trainOn), Special: chat.Special(c.special), SkipBad: opts.SkipBad,
 		Progress: chatProgress(cmd.ErrOrStderr()),
 	}
 	if len(opts.ValInputs) > 0 {
-		o.ValRows = chatRows(data.RowOptions{Inputs: opts.ValInputs, Include: opts.Include, Format: opts.Format})
+		o.ValRows = chatRows(files.ValRows())
 	}
-	var err error
 	if o.Tokenizer, err = tokenizer.Open(spec); err != nil {
 		return nil, fmt.Errorf("--tokenizer: %w", err)
 	}
@@ -80,14 +85,22 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 	if err != nil {
 		return nil, err
 	}
-	return &answer{m, func(w io.Writer) { printChat(w, opts.Out, m) }}, nil
+	return &answer{preparedChat{m, files.LeftOut}, func(w io.Writer) {
+		printChat(w, opts.Out, m)
+		printLeftOut(w, files.LeftOut)
+	}}, nil
+}
+
+// preparedChat is what --json prints.
+type preparedChat struct {
+	*chat.Manifest
+	LeftOut []data.LeftOut `json:"left_out"` // files that were found and not taken
 }
 
 // chatRows are the rows of files, as package chat reads them.
-func chatRows(o data.RowOptions) chat.Rows {
-	o.Columns = chat.Columns
+func chatRows(rows iter.Seq2[data.InputRow, error]) chat.Rows {
 	return func(yield func(chat.Row, error) bool) {
-		for row, err := range data.ReadRows(o) {
+		for row, err := range rows {
 			r := chat.Row{Text: bytes.Clone(row.Text)}
 			if row.Row.Err != nil {
 				r.Place, r.Err = row.Path, row.Row.Err

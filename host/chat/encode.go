@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cage-qat/cage/host/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -35,7 +36,7 @@ type Encoder struct {
 	tokenizer tokenizer.Tokenizer
 	trainOn   TrainOn
 	refused   []string // that messages must not contain
-	pieces    []string // the bytes of each token
+	pieces    sync.Map // the bytes of tokens that have occurred, by id
 }
 
 // NewEncoder returns an encoder. Zero values stand for [AllTurns] and [AllowSpecial].
@@ -53,15 +54,20 @@ func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn, special S
 			return nil, fmt.Errorf("tokenizer %s: %w", tok.Info().Name, err)
 		}
 	}
-	e.pieces = make([]string, tok.Info().VocabSize)
-	for id := range e.pieces {
-		piece, err := tok.Decode([]int32{int32(id)})
-		if _, gap := errors.AsType[*tokenizer.RangeError](err); err != nil && !gap {
-			return nil, err
-		}
-		e.pieces[id] = piece
-	}
 	return e, nil
+}
+
+// piece is the bytes of a token; "" of an id that the tokenizer does not have.
+func (e *Encoder) piece(id int32) (string, error) {
+	if known, ok := e.pieces.Load(id); ok {
+		return known.(string), nil
+	}
+	piece, err := e.tokenizer.Decode([]int32{id})
+	if _, gap := errors.AsType[*tokenizer.RangeError](err); err != nil && !gap {
+		return "", err
+	}
+	e.pieces.Store(id, piece)
+	return piece, nil
 }
 
 // Document is a conversation as token ids. Loss has one element for each id: whether the
@@ -213,10 +219,14 @@ func (e *Encoder) around(c Conversation, i int) (head, through string, err error
 func (e *Encoder) markBytes(d *Document, text string, spans []jinja.Span) error {
 	at, next := 0, 0
 	for i, id := range d.IDs {
-		if id < 0 || int(id) >= len(e.pieces) || e.pieces[id] == "" || !strings.HasPrefix(text[at:], e.pieces[id]) {
+		piece, err := e.piece(id)
+		if err != nil {
+			return err
+		}
+		if piece == "" || !strings.HasPrefix(text[at:], piece) {
 			return e.changesText()
 		}
-		end := at + len(e.pieces[id])
+		end := at + len(piece)
 		for next < len(spans) && spans[next].End <= at {
 			next++
 		}

@@ -2,6 +2,8 @@ package chat
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,6 +104,30 @@ func TestDropped(t *testing.T) {
 		if !ok || d.Reason != c.want {
 			t.Errorf("%s: got %v, want %s", c.template, err, c.want)
 		}
+	}
+}
+
+// vast is a tokenizer whose largest id is far from the others.
+type vast struct{ tokenizer.Bytes }
+
+func (v vast) Info() tokenizer.Info {
+	info := v.Bytes.Info()
+	info.VocabSize = math.MaxInt32
+	return info
+}
+
+// TestVastVocabulary: what an encoder keeps grows with the tokens that occur, and not with the largest id.
+func TestVastVocabulary(t *testing.T) {
+	tmpl := encoder(t, plain, "").template
+	e, err := NewEncoder(tmpl, vast{}, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one")}
+	got, err := e.Encode(c)
+	want, wantErr := encoder(t, plain, "").Encode(c)
+	if err != nil || wantErr != nil || !slices.Equal(got.Loss, want.Loss) {
+		t.Errorf("%v, %v; want %v, %v", got, err, want, wantErr)
 	}
 }
 

@@ -11,13 +11,14 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// RowOptions says which rows [ReadRows] reads.
+// RowOptions says which rows [FindRows] finds. All fields but Columns are those of [PrepareOptions].
 type RowOptions struct {
-	// Inputs, Include, Format and Stdin are those of [PrepareOptions].
-	Inputs  []string
-	Include []string
-	Format  source.Format
-	Stdin   io.Reader
+	Inputs, ValInputs []string
+	Include           []string
+	Format            source.Format
+	Stdin             io.Reader
+	// Out is the folder that is written, and not read from; empty: nothing is.
+	Out string
 	// Columns are the columns of Parquet files that are read, where they are there.
 	Columns []string
 }
@@ -29,29 +30,72 @@ type InputRow struct {
 	source.Row
 }
 
-// ReadRows returns the rows of all files in order, for data whose rows are more than a text
-// each. Files must be JSONL or Parquet by their names, or by the format that is given.
+// RowFiles are files that have rows. They must be JSONL or Parquet by their names, or by the format that is given.
+type RowFiles struct {
+	columns         []string
+	inputs, forVals []sourceFile
+	// LeftOut are the files that were found and not taken.
+	LeftOut []LeftOut
+}
+
+// FindRows finds the files of data whose rows are more than a text each. A file that is found among ValInputs is not among
+// Inputs.
+func FindRows(o RowOptions) (*RowFiles, error) {
+	finder, err := newFinder(&PrepareOptions{Include: o.Include, Format: o.Format, Stdin: o.Stdin, Out: o.Out})
+	if err != nil {
+		return nil, err
+	}
+	if o.Out == "" {
+		finder.exclude = ""
+	}
+	find := func(inputs []string, apart string) ([]sourceFile, error) {
+		files, err := finder.find(inputs)
+		if err == nil && len(inputs) > 0 && len(files) == 0 {
+			err = fmt.Errorf("no file found in %q with include patterns %q%s%s", inputs, o.Include, apart, finder.leftOut)
+		}
+		return files, err
+	}
+	r := &RowFiles{columns: o.Columns}
+	if r.forVals, err = find(o.ValInputs, ""); err != nil {
+		return nil, err
+	}
+	apart := ""
+	if len(r.forVals) > 0 {
+		apart = " that is not for validation"
+	}
+	if r.inputs, err = find(o.Inputs, apart); err != nil {
+		return nil, err
+	}
+	r.LeftOut = finder.leftOut.list()
+	return r, nil
+}
+
+// ReadRows finds files and returns the rows of Inputs.
 func ReadRows(o RowOptions) iter.Seq2[InputRow, error] {
 	return func(yield func(InputRow, error) bool) {
-		finder, err := newFinder(&PrepareOptions{Include: o.Include, Format: o.Format, Stdin: o.Stdin})
-		var files []sourceFile
-		if err == nil {
-			finder.exclude = "" // nothing is written
-			files, err = finder.find(o.Inputs)
-		}
-		if err == nil && len(files) == 0 {
-			err = fmt.Errorf("no file found in %q with include patterns %q%s", o.Inputs, o.Include, finder.leftOut)
-		}
+		files, err := FindRows(o)
 		if err != nil {
 			yield(InputRow{}, err)
 			return
 		}
+		files.Rows()(yield)
+	}
+}
+
+// Rows returns the rows of Inputs in order.
+func (r *RowFiles) Rows() iter.Seq2[InputRow, error] { return r.rows(r.inputs) }
+
+// ValRows returns the rows of ValInputs in order.
+func (r *RowFiles) ValRows() iter.Seq2[InputRow, error] { return r.rows(r.forVals) }
+
+func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
+	return func(yield func(InputRow, error) bool) {
 		for i := range files {
 			unit := "line"
 			if files[i].format == source.Parquet {
 				unit = "row"
 			}
-			more, err := files[i].rows(o.Columns, func(r source.Row) bool { return yield(InputRow{files[i].path, unit, r}, nil) })
+			more, err := files[i].rows(r.columns, func(row source.Row) bool { return yield(InputRow{files[i].path, unit, row}, nil) })
 			if err != nil {
 				yield(InputRow{}, fmt.Errorf("%s: %w", files[i].path, withoutPath(err)))
 			}

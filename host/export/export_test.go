@@ -19,7 +19,13 @@ import (
 // and scales.
 func small(t testing.TB, kind string, q func(param model.Param, x []float32) *export.Quantized) *export.Model {
 	t.Helper()
-	s := model.Settings{Kind: kind, Layers: 1, Width: 64, Heads: 4, KVHeads: 2, Hidden: 96, Vocab: 256, Context: 16, RopeFactor: 1}
+	return smallOf(t, model.Settings{Kind: kind}, q)
+}
+
+// smallOf is small with settings of its own.
+func smallOf(t testing.TB, s model.Settings, q func(param model.Param, x []float32) *export.Quantized) *export.Model {
+	t.Helper()
+	s.Layers, s.Width, s.Heads, s.KVHeads, s.Hidden, s.Vocab, s.Context, s.RopeFactor = 1, 64, 4, 2, 96, 256, 16, max(1, s.RopeFactor)
 	s.FillIn()
 	network, err := model.New(s, model.Options{})
 	if err != nil {
@@ -126,6 +132,7 @@ func TestRefusals(t *testing.T) {
 		{"gguf", integers(32, halfSeventh), export.Options{Type: "q4_1"}, []string{"not all odd"}},
 		{"gguf", integers(32, halfSeventh), export.Options{Type: "q5_k"}, []string{`no type "q5_k"`, "q4_0"}},
 		{"gguf", integers(32, seventh), export.Options{Type: "f16"}, []string{"as F16", "not all of that type"}},
+		{"gguf", nil, export.Options{Type: "q8_0"}, []string{"no weight of this model is quantized", "--dtype"}},
 		{"gguf", silent, export.Options{}, []string{"returns no codes and scales"}},
 		{"gguf", broken, export.Options{}, []string{"NaN or infinite"}},
 		{"gguf", untrue, export.Options{}, []string{"is not its codes times its scales"}},

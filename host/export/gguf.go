@@ -55,6 +55,7 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	parts = architecture.withHead(parts)
 	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact}
 	if factors := ropeFactors(m.Settings); factors != nil {
 		p.add(ggufTensor{Stored: Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}}, typ: gguf.F32, values: factors})
@@ -70,6 +71,9 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	}
 	if err := refused.err("--type f32 stores the numbers of Q(x) as they are"); err != nil {
 		return nil, err
+	}
+	if o.Type != "" && !p.quantizes() {
+		return nil, fmt.Errorf("the type %s is for quantized weights, and no weight of this model is quantized: --dtype says how floats are stored", o.Type)
 	}
 	if p.entries, err = ggufEntries(m, p.mainType()); err != nil {
 		return nil, err
@@ -175,10 +179,15 @@ func floatName(typ gguf.Type) string {
 	return ""
 }
 
+// quantizes tells whether some tensor is quantized.
+func (p *ggufPlan) quantizes() bool {
+	return slices.ContainsFunc(p.tensors, func(t ggufTensor) bool { return t.Quantized })
+}
+
 // mainType is the type of most bytes of quantized weights; of all matrices where none is
 // quantized.
 func (p *ggufPlan) mainType() gguf.Type {
-	quantized := slices.ContainsFunc(p.tensors, func(t ggufTensor) bool { return t.Quantized })
+	quantized := p.quantizes()
 	sum := map[gguf.Type]int64{}
 	most := gguf.F32
 	for _, t := range p.tensors {

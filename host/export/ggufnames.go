@@ -52,11 +52,39 @@ func ggufArchitecture(s model.Settings) (architecture, error) {
 	case model.KindLlama:
 		return architecture{"llama", layout{ggufLlama, model.Interleaved}}, nil
 	case model.KindOLMo2:
-		return architecture{"olmo2", layout{ggufOLMo2, model.HalfSplit}}, nil
+		if size := headSize(s); size*s.Heads != s.Width {
+			return architecture{}, fmt.Errorf("llama.cpp knows OLMo 2 only with heads of width/heads = %d features, and these have %d: --to hf holds them", s.Width/s.Heads, size)
+		}
+		return architecture{"olmo2", layout{ggufOLMo2, model.HalfSplit}}, unstretched(s)
 	case model.KindQwen3:
-		return architecture{"qwen3", layout{ggufQwen3, model.HalfSplit}}, nil
+		return architecture{"qwen3", layout{ggufQwen3, model.HalfSplit}}, unstretched(s)
 	}
 	return architecture{}, fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
+}
+
+// unstretched refuses positions that are stretched as in Llama 3: llama.cpp reads the tensor of their factors for the
+// architecture llama alone.
+func unstretched(s model.Settings) error {
+	if s.RopeFactor <= 1 {
+		return nil
+	}
+	return fmt.Errorf("llama.cpp stretches positions (rope_factor = %g) of models of the kind llama only: --to hf holds them", s.RopeFactor)
+}
+
+// withHead adds the embedding once more, as the output head, where llama.cpp wants the tensor though the head is tied: it
+// takes the embedding in its place for other architectures than that of OLMo 2.
+func (a architecture) withHead(parts []part) []part {
+	head := a.names["head"]
+	if a.name != "olmo2" || slices.ContainsFunc(parts, func(p part) bool { return p.name == head }) {
+		return parts
+	}
+	for _, p := range parts {
+		if p.name == a.names["embedding"] {
+			p.name = head
+			return append(parts, p)
+		}
+	}
+	return parts
 }
 
 // ropeFactors are what llama.cpp divides the frequencies of rotary positions by, nil where

@@ -2,7 +2,6 @@ package export
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/gguf"
@@ -16,18 +15,15 @@ func (f *tokenizerFile) sentencePiece(definition []byte, vocab int, inexact bool
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
+	tokens, types, err := f.tokens(vocab) // which checks that no id is too large
+	if err != nil {
+		return nil, nil, err
+	}
 	s, err := t.SentencePiece()
 	if err != nil {
 		return nil, nil, fmt.Errorf("llama.cpp has no form for this tokenizer: %w: --to hf copies it as it is", err)
 	}
-	if len(s.Differs) > 0 {
-		notes = []string{"llama.cpp finds other ids in some texts: " + strings.Join(s.Differs, "; ")}
-		if !inexact {
-			return nil, nil, fmt.Errorf("%s; --inexact stores the tokenizer nevertheless, --to hf copies it as it is", notes[0])
-		}
-	}
-	tokens, types, err := f.tokens(vocab)
-	if err != nil {
+	if notes, err = otherIDs(s.Differs, inexact); err != nil {
 		return nil, nil, err
 	}
 	for id, token := range tokens {

@@ -22,12 +22,15 @@ const (
 // tokenizerFile is the part of a tokenizer.json that GGUF needs.
 type tokenizerFile struct {
 	Added []struct {
-		ID      int32  `json:"id"`
-		Content string `json:"content"`
-		Special bool   `json:"special"`
+		ID         int32  `json:"id"`
+		Content    string `json:"content"`
+		Special    bool   `json:"special"`
+		LStrip     bool   `json:"lstrip"`
+		RStrip     bool   `json:"rstrip"`
+		SingleWord bool   `json:"single_word"`
 	} `json:"added_tokens"`
-	Normalizer   json.RawMessage `json:"normalizer"`
-	PreTokenizer preTokenizer    `json:"pre_tokenizer"`
+	Normalizer   *normalizer  `json:"normalizer"`
+	PreTokenizer preTokenizer `json:"pre_tokenizer"`
 	Model        struct {
 		Type         string           `json:"type"`
 		Vocab        map[string]int32 `json:"vocab"`
@@ -36,6 +39,12 @@ type tokenizerFile struct {
 		ByteFallback bool             `json:"byte_fallback"`
 	} `json:"model"`
 	PostProcessor json.RawMessage `json:"post_processor"`
+}
+
+// normalizer is how a text is rewritten before anything else.
+type normalizer struct {
+	Type  string       `json:"type"`
+	Parts []normalizer `json:"normalizers"` // of the type Sequence
 }
 
 // merge is "left right", or a list of both.
@@ -60,20 +69,26 @@ func ggufTokens(t Tokenizer, vocab int, inexact bool) (entries []gguf.Entry, not
 	if f.Model.ByteFallback {
 		entries, notes, err = f.sentencePiece(t.Files[tokenizer.DefinitionFile], vocab, inexact)
 	} else {
-		entries, err = f.byteLevel(vocab)
+		entries, notes, err = f.byteLevel(vocab, inexact)
 	}
 	return append(entries, ggufMarks(t)...), notes, err
 }
 
 // byteLevel are the entries about a byte-level tokenizer.
-func (f *tokenizerFile) byteLevel(vocab int) ([]gguf.Entry, error) {
+func (f *tokenizerFile) byteLevel(vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
 	pre, err := f.preName()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	tokens, types, err := f.tokens(vocab)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if notes, err = otherIDs(f.differences(pre), inexact); err != nil {
+		return nil, nil, err
+	}
+	if f.Normalizer.is("NFC") {
+		notes = append(notes, "llama.cpp does not compose characters (the normalizer NFC): texts with decomposed ones get other ids")
 	}
 	merges := make([]string, len(f.Model.Merges))
 	for i, m := range f.Model.Merges {
@@ -85,7 +100,41 @@ func (f *tokenizerFile) byteLevel(vocab int) ([]gguf.Entry, error) {
 		{Key: "tokenizer.ggml.tokens", Value: tokens},
 		{Key: "tokenizer.ggml.token_type", Value: types},
 		{Key: "tokenizer.ggml.merges", Value: merges},
-	}, nil
+	}, notes, nil
+}
+
+// is tells whether a normalizer is of a type, alone or in a sequence of one.
+func (n *normalizer) is(name string) bool {
+	return n != nil && (n.Type == name || n.Type == "Sequence" && len(n.Parts) == 1 && n.Parts[0].is(name))
+}
+
+// differences lists why llama.cpp finds other ids than a byte-level tokenizer in some texts. That it does not compose
+// characters is none of them: the tokenizers of Qwen do, and are used with it all the same.
+func (f *tokenizerFile) differences(pre string) (list []string) {
+	if n := f.Normalizer; n != nil && !n.is("NFC") && !(n.Type == "Sequence" && len(n.Parts) == 0) {
+		list = append(list, fmt.Sprintf("it does not rewrite texts before it cuts them (the normalizer %s)", n.Type))
+	}
+	if f.Model.IgnoreMerges && pre != preLlama3 && len(f.Model.Merges) > 0 {
+		list = append(list, "it joins by merges alone (ignore_merges)")
+	}
+	for _, a := range f.Added {
+		if a.LStrip || a.RStrip || a.SingleWord {
+			return append(list, fmt.Sprintf("the added token %q is lstrip, rstrip or single_word, and is found only as its characters", a.Content))
+		}
+	}
+	return list
+}
+
+// otherIDs is a note of the reasons why llama.cpp finds other ids in some texts, or an error where these are not allowed.
+func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
+	if len(reasons) == 0 {
+		return nil, nil
+	}
+	note := "llama.cpp finds other ids in some texts: " + strings.Join(reasons, "; ")
+	if !inexact {
+		return nil, fmt.Errorf("%s; --inexact stores the tokenizer nevertheless, --to hf copies it as it is", note)
+	}
+	return []string{note}, nil
 }
 
 // ggufMarks are the entries about tokens with a meaning of their own.
@@ -147,6 +196,9 @@ type preTokenizer struct {
 	IndividualDigits bool   `json:"individual_digits"`
 }
 
+// preLlama3 is the name of a way of cutting texts with which llama.cpp ignores merges for words that are tokens.
+const preLlama3 = "llama-bpe"
+
 // preName is the name under which llama.cpp knows the way the tokenizer cuts texts. One
 // that it does not know is refused: it would give other ids.
 func (f *tokenizerFile) preName() (string, error) {
@@ -180,7 +232,7 @@ func (f *tokenizerFile) preOfPattern(pattern string) (string, error) {
 	case pattern == tokenizer.PatternQwen:
 		return "qwen2", nil
 	case pattern == tokenizer.PatternGPT4 && f.Model.IgnoreMerges:
-		return "llama-bpe", nil
+		return preLlama3, nil
 	case pattern == tokenizer.PatternGPT4:
 		return "dbrx", nil
 	}

@@ -50,22 +50,29 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	return list[len(list)-1].id, nil
 }
 
-// restricted leaves the candidates of TopK and TopP, and returns the sum of their weights.
+// restricted leaves the candidates of TopK and of these the ones of TopP, and returns the sum of their weights.
 func (o Options) restricted(list []candidate, total float64) ([]candidate, float64) {
-	nucleus := o.TopP > 0 && o.TopP < 1
-	if nucleus {
+	nucleus, few := o.TopP > 0 && o.TopP < 1, o.TopK > 0 && o.TopK < len(list)
+	if nucleus && !few {
 		// All below this add up to less than what may be left out: they need no sorting.
 		least := (1 - o.TopP) * total / float64(len(list))
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.weight < least })
 	}
-	if !nucleus && (o.TopK == 0 || o.TopK >= len(list)) {
+	if nucleus || few {
+		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
+	}
+	if few { // TopP is then a share of what these have
+		list, total = list[:o.TopK], 0
+		for _, c := range list {
+			total += c.weight
+		}
+	}
+	if !nucleus {
 		return list, total
 	}
-	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
 	sum := 0.0
 	for i, c := range list {
-		sum += c.weight
-		if i+1 == o.TopK || nucleus && sum >= o.TopP*total {
+		if sum += c.weight; sum >= o.TopP*total {
 			return list[:i+1], sum
 		}
 	}

@@ -137,7 +137,9 @@ func TestSeedsAndTopK(t *testing.T) {
 		}
 	}
 	greedy := one(t, counter{context: 4}, []int32{0}, Options{Tokens: 200})
-	for name, o := range map[string]Options{"top-1": {Seed: 1, TopK: 1}, "a small top-p": {Seed: 1, TopP: 0.1}} {
+	for name, o := range map[string]Options{"top-1": {Seed: 1, TopK: 1}, "a small top-p": {Seed: 1, TopP: 0.1},
+		// The likeliest token has 71 % of all, and 73 % of what the two have.
+		"a top-p of the top-2": {Seed: 1, TopK: 2, TopP: 0.72}} {
 		if !slices.Equal(sample(o), greedy) {
 			t.Errorf("%s is not the likeliest token", name)
 		}

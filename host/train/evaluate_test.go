@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/assembly"
@@ -158,6 +159,15 @@ func TestOpen(t *testing.T) {
 	second, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
 	if err != nil || first != second || first == "" {
 		t.Errorf("generated %q and %q, error %v", first, second, err)
+	}
+	tok, err := trained.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []int32{-1, 1 << 20} {
+		if _, err := trained.Continue(t.Context(), tok, []int32{'a', id}, generate.Options{Tokens: 1}, nil, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprint("has the token ", id)) {
+			t.Errorf("behind the token %d, which the model does not have: %v", id, err)
+		}
 	}
 }
 

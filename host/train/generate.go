@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/step"
@@ -38,17 +39,23 @@ func (t *Trained) Generate(ctx context.Context, prompt string, o generate.Option
 	if err != nil {
 		return "", err
 	}
-	ids, err := beginning(tok, prompt)
+	ids, err := beginning(t.cfg, tok, prompt)
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	return t.Continue(ctx, tok, ids, o, nil, emit)
+	s := stream{tok: tok, emit: emit}
+	if prompt != "" {
+		s.before = ids[len(ids)-1:]
+	}
+	return t.through(ctx, &s, ids, o)
 }
 
-// beginning are the tokens of a document that begins with a text.
-func beginning(tok tokenizer.Tokenizer, text string) ([]int32, error) {
+// beginning are the tokens of a document that begins with a text: with the begin token in front where the model learned
+// from documents with it, or where the tokenizer puts it before every text.
+func beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int32, error) {
 	ids, err := tok.Encode(text)
-	if bos := tok.Info().BOS; bos != tokenizer.NoToken {
+	learned := !cfg.Untrained() && cfg.Data.Kind == config.KindText
+	if bos := tok.Info().BOS; bos != tokenizer.NoToken && (learned || tokenizer.AddsBOS(tok) || len(ids) == 0) {
 		ids = append([]int32{bos}, ids...)
 	}
 	return ids, err
@@ -66,8 +73,12 @@ func (t *Trained) Tokenizer() (tokenizer.Tokenizer, error) {
 // o.Stop names other tokens that end it, or up to one of the texts until. emit, if not nil, receives the text as it grows, in
 // whole characters. The run must have been opened to generate one sequence.
 func (t *Trained) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, until []string, emit func(text string) error) (string, error) {
-	o = t.untilEnd(tok.Info(), o)
-	s := stream{tok: tok, emit: emit, until: until}
+	return t.through(ctx, &stream{tok: tok, emit: emit, until: until}, ids, o)
+}
+
+// through continues ids and has a stream write the text.
+func (t *Trained) through(ctx context.Context, s *stream, ids []int32, o generate.Options) (string, error) {
+	o = t.untilEnd(s.tok.Info(), o)
 	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.add)
 	if err != nil {
 		return "", err
@@ -126,11 +137,12 @@ func ends(info tokenizer.Info) (list []int32) {
 
 // stream decodes tokens as they come.
 type stream struct {
-	tok   tokenizer.Tokenizer
-	emit  func(text string) error
-	until []string // texts that end what is sent, and are not part of it
-	ids   []int32
-	sent  int // bytes of their text
+	tok    tokenizer.Tokenizer
+	before []int32 // what stands in front of the first token
+	emit   func(text string) error
+	until  []string // texts that end what is sent, and are not part of it
+	ids    []int32
+	sent   int // bytes of their text
 }
 
 // add sends what a token completes. The bytes of a character may come with several tokens:
@@ -140,7 +152,7 @@ func (s *stream) add(_ int, token int32) error {
 		return nil
 	}
 	s.ids = append(s.ids, token)
-	text, err := s.tok.Decode(s.ids)
+	text, err := following(s.tok, s.before, s.ids)
 	if err != nil {
 		return err
 	}
@@ -204,9 +216,25 @@ func (s *stream) send(text string) error {
 	return s.emit(more)
 }
 
+// following is the text of tokens that follow others: some tokenizers write no space in front of the first word of a text,
+// which would be missing between the two.
+func following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {
+	if len(before) > 0 {
+		head, err := tok.Decode(before)
+		if err != nil {
+			return "", err
+		}
+		whole, err := tok.Decode(slices.Concat(before, ids))
+		if text, ok := strings.CutPrefix(whole, head); ok || err != nil {
+			return text, err
+		}
+	}
+	return tok.Decode(ids)
+}
+
 // finish returns the text of all tokens, and sends what still waits.
 func (s *stream) finish(ids []int32) (string, error) {
-	text, err := s.tok.Decode(ids)
+	text, err := following(s.tok, s.before, ids)
 	if err != nil {
 		return "", err
 	}
@@ -221,6 +249,11 @@ func (t *Trained) Context() int { return t.cfg.Model.Context }
 func (t *Trained) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
 	if len(prompts) != t.sequences {
 		return nil, nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
+	}
+	for i, p := range prompts {
+		if err := t.checkIDs(i, p); err != nil {
+			return nil, nil, err
+		}
 	}
 	e, err := t.evaluating()
 	if err != nil {

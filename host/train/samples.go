@@ -30,7 +30,7 @@ func (r *run) openSamples() error {
 		return err
 	}
 	for _, text := range asked {
-		ids, err := beginning(s.tokenizer, text)
+		ids, err := beginning(r.cfg, s.tokenizer, text)
 		if err != nil {
 			return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
 		}
@@ -88,7 +88,12 @@ func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
 	}
 	var texts []metrics.Text
 	for i, ids := range next {
-		text, err := tok.Decode(ids)
+		var before []int32
+		if t.Samples[i] != "" {
+			prompt := r.samples.prompts[i]
+			before = prompt[len(prompt)-1:]
+		}
+		text, err := following(tok, before, ids)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/engine"
@@ -33,8 +34,10 @@ func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func
 	if !t.cfg.Model.Language() {
 		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
 	}
-	if err := t.checkIDs(requests); err != nil {
-		return err
+	for i, r := range requests {
+		if err := errors.Join(t.checkIDs(i, r.Context), t.checkIDs(i, r.Continuation)); err != nil {
+			return err
+		}
 	}
 	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context, t.cfg.Device.Precision == engine.Float32)
 	if err != nil {
@@ -76,15 +79,10 @@ func allOf(list []int, is func(int) bool) bool {
 }
 
 // checkIDs refuses tokens that the model does not have.
-func (t *Trained) checkIDs(requests []score.Request) error {
-	vocab := int32(t.cfg.Model.Vocab)
-	for i, r := range requests {
-		for _, ids := range [][]int32{r.Context, r.Continuation} {
-			for _, id := range ids {
-				if id < 0 || id >= vocab {
-					return fmt.Errorf("%s: sequence %d has the token %d, and the model has %d tokens", t.dir, i, id, vocab)
-				}
-			}
+func (t *Trained) checkIDs(sequence int, ids []int32) error {
+	for _, id := range ids {
+		if id < 0 || int(id) >= t.cfg.Model.Vocab {
+			return fmt.Errorf("%s: sequence %d has the token %d, and the model has %d tokens", t.dir, sequence, id, t.cfg.Model.Vocab)
 		}
 	}
 	return nil
