@@ -22,7 +22,8 @@ whether results that were kept come out again, on another machine, with another 
 after a change of a plugin. Cells that are done in both places take part, the others do
 not. It tells how many of them have the same numbers to the last bit, and lists the
 means and differences of the study's tables that would be written in another way now,
-with the 95 % confidence interval of the kept one.
+with the 95 % confidence interval of the kept one. Where plugins or data have changed
+since, it says so: then other numbers are no surprise.
 
 The exit code is 1 when one lies outside of that interval, or has none because there are
 fewer than two replicates.`,
@@ -52,8 +53,38 @@ fewer than two replicates.`,
 		if a.Cells == 0 {
 			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to compare", s.Out, keptFile)
 		}
-		return &answer{a, func(w io.Writer) { printAgreement(w, s, keptFile, a) }}, disagreement(a)
+		out := checked{Agreement: a}
+		if err := out.findChanges(cmd, s, keptFile, here); err != nil {
+			return nil, err
+		}
+		return &answer{out, func(w io.Writer) { out.print(w, s, keptFile) }}, disagreement(a)
 	})
+}
+
+// checked is what --json prints.
+type checked struct {
+	*report.Agreement
+	Changed int    `json:"changed"`       // cells of which plugins or data have changed since they were kept
+	Why     string `json:"why,omitempty"` // of the first of them
+}
+
+// findChanges counts the cells that are done here and were kept from other programs or data.
+func (c *checked) findChanges(cmd *cobra.Command, s *study.Study, keptFile string, here []study.Result) error {
+	before, err := keptResults(cmd, s, keptFile)
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for i, r := range before {
+		if r.State != study.Stale || !here[i].Known() || seen[r.Cell.ID] {
+			continue
+		}
+		if seen[r.Cell.ID] = true; c.Changed == 0 {
+			c.Why = r.Err
+		}
+		c.Changed++
+	}
+	return nil
 }
 
 // disagreement is the error about values that did not come out again; nil without any.
@@ -65,10 +96,14 @@ func disagreement(a *report.Agreement) error {
 	return fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that have none", outside, a.Values, unknown)
 }
 
-func printAgreement(w io.Writer, s *study.Study, keptFile string, a *report.Agreement) {
+func (c *checked) print(w io.Writer, s *study.Study, keptFile string) {
+	a := c.Agreement
 	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; %d of them have the same numbers to the last bit.\n", a.Cells, s.Name, keptFile, a.Same)
 	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, %d more lie inside their kept intervals.\n",
 		a.Values-len(a.Others), a.Values, a.Count(report.Inside))
+	if c.Changed > 0 {
+		fmt.Fprintf(w, "%d cells were kept from something else, and may give other numbers: %s\n", c.Changed, c.Why)
+	}
 	if len(a.Others) == 0 {
 		return
 	}
