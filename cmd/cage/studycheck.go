@@ -22,8 +22,8 @@ whether results that were kept come out again, on another machine, with another 
 after a change of a plugin. Cells that are done in both places take part, the others do
 not. It tells how many of them have the same numbers to the last bit, and lists the
 means and differences of the study's tables that would be written in another way now,
-with the 95 % confidence interval of the kept one. Where plugins or data have changed
-since, it says so: then other numbers are no surprise.
+with the 95 % confidence interval of the kept one. Where plugins or data are not those
+of the kept results, it says so: then other numbers are no surprise.
 
 The exit code is 1 when one lies outside of that interval, or has none because there are
 fewer than two replicates.`,
@@ -54,9 +54,7 @@ fewer than two replicates.`,
 			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to compare", s.Out, keptFile)
 		}
 		out := checked{Agreement: a}
-		if err := out.findChanges(cmd, s, keptFile, here); err != nil {
-			return nil, err
-		}
+		out.Changed, out.Why = file.Changed(here)
 		return &answer{out, func(w io.Writer) { out.print(w, s, keptFile) }}, disagreement(a)
 	})
 }
@@ -64,27 +62,8 @@ fewer than two replicates.`,
 // checked is what --json prints.
 type checked struct {
 	*report.Agreement
-	Changed int    `json:"changed"`       // cells of which plugins or data have changed since they were kept
+	Changed int    `json:"changed"`       // cells that were kept with other plugins or data than those of here
 	Why     string `json:"why,omitempty"` // of the first of them
-}
-
-// findChanges counts the cells that are done here and were kept from other programs or data.
-func (c *checked) findChanges(cmd *cobra.Command, s *study.Study, keptFile string, here []study.Result) error {
-	before, err := keptResults(cmd, s, keptFile)
-	if err != nil {
-		return err
-	}
-	seen := map[string]bool{}
-	for i, r := range before {
-		if r.State != study.Stale || !here[i].Known() || seen[r.Cell.ID] {
-			continue
-		}
-		if seen[r.Cell.ID] = true; c.Changed == 0 {
-			c.Why = r.Err
-		}
-		c.Changed++
-	}
-	return nil
 }
 
 // disagreement is the error about values that did not come out again; nil without any.
@@ -102,7 +81,7 @@ func (c *checked) print(w io.Writer, s *study.Study, keptFile string) {
 	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, %d more lie inside their kept intervals.\n",
 		a.Values-len(a.Others), a.Values, a.Count(report.Inside))
 	if c.Changed > 0 {
-		fmt.Fprintf(w, "%d cells were kept from something else, and may give other numbers: %s\n", c.Changed, c.Why)
+		fmt.Fprintf(w, "%d of these cells were kept with other plugins or data, and may give other numbers: %s\n", c.Changed, c.Why)
 	}
 	if len(a.Others) == 0 {
 		return

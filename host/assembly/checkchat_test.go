@@ -1,37 +1,22 @@
 package assembly_test
 
 import (
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/plugin"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // conversations is a training whose steps follow from so many documents, one in each row.
 func conversations(t *testing.T, documents int) *config.Config {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "train.chat")
-	w, err := rows.NewWriter(vfs.At(path), rows.Origin{
-		Tokenizer: tokenizer.Bytes{}.Info(), Template: "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range documents {
-		if err := w.Write([]int32("aaaabbbbb"), []bool{8: true}); err != nil {
-			t.Fatal(err)
+	path := testrun.ChatFile(t, tokenizer.Bytes{}.Info(), func(yield func([]int32, []bool) bool) {
+		for n := 0; n < documents && yield([]int32("aaaabbbbb"), []bool{8: true}); n++ {
 		}
-	}
-	if _, err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	base := `
 model = {layers = 1, width = 32, heads = 2, hidden = 48, context = 16}
 data = {kind = "chat", packing = "none", train = "` + path + `", validation = "` + path + `"}

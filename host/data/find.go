@@ -29,7 +29,7 @@ const stdinName = "-"
 // finder lists files that it has not listed before.
 type finder struct {
 	include []string
-	exclude string        // the resolved path of the folder that is being written
+	exclude string        // the resolved path of the folder that is being written; "": none is
 	format  source.Format // of all files; "": that of their names
 	stdin   io.Reader
 	seen    map[string]bool // resolved paths: no file is found twice
@@ -44,7 +44,10 @@ func newFinder(o *PrepareOptions) (*finder, error) {
 			return nil, fmt.Errorf("include pattern %q: %w", pattern, err)
 		}
 	}
-	exclude, err := realPath(o.Out)
+	exclude, err := "", error(nil)
+	if o.Out != "" {
+		exclude, err = realPath(o.Out)
+	}
 	return &finder{include: o.Include, exclude: exclude, format: o.Format, stdin: o.Stdin, seen: make(map[string]bool), leftOut: leftOut{}}, err
 }
 

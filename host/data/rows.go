@@ -32,8 +32,8 @@ type InputRow struct {
 
 // RowFiles are files that have rows. They must be JSONL or Parquet by their names, or by the format that is given.
 type RowFiles struct {
-	columns         []string
-	inputs, forVals []sourceFile
+	columns           []string
+	train, validation []sourceFile
 	// LeftOut are the files that were found and not taken.
 	LeftOut []LeftOut
 }
@@ -45,9 +45,6 @@ func FindRows(o RowOptions) (*RowFiles, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Out == "" {
-		finder.exclude = ""
-	}
 	find := func(inputs []string, apart string) ([]sourceFile, error) {
 		files, err := finder.find(inputs)
 		if err == nil && len(inputs) > 0 && len(files) == 0 {
@@ -56,14 +53,14 @@ func FindRows(o RowOptions) (*RowFiles, error) {
 		return files, err
 	}
 	r := &RowFiles{columns: o.Columns}
-	if r.forVals, err = find(o.ValInputs, ""); err != nil {
+	if r.validation, err = find(o.ValInputs, ""); err != nil {
 		return nil, err
 	}
 	apart := ""
-	if len(r.forVals) > 0 {
+	if len(r.validation) > 0 {
 		apart = " that is not for validation"
 	}
-	if r.inputs, err = find(o.Inputs, apart); err != nil {
+	if r.train, err = find(o.Inputs, apart); err != nil {
 		return nil, err
 	}
 	r.LeftOut = finder.leftOut.list()
@@ -83,10 +80,10 @@ func ReadRows(o RowOptions) iter.Seq2[InputRow, error] {
 }
 
 // Rows returns the rows of Inputs in order.
-func (r *RowFiles) Rows() iter.Seq2[InputRow, error] { return r.rows(r.inputs) }
+func (r *RowFiles) Rows() iter.Seq2[InputRow, error] { return r.rows(r.train) }
 
 // ValRows returns the rows of ValInputs in order.
-func (r *RowFiles) ValRows() iter.Seq2[InputRow, error] { return r.rows(r.forVals) }
+func (r *RowFiles) ValRows() iter.Seq2[InputRow, error] { return r.rows(r.validation) }
 
 func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 	return func(yield func(InputRow, error) bool) {

@@ -10,42 +10,30 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // chatFile writes random documents of 3 to 14 tokens, of which the second half is learned.
 func chatFile(t *testing.T, seed uint64, documents int) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "train.chat")
-	w, err := rows.NewWriter(vfs.At(path), rows.Origin{
-		Tokenizer: tokenizer.Bytes{}.Info(), Template: "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	rng := rand.New(rand.NewPCG(seed, 1))
-	for range documents {
-		ids := make([]int32, 3+rng.IntN(12))
-		loss := make([]bool, len(ids))
-		for i := range ids {
-			ids[i], loss[i] = int32('a'+rng.IntN(5)), i >= len(ids)/2
+	return testrun.ChatFile(t, tokenizer.Bytes{}.Info(), func(yield func([]int32, []bool) bool) {
+		for range documents {
+			ids := make([]int32, 3+rng.IntN(12))
+			loss := make([]bool, len(ids))
+			for i := range ids {
+				ids[i], loss[i] = int32('a'+rng.IntN(5)), i >= len(ids)/2
+			}
+			if !yield(ids, loss) {
+				return
+			}
 		}
-		if err := w.Write(ids, loss); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	})
 }
 
 // chatConfig is a training on conversations; the steps are those of all epochs.
@@ -247,11 +235,10 @@ func TestMeanWithoutEffect(t *testing.T) {
 		{"separate", "1", "a step has one micro-batch"},
 		{"separate", "2", ""},
 	} {
-		var log strings.Builder
 		cfg := testrun.Config(t, `train.loss_mean="micro_batch"`, fmt.Sprintf("data.documents=%q", c.documents), "train.accumulate="+c.accumulate, "train.steps=1", "model.context=64")
-		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
-		if !strings.Contains(log.String(), c.say) || strings.Contains(log.String(), `train.loss_mean = "micro_batch" has no effect: `) != (c.say != "") {
-			t.Errorf("%s, %s: the log is %q, want %q", c.documents, c.accumulate, log.String(), c.say)
+		log := warnings(t, cfg)
+		if !strings.Contains(log, c.say) || strings.Contains(log, `train.loss_mean = "micro_batch" has no effect: `) != (c.say != "") {
+			t.Errorf("%s, %s: the log is %q, want %q", c.documents, c.accumulate, log, c.say)
 		}
 	}
 }

@@ -41,11 +41,7 @@ func (t *Trained) Generate(ctx context.Context, prompt string, o generate.Option
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	s := stream{tok: tok, emit: emit}
-	if prompt != "" {
-		s.before = ids[len(ids)-1:]
-	}
-	return t.through(ctx, &s, ids, o)
+	return t.through(ctx, &stream{tok: tok, before: lastOf(prompt, ids), emit: emit}, ids, o)
 }
 
 // beginning are the tokens of a document that begins with a text: with the begin token in front where the model learned

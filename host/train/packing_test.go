@@ -54,26 +54,18 @@ func readPacking(t *testing.T) packingGolden {
 // packingConfig is a run on the documents of g, in batches of so many rows.
 func packingConfig(t *testing.T, g packingGolden, batch int) *config.Config {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "train.chat")
-	w, err := rows.NewWriter(vfs.At(path), rows.Origin{
-		Tokenizer: tokenizer.Info{Name: "golden", VocabSize: 328, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: strings.Repeat("1", 64)},
-		Template:  "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
+	info := tokenizer.Info{Name: "golden", VocabSize: 328, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: strings.Repeat("1", 64)}
+	path := testrun.ChatFile(t, info, func(yield func([]int32, []bool) bool) {
+		for i, ids := range g.Documents {
+			loss := make([]bool, len(ids))
+			for k, m := range g.Masks[i] {
+				loss[k] = m == 1
+			}
+			if !yield(ids, loss) {
+				return
+			}
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, ids := range g.Documents {
-		loss := make([]bool, len(ids))
-		for k, m := range g.Masks[i] {
-			loss[k] = m == 1
-		}
-		if err := w.Write(ids, loss); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
 	return testrun.Parse(t, fmt.Sprintf(`
 [model]
 init = %q

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/config"
@@ -87,14 +86,13 @@ func TestDelayOfNothing(t *testing.T) {
 		`{plugin="muon", rest={refresh_delay=2}}`:  {"optimizer.rest.refresh_delay has no effect"},
 		`{plugin="adamw", rest={plugin="adamw"}}`:  nil,
 	} {
-		var log strings.Builder
-		testrun.Train(t, testrun.Config(t, "optimizer="+optimizer, "train.steps=1"), train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
-		if got := strings.Count(log.String(), "refresh_delay has no effect"); got != len(want) {
-			t.Errorf("%s: %d warnings, want %d:\n%s", optimizer, got, len(want), log.String())
+		log := warnings(t, testrun.Config(t, "optimizer="+optimizer, "train.steps=1"))
+		if got := strings.Count(log, "refresh_delay has no effect"); got != len(want) {
+			t.Errorf("%s: %d warnings, want %d:\n%s", optimizer, got, len(want), log)
 		}
 		for _, message := range want {
-			if !strings.Contains(log.String(), message) {
-				t.Errorf("%s: want %q in\n%s", optimizer, message, log.String())
+			if !strings.Contains(log, message) {
+				t.Errorf("%s: want %q in\n%s", optimizer, message, log)
 			}
 		}
 	}

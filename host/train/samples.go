@@ -88,12 +88,7 @@ func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
 	}
 	var texts []metrics.Text
 	for i, ids := range next {
-		var before []int32
-		if t.Samples[i] != "" {
-			prompt := r.samples.prompts[i]
-			before = prompt[len(prompt)-1:]
-		}
-		text, err := following(tok, before, ids)
+		text, err := following(tok, lastOf(t.Samples[i], r.samples.prompts[i]), ids)
 		if err != nil {
 			return nil, err
 		}

@@ -90,6 +90,14 @@ func (s *stream) send(text string) error {
 	return s.emit(more)
 }
 
+// lastOf is the last token of a text, given the ids of the document that begins with it: none of an empty one.
+func lastOf(text string, ids []int32) []int32 {
+	if text == "" {
+		return nil
+	}
+	return ids[len(ids)-1:]
+}
+
 // following is the text of tokens that follow others: some tokenizers write no space in front of the first word of a text,
 // which would be missing between the two.
 func following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {

@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,7 +34,7 @@ func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Re
 		if !compared || findings[k].Err != nil {
 			continue
 		}
-		if why := f.changed(kept[configuration(r.Cell.ID)], findings[k]); why != "" {
+		if why := f.changed(kept[configuration(r.Cell.ID)], Digest(findings[k].Programs), findings[k].Data); why != "" {
 			results[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: why}
 		}
 	}
@@ -44,10 +45,32 @@ func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Re
 	return nil
 }
 
-// changed says what a cell would be made of otherwise now; empty: nothing.
-func (f *File) changed(c Cell, now config.Finding) string {
-	if d := Digest(now.Programs); d != c.Programs {
-		return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s", d, c.Programs)
+// Changed counts the cells whose runs here, known from results, had other programs or data than the kept ones, and says of
+// the first what was other. A run that does not tell what it was made of is not counted.
+func (f *File) Changed(results []study.Result) (cells int, first string) {
+	kept, seen := f.byConfiguration(), map[string]bool{}
+	for _, r := range results {
+		was, ok := kept[configuration(r.Cell.ID)]
+		if !ok || !r.Known() || seen[r.Cell.ID] {
+			continue
+		}
+		seen[r.Cell.ID] = true
+		now, made, err := take(r)
+		if err != nil {
+			continue
+		}
+		if why := f.changed(was, now.Programs, made.data); why != "" {
+			cells++
+			first = cmp.Or(first, why)
+		}
 	}
-	return config.ChangedData(f.Sources[c.Source].Data, now.Data)
+	return cells, first
+}
+
+// changed says what a cell is made of otherwise now, given the digest of its programs and the hashes of its data; empty: nothing.
+func (f *File) changed(c Cell, programs string, data map[string]string) string {
+	if programs != c.Programs {
+		return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s", programs, c.Programs)
+	}
+	return config.ChangedData(f.Sources[c.Source].Data, data)
 }

@@ -1,0 +1,34 @@
+package testrun
+
+import (
+	"iter"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// ChatFile writes a chat file of documents, each its ids and which of them are learned, and returns its path.
+func ChatFile(t testing.TB, info tokenizer.Info, documents iter.Seq2[[]int32, []bool]) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "train.chat")
+	w, err := rows.NewWriter(vfs.At(path), rows.Origin{
+		Tokenizer: info, Template: "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	for ids, loss := range documents {
+		if err := w.Write(ids, loss); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
