@@ -109,19 +109,23 @@ func (q runsQuery) list(dirs []string) ([]runListing, [][]string, error) {
 const watchEvery = 2 * time.Second
 
 // watchTable shows a table again and again until the command is interrupted, which is how it
-// is meant to end.
+// is meant to end. Once it was shown, an error is shown in its place, and may pass.
 func watchTable(cmd *cobra.Command, read func() ([][]string, error)) error {
 	if wantsJSON(cmd) {
 		return usageError{errors.New("--watch shows a table: ask again for --json")}
 	}
 	page := console.NewPage(drawing(cmd.OutOrStdout()))
-	for {
+	for shown := false; ; shown = true {
 		rows, err := read()
-		if err != nil {
+		var text strings.Builder
+		switch {
+		case err == nil:
+			table(&text, rows)
+		case shown:
+			fmt.Fprintf(&text, "%v\n", err)
+		default:
 			return err
 		}
-		var text strings.Builder
-		table(&text, rows)
 		if err := page.Show(text.String()); err != nil {
 			return err
 		}
@@ -186,7 +190,7 @@ func cells(r *rundir.Run, columns []string) []string {
 	for _, name := range columns {
 		text, ok := r.Lookup(name)
 		if x, isResult := r.Result(name); isResult {
-			text = fmt.Sprintf("%.6g", x)
+			text = metrics.Short(x)
 		}
 		if !ok {
 			text = "–"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,7 +46,7 @@ A run with train.tensorboard = true writes event files while it trains.`,
 		case table != "" && events != "":
 			return nil, usageError{errors.New("want --csv FILE or --tensorboard DIR, one at a time")}
 		}
-		list, err := recordsOf(args)
+		list, err := recordsOf(cmd.ErrOrStderr(), args)
 		if err != nil {
 			return nil, err
 		}
@@ -74,17 +75,26 @@ type recorded struct {
 	records []metrics.Record
 }
 
-func recordsOf(dirs []string) (list []recorded, err error) {
+// recordsOf reads the records of runs. It says on log which have none, such as imported models, and leaves them out.
+func recordsOf(log io.Writer, dirs []string) (list []recorded, err error) {
 	names := runNames(dirs)
 	for i, dir := range dirs {
 		r := recorded{name: names[i]}
 		if r.Run, err = rundir.Open(dir); err != nil {
 			return nil, err
 		}
-		if r.records, err = metrics.Read[metrics.Record](rundir.At(dir).Metrics()); err != nil {
+		r.records, err = metrics.Read[metrics.Record](rundir.At(dir).Metrics())
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			fmt.Fprintf(log, "%s has no records, and is left out\n", dir)
+		case err != nil:
 			return nil, err
+		default:
+			list = append(list, r)
 		}
-		list = append(list, r)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("there are no records to write")
 	}
 	return list, nil
 }
@@ -150,7 +160,7 @@ func writeCSV(w io.Writer, list []recorded) error {
 			clear(line)
 			line[0] = r.name
 			for _, v := range rec.Values() {
-				line[place[v.Name]] = strconv.FormatFloat(v.Number, 'g', -1, 64)
+				line[place[v.Name]] = decimal(v.Number)
 			}
 			if err := out.Write(line); err != nil {
 				return err
@@ -161,7 +171,15 @@ func writeCSV(w io.Writer, list []recorded) error {
 	return out.Error()
 }
 
-// writeEvents writes an event file for each run.
+// decimal has all digits of a number. Whole ones have no exponent, which some programs do not take where they expect a step.
+func decimal(x float64) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64)
+}
+
+// writeEvents writes an event file for each run: for all, or for none if one of them has files already.
 func writeEvents(dir vfs.Path, list []recorded) error {
 	for _, r := range list {
 		to := dir.Join(r.name)
@@ -170,7 +188,9 @@ func writeEvents(dir vfs.Path, list []recorded) error {
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := r.writeEvents(to); err != nil {
+	}
+	for _, r := range list {
+		if err := r.writeEvents(dir.Join(r.name)); err != nil {
 			return err
 		}
 	}

@@ -106,7 +106,7 @@ func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, e
 	modified, _ := r.Lookup("modified")
 	rows = append(rows, []string{"modified", modified})
 	for _, x := range r.Results() {
-		rows = append(rows, []string{x.Name, fmt.Sprintf("%.6g", x.Value)})
+		rows = append(rows, []string{x.Name, metrics.Short(x.Value)})
 	}
 	rows = append(rows, []string{"checkpoints", strings.Trim(fmt.Sprint(checkpoints), "[]")})
 	made, err := madeWith(provenance)
@@ -161,10 +161,18 @@ func newRunsDiff() *cobra.Command {
 		for _, name := range resultNames(a, b) {
 			x, y := resultOf(a, name), resultOf(b, name)
 			results[name] = []*metrics.Number{x, y}
-			rows = append(rows, []string{name, number(x, "%.6g"), number(y, "%.6g")})
+			rows = append(rows, []string{name, shortNumber(x), shortNumber(y)})
 		}
 		return inTable(map[string]any{"runs": []string{a.Dir, b.Dir}, "config": config, "results": results}, rows), nil
 	})
+}
+
+// shortNumber is a result that a run may not have.
+func shortNumber(n *metrics.Number) string {
+	if n == nil {
+		return "–"
+	}
+	return metrics.Short(float64(*n))
 }
 
 // resultNames are the names of the results of either run.

@@ -36,12 +36,29 @@ const (
 	lambdaHeight = 1.1 * vg.Inch
 )
 
-func (c *Curves) compose(vg.Length) (composition, error) {
-	return stack(lossPanel(c.Runs), errorPanel(c.Runs), lambdaPanel(c.Runs))
+func (c *Curves) compose(width vg.Length) (composition, error) {
+	loss, names := lossPanel(c.Runs)
+	if loss != nil && names.small(width) { // beside the curves, which fall
+		for _, e := range names {
+			loss.plot.Legend.Add(clean(e.name), e.picture)
+		}
+		names = nil
+	}
+	return stack(names, loss, errorPanel(c.Runs), lambdaPanel(c.Runs))
 }
 
-// lossPanel draws training and validation loss.
-func lossPanel(runs []Run) *panel {
+// small tells whether a legend hides little of a panel of a figure of the given width.
+func (l legend) small(width vg.Length) bool {
+	const most = 8
+	widest, style := vg.Length(0), textStyle(textSize)
+	for _, e := range l {
+		widest = max(widest, style.Width(clean(e.name)))
+	}
+	return len(l) <= most && widest <= 0.5*width
+}
+
+// lossPanel draws training and validation loss, and returns the legend of all panels.
+func lossPanel(runs []Run) (*panel, legend) {
 	label := "loss" // of a problem without data
 	if slices.ContainsFunc(runs, Run.hasTokens) {
 		label = "loss (nats per token)"
@@ -60,11 +77,10 @@ func lossPanel(runs []Run) *panel {
 		addValidation(p, validation, validationColor(c, len(runs)))
 	}
 	if drawn == 0 {
-		return nil
+		return nil, nil
 	}
-	addLegend(p, runs, validated > 0)
 	fitLoss(p, runs)
-	return &panel{p, lossHeight}
+	return &panel{p, lossHeight}, runLegend(runs, validated > 0)
 }
 
 // validationColor sets the validation curve of a single run off from its training
@@ -104,31 +120,32 @@ func validationMark(c color.Color) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: c, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
 }
 
-// addLegend names the runs, and then says what the kinds of lines mean. Where
+// runLegend names the runs, and then says what the kinds of lines mean. Where
 // there is one run, or one kind of line, there is nothing to say about it.
-func addLegend(p *plot.Plot, runs []Run, validated bool) {
+func runLegend(runs []Run, validated bool) legend {
+	var l legend
 	for i, run := range runs {
 		empty := points(series(run.Records, trainLoss))+points(series(run.Records, valLoss)) == 0
 		if len(runs) > 1 && !empty {
-			p.Legend.Add(run.Name, swatch{lineStyle(runColor(i), 2*lineWidth, runDashes(i)), nil})
+			l = append(l, entry{run.Name, swatch{lineStyle(runColor(i), 2*lineWidth, runDashes(i)), nil}})
 		}
 	}
 	if !validated {
-		return
+		return l
 	}
 	train, validation := axisColor, axisColor
 	if len(runs) == 1 {
 		train, validation = runColor(0), validationColor(runColor(0), 1)
 	}
 	mark := validationMark(validation)
-	p.Legend.Add(trainingLabel(runs), swatch{lineStyle(train, lineWidth, nil), nil})
-	p.Legend.Add("validation", swatch{lineStyle(validation, lineWidth, validationDashes()), &mark})
+	return append(l, entry{trainingLabel(runs), swatch{lineStyle(train, lineWidth, nil), nil}},
+		entry{"validation", swatch{lineStyle(validation, lineWidth, validationDashes()), &mark}})
 }
 
 // fitLoss leaves the steep fall of the first steps out of a long run's panel: the
-// vertical axis ends where the smoothed curves are after a share of the steps,
-// a larger one when runs are compared. Without that, the differences that matter
-// would be too small to see.
+// vertical axis ends where the smoothed curves and the validation are after a share
+// of the steps, a larger one when runs are compared. Without that, the differences
+// that matter would be too small to see.
 func fitLoss(p *plot.Plot, runs []Run) {
 	share := 0.01
 	if len(runs) > 1 {
@@ -142,11 +159,15 @@ func fitLoss(p *plot.Plot, runs []Run) {
 			return // a short run, or the end of one: all of it is shown
 		}
 		skip := int(math.Ceil(share * float64(n)))
-		for _, piece := range smooth(train) {
-			rest := piece[min(skip, len(piece)):]
-			skip -= len(piece) - len(rest)
-			for _, pt := range rest {
-				top = max(top, pt.Y)
+		from := math.Inf(-1) // the step at which what counts begins
+		if n > 0 {
+			from = slices.Concat(train...)[min(skip, n-1)].X
+		}
+		for _, piece := range slices.Concat(smooth(train), series(run.Records, valLoss)) {
+			for _, pt := range piece {
+				if pt.X >= from {
+					top = max(top, pt.Y)
+				}
 			}
 		}
 	}

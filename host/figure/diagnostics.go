@@ -64,9 +64,17 @@ func flipRate(r *metrics.Record) *metrics.Number {
 	return after(r.FlipRate, func(x float64) float64 { return 100 * x })
 }
 
-func (m *Movement) compose(vg.Length) (composition, error) {
-	return stack(
-		m.panel("codes changed (%)", flipKinds, m.scaleFlips),
+func (m *Movement) compose(width vg.Length) (composition, error) {
+	inside, above := m.legend(), legend(nil)
+	if inside.height(width-axisRoom) > legend.height(inside[:min(1, len(inside))], width) {
+		inside, above = nil, inside // more than one row would hide curves
+	}
+	scaleFlips := func(p *plot.Plot) legend {
+		p.Y.Min, p.Y.Max = 0, max(legendRoom*p.Y.Max, 0.01)
+		return inside
+	}
+	return stack(above,
+		m.panel("codes changed (%)", flipKinds, scaleFlips),
 		m.panel("coherence", coherenceKinds, m.scaleCoherence),
 		m.panel("dwell time (steps)", dwellKinds, scaleDwell))
 }
@@ -121,13 +129,13 @@ func kindStyle(run, kind, runs int) draw.LineStyle {
 	return lineStyle(runColor(run), lineWidth, dash)
 }
 
-// legendRoom is how much higher a panel is for its legend.
-const legendRoom = 1.22
+const (
+	legendRoom = 1.22    // how much higher a panel is for its legend
+	axisRoom   = vg.Inch // what margins, numbers and labels take of the width, about
+)
 
-// scaleFlips begins at 0, and has the legend that holds for all panels: which run is
-// which, and what is shaded.
-func (m *Movement) scaleFlips(p *plot.Plot) legend {
-	p.Y.Min, p.Y.Max = 0, max(legendRoom*p.Y.Max, 0.01)
+// legend holds for all panels: it says which run is which, and what is shaded.
+func (m *Movement) legend() legend {
 	var l legend
 	shaded := false
 	for i, run := range m.Runs {

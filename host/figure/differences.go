@@ -42,8 +42,8 @@ type rows struct {
 	room vg.Length
 }
 
-func (r rows) height(title string) vg.Length {
-	h := r.room + frameRoom
+func (r rows) height(title string, width vg.Length) vg.Length {
+	h := r.room + frameRoom + max(0, r.legend.height(width)-usualLegend)
 	if title != "" {
 		h += titleHeight
 	}

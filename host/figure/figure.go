@@ -34,7 +34,7 @@ type Picture interface {
 
 // composition is a figure before it is laid out on a page.
 type composition interface {
-	height(title string) vg.Length // unless another was asked for
+	height(title string, width vg.Length) vg.Length // unless another was asked for; the width is that between the margins
 	lay(c draw.Canvas, title string)
 }
 
@@ -75,7 +75,13 @@ func Save(path string, p Picture, o Options) error {
 	return atomicfile.WriteBytes(to, content.Bytes())
 }
 
-// Draw draws a picture. It returns ErrNoData when none of its values is finite.
+// Empty tells whether no value of a picture can be drawn: then Draw returns ErrNoData.
+func Empty(p Picture) bool {
+	_, err := p.compose(defaultWidth)
+	return errors.Is(err, ErrNoData)
+}
+
+// Draw draws a picture. It returns ErrNoData when none of its values has a place on the axes.
 func Draw(w io.Writer, format Format, p Picture, o Options) error {
 	width, title := defaultWidth, clean(o.Title)
 	if o.Width > 0 {
@@ -85,7 +91,7 @@ func Draw(w io.Writer, format Format, p Picture, o Options) error {
 	if err != nil {
 		return err
 	}
-	height := parts.height(title)
+	height := parts.height(title, width-2*margin)
 	if o.Height > 0 {
 		height = vg.Length(o.Height) * vg.Inch
 	}

@@ -11,7 +11,10 @@ import (
 )
 
 // panels are plots below each other that share the axis of steps.
-type panels []*panel
+type panels struct {
+	list  []*panel
+	above legend // what a panel has no room for
+}
 
 // panel is one of the plots.
 type panel struct {
@@ -24,9 +27,9 @@ const (
 	panelGap   = 0.12 * vg.Inch
 )
 
-// stack puts the panels that are not nil below each other. They share one horizontal
-// axis, labelled below the last.
-func stack(list ...*panel) (composition, error) {
+// stack puts the panels that are not nil below each other, and the legend above them. They
+// share one horizontal axis, labelled below the last.
+func stack(above legend, list ...*panel) (composition, error) {
 	list = slices.DeleteFunc(list, func(p *panel) bool { return p == nil })
 	if len(list) == 0 {
 		return nil, ErrNoData
@@ -46,10 +49,10 @@ func stack(list ...*panel) (composition, error) {
 		p.plot.X.Tick.Marker = ticks{unlabelled: i < len(list)-1}
 	}
 	list[len(list)-1].plot.X.Label.Text = "step"
-	return panels(list), nil
+	return panels{list, above}, nil
 }
 
-func (ps panels) gaps() vg.Length { return panelGap * vg.Length(len(ps)-1) }
+func (ps panels) gaps() vg.Length { return panelGap * vg.Length(len(ps.list)-1) }
 
 // content is the height of the panels with the title and what stands below the last.
 func (ps panels) content(title string) vg.Length {
@@ -57,27 +60,35 @@ func (ps panels) content(title string) vg.Length {
 	if title != "" {
 		total += titleHeight
 	}
-	for _, p := range ps {
+	for _, p := range ps.list {
 		total += p.height
 	}
 	return total
 }
 
-func (ps panels) height(title string) vg.Length { return 2*margin + ps.content(title) + ps.gaps() }
+func (ps panels) height(title string, width vg.Length) vg.Length {
+	return 2*margin + ps.content(title) + ps.gaps() + ps.above.height(width)
+}
 
 // lay draws the panels. Their data areas begin and end at the same columns, so that a
 // step stands at the same place in all of them.
 func (ps panels) lay(c draw.Canvas, title string) {
-	ps[0].plot.Title.Text = title
+	if len(ps.above) > 0 {
+		c.Max.Y -= drawTitle(c, title)
+		c.Max.Y -= ps.above.draw(c)
+		title = ""
+	}
+	list := ps.list
+	list[0].plot.Title.Text = title
 	scale := (c.Max.Y - c.Min.Y - ps.gaps()) / ps.content(title) // 1 unless a height was asked for
-	cells := make([]draw.Canvas, len(ps))
+	cells := make([]draw.Canvas, len(list))
 	top := c.Max.Y
-	for i, p := range ps {
+	for i, p := range list {
 		height := p.height
 		if i == 0 && title != "" {
 			height += titleHeight
 		}
-		if i == len(ps)-1 {
+		if i == len(list)-1 {
 			height += footHeight
 		}
 		cells[i] = c
@@ -85,12 +96,12 @@ func (ps panels) lay(c draw.Canvas, title string) {
 		top = cells[i].Min.Y - panelGap
 	}
 	var left, right vg.Length
-	for i, p := range ps {
+	for i, p := range list {
 		data := p.plot.DataCanvas(cells[i])
 		left = max(left, data.Min.X-cells[i].Min.X)
 		right = max(right, cells[i].Max.X-data.Max.X)
 	}
-	for i, p := range ps {
+	for i, p := range list {
 		data := p.plot.DataCanvas(cells[i])
 		cell := draw.Crop(cells[i], left-(data.Min.X-cells[i].Min.X), (cells[i].Max.X-data.Max.X)-right, 0, 0)
 		placeLegend(p.plot, p.plot.DataCanvas(cell))

@@ -19,17 +19,27 @@ const (
 	scaleGap   = 0.15 * vg.Inch
 )
 
-func (*single) height(string) vg.Length { return defaultHeight }
+// usualLegend is the height of a legend up to which a figure of one plot is no higher than others.
+const usualLegend = 4*rowHeight + legendFoot
+
+func (s *single) height(_ string, width vg.Length) vg.Length {
+	return defaultHeight + max(0, s.legend.height(width)-usualLegend)
+}
+
+// drawTitle draws a title at the top of c and returns the height it took.
+func drawTitle(c draw.Canvas, title string) vg.Length {
+	if title == "" {
+		return 0
+	}
+	style := textStyle(titleSize)
+	style.XAlign, style.YAlign = draw.XCenter, draw.YTop
+	c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, fit(title, style, c.Size().X))
+	return titleHeight
+}
 
 // lay draws the title, below it the legend, and the plot in the rest.
 func (s *single) lay(c draw.Canvas, title string) {
-	if title != "" {
-		style := textStyle(titleSize)
-		style.XAlign, style.YAlign = draw.XCenter, draw.YTop
-		title = fit(title, style, c.Size().X)
-		c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, title)
-		c.Max.Y -= titleHeight
-	}
+	c.Max.Y -= drawTitle(c, title)
 	if len(s.legend) > 0 {
 		c.Max.Y -= s.legend.draw(c)
 	}

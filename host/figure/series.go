@@ -2,6 +2,7 @@ package figure
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/metrics"
 )
@@ -130,7 +131,8 @@ func (s sum) plus(x float64) sum {
 const maxPoints = 2000
 
 // Thin returns at most about n points of a curve that look the same: of each stretch
-// of neighbours the lowest and the highest, and both ends.
+// of neighbours the lowest and the highest, the first that is NaN, which breaks the
+// line, and both ends.
 func Thin(points []Point, n int) []Point {
 	if len(points) <= n {
 		return points
@@ -138,18 +140,27 @@ func Thin(points []Point, n int) []Point {
 	stretch := (2*len(points) + n - 1) / n
 	out := []Point{points[0]}
 	for from := 1; from < len(points)-1; from += stretch {
-		low, high := from, from
+		low, high, broken := -1, -1, -1
 		for i := from; i < min(from+stretch, len(points)-1); i++ {
-			if points[i].Y < points[low].Y {
+			switch y := points[i].Y; {
+			case math.IsNaN(y):
+				if broken < 0 {
+					broken = i
+				}
+			case low < 0:
+				low, high = i, i
+			case y < points[low].Y:
 				low = i
-			}
-			if points[i].Y > points[high].Y {
+			case y > points[high].Y:
 				high = i
 			}
 		}
-		out = append(out, points[min(low, high)])
-		if low != high {
-			out = append(out, points[max(low, high)])
+		kept := []int{low, high, broken}
+		slices.Sort(kept)
+		for _, i := range slices.Compact(kept) {
+			if i >= 0 {
+				out = append(out, points[i])
+			}
 		}
 	}
 	return append(out, points[len(points)-1])

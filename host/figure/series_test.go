@@ -102,3 +102,24 @@ func TestSmoothPeak(t *testing.T) {
 		}
 	}
 }
+
+// TestThinKeepsBreaks: a value that is not a number breaks the line, and hides none of its neighbours.
+func TestThinKeepsBreaks(t *testing.T) {
+	const places = 100
+	for broken := 2; broken < 998; broken++ {
+		long := curve(1000, func(i int) float64 { return math.Sin(float64(i)) })
+		long[broken].Y, long[broken+1].Y = math.NaN(), 5
+		breaks, tops := 0, 0
+		for _, p := range Thin(long, places) {
+			if math.IsNaN(p.Y) {
+				breaks++
+			}
+			if p.Y == 5 {
+				tops++
+			}
+		}
+		if breaks != 1 || tops != 1 {
+			t.Errorf("of a break at %d and the top behind it %d and %d are left", broken, breaks, tops)
+		}
+	}
+}

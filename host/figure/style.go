@@ -4,6 +4,7 @@ import (
 	"image/color"
 	"math"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -127,7 +128,7 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 		}
 		label := " " // a mark without any label is drawn as a minor one
 		if !t.unlabelled {
-			label = formatTick(value+0, digits) // +0 turns −0 into 0
+			label = formatTick(value+0, step, digits) // +0 turns −0 into 0
 		}
 		out = append(out, plot.Tick{Value: value, Label: label})
 	}
@@ -155,13 +156,13 @@ func niceStep(x float64) (step float64, digits int) {
 	return 10 * power, max(0, -int(exponent)-1)
 }
 
-func formatTick(x float64, digits int) string {
-	if digits > 6 || math.Abs(x) >= 1e7 {
-		return strconv.FormatFloat(x, 'g', 4, 64)
-	}
+// formatTick writes a mark with so many decimals, or where these are many with as many digits as tell it from the next,
+// a step further.
+func formatTick(x, step float64, digits int) string {
 	s := strconv.FormatFloat(x, 'f', digits, 64)
-	if s[0] == '-' {
-		return "−" + s[1:]
+	if digits > 6 || math.Abs(x) >= 1e7 {
+		apart := 2 + int(math.Ceil(math.Log10(max(1, math.Abs(x)/step))))
+		s = strconv.FormatFloat(x, 'g', min(max(4, apart), 17), 64)
 	}
-	return s
+	return strings.ReplaceAll(s, "-", "−")
 }

@@ -1,5 +1,11 @@
 package metrics
 
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
 // labels are what records and results are called in pictures and tables.
 var labels = map[string]string{
 	"loss": "training loss", "train_loss": "training loss", "val_loss": "validation loss",
@@ -26,4 +32,12 @@ func Label(name string) string {
 		return label
 	}
 	return name
+}
+
+// Short writes a number with six digits, and a whole one with all of its digits: of steps and tokens each counts.
+func Short(x float64) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
+		return strconv.FormatFloat(x+0, 'f', 0, 64) // +0 turns −0 into 0
+	}
+	return fmt.Sprintf("%.6g", x)
 }

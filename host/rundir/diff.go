@@ -40,7 +40,7 @@ func Diff(list ...*Run) []Difference {
 
 // Varying returns the keys that tell runs apart, without hashes and without those that
 // change together with another, those with the fewest values first: at most the given
-// number.
+// number. Keys that only some runs have, all with one value, come after the others.
 func Varying(list []*Run, most int) []string {
 	type key struct {
 		name   string
@@ -48,19 +48,25 @@ func Varying(list []*Run, most int) []string {
 		count  int // of different values
 	}
 	var keys []key
+	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable }) // they have no keys
 	for _, d := range Diff(list...) {
 		twin := slices.IndexFunc(keys, func(k key) bool { return slices.Equal(k.values, d.Values) })
 		switch {
 		case strings.HasSuffix(d.Key, "sha256"):
 		case twin < 0:
-			distinct := slices.Clone(d.Values)
+			distinct := slices.DeleteFunc(slices.Clone(d.Values), func(text string) bool { return text == "" })
 			slices.Sort(distinct)
 			keys = append(keys, key{d.Key, d.Values, len(slices.Compact(distinct))})
 		case strings.HasPrefix(keys[twin].name, roles[0]) && d.Key == roles[1]+strings.TrimPrefix(keys[twin].name, roles[0]):
 			keys[twin].name = "quantizer." + strings.TrimPrefix(keys[twin].name, roles[0])
 		}
 	}
-	slices.SortStableFunc(keys, func(a, b key) int { return a.count - b.count })
+	slices.SortStableFunc(keys, func(a, b key) int {
+		if (a.count == 1) != (b.count == 1) {
+			return b.count - a.count
+		}
+		return a.count - b.count
+	})
 	var names []string
 	for _, k := range keys[:min(len(keys), most)] {
 		names = append(names, k.name)

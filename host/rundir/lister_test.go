@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cage-qat/cage/host/rundir"
 )
@@ -52,6 +53,10 @@ func TestLister(t *testing.T) {
 	put("a", "summary.json", `{"completed": true}`)
 	put("b", "run.toml", "seed = \n")
 	want("it is done, and there is another", "a done, b unreadable")
+	if err := os.Chtimes(filepath.Join(root, "a", "run.toml"), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	want("from an archive without times", "a done, b unreadable")
 	if err := os.RemoveAll(filepath.Join(root, "a")); err != nil {
 		t.Fatal(err)
 	}

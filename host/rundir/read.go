@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,7 @@ import (
 // stamp tells whether a file has changed.
 type stamp struct {
 	Size int64
-	Time int64 // of the last change, nanoseconds; 0: there is no file
+	Time int64 // of the last change, nanoseconds since 1970, where 0 counts as 1; 0: there is no file
 }
 
 func stampOf(path string) stamp {
@@ -28,7 +29,7 @@ func stampOf(path string) stamp {
 	if err != nil || !info.Mode().IsRegular() {
 		return stamp{}
 	}
-	return stamp{info.Size(), info.ModTime().UnixNano()}
+	return stamp{info.Size(), cmp.Or(info.ModTime().UnixNano(), 1)}
 }
 
 // stamps are those of a run's files. The records of a run that is done do not count.

@@ -1,11 +1,15 @@
 package serve_test
 
 import (
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -55,6 +59,48 @@ func TestRunsInABrowser(t *testing.T) {
 	b.Want("the address", testbrowser.Eval[string](b, `location.search`), "?q=quantizer.bits%3D4")
 	b.Do(chromedp.Click(chromedp.CSS(`a.sort`)), chromedp.WaitReady(chromedp.CSS(`th[aria-sort=ascending]`)))
 	b.Want("the filter after sorting", testbrowser.Eval[string](b, names+` + document.getElementById("words").value`), "aquantizer.bits=4")
+}
+
+// TestPanelInABrowser: an answer about a panel that was left meanwhile is not drawn.
+func TestPanelInABrowser(t *testing.T) {
+	h := pages(runs(t))
+	var slow atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/curves" && slow.Load() {
+			time.Sleep(time.Second)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	b := testbrowser.Open(t, server.URL, func(url string) bool { return strings.HasPrefix(url, server.URL+"/") })
+	b.Await("no curves are drawn", drawing+` === 1`)
+	slow.Store(true)
+	choose := func(panel string) {
+		testbrowser.Eval[bool](b, fmt.Sprintf(`(() => { const p = document.getElementById("panel"); p.value = %q; return p.dispatchEvent(new Event("change")); })()`, panel))
+	}
+	said := `document.querySelector("#chart .u-over")?.getAttribute("aria-label") ?? ""`
+	for range 3 {
+		choose("lambda")
+		time.Sleep(200 * time.Millisecond)
+		choose("lr") // while λ is asked for
+		b.Await("the learning rate is not drawn", `(`+said+`).startsWith("Learning rate")`)
+		choose("loss")
+		b.Await("the loss is not drawn", `(`+said+`).startsWith("Loss")`)
+	}
+}
+
+// TestFilterKeepsChoice: runs that were chosen are chosen again when the filter shows them again.
+func TestFilterKeepsChoice(t *testing.T) {
+	b := opened(t, runs(t), "/")
+	chosen := `[...document.querySelectorAll("#list input:checked")].map((box) => box.value.split("/").pop()).join(" ")`
+	b.Await("no curves are drawn", drawing+` === 1`)
+	b.Do(chromedp.Click(chromedp.CSS(`#list input[value$="/a"]`)), chromedp.Click(chromedp.CSS(`#list input[value$="/b"]`)))
+	b.Want("both can be compared", testbrowser.Eval[bool](b, `!document.getElementById("compare").disabled`), true)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#words"), "quantizer.bits=4"))
+	b.Await("the filter has no effect", names+` === "a"`)
+	b.Want("one of them cannot", testbrowser.Eval[bool](b, `document.getElementById("compare").disabled`), true)
+	testbrowser.Eval[bool](b, `(() => { const w = document.getElementById("words"); w.value = ""; return w.dispatchEvent(new Event("input")); })()`)
+	b.Await("the choice is lost", chosen+` === "a b" && !document.getElementById("compare").disabled`)
 }
 
 // TestRunInABrowser: the page of a run draws all that it has recorded, and a comparison that

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -60,7 +61,8 @@ type chartView struct {
 	Chart page.Chart `json:"chart"`
 }
 
-// curves answers with the curves of the runs that are named, in one panel or in all.
+// curves answers with the curves of the runs that are named, in one panel or in all. A run
+// that is not there, any more or by a name that is no text, does not keep the others from it.
 func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if len(q["run"]) > mostCurves {
@@ -73,11 +75,17 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	if len(chosen) == 0 {
 		return refuse(http.StatusNotFound, "there is no panel %q", q.Get("panel"))
 	}
-	runs, err := s.named(q["run"])
+	runs, missing, err := s.find(q["run"])
 	if err != nil {
 		return err
 	}
+	if len(runs) == 0 && len(missing) > 0 {
+		return refuse(http.StatusNotFound, "there is no run %q", missing[0])
+	}
 	out := curvesAnswer{Charts: []chartView{}}
+	if len(missing) > 0 {
+		out.Wrong = fmt.Sprintf("there is no run %q", missing[0])
+	}
 	read := make([]*runLog, len(runs))
 	for i, run := range runs {
 		var more bool

@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
@@ -10,10 +12,12 @@ import (
 
 // Limits of what is kept in memory, whatever the files hold.
 const (
-	mostLogs    = mostCurves + 4 // runs whose curves are kept: those of a chart, and some
-	mostNames   = 64             // numbers of a record
-	stretches   = 600            // of a curve: more than a chart has pixels for
-	bytesAtOnce = 24 << 20       // read of a run for one request, a part of a second
+	mostLogs    = mostCurves + 4   // runs whose curves are kept: those of a chart, and some
+	mostInUse   = 4 * mostCurves   // and as many while pages ask for them: of several windows
+	inUse       = 10 * time.Second // since the last question: pages ask every two seconds
+	mostNames   = 64               // numbers of a record
+	stretches   = 600              // of a curve: more than a chart has pixels for
+	bytesAtOnce = 24 << 20         // read of a run for one request, a part of a second
 )
 
 // logs are the curves of the runs that were looked at last.
@@ -21,27 +25,29 @@ type logs struct {
 	mu    sync.Mutex
 	order []string // from the one that was used longest ago
 	byRun map[string]*runLog
+	now   func() time.Time
 }
 
-func newLogs() *logs { return &logs{byRun: map[string]*runLog{}} }
+func newLogs() *logs { return &logs{byRun: map[string]*runLog{}, now: time.Now} }
 
-// of returns the log of a run directory, and forgets that of another one if need be.
+// of returns the log of a run directory, and forgets others if need be.
 func (l *logs) of(dir string) *runLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, name := range l.order {
-		if name == dir {
-			l.order = append(append(l.order[:i:i], l.order[i+1:]...), dir)
-			return l.byRun[dir]
-		}
+	now := l.now()
+	log := l.byRun[dir]
+	if log == nil {
+		log = newRunLog(dir)
+		l.byRun[dir] = log
+	} else {
+		l.order = slices.DeleteFunc(l.order, func(name string) bool { return name == dir })
 	}
-	if len(l.order) >= mostLogs {
+	l.order, log.used = append(l.order, dir), now
+	for n := len(l.order); n > mostInUse || n > mostLogs && now.Sub(l.byRun[l.order[0]].used) > inUse; n = len(l.order) {
 		delete(l.byRun, l.order[0])
 		l.order = l.order[1:]
 	}
-	l.order = append(l.order, dir)
-	l.byRun[dir] = newRunLog(dir)
-	return l.byRun[dir]
+	return log
 }
 
 // read reads what has been recorded since the last call, or a part of it: then there is more.
@@ -55,6 +61,7 @@ func (l *logs) read(dir string) (log *runLog, more bool, err error) {
 
 // runLog is what the records of a run say, as far as they are read.
 type runLog struct {
+	used        time.Time // guarded by the mutex of logs
 	mu          sync.Mutex
 	follower    metrics.Follower
 	texts       *writtenTexts

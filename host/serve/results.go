@@ -1,12 +1,10 @@
 package serve
 
 import (
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 )
 
@@ -48,11 +46,7 @@ func number(r *rundir.Run, name string) string {
 	if !ok {
 		return absent
 	}
-	text := fmt.Sprintf("%.6g", x)
-	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
-		text = strconv.FormatFloat(x, 'f', 0, 64)
-	}
-	return strings.ReplaceAll(text, "-", "−")
+	return strings.ReplaceAll(metrics.Short(x), "-", "−")
 }
 
 // quantity is number with the thousands of large whole numbers set apart.

@@ -97,23 +97,31 @@ func (s *Server) runs() ([]*rundir.Run, error) {
 
 // named returns the runs of these names, which the list must have.
 func (s *Server) named(names []string) ([]*rundir.Run, error) {
+	runs, missing, err := s.find(names)
+	if err == nil && len(missing) > 0 {
+		err = refuse(http.StatusNotFound, "there is no run %q", missing[0])
+	}
+	return runs, err
+}
+
+// find returns the runs of these names, and the names that the list does not have.
+func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err error) {
 	list, err := s.runs()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	byName := make(map[string]*rundir.Run, len(list))
 	for _, r := range list {
 		byName[r.Dir] = r
 	}
-	var out []*rundir.Run
 	for _, name := range names {
-		r, ok := byName[name]
-		if !ok {
-			return nil, refuse(http.StatusNotFound, "there is no run %q", name)
+		if r, ok := byName[name]; ok {
+			runs = append(runs, r)
+		} else {
+			missing = append(missing, name)
 		}
-		out = append(out, r)
 	}
-	return out, nil
+	return runs, missing, nil
 }
 
 // answer is a handler that may fail.

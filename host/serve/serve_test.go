@@ -291,3 +291,13 @@ func TestAtOnce(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestCurvesOfAMissingRun: a run that is not there does not keep the others from being shown.
+func TestCurvesOfAMissingRun(t *testing.T) {
+	root := runs(t)
+	a := filepath.Join(root, "a")
+	got, wrong := answered(t, get(t, pages(root), "/curves", "panel", "loss", "run", a, "run", filepath.Join(root, "gone")))
+	if len(got) != 1 || !strings.HasPrefix(wrong, "there is no run ") || !strings.Contains(wrong, "gone") {
+		t.Errorf("curves %v, %s", got, wrong)
+	}
+}

@@ -181,3 +181,22 @@ func TestTags(t *testing.T) {
 		t.Errorf("the flip rate of a weight is %v", got)
 	}
 }
+
+// TestClockSetBack: a file that is made later comes after the others by its name, whatever the clock says.
+func TestClockSetBack(t *testing.T) {
+	dir := vfs.At(t.TempDir())
+	at := time.Unix(1700000000, 0)
+	for i, clock := range []time.Time{at, at.Add(-time.Hour), at.Add(-2 * time.Hour), at.Add(time.Hour)} {
+		w, err := Create(dir, i, clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := dir.ReadDir() // by name
+		if err != nil || len(files) != i+1 || dir.Join(files[i].Name()) != w.path {
+			t.Errorf("after %d others there are %v, %v, and the new one is %s", i, files, err, w.path)
+		}
+	}
+}

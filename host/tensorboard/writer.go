@@ -41,10 +41,22 @@ func Create(dir vfs.Path, step int, at time.Time) (*Writer, error) {
 	return w, nil
 }
 
-// create opens a file that was not there. Readers take the files of a directory in the order of their names.
+// create opens a file that was not there. Readers take the files of a directory in the order of their names, so it comes
+// after all others, also where the clock was set back or is that of another machine.
 func create(dir vfs.Path, at time.Time) (*Writer, error) {
+	second := at.Unix()
+	others, err := dir.ReadDir()
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		var its int64
+		if n, _ := fmt.Sscanf(other.Name(), "events.out.tfevents.%d.", &its); n == 1 {
+			second = max(second, its)
+		}
+	}
 	for attempt := range 1000 {
-		path := dir.Join(fmt.Sprintf("events.out.tfevents.%010d.%03d.cage", at.Unix(), attempt))
+		path := dir.Join(fmt.Sprintf("events.out.tfevents.%010d.%03d.cage", second, attempt))
 		f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 		if err == nil {
 			return &Writer{f: f, path: path}, nil

@@ -79,13 +79,12 @@ function keepUp(look) {
   return again;
 }
 
-// replace puts HTML of the server in the place of what is there, and keeps what was chosen
-// and what has the focus.
+// replace puts HTML of the server in the place of what is there. Boxes whose values are chosen
+// are checked, and what has the focus keeps it.
 const shown = new Map();
-function replace(place, html) {
+function replace(place, html, chosen = new Set()) {
   if (shown.get(place) === html) return;
   shown.set(place, html);
-  const chosen = new Set([...place.querySelectorAll("input:checked")].map((box) => box.value));
   const focus = place.contains(document.activeElement) ? document.activeElement : null;
   const same = (e) => e.tagName === focus.tagName && e.value === focus.value && e.href === focus.href;
   const scroll = place.querySelector(".scroll")?.scrollLeft ?? 0;
@@ -147,15 +146,19 @@ function runsPage() {
     return q.toString();
   };
   const boxes = () => [...place.querySelectorAll("input[name=run]")];
+  const compare = document.getElementById("compare");
+  const count = () => { const n = boxes().filter((box) => box.checked).length; compare.disabled = n < 2 || n > MOST; };
+  const chosen = new Set(boxes().filter((box) => box.checked).map((box) => box.value)); // also those that the filter hides
   let draw = drawer(canvas, 360);
   const curves = keepUp(async () => {
-    const chosen = boxes().filter((box) => box.checked), runs = (chosen.length ? chosen.slice(0, MOST) : boxes().slice(0, SHOWN)).map((box) => box.value);
+    const checked = boxes().filter((box) => box.checked), runs = (checked.length ? checked.slice(0, MOST) : boxes().slice(0, SHOWN)).map((box) => box.value);
     section.hidden = boxes().length === 0;
     if (runs.length === 0) return false;
-    const q = new URLSearchParams(runs.map((run) => ["run", run]));
-    q.set("panel", panel.value);
+    const q = new URLSearchParams(runs.map((run) => ["run", run])), asked = panel.value;
+    q.set("panel", asked);
     const answer = await (await ask("/curves?" + q)).json(), title = answer.charts[0]?.title;
-    const of = chosen.length ? (chosen.length > MOST ? `the first ${MOST} runs that are chosen` : "the runs that are chosen") : "the first runs of the table; choose others there";
+    if (asked !== panel.value) return true; // another panel was chosen meanwhile
+    const of = checked.length ? (checked.length > MOST ? `the first ${MOST} runs that are chosen` : "the runs that are chosen") : "the first runs of the table; choose others there";
     which.textContent = answer.charts.length ? `Of ${of}.` + (answer.partial ? " Reading …" : "") : answer.partial ? "Reading …" : "None of these runs has recorded this.";
     canvas.hidden = answer.charts.length === 0;
     if (answer.charts.length) draw({ ...answer.charts[0].chart, y: title });
@@ -166,7 +169,8 @@ function runsPage() {
     const asked = query(), html = await (await ask("/table?" + asked)).text();
     if (asked !== query()) return true;
     const before = boxes().map((box) => box.value).join("\n");
-    replace(place, html);
+    replace(place, html, chosen);
+    count();
     if (before !== boxes().map((box) => box.value).join("\n")) curves();
     return false;
   });
@@ -185,8 +189,11 @@ function runsPage() {
     draw = drawer(canvas, 360);
     curves();
   });
-  const compare = document.getElementById("compare");
-  const count = () => { const n = boxes().filter((box) => box.checked).length; compare.disabled = n < 2 || n > MOST; };
-  place.addEventListener("change", () => { count(); curves(); });
+  place.addEventListener("change", ({ target: box }) => {
+    if (box.checked) chosen.add(box.value);
+    else chosen.delete(box.value);
+    count();
+    curves();
+  });
   count();
 }

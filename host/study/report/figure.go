@@ -24,9 +24,9 @@ type Figure struct {
 }
 
 // nothingToDraw stands in the place of an empty figure.
-const nothingToDraw = "No cell of this figure is done."
+const nothingToDraw = "No cell of this figure is done, or none has a value that can be drawn."
 
-// Empty tells whether there is nothing to draw, since no cell of the figure is done.
+// Empty tells whether there is nothing to draw: no cell of the figure is done, or none has a value with a place on the axes.
 func (f Figure) Empty() bool { return f.Picture == nil }
 
 // file is the path of the figure inside the report's directory.
@@ -54,7 +54,7 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 	}
 	p, err := draw(s, f, results)
 	switch {
-	case errors.Is(err, figure.ErrNoData):
+	case errors.Is(err, figure.ErrNoData), err == nil && figure.Empty(p.picture):
 		p = picture{}
 	case err != nil:
 		return nil, err

@@ -145,7 +145,7 @@ func (r *Report) runs() page.Runs {
 		for _, m := range shown {
 			cell := page.Cell{Text: absent}
 			if v, ok := run.Summary[m]; ok {
-				cell = page.Cell{Text: minus(fmt.Sprintf("%.6g", v)), Sort: page.Key(v)}
+				cell = page.Cell{Text: minus(metrics.Short(v)), Sort: page.Key(v)}
 			}
 			row = append(row, cell)
 		}

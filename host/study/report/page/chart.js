@@ -16,8 +16,17 @@ const curveOf = (column) => (column % 3 === 0 ? column / 3 - 1 : -1); // -1: of 
 function format(v, digits = 6) {
   if (v === 0) return "0";
   const a = Math.abs(v);
-  const s = a >= 1e7 || a < 1e-4 ? v.toExponential(3) : String(Number(v.toPrecision(digits)));
+  const s = a >= 1e7 || a < 1e-4 ? v.toExponential(Math.max(3, digits > 6 ? digits - 1 : 0)) : String(Number(v.toPrecision(digits)));
   return s.replace(/-/g, "\u2212");
+}
+
+// place is a value of the horizontal axis: all digits of a step.
+const place = (x) => (Number.isInteger(x) && Math.abs(x) < 1e15 ? String(x).replace("-", "\u2212") : format(x));
+
+// marks are the numbers at an axis, with as many digits as tell them apart.
+function marks(splits) {
+  const [low, next] = splits, largest = Math.max(...splits.map(Math.abs));
+  return splits.map((v) => format(v, Math.min(15, Math.max(6, Math.ceil(Math.log10(largest / (next - low))) + 2 || 6))));
 }
 
 // logTicks are for scales that begin and end anywhere; those of uPlot are for whole decades.
@@ -51,7 +60,7 @@ function columns(data, logy) {
 function options(data, logy, width, height) {
   const axis = (label, log) => ({
     label, size: 64, font: FONT, labelFont: FONT, stroke: () => css("--ink"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
-    border: { show: true, stroke: () => css("--faint"), width: 1 }, values: (u, splits) => splits.map((v) => format(v)),
+    border: { show: true, stroke: () => css("--faint"), width: 1 }, values: (u, splits) => (log ? splits.map((v) => format(v)) : marks(splits)),
     ...(log ? { splits: (u, i, low, high) => logTicks(low, high), filter: (u, splits) => splits } : {}),
   });
   // value is what the legend says of a curve: at the place of the pointer, or at the
@@ -59,7 +68,7 @@ function options(data, logy, width, height) {
   const value = (u, v, column, at) => {
     if (v == null) return "";
     const above = u.data[column - 1][at] - v, x = u.data[0][at];
-    return format(v) + (above > 0 ? " \u00b1 " + format(above, 3) : "") + (at === u.cursor.idx ? "" : " (at " + format(x) + ")");
+    return format(v) + (above > 0 ? " \u00b1 " + format(above, 3) : "") + (at === u.cursor.idx ? "" : " (at " + place(x) + ")");
   };
   const padded = (u, low, high) => {
     const f = high - low <= 1e-9 * high ? 2 : (high / low) ** 0.05;
@@ -71,7 +80,7 @@ function options(data, logy, width, height) {
     width, height,
     scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: { ...(logy ? { distr: 3, range: padded } : {}), ...(shared ? { range: [data.ymin ?? 0, data.ymax] } : {}) } },
     axes: [{ ...axis(data.x, data.logx), size: 32 }, axis(data.y, logy)],
-    series: [{ label: data.x, value: (u, v) => (v == null ? "" : format(v)) }].concat(
+    series: [{ label: data.x, value: (u, v) => (v == null ? "" : place(v)) }].concat(
       data.series.flatMap((s, i) => [{ class: "end", auto: raw(s) || !logy, ...(raw(s) ? { stroke: () => css(color(s, i)) + faint(data.series), width: 1, points: { show: false } } : {}) }, { class: "end" }, {
         label: s.name || data.y, stroke: () => css(color(s, i)), width: 1.8, dash: DASHES[i % DASHES.length],
         points: { show: (u, column) => u.data[column].filter((v) => v != null).length <= 40, size: 5 }, value,
@@ -146,8 +155,9 @@ function chart(data, picture, height = HEIGHT) {
   new ResizeObserver(() => { if (root.clientWidth) plot.setSize({ width: root.clientWidth, height }); }).observe(root);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw());
   return (next) => {
-    const names = (d) => JSON.stringify(d.series.map((s) => [s.name, raw(s)])), same = names(next) === names(data);
+    const names = (d) => JSON.stringify([d.x, d.y, d.logx, d.logy, d.series.map((s) => [s.name, raw(s)])]), same = names(next) === names(data);
     const old = plot.data[0], { min, max } = plot.scales.x, zoomed = old.length > 0 && (min > old[0] || max < old[old.length - 1]);
+    if (data.logy !== next.logy) logy = next.logy;
     data = next;
     if (!same) return draw();
     plot.setData(columns(data, logy), !zoomed);

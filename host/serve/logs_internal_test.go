@@ -1,0 +1,39 @@
+package serve
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestLogsInUse: the curves of runs that pages ask for are kept, though they are more than those of one page; when nobody
+// asks any more they are forgotten, those first that were asked for longest ago.
+func TestLogsInUse(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	l := newLogs()
+	l.now = func() time.Time { return now }
+	ask := func(from, to int) (read int) {
+		for i := from; i < to; i++ {
+			name := fmt.Sprint(i)
+			if l.byRun[name] == nil {
+				read++
+			}
+			l.of(name)
+		}
+		return read
+	}
+	if read := ask(0, 40); read != 40 {
+		t.Errorf("%d of 40 were read", read)
+	}
+	now = now.Add(2 * time.Second)
+	if read := ask(0, 40); read != 0 || len(l.byRun) != 40 || len(l.order) != 40 {
+		t.Errorf("%d were read again; %d and %d are kept", read, len(l.byRun), len(l.order))
+	}
+	now = now.Add(time.Minute)
+	if ask(39, 40); len(l.byRun) != mostLogs || len(l.order) != mostLogs || l.byRun["0"] != nil || l.byRun["20"] == nil {
+		t.Errorf("after a minute %d are kept: %v", len(l.byRun), l.order)
+	}
+	if ask(100, 300); len(l.byRun) != mostInUse {
+		t.Errorf("%d are kept at once", len(l.byRun))
+	}
+}
