@@ -68,7 +68,7 @@ life: build ## Pretrain, fine-tune on conversations in MXFP4, chat, export for o
 	scripts/life.sh
 
 .PHONY: paper-small
-paper-small: build ## The small variants of the paper's experiments, with their report (under an hour on 2 cores)
+paper-small: build ## A part of the paper's experiments in their small variants, with their report (under an hour on 2 cores)
 	scripts/paper.sh
 
 .PHONY: results

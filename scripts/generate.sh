@@ -1,12 +1,12 @@
 #!/bin/sh
 # Writes all generated files: the code of the plugin protocol, the table of
-# operations, that of configuration keys, and the licences of others' code. It needs
+# operations, those of configuration keys and of a run's numbers, and the licences of others' code. It needs
 # nothing but Go. With --check it fails when a generated file was not up to date, and
 # leaves it up to date.
 set -eu
 cd "$(dirname "$0")/.."
 
-generated="sdk/internal/wire/cage docs/ops.md docs/configuration.md THIRD_PARTY_LICENSES"
+generated="sdk/internal/wire/cage docs/ops.md docs/configuration.md docs/records.md THIRD_PARTY_LICENSES"
 
 state() {
 	# shellcheck disable=SC2086 # a list of paths

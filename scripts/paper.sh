@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The small variants of the paper's experiments, one after another: trains what is
-# missing, writes the reports, and says where they are. It can be interrupted and
-# started again at any time. `make paper-small` builds everything first.
+# A part of each small variant of the paper's experiments, mostly of one seed, one after
+# another: trains what is missing, writes the reports, and says where they are. All of
+# them: scripts/results.sh. It can be interrupted and started again at any time. `make paper-small` builds everything first.
 #
 #   scripts/paper.sh                all
 #   scripts/paper.sh toy lotion …   only these
@@ -37,7 +37,7 @@ for name in "${studies[@]}"; do
 	say "Study $name"
 	part=() # `make results` runs all
 	case $name in
-	effect) part=(--only size=131k --only rotation=HT --only bits=4,2 --only method=QuEST,CAGE --only seed=0,1,2,3,4) ;; # a tenth, with five of twenty seeds
+	effect) part=(--only size=131k --only rotation=HT --only bits=4,2 --only method=QuEST,CAGE --only seed=0,1,2,3,4) ;; # 20 of 700 cells
 	main-small | ablation-small | schedule-small | scaling-small) part=(--only seed=0) ;;
 	optimizers-small) part=(--only seed=0,1) ;;
 	lotion-small) part=(--only seed=0,1,2) ;;

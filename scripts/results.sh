@@ -8,7 +8,8 @@
 #   scripts/results.sh effect toy         only these
 #   ONLY="--only bits=4" scripts/results.sh effect     only some cells
 #   AGAIN=1 scripts/results.sh toy        trains what is kept as well, keeps nothing, and tells
-#                                         whether the results come out as they are kept
+#                                         whether the results come out as they are kept; cells
+#                                         that studies/toy has already are not trained again
 set -eu
 cd "$(dirname "$0")/.."
 cage=bin/cage
@@ -24,6 +25,7 @@ for name in "$@"; do
 	results=$kept/$name.json
 	known=
 	if [ -f "$results" ] && [ -z "${AGAIN:-}" ]; then known="--kept $results"; fi
+	if [ -n "${AGAIN:-}" ] && [ -d "studies/$name" ]; then echo "cells that are done in studies/$name are not trained again"; fi
 	# shellcheck disable=SC2086 # lists of flags
 	if "$cage" study run "examples/paper/$name.toml" $known ${ONLY:-}; then rc=0; else rc=$?; fi
 	if [ -n "${AGAIN:-}" ]; then

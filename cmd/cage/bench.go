@@ -106,10 +106,7 @@ func (f *stepFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.rounds, "rounds", 5, "pairs of runs of --compare that count, after one that does not")
 	flags.BoolVar(&f.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
 	flags.BoolVar(&f.NoUpdate, "no-update", false, "also time the step without the arithmetic of its update: what optimizer and correction cost is the rest")
-	// Prints the measures of the configured step in one line: for the processes of
-	// --compare and of `bench scale`.
-	flags.BoolVar(&f.alone, "alone", false, "")
-	hide(flags, "alone")
+	flags.BoolVar(&f.alone, "alone", false, "measure the configured step only, and print that in one line, as --compare wants it of its command")
 }
 
 // hide leaves a flag out of the help.

@@ -18,12 +18,13 @@ const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, v
 and a manifest. An input is a file, a directory, which is searched to any depth, a
 pattern in which ** stands for directories of any depth, or - for the standard input.
 
-By their names, files are JSONL (.jsonl, .ndjson), Parquet (.parquet) or plain text, each
-also compressed (.gz, .zst); --format says it of all. Every plain text is a document,
-unless --separator divides it; of the other formats every row is one, with its text in
---field. Documents are split at random, by seed, into training and validation; the same
-files and options give the same bytes. Each document has the tokenizer's begin token
-before it and its end token behind it, where there are such tokens.
+By their names, files are JSONL (.jsonl, .jsonlines, .ndjson), Parquet (.parquet) or
+plain text, each also compressed (.gz, .zst); --format says it of all. Every plain text
+is a document, unless --separator divides it; of the other formats every row is one,
+with its text in --field. Documents are split at random, by seed, into training and
+validation; the same files and options give the same bytes. Each document has the
+tokenizer's begin token before it and its end token behind it, where there are such
+tokens.
 
 Plain text that is not in UTF-8, hidden files and symbolic links are left out, and
 listed with the reason. A row without text and a damaged file are errors. The text of
@@ -81,7 +82,7 @@ type prepared struct {
 func prepareFlags(cmd *cobra.Command, opts *data.PrepareOptions, spec *string) {
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Out, "out", "", "directory `DIR` of the dataset (required)")
-	flags.StringVar(spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json`)
+	flags.StringVar(spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
 	flags.StringVar((*string)(&opts.Format), "format", "", "text, jsonl or parquet, whatever the names of the files say")
 	flags.StringVar(&opts.Field, "field", data.DefaultField, "field of JSONL, or column of Parquet, that has the text")
 	flags.BoolVar(&opts.SkipBad, "skip-bad", false, "leave out rows without text and count them, instead of stopping at the first")

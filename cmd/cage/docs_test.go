@@ -9,15 +9,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/metrics"
 )
 
-//go:generate go test -run TestConfigurationDocs -update .
+//go:generate go test -run TestGeneratedDocs -update .
 
-const generated = "<!-- Written by `go generate ./cmd/cage` from the tables of host/config. Do not edit. -->\n\n"
+// TestGeneratedDocs: the lists of keys and of numbers are those of the program.
+func TestGeneratedDocs(t *testing.T) {
+	checkGenerated(t, "docs/configuration.md", "the tables of host/config", config.Reference())
+	checkGenerated(t, "docs/records.md", "the types of host/metrics", metrics.Reference())
+}
 
-func TestConfigurationDocs(t *testing.T) {
-	const path = "../../docs/configuration.md"
-	want := generated + config.Reference()
+// checkGenerated compares a document with what is made from a source, or writes it with -update.
+func checkGenerated(t *testing.T, name, source, content string) {
+	t.Helper()
+	path := filepath.Join("../..", name)
+	want := "<!-- Written by `go generate ./cmd/cage` from " + source + ". Do not edit. -->\n\n" + content
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -29,7 +36,7 @@ func TestConfigurationDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/configuration.md is out of date, run `go generate ./cmd/cage` (-want +got):\n%s", diff)
+		t.Errorf("%s is out of date, run `go generate ./cmd/cage` (-want +got):\n%s", name, diff)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,7 +117,7 @@ that was interrupted shows – for what it has not measured.`,
 	cmd.Flags().StringArrayVar(&out, "out", nil, "also draw the curves of all runs to `FILE`, .png or .svg (repeatable)")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		var list []metrics.Summary
-		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖²/‖x‖²", "tokens/s", "minutes"}}
+		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖/‖x‖", "tokens/s", "minutes"}}
 		for _, dir := range args {
 			s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 			if err != nil {
@@ -125,7 +126,7 @@ that was interrupted shows – for what it has not measured.`,
 			list = append(list, s)
 			rows = append(rows, []string{
 				s.Name, fmt.Sprint(s.Steps), number(s.ValLoss, "%.4f"), number(s.ValPPL, "%.3f"),
-				number(s.ErrorRel, "%.5f"), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
+				errorRatio(s.ErrorRel), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
 			})
 		}
 		if len(out) > 0 {
@@ -139,6 +140,14 @@ that was interrupted shows – for what it has not measured.`,
 		}
 		return inTable(list, rows), nil
 	})
+}
+
+// errorRatio is ‖x − Q(x)‖ / ‖x‖ in percent, as in figures, given its square.
+func errorRatio(square *metrics.Number) string {
+	if square == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f%%", 100*math.Sqrt(float64(*square)))
 }
 
 // number formats a value that may not have been measured.

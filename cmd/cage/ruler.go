@@ -108,7 +108,7 @@ LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to con
 		Args: exactly(0, "no argument"),
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json`)
+	cmd.Flags().StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
 	return answering(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
 		plan, g, err := f.plan()
 		if err != nil {

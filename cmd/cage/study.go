@@ -190,6 +190,9 @@ func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
 
 // counts is a line with the number of cells in each state.
 func counts(s *study.Study, out study.Outcome) string {
+	if out.Cells == 0 { // all are kept
+		return s.Out + ": no cell is left to train\n"
+	}
 	text := fmt.Sprintf("%s: %d of %d cells done", s.Out, out.Done, out.Cells)
 	for _, c := range []struct {
 		n    int

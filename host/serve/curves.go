@@ -86,15 +86,7 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	if len(missing) > 0 {
 		out.Wrong = fmt.Sprintf("there is no run %q", missing[0])
 	}
-	read := make([]*runLog, len(runs))
-	for i, run := range runs {
-		var more bool
-		read[i], more, err = s.logs.read(run.Dir)
-		out.Partial = out.Partial || more
-		if err != nil {
-			out.Wrong = err.Error()
-		}
-	}
+	read := s.readAll(runs, &out)
 	taught := slices.ContainsFunc(read, func(l *runLog) bool { return l.has("cross_entropy") })
 	for _, p := range chosen {
 		if taught {
@@ -114,6 +106,19 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return send(w, r, "application/json", body)
+}
+
+// readAll reads the logs of runs as far as it gets, and notes in an answer what is still to be read and what is wrong.
+func (s *Server) readAll(runs []*rundir.Run, out *curvesAnswer) []*runLog {
+	read := make([]*runLog, len(runs))
+	for i, run := range runs {
+		log, more, err := s.logs.read(run.Dir)
+		read[i], out.Partial = log, out.Partial || more
+		if err != nil {
+			out.Wrong = err.Error()
+		}
+	}
+	return read
 }
 
 // withTeacher is the panel for runs with a teacher, whose loss is another quantity than their validation loss: both do
