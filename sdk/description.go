@@ -82,15 +82,21 @@ func (p Parameter) Range() string {
 		}
 		return strings.Join(p.Choices, ", ")
 	}
+	bound := func(x float64) string {
+		if p.Type == TypeInt {
+			return strconv.FormatFloat(x, 'f', -1, 64) // a large one without an exponent
+		}
+		return fmt.Sprint(x)
+	}
 	switch lo, hi := math.IsInf(p.Min, -1), math.IsInf(p.Max, 1); {
 	case lo && hi:
 		return "any number"
 	case lo:
-		return fmt.Sprintf("at most %v", p.Max)
+		return "at most " + bound(p.Max)
 	case hi:
-		return fmt.Sprintf("at least %v", p.Min)
+		return "at least " + bound(p.Min)
 	}
-	return fmt.Sprintf("%v to %v", p.Min, p.Max)
+	return bound(p.Min) + " to " + bound(p.Max)
 }
 
 // Convert checks v against the declaration and returns it in the Go type of the

@@ -62,6 +62,7 @@ func TestCheckRefuses(t *testing.T) {
 func TestRange(t *testing.T) {
 	cases := map[string]sdk.Parameter{
 		"2 to 8":          sdk.Int("p", 4, 2, 8, ""),
+		"1 to 1048576":    sdk.Int("p", 4, 1, 1<<20, ""),
 		"at least 0":      sdk.Float("p", 0, 0, math.Inf(1), ""),
 		"at most 1":       sdk.Float("p", 0, math.Inf(-1), 1, ""),
 		"any number":      sdk.Float("p", 0, math.Inf(-1), math.Inf(1), ""),

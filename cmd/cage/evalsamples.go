@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/tasks/ask"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -123,8 +124,8 @@ func comparisonTable(list []ask.Comparison) [][]string {
 func comparisonsJSON(list []ask.Comparison) any {
 	var out []map[string]any
 	for _, c := range list {
-		m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items, "first": c.First, "second": c.Second, "difference": c.Difference,
-			"low": c.Low, "high": c.High, "only_first": c.OnlyFirst, "only_second": c.OnlySecond}
+		m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items, "first": metrics.Number(c.First), "second": metrics.Number(c.Second),
+			"difference": metrics.Number(c.Difference), "low": metrics.Number(c.Low), "high": metrics.Number(c.High), "only_first": c.OnlyFirst, "only_second": c.OnlySecond}
 		if !math.IsNaN(c.McNemar) {
 			m["mcnemar"] = c.McNemar
 		}

@@ -138,6 +138,9 @@ func (e *evaluation) all(cmd *cobra.Command, list []*tasks.Task) (results []*ask
 			return nil, err
 		}
 		defer unlock()
+		if err := ask.OneModel(vfs.At(e.out), e.name()); err != nil {
+			return nil, err
+		}
 	}
 	for _, t := range list {
 		r, err := e.one(cmd, t)
@@ -175,7 +178,7 @@ func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error)
 		"model": e.name(), "context": strconv.Itoa(e.trained.Context()), "batch": strconv.Itoa(e.batch), "max_tokens": strconv.Itoa(e.maxTokens)}}
 	var path *vfs.Path
 	if e.out != "" {
-		p := vfs.At(e.out).Join("answers", t.Name+".jsonl")
+		p := ask.AnswersFile(vfs.At(e.out), t.Name)
 		path = &p
 	}
 	answers, err := ask.Ask(cmd.Context(), path, e, a)
@@ -189,12 +192,21 @@ func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error)
 	return r, err
 }
 
-// name tells the model from others.
+// name tells the model from others, also from one whose quantizers have been changed.
 func (e *evaluation) name() string {
+	name := e.weights()
 	if e.quantizer != nil {
-		return e.weights() + " quantized by " + e.quantizer.String()
+		name += " quantized by " + e.quantizer.String()
 	}
-	return e.weights()
+	return identity(name, e.trained)
+}
+
+// identity is the name of a model with the digest of its quantizers, if it has any.
+func identity(name string, trained *train.Trained) string {
+	if programs := trained.Quantizers(); programs != "" {
+		name += ", programs " + programs
+	}
+	return name
 }
 
 // weights tells the weights of the model from those of others.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/train"
 )
@@ -73,14 +74,14 @@ func newEval() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		result := map[string]any{"run": args[0], "step": trained.Step(), "loss": loss, "tokens": tokens}
+		result := map[string]any{"run": args[0], "step": trained.Step(), "loss": metrics.Number(loss), "tokens": tokens}
 		if f.quantizer != nil {
 			result["quantizer"] = f.quantizer.String()
 		}
 		if tokens == 0 { // a problem without data
 			return inWords(result, "%s, step %d: loss %.6g\n", args[0], trained.Step(), loss), nil
 		}
-		result["perplexity"] = math.Exp(loss)
+		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON has no number for
 		return inWords(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], trained.Step(), loss, math.Exp(loss), tokens), nil
 	})
 }

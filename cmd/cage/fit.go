@@ -149,6 +149,17 @@ func readPoints(w io.Writer, sources []string, labels scaling.Labels) (points []
 		}
 		points = append(points, more...)
 	}
+	seen := map[string]bool{}
+	for _, p := range points {
+		source := p.Source
+		if abs, err := filepath.Abs(source); err == nil {
+			source = abs
+		}
+		if seen[source] {
+			return nil, 0, fmt.Errorf("%s is there twice: name each file and each directory of runs once", p.Source)
+		}
+		seen[source] = true
+	}
 	if len(points) == 0 {
 		return nil, 0, fmt.Errorf("no finished runs in %s", strings.Join(sources, ", "))
 	}

@@ -135,6 +135,7 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 		sum := sha256.Sum256([]byte(checkpointName(dir)))
 		m.name.Identity = hex.EncodeToString(sum[:16])
 	}
+	m.name.Identity = identity(m.name.Identity, m.trained)
 	m.tok, err = m.trained.Tokenizer()
 	if context := m.trained.Context(); err == nil && context < longest {
 		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)

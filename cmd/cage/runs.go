@@ -25,8 +25,23 @@ known by is any key of its configuration (quantizer.bits), any number of its
 summary.json (val_loss), and run, state and modified. The state is done, running,
 interrupted (stopped or killed, and can go on), diverged, failed or unreadable.`,
 	})
-	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsDiff(), newRunsExport())
+	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsDiff(), newRunsExport(), newRunsNumbers())
 	return cmd
+}
+
+func newRunsNumbers() *cobra.Command {
+	return &cobra.Command{
+		Use:   "numbers",
+		Short: "List the numbers that runs have, with their names",
+		Long: `List the numbers of metrics.jsonl and summary.json with their names, as Markdown: for
+--where, --sort and --columns of cage runs list, for the tables and figures of studies,
+and for the filter of cage serve.`,
+		Args: exactly(0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), metrics.Reference())
+			return err
+		},
+	}
 }
 
 // roots are searched when no directory is named: the defaults of train.out and study.out.

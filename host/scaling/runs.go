@@ -107,6 +107,11 @@ func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
 	if err != nil {
 		return p, damaged(err), nil
 	}
+	if posttrained, err := wasPosttrained(dir); err != nil {
+		return p, damaged(err), nil
+	} else if posttrained {
+		return p, &LeftOut{dir, "it was quantized after its training: scaling laws are of trained models", false}, nil
+	}
 	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
 	if p.Bits, err = l.bits(cfg, values); err != nil {
 		return p, nil, &Problem{File: dir, Msg: err.Error()}
@@ -115,9 +120,25 @@ func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
 		return p, nil, err
 	}
 	if wrong := p.check(); wrong != "" {
-		return p, nil, &Problem{File: rundir.At(dir).Summary().Name, Msg: "no point of a scaling law: " + wrong}
+		return p, &LeftOut{dir, "it is no point of a scaling law: " + wrong, false}, nil
 	}
 	return p, nil, nil
+}
+
+// wasPosttrained tells whether the model of a run directory was quantized after its training (RTN, GPTQ).
+func wasPosttrained(dir string) (bool, error) {
+	var p struct {
+		Posttrained json.RawMessage `json:"posttrained"`
+	}
+	path := rundir.At(dir).Provenance()
+	text, err := path.ReadFile()
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", path, err)
+	}
+	return len(p.Posttrained) > 0 && string(p.Posttrained) != "null", nil
 }
 
 // quantizerValues are the parameters of the weights' quantizer with their defaults.

@@ -52,10 +52,29 @@ func (t *Task) Files(folder, split string) ([]string, error) {
 			return nil, err
 		}
 		if len(list) > 0 {
-			return list, nil
+			return list, sameRows(list)
 		}
 	}
 	return nil, fmt.Errorf("%s has no rows of the split %q of %s: want %s, as .jsonl or .parquet", folder, split, t.Dataset, strings.Join(starts, "*, or ")+"*")
+}
+
+// rowEndings are those of files with rows.
+var rowEndings = []string{".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet"}
+
+// sameRows fails where two files differ in their formats only: their questions would count twice.
+func sameRows(files []string) error {
+	by := map[string]string{}
+	for _, file := range files {
+		stem := file
+		for _, ending := range rowEndings {
+			stem = strings.TrimSuffix(stem, ending)
+		}
+		if other, ok := by[stem]; ok {
+			return fmt.Errorf("%s and %s have the same rows by their names: keep one of them", other, file)
+		}
+		by[stem] = file
+	}
+	return nil
 }
 
 // beginning lists the files of rows whose path begins so, in order.
@@ -66,7 +85,7 @@ func beginning(start string) (list []string, err error) {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		rows := slices.ContainsFunc([]string{".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet"}, func(end string) bool { return strings.HasSuffix(name, end) })
+		rows := slices.ContainsFunc(rowEndings, func(end string) bool { return strings.HasSuffix(name, end) })
 		if rest, ok := strings.CutPrefix(name, filepath.Base(start)); ok && rows && rest != "" && (rest[0] == '.' || rest[0] == '-' || rest[0] == '_') {
 			list = append(list, filepath.Join(filepath.Dir(start), name))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -17,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -227,6 +229,20 @@ func (t *Trained) Identity() string {
 		return ""
 	}
 	return fmt.Sprintf("%s step %d", t.made.Run, t.step)
+}
+
+// Quantizers tells the quantizers from others of the same names: a digest of the programs of weights, and of the plugins of
+// activations, whose programs depend on how many tokens are computed at once. It is empty where nothing is quantized.
+func (t *Trained) Quantizers() string {
+	hashes := (&assembly.Programs{Weights: t.programs.Weights}).Hashes()
+	if len(t.programs.Activations) > 0 || len(t.programs.Pieces) > 0 {
+		for _, u := range t.programs.Used {
+			if !strings.HasSuffix(u.Table, config.RoleWeights) {
+				hashes["plugin of "+u.Table] = u.SHA256
+			}
+		}
+	}
+	return digest.Named(hashes)
 }
 
 // Evaluate returns the mean loss over the first batches, or all when 0; see

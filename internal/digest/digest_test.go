@@ -3,6 +3,7 @@ package digest
 import (
 	"bytes"
 	"crypto/sha256"
+	"maps"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -57,4 +58,19 @@ func BenchmarkBesidePreempted(b *testing.B) {
 			h.Write(data)
 		}
 	})
+}
+
+// TestNamed: it depends on names and hashes, and not on their order.
+func TestNamed(t *testing.T) {
+	programs := map[string]string{"weight x: quantize": "1", "optimizer of x: update": "1f"}
+	a := Named(programs)
+	if a == "" || a != Named(maps.Clone(programs)) {
+		t.Errorf("digest %q", a)
+	}
+	if b := Named(map[string]string{"optimizer of x: update": "1", "weight x: quantize": "1f"}); b == a {
+		t.Error("two sets of programs with one digest")
+	}
+	if Named(nil) != "" {
+		t.Error("no programs have a digest")
+	}
 }

@@ -2,30 +2,14 @@ package kept
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
-
-// Digest is a hash of programs' hashes by their names; empty without programs.
-func Digest(programs map[string]string) string {
-	if len(programs) == 0 {
-		return ""
-	}
-	h := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		fmt.Fprintf(h, "%q %s\n", name, programs[name])
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}
 
 // Write writes the file, a line for each cell, so that changes can be read in a diff.
 func (f *File) Write(path string) error {

@@ -1,7 +1,6 @@
 package kept_test
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -25,19 +24,5 @@ func TestReadRefuses(t *testing.T) {
 		if _, err := kept.Read("kept.json"); err == nil || !strings.HasPrefix(err.Error(), "kept.json: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
-	}
-}
-
-// TestDigest: it depends on names and hashes, and not on their order.
-func TestDigest(t *testing.T) {
-	a := kept.Digest(programs("1"))
-	if a == "" || a != kept.Digest(maps.Clone(programs("1"))) {
-		t.Errorf("digest %q", a)
-	}
-	if b := kept.Digest(map[string]string{"optimizer of x: update": "1", "weight x: quantize": "1f"}); b == a {
-		t.Error("two sets of programs with one digest")
-	}
-	if kept.Digest(nil) != "" {
-		t.Error("no programs have a digest")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/digest"
 )
 
 // provenance is what is read of that of a run.
@@ -53,7 +54,7 @@ func take(r study.Result) (Cell, making, error) {
 		return c, making{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
 	}
 	if r.Cell.Quantize == nil {
-		if c.Programs = Digest(p.Programs); c.Programs == "" {
+		if c.Programs = digest.Named(p.Programs); c.Programs == "" {
 			return c, making{}, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
 		}
 	}

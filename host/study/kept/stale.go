@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/digest"
 )
 
 // FindStale gives the state [study.Stale] to results of [File.Results] that would be made
@@ -34,7 +35,7 @@ func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Re
 		if !compared || findings[k].Err != nil {
 			continue
 		}
-		if why := f.changed(kept[configuration(r.Cell.ID)], Digest(findings[k].Programs), findings[k].Data); why != "" {
+		if why := f.changed(kept[configuration(r.Cell.ID)], digest.Named(findings[k].Programs), findings[k].Data); why != "" {
 			results[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: why}
 		}
 	}

@@ -63,10 +63,14 @@ type Results struct {
 	Config   map[string]string          `json:"config"`
 }
 
+func newResults(config map[string]string) *Results {
+	return &Results{Results: map[string]map[string]any{}, Shots: map[string]int{}, Samples: map[string]map[string]int{}, Versions: map[string]any{},
+		Groups: map[string][]string{}, Configs: map[string]map[string]any{}, Higher: map[string]map[string]bool{}, Config: config}
+}
+
 // Summarize sums results up; config says which model answered, and how.
 func Summarize(list []*Result, config map[string]string) *Results {
-	out := &Results{Results: map[string]map[string]any{}, Shots: map[string]int{}, Samples: map[string]map[string]int{}, Versions: map[string]any{},
-		Groups: map[string][]string{}, Configs: map[string]map[string]any{}, Higher: map[string]map[string]bool{}, Config: config}
+	out := newResults(config)
 	for _, r := range list {
 		name := r.Task.Name
 		values, higher := map[string]any{"alias": name}, map[string]bool{}
@@ -151,16 +155,6 @@ func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err
 // samplesFile is the file of a task's samples.
 func samplesFile(dir vfs.Path, task string) vfs.Path { return dir.Join("samples_" + task + ".jsonl") }
 
-// Write writes the samples of all tasks and results.json.
-func Write(dir vfs.Path, list []*Result, results *Results) error {
-	for _, r := range list {
-		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
-			return err
-		}
-	}
-	return atomicfile.WriteJSON(dir.Join("results.json"), results)
-}
-
 // Table shows results: a row for each metric.
 func Table(list []*Result) [][]string {
 	rows := [][]string{{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
@@ -188,6 +182,10 @@ func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
 		return nil, err
 	}
 	var list []*Result
+	results, err := readResults(dir)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
 		name, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".jsonl"), "samples_")
 		if !ok || e.Name() == name {
@@ -205,6 +203,7 @@ func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
 		if err != nil {
 			return nil, err
 		}
+		r.All = results.Samples[name]["original"]
 		list = append(list, r)
 	}
 	if len(list) == 0 {

@@ -1,0 +1,104 @@
+package ask
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// AnswersFile is the file of a task's answers in the folder of an evaluation.
+func AnswersFile(dir vfs.Path, task string) vfs.Path { return dir.Join("answers", task+".jsonl") }
+
+// resultsFile is the file of all results in a folder.
+func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
+
+// OneModel fails when a folder has answers of another model than the given one, which is [Asking.Settings]' "model", to
+// any task: its results would stand beside those of this one.
+func OneModel(dir vfs.Path, model string) error {
+	entries, err := dir.Join("answers").ReadDir()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".jsonl" {
+			continue
+		}
+		path := dir.Join("answers", e.Name())
+		other, err := modelOf(path)
+		if err != nil {
+			return err
+		}
+		if other != "" && other != model {
+			return fmt.Errorf("%s has answers of another model (%s, not %s): give another --out", path, other, model)
+		}
+	}
+	return nil
+}
+
+// modelOf is the model that the first line of a file of answers names; "" where the line is not whole.
+func modelOf(path vfs.Path) (string, error) {
+	f, err := path.Open()
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	first, err := bufio.NewReader(f).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	var h header
+	if json.Unmarshal(first, &h) != nil {
+		return "", nil
+	}
+	return h.Settings["model"], nil
+}
+
+// Write writes the samples of tasks and results.json, where other tasks of the folder keep their results.
+func Write(dir vfs.Path, list []*Result, results *Results) error {
+	for _, r := range list {
+		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
+			return err
+		}
+	}
+	all, err := readResults(dir)
+	if err != nil {
+		return err
+	}
+	all.add(results)
+	return atomicfile.WriteJSON(resultsFile(dir), all)
+}
+
+// readResults reads the results of a folder: empty ones where there are none, or where the file is not what Write writes.
+func readResults(dir vfs.Path) (*Results, error) {
+	out := newResults(nil)
+	text, err := resultsFile(dir).ReadFile()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return out, nil
+	case err != nil:
+		return nil, err
+	case json.Unmarshal(text, out) != nil:
+		return newResults(nil), nil
+	}
+	return out, nil
+}
+
+// add takes the results of more tasks, in the place of earlier ones of the same.
+func (r *Results) add(more *Results) {
+	maps.Copy(r.Results, more.Results)
+	maps.Copy(r.Shots, more.Shots)
+	maps.Copy(r.Samples, more.Samples)
+	maps.Copy(r.Versions, more.Versions)
+	maps.Copy(r.Groups, more.Groups)
+	maps.Copy(r.Configs, more.Configs)
+	maps.Copy(r.Higher, more.Higher)
+	r.Config = more.Config
+}
