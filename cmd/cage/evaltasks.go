@@ -154,7 +154,7 @@ func (e *evaluation) all(cmd *cobra.Command, list []*tasks.Task) (results []*ask
 
 // lockFolder makes a folder and keeps other processes from writing there.
 func lockFolder(dir vfs.Path) (unlock func(), err error) {
-	if err := dir.Join("answers").MkdirAll(); err != nil {
+	if err := ask.Answers(dir).MkdirAll(); err != nil {
 		return nil, err
 	}
 	lock, err := dir.Join(vfs.LockFile).Lock()

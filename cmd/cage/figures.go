@@ -126,7 +126,7 @@ that was interrupted shows – for what it has not measured.`,
 			list = append(list, s)
 			rows = append(rows, []string{
 				s.Name, fmt.Sprint(s.Steps), number(s.ValLoss, "%.4f"), number(s.ValPPL, "%.3f"),
-				errorRatio(s.ErrorRel), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
+				ifMeasured(s.ErrorRel, errorRatio), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
 			})
 		}
 		if len(out) > 0 {
@@ -143,17 +143,17 @@ that was interrupted shows – for what it has not measured.`,
 }
 
 // errorRatio is ‖x − Q(x)‖ / ‖x‖ in percent, as in figures, given its square.
-func errorRatio(square *metrics.Number) string {
-	if square == nil {
-		return "–"
-	}
-	return fmt.Sprintf("%.2f%%", 100*math.Sqrt(float64(*square)))
-}
+func errorRatio(square float64) string { return fmt.Sprintf("%.2f%%", 100*math.Sqrt(square)) }
 
 // number formats a value that may not have been measured.
 func number(n *metrics.Number, format string) string {
+	return ifMeasured(n, func(x float64) string { return fmt.Sprintf(format, x) })
+}
+
+// ifMeasured is number with any way of writing it.
+func ifMeasured(n *metrics.Number, how func(float64) string) string {
 	if n == nil {
 		return "–"
 	}
-	return fmt.Sprintf(format, float64(*n))
+	return how(float64(*n))
 }

@@ -149,6 +149,14 @@ func readPoints(w io.Writer, sources []string, labels scaling.Labels) (points []
 		}
 		points = append(points, more...)
 	}
+	if len(points) == 0 {
+		return nil, 0, fmt.Errorf("no finished runs in %s", strings.Join(sources, ", "))
+	}
+	return points, damaged, eachOnce(points)
+}
+
+// eachOnce fails where a point comes from the same place as another.
+func eachOnce(points []scaling.Point) error {
 	seen := map[string]bool{}
 	for _, p := range points {
 		source := p.Source
@@ -156,14 +164,11 @@ func readPoints(w io.Writer, sources []string, labels scaling.Labels) (points []
 			source = abs
 		}
 		if seen[source] {
-			return nil, 0, fmt.Errorf("%s is there twice: name each file and each directory of runs once", p.Source)
+			return fmt.Errorf("%s is there twice: name each file and each directory of runs once", p.Source)
 		}
 		seen[source] = true
 	}
-	if len(points) == 0 {
-		return nil, 0, fmt.Errorf("no finished runs in %s", strings.Join(sources, ", "))
-	}
-	return points, damaged, nil
+	return nil
 }
 
 // writeFit writes the result in all its forms, and its figures.

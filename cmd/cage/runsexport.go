@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -160,7 +158,7 @@ func writeCSV(w io.Writer, list []recorded) error {
 			clear(line)
 			line[0] = r.name
 			for _, v := range rec.Values() {
-				line[place[v.Name]] = decimal(v.Number)
+				line[place[v.Name]] = metrics.Exact(v.Number)
 			}
 			if err := out.Write(line); err != nil {
 				return err
@@ -169,14 +167,6 @@ func writeCSV(w io.Writer, list []recorded) error {
 	}
 	out.Flush()
 	return out.Error()
-}
-
-// decimal has all digits of a number. Whole ones have no exponent, which some programs do not take where they expect a step.
-func decimal(x float64) string {
-	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
-		return strconv.FormatFloat(x, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
 // writeEvents writes an event file for each run: for all, or for none if one of them has files already.

@@ -161,18 +161,10 @@ func newRunsDiff() *cobra.Command {
 		for _, name := range resultNames(a, b) {
 			x, y := resultOf(a, name), resultOf(b, name)
 			results[name] = []*metrics.Number{x, y}
-			rows = append(rows, []string{name, shortNumber(x), shortNumber(y)})
+			rows = append(rows, []string{name, ifMeasured(x, metrics.Short), ifMeasured(y, metrics.Short)})
 		}
 		return inTable(map[string]any{"runs": []string{a.Dir, b.Dir}, "config": config, "results": results}, rows), nil
 	})
-}
-
-// shortNumber is a result that a run may not have.
-func shortNumber(n *metrics.Number) string {
-	if n == nil {
-		return "–"
-	}
-	return metrics.Short(float64(*n))
 }
 
 // resultNames are the names of the results of either run.

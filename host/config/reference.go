@@ -93,8 +93,8 @@ func tomlScalar(v any) string {
 func presetReference(b *strings.Builder) {
 	b.WriteString("\n## Presets\n\n" +
 		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys that the\n" +
-		"file leaves out. Parameters do not count the embedding and the output head. The names of the OLMo2\n" +
-		"presets 30M and 60M, which are OLMo-core's, count them; its 50M has the shape of the Llama's.\n\n" +
+		"file leaves out. Parameters do not count the embedding and the output head. The OLMo2\n" +
+		"presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has the sizes of the Llama 50M.\n\n" +
 		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range model.Presets() {

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 )
@@ -36,9 +35,15 @@ func Label(name string) string {
 }
 
 // Short writes a number with six digits, and a whole one with all of its digits: of steps and tokens each counts.
-func Short(x float64) string {
+func Short(x float64) string { return written(x, 6) }
+
+// Exact writes a number with all of its digits. Whole ones have no exponent, which some programs do not take where they
+// expect a step.
+func Exact(x float64) string { return written(x, -1) }
+
+func written(x float64, digits int) string {
 	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
 		return strconv.FormatFloat(x+0, 'f', 0, 64) // +0 turns −0 into 0
 	}
-	return fmt.Sprintf("%.6g", x)
+	return strconv.FormatFloat(x, 'g', digits, 64)
 }

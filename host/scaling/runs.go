@@ -103,15 +103,14 @@ func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
 	if err != nil {
 		return p, damaged(err), nil
 	}
-	values, err := quantizerValues(dir)
-	if err != nil {
+	made, err := readOrigin(dir)
+	switch {
+	case err != nil:
 		return p, damaged(err), nil
-	}
-	if posttrained, err := wasPosttrained(dir); err != nil {
-		return p, damaged(err), nil
-	} else if posttrained {
+	case made.Posttrained != nil:
 		return p, &LeftOut{dir, "it was quantized after its training: scaling laws are of trained models", false}, nil
 	}
+	values := made.quantizerValues()
 	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
 	if p.Bits, err = l.bits(cfg, values); err != nil {
 		return p, nil, &Problem{File: dir, Msg: err.Error()}
@@ -125,44 +124,35 @@ func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
 	return p, nil, nil
 }
 
-// wasPosttrained tells whether the model of a run directory was quantized after its training (RTN, GPTQ).
-func wasPosttrained(dir string) (bool, error) {
-	var p struct {
-		Posttrained json.RawMessage `json:"posttrained"`
-	}
+// origin is what provenance.json says of how the weights of a run came to be.
+type origin struct {
+	Posttrained *struct{} `json:"posttrained"` // of a model that was quantized after its training
+	Plugins     []struct {
+		Table  string         `json:"table"`
+		Values map[string]any `json:"parameters"`
+	} `json:"plugins"`
+}
+
+func readOrigin(dir string) (o origin, err error) {
 	path := rundir.At(dir).Provenance()
 	text, err := path.ReadFile()
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", path, err)
+		return o, err
 	}
-	return len(p.Posttrained) > 0 && string(p.Posttrained) != "null", nil
+	if err := json.Unmarshal(text, &o); err != nil {
+		return o, fmt.Errorf("%s: %w", path, err)
+	}
+	return o, nil
 }
 
 // quantizerValues are the parameters of the weights' quantizer with their defaults.
-func quantizerValues(dir string) (map[string]any, error) {
-	path := rundir.At(dir).Provenance()
-	text, err := path.ReadFile()
-	if err != nil {
-		return nil, err
-	}
-	var p struct {
-		Plugins []struct {
-			Table  string         `json:"table"`
-			Values map[string]any `json:"parameters"`
-		} `json:"plugins"`
-	}
-	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	for _, used := range p.Plugins {
+func (o origin) quantizerValues() map[string]any {
+	for _, used := range o.Plugins {
 		if used.Table == "quantizer" || used.Table == "quantizer.weights" {
-			return used.Values, nil
+			return used.Values
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // bits per weight: the quantizer's parameter of that name.

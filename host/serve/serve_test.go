@@ -126,95 +126,6 @@ func TestNothingYet(t *testing.T) {
 	}
 }
 
-// answered are the curves of an answer by panel and name, with null as NaN left out.
-func answered(t testing.TB, w *httptest.ResponseRecorder) (curves map[string]int, wrong string) {
-	t.Helper()
-	var a struct {
-		Charts []struct {
-			Panel string
-			Chart struct {
-				Series []struct {
-					Name string
-					X    []float64
-					Y    []*float64
-					Raw  []*float64
-				}
-			}
-		}
-		Partial bool
-		Wrong   string
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != 200 || a.Partial {
-		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
-	}
-	curves = map[string]int{}
-	for _, c := range a.Charts {
-		for _, s := range c.Chart.Series {
-			if len(s.X) != len(s.Y) {
-				t.Errorf("%s: %d places, %d values", s.Name, len(s.X), len(s.Y))
-			}
-			if raw := len(s.Raw); strings.Contains(s.Name, "smoothed") && raw != len(s.X) || raw > 0 && raw != len(s.X) {
-				t.Errorf("%s: %d places, %d values as recorded", s.Name, len(s.X), raw)
-			}
-			curves[c.Panel+" "+s.Name] = len(s.X)
-		}
-	}
-	return curves, a.Wrong
-}
-
-// TestCurves: curves grow with the records, and begin again when these are cut.
-func TestCurves(t *testing.T) {
-	root := runs(t)
-	h := pages(root)
-	b := filepath.Join(root, "b")
-	want := func(steps int) {
-		t.Helper()
-		got, wrong := answered(t, get(t, h, "/curves", "run", b))
-		loss := "training loss"
-		if steps >= 50 {
-			loss += ", smoothed; faint: as recorded"
-		}
-		want := map[string]int{"loss " + loss: steps, "lr learning rate": steps, "lambda λ": steps}
-		for _, w := range []string{"0", "1"} {
-			want["weights/flip_rate block."+w+".w"], want["weights/dwell_mean block."+w+".w"] = steps, steps
-		}
-		if diff := cmp.Diff(want, got); diff != "" || wrong != "" {
-			t.Errorf("%d steps: %s %s", steps, wrong, diff)
-		}
-	}
-	want(40)
-	put(t, b, "metrics.jsonl", records(1, 60)+`{"step":61,"lo`)
-	want(60)
-	put(t, b, "metrics.jsonl", records(1, 20))
-	want(20)
-	got, _ := answered(t, get(t, h, "/curves", "panel", "loss", "run", b, "run", filepath.Join(root, "a")))
-	if diff := cmp.Diff(map[string]int{"loss " + b: 20, "loss " + filepath.Join(root, "a"): 100}, got); diff != "" {
-		t.Error(diff)
-	}
-	if body := get(t, h, "/weights", "run", b).Body.String(); !strings.Contains(body, "after step 20") || strings.Count(body, "<meter") != 4 {
-		t.Errorf("weights:\n%s", body)
-	}
-}
-
-// TestTeacher: the loss of a run with a teacher is another quantity than its validation loss, and stands in a chart of its own.
-func TestTeacher(t *testing.T) {
-	root := filepath.Join(t.TempDir(), "runs")
-	put(t, root, "taught", "run.toml", "seed = 1\n")
-	put(t, root, "taught", "metrics.jsonl", `{"step":1,"loss":0.1,"divergence":0.1,"cross_entropy":2}`+"\n"+`{"step":2,"loss":0.1,"divergence":0.1,"cross_entropy":2,"val_loss":2.5}`+"\n")
-	put(t, root, "alone", "run.toml", "seed = 1\n")
-	put(t, root, "alone", "metrics.jsonl", `{"step":1,"loss":2,"val_loss":2.5}`+"\n")
-	h := pages(root)
-	for run, want := range map[string]map[string]int{
-		"taught": {"loss training loss": 2, "cross_entropy cross-entropy": 2, "cross_entropy validation loss": 1, "divergence divergence from the teacher": 2},
-		"alone":  {"loss training loss": 1, "loss validation loss": 1},
-	} {
-		got, wrong := answered(t, get(t, h, "/curves", "run", filepath.Join(root, run)))
-		if diff := cmp.Diff(want, got); diff != "" || wrong != "" {
-			t.Errorf("%s: %s %s", run, wrong, diff)
-		}
-	}
-}
-
 // TestRunPage and the comparison show the configuration and the results.
 func TestRunPage(t *testing.T) {
 	root := runs(t)
@@ -290,14 +201,4 @@ func TestAtOnce(t *testing.T) {
 		}
 	}
 	all.Wait()
-}
-
-// TestCurvesOfAMissingRun: a run that is not there does not keep the others from being shown.
-func TestCurvesOfAMissingRun(t *testing.T) {
-	root := runs(t)
-	a := filepath.Join(root, "a")
-	got, wrong := answered(t, get(t, pages(root), "/curves", "panel", "loss", "run", a, "run", filepath.Join(root, "gone")))
-	if len(got) != 1 || !strings.HasPrefix(wrong, "there is no run ") || !strings.Contains(wrong, "gone") {
-		t.Errorf("curves %v, %s", got, wrong)
-	}
 }

@@ -148,7 +148,7 @@ function runsPage() {
   const boxes = () => [...place.querySelectorAll("input[name=run]")];
   const compare = document.getElementById("compare");
   const count = () => { const n = boxes().filter((box) => box.checked).length; compare.disabled = n < 2 || n > MOST; };
-  const chosen = new Set(boxes().filter((box) => box.checked).map((box) => box.value)); // also those that the filter hides
+  const chosen = new Set(); // values of boxes, also those that the filter hides
   let draw = drawer(canvas, 360);
   const curves = keepUp(async () => {
     const checked = boxes().filter((box) => box.checked), runs = (checked.length ? checked.slice(0, MOST) : boxes().slice(0, SHOWN)).map((box) => box.value);

@@ -41,7 +41,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 		line.Marks = len(line.Points) <= fewPoints
 		out.Series = append(out.Series, line)
 	}
-	return drawn(out, n, "Mean ± standard deviation", f)
+	return drawn(out, n, "Mean ± standard deviation", f), nil
 }
 
 // fewPoints is how many points of a curve are still told apart when each has a mark.

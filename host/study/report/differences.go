@@ -37,9 +37,6 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (pictur
 		}
 		out.Series = append(out.Series, series)
 	}
-	if n.high == 0 {
-		return picture{}, figure.ErrNoData
-	}
 	of := ""
 	if len(f.Over) > 0 {
 		of = " (" + join(f.Over) + ")"

@@ -115,7 +115,7 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (picture, erro
 		}
 		out.Series = append(out.Series, b)
 	}
-	return drawn(out, n, "Mean ± standard deviation", f)
+	return drawn(out, n, "Mean ± standard deviation", f), nil
 }
 
 // heatmap has an axis on each side.
@@ -141,7 +141,7 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, e
 		out.Values = append(out.Values, means)
 	}
 	out.Format = equalDigits(out.Values)
-	return drawn(out, n, "Mean", f)
+	return drawn(out, n, "Mean", f), nil
 }
 
 // scatter has a point for each cell, or for the mean over the replicates.
@@ -165,7 +165,7 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, e
 		}
 		out.Series = append(out.Series, line)
 	}
-	return drawn(out, n, "Mean ± standard deviation", f)
+	return drawn(out, n, "Mean ± standard deviation", f), nil
 }
 
 // both are two metrics of the replicates that have both.
@@ -202,16 +202,13 @@ func (c counts) String() string {
 	return fmt.Sprintf("n = %d", c.high)
 }
 
-// drawn is a picture with a note on its replicates; none when it shows no value.
-func drawn(p figure.Picture, n counts, what string, f study.Figure) (picture, error) {
-	if n.high == 0 {
-		return picture{}, figure.ErrNoData
-	}
+// drawn is a picture with a note on its replicates.
+func drawn(p figure.Picture, n counts, what string, f study.Figure) picture {
 	out := picture{picture: p}
 	if n.high > 1 {
 		out.notes = []string{fmt.Sprintf("%s over replicates (%s), %v.", what, join(f.Over), n)}
 	}
-	return out, nil
+	return out
 }
 
 // known is x, or 0 if that is NaN.

@@ -14,8 +14,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// AnswersFile is the file of a task's answers in the folder of an evaluation.
-func AnswersFile(dir vfs.Path, task string) vfs.Path { return dir.Join("answers", task+".jsonl") }
+// Answers is where the folder of an evaluation has the answers, and AnswersFile the file of those to a task.
+func Answers(dir vfs.Path) vfs.Path { return dir.Join("answers") }
+
+// AnswersFile is described at [Answers].
+func AnswersFile(dir vfs.Path, task string) vfs.Path { return Answers(dir).Join(task + ".jsonl") }
 
 // resultsFile is the file of all results in a folder.
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
@@ -23,7 +26,7 @@ func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 // OneModel fails when a folder has answers of another model than the given one, which is [Asking.Settings]' "model", to
 // any task: its results would stand beside those of this one.
 func OneModel(dir vfs.Path, model string) error {
-	entries, err := dir.Join("answers").ReadDir()
+	entries, err := Answers(dir).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -31,7 +34,7 @@ func OneModel(dir vfs.Path, model string) error {
 		if filepath.Ext(e.Name()) != ".jsonl" {
 			continue
 		}
-		path := dir.Join("answers", e.Name())
+		path := Answers(dir).Join(e.Name())
 		other, err := modelOf(path)
 		if err != nil {
 			return err
