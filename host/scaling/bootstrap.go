@@ -16,7 +16,7 @@ const replicateSteps = 400
 // bootstrap replaces the intervals of a fit by percentiles over replicates, and returns
 // their parameters. Each replicate has a random stream of its own, so that the number of
 // workers changes nothing.
-func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum) ([][]float64, error) {
+func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k knowledge) ([][]float64, error) {
 	starts := distinct(all, 3)
 	samples := make([][]float64, f.options.Bootstrap)
 	err := f.parallel(ctx, len(samples), func(ctx context.Context, i int) {
@@ -41,6 +41,9 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum) ([][]f
 	}
 	fit.Replicates = len(samples)
 	for _, j := range f.model.free {
+		if k.unheld[j] {
+			continue
+		}
 		e := fit.at(j)
 		low, high := percentiles(samples, fit.Level, func(s []float64) float64 { return s[j] })
 		e.Low, e.High = math.Exp(low), math.Exp(high)
@@ -63,7 +66,7 @@ func percentiles(samples [][]float64, level float64, value func(sample []float64
 }
 
 // compare adds the gains over the baseline.
-func (f *fitting) compare(fit *Fit, samples [][]float64) error {
+func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 	name := f.options.Baseline
 	if name == "" {
 		return nil
@@ -79,8 +82,7 @@ func (f *fitting) compare(fit *Fit, samples [][]float64) error {
 		}
 		g := &Gain{Value: e.Value / fit.Eff(base)}
 		g.Low, g.High = g.Value, g.Value
-		if samples != nil {
-			own, others := f.place[e.Group], f.place[base]
+		if own, others := f.place[e.Group], f.place[base]; samples != nil && !k.unheld[own] && !k.unheld[others] {
 			log := func(s []float64, j int) float64 {
 				if j < 0 {
 					return 0 // the reference

@@ -99,15 +99,15 @@ func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 		return nil, err
 	}
 	fit := f.result(all)
-	places, worst := f.identify(fit, all[0].x)
+	k := f.identify(fit, all[0].x)
 	var samples [][]float64
-	if o.Bootstrap > 0 && len(places) > 0 {
-		if samples, err = f.bootstrap(ctx, fit, all); err != nil {
+	if o.Bootstrap > 0 && len(k.places) > 0 && f.spare() > 0 {
+		if samples, err = f.bootstrap(ctx, fit, all, k); err != nil {
 			return nil, err
 		}
 	}
-	fit.Warnings = append(f.design(), f.unknown(fit, places, worst)...)
-	return fit, f.compare(fit, samples)
+	fit.Warnings = append(f.design(), f.unknown(fit, k)...)
+	return fit, f.compare(fit, samples, k)
 }
 
 // fitting is a fit in progress.

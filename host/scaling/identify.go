@@ -10,53 +10,76 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// identify adds to a fit what the points know about its parameters: linearized standard
-// errors with and without the priors, and the condition number. It returns the places of the
-// parameters that are free and not on a bound, and the direction in them that the points
-// know least.
-func (f *fitting) identify(fit *Fit, x []float64) (places []int, worst []float64) {
+// knowledge is what the points know about the parameters that are free and not on a bound.
+type knowledge struct {
+	places []int
+	// worst is the direction in these parameters that the points know least.
+	worst []float64
+	// unheld are the places of the parameters that the priors hold more than the points do, or nothing holds. They have no
+	// interval: that such a value varies little is the assumption.
+	unheld map[int]bool
+}
+
+// identify adds to a fit what the points know about its parameters: linearized standard errors and the condition number.
+func (f *fitting) identify(fit *Fit, x []float64) knowledge {
+	k := knowledge{unheld: map[int]bool{}}
 	var columns []int
 	for column, j := range f.model.free {
 		if fit.at(j).Status == Fitted {
-			places, columns = append(places, j), append(columns, column)
+			k.places, columns = append(k.places, j), append(columns, column)
 		}
 	}
-	if len(places) == 0 {
+	if len(k.places) == 0 {
 		fit.Condition = 1
-		return nil, nil
+		return k
 	}
 	p := f.model.problem(f.options.Huber)
 	r, jac := make([]float64, p.residuals), mat.NewDense(p.residuals, len(x), nil)
 	p.eval(x, r, jac)
-	chosen := mat.NewDense(p.residuals, len(places), nil)
-	for k, column := range columns {
+	chosen := mat.NewDense(p.residuals, len(k.places), nil)
+	for place, column := range columns {
 		for i := range p.residuals {
-			chosen.Set(i, k, jac.At(i, column))
+			chosen.Set(i, place, jac.At(i, column))
 		}
 	}
-	data := chosen.Slice(0, p.robust, 0, len(places)).(*mat.Dense)
-	worst = f.condition(fit, data)
-	score, slope := p.scatter(r[:p.robust], len(places))
-	with := standardErrors(data, chosen.Slice(p.robust, p.residuals, 0, len(places)), score, slope)
+	data := chosen.Slice(0, p.robust, 0, len(k.places)).(*mat.Dense)
+	k.worst = f.condition(fit, data)
+	score, slope := p.scatter(r[:p.robust], len(k.places))
+	with := standardErrors(data, chosen.Slice(p.robust, p.residuals, 0, len(k.places)), score, slope)
 	without := standardErrors(data, nil, score, slope)
-	z := distuv.UnitNormal.Quantile(0.5 + fit.Level/2)
-	for k, j := range places {
+	spare := f.spare()
+	for place, j := range k.places {
 		e := fit.at(j)
-		// There is no interval where nothing holds the parameter, or where its prior alone does.
-		low, high := e.Value*math.Exp(-z*with[k]), e.Value*math.Exp(z*with[k])
-		if with[k] > 1e-12 && !math.IsInf(high, 0) {
-			e.StdErr, e.Low, e.High = with[k], low, high
-		}
-		if without[k] > hardlyKnown/4 {
+		k.unheld[j] = with[place] < without[place]/2 || without[place] > singularError
+		if without[place] > hardlyKnown/4 {
 			e.Status = Undetermined
 		}
+		if spare > 0 && !k.unheld[j] {
+			f.linearize(fit, e, with[place])
+		}
 	}
-	return places, worst
+	return k
 }
+
+// linearize gives an estimate the interval of Student's t around its logarithm. It stays without one where nothing holds it.
+func (f *fitting) linearize(fit *Fit, e *Estimate, err float64) {
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(f.spare())}.Quantile(0.5 + fit.Level/2)
+	low, high := e.Value*math.Exp(-t*err), e.Value*math.Exp(t*err)
+	if err > 1e-12 && !math.IsInf(high, 0) {
+		e.StdErr, e.Low, e.High = err, low, high
+	}
+}
+
+// spare is how many points there are beyond the free parameters: what the errors can be told by.
+func (f *fitting) spare() int { return len(f.points) - len(f.model.free) }
 
 // hardlyKnown is the width of an interval of a logarithm, four standard errors, from which
 // a parameter counts as undetermined: a factor of 7.
 const hardlyKnown = 2.0
+
+// singularError is the standard error of a logarithm from which the points say nothing: a factor of e¹⁰⁰. What
+// [standardErrors] gives beyond it is the rounding of a singular matrix.
+const singularError = 100.0
 
 // scatter estimates the variance of ρ'(r)/2 and the mean of ρ”(r)/2 of the residuals: what
 // the standard errors of robust estimates are made of (Huber 1981, "Robust Statistics").
@@ -164,38 +187,52 @@ func (f *fitting) design() (warnings []string) {
 		}
 		warnings = append(warnings, fmt.Sprintf("all points have about the same tokens per parameter (%s), where the law falls together: how much of the loss A/N^α and B/D^β explain is told by the curvature of the losses only, and the efficiencies depend on it; train with other token counts, or fix alpha and beta", span))
 	}
-	if n := len(f.model.free); len(f.points) < n {
-		warnings = append(warnings, fmt.Sprintf("%d points for %d parameters: the priors decide the rest", len(f.points), n))
+	switch n := len(f.model.free); {
+	case f.spare() < 0:
+		warnings = append(warnings, fmt.Sprintf("%d points for %d parameters: the priors decide the rest, and there are no intervals", len(f.points), n))
+	case f.spare() == 0 && n > 0:
+		warnings = append(warnings, fmt.Sprintf("%d points for as many parameters: the law goes through all of them, nothing tells its errors, and there are no intervals", n))
 	}
 	return warnings
 }
 
 // unknown warns of the parameters that the points do not know.
-func (f *fitting) unknown(fit *Fit, places []int, worst []float64) (warnings []string) {
-	var unknown, bound []string
+func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
+	var unknown, unheld, bound []string
 	for j := range f.model.fixed {
-		switch e := fit.at(j); e.Status {
+		e := fit.at(j)
+		switch e.Status {
 		case Undetermined:
 			unknown = append(unknown, e.Name)
 		case AtBound:
 			bound = append(bound, fmt.Sprintf("%s = %.2g", e.Name, e.Value))
 		}
+		if k.unheld[j] {
+			unheld = append(unheld, e.Name)
+		}
 	}
 	if len(bound) > 0 {
 		warnings = append(warnings, "ran away to the end of what is allowed, as no point holds it: "+strings.Join(bound, ", "))
 	}
-	if len(unknown) == 0 {
-		return warnings
+	if len(unknown) > 0 {
+		warnings = append(warnings, "hardly known by the points: "+strings.Join(unknown, ", ")+f.together(fit, k))
 	}
-	text := "hardly known by the points: " + strings.Join(unknown, ", ")
-	var together []string
-	for k, v := range worst {
+	if len(unheld) > 0 && f.spare() > 0 {
+		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, or nothing holds it: "+strings.Join(unheld, ", "))
+	}
+	return warnings
+}
+
+// together names the parameters that the points tell apart least.
+func (f *fitting) together(fit *Fit, k knowledge) string {
+	var list []string
+	for place, v := range k.worst {
 		if math.Abs(v) > 0.2 {
-			together = append(together, fit.at(places[k]).Name)
+			list = append(list, fit.at(k.places[place]).Name)
 		}
 	}
-	if len(together) > 1 {
-		text += fmt.Sprintf("; least told apart: %s (condition number %.1e)", strings.Join(together, ", "), fit.Condition)
+	if len(list) < 2 {
+		return ""
 	}
-	return append(warnings, text)
+	return fmt.Sprintf("; least told apart: %s (condition number %.1e)", strings.Join(list, ", "), fit.Condition)
 }

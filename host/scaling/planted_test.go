@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -165,5 +166,36 @@ func TestFixedLawAndInversion(t *testing.T) {
 	}
 	if got := p.law.Invert(n, 0.1, 9); !math.IsInf(got, 1) {
 		t.Errorf("a loss that no size explains gives %v", got)
+	}
+}
+
+// There is no interval that would look sure where the points do not tell it: with no more points than parameters, and of
+// what the priors hold.
+func TestNoIntervalWithoutKnowledge(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 9))
+	points := synthesize(random, truth(random), wideSizes, wideRatios, 1e-3)
+	var nine []Point // for nine parameters
+	for _, from := range []int{0, 1, 4, 8, 11, 12, 24, 36, 48} {
+		nine = append(nine, points[from])
+	}
+	for _, replicates := range []int{0, 20} {
+		o := Defaults()
+		o.Bootstrap = replicates
+		fit := fitOrFail(t, nine, o)
+		for _, e := range append(fit.Parameters, fit.Effs[1].Estimate) {
+			if e.Low != e.Value || e.High != e.Value || e.StdErr != 0 {
+				t.Errorf("nine points, %d replicates: %+v", replicates, e)
+			}
+		}
+		if len(fit.Warnings) == 0 || !strings.HasPrefix(fit.Warnings[0], "9 points for as many parameters") {
+			t.Errorf("warnings %q", fit.Warnings)
+		}
+		oneSize := fitOrFail(t, synthesize(random, truth(random), wideSizes[:1], wideRatios, 1e-3), o)
+		if e := oneSize.Parameters[atAlpha]; e.Status != Undetermined || e.Low != e.Value || e.High != e.Value {
+			t.Errorf("one size, %d replicates: %+v", replicates, e)
+		}
+		if all := strings.Join(oneSize.Warnings, "\n"); !strings.Contains(all, "without an interval, as the priors hold it more than the points do, or nothing holds it: A, alpha, E, eff(CAGE") {
+			t.Errorf("warnings %q", all)
+		}
 	}
 }
