@@ -164,3 +164,30 @@ func TestModelFails(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// TestLeftOut: a task is named as left out until it has prompts, and not again when its input is missing later.
+func TestLeftOut(t *testing.T) {
+	_, inputs := readGolden(t)
+	tasks, err := Select([]string{"fwe", "niah_single_2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := At(vfs.At(t.TempDir()))
+	for _, step := range []struct {
+		essay string
+		want  bool
+	}{{"", true}, {inputs.Essay, false}, {"", false}} {
+		g := &Generator{Count: countWords, Seed: DefaultSeed}
+		g.Inputs.Words, g.Inputs.Essay = inputs.Words, step.essay
+		if _, err := g.Write(context.Background(), d, Plan{Tasks: tasks, Lengths: []int{1000}, Samples: 1}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := d.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, out := m.LeftOut["niah_single_2"]; out != step.want {
+			t.Errorf("with the essay %.10q…: left out %v", step.essay, m.LeftOut)
+		}
+	}
+}

@@ -56,5 +56,19 @@ func (d Directory) lengths() ([]int, error) {
 	return list, nil
 }
 
+// made tells whether there are prompts of a task for any length.
+func (d Directory) made(task string) (bool, error) {
+	lengths, err := d.lengths()
+	if err != nil {
+		return false, err
+	}
+	for _, length := range lengths {
+		if there, err := d.prompts(length, Task{Name: task}).Exists(); there || err != nil {
+			return there, err
+		}
+	}
+	return false, nil
+}
+
 // missing tells whether an error says that a file is not there.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

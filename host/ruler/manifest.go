@@ -2,6 +2,7 @@ package ruler
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -23,7 +24,7 @@ type Manifest struct {
 	Model *ModelName `json:"model,omitempty"`
 	// Substitutions say what is not RULER's own.
 	Substitutions []string `json:"substitutions,omitempty"`
-	// LeftOut are tasks that lack an input, and which.
+	// LeftOut are tasks without prompts, as an input was never given, and which.
 	LeftOut map[string]string `json:"left_out,omitempty"`
 }
 
@@ -107,6 +108,15 @@ func (d Directory) keep(m *Manifest, tasks []Task) error {
 			delete(m.LeftOut, t.Name)
 		}
 	}
+	for name := range m.LeftOut {
+		made, err := d.made(name)
+		if err != nil {
+			return err
+		}
+		if made { // when the input was there
+			delete(m.LeftOut, name)
+		}
+	}
 	if err := removeAbandoned(d.manifest()); err != nil {
 		return err
 	}
@@ -137,7 +147,9 @@ func (m *Manifest) follow(old *Manifest) error {
 	case old.Model != nil && old.Model.Batch > 0 && m.Model.Batch > 0 && old.Model.Batch != m.Model.Batch:
 		return fmt.Errorf("its prompts were answered %d at once, not %d", old.Model.Batch, m.Model.Batch)
 	}
-	maps.Copy(m.LeftOut, old.LeftOut)
+	for name, lack := range old.LeftOut {
+		m.LeftOut[name] = cmp.Or(m.LeftOut[name], lack)
+	}
 	m.Substitutions = append(m.Substitutions, slices.DeleteFunc(old.Substitutions, func(s string) bool { return slices.Contains(m.Substitutions, s) })...)
 	return nil
 }
