@@ -3,6 +3,8 @@ package sdk
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -63,7 +65,7 @@ func (h *slogHandler) appendAttr(args []any, prefix string, a slog.Attr) []any {
 		if a.Key == "" {
 			return args
 		}
-		return append(args, prefix+a.Key, v.Any())
+		return append(args, prefix+a.Key, printable(v.Any()))
 	}
 	if a.Key != "" {
 		prefix += a.Key + "."
@@ -72,6 +74,17 @@ func (h *slogHandler) appendAttr(args []any, prefix string, a slog.Attr) []any {
 		args = h.appendAttr(args, prefix, inner)
 	}
 	return args
+}
+
+// printable is a value that a line of JSON can hold, or its text: hclog would lose the whole entry over a NaN.
+func printable(v any) any {
+	if _, isError := v.(error); isError {
+		return v // hclog prints it
+	}
+	if _, err := json.Marshal(v); err != nil {
+		return fmt.Sprint(v)
+	}
+	return v
 }
 
 func hclogLevel(l slog.Level) hclog.Level {

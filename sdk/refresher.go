@@ -9,8 +9,8 @@ import (
 
 // Refresher is an optimizer with preconditioners: parts of its state that need
 // factorizations, which are too costly for every update. The host runs a refresh program
-// every few updates, and only there are factorizations possible (program.OpQR,
-// OpEighValues, OpEighVectors).
+// every few updates, and only there are factorizations and sorting possible
+// (program.OpQR, OpEighValues, OpEighVectors, OpSortColumns).
 //
 // Update t of a tensor runs Observe; then Refresh, if one is due at t; then Update. Each
 // sees the state as the one before it left it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"strings"
@@ -169,11 +170,13 @@ func TestLogging(t *testing.T) {
 	slog.Log(context.Background(), slog.LevelDebug-4, "below the level")
 	slog.With("a", 1).WithGroup("g").With("b", 2).Error("bad", "c", 3, slog.Group("h", "d", 4), slog.Group("", "e", 5), slog.Attr{})
 	slog.Default().WithGroup("").Debug("detail")
+	slog.Warn("odd", "nan", math.NaN(), "list", []float64{1, math.Inf(-1)}, "error", errors.New("why"))
 	log.Print("printed")
 
 	want := []map[string]any{
 		{"@level": "error", "@message": "bad", "a": 1.0, "g.b": 2.0, "g.c": 3.0, "g.h.d": 4.0, "g.e": 5.0},
 		{"@level": "debug", "@message": "detail"},
+		{"@level": "warn", "@message": "odd", "nan": "NaN", "list": "[1 -Inf]", "error": "why"},
 		{"@level": "info", "@message": "printed"},
 	}
 	var got []map[string]any

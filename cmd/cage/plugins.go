@@ -26,7 +26,8 @@ func newPlugins() *cobra.Command {
 directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
 plugins/ in the working directory. A directory that holds a Go main package is built
 on demand. A plugin is a program that runs with your rights; on Linux it may use half of
-the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G.`,
+the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G. It has 10 s to start and
+for each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
 	})
 	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), outlasts(newPluginsTest()))
 	return cmd

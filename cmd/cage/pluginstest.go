@@ -131,10 +131,12 @@ func (p *pluginTest) check(ctx context.Context, client *plugin.Client, options [
 		return report, err
 	}
 	options = append(slices.Clone(options), sdktest.With(settings))
+	tested, done := context.WithCancel(ctx)
+	defer done()
 	if client.Kind() == sdk.KindQuantizer {
-		report = sdktest.CheckQuantizer(kit.Quantizer(ctx, client), options...)
+		report = sdktest.CheckQuantizer(kit.Quantizer(tested, client), options...)
 	} else {
-		report = sdktest.CheckOptimizer(kit.Optimizer(ctx, client), options...)
+		report = sdktest.CheckOptimizer(kit.Optimizer(tested, client), options...)
 	}
 	return report, ctx.Err()
 }

@@ -4,29 +4,73 @@ package conformance
 
 import (
 	"context"
+	"sync"
 
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// Quantizer is the subject for a running quantizer. Cancelling ctx fails what is
-// asked afterwards.
+// Quantizer is the subject for a running quantizer. When it ends during the test, it is started again, up to 20 times, so that
+// a crash fails what has caused it and nothing else; what was started so is closed when ctx is cancelled. Cancelling ctx fails
+// what is asked afterwards.
 func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
+	r := &running{client: c}
 	return sdktest.QuantizerSubject{
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
-		Programs: func(site sdk.Site) (sdk.QuantizerProgram, error) {
-			return c.Quantize(ctx, site)
+		Programs: func(site sdk.Site) (out sdk.QuantizerProgram, err error) {
+			client, err := r.get(ctx)
+			if err != nil {
+				return out, err
+			}
+			return client.Quantize(ctx, site)
 		},
 	}
 }
 
-// Optimizer is the subject for a running optimizer.
+// Optimizer is the subject for a running optimizer; see [Quantizer].
 func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
+	r := &running{client: c}
 	return sdktest.OptimizerSubject{
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
-		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) {
-			return c.Program(ctx, tensor)
+		Programs: func(tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
+			client, err := r.get(ctx)
+			if err != nil {
+				return out, err
+			}
+			return client.Program(ctx, tensor)
 		},
 	}
+}
+
+// mostRestarts bounds the time that the test of a plugin takes which crashes always.
+const mostRestarts = 20
+
+// running is a plugin that is started again when it has ended.
+type running struct {
+	mu       sync.Mutex
+	client   *plugin.Client
+	restarts int
+}
+
+func (r *running) get(ctx context.Context) (*plugin.Client, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.client.Done():
+	default:
+		return r.client, nil
+	}
+	if r.restarts == mostRestarts {
+		return r.client, nil // whose errors say how it ended
+	}
+	r.restarts++
+	again, err := r.client.Restart(ctx)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, again.Close)
+	r.client.Close()
+	r.client = again
+	return again, nil
 }

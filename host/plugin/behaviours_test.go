@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ var behaviours = map[string]func(){
 	"both":      func() { sdk.Serve(testQuantizer{}, testOptimizer{}) },
 
 	"faulty-optimizer": func() { sdk.ServeOptimizer(faultyOptimizer{}) },
+	"both-one-dies":    func() { sdk.Serve(testQuantizer{}, deadlyOptimizer{}) },
 
 	"crashes-at-start": func() {
 		fmt.Fprintln(os.Stderr, "the codebook is missing")
@@ -44,6 +46,10 @@ var behaviours = map[string]func(){
 			panic(err)
 		}
 		fmt.Printf("1|1|unix|%s|grpc\n", l.Addr())
+		time.Sleep(time.Hour)
+	},
+	"closes-its-output": func() {
+		_ = os.Stdout.Close()
 		time.Sleep(time.Hour)
 	},
 	"prints-hello": func() {
@@ -238,6 +244,18 @@ type faultyOptimizer struct{ testOptimizer }
 
 func (faultyOptimizer) Describe() sdk.Description {
 	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.Float("momentum", 2, 0, 1, "share of the last direction")}}
+}
+
+// deadlyOptimizer ends the plugin when the host asks what it is, which package sdk has asked before.
+type deadlyOptimizer struct{ testOptimizer }
+
+var asked atomic.Bool
+
+func (d deadlyOptimizer) Describe() sdk.Description {
+	if asked.Swap(true) {
+		os.Exit(3)
+	}
+	return d.testOptimizer.Describe()
 }
 
 func (testOptimizer) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {

@@ -205,15 +205,3 @@ func TestPreconditionersInProportion(t *testing.T) {
 	_, err := c.Program(t.Context(), tensor)
 	check(t, err, ErrProtocol, "state tensors: they have more than 273154048 elements together")
 }
-
-func TestLimits(t *testing.T) {
-	for _, shape := range [][]int{nil, {1}, {1 << 31}, {1 << 16, 1 << 15}, {1 << 20, 1}} {
-		site, tensor := SiteLimits(shape), TensorLimits(shape)
-		if site.Elements <= 0 || site.Total <= 0 || site.Work <= 0 || site.Linalg || tensor.Linalg {
-			t.Errorf("%v: %+v, %+v", shape, site, tensor)
-		}
-		if tensor.Elements < site.Elements || tensor.Total < site.Total || tensor.Work < site.Work || tensor.Elements > program.MaxSize {
-			t.Errorf("%v: %+v is below %+v", shape, tensor, site)
-		}
-	}
-}

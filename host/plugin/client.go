@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -61,6 +60,13 @@ func (c *Client) PID() int {
 	return p.pid()
 }
 
+// Restart starts the same executable once more, as it was started; it must not have changed. This client stays as it is.
+func (c *Client) Restart(ctx context.Context) (*Client, error) {
+	opts := c.opts
+	opts.SHA256 = c.sum
+	return Start(ctx, c.exe, c.kind, opts)
+}
+
 // Description is what the plugin says of itself; it has passed its Check.
 func (c *Client) Description() sdk.Description { return c.info[c.kind].Description }
 
@@ -77,27 +83,27 @@ func (c *Client) Done() <-chan struct{} {
 }
 
 // Quantize asks a quantizer for the programs of a site. They are valid within
-// [SiteLimits] and have the signatures for the site's shape. Errors are [*Error].
+// [sdk.SiteLimits] and have the signatures for the site's shape. Errors are [*Error].
 func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out sdk.QuantizerProgram, err error) {
 	if c.kind != sdk.KindQuantizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as a quantizer"))
 	}
 	err = c.call(ctx, site.Name, func(ctx context.Context) error {
-		out, err = c.quantizer.Quantize(ctx, site, SiteLimits(site.Shape))
+		out, err = c.quantizer.Quantize(ctx, site, sdk.SiteLimits(site.Shape))
 		return err
 	})
 	return out, err
 }
 
 // Program asks an optimizer for the programs of a tensor; see [Client.Quantize].
-// The limits are [TensorLimits]. An optimizer that does not accept the tensor
+// The limits are [sdk.TensorLimits]. An optimizer that does not accept the tensor
 // answers without programs, and without an error.
 func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
 	if c.kind != sdk.KindOptimizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as an optimizer"))
 	}
 	err = c.call(ctx, tensor.Name, func(ctx context.Context) error {
-		out, err = c.optimizer.Program(ctx, tensor, TensorLimits(tensor.Shape))
+		out, err = c.optimizer.Program(ctx, tensor, sdk.TensorLimits(tensor.Shape))
 		return err
 	})
 	return out, err
@@ -155,7 +161,7 @@ func (c *Client) explain(ctx, limited context.Context, err error) *Error {
 	case errors.Is(err, client.ErrAnswer):
 		return failure(ErrProtocol, "%w", err)
 	case code == codes.DeadlineExceeded:
-		return c.withOutput(failure(ErrTimeout, "did not answer within %v", c.opts.CallTimeout))
+		return c.withOutput(failure(ErrTimeout, "did not answer within %v%s", c.opts.CallTimeout, moreTime))
 	case code == codes.Unavailable || code == codes.Canceled:
 		return c.ended(err)
 	case code == codes.ResourceExhausted:
@@ -190,14 +196,17 @@ func (c *Client) ended(err error) *Error {
 		<-p.drained
 		return c.withOutput(failure(ErrShutdown, "%s", p.ending()))
 	case <-time.After(deathNotice):
-		return failure(ErrShutdown, "closed its connection: %s", fmt.Sprint(err))
+		if len(c.info) == 0 { // it has never answered
+			return failure(ErrShutdown, "cannot be reached at the address of its handshake: %s", status.Convert(err).Message())
+		}
+		return failure(ErrShutdown, "closed its connection: %s", status.Convert(err).Message())
 	}
 }
 
-// withOutput adds the last lines of the plugin's standard error.
+// withOutput adds the last lines that the plugin has printed.
 func (c *Client) withOutput(e *Error) *Error {
 	if p, _ := c.launch.current(); p != nil {
-		e.Output = p.errors.lines()
+		e.Output = p.output.lines()
 	}
 	return explainMemory(e, c.launch.memory)
 }

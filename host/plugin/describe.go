@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
@@ -13,15 +14,19 @@ import (
 // describe asks for the description of the wanted kind, or of all kinds when none
 // is wanted.
 func (c *Client) describe(ctx context.Context) error {
-	asks := map[sdk.Kind]func(context.Context) (client.Info, error){
+	ask := map[sdk.Kind]func(context.Context) (client.Info, error){
 		sdk.KindQuantizer: c.quantizer.Describe,
 		sdk.KindOptimizer: c.optimizer.Describe,
+	}
+	kinds := []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer}
+	if c.kind == sdk.KindOptimizer {
+		slices.Reverse(kinds)
 	}
 	c.info = map[sdk.Kind]client.Info{}
 	var wrong error
 	var serves sdk.Kind // one of the kinds, perhaps with a fault
-	for kind, ask := range asks {
-		info, err := ask(ctx)
+	for _, kind := range kinds {
+		info, err := ask[kind](ctx)
 		if status.Code(err) != codes.Unimplemented {
 			serves = kind
 		}
@@ -31,6 +36,9 @@ func (c *Client) describe(ctx context.Context) error {
 		case status.Code(err) == codes.Unimplemented: // it does not serve this kind
 		case kind == c.kind || c.kind == "":
 			wrong = errors.Join(wrong, c.explain(ctx, ctx, err))
+		}
+		if kind == c.kind && serves == kind {
+			break // a fault of the other kind concerns nobody here
 		}
 	}
 	if wrong != nil {

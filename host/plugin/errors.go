@@ -48,8 +48,7 @@ type Error struct {
 	Kind error
 	// Err says what happened.
 	Err error
-	// Output holds the last lines that the plugin wrote to its standard error, where
-	// they may explain the failure.
+	// Output holds the last lines that the plugin printed, where they may explain the failure.
 	Output []string
 }
 
@@ -68,7 +67,7 @@ func (e *Error) Error() string {
 	}
 	fmt.Fprintf(&s, ": %s", indented(clip(e.Err.Error(), longest)))
 	if len(e.Output) > 0 {
-		s.WriteString("\nthe last lines of its standard error:")
+		s.WriteString("\nthe last lines that it printed:")
 		for _, line := range e.Output {
 			s.WriteString("\n  | " + safetext.Line(line))
 		}

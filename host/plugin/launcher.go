@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin/runner"
@@ -112,8 +113,12 @@ func (l *launcher) handshake() (string, *Error) {
 		l.certified.Store(certified)
 		return checked, err
 	}
-	<-l.process.exited
-	return "", failure(ErrStart, "%s before it was ready", l.process.ending())
+	select {
+	case <-l.process.exited:
+		return "", failure(ErrStart, "%s before it was ready", l.process.ending())
+	case <-time.After(deathNotice):
+		return "", failure(ErrProtocol, "closed its standard output before the handshake")
+	}
 }
 
 // Stderr is empty: the process's standard error is read elsewhere.

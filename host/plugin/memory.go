@@ -17,8 +17,13 @@ const leastMemory = 256 << 20
 
 // memoryLimit is how many bytes a plugin, and each process that it starts, may use. By
 // default that is half of the machine: plenty for a plugin, which sees no tensors, and the
-// host can go on beside it.
+// host can go on beside it. It is no more than the host's own hard limit, which only root may raise.
 func memoryLimit(given uint64) (uint64, error) {
+	wanted, err := wantedMemory(given)
+	return min(wanted, hardLimit()), err
+}
+
+func wantedMemory(given uint64) (uint64, error) {
 	text, set := os.LookupEnv(MemoryVariable)
 	switch {
 	case given > 0:
@@ -67,7 +72,11 @@ func explainMemory(e *Error, limit uint64) *Error {
 	text := e.Err.Error() + strings.Join(e.Output, "\n")
 	for _, words := range exhausted {
 		if strings.Contains(text, words) {
-			e.Err = fmt.Errorf("%w; it may use %s of memory (%s=%dM allows twice as much)", e.Err, sizeText(limit), MemoryVariable, limit>>19)
+			way := fmt.Sprintf("%s=%dM allows twice as much", MemoryVariable, limit>>19)
+			if limit >= hardLimit() {
+				way = "the hard limit of this process, as ulimit -H -d shows it"
+			}
+			e.Err = fmt.Errorf("%w; it may use %s of memory (%s)", e.Err, sizeText(limit), way)
 			return e
 		}
 	}

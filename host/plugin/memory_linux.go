@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -25,4 +26,13 @@ func machineMemory() uint64 {
 		}
 	}
 	return total
+}
+
+// hardLimit is this process's own hard limit of private memory.
+func hardLimit() uint64 {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_DATA, &limit) != nil {
+		return math.MaxUint64
+	}
+	return limit.Max // RLIM_INFINITY is the largest number
 }

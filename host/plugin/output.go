@@ -28,12 +28,12 @@ func eachLine(r io.Reader, f func(line string)) {
 	}
 }
 
-// errorOutput is a plugin's standard error: it goes to the host's log, and the
-// last lines are kept for error messages.
+// output is what a plugin prints, on standard error and on standard output after the handshake: it goes to the host's log,
+// and the last lines are kept for error messages.
 //
 // go-plugin's own parser of these lines panics on some that are JSON but not a log
 // entry, so it never sees them.
-type errorOutput struct {
+type output struct {
 	log    *throttle
 	mu     sync.Mutex
 	last   []string
@@ -46,7 +46,7 @@ const (
 	keptLength = 400
 )
 
-func (o *errorOutput) line(line string) {
+func (o *output) line(line string) {
 	line = strings.TrimRight(line, "\r")
 	level, message, args := parseLog(line)
 	o.log.log(level, message, slices.Clone(args)...)
@@ -58,7 +58,7 @@ func (o *errorOutput) line(line string) {
 
 // keep remembers a line. A Go program that panics prints the reason first and may
 // print thousands of lines after it.
-func (o *errorOutput) keep(line, message string, args []any) {
+func (o *output) keep(line, message string, args []any) {
 	if args != nil {
 		line = message
 		for i := 0; i+1 < len(args); i += 2 {
@@ -80,7 +80,7 @@ func (o *errorOutput) keep(line, message string, args []any) {
 }
 
 // lines returns what was kept.
-func (o *errorOutput) lines() []string {
+func (o *output) lines() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.last)

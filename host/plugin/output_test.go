@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 )
@@ -40,7 +39,7 @@ func FuzzParseLog(f *testing.F) {
 	f.Add(`{"@level":"info","@message":"m","k":null}`)
 	f.Add("[WARN] x")
 	f.Fuzz(func(t *testing.T, line string) {
-		o := &errorOutput{log: newThrottle(hclog.NewNullLogger())}
+		o := &output{log: newThrottle(hclog.NewNullLogger())}
 		eachLine(strings.NewReader(line), o.line)
 		for _, kept := range o.lines() {
 			if len(kept) > keptLength+len("…") {
@@ -67,7 +66,7 @@ func FuzzHandshake(f *testing.F) {
 
 // The last lines are kept, but of a panic the first ones.
 func TestKeptLines(t *testing.T) {
-	o := &errorOutput{log: newThrottle(hclog.NewNullLogger())}
+	o := &output{log: newThrottle(hclog.NewNullLogger())}
 	for i := range 100 {
 		o.line(fmt.Sprintf("line %d", i))
 	}
@@ -85,23 +84,9 @@ func TestKeptLines(t *testing.T) {
 	}
 }
 
-func TestSiteLimits(t *testing.T) {
-	l := SiteLimits([]int{1024, 4096})
-	if l.Elements != 64<<22+1<<22 || l.Total != 4096<<22+1<<30 || l.Work != 1024<<34+1<<34 {
-		t.Errorf("got %+v", l)
-	}
-	huge := SiteLimits([]int{1 << 15, 1 << 15})
-	if huge.Elements != program.MaxSize || huge.Work != 1<<50 {
-		t.Errorf("got %+v", huge)
-	}
-	if l := SiteLimits(nil); l.Elements != 64+1<<22 {
-		t.Errorf("for a scalar: %+v", l)
-	}
-}
-
 func TestErrorText(t *testing.T) {
 	e := &Error{Plugin: "quest", Path: "/p/quest", Site: "layers.0.wq", Kind: ErrShutdown, Err: fmt.Errorf("exited with status 3"), Output: []string{"a", "b"}}
-	want := "plugin quest (/p/quest): layers.0.wq: exited with status 3\nthe last lines of its standard error:\n  | a\n  | b"
+	want := "plugin quest (/p/quest): layers.0.wq: exited with status 3\nthe last lines that it printed:\n  | a\n  | b"
 	if got := e.Error(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -24,7 +24,7 @@ type process struct {
 	// handshake receives the first line of the standard output and is closed.
 	handshake chan string
 	log       *throttle
-	errors    *errorOutput
+	output    *output
 	// exited is closed when the process has ended and its group is killed.
 	exited chan struct{}
 	// drained is closed when both outputs have been read to the end after that.
@@ -40,7 +40,7 @@ func startProcess(path string, env []string, memory uint64, logger hclog.Logger)
 		exited:    make(chan struct{}),
 		drained:   make(chan struct{}),
 	}
-	p.errors = &errorOutput{log: p.log}
+	p.output = &output{log: p.log}
 	var pipes pipes
 	stdin, lifeline := pipes.open()
 	stdout, stdoutWriter := pipes.open()
@@ -97,11 +97,11 @@ func (p *process) read(stdout, stderr *os.File) {
 				p.handshake <- line
 				return
 			}
-			p.log.log(hclog.Info, line)
+			p.output.line(line)
 		})
 		close(p.handshake)
 	})
-	both.Go(func() { eachLine(stderr, p.errors.line) })
+	both.Go(func() { eachLine(stderr, p.output.line) })
 	both.Wait()
 	p.log.close()
 	_ = stdout.Close()

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"sync"
 	"syscall"
+
+	"github.com/cage-qat/cage/host/internal/supervisor"
 )
 
 // running is a process that leads a group of its own, so that a Ctrl-C at the terminal
@@ -23,7 +25,7 @@ func (r *running) launch(path string, env []string, stdin, stdout, stderr *os.Fi
 	r.cmd.Env = env
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, stdout, stderr
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return r.cmd.Start()
+	return supervisor.Explain(path, r.cmd.Start())
 }
 
 func (r *running) pid() int { return r.cmd.Process.Pid }

@@ -13,7 +13,7 @@ import (
 )
 
 // behaved are the behaviours that are not hostile: the tests need them.
-var behaved = []string{"quantizer", "optimizer", "both", "host", "plain-grpc", "trainable", "refresher", "tells-socket", "answers-good"}
+var behaved = []string{"quantizer", "optimizer", "both", "host", "limited-host", "plain-grpc", "trainable", "refresher", "tells-socket", "answers-good"}
 
 // hostileCases are the names of all that plugins do in these tests, as they stand in the
 // first column of docs/security.md: behaviours, and what is done in a call.

@@ -19,17 +19,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// DefaultTimeout is the default of the time limits in [Options].
-const DefaultTimeout = 10 * time.Second
-
 // Options say how a plugin is run. The zero value is ready to use.
 type Options struct {
 	// Logger receives what the plugin logs and prints; nil discards it.
 	Logger hclog.Logger
-	// StartTimeout bounds the time until the plugin has described itself; 0 means
-	// DefaultTimeout.
+	// StartTimeout bounds the time until the plugin has described itself; 0 means what
+	// CAGE_PLUGIN_TIMEOUT says, or DefaultTimeout.
 	StartTimeout time.Duration
-	// CallTimeout bounds each call; 0 means DefaultTimeout.
+	// CallTimeout bounds each call; 0 means the same as for StartTimeout.
 	CallTimeout time.Duration
 	// SHA256 is the hash, in hexadecimal, that the executable must have; empty
 	// accepts any.
@@ -40,36 +37,42 @@ type Options struct {
 	Memory uint64
 }
 
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	o.StartTimeout = cmp.Or(o.StartTimeout, DefaultTimeout)
-	o.CallTimeout = cmp.Or(o.CallTimeout, DefaultTimeout)
-	return o
+	usual, err := timeLimit()
+	if err != nil {
+		return o, failure(ErrStart, "%w", err)
+	}
+	o.StartTimeout = cmp.Or(o.StartTimeout, usual)
+	o.CallTimeout = cmp.Or(o.CallTimeout, usual)
+	if o.Memory, err = memoryLimit(o.Memory); err != nil {
+		return o, failure(ErrStart, "%w", err)
+	}
+	return o, nil
 }
 
 // Start runs an executable as a plugin of the given kind and asks what it is. The
 // plugin ends when ctx is cancelled, when the client is closed, and when this
 // process ends. Errors are [*Error].
 func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error) {
-	opts = opts.withDefaults()
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, exe.complete(err)
+	}
 	path, err := filepath.Abs(exe.Path)
 	if err != nil {
 		return nil, exe.complete(&Error{Kind: ErrNotFound, Err: err})
 	}
 	exe.Path = path
-	memory, err := memoryLimit(opts.Memory)
-	if err != nil {
-		return nil, exe.complete(failure(ErrStart, "%w", err))
-	}
 	sum, err := checksum(exe.Path, opts.SHA256)
 	if err != nil {
 		return nil, exe.complete(err)
 	}
 	c := &Client{
 		exe: exe, kind: kind, sum: sum, opts: opts,
-		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), memory: memory, logger: opts.Logger.Named(filepath.Base(exe.Name))},
+		launch: &launcher{executable: exe.Path, env: environment(opts.Logger), memory: opts.Memory, logger: opts.Logger.Named(filepath.Base(exe.Name))},
 	}
 	if err := c.start(ctx); err != nil {
 		c.Close()
@@ -85,7 +88,7 @@ func (c *Client) start(ctx context.Context) *Error {
 		c.launch.fail(failure(context.Cause(ctx), "stopped: %w", context.Cause(ctx)))
 	})
 	timeout := time.AfterFunc(c.opts.StartTimeout, func() {
-		c.launch.fail(failure(ErrTimeout, "was not ready within %v", c.opts.StartTimeout))
+		c.launch.fail(failure(ErrTimeout, "was not ready within %v%s", c.opts.StartTimeout, moreTime))
 	})
 	defer timeout.Stop()
 	config := &goplugin.ClientConfig{
@@ -175,7 +178,7 @@ func (c *Client) startError(err error) *Error {
 	p.kill()
 	<-p.drained
 	out := *cause // made before the last lines of output arrived
-	out.Output = p.errors.lines()
+	out.Output = p.output.lines()
 	if out.Kind == ErrShutdown { // before it was ready
 		out.Kind = ErrStart
 	}

@@ -52,7 +52,7 @@ var rooms = []room{
 	{"update", "update/tile lower cage engine sdk sdk/program internal/pass/vectorize", "runs programs and the method's rules on buffers; what they are for it does not know"},
 	{"update/tile", "sdk/program internal/pass/simplify", "runs programs on slices of numbers, without any device"},
 	{"memory", "sdk/program", "computes from sizes alone"},
-	{"plugin", "internal/supervisor sdk sdk/client sdk/program", "processes that answer with programs: what becomes of these is nothing to it"},
+	{"plugin", "internal/supervisor sdk sdk/client", "processes that answer with programs: what becomes of these is nothing to it"},
 	{"internal/supervisor", "", "keeps a process and its children together, whatever it runs"},
 	{"checkpoint", "safetensors", "keeps named tensors; what they mean is known to who saves them"},
 	{"rundir", "config data/tokenizer schema metrics", "names files, those of tokenizers too, and reads configurations and results to find runs"},

@@ -63,9 +63,13 @@ func (q *quantizerRun) checkWhole(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
 		for _, x := range append(oddities(x, in.shape[1]), x) {
 			codes := in.quantize(x).codes
+			if codes == nil {
+				return
+			}
 			in.equal(x, "codes, against the nearest whole numbers,", codes, whole(codes))
 		}
 	})
+	t.skipUntried("no codes")
 }
 
 func whole(x []float64) []float64 {

@@ -2,8 +2,10 @@ package sdktest
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Subject is a plugin under test, in this process or in another: what it is asked about
@@ -24,20 +26,43 @@ type QuantizerSubject = Subject[sdk.Site, sdk.QuantizerProgram]
 // OptimizerSubject is an optimizer under test.
 type OptimizerSubject = Subject[sdk.Tensor, sdk.OptimizerProgram]
 
-// NewQuantizer is the subject for a quantizer in this process.
+// NewQuantizer is the subject for a quantizer in this process. Its programs are checked under the limits of a host.
 func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 	return QuantizerSubject{
 		Describe: func() (sdk.Description, error) { return describe(q.Describe) },
-		Programs: func(site sdk.Site) (sdk.QuantizerProgram, error) { return sdk.BuildQuantizer(q, site) },
+		Programs: func(site sdk.Site) (sdk.QuantizerProgram, error) {
+			out, err := sdk.BuildQuantizer(q, site)
+			if err == nil {
+				err = within(sdk.SiteLimits(site.Shape), out.Programs())
+			}
+			return out, err
+		},
 	}
 }
 
-// NewOptimizer is the subject for an optimizer in this process.
+// NewOptimizer is the subject for an optimizer in this process; see [NewQuantizer].
 func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 	return OptimizerSubject{
 		Describe: func() (sdk.Description, error) { return describe(o.Describe) },
-		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) { return sdk.BuildOptimizer(o, tensor) },
+		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) {
+			out, err := sdk.BuildOptimizer(o, tensor)
+			if err == nil {
+				err = within(sdk.TensorLimits(tensor.Shape), out.Programs())
+			}
+			return out, err
+		},
 	}
+}
+
+// within checks programs under limits. Which of them may factorize is checked elsewhere.
+func within(limits program.Limits, programs iter.Seq2[string, *program.Program]) error {
+	limits.Linalg = true
+	for name, p := range programs {
+		if err := p.Validate(limits); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func describe(f func() sdk.Description) (d sdk.Description, err error) {

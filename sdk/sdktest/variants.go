@@ -114,8 +114,8 @@ func samples(p sdk.Parameter) []any {
 			add(c)
 		}
 	case p.Type == sdk.TypeInt && p.Max-p.Min < few:
-		for v := p.Min; v <= p.Max; v++ {
-			add(int(v))
+		for i := range int(p.Max-p.Min) + 1 { // a float64 that counts would stand still above 2⁵³
+			add(int(p.Min) + i)
 		}
 	case p.Type == sdk.TypeInt:
 		lo, hi := ends(p, float64(def.(int)))
@@ -130,15 +130,15 @@ func samples(p sdk.Parameter) []any {
 }
 
 // ends are the two ends of a range. An end that is infinite, or nearly so, is replaced by a
-// number beyond the default.
+// number beyond the default, but inside of the range.
 func ends(p sdk.Parameter, def float64) (lo, hi float64) {
 	const open = 1 << 31
 	lo, hi = p.Min, p.Max
 	if lo < -open {
-		lo = math.Min(-2*math.Abs(def)-1, hi)
+		lo = math.Max(p.Min, math.Min(-2*math.Abs(def)-1, hi))
 	}
 	if hi > open {
-		hi = math.Max(2*math.Abs(def)+1, lo)
+		hi = math.Min(p.Max, math.Max(2*math.Abs(def)+1, lo))
 	}
 	return lo, hi
 }

@@ -13,5 +13,5 @@
 // rights. Then the kernel ends the plugin itself, but not what it has started.
 //
 // Other systems have neither subreapers nor signals on the death of a parent; there,
-// this package is empty.
+// this package only puts into words why a program could not be started.
 package supervisor

@@ -69,7 +69,7 @@ func begin(limit, path string) (pid int, err error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
-		return 0, err
+		return 0, Explain(path, err)
 	}
 	return cmd.Process.Pid, nil
 }

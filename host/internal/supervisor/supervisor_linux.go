@@ -44,7 +44,8 @@ func Start(path string, env []string, stdin, stdout, stderr *os.File, limit uint
 	p := &Process{cmd: cmd, report: bufio.NewReader(pipe), pipe: pipe}
 	if p.PID, err = p.started(); err != nil {
 		_ = cmd.Process.Kill()
-		return nil, errors.Join(err, cmd.Wait(), pipe.Close())
+		_ = cmd.Wait() // how the supervisor ends says nothing of the program
+		return nil, errors.Join(err, pipe.Close())
 	}
 	return p, nil
 }

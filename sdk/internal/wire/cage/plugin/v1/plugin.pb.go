@@ -411,7 +411,7 @@ func (x *Description) GetCapabilities() []string {
 type Parameter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique; the same form as the plugin's name. The names plugin, sha256,
-	// weights, activations, overrides, rest, groups and refresh_delay are the host's. Required.
+	// weights, activations, overrides, rest, groups, refresh_delay, match and role are the host's. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What values it takes. Required.
 	Type ParameterType `protobuf:"varint,2,opt,name=type,proto3,enum=cage.plugin.v1.ParameterType" json:"type,omitempty"`
@@ -843,7 +843,7 @@ type QuantizerProgram struct {
 	//   mask       the straight-through mask: bool, the shape of x
 	//
 	// The last three may be absent; other names are refused. Factorizations (qr,
-	// eigh_*) are refused. Required.
+	// eigh_*) and sort_columns are refused. Required.
 	Program *Program `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
 	// Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding, as holds for scales
 	// in proportion to the data without an additive constant. Must be false where
@@ -1252,7 +1252,8 @@ type OptimizerProgram struct {
 	Init *Program `protobuf:"bytes,1,opt,name=init,proto3" json:"init,omitempty"`
 	// Maps one step. Takes, in this order,
 	//
-	//   x           the parameter after weight decay: float of the tensor's shape
+	//   x           the parameter after weight decay, or before it in a run that
+	//               decays last: float of the tensor's shape
 	//   gradient    the same type; already clipped
 	//   step        the number of this update, from 1: a scalar float
 	//   state.NAME  each state tensor, in the order of the list state
@@ -1273,7 +1274,8 @@ type OptimizerProgram struct {
 	Observe *Program `protobuf:"bytes,4,opt,name=observe,proto3" json:"observe,omitempty"`
 	// Takes step and then state.NAME for each state tensor; returns state.NAME for at
 	// least one state tensor, in the order of the list state; the others stay as
-	// they are. Factorizations (qr, eigh_*) are allowed here and in refresh only.
+	// they are. Factorizations (qr, eigh_*) and sort_columns are allowed here and in
+	// refresh only.
 	// Present exactly when due.first is not 0.
 	FirstRefresh *Program `protobuf:"bytes,5,opt,name=first_refresh,json=firstRefresh,proto3" json:"first_refresh,omitempty"`
 	// Likewise, for every refresh but the first. Present exactly when due.every is

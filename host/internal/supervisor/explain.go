@@ -1,0 +1,21 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Explain puts into words why a program could not be started. It returns nil for nil.
+func Explain(path string, err error) error {
+	_, missing := os.Stat(path)
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%s is neither a program for this machine nor a script that begins with #!", path)
+	case errors.Is(err, fs.ErrNotExist) && missing == nil:
+		return fmt.Errorf("the interpreter of %s, which its first line names after #!, or a loader that it needs, does not exist", path)
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Files that the system does not start are told apart, in one line.
+func TestFilesThatDoNotStart(t *testing.T) {
+	for text, want := range map[string]string{
+		"#!/no/such/interpreter\n": "did not start: the interpreter of ",
+		"\x7fNOT a program\n":      " is neither a program for this machine nor a script that begins with #!",
+	} {
+		path := filepath.Join(t.TempDir(), "plugin")
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 { // how the supervisor ends is not told, and differs
+			_, err := Start(t.Context(), direct(path), sdk.KindQuantizer, Options{})
+			check(t, err, ErrStart, want, path)
+			if lines := strings.Count(err.Error(), "\n"); lines > 0 {
+				t.Errorf("the message has %d more lines:\n%v", lines, err)
+			}
+		}
+	}
+}
+
+// A plugin of both kinds is asked about the wanted kind alone: a fault of the other is nobody's concern.
+func TestFaultOfTheOtherKind(t *testing.T) {
+	for range 3 {
+		c := start(t, "both-one-dies", sdk.KindQuantizer, Options{})
+		if _, err := c.Quantize(t.Context(), site("")); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	_, err := Start(t.Context(), link(t, "both-one-dies"), sdk.KindOptimizer, Options{})
+	check(t, err, ErrStart, "exited with status 3")
+}
+
+func TestTimeoutVariable(t *testing.T) {
+	t.Setenv(TimeoutVariable, "1500ms")
+	if got, err := (Options{CallTimeout: time.Minute}).withDefaults(); err != nil || got.StartTimeout != 1500*time.Millisecond || got.CallTimeout != time.Minute {
+		t.Errorf("%+v, %v", got, err)
+	}
+	_, err := Start(t.Context(), link(t, "hangs-at-start"), sdk.KindQuantizer, Options{})
+	check(t, err, ErrTimeout, "was not ready within 1.5s")
+	for _, text := range []string{"10", "soon", "-1s", "1ms"} {
+		t.Setenv(TimeoutVariable, text)
+		_, err := Start(t.Context(), link(t, "quantizer"), sdk.KindQuantizer, Options{})
+		check(t, err, ErrStart, "CAGE_PLUGIN_TIMEOUT is", "want a time of at least 1s, such as 30s or 2m")
+	}
+	t.Setenv(TimeoutVariable, "")
+	if got, err := (Options{}).withDefaults(); err != nil || got.StartTimeout != DefaultTimeout || got.CallTimeout != DefaultTimeout {
+		t.Errorf("by default: %+v, %v", got, err)
+	}
+}
+
+// Entries of a log are read from standard output, too, as those of a plugin in another language.
+func TestEntriesOnStandardOutput(t *testing.T) {
+	log := &logBuffer{}
+	o := &output{log: newThrottle(log.logger())}
+	o.line(`{"@level":"error","@message":"no codebook","size":3}`)
+	if text := log.String(); !strings.Contains(text, "[ERROR] no codebook: size=3") {
+		t.Errorf("logged %q", text)
+	}
+	path := filepath.Join(t.TempDir(), "plugin")
+	script := "#!/bin/sh\necho '1|1|unix|/nonexistent/socket|grpc'\necho '{\"@level\":\"error\",\"@message\":\"no codebook\"}'\nexit 3\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Start(t.Context(), direct(path), sdk.KindQuantizer, Options{Logger: log.logger()})
+	check(t, err, ErrStart, "exited with status 3", "| no codebook")
+	if text := log.String(); !strings.Contains(text, "[ERROR] plugin: no codebook") {
+		t.Errorf("logged %q", text)
+	}
+}

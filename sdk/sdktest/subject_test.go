@@ -1,0 +1,78 @@
+package sdktest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// find is the check of a name.
+func find(t *testing.T, r sdktest.Report, name string) sdktest.Check {
+	t.Helper()
+	for _, c := range r.Checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("there is no check %q in\n%s", name, r)
+	return sdktest.Check{}
+}
+
+// Programs that no host would take fail in an author's own test.
+func TestLimitsOfHosts(t *testing.T) {
+	q := good()
+	q.surrogate = func(v program.Value) program.Value {
+		for range 5000 {
+			v = v.Scale(1.5).Scale(1 / 1.5)
+		}
+		return v
+	}
+	c := find(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(q)), "shapes")
+	if c.Status != sdktest.Fail || !strings.Contains(c.Failures[0].Message, "at most 4096 are allowed") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Ranges of large integers are tried inside of what is declared, and the trial ends.
+func TestLargeIntegers(t *testing.T) {
+	q := good()
+	q.parameters = append(q.parameters,
+		sdk.Int("seed", 3_000_000_000, 0, 1<<32-1, "of nothing"),
+		sdk.Int("offset", -3_000_000_000, -1<<32, -1<<31, "of nothing"),
+		sdk.Int("only", 1<<52, 1<<52, 1<<52, "of nothing"))
+	if r := sdktest.CheckQuantizer(sdktest.NewQuantizer(q)); r.Failed() {
+		t.Errorf("\n%s", r)
+	}
+}
+
+// rounding has no codes.
+type rounding struct{}
+
+func (rounding) Describe() sdk.Description {
+	return sdk.Description{Name: "rounding", Version: "1", Doc: "Rounds."}
+}
+
+func (rounding) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	return sdk.Quantized{Value: x.Round()}, nil
+}
+
+// What a plugin gives no occasion for is skipped, and says so.
+func TestNothingToCheck(t *testing.T) {
+	c := find(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(rounding{})), "whole codes")
+	if text, _ := json.Marshal(c); c.Status != sdktest.Skip || c.Notes[0] != "no codes" {
+		t.Errorf("%s", text)
+	}
+	q := good()
+	q.refuse = func(sdk.Site) error { return errors.New("the codebook is missing") }
+	c = find(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(q)), "fixed points")
+	for _, note := range c.Notes {
+		if strings.Contains(note, "holds") {
+			t.Errorf("nothing was tried, but %+v", c)
+		}
+	}
+}
