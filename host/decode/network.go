@@ -43,7 +43,7 @@ type matrix struct {
 type Options struct {
 	Threads int // goroutines at most; 0: as many as there are processors
 	// Halves keeps a copy in bfloat16 of weights that have all their elements there, as those of most published models,
-	// and reads it: half the memory at each step, and the same results.
+	// and reads it, where the processor has instructions for that: half the memory at each step, and the same results.
 	Halves bool
 }
 
@@ -83,7 +83,7 @@ func New(m model.Network, weights map[string][]float32, o Options) (*Network, er
 		head = "embedding"
 	}
 	n.head = named(head, s.Vocab, s.Width)
-	if o.Halves {
+	if o.Halves && linalg.ReadsHalves() {
 		n.halve()
 	}
 	return n, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -196,6 +197,14 @@ func (d *Device) Compiled() int { return int(d.compiled.Load()) }
 
 // Threads is the limit of worker goroutines that the device was opened with, 0 for none.
 func (d *Device) Threads() int { return d.options.Threads }
+
+// Workers is how many goroutines may compute at once beside the device's own: Threads, or as many as Go runs at once.
+func (d *Device) Workers() int {
+	if d.options.Threads > 0 {
+		return d.options.Threads
+	}
+	return runtime.GOMAXPROCS(0)
+}
 
 // SharesMemory reports whether buffers are in the host's memory, where [Data] gives access to them.
 func (d *Device) SharesMemory() bool { return d.kind == CPU }

@@ -47,6 +47,9 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 	if !InBFloat16(a.Graph()) {
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 	}
+	if OnCPU(a.Graph()) {
+		return graph.DotGeneral(widened(a), aContracted, aBatch, widened(b), bContracted, bBatch)
+	}
 	return dotBFloat16(a, b, dtypes.Float32).General(aContracted, aBatch, bContracted, bBatch)
 }
 
@@ -55,6 +58,9 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	if !InBFloat16(a.Graph()) {
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+	}
+	if OnCPU(a.Graph()) {
+		return Rounded(graph.DotGeneral(widened(a), aContracted, aBatch, widened(b), bContracted, bBatch))
 	}
 	return graph.ConvertDType(dotBFloat16(a, b, dtypes.BFloat16).General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
 }
@@ -70,6 +76,10 @@ func Rounded(x *graph.Node) *graph.Node {
 	}
 	return graph.ConvertDType(short, dtypes.Float32)
 }
+
+// widened is an operand in float32 after it was rounded. The Go backend multiplies such operands faster than those of
+// bfloat16, whose product it gets wrong with AVX2.
+func widened(x *graph.Node) *graph.Node { return graph.ConvertDType(Operand(x), dtypes.Float32) }
 
 func dotBFloat16(a, b *graph.Node, result dtypes.DType) *graph.DotBuilder {
 	a, b = Operand(a), Operand(b)

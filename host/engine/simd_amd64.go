@@ -11,6 +11,18 @@ import (
 // LacksSIMD tells whether this executable was built without vector instructions that its processor's kind has.
 func LacksSIMD() bool { return false }
 
+// FloatLanes is how many float32 numbers a vector of the Go backend has. Most of its loops take the longest that the
+// processor has, whatever environment variables say.
+func FloatLanes() int {
+	switch {
+	case archsimd.X86.AVX512():
+		return 16
+	case archsimd.X86.AVX2():
+		return 8
+	}
+	return 4
+}
+
 // vectorInstructions names the vector instructions that the Go backend chooses on this processor. The environment
 // variables are the ones with which a user can keep the backend from them.
 func vectorInstructions() string {

@@ -250,3 +250,20 @@ func TestConvertAndBitcast(t *testing.T) {
 	p := build(t, func(b *program.Builder) { b.Output("y", b.Input("x", negative.Type).Convert(program.Int)) })
 	check(t, tolerance{}, p, map[string]reference.Tensor{"x": negative})
 }
+
+// TestAbsOfNegativeZero: its sign is gone, which only a quotient shows.
+func TestAbsOfNegativeZero(t *testing.T) {
+	p := build(t, func(b *program.Builder) {
+		x := b.Input("x", program.FloatType(20))
+		b.Output("y", b.Const(1).Div(x.Abs()))
+	})
+	x := make([]float64, 20)
+	for i := range x {
+		x[i] = math.Copysign(0, -1)
+	}
+	for i, v := range run(t, p, map[string]reference.Tensor{"x": reference.Floats(x, 20)})["y"].Floats {
+		if !math.IsInf(v, 1) {
+			t.Errorf("element %d: 1/|−0| is %v", i, v)
+		}
+	}
+}

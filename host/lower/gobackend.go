@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -15,6 +16,7 @@ import (
 // saturates at ±88; tanh cancels near 0, the sign of NaN is 0, and bools cannot be
 // compared.
 var gobackendRules = map[program.Op]rule{
+	program.OpAbs:      forFloats(goAbs, unary(graph.Abs)),
 	program.OpSign:     forFloats(goSign, unary(graph.Sign)),
 	program.OpExp:      goExp,
 	program.OpTanh:     goTanh,
@@ -39,6 +41,15 @@ var gobackendRules = map[program.Op]rule{
 
 	program.OpDot:      goDot,
 	program.OpHadamard: goHadamard,
+}
+
+// goAbs makes |−0| a 0, which the backend's function without vector instructions does not.
+func goAbs(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+	y := graph.Abs(args[0])
+	if engine.FloatLanes() > 1 {
+		return y
+	}
+	return graph.Add(y, l.scalar(0))
 }
 
 func goSign(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {

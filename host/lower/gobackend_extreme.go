@@ -1,9 +1,11 @@
 package lower
 
 import (
+	"github.com/gomlx/compute/shapes"
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/gomlx/core/graph"
 )
@@ -87,12 +89,19 @@ func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 // reduceExtreme reduces short rows in two steps. On rows of one or a few vectors, the
 // backend's kernel spends most of its time on reducing the last vector.
 func reduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node, x *graph.Node, axes []int) *graph.Node {
-	const lanes, longest = 8, 64
+	const part, longest = 8, 64
 	d := dims(x)
 	last := len(d) - 1
-	if len(axes) != 1 || axes[0] != last || d[last] <= lanes || d[last] > longest || d[last]%lanes != 0 {
+	if len(axes) != 1 || axes[0] != last || d[last] <= part || d[last] > longest || d[last]%part != 0 {
 		return f(x, axes...)
 	}
-	x = graph.Reshape(x, append(d[:last], d[last]/lanes, lanes)...)
-	return f(f(x, last), last)
+	rows := x.Shape().Size() / d[last]
+	x = f(graph.Reshape(x, rows, d[last]/part, part), 1)
+	if engine.FloatLanes() <= part {
+		return graph.Reshape(f(x, 1), d[:last]...)
+	}
+	// The kernel reads a part of a vector with a load of a whole one (archsimd's LoadFloat32x16Part), which faults where
+	// memory ends behind the tensor: one more row of zeros, and it does not.
+	x = graph.Concatenate([]*graph.Node{x, graph.Zeros(x.Graph(), shapes.Make(x.DType(), 1, part))}, 0)
+	return graph.Reshape(graph.Slice(f(x, 1), graph.AxisRange(0, rows)), d[:last]...)
 }

@@ -87,7 +87,7 @@ func (l *lowering) rotateSplit(x *graph.Node, block int) *graph.Node {
 		signs := graph.ConvertDType(l.table(walsh(size, 1), size, size), dtypes.BFloat16)
 		return graph.Concatenate([]*graph.Node{signs, signs}, 0)
 	})
-	sums := graph.Dot(halves, matrix).WithAccumulatorDType(x.DType()).WithOutputDType(x.DType()).General([]int{1}, nil, []int{0}, nil)
+	sums := engine.DotGeneral(halves, []int{1}, nil, matrix, []int{0}, nil)
 	return graph.MulScalar(sums, 1/math.Sqrt(float64(block)))
 }
 

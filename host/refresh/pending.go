@@ -3,7 +3,6 @@ package refresh
 import (
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -81,7 +80,7 @@ func (p *Pending) ordered() []*pendingRefresh {
 func (r *Refresher) begin(pending *Pending, tensors update.Tensors, subjects []int, t int) error {
 	list := make([]*pendingRefresh, len(subjects))
 	copying := errgroup.Group{}
-	copying.SetLimit(runtime.GOMAXPROCS(0))
+	copying.SetLimit(r.dev.Workers())
 	for n, i := range subjects {
 		s := &r.subjects[i]
 		if pending.refreshes[s.Tensor] != nil {
@@ -107,7 +106,7 @@ func (r *Refresher) begin(pending *Pending, tensors update.Tensors, subjects []i
 		queue <- p
 	}
 	close(queue)
-	for range min(len(list), runtime.GOMAXPROCS(0)) {
+	for range min(len(list), r.dev.Workers()) {
 		pending.workers.Go(func() {
 			for p := range queue {
 				if !pending.stopped.Load() {

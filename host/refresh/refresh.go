@@ -3,7 +3,6 @@ package refresh
 import (
 	"cmp"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -148,7 +147,7 @@ func (r *Refresher) Run(pending *Pending, tensors update.Tensors, t int) (failed
 		return nil, err
 	}
 	work := errgroup.Group{}
-	work.SetLimit(runtime.GOMAXPROCS(0))
+	work.SetLimit(r.dev.Workers())
 	results, outcomes := make([]update.Tensors, len(now)), make(map[int]error, len(now))
 	failures := make([]error, len(now))
 	for n, i := range now {

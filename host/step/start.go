@@ -3,7 +3,6 @@ package step
 import (
 	"fmt"
 	"maps"
-	"runtime"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,7 +19,7 @@ import (
 func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	workers := 1
 	if c.dev.SharesMemory() { // elsewhere each would have a copy in host memory
-		workers = runtime.GOMAXPROCS(0)
+		workers = c.dev.Workers()
 	}
 	return c.newState(tokens, workers, func(p model.Param) (*engine.Buffer, error) {
 		return engine.Fill(c.dev, p.Dims, func(values []float32) error {

@@ -28,6 +28,7 @@ type kernels struct {
 	// few is FewTimes, and fewHalves FewTimesHalves.
 	few       func(y, x, w MatrixOf[float32])
 	fewHalves func(y, x MatrixOf[float32], w Halves)
+	halves    bool                                      // fewHalves is the faster one
 	mix       func(y, x []float32, m MatrixOf[float32]) // VectorTimes
 	// secular sums z²/(d−μ) and z²/(d−μ)² with d = poles−origin.
 	secular func(poles, z []float64, origin, mu float64) (value, slope float64)
