@@ -139,7 +139,7 @@ func TestMixtureRefuses(t *testing.T) {
 		"weight -1":             {[]Weighted{{f, -1}}, good},
 		"too large":             {[]Weighted{{f, math.MaxFloat64}, {f, math.MaxFloat64}}, good},
 		"less than a window":    {[]Weighted{{f, 1}, {f, 1e-6}}, good},
-		"need at least":         {[]Weighted{{f, 1}, {short, 1}}, good},
+		"fewer than the":        {[]Weighted{{f, 1}, {short, 1}}, good},
 		"context 0 and batch 2": {[]Weighted{{f, 1}}, SamplerConfig{Batch: 2}},
 	} {
 		if _, err := NewMixture(test.sources, test.config); err == nil || !strings.Contains(err.Error(), want) {

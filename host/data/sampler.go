@@ -46,8 +46,12 @@ type ShortError struct {
 }
 
 func (e *ShortError) Error() string {
-	return fmt.Sprintf("token file %s has %d tokens, but %d windows with a context of %d need at least %d: use more text, or a smaller batch or context",
-		e.Path, e.Tokens, e.Batch, e.Context, e.Need)
+	what, smaller := "one window", "a smaller context"
+	if e.Batch > 1 {
+		what, smaller = fmt.Sprintf("%d windows", e.Batch), "a smaller batch or context"
+	}
+	return fmt.Sprintf("token file %s has %d tokens, fewer than the %d of %s with a context of %d: use more text, or %s",
+		e.Path, e.Tokens, e.Need, what, e.Context, smaller)
 }
 
 // NewSampler returns a sampler. A file that is too short for one batch is a

@@ -169,7 +169,7 @@ func TestSamplerShort(t *testing.T) {
 		if !errors.As(err, &short) || short.Tokens != int64(tokens) || short.Need != 160 {
 			t.Errorf("%d tokens: error %v", tokens, err)
 		}
-		if !strings.Contains(err.Error(), "at least 160") {
+		if !strings.Contains(err.Error(), "the 160 of 4 windows") {
 			t.Errorf("message %q does not say what is needed", err)
 		}
 	}

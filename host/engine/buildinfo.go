@@ -12,7 +12,7 @@ import (
 type BuildInfo struct {
 	Device  string `json:"device"`  // kind of the device
 	Go      string `json:"go"`      // version of the Go toolchain
-	Target  string `json:"target"`  // operating system and processor architecture, as in linux/amd64
+	Target  string `json:"target"`  // operating system and processor architecture, as in linux/amd64; linux/amd64-v3 where GOAMD64 is above v1
 	SIMD    string `json:"simd"`    // vector instructions that the CPU device uses: "avx512", "avx2" or "none"
 	GoMLX   string `json:"gomlx"`   // version of github.com/gomlx/gomlx
 	Backend string `json:"backend"` // module and version of the backend
@@ -47,7 +47,7 @@ func (d *Device) BuildInfo() BuildInfo {
 	info := BuildInfo{
 		Device:  d.kind,
 		Go:      runtime.Version(),
-		Target:  runtime.GOOS + "/" + runtime.GOARCH,
+		Target:  target(),
 		SIMD:    vectorInstructions(),
 		GoMLX:   versions["github.com/gomlx/gomlx"],
 		Backend: strings.TrimPrefix(backend, "github.com/gomlx/") + "@" + versions[backend],
@@ -58,6 +58,19 @@ func (d *Device) BuildInfo() BuildInfo {
 		info.Replicas = d.Count()
 	}
 	return info
+}
+
+// target is the system that the program was built for. From GOAMD64=v3 on the compiler joins multiplications and additions.
+func target() string {
+	name := runtime.GOOS + "/" + runtime.GOARCH
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "GOAMD64" && s.Value != "v1" {
+				name += "-" + s.Value
+			}
+		}
+	}
+	return name
 }
 
 // products is what BuildInfo says of them.

@@ -3,6 +3,7 @@ package train_test
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -142,5 +143,17 @@ func TestAllSkipped(t *testing.T) {
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
 	if !errors.Is(err, train.ErrNotFinite) || !strings.Contains(err.Error(), "none of the 3 steps") {
 		t.Errorf("%v, want an error that says that no step was done", err)
+	}
+}
+
+// TestShortValidation: a validation set without a single window ends a run before it began, not after the training.
+func TestShortValidation(t *testing.T) {
+	cfg := testrun.Config(t, "model.context=2000", "train.batch=1")
+	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "data.validation: token file ") || !strings.Contains(err.Error(), "fewer than the 2001 of one window with a context of 2000: use more text, or a smaller context") {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a run directory: %v", err)
 	}
 }

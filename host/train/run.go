@@ -186,6 +186,11 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.batches, err = assembly.OpenBatches(r.cfg, r.model, r.data); err != nil {
 		return err
 	}
+	if r.data != nil { // not only after the training
+		if _, err := assembly.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
+			return r.cfg.ErrorAt("data.validation", "%w", err)
+		}
+	}
 	err = r.build(ctx, assembly.Request{
 		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
 	}, r.log.Warn, "")
