@@ -14,7 +14,7 @@ import (
 func TestFilesThatDoNotStart(t *testing.T) {
 	for text, want := range map[string]string{
 		"#!/no/such/interpreter\n": "did not start: the interpreter of ",
-		"\x7fNOT a program\n":      " is neither a program for this machine nor a script that begins with #!",
+		"\x7fNOT a program\n":      " is neither a program for this machine nor a script with #! and an interpreter in its first line",
 	} {
 		path := filepath.Join(t.TempDir(), "plugin")
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
