@@ -3,6 +3,7 @@ package assembly
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
@@ -10,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/memory"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // CheckMemory refuses a run that by an estimate needs more memory than the machine has,
@@ -58,7 +60,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: programs.Forward, Piece: programs.Piece}
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
-		out.KeyWidth = cfg.Model.KVHeads * cfg.Model.HeadSize
+		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize
 		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
 	}
 	for _, p := range m.Params() {
@@ -70,6 +72,9 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		out.Parameters += elements(t.Shape)
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape)
+		}
+		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
+			out.States += inputs(t.Optimizer.Refresh)
 		}
 		if _, quantized := programs.Weights[t.Name]; quantized && cfg.Method.Name == cage.MethodLOTION {
 			out.States += elements(t.Shape)
@@ -84,34 +89,52 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	}
 	d, err := distillation(cfg)
 	if d != nil {
-		out.Teacher = float64(model.CountParams(d.Teacher.Params(), nil))
+		n := d.Teacher.(model.Network).Network()
+		out.Teacher = memory.Teacher{Parameters: float64(model.CountParams(d.Teacher.Params(), nil)),
+			Width: n.Width, HeadWidth: n.Heads * n.HeadSize, Hidden: n.Hidden, Heads: n.Heads}
+	}
+	if cfg.Method.ParetoEvery > 0 {
+		out.Measured = out.Parameters
 	}
 	return out, err
 }
 
-// workspaces is the memory of the threads that update tensors: each keeps some for every
-// shape.
+// inputs counts the elements that a program reads.
+func inputs(p *program.Program) float64 {
+	n := 0.0
+	if p != nil {
+		for _, in := range p.Inputs {
+			n += float64(in.Type.Size())
+		}
+	}
+	return n
+}
+
+// workspaces is the memory that optimizers work with: each of the threads that update tensors keeps some for every shape,
+// and computes one refresh at a time.
 func workspaces(programs *Programs, threads int) float64 {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	sum, seen := 0.0, map[string]bool{}
+	updates, seen, refreshes := 0.0, map[string]bool{}, []float64{}
 	for _, t := range programs.Tensors {
 		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
 			seen[key] = true
-			sum += workspace(t.Optimizer)
+			updates += workspace(t.Optimizer)
 		}
+		refreshes = append(refreshes, max(memory.RefreshWorkspace(t.Optimizer.FirstRefresh), memory.RefreshWorkspace(t.Optimizer.Refresh)))
 	}
-	return float64(threads) * sum
+	slices.Sort(refreshes)
+	all := float64(threads) * updates
+	for _, r := range refreshes[max(0, len(refreshes)-threads):] { // the largest
+		all += r
+	}
+	return all
 }
 
-// workspace is the memory that the programs of one tensor need while they run.
+// workspace is the memory that the programs of every update of one tensor need while they run.
 func workspace(o sdk.OptimizerProgram) float64 {
-	most := 0.0
-	for _, p := range o.Programs() {
-		most = max(most, memory.Workspace(p))
-	}
-	return most
+	return max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update))
 }
 
 func elements(dims []int) float64 {

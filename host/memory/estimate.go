@@ -1,9 +1,12 @@
 package memory
 
+import "cmp"
+
 // Model is what the memory of a run depends on. Sizes of a transformer are zero for a
 // problem without data, which is small.
 type Model struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
+	HeadWidth                                int // of a token's queries, all heads together; 0: Width
 	KeyWidth                                 int // of a token's keys, and of its values
 	// Context is the tokens of a sequence, Batch the sequences computed at once.
 	Context, Batch int
@@ -18,12 +21,20 @@ type Model struct {
 	// Numbers of elements: of everything that is trained, of the part with a quantized
 	// copy, of the optimizers' states.
 	Parameters, Quantized, States float64
-	// Teacher is the number of elements of a model whose predictions are learned; 0: there is none.
-	Teacher float64
+	// Teacher is the model whose predictions are learned; zero: there is none.
+	Teacher Teacher
+	// Measured is the number of elements of gradients that are also computed without quantization, as a measure.
+	Measured float64
 	// Samples is the number of samples of codes that are kept, of all coordinates together.
 	Samples float64
 	// Workspace is the elements that the update of the most demanding tensor works with.
 	Workspace float64
+}
+
+// Teacher is what the memory of a model without a backward pass depends on.
+type Teacher struct {
+	Parameters                      float64
+	Width, HeadWidth, Hidden, Heads int
 }
 
 // Need is the estimate of what a run needs at once, in bytes. A checkpoint is written from
@@ -51,14 +62,15 @@ const (
 	itself    = 75e6          // code, plugins' programs, the runtime
 
 	gradients = 2.0 // copies of the parameters
+	measured  = 2.0 // of those whose gradients are measured
 	quantized = 1.7
 
-	keptWidth, keptHidden, keptScores = 6.0, 6.0, 0.73 // of each layer
-	onceHidden, onceScores            = 0.7, 2.35      // of the layer that is computed
-	logits                            = 1.1
-	distilled                         = 5.8 // in the place of logits, with a teacher
+	keptWidth, keptHeads, keptHidden, keptScores = 4.0, 2.0, 6.0, 0.73 // of each layer
+	onceHidden, onceScores                       = 0.7, 2.35           // of the layer that is computed
+	logits                                       = 1.1
+	distilled                                    = 5.8 // in the place of logits, with a teacher
 
-	forwardWidth, forwardHidden, forwardScores = 8.0, 3.0, 2.4 // of one layer
+	forwardWidth, forwardHeads, forwardHidden, forwardScores = 5.0, 3.0, 3.0, 2.4 // of one layer
 )
 
 // Estimate computes what a run needs. It never overflows: sizes are floating-point
@@ -68,7 +80,7 @@ func Estimate(m Model) Need {
 	if m.Piece > 0 {
 		tokens, predicted = float64(m.Batch)*float64(m.Piece), float64(m.Batch)
 	}
-	width, hidden := tokens*float64(m.Width), tokens*float64(m.Hidden)
+	width, heads, hidden := tokens*float64(m.Width), tokens*float64(cmp.Or(m.HeadWidth, m.Width)), tokens*float64(m.Hidden)
 	scores := tokens * float64(m.Context) * float64(m.Heads)
 	n := Need{
 		Program:    itself,
@@ -77,8 +89,7 @@ func Estimate(m Model) Need {
 		Logits:     wordBytes * logits * predicted * float64(m.Vocabulary),
 	}
 	if m.Forward {
-		n.Blocks = wordBytes * (forwardWidth*width + forwardHidden*hidden)
-		n.Scores = wordBytes * forwardScores * scores
+		n.Blocks, n.Scores = forward(tokens, float64(m.Context), Teacher{Width: m.Width, HeadWidth: m.HeadWidth, Hidden: m.Hidden, Heads: m.Heads})
 		if m.Piece > 0 {
 			n.Caches = wordBytes * 2 * float64(m.Layers) * float64(m.Batch) * float64(m.Context) * float64(m.KeyWidth)
 		}
@@ -88,17 +99,32 @@ func Estimate(m Model) Need {
 	if m.Recompute {
 		layers, inputs = min(1, layers), layers*width
 	}
-	if m.Teacher > 0 {
-		n.Teacher = wordBytes * m.Teacher
-		n.Logits *= distilled / logits
-	}
-	n.Gradients = wordBytes * gradients * m.Parameters
+	n.Gradients = wordBytes * (gradients*m.Parameters + measured*m.Measured)
 	n.States = wordBytes * m.States
 	n.Workspace = wordBytes * m.Workspace
 	n.Samples = sampled * m.Samples
-	n.Blocks = wordBytes * (inputs + layers*(keptWidth*width+keptHidden*hidden) + onceHidden*hidden)
+	n.Blocks = wordBytes * (inputs + layers*(keptWidth*width+keptHeads*heads+keptHidden*hidden) + onceHidden*hidden)
 	n.Scores = wordBytes * scores * (layers*keptScores + onceScores)
+	if m.Teacher.Parameters > 0 {
+		n.teach(m.Teacher, tokens, float64(m.Context))
+	}
 	return n
+}
+
+// teach adds a teacher. Its blocks are gone when those of the model are computed.
+func (n *Need) teach(t Teacher, tokens, context float64) {
+	n.Teacher = wordBytes * t.Parameters
+	n.Logits *= distilled / logits
+	if blocks, scores := forward(tokens, context, t); blocks+scores > n.Blocks+n.Scores {
+		n.Blocks, n.Scores = blocks, scores
+	}
+}
+
+// forward is what the blocks of a model need without a backward pass, and their attention: that of one layer.
+func forward(tokens, context float64, m Teacher) (blocks, scores float64) {
+	heads := float64(cmp.Or(m.HeadWidth, m.Width))
+	blocks = wordBytes * tokens * (forwardWidth*float64(m.Width) + forwardHeads*heads + forwardHidden*float64(m.Hidden))
+	return blocks, wordBytes * tokens * context * forwardScores * float64(m.Heads)
 }
 
 // Total is what the run needs at its peak.

@@ -72,7 +72,7 @@ func TestEstimate(t *testing.T) {
 			m.States = 2 * m.Parameters
 		}
 		if i >= len(measured) {
-			m.Teacher = m.Parameters
+			m.Teacher = memory.Teacher{Parameters: m.Parameters, Width: m.Width, Hidden: m.Hidden, Heads: m.Heads}
 		}
 		got := memory.Estimate(m).Total() / (c.mebibytes * (1 << 20))
 		if math.Abs(got-1) > memory.Accuracy {
@@ -113,7 +113,7 @@ func TestEstimateGrows(t *testing.T) {
 		t.Errorf("the largest model needs %g bytes", total)
 	}
 	recompute, forward, taught := base, base, base
-	taught.Teacher = 1e17
+	taught.Teacher.Parameters = 1e17
 	if more := memory.Estimate(taught).Total(); !(more > total+4e17) {
 		t.Errorf("%g bytes, with a teacher %g", total, more)
 	}

@@ -12,7 +12,7 @@ import (
 // TestReport: the parts are the whole, the largest first, and what fits is what is not refused.
 func TestReport(t *testing.T) {
 	with := small
-	with.Teacher = 2.2e6
+	with.Teacher.Parameters = 2.2e6
 	total := memory.Estimate(with).Total()
 	for _, available := range []*memory.Available{nil, {Bytes: int64(total)}, {Bytes: int64(total / 2)}} {
 		r := memory.NewReport(with, available)

@@ -27,6 +27,18 @@ func Workspace(p *program.Program) float64 {
 	return most
 }
 
+// RefreshWorkspace is the same for a refresh, in elements of 4 bytes: it is computed in float64, on copies of its inputs.
+func RefreshWorkspace(p *program.Program) float64 {
+	if p == nil {
+		return 0
+	}
+	inputs := 0.0
+	for _, in := range p.Inputs {
+		inputs += float64(in.Type.Size())
+	}
+	return 2 * (inputs + Workspace(p))
+}
+
 // products tells whether a program multiplies or factorizes matrices.
 func products(p *program.Program) bool {
 	for _, n := range p.Nodes {

@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -83,6 +84,52 @@ func checkParts(t *testing.T, recipe string, report *memory.Report) {
 			if strings.HasPrefix(p.What, what) && (found == nil || fmt.Sprintf("%.1f", p.Bytes/1e9) != found[1]) && (what != "parameters" || p.What == what) {
 				t.Errorf("%s says %q of %s, the estimate %s", recipe, found, what, p)
 			}
+		}
+	}
+}
+
+// TestEstimateOfPreconditioners: what refreshes work with is in the estimate. Measured are the largest resident sizes, in MB, of
+// three steps with GOGC=10 and as many processors as threads.
+func TestEstimateOfPreconditioners(t *testing.T) {
+	files, validation := testrun.Dataset(t)
+	for _, c := range []struct {
+		width, threads int
+		optimizer      string
+		megabytes      float64
+	}{
+		{1024, 2, `"soap", freq = 1`, 2548},
+		{512, 1, `"soap", freq = 1`, 517},
+		{512, 2, `"soap"`, 653},
+		{512, 8, `"soap", freq = 1`, 1103},
+		{512, 2, `"shampoo", freq = 1`, 379},
+		{512, 2, `"muon"`, 167},
+	} {
+		cfg := testrun.Parse(t, fmt.Sprintf("model = {layers = 1, width = %d, heads = 8, context = 32}\ntrain = {steps = 3, batch = 2}\n"+
+			"schedule = {rate = 3e-3}\noptimizer = {plugin = %s}\ndevice.threads = %d\ndata = {train = %q, validation = %q}\n",
+			c.width, c.optimizer, c.threads, files, validation))
+		report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := report.Bytes / 1e6 / c.megabytes; math.Abs(got-1) > memory.Accuracy {
+			t.Errorf("%+v: the estimate is %.2f of what was measured", c, got)
+		}
+	}
+}
+
+// TestEstimateOfMeasuredGradients: a second gradient, for the measure of stationarity, is in the estimate. Measured as above.
+func TestEstimateOfMeasuredGradients(t *testing.T) {
+	files, validation := testrun.Dataset(t)
+	for every, megabytes := range []float64{1498, 1890} {
+		cfg := testrun.Parse(t, fmt.Sprintf("model = {layers = 4, width = 1024, heads = 8, context = 64}\ntrain = {steps = 3, batch = 1}\n"+
+			"schedule = {rate = 3e-3}\nquantizer = {plugin = \"quest\"}\nmethod.pareto_every = %d\ndevice.threads = 2\n"+
+			"data = {train = %q, validation = %q}\n", every, files, validation))
+		report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := report.Bytes / 1e6 / megabytes; math.Abs(got-1) > memory.Accuracy {
+			t.Errorf("pareto_every = %d: the estimate is %.2f of what was measured", every, got)
 		}
 	}
 }
