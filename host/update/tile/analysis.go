@@ -65,6 +65,11 @@ func analyse(p *program.Program) (*analysis, error) {
 		return nil, err
 	}
 	a := &analysis{p: p, fills: map[int]int{}}
+	for i := range p.Nodes {
+		if reason := impossible(&p.Nodes[i]); reason != "" {
+			return nil, a.never(len(p.Inputs)+i, &p.Nodes[i], "%s", reason)
+		}
+	}
 	a.scalars.number(0) // stands for operands that an operation does not have
 	for i := range p.NumValues() {
 		a.size = max(a.size, p.TypeOf(program.ID(i)).Size())
@@ -101,6 +106,17 @@ func analyse(p *program.Program) (*analysis, error) {
 		}
 	}
 	return a, nil
+}
+
+// impossible says why no tile can compute an operation, of whatever operands; "" if it says nothing.
+func impossible(n *program.Node) string {
+	switch info, _ := n.Op.Info(); {
+	case n.Op == program.OpTranspose, n.Op == program.OpSlice, n.Op == program.OpConcatenate:
+		return "elements change their places"
+	case info.Class == program.ClassLinalg, info.Class == program.ClassLinear && n.Op != program.OpHadamard:
+		return "an element of the result depends on many others"
+	}
+	return ""
 }
 
 // tensor adds a node and finds its level.
@@ -179,7 +195,7 @@ func (a *analysis) moved(n *program.Node, args []ref) (ref, error) {
 	if n.Op == program.OpReshape || n.Op == program.OpBroadcast && (r.kind == aScalar || r.kind == aTensor && n.Type.Size() == a.size) {
 		return r, nil
 	}
-	return ref{}, a.never(n, "elements change their places")
+	return ref{}, a.never(len(a.refs), n, "elements change their places")
 }
 
 // rotation multiplies blocks of elements by the Walsh–Hadamard matrix. Blocks that fit
@@ -187,7 +203,7 @@ func (a *analysis) moved(n *program.Node, args []ref) (ref, error) {
 func (a *analysis) rotation(n *program.Node, r ref) (ref, error) {
 	switch {
 	case n.Attr.Block > Elements:
-		return ref{}, a.never(n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
+		return ref{}, a.never(len(a.refs), n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
 	case n.Type.Size() != a.size:
 		return ref{}, a.refuse(n, "it has %d elements, tensors have %d", n.Type.Size(), a.size)
 	}

@@ -36,7 +36,7 @@ func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
 	return &RefusedError{Program: a.p.Name, Value: fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), Reason: fmt.Sprintf(format, args...)}
 }
 
-// never is for a node that no tile can compute.
-func (a *analysis) never(n *program.Node, format string, args ...any) error {
-	return &RefusedError{a.p.Name, fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), fmt.Sprintf(format, args...), true}
+// never is for a node that no tile can compute, and whose result is the given value.
+func (a *analysis) never(value int, n *program.Node, format string, args ...any) error {
+	return &RefusedError{a.p.Name, fmt.Sprintf("%%%d = %s", value, n.Op), fmt.Sprintf(format, args...), true}
 }

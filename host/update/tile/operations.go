@@ -115,9 +115,6 @@ func (a *analysis) elementwise(n *program.Node, args []ref) (ref, error) {
 		}
 		return args[0], nil
 	}
-	if info, _ := n.Op.Info(); info.Class == program.ClassLinear || info.Class == program.ClassLinalg {
-		return ref{}, a.never(n, "an element of the result depends on many others")
-	}
 	return ref{}, a.refuse(n, "tiles do not have this operation")
 }
 
