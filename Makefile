@@ -31,6 +31,10 @@ PACKAGES ?= ./...
 test: ## Run all tests (some: PACKAGES=./host/data/...)
 	$(GO) test -timeout 18m $(PACKAGES)
 
+.PHONY: avx2
+avx2: ## Run the tests of what computes numbers once more, as a processor without AVX-512 does
+	GODEBUG=cpu.avx512f=off $(GO) test ./host/engine ./host/lower ./host/decode ./host/update/... ./internal/vecmath ./internal/linalg
+
 # The race detector turns on checks of pointer arithmetic too, with which the matrix
 # products of GoMLX's CPU backend abort: their kernels keep the addresses of rows as
 # integers, and make pointers of them that the checks cannot follow. They are switched
