@@ -61,6 +61,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
 		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize
+		out.Normed = cfg.Model.Kind != model.KindLlama
 		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
 	}
 	for _, p := range m.Params() {

@@ -8,6 +8,8 @@ type Model struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
 	HeadWidth                                int // of a token's queries, all heads together; 0: Width
 	KeyWidth                                 int // of a token's keys, and of its values
+	// Normed tells whether queries and keys are normalized.
+	Normed bool
 	// Context is the tokens of a sequence, Batch the sequences computed at once.
 	Context, Batch int
 	// Recompute has blocks computed again in the backward pass.
@@ -65,10 +67,11 @@ const (
 	measured  = 2.0 // of those whose gradients are measured
 	quantized = 1.7
 
-	keptWidth, keptHeads, keptHidden, keptScores = 4.0, 2.0, 6.0, 0.73 // of each layer
-	onceHidden, onceScores                       = 0.7, 2.35           // of the layer that is computed
+	keptWidth, keptHeads, keptHidden, keptScores = 5.6, 7.0, 3.35, 1.07 // of each layer
+	keptNormed                                   = 2.35                 // of queries and keys that are normalized
+	onceHidden, onceScores                       = 5.0, 1.36            // of the layer that is computed
 	logits                                       = 1.1
-	distilled                                    = 5.8 // in the place of logits, with a teacher
+	distilled                                    = 5.4 // in the place of logits, with a teacher
 
 	forwardWidth, forwardHeads, forwardHidden, forwardScores = 5.0, 3.0, 3.0, 2.4 // of one layer
 )
@@ -103,7 +106,11 @@ func Estimate(m Model) Need {
 	n.States = wordBytes * m.States
 	n.Workspace = wordBytes * m.Workspace
 	n.Samples = sampled * m.Samples
-	n.Blocks = wordBytes * (inputs + layers*(keptWidth*width+keptHeads*heads+keptHidden*hidden) + onceHidden*hidden)
+	kept := keptWidth*width + keptHeads*heads + keptHidden*hidden
+	if m.Normed {
+		kept += keptNormed * (heads + tokens*float64(m.KeyWidth))
+	}
+	n.Blocks = wordBytes * (inputs + layers*kept + onceHidden*hidden)
 	n.Scores = wordBytes * scores * (layers*keptScores + onceScores)
 	if m.Teacher.Parameters > 0 {
 		n.teach(m.Teacher, tokens, float64(m.Context))

@@ -13,13 +13,11 @@ func Example() {
 	}
 	fmt.Println(memory.Check(m, &memory.Available{Bytes: 16e9, Limit: "free memory of the machine"}))
 	// Output:
-	// this needs about 52.6 GB of memory, 16 GB are there (free memory of the machine)
-	//   26.8 GB    activations of the blocks
-	//   17.9 GB    attention scores, which grow with the square of the context
+	// this needs about 58.2 GB of memory, 16 GB are there (free memory of the machine)
+	//   27.4 GB    activations of the blocks
+	//   22.9 GB    attention scores, which grow with the square of the context
 	//   4.61 GB    logits of the vocabulary
 	//   1.07 GB    gradients, and parameters after the step
 	//   1.07 GB    states of the optimizer
-	//   578 MB     quantized copies of weights
-	//   536 MB     parameters
-	// what would fit: train.batch = 8, with a larger train.accumulate; or model.context = 346
+	// what would fit: train.batch = 7, with a larger train.accumulate; or model.context = 329
 }
