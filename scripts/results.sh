@@ -28,6 +28,7 @@ for name in "$@"; do
 	if [ -n "${AGAIN:-}" ] && [ -d "studies/$name" ]; then echo "cells that are done in studies/$name are not trained again"; fi
 	# shellcheck disable=SC2086 # lists of flags
 	if "$cage" study run "examples/paper/$name.toml" $known ${ONLY:-}; then rc=0; else rc=$?; fi
+	if [ "$rc" -eq 130 ]; then exit "$rc"; fi # interrupted
 	if [ -n "${AGAIN:-}" ]; then
 		"$cage" study check "examples/paper/$name.toml" --kept "$results" || rc=$?
 		if [ "$rc" -ne 0 ]; then failed="$failed $name"; fi

@@ -118,14 +118,15 @@ that was interrupted shows – for what it has not measured.`,
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		var list []metrics.Summary
 		rows := [][]string{{"run", "steps", "val loss", "val ppl", "‖e‖/‖x‖", "tokens/s", "minutes"}}
-		for _, dir := range args {
+		names := runNames(args)
+		for i, dir := range args {
 			s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 			if err != nil {
 				return nil, notRun(dir, "its training has not ended yet", err)
 			}
 			list = append(list, s)
 			rows = append(rows, []string{
-				s.Name, fmt.Sprint(s.Steps), number(s.ValLoss, "%.4f"), number(s.ValPPL, "%.3f"),
+				names[i], fmt.Sprint(s.Steps), number(s.ValLoss, "%.4f"), number(s.ValPPL, "%.3f"),
 				ifMeasured(s.ErrorRel, errorRatio), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
 			})
 		}

@@ -185,6 +185,9 @@ func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		where[name] = append(where[name], list...)
 	}
+	if !slices.ContainsFunc(s.Cells, func(c study.Cell) bool { return c.Matches(where) }) {
+		return nil, usageError{fmt.Errorf("--only %s: no cell of %s has these labels together", strings.Join(only, " --only "), s.File)}
+	}
 	return where, nil
 }
 

@@ -18,6 +18,7 @@ import (
 
 func newStudyKeep() *cobra.Command {
 	var out string
+	var forget bool
 	cmd := &cobra.Command{
 		Use:   "keep FILE",
 		Short: "Keep the results of a study in one small file",
@@ -27,43 +28,53 @@ the date. The file can be committed when the runs are too large for it: 'cage st
 run' and 'status' take it with --kept.
 
 Results that stand in the file already stay there unless their cells were trained
-again, so a study may be run on one machine after another. Stale ones are left out.`,
+again, so a study may be run on one machine after another. Stale ones are left out, and
+so are kept ones of other tokens than those trained on now. Where the file has results of
+cells that the study file does not name any more, --forget drops them.`,
 		Args: exactly(1, "one study file"),
 	}
+	cmd.Flags().BoolVar(&forget, "forget", false, "drop results of cells that the study file does not name any more")
 	cmd.Flags().StringVar(&out, "out", "", "`FILE` to write, or to add to (default: the study's name and .json)")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
 		}
-		results, err := compared(cmd, s)
-		if err != nil {
-			return nil, err
-		}
-		path := cmp.Or(out, s.Name+".json")
-		before, err := kept.Read(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		if before != nil && before.Study != s.Name {
-			return nil, fmt.Errorf("%s has results of the study %s, and %s is %s: give another --out", path, before.Study, s.File, s.Name)
-		}
-		file, err := kept.Take(s, results, before, buildVersion(), time.Now().UTC())
-		if err != nil {
-			return nil, err
-		}
-		if len(file.Cells) == 0 {
-			return nil, fmt.Errorf("no cell of %s is done: there is nothing to keep", s.File)
-		}
-		to, err := atomicfile.Target(path)
-		if err == nil {
-			err = file.Write(to.Name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return inWords(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
+		return keepResults(cmd, s, cmp.Or(out, s.Name+".json"), forget)
 	})
+}
+
+// keepResults writes the file path; forget drops results that the study does not name any more.
+func keepResults(cmd *cobra.Command, s *study.Study, path string, forget bool) (*answer, error) {
+	results, err := compared(cmd, s)
+	if err != nil {
+		return nil, err
+	}
+	before, err := kept.Read(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if before != nil && before.Study != s.Name {
+		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s: give another --out", path, before.Study, s.File, s.Name)
+	}
+	if unknown := before.Unknown(s); len(unknown) > 0 && !forget {
+		return nil, fmt.Errorf("%s has results of %d cells that %s does not name any more, such as %s: give --forget to drop them, or another --out", path, len(unknown), s.File, unknown[0])
+	}
+	file, err := kept.Take(s, results, before, buildVersion(), time.Now().UTC())
+	if err != nil {
+		return nil, err
+	}
+	if len(file.Cells) == 0 {
+		return nil, fmt.Errorf("no cell of %s is done: there is nothing to keep", s.File)
+	}
+	to, err := atomicfile.Target(path)
+	if err == nil {
+		err = file.Write(to.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return inWords(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
 }
 
 // readKept reads the file of kept results of a study.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -137,6 +138,7 @@ func printReport(w io.Writer, done written) {
 		t := &done.report.Tables[i]
 		fmt.Fprintf(w, "\n%s\n", t.Title)
 		table(w, t.Text())
+		fmt.Fprintln(w, strings.Join(t.TextNotes(), " "))
 	}
 	fmt.Fprintf(w, "\n%s\n", filepath.Join(done.Dir, report.PageFile))
 }

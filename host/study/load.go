@@ -56,8 +56,8 @@ func load(path string, text []byte, doc *config.Document) (*Study, error) {
 	axes := readAxes(study)
 	plans := readCells(study, axes)
 	s.readEvaluations(study)
-	s.readTables(study, axes)
-	s.readFigures(study, axes)
+	s.readTables(study, axes, plans)
+	s.readFigures(study, axes, plans)
 	study.finish()
 	if base != nil {
 		s.Cells = r.resolve(base, plans, axes)

@@ -107,6 +107,13 @@ func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })
 }
 
+// findOrphaned gives the state [Stale] to quantized models of which the model that they were made of is not there, and is to be
+// trained from the beginning.
+func (s *Study) findOrphaned(results []Result) {
+	states := statesOf(results)
+	s.markRemade(results, func(_, source Cell) bool { return states[source.ID] == Missing })
+}
+
 func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 	states := statesOf(results)
 	for i, r := range results {

@@ -14,7 +14,7 @@ const defaultMetric = "val_loss"
 
 // readTables reads [[study.tables]]; when the key is absent, there is one table of the
 // validation loss over all axes.
-func (s *Study) readTables(study *table, axes []axis) {
+func (s *Study) readTables(study *table, axes []axis, plans []plan) {
 	known := s.metrics()
 	for _, t := range study.tables("tables") {
 		problems := len(study.errs)
@@ -37,6 +37,9 @@ func (s *Study) readTables(study *table, axes []axis) {
 			t.checkAllUsed(axes, out.Where, "rows, columns or over", slices.Concat(out.Rows, out.Columns, out.Over))
 		}
 		out.Baseline = t.baseline(axes, out.Columns)
+		if len(study.errs) == problems {
+			t.checkBaseline(plans, out.Where, out.Baseline)
+		}
 		t.finish()
 		s.Tables = append(s.Tables, out)
 	}
@@ -60,76 +63,6 @@ func defaultTable(axes []axis) Table {
 		t.Rows, t.Columns = t.Rows[:n-1], t.Rows[n-1:]
 	}
 	return t
-}
-
-// kinds of figures.
-var kinds = []string{Bar, Curves, Heatmap, Trajectories, Scatter, Differences}
-
-// readFigures reads [[study.figures]].
-func (s *Study) readFigures(study *table, axes []axis) {
-	for _, t := range study.tables("figures") {
-		kind := t.text("kind", kinds...)
-		if !t.has("kind") {
-			t.report(t.key("kind"), "want one of "+schema.Quoted(kinds), "missing")
-		}
-		f := Figure{
-			Kind: kind, Title: t.text("title"), Series: t.axes("series", axes), Over: t.axes("over", axes),
-			LogX: t.flag("logx"), LogY: t.flag("logy"), Where: t.where(axes),
-		}
-		problems := len(study.errs)
-		t.readContent(&f, axes, s.metrics())
-		if used, places := f.axes(); places != "" && len(study.errs) == problems {
-			t.checkAllUsed(axes, f.Where, places, used)
-		}
-		t.finish()
-		s.Figures = append(s.Figures, f)
-	}
-}
-
-// axes returns the axes that the figure tells apart or takes means over, and the keys
-// that name them; no keys for a kind that shows every cell alone.
-func (f Figure) axes() (used []string, places string) {
-	used = slices.Concat(f.Series, f.Over)
-	switch f.Kind {
-	case Bar, Differences:
-		return append(used, f.X), "x, series or over"
-	case Heatmap:
-		return append(used, f.X, f.Y), "x, y, series or over"
-	case Curves:
-		return used, "series or over"
-	}
-	return used, ""
-}
-
-// readContent reads what depends on the kind of a figure: the metric and both axes.
-func (t *table) readContent(f *Figure, axes []axis, known []string) {
-	switch f.Kind {
-	case Bar, Differences:
-		f.Metric, f.X = t.required("metric", known), t.oneAxis("x", axes)
-		t.checkUsedOnce(axes, "x", "series", "over")
-		if f.Kind == Differences {
-			f.Baseline = t.labelOf("baseline", f.X, axes)
-		}
-	case Heatmap:
-		f.Metric, f.X, f.Y = t.required("metric", known), t.oneAxis("x", axes), t.oneAxis("y", axes)
-		t.checkUsedOnce(axes, "x", "y", "series", "over")
-	case Curves:
-		if m, _ := t.get("metric").(string); slices.Contains(known, m) && strings.Contains(m, ".") {
-			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "), "%s is measured once, when the training is done", m)
-			break
-		}
-		f.Metric = t.required("metric", RecordMetrics())
-		t.checkUsedOnce(axes, "series", "over")
-	case Scatter:
-		f.X, f.Y = t.required("x", known), t.required("y", known)
-		t.checkUsedOnce(axes, "series", "over")
-	case Trajectories:
-		t.checkUsedOnce(axes, "series", "over")
-	default: // the kind is wrong: its keys are not to be found unknown
-		for _, name := range []string{"metric", "x", "y", "baseline"} {
-			t.get(name)
-		}
-	}
 }
 
 // metric reads the name of a metric.
@@ -280,6 +213,21 @@ func (t *table) baseline(axes []axis, columns []string) map[string]string {
 		}
 	}
 	return out
+}
+
+// checkBaseline reports labels that no cell has of those that where leaves in.
+func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline map[string]string) {
+	has := func(p plan) bool {
+		for axis, label := range baseline {
+			if p.labels[axis] != label {
+				return false
+			}
+		}
+		return Cell{Labels: p.labels}.Matches(where)
+	}
+	if len(baseline) > 0 && len(plans) > 0 && !slices.ContainsFunc(plans, has) {
+		t.report(t.key("baseline"), "want labels of cells that where and [[study.exclude]] leave in", "no cell here has its labels")
+	}
 }
 
 // format reads a verb for a number.

@@ -96,6 +96,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	if err := s.FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
 		return Plan{}, err
 	}
+	s.findOrphaned(p.Results)
 	for _, r := range p.Results {
 		if r.State == Missing || r.State == Interrupted || r.State == Unevaluated || r.State == Failed && o.Retry || r.State == Stale && !o.KeepStale {
 			p.Run = append(p.Run, r.Cell)

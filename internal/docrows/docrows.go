@@ -1,6 +1,7 @@
 // Package docrows makes conversations of Go documentation: a question about a symbol, and
 // its doc comment as the answer. They are what `make life` fine-tunes a model on: every
-// machine with Go has them, and their licence is that of Go.
+// machine with Go has them, and their licence is that of Go. Packages whose first file is a
+// program that generates others, such as sort, are left out.
 //
 // What a conversation is lives here; how it is read is the business of host/chat.
 package docrows

@@ -193,6 +193,31 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// TestCaveats: numbers within sentences say that replicates are missing, and that they are stale.
+func TestCaveats(t *testing.T) {
+	r := prepare(t)
+	f, err := kept.Read("small.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Cells = f.Cells[:5]
+	if err := f.Write("small.json"); err != nil {
+		t.Fatal(err)
+	}
+	for show, want := range map[string]string{"difference": "(2 of 3 replicates)", "mean": "1.60 ± 0.00 (2 of 3 replicates)", "n": "-->2<"} {
+		out, err := r.Render(t.Context(), []byte(strings.Replace(inline, "difference", show, 1)))
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %s, %v", show, out, err)
+		}
+	}
+	r = prepare(t)
+	r.Survey = func(_ context.Context, list []*config.Config) []config.Finding { return make([]config.Finding, len(list)) }
+	out, err := r.Render(t.Context(), []byte(inline))
+	if err != nil || !strings.Contains(string(out), "−0.25] (**stale**)<!--") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
 // TestStale: results of programs that are not what they were stay, and are called stale.
 func TestStale(t *testing.T) {
 	r := prepare(t)

@@ -188,11 +188,23 @@ func (s *results) render(m mark) (string, error) {
 	case m.Show == "n":
 		return fmt.Sprint(p.N), nil
 	case m.Show == "mean":
-		return p.Mean, nil
+		return p.Mean + s.caveat(p), nil
 	case p.Difference == "":
 		return "", fmt.Errorf("%v of the table %q has no difference", m.At, tables[0].Title)
 	}
-	return p.Difference, nil
+	return p.Difference + s.caveat(p), nil
+}
+
+// caveat says behind a number within a sentence what stands below tables: that replicates are missing, and that results are stale.
+func (s *results) caveat(p report.Place) string {
+	text := ""
+	if p.N < p.Expected {
+		text = fmt.Sprintf(" (%d of %d replicates)", p.N, p.Expected)
+	}
+	if s.stale > 0 {
+		text += " (**stale**)"
+	}
+	return text
 }
 
 // restricted are the labels that both a table of the study file and a comment allow.

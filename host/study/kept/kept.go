@@ -54,7 +54,8 @@ type Cell struct {
 }
 
 // Take returns what is to be kept of a study: the results that are done, and of those that
-// were kept before (nil: none) what the study still has and nobody trained again.
+// were kept before (nil: none) what the study still has and nobody trained again. Of these,
+// what was trained on other tokens than the results is left out.
 func Take(s *study.Study, results []study.Result, before *File, revision string, now time.Time) (*File, error) {
 	out := &File{Study: s.Name, From: s.File}
 	occasion := Source{Date: now.Format(time.DateOnly), Revision: revision}
@@ -89,7 +90,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 		}
 		out.Cells = append(out.Cells, c)
 	}
-	out.takeOver(before, older)
+	out.takeOver(before, slices.DeleteFunc(older, func(c Cell) bool { return out.otherTokens(before.Sources[c.Source].Data) != "" }))
 	order := map[string]int{}
 	for i, c := range s.Cells {
 		order[c.ID] = i
@@ -167,6 +168,9 @@ func (f *File) Unknown(s *study.Study) []string {
 		known[configuration(c.ID)] = true
 	}
 	var list []string
+	if f == nil {
+		return nil
+	}
 	for _, c := range f.Cells {
 		if !known[configuration(c.ID)] {
 			list = append(list, c.ID)

@@ -65,15 +65,23 @@ func take(r study.Result) (Cell, making, error) {
 	return c, making{&p.Build, p.Plugins, cfg.Data.Hashes()}, nil
 }
 
+// otherTokens names a file that held others than for the cells of the sources; empty: none did.
+func (f *File) otherTokens(data map[string]string) string {
+	for _, path := range slices.Sorted(maps.Keys(data)) {
+		for _, s := range f.Sources {
+			if was, ok := s.Data[path]; ok && was != data[path] {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
 // note adds what a run was made with to the source of its build, which is of the given
 // occasion, and returns the place of that source. All runs must have had the same tokens.
 func (f *File) note(m making, occasion Source) (int, error) {
-	for path, hash := range m.data {
-		for _, s := range f.Sources {
-			if was, ok := s.Data[path]; ok && was != hash {
-				return 0, fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
-			}
-		}
+	if path := f.otherTokens(m.data); path != "" {
+		return 0, fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
 	}
 	i := slices.IndexFunc(f.Sources, func(s Source) bool {
 		return m.build == nil || len(s.Builds) == 0 || s.Builds[0] == *m.build

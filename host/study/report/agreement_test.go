@@ -48,6 +48,23 @@ func trained(s *study.Study, losses map[string][]float64) []study.Result {
 // differences −0.1, −0.2, −0.3 is −0.2 ± 0.248, −0.448 to 0.048.
 var before = map[string][]float64{"QuEST": {2.0, 2.1, 2.2}, "CAGE": {1.9, 1.9, 1.9}}
 
+// TestOppositeReplicates: where the best mean lacks a hard seed, the seeds of both may say that another is better. Then nothing says
+// that it is clearly worse.
+func TestOppositeReplicates(t *testing.T) {
+	s := parse(t, again, "")
+	tables, err := report.Tables(s, trained(s, map[string][]float64{"QuEST": {1.0, 2.0}, "CAGE": {0.99, 1.9899, 3.0}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	marks := map[report.Mark]float64{}
+	for _, e := range tables[0].Entries[0] {
+		marks[e.Mark] = e.Mean
+	}
+	if len(marks) != 2 || marks[report.Best] != 1.5 || marks[report.Untested] == 0 {
+		t.Errorf("means by marks: %v", marks)
+	}
+}
+
 // TestDiverged: a replicate that diverged is not left out of the mean, which is then not the best of its row.
 func TestDiverged(t *testing.T) {
 	s := parse(t, again, "")

@@ -41,15 +41,19 @@ func (e EntryResults) record(axes []study.Axis, t *Table) []string {
 	for _, a := range axes {
 		record = append(record, e.Labels[a.Name])
 	}
-	mean := full(e.Mean)
-	if e.Mean != nil && mean == "" {
-		mean = "NaN" // a replicate is, which is not to have none
-	}
-	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), mean, full(e.SD), string(e.Mark))
+	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), meanOf(e.Mean), full(e.SD), string(e.Mark))
 	if d := e.Difference; d != nil {
-		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), full(&d.Mean), full(d.SD), full(d.Low), full(d.High))
+		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), meanOf(&d.Mean), full(d.SD), full(d.Low), full(d.High))
 	}
 	return append(record, "", "", "", "", "", "")
+}
+
+// meanOf writes the mean of some replicates: NaN where one of them is, which is not to have none.
+func meanOf(x *metrics.Number) string {
+	if x != nil && math.IsNaN(float64(*x)) {
+		return "NaN"
+	}
+	return full(x)
 }
 
 // full writes a number so that it reads back as the same, "" for none.

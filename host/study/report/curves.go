@@ -25,7 +25,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 	for _, series := range g.labels[0] {
 		var runs []curve
 		for _, r := range g.at(series) {
-			if !r.result.Trained() && !r.result.Diverged {
+			if !r.result.Trained() && !r.result.Diverged || r.result.Cell.Quantize != nil { // what is quantized after training has no steps
 				continue
 			}
 			c, err := readCurve(rundir.At(r.result.Cell.Run).Metrics(), f.Metric)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/study/report"
+	"github.com/cage-qat/cage/host/study/stat"
 )
 
 const paired = again + `
@@ -24,13 +25,13 @@ over = ["seed"]
 // TestDifferences: pairs are those of the replicates that both labels have, and a figure says how many there are.
 func TestDifferences(t *testing.T) {
 	s := parse(t, paired, t.TempDir())
-	r, err := report.Of(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.0}}))
+	r, err := report.Of(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.125}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := r.Figures[0]
+	f, d := r.Figures[0], stat.Pair([]float64{1.75, 2.125}, []float64{2, 2.25}, stat.Level)
 	want := &figure.Differences{X: figure.Axis{Label: "difference of validation loss to QuEST"}, Rows: []string{""},
-		Series: []figure.DifferenceSeries{{Name: "CAGE", Rows: []figure.PairDifferences{{Each: []float64{-0.25, -0.25}, Mean: -0.25, Low: -0.25, High: -0.25}}}}}
+		Series: []figure.DifferenceSeries{{Name: "CAGE", Rows: []figure.PairDifferences{{Each: []float64{-0.25, -0.125}, Mean: d.Mean, Low: d.Low, High: d.High}}}}}
 	if diff := cmp.Diff(want, f.Picture); diff != "" {
 		t.Errorf("the picture (-want +got):\n%s", diff)
 	}

@@ -190,7 +190,7 @@ func (t *Table) notes() []string {
 	case has[Untested] && t.common() < 2:
 		notes = append(notes, "These are single runs: chance is not ruled out for any difference.")
 	case has[Untested]:
-		notes = append(notes, "?: fewer than two replicates can be compared with the best, so that chance is not ruled out.")
+		notes = append(notes, "?: chance is not ruled out: the replicates that the best has as well are fewer than two, all differ by the same, or say the opposite of the means.")
 	}
 	return notes
 }
@@ -199,7 +199,7 @@ func (t *Table) notes() []string {
 func (t *Table) differenceNotes() []string {
 	return []string{
 		fmt.Sprintf("Differences to %s, replicate by replicate, with the 95 %% interval of Student's t for each alone (no correction for their number).", join(t.Columns[t.Baseline])),
-		"Bold: the interval leaves out zero. Without an interval: one pair.",
+		"Bold: the interval leaves out zero. Without an interval: one pair, or differences that are all the same or not finite.",
 	}
 }
 

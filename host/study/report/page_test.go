@@ -20,11 +20,12 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "figures"), "09-old.png", "")
 	write(t, filepath.Join(dir, "figures"), "notes.txt", "")
+	write(t, filepath.Join(dir, "figures"), "setup.png", "")
 	write(t, dir, "old.svg", "")
 	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)
 	}
-	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/notes.txt": true, "old.svg": true, "figures/05-paths.svg": true} {
+	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/notes.txt": true, "figures/setup.png": true, "old.svg": true, "figures/05-paths.svg": true} {
 		if _, err := os.Stat(filepath.Join(dir, path)); (err == nil) != kept {
 			t.Errorf("%s is there: %v, want %v", path, err == nil, kept)
 		}

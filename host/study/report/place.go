@@ -5,6 +5,7 @@ import "fmt"
 // Place is an entry of a table as a reader sees it.
 type Place struct {
 	N          int    // replicates
+	Expected   int    // that the study has here
 	Mean       string // with its standard deviation, where there are several
 	Difference string // to the baseline, with its interval; empty where there is none
 }
@@ -27,7 +28,7 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 	if e.N == 0 {
 		return Place{}, fmt.Errorf("there is no result yet for %v of the table %q", labels, t.Title)
 	}
-	p := Place{N: e.N, Mean: t.mean(e)}
+	p := Place{N: e.N, Expected: e.Expected, Mean: t.mean(e)}
 	if e.Difference != nil {
 		p.Difference = t.interval(*e.Difference)
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study/stat"
@@ -108,8 +109,17 @@ func byAxis(axes, labels []string) map[string]string {
 	return out
 }
 
+// TextNotes are sentences that explain [Table.Text].
+func (t *Table) TextNotes() []string {
+	notes := t.notes()
+	for i, n := range notes {
+		notes[i] = strings.Replace(n, "Bold:", "*:", 1)
+	}
+	return notes
+}
+
 // Text is the table as rows of texts. The first is the heading; the best of a row has a
-// star.
+// star. [Table.TextNotes] explain it.
 func (t *Table) Text() [][]string {
 	g := t.grids()[0]
 	head := slices.Clone(t.RowAxes)
@@ -123,6 +133,9 @@ func (t *Table) Text() [][]string {
 			text := c.text + c.sign
 			if c.bold {
 				text += " *"
+			}
+			if c.note != "" {
+				text += " (" + c.note + ")"
 			}
 			row = append(row, text)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/cage-qat/cage/host/figure"
@@ -73,7 +74,10 @@ func (r *Report) files() ([]file, error) {
 	return append(out, file{PageFile, html}), err
 }
 
-// removeOthers removes pictures that do not belong to the report.
+// ofReports are the names that reports give their pictures.
+var ofReports = regexp.MustCompile(`^\d\d+-.*\.(svg|png)$`)
+
+// removeOthers removes the pictures of an earlier report that do not belong to this one.
 func removeOthers(dir vfs.Path, names []string) error {
 	entries, err := dir.Join(figuresDir).ReadDir()
 	if err != nil {
@@ -81,8 +85,7 @@ func removeOthers(dir vfs.Path, names []string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		ending := filepath.Ext(e.Name())
-		if name := figuresDir + "/" + e.Name(); !slices.Contains(names, name) && (ending == ".svg" || ending == ".png") {
+		if !slices.Contains(names, figuresDir+"/"+e.Name()) && ofReports.MatchString(e.Name()) {
 			if err := dir.Join(figuresDir, e.Name()).Remove(); !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}

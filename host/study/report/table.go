@@ -46,7 +46,7 @@ const (
 	Plain    Mark = ""         // clearly not the best: the interval of the difference leaves out zero
 	Best     Mark = "best"     // the best mean of its row
 	Tied     Mark = "tied"     // the interval of its difference to the best includes zero
-	Untested Mark = "untested" // fewer than two replicates can be compared with the best
+	Untested Mark = "untested" // its replicates cannot be compared with those of the best, or say the opposite of the means
 )
 
 func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, error) {
@@ -164,7 +164,7 @@ func (t *Table) mark(c, best int, places [][]replicate) Mark {
 	switch d := stat.Pair(a, b, stat.Level); {
 	case math.IsInf(d.Mean, 0): // it diverged where the best did not
 		return Plain
-	case !d.Known():
+	case !d.Known(), d.Clear() && t.better(d.Mean, 0): // where the best lacks replicates, those of both may say the opposite
 		return Untested
 	case d.Clear():
 		return Plain

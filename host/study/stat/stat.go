@@ -7,6 +7,7 @@ package stat
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -33,6 +34,9 @@ func Describe(x []float64) Sample {
 		s.Mean = x[0]
 	default:
 		s.Mean, s.SD = stat.MeanStdDev(x, nil)
+		if slices.Min(x) == slices.Max(x) { // exactly, where sums are rounded
+			s.Mean, s.SD = x[0], 0
+		}
 	}
 	return s
 }
@@ -53,19 +57,30 @@ type Difference struct {
 	N         int     // pairs
 	Mean      float64 // NaN when N is 0
 	SD        float64 // standard deviation of the differences; NaN when N < 2
-	Low, High float64 // confidence interval of the mean; NaN when N < 2
+	Low, High float64 // confidence interval of the mean; NaN when N < 2, and when all differ by the same
 }
+
+// rounding is the part of the larger of two numbers by which their difference may be off.
+const rounding = 1e-12
 
 // Pair describes the differences a[i] − b[i], which the two slices of equal length
 // give one by one, with the [Sample.Interval] of their mean.
-// Pairing takes out what both have in common, such as the difficulty of a seed.
+// Pairing takes out what both have in common, such as the difficulty of a seed. Pairs that all
+// have the same difference tell nothing about chance: there is no interval, unless that difference is zero.
 func Pair(a, b []float64, level float64) Difference {
-	differences := make([]float64, len(a))
+	differences, largest := make([]float64, len(a)), 0.0
 	for i := range a {
 		differences[i] = a[i] - b[i]
+		largest = max(largest, math.Abs(a[i]), math.Abs(b[i]))
 	}
 	s := Describe(differences)
 	low, high := s.Interval(level)
+	if s.SD <= rounding*largest {
+		s.SD = 0
+		if low, high = s.Mean, s.Mean; math.Abs(s.Mean) > rounding*largest {
+			low, high = math.NaN(), math.NaN()
+		}
+	}
 	return Difference{N: s.N, Mean: s.Mean, SD: s.SD, Low: low, High: high}
 }
 

@@ -25,12 +25,13 @@ func TestDescribe(t *testing.T) {
 		{[]float64{2, 4}, stat.Sample{2, 3, math.Sqrt2}},
 		{[]float64{2, 4, 4, 4, 5, 5, 7, 9}, stat.Sample{8, 5, math.Sqrt(32.0 / 7)}},
 		{[]float64{1, 1, 1}, stat.Sample{3, 1, 0}},
+		{[]float64{0.1, 0.1, 0.1}, stat.Sample{3, 0.1, 0}},
 		{[]float64{1, nan}, stat.Sample{2, nan, nan}},
 		{[]float64{1, inf}, stat.Sample{2, inf, nan}},
 	}
 	for _, test := range tests {
 		got := stat.Describe(test.x)
-		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) {
+		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) || (got.SD == 0) != (test.want.SD == 0) {
 			t.Errorf("%v: %+v, want %+v", test.x, got, test.want)
 		}
 	}
@@ -54,6 +55,8 @@ func TestPair(t *testing.T) {
 		// differences 1, 2, 3, 4, 5: mean 3, SD √2.5, error √0.5
 		{[]float64{1, 2, 3, 4, 5}, make([]float64, 5), 0.95, stat.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5), 3 + 2.77644510519779*math.Sqrt(0.5)}},
 		{[]float64{1, 2}, []float64{1, 2}, 0.95, stat.Difference{2, 0, 0, 0, 0}},
+		// 5 questions of 300 more for each seed: equal but for rounding, and nothing about chance
+		{[]float64{187. / 300, 156. / 300, 214. / 300}, []float64{182. / 300, 151. / 300, 209. / 300}, 0.95, stat.Difference{3, 5. / 300, 0, nan, nan}},
 		{[]float64{inf, 2}, []float64{1, 2}, 0.95, stat.Difference{2, inf, nan, nan, nan}},
 		{[]float64{inf, 2}, []float64{inf, 2}, 0.95, stat.Difference{2, nan, nan, nan, nan}},
 	}
