@@ -68,6 +68,11 @@ func (d *documentsInOrder) At(i int64, dst []int32) (int, int64, error) {
 	clear(dst)
 	size := model.Planes * (d.context + 1)
 	separate(dst[:n*size], d.read, d.context, d.info)
+	for _, row := range model.DocumentRows(dst[n*size:], d.context) {
+		for place := range row.Segments {
+			row.Segments[place] = model.Padding
+		}
+	}
 	return n, targets(dst, d.context), nil
 }
 

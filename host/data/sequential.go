@@ -38,7 +38,8 @@ func (s *Sequential) Batches() int64 {
 
 // At fills dst, shaped [batch, context+1], with batch i and returns how many
 // of its rows are windows: all of them, except perhaps in the last batch, whose
-// other rows are set to zero and must not count.
+// other rows repeat its first and must not count. A largest value of the whole batch,
+// which quantizers may scale by, is then that of its windows.
 func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
 	if i < 0 || i >= s.Batches() {
 		return 0, fmt.Errorf("evaluation: batch %d asked for, %s has %d", i, s.file.Path(), s.Batches())
@@ -55,6 +56,8 @@ func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
 			return 0, err
 		}
 	}
-	clear(dst[rows*width:])
+	for row := rows; row < s.batch; row++ {
+		copy(dst[row*width:(row+1)*width], dst[:width])
+	}
 	return rows, nil
 }

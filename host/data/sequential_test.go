@@ -41,9 +41,9 @@ func TestSequential(t *testing.T) {
 				checkRun(t, row)
 				next = row[len(row)-1]
 			}
-			for _, id := range dst[rows*width:] {
-				if id != 0 {
-					t.Fatalf("%+v: batch %d: unused row holds %d", test, i, id)
+			for row := range slices.Chunk(dst[rows*width:], width) {
+				if !slices.Equal(row, dst[:width]) {
+					t.Fatalf("%+v: batch %d: unused row holds %d, the first %d", test, i, row, dst[:width])
 				}
 			}
 			windows += rows
