@@ -6,7 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/data"
@@ -37,8 +38,8 @@ func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	return list, nil
 }
 
-// Files finds the files of a split of the task below a folder, where clones of the hub's data sets have them:
-// DATASET/SPLIT*, DATASET/data/SPLIT*, or DATASET_SPLIT*, with the ending .jsonl or .parquet, each also compressed.
+// Files finds the files of a split of the task below a folder, where clones of the hub's data sets have them: those of
+// DATASET/SPLIT, DATASET/data/SPLIT, or DATASET_SPLIT.
 func (t *Task) Files(folder, split string) ([]string, error) {
 	if stat, err := os.Stat(folder); err != nil {
 		return nil, err
@@ -47,48 +48,63 @@ func (t *Task) Files(folder, split string) ([]string, error) {
 	}
 	starts := []string{filepath.Join(t.Dataset, split), filepath.Join(t.Dataset, "data", split), t.Dataset + "_" + split}
 	for _, start := range starts {
-		list, err := beginning(filepath.Join(folder, start))
-		if err != nil {
-			return nil, err
-		}
-		if len(list) > 0 {
-			return list, sameRows(list)
+		list, err := splitFiles(filepath.Join(folder, start))
+		if err != nil || len(list) > 0 {
+			return list, err
 		}
 	}
-	return nil, fmt.Errorf("%s has no rows of the split %q of %s: want %s, as .jsonl or .parquet", folder, split, t.Dataset, strings.Join(starts, "*, or ")+"*")
+	return nil, fmt.Errorf("%s has no rows of the split %q of %s: want %s, each with .jsonl or .parquet, or with -00000-of-00001.parquet and so on behind it",
+		folder, split, t.Dataset, strings.Join(starts, ", or "))
 }
 
-// rowEndings are those of files with rows.
-var rowEndings = []string{".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet"}
+// splitName is what stands behind the name of a split: an ending, or before it the number of a file of several, as the hub
+// writes them, with a hash behind it in older ones.
+var splitName = regexp.MustCompile(`^(?:-([0-9]{5})-of-([0-9]{5})(?:-[0-9a-f]+)?)?\.(?:jsonl(?:\.gz|\.zst)?|parquet)$`)
 
-// sameRows fails where two files differ in their formats only: their questions would count twice.
-func sameRows(files []string) error {
-	by := map[string]string{}
-	for _, file := range files {
-		stem := file
-		for _, ending := range rowEndings {
-			stem = strings.TrimSuffix(stem, ending)
-		}
-		if other, ok := by[stem]; ok {
-			return fmt.Errorf("%s and %s have the same rows by their names: keep one of them", other, file)
-		}
-		by[stem] = file
-	}
-	return nil
-}
-
-// beginning lists the files of rows whose path begins so, in order.
-func beginning(start string) (list []string, err error) {
+// splitFiles lists the files of a split, in order: START.jsonl, or START-00000-of-00002.parquet and all others of these. Any
+// other name that begins so is that of other rows, as test_socratic.jsonl is beside test.jsonl.
+func splitFiles(start string) (list []string, err error) {
 	entries, err := os.ReadDir(filepath.Dir(start))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	by, total := map[string]string{}, "" // files by their numbers, and how many there should be
 	for _, e := range entries {
-		name := e.Name()
-		rows := slices.ContainsFunc(rowEndings, func(end string) bool { return strings.HasSuffix(name, end) })
-		if rest, ok := strings.CutPrefix(name, filepath.Base(start)); ok && rows && rest != "" && (rest[0] == '.' || rest[0] == '-' || rest[0] == '_') {
-			list = append(list, filepath.Join(filepath.Dir(start), name))
+		rest, ok := strings.CutPrefix(e.Name(), filepath.Base(start))
+		name := splitName.FindStringSubmatch(rest)
+		if !ok || name == nil {
+			continue
 		}
+		file := filepath.Join(filepath.Dir(start), e.Name())
+		if other, ok := by[name[1]]; ok {
+			return nil, fmt.Errorf("%s and %s have the same rows by their names: keep one of them", other, file)
+		}
+		if len(list) > 0 && name[2] != total {
+			return nil, fmt.Errorf("%s and %s each belong to all rows of the split by their names: keep the files of one of them", list[0], file)
+		}
+		by[name[1]], total = file, name[2]
+		list = append(list, file)
+	}
+	if err == nil && total != "" {
+		err = complete(start, by, total)
 	}
 	return list, err
+}
+
+// complete fails unless all numbered files of a split are there.
+func complete(start string, by map[string]string, total string) error {
+	n, err := strconv.Atoi(total)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		number := fmt.Sprintf("%05d", i)
+		if by[number] == "" {
+			return fmt.Errorf("%s-%s-of-%s is missing: without it the split has not all its rows", start, number, total)
+		}
+	}
+	if len(by) > n {
+		return fmt.Errorf("%s has %d files of %s by their names: keep those of one set", start, len(by), total)
+	}
+	return nil
 }

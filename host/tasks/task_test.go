@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -65,30 +64,48 @@ func TestRowsRefuse(t *testing.T) {
 	}
 }
 
-// TestFilesOfSplits: files are found by the beginnings of their names, and nothing else is taken for one.
+// TestFilesOfSplits: a split is one file of its name, or all of a numbered set, and nothing else is taken for a part of it.
 func TestFilesOfSplits(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"own/test.jsonl", "own/test-2.jsonl", "own/testing.jsonl", "own/test.txt", "own_test.parquet"} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	task, err := tasks.Parse("own.toml", []byte(own))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := task.Files(dir, "test")
-	want := []string{filepath.Join(dir, "own", "test-2.jsonl"), filepath.Join(dir, "own", "test.jsonl")}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, want %v, %v", got, want, err)
-	}
-	for _, split := range []string{"test.jsonl", "train"} { // the first is a whole name, with nothing behind it
-		if got, err := task.Files(dir, split); err == nil {
-			t.Errorf("the split %q is %v", split, got)
+	const second = "own/data/test-00001-of-00002-0f2a.parquet"
+	for _, c := range []struct {
+		files string
+		want  string // the files, or a part of the error
+	}{
+		{"own/test.jsonl own/test-2.jsonl own/test_socratic.jsonl own/testing.jsonl own/test.txt own_test.parquet", "own/test.jsonl"},
+		{"own/data/test-00000-of-00002-9ab1.parquet " + second, "own/data/test-00000-of-00002-9ab1.parquet " + second},
+		{"own/test.jsonl own/data/train-00000-of-00001.parquet", "own/test.jsonl"},
+		{"own_test.jsonl.zst", "own_test.jsonl.zst"},
+		{"own/test.jsonl own/test.parquet", "have the same rows"},
+		{"own/test.jsonl own/test-00000-of-00001.parquet", "keep the files of one of them"},
+		{"own/test-00000-of-00001.parquet own/test-00000-of-00002.parquet", "have the same rows"},
+		{"own/test-00000-of-00001.parquet own/test-00001-of-00002.parquet", "keep the files of one of them"},
+		{"own/test-00001-of-00001.parquet own/test-00000-of-00001.parquet", "has 2 files of 00001"},
+		{second, "test-00000-of-00002 is missing"},
+		{"own/test_socratic.jsonl own/test-2.jsonl", `no rows of the split "test"`},
+	} {
+		dir := t.TempDir()
+		for name := range strings.FieldsSeq(c.files) {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := task.Files(dir, "test")
+		for i := range got {
+			got[i] = strings.TrimPrefix(got[i], dir+string(filepath.Separator))
+		}
+		switch {
+		case err != nil && !strings.Contains(err.Error(), c.want):
+			t.Errorf("%s: %v, want %s", c.files, err, c.want)
+		case err == nil && strings.Join(got, " ") != c.want:
+			t.Errorf("%s: %v, want %s", c.files, got, c.want)
 		}
 	}
 }
