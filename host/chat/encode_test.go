@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,55 @@ func TestDropped(t *testing.T) {
 		d, ok := errors.AsType[*Dropped](err)
 		if !ok || d.Reason != c.want {
 			t.Errorf("%s: got %v, want %s", c.template, err, c.want)
+		}
+	}
+}
+
+// TestNormalForms: where the tokenizer brings text into a normal form, its tokens give that form back, and what is learned is found in it.
+func TestNormalForms(t *testing.T) {
+	definition, err := os.ReadFile("testdata/llama32.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The template's e and the accent that the answer begins with are one letter in NFC.
+	const joined = "{% for m in messages %}{% if m.role == 'assistant' %}e{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
+	const ohm, accent = "5 k\u2126", "cafe\u0301"
+	c := Conversation{NewMessage(User, "<|im_start|>\u0338\u212b?"), NewMessage(Assistant, ohm+" "+accent)}
+	for _, k := range []struct{ form, template, answer, want string }{
+		{"NFC", plain, ohm + " " + accent, "5 kΩ café;"},
+		{"NFD", plain, ohm + " café", "5 kΩ cafe\u0301;"},
+		{"NFKC", plain, "ﬁ", "fi;"},
+		{"NFKD", plain, "ﬁ é", "fi e\u0301;"},
+		{"NFC", blocks, ohm + " " + accent, "5 kΩ café"},
+		{"NFC", joined, "\u0301 " + ohm, "é 5 kΩ"},
+		{"NFC", lastOnly, ohm + " " + accent, "5 kΩ café;"},
+		{"NFC", cutsOther, ohm, "5 kΩ;"},
+	} {
+		edited := strings.Replace(string(definition), `"normalizer": null`, `"normalizer": {"type": "`+k.form+`"}`, 1)
+		tok, err := tokenizer.ParseHuggingFace([]byte(edited))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := NewEncoder(encoder(t, k.template, "").template, tok, LastTurn, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c[1] = NewMessage(Assistant, k.answer)
+		for _, conversation := range []Conversation{c, append(c[:2:2], c...)} {
+			d, err := e.Encode(conversation)
+			if err != nil {
+				t.Errorf("%s, %s: %v", k.form, k.template, err)
+				continue
+			}
+			var learned []int32
+			for i, id := range d.IDs {
+				if d.Loss[i] {
+					learned = append(learned, id)
+				}
+			}
+			if got, err := tok.Decode(learned); err != nil || got != k.want {
+				t.Errorf("%s, %s: %q is learned, want %q, %v", k.form, k.template, got, k.want, err)
+			}
 		}
 	}
 }

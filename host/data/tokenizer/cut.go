@@ -52,7 +52,7 @@ func newCutting(t *HuggingFace, def *definition) cutting {
 		}
 		c.inner = append(c.inner, added.Content)
 	}
-	c.byPattern = t.pre.scan != nil && normalizesOnly(def.Normalizer, "NFC", "NFD", "NFKC", "NFKD")
+	c.byPattern = t.pre.scan != nil && t.formsOnly
 	c.byMark = !c.byPattern && t.model.wordMark != "" && marksSpaces(def)
 	if c.byMark {
 		for _, added := range def.AddedTokens {

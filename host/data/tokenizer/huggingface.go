@@ -24,6 +24,7 @@ type HuggingFace struct {
 	added      *addedSet // matched in the text as it is
 	normAdded  *addedSet // matched after normalization
 	normalize  normalizer
+	formsOnly  bool // normalize does no more than bring text into a normal form of Unicode
 	pre        *preTokenizer
 	model      *bpe
 	decode     []decodeStep
@@ -86,6 +87,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
 		return nil, err
 	}
+	t.formsOnly = normalizesOnly(def.Normalizer, normalForms...)
 	if t.pre, err = newPreTokenizer(def.PreTokenizer); err != nil {
 		return nil, err
 	}
@@ -102,6 +104,24 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	t.cutting = newCutting(t, &def)
 	t.info.SHA256 = hash(data)
 	return t, t.setMarkers(def.PostProcessor, config)
+}
+
+// Normal brings text into the normal form of Unicode that the tokenizer's normalizer asks for, and changes nothing if it
+// asks for something else. It is what the ids of a byte-level tokenizer give back.
+func (t *HuggingFace) Normal(text string) string {
+	if !t.formsOnly {
+		return text
+	}
+	var out strings.Builder
+	done := 0
+	_ = t.added.split(text, func(start, end int) error { // which fails only where this function does
+		out.WriteString(text[done:start])
+		out.WriteString(t.normalize(text[start:end], false))
+		done = end
+		return nil
+	}, func(int32) {})
+	out.WriteString(text[done:])
+	return out.String()
 }
 
 // setTokens fills the table of tokens by id and the two sets of added tokens.

@@ -11,6 +11,9 @@ import (
 // normalizer rewrites text before it is cut. rest says that other text stood before it.
 type normalizer func(text string, rest bool) string
 
+// normalForms are the normalizers that bring text into a normal form of Unicode.
+var normalForms = []string{"NFC", "NFD", "NFKC", "NFKD"}
+
 // everywhere is a normalizer that does the same with every text.
 func everywhere(rewrite func(string) string) normalizer {
 	return func(text string, _ bool) string { return rewrite(text) }
