@@ -32,6 +32,11 @@ func edited(t testing.TB, name string, sections map[string]string) []byte {
 	return text
 }
 
+// template is a post_processor with the parts of a single text.
+func template(single string) string {
+	return `{"type":"TemplateProcessing","single":[` + single + `],"special_tokens":{"a":{"ids":[0]},"b":{"ids":[1]}}}`
+}
+
 func TestUnsupported(t *testing.T) {
 	tests := map[string]struct{ section, value, want string }{
 		"WordPiece":       {"model", `{"type":"WordPiece","vocab":{"a":0}}`, `"WordPiece"`},
@@ -46,7 +51,15 @@ func TestUnsupported(t *testing.T) {
 		"after ByteLevel": {"pre_tokenizer", `{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]}`, "Digits after ByteLevel"},
 		"prepend scheme":  {"pre_tokenizer", `{"type":"Metaspace","prepend_scheme":"sometimes"}`, `"sometimes"`},
 		"decoder":         {"decoder", `{"type":"WordPiece"}`, `"WordPiece"`},
-		"decoder regex":   {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "regular expression"},
+		"post-processor":  {"post_processor", `{"type":"RobertaProcessing","sep":["b",1],"cls":["a",0]}`, `"RobertaProcessing"`},
+		"in its sequence": {"post_processor", `{"type":"Sequence","processors":[{"type":"ByteLevel"},{"type":"BertProcessing","sep":["b",1],"cls":["a",0]}]}`, `"BertProcessing"`},
+		"two before":      {"post_processor", template(`{"SpecialToken":{"id":"a"}},{"SpecialToken":{"id":"b"}},{"Sequence":{"id":"A"}}`), "at most one special token"},
+		"two behind":      {"post_processor", template(`{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"a"}},{"SpecialToken":{"id":"b"}}`), "at most one special token"},
+		"text twice":      {"post_processor", template(`{"Sequence":{"id":"A"}},{"Sequence":{"id":"A"}}`), "at most one special token"},
+		"no text":         {"post_processor", template(`{"SpecialToken":{"id":"a"}}`), "the text A"},
+		"two templates": {"post_processor", `{"type":"Sequence","processors":[` + template(`{"SpecialToken":{"id":"a"}},{"Sequence":{"id":"A"}}`) + "," +
+			template(`{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"b"}}`) + `]}`, "several put tokens"},
+		"decoder regex": {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "regular expression"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +85,9 @@ func TestBadDefinition(t *testing.T) {
 		"bad pattern":        {"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"}`, `pattern "("`},
 		"no pattern":         {"pre_tokenizer", `{"type":"Split","behavior":"Isolated"}`, "without a pattern"},
 		"taken id":           {"added_tokens", `[{"id":5,"content":"not in the vocabulary"}]`, "belongs to"},
-		"template":           {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}}]}`, `"?"`},
-		"template id":        {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}}],"special_tokens":{"?":{"ids":[9999]}}}`, "9999"},
+		"template":           {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}},{"Sequence":{"id":"A"}}]}`, `"?"`},
+		"template part":      {"post_processor", template(`{"Sequence":{"id":"B"}},{"Sequence":{"id":"A"}}`), "begins with neither"},
+		"template id":        {"post_processor", `{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"?"}}],"special_tokens":{"?":{"ids":[9999]}}}`, "9999"},
 		"type":               {"pre_tokenizer", `7`, "pre_tokenizer"},
 	}
 	for name, test := range tests {

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // setMarkers finds the begin and the end token, as LoadHuggingFace says.
@@ -11,7 +12,7 @@ func (t *HuggingFace) setMarkers(postProcessor json.RawMessage, config []byte) e
 	if present(postProcessor) {
 		var err error
 		if bos, eos, err = templateMarkers(postProcessor); err != nil {
-			return fmt.Errorf("post_processor: %w", err)
+			return err
 		}
 		t.addsBOS = bos != NoToken
 	}
@@ -66,48 +67,84 @@ func (t *HuggingFace) accept(bos, eos int32) error {
 
 // postProcessor is the part of a post-processor that tells what it puts around a text.
 type postProcessor struct {
-	Type       string            `json:"type"`
-	Processors []json.RawMessage `json:"processors"`
-	Single     []struct {
-		SpecialToken *struct {
-			ID string `json:"id"`
-		} `json:"SpecialToken"`
-	} `json:"single"`
+	Type          string            `json:"type"`
+	Processors    []json.RawMessage `json:"processors"`
+	Single        []templatePart    `json:"single"`
 	SpecialTokens map[string]struct {
 		IDs []int32 `json:"ids"`
 	} `json:"special_tokens"`
 }
 
-// templateMarkers returns the tokens that a TemplateProcessing puts before and behind a
-// single text, or NoToken.
+// templatePart is a special token or a text.
+type templatePart struct {
+	SpecialToken *struct {
+		ID string `json:"id"`
+	} `json:"SpecialToken"`
+	Sequence *struct {
+		ID string `json:"id"`
+	} `json:"Sequence"`
+}
+
+// templateMarkers returns the tokens that a post-processor puts before and behind a single text, or NoToken.
 func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 	var def postProcessor
 	if err := json.Unmarshal(section, &def); err != nil {
-		return NoToken, NoToken, err
+		return NoToken, NoToken, fmt.Errorf("post_processor: %w", err)
 	}
-	for _, child := range def.Processors {
-		if bos, eos, err := templateMarkers(child); err != nil || bos != NoToken || eos != NoToken {
-			return bos, eos, err
-		}
-	}
-	if def.Type != "TemplateProcessing" || len(def.Single) == 0 {
+	switch def.Type {
+	case "ByteLevel": // which moves offsets only
 		return NoToken, NoToken, nil
+	case "Sequence":
+		return sequenceMarkers(def.Processors)
+	case "TemplateProcessing":
+		return def.around()
 	}
-	if bos, err = def.special(0, "begins"); err == nil && len(def.Single) > 1 {
-		eos, err = def.special(len(def.Single)-1, "ends")
-		return bos, eos, err
-	}
-	return bos, NoToken, err
+	return NoToken, NoToken, &UnsupportedError{"post_processor", fmt.Sprintf("type %q", def.Type), "supported are TemplateProcessing, ByteLevel and Sequence"}
 }
 
-// special returns the id of an element of the template, NoToken where that is the text.
-func (p *postProcessor) special(element int, does string) (int32, error) {
-	token := p.Single[element].SpecialToken
-	if token == nil {
+// sequenceMarkers are those of the one post-processor of several that has any.
+func sequenceMarkers(sections []json.RawMessage) (bos, eos int32, err error) {
+	bos, eos = NoToken, NoToken
+	for _, section := range sections {
+		before, behind, err := templateMarkers(section)
+		switch {
+		case err != nil:
+			return NoToken, NoToken, err
+		case before == NoToken && behind == NoToken:
+		case bos != NoToken || eos != NoToken:
+			return NoToken, NoToken, &UnsupportedError{"post_processor", "a Sequence in which several put tokens around a text", "one of them may"}
+		default:
+			bos, eos = before, behind
+		}
+	}
+	return bos, eos, nil
+}
+
+// around returns the tokens of the template of a single text.
+func (p *postProcessor) around() (bos, eos int32, err error) {
+	isText := func(part templatePart) bool { return part.Sequence != nil && part.Sequence.ID == "A" }
+	text := slices.IndexFunc(p.Single, isText)
+	before, behind := p.Single[:max(text, 0)], p.Single[text+1:]
+	if text < 0 || len(before) > 1 || len(behind) > 1 || slices.ContainsFunc(behind, isText) {
+		return NoToken, NoToken, &UnsupportedError{"post_processor", "this template of a single text", "it may be the text A with at most one special token before it and one behind it"}
+	}
+	if bos, err = p.special(before, "begins"); err == nil {
+		eos, err = p.special(behind, "ends")
+	}
+	return bos, eos, err
+}
+
+// special returns the id of the token that these parts of the template are, NoToken where there are none.
+func (p *postProcessor) special(parts []templatePart, does string) (int32, error) {
+	if len(parts) == 0 {
 		return NoToken, nil
+	}
+	token := parts[0].SpecialToken
+	if token == nil {
+		return NoToken, fmt.Errorf("post_processor: the template %s with neither a special token nor the text A", does)
 	}
 	if ids := p.SpecialTokens[token.ID].IDs; len(ids) == 1 && ids[0] >= 0 {
 		return ids[0], nil
 	}
-	return NoToken, fmt.Errorf("the template %s with %q, which special_tokens does not give one id", does, token.ID)
+	return NoToken, fmt.Errorf("post_processor: the template %s with %q, which special_tokens does not give one id", does, token.ID)
 }
