@@ -88,6 +88,7 @@ func TestConfig(t *testing.T) {
 		expect  func(*huggingface.Config)
 	}{
 		"only what must be there":  {change{}, 0, func(*huggingface.Config) {}},
+		"scaling of nulls":         {change{"rope_scaling": change{"factor": nil}}, 0, func(*huggingface.Config) {}},
 		"null":                     {change{"num_key_value_heads": nil, "rope_scaling": nil, "head_dim": nil, "quantization_config": nil, "rope_theta": nil, "pad_token_id": nil}, 0, func(*huggingface.Config) {}},
 		"theta in rope_parameters": {change{"rope_parameters": change{"rope_type": "default", "rope_theta": 5e5}}, 0, func(c *huggingface.Config) { c.Settings.RopeTheta = 5e5 }},
 		"both generations that agree": {change{"rope_theta": 500000, "rope_scaling": change{"type": "default"}, "rope_parameters": change{"rope_theta": 5e5}}, 0,
@@ -141,6 +142,8 @@ func TestConfigFaults(t *testing.T) {
 		"partial rotation, new key":  {change{"rope_parameters": change{"partial_rotary_factor": 0.25}}, []string{"rope_parameters.partial_rotary_factor"}},
 		"factors in the wrong order": {change{"rope_scaling": change{"type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 512}}, []string{"rope_scaling"}},
 		"a factor below 1":           {change{"rope_scaling": change{"type": "llama3", "factor": 0.5, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 512}}, []string{"rope_scaling.factor"}},
+		"a factor without a type":    {change{"rope_scaling": change{"factor": 8.0}}, []string{"rope_scaling.rope_type"}},
+		"a misspelt type":            {change{"rope_parameters": change{"rope_typ": "llama3", "rope_theta": 5e5}}, []string{"rope_parameters.rope_type"}},
 		"scaling that is no object":  {change{"rope_scaling": "yarn"}, []string{"rope_scaling"}},
 		"heads of odd size":          {change{"hidden_size": 60}, []string{"num_attention_heads"}},
 		"a fraction":                 {change{"hidden_size": 64.5}, []string{"hidden_size"}},

@@ -3,6 +3,8 @@ package huggingface
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/model"
 )
@@ -76,6 +78,22 @@ func (k *keys) scaling() (out scaling) {
 		}
 	case kind != "default" && k.has(key):
 		k.fault(key, k.found(key), `"default" or "llama3"`)
+	case !k.has(key):
+		k.untyped()
 	}
 	return out
+}
+
+// untyped notes the keys of a scaling that does not say which it is, as those beside a misspelt rope_type.
+func (k *keys) untyped() {
+	var others []string
+	for name := range k.values {
+		if k.has(name) && name != "rope_theta" && name != "partial_rotary_factor" {
+			others = append(others, name)
+		}
+	}
+	if len(others) > 0 {
+		slices.Sort(others)
+		k.fault("rope_type", "missing beside "+strings.Join(others, ", "), `"default" or "llama3"`)
+	}
 }
