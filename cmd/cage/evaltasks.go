@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,10 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/score"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/tasks/ask"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -227,6 +230,12 @@ func checkpointName(dir string) string {
 	for _, f := range files {
 		if stat, err := os.Stat(filepath.Join(dir, f)); err == nil {
 			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
+		}
+	}
+	// What computes with the weights, and what ends a text; the prompts are kept with the answers.
+	for _, f := range []string{huggingface.ConfigName, tokenizer.GenerationFile} {
+		if text, err := regular.ReadFile(filepath.Join(dir, f)); err == nil {
+			name += fmt.Sprintf(" %s:%x", f, sha256.Sum256(text))
 		}
 	}
 	return name
