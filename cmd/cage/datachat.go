@@ -63,7 +63,7 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 // kinds have, spec is the tokenizer.
 func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string, inputs []string) (*answer, error) {
 	files, err := data.FindRows(data.RowOptions{Inputs: inputs, ValInputs: opts.ValInputs, Include: opts.Include, Format: opts.Format,
-		Stdin: cmd.InOrStdin(), Out: opts.Out, Columns: chat.Columns})
+		Stdin: cmd.InOrStdin(), Out: opts.Out, Own: chat.Files, Columns: chat.Columns})
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}

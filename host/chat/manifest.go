@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
 // The names of the files of a data set, beside [tokenizer.TemplateFile] and the tokenizer's
@@ -19,6 +20,9 @@ const (
 	ManifestFile    = "chat.json"
 	manifestVersion = 1
 )
+
+// Files are the names of all files of a data set.
+var Files = []string{TrainFile, ValFile, ManifestFile, tokenizer.TemplateFile, tokenizer.DefinitionFile, tokenizer.ConfigFile}
 
 // Manifest says what a data set was made of and what came out; it is stored as chat.json.
 type Manifest struct {

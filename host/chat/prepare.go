@@ -151,8 +151,7 @@ func enter(dir vfs.Path) (vfs.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{TrainFile, ValFile, ManifestFile, tokenizer.TemplateFile, tokenizer.DefinitionFile, tokenizer.ConfigFile}
-	if err := atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) }); err != nil {
+	if err := atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(Files, name) }); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
 	return lock, nil

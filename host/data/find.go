@@ -29,8 +29,10 @@ const stdinName = "-"
 // finder lists files that it has not listed before.
 type finder struct {
 	include []string
-	exclude string        // the resolved path of the folder that is being written; "": none is
-	format  source.Format // of all files; "": that of their names
+	exclude string                 // the resolved path of the folder that is being written; "": none is
+	own     func(name string) bool // which files in it are being written
+	rows    bool                   // files of folders are taken only if they have rows
+	format  source.Format          // of all files; "": that of their names
 	stdin   io.Reader
 	seen    map[string]bool // resolved paths: no file is found twice
 	added   int             // how many files and folders were added, found before or not
@@ -48,7 +50,7 @@ func newFinder(o *PrepareOptions) (*finder, error) {
 	if o.Out != "" {
 		exclude, err = realPath(o.Out)
 	}
-	return &finder{include: o.Include, exclude: exclude, format: o.Format, stdin: o.Stdin, seen: make(map[string]bool), leftOut: leftOut{}}, err
+	return &finder{include: o.Include, exclude: exclude, own: ownFile, format: o.Format, stdin: o.Stdin, seen: make(map[string]bool), leftOut: leftOut{}}, err
 }
 
 // find returns the files that inputs name: files as they are, folders with all
@@ -138,11 +140,17 @@ func (f *finder) visit(name, below, resolved string, entry fs.DirEntry) error {
 	switch {
 	case hidden:
 		f.leave(Hidden, resolved, name)
+	case f.written(resolved):
+		f.leave(Own, resolved, name)
 	case link:
 		f.leave(Link, resolved, name)
 	case !entry.Type().IsRegular():
 		f.leave(Special, resolved, name)
 	default:
+		if format, _ := f.kind(name); f.rows && !hasRows(format) {
+			f.leave(NoRows, resolved, name)
+			return nil
+		}
 		info, err := entry.Info()
 		if err != nil {
 			return err
@@ -187,12 +195,23 @@ func (f *finder) take(name, resolved string, size int64) error {
 		return nil
 	}
 	f.seen[resolved] = true
+	format, compress := f.kind(name)
+	f.files = append(f.files, sourceFile{path: name, size: size, format: format, compress: compress})
+	return nil
+}
+
+// kind says what a file is, and how it is compressed.
+func (f *finder) kind(name string) (source.Format, source.Compression) {
 	format, compress := source.ByName(name)
 	if f.format != "" {
 		format = f.format
 	}
-	f.files = append(f.files, sourceFile{path: name, size: size, format: format, compress: compress})
-	return nil
+	return format, compress
+}
+
+// written tells whether a file is one of those that are being written, of which an earlier preparation may have left one.
+func (f *finder) written(resolved string) bool {
+	return filepath.Dir(resolved) == f.exclude && f.own(filepath.Base(resolved))
 }
 
 // takeStdin adds the standard input.

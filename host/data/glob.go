@@ -111,6 +111,10 @@ func (f *finder) expandEntry(name string, entry os.DirEntry, elements []string) 
 	if len(rest) > 0 && !entry.IsDir() && !isFolder(name) {
 		return nil
 	}
+	if resolved, err := realPath(name); err == nil && f.written(resolved) {
+		f.leave(Own, resolved, name)
+		return nil
+	}
 	return f.expand(name, rest)
 }
 

@@ -20,13 +20,16 @@ const (
 	Hidden      Reason = "hidden"        // its name, or that of its folder, begins with a dot
 	Link        Reason = "symbolic link" // links are not followed, but for inputs
 	Special     Reason = "special file"  // a pipe, a socket or a device
+
+	Own    Reason = "the data set's own"        // of an earlier preparation of the same folder
+	NoRows Reason = "neither JSONL nor Parquet" // by its name, where rows are wanted
 )
 
 // isText is the reason of a file that is taken.
 const isText Reason = ""
 
 // reasons is the order in which they are reported.
-var reasons = []Reason{Parquet, Compressed, Binary, InvalidUTF8, Empty, Hidden, Link, Special}
+var reasons = []Reason{Parquet, Compressed, Binary, InvalidUTF8, Empty, NoRows, Hidden, Link, Special, Own}
 
 // mostNames is how many files are named for each reason.
 const mostNames = 5

@@ -7,6 +7,26 @@ import (
 	"testing"
 )
 
+// TestPreparedInPlace: what an earlier preparation has written into the folder of the texts is no text, and is reported.
+func TestPreparedInPlace(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second", "sub/dataset.json": "third", "tokenizer.json": "another time"})
+	for _, input := range []string{dir, filepath.Join(dir, "**"), filepath.Join(dir, "*")} {
+		for range 2 {
+			m, d := prepare(t, PrepareOptions{Inputs: []string{input}, Out: dir, ShardTokens: 1})
+			got := append(documentsOf(t, d.Train), documentsOf(t, d.Val)...)
+			if slices.Sort(got); !slices.Equal(got, []string{"first", "second", "third"}) {
+				t.Errorf("%s: documents %q", input, got)
+			}
+			if !slices.ContainsFunc(m.LeftOut, func(l LeftOut) bool {
+				return l.Reason == Own && slices.Contains(l.Names, filepath.Join(dir, "tokenizer.json"))
+			}) {
+				t.Errorf("%s: left out are %v", input, m.LeftOut)
+			}
+		}
+	}
+}
+
 // TestLinkedInputs: a file that is named by a link is the file that the link leads to. What
 // is for validation is not trained on, and what was prepared before is no text, by whatever
 // names they are reached.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -98,8 +97,7 @@ func enter(dir vfs.Path) (vfs.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{TrainFile, ValFile, ManifestFile, tokenizer.DefinitionFile, spoolName}
-	if err := atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) }); err != nil {
+	if err := atomicfile.RemoveAbandoned(dir, func(name string) bool { return ownFile(name) || name == spoolName }); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
 	return lock, nil

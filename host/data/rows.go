@@ -6,12 +6,13 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// RowOptions says which rows [FindRows] finds. All fields but Columns are those of [PrepareOptions].
+// RowOptions says which rows [FindRows] finds. All fields but Own and Columns are those of [PrepareOptions].
 type RowOptions struct {
 	Inputs, ValInputs []string
 	Include           []string
@@ -19,6 +20,8 @@ type RowOptions struct {
 	Stdin             io.Reader
 	// Out is the folder that is written, and not read from; empty: nothing is.
 	Out string
+	// Own are the names of the files that are written there.
+	Own []string
 	// Columns are the columns of Parquet files that are read, where they are there.
 	Columns []string
 }
@@ -30,7 +33,14 @@ type InputRow struct {
 	source.Row
 }
 
-// RowFiles are files that have rows. They must be JSONL or Parquet by their names, or by the format that is given.
+// errNoRows says of a file that it is of a format without rows.
+var errNoRows = errors.New("neither JSONL nor Parquet by its name: --format says what it is")
+
+// hasRows tells whether files of a format have rows.
+func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }
+
+// RowFiles are files that have rows. They must be JSONL or Parquet by their names, or by the format that is given; others
+// are left out of folders.
 type RowFiles struct {
 	columns           []string
 	train, validation []sourceFile
@@ -45,10 +55,17 @@ func FindRows(o RowOptions) (*RowFiles, error) {
 	if err != nil {
 		return nil, err
 	}
+	finder.own = func(name string) bool { return slices.Contains(o.Own, name) }
+	finder.rows = o.Format == "" // otherwise no name tells what a file is
 	find := func(inputs []string, apart string) ([]sourceFile, error) {
 		files, err := finder.find(inputs)
 		if err == nil && len(inputs) > 0 && len(files) == 0 {
 			err = fmt.Errorf("no file found in %q with include patterns %q%s%s", inputs, o.Include, apart, finder.leftOut)
+		}
+		for _, f := range files {
+			if !hasRows(f.format) {
+				return nil, fmt.Errorf("%s: %w", f.path, errNoRows)
+			}
 		}
 		return files, err
 	}
@@ -133,7 +150,7 @@ func (f *sourceFile) rows(columns []string, use func(source.Row) bool) (more boo
 		}
 		list = source.ReadParquetObjects(file, stat.Size(), columns)
 	default:
-		return false, errors.New("neither JSONL nor Parquet by its name: --format says what it is")
+		return false, errNoRows
 	}
 	for row, err := range list {
 		if err != nil {

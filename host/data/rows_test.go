@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/cage-qat/cage/host/data/source"
@@ -92,6 +93,33 @@ func TestReadRows(t *testing.T) {
 	}
 	for range ReadRows(RowOptions{Inputs: []string{dir}, Include: []string{"a.*"}}) {
 		break // no more are wanted
+	}
+}
+
+// TestRowsOfFolders: what has no rows by its name is left out of a folder, and refused before anything is read where it is named.
+func TestRowsOfFolders(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"README.md": "Read me.", "a.jsonl": `{"a":1}`, "set/chat.json": `{"b":2}`, "set/sub/chat.json": `{"b":2}`})
+	files, err := FindRows(RowOptions{Inputs: []string{dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []LeftOut{{NoRows, 3, []string{filepath.Join(dir, "README.md"), filepath.Join(dir, "set/chat.json"), filepath.Join(dir, "set/sub/chat.json")}}}
+	if diff := cmp.Diff(want, files.LeftOut); diff != "" {
+		t.Error(diff)
+	}
+	for _, c := range []struct {
+		o    RowOptions
+		want string
+	}{
+		{RowOptions{Inputs: []string{dir}}, `a.jsonl line 1 {"a":1}; `},
+		{RowOptions{Inputs: []string{dir + "/set"}}, `error no file found in ["DIR/set"] with include patterns []; left out: neither JSONL nor Parquet (2: DIR/set/chat.json, DIR/set/sub/chat.json)`},
+		{RowOptions{Inputs: []string{dir + "/README.md", dir}}, "error DIR/README.md: neither JSONL nor Parquet by its name: --format says what it is"},
+		{RowOptions{Inputs: []string{dir + "/set"}, Format: source.JSONL, Out: dir + "/set", Own: []string{"chat.json"}}, `set/sub/chat.json line 1 {"b":2}; `},
+	} {
+		if got := listed(c.o, dir); got != c.want {
+			t.Errorf("%+v:\ngot  %s\nwant %s", c.o, got, c.want)
+		}
 	}
 }
 
