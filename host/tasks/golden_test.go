@@ -124,6 +124,27 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestContinuationInChat: in a conversation, too, the continuation is lm-eval's doc_to_target, which begins with a space.
+func TestContinuationInChat(t *testing.T) {
+	for task, c := range goldenCases(t, false) {
+		if task.Kind != tasks.Continuation {
+			continue
+		}
+		items, err := task.Items(docs(t, task, c.Data, false), nil, encoder(t), tasks.Options{Chat: conversation(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, it := range items {
+			want := c.Items[slices.IndexFunc(c.Items, func(g goldenItem) bool { return g.DocID == i })].Requests[0].Continuation
+			if got := it.Texts[0].Continuation; got != want || !strings.HasPrefix(want, " ") {
+				t.Errorf("%s: item %d asks for %q, want %q", c.Name, i, got, want)
+			}
+		}
+		return
+	}
+	t.Error("no case has a continuation")
+}
+
 func compareCase(t *testing.T, task *tasks.Task, c goldenCase) {
 	o := tasks.Options{Shots: c.Shots, OneTurn: !c.Multiturn}
 	if c.Chat {

@@ -133,9 +133,10 @@ func (p *prompter) prompt(examples []asked, question string) (string, error) {
 	return text.String(), nil
 }
 
-// delimiter stands before a choice. In a conversation the answer begins its own message.
+// delimiter stands before a choice. In a conversation the answer begins its own message, but lm-eval leaves it away from
+// choices only (lm_eval/api/task.py, construct_requests): the one continuation of a task has it in its own text there.
 func (p *prompter) delimiter() string {
-	if p.o.Chat != nil {
+	if p.o.Chat != nil && p.t.Kind != Continuation {
 		return ""
 	}
 	return *p.t.Delimiter
