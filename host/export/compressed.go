@@ -103,6 +103,7 @@ func (p *compressedPlan) choose(part part, o Options) (Stored, error) {
 		}
 	}
 	p.schemes[t.Name] = s
+	p.fourBitFloats = p.fourBitFloats || s.float()
 	t.Type = s.String()
 	for _, x := range p.packed(t, s) {
 		t.Bytes += int64(x.DType.Bits()) / 8 * int64(elements(x.Shape))

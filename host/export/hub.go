@@ -30,6 +30,8 @@ type hubPlan struct {
 	files func(t Stored) ([]safetensors.Tensor, error)
 	// quantization is the entry quantization_config; nil: none.
 	quantization map[string]any
+	// fourBitFloats says that a weight is packed in these.
+	fourBitFloats bool
 }
 
 // floatTypesOfFiles are the float types in safetensors.
@@ -128,7 +130,7 @@ func (p *hubPlan) writeConfig(dir vfs.Path) error {
 		Tokens: huggingface.Tokens{Begin: idList(t.BOS), End: t.EOS, Pad: idList(t.Pad)}}
 	text, err := c.Encode(floatTypesOfFiles[p.float])
 	if err == nil && p.quantization != nil {
-		text, err = withQuantization(text, p.quantization)
+		text, err = withQuantization(text, p.quantization, p.fourBitFloats)
 	}
 	if err != nil {
 		return err
@@ -138,13 +140,13 @@ func (p *hubPlan) writeConfig(dir vfs.Path) error {
 
 // withQuantization adds the entry. compressed-tensors makes bfloat16 of the four-bit
 // floats, whatever the rest is; so that all is of one type, the file says bfloat16 then.
-func withQuantization(config []byte, quantization map[string]any) ([]byte, error) {
+func withQuantization(config []byte, quantization map[string]any, fourBitFloats bool) ([]byte, error) {
 	var entries map[string]any
 	if err := json.Unmarshal(config, &entries); err != nil {
 		return nil, err
 	}
 	entries["quantization_config"] = quantization
-	if strings.Contains(quantization["format"].(string), "fp4") {
+	if fourBitFloats {
 		entries["torch_dtype"] = "bfloat16"
 	}
 	text, err := json.MarshalIndent(entries, "", "  ")
