@@ -4,10 +4,15 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
 )
+
+// matchTimeout bounds the search for one match: by backtracking, some expressions take a time that is exponential in the
+// length of the text, as (a+)+$.
+var matchTimeout = 20 * time.Second
 
 // addSplit appends a cutter that cuts at the matches of expr.
 //
@@ -22,6 +27,7 @@ func (p *preTokenizer) addSplit(expr, behavior string, invert bool) error {
 	if err != nil {
 		return fmt.Errorf("pre_tokenizer: pattern %q cannot be compiled: %w", expr, err)
 	}
+	re.MatchTimeout = matchTimeout
 	err = p.addCutter(func(text string) ([]stretch, error) {
 		stretches, err := findStretches(re, text)
 		if err != nil {
@@ -147,10 +153,14 @@ func findStretches(re *regexp2.Regexp, text string) ([]stretch, error) {
 		at = end
 		return true
 	})
-	if err == nil && at < len(text) {
+	if err != nil { // which can only be the timeout, with all of the text
+		return nil, fmt.Errorf("no match was found, nor that there is none, within %v in a text of %d bytes that begins with %q: use another pattern, or leave the text out",
+			re.MatchTimeout, len(text), text[:min(len(text), 40)])
+	}
+	if at < len(text) {
 		stretches = append(stretches, stretch{at, len(text), false})
 	}
-	return stretches, err
+	return stretches, nil
 }
 
 // joiners join matches with the gaps beside them, by the behavior that a Split names.

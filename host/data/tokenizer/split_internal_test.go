@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 )
 
 // TestSplits: patterns cut where the original library does, empty matches included. The words are those of tokenizers
@@ -39,6 +41,21 @@ func TestSplits(t *testing.T) {
 		if !slices.Equal(got, c.Words) {
 			t.Errorf("%s, %s, invert %v: %q is cut into %q, want %q", c.Pattern, c.Behavior, c.Invert, c.Text, got, c.Words)
 		}
+	}
+}
+
+// TestMatchTimeout: an expression that takes forever is an error that names it, and not the whole text.
+func TestMatchTimeout(t *testing.T) {
+	before := matchTimeout
+	matchTimeout = 100 * time.Millisecond
+	defer func() { matchTimeout = before }()
+	var p preTokenizer
+	if err := p.addSplit(`(a+)+$`, "Isolated", false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.cutters[0].cut(nil, piece{strings.Repeat("a", 5000) + "b", true})
+	if err == nil || !strings.Contains(err.Error(), `pattern "(a+)+$": no match was found, nor that there is none, within 100ms in a text of 5001 bytes`) || len(err.Error()) > 300 {
+		t.Errorf("%v", err)
 	}
 }
 
