@@ -28,6 +28,7 @@ func Example() {
 
 	out := filepath.Join(dir, "dataset")
 	manifest, err := data.Prepare(context.Background(), data.PrepareOptions{
+		Seed:        data.DefaultSplitSeed,
 		Inputs:      []string{dir},
 		Include:     []string{"*.txt"},
 		Out:         out,

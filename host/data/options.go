@@ -13,7 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// The settings that zero values stand for. Both are those of the runs in the
+// DefaultValFraction is what a zero value stands for, and DefaultSplitSeed is the
+// default of the command line. Both are those of the runs in the
 // CAGE paper, whose validation set is a random 0.05 % of the training text
 // (QuEST, Panferov et al. 2025, published code).
 const (
@@ -61,7 +62,7 @@ type PrepareOptions struct {
 	// is found in both is for validation only.
 	ValInputs []string
 	// Seed fixes the order of documents, and with it the split and the choice
-	// that MaxBytes makes. Zero means DefaultSplitSeed.
+	// that MaxBytes makes. Zero is a seed like any other.
 	Seed uint64
 	// MaxBytes bounds the text taken from Inputs: documents are taken in
 	// random order up to the first that does not fit. Zero means no bound.
@@ -115,9 +116,6 @@ func (o *PrepareOptions) resolve() error {
 	}
 	if o.ValFraction == 0 && len(o.ValInputs) == 0 {
 		o.ValFraction = DefaultValFraction
-	}
-	if o.Seed == 0 {
-		o.Seed = DefaultSplitSeed
 	}
 	return nil
 }
