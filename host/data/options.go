@@ -65,7 +65,8 @@ type PrepareOptions struct {
 	// that MaxBytes makes. Zero is a seed like any other.
 	Seed uint64
 	// MaxBytes bounds the text taken from Inputs: documents are taken in
-	// random order up to the first that does not fit. Zero means no bound.
+	// random order up to the first that does not fit, without those that are
+	// longer than the bound. Zero means no bound.
 	MaxBytes int64
 	// ShardTokens divides the training tokens into several files: each ends with the
 	// first document that brings it to this number. Zero: one file.

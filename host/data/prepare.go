@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -208,11 +209,13 @@ func (p *preparation) expect(bytes int64) {
 	p.progress.TotalBytes += bytes
 }
 
-// limit returns the documents up to the first that would exceed the bound.
+// limit returns the documents up to the first that would exceed the bound, without those that alone do: one of them would
+// end the choice wherever it stands, at worst before the first document.
 func limit(documents []document, maxBytes int64) []document {
 	if maxBytes == 0 {
 		return documents
 	}
+	documents = slices.DeleteFunc(documents, func(d document) bool { return d.length() > maxBytes })
 	for i := range documents {
 		if maxBytes -= documents[i].length(); maxBytes < 0 {
 			return documents[:i]

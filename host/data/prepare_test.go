@@ -139,6 +139,22 @@ func TestPrepareMaxBytes(t *testing.T) {
 	}
 }
 
+// TestLongDocumentBesideABound: a document that is longer than the bound is passed over, and does not end the choice.
+func TestLongDocumentBesideABound(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{"long": strings.Repeat("x", 1000)}
+	for i := range 20 {
+		files[fmt.Sprintf("%d", i)] = fmt.Sprintf("document %2d", i)
+	}
+	writeTree(t, dir, files)
+	for seed := range uint64(8) {
+		m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, MaxBytes: 100, Seed: seed})
+		if got := m.Train.Documents + m.Val.Documents; got != 9 {
+			t.Fatalf("seed %d: %d documents of 11 bytes in 100, want 9", seed, got)
+		}
+	}
+}
+
 func TestPrepareProgress(t *testing.T) {
 	dir, texts := corpus(t, 20)
 	var last [2]Progress
