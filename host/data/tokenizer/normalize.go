@@ -38,13 +38,13 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	case "Sequence":
 		return normalizerChain(def.Normalizers)
 	case "NFC":
-		return everywhere(norm.NFC.String), nil
+		return everywhere(inForm(norm.NFC)), nil
 	case "NFD":
-		return everywhere(norm.NFD.String), nil
+		return everywhere(inForm(norm.NFD)), nil
 	case "NFKC":
-		return everywhere(norm.NFKC.String), nil
+		return everywhere(inForm(norm.NFKC)), nil
 	case "NFKD":
-		return everywhere(norm.NFKD.String), nil
+		return everywhere(inForm(norm.NFKD)), nil
 	case "Prepend":
 		return func(text string, rest bool) string {
 			if text == "" || rest {
