@@ -22,6 +22,7 @@ type SpecialTokens struct {
 type config struct {
 	tokens   SpecialTokens
 	template string // "": none
+	file     map[string]json.RawMessage
 }
 
 // readConfig reads the tokenizer_config.json of a tokenizer; without one, or without a
@@ -48,6 +49,9 @@ func parseConfig(text []byte) (*config, error) {
 		return nil, err
 	}
 	c := &config{}
+	if err := json.Unmarshal(text, &c.file); err != nil {
+		return nil, err
+	}
 	for _, key := range []struct {
 		to   *string
 		read func(tokenizer.Config) (string, error)
@@ -60,6 +64,28 @@ func parseConfig(text []byte) (*config, error) {
 		}
 	}
 	return c, nil
+}
+
+// tokenizerConfig is the tokenizer_config.json of a data set: the model's with the tokens of the template, and without a
+// template of its own, which stands in a file beside it.
+func (t *Template) tokenizerConfig() map[string]any {
+	out := map[string]any{}
+	for key, value := range t.config.file {
+		out[key] = value
+	}
+	delete(out, "chat_template")
+	for key, token := range map[string]struct{ now, before string }{
+		"bos_token": {t.Tokens.BOS, t.config.tokens.BOS}, "eos_token": {t.Tokens.EOS, t.config.tokens.EOS}, "pad_token": {t.Tokens.Pad, t.config.tokens.Pad},
+	} {
+		switch {
+		case token.now == token.before: // it stays as it is, as an object with more than its text
+		case token.now == "":
+			delete(out, key)
+		default:
+			out[key] = token.now
+		}
+	}
+	return out
 }
 
 // specialTokens lists the special tokens of a tokenizer.json.

@@ -207,7 +207,7 @@ func (p *preparation) commit() (*Manifest, error) {
 		}
 	}
 	// So that the folder of the data, and a run that copies from it, has all that chats need.
-	if err := atomicfile.WriteJSON(o.out(tokenizer.ConfigFile), o.Template.Tokens); err != nil {
+	if err := atomicfile.WriteJSON(o.out(tokenizer.ConfigFile), o.Template.tokenizerConfig()); err != nil {
 		return nil, err
 	}
 	if err := atomicfile.WriteBytes(o.out(tokenizer.TemplateFile), []byte(o.Template.Source)); err != nil {

@@ -31,6 +31,7 @@ type Template struct {
 	Time time.Time
 
 	program *jinja.Template
+	config  config // of the model
 }
 
 // DefaultTime is the present of templates that print a date: the day that the templates of
@@ -67,7 +68,7 @@ func OpenTemplate(spec, tokenizer string, addsBOS bool) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Template{Name: spec, Tokens: config.tokens}
+	t := &Template{Name: spec, Tokens: config.tokens, config: *config}
 	switch {
 	case spec == "":
 		err = t.ofModel(tokenizer, config)

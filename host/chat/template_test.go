@@ -1,11 +1,14 @@
 package chat
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // folder makes a directory with these files.
@@ -42,6 +45,31 @@ func TestModelsTemplate(t *testing.T) {
 		if got, err := tmpl.Render(hello, false); err != nil || got.Text != c.want {
 			t.Errorf("%v: got %q, %v, want %q", c.files, got.Text, err, c.want)
 		}
+	}
+}
+
+// TestTokenizerConfig: a data set has all that the model's tokenizer_config.json says, but for the template and what that does not print.
+func TestTokenizerConfig(t *testing.T) {
+	dir := folder(t, map[string]string{"tokenizer_config.json": `{"tokenizer_class": "Own", "model_max_length": 1e30, "chat_template": "x", "bos_token": "<s>",
+		"eos_token": {"content": "</s>", "lstrip": false}, "pad_token": null, "added_tokens_decoder": {"0": {"content": "<s>"}}}`})
+	tmpl, err := OpenTemplate("chatml", dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, conversations(9), filepath.Join(dir, "set"))
+	o.Template = tmpl
+	if _, err := Prepare(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "set", "tokenizer_config.json"))
+	var got map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &got)
+	}
+	want := map[string]any{"tokenizer_class": "Own", "model_max_length": 1e30, "eos_token": map[string]any{"content": "</s>", "lstrip": false},
+		"pad_token": nil, "added_tokens_decoder": map[string]any{"0": map[string]any{"content": "<s>"}}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
 
