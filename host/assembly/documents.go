@@ -7,15 +7,17 @@ import (
 )
 
 // separate fills dst, rows of documents, from windows of tokens, [rows, context+1]: a document
-// begins at a begin token and behind an end token, and its first token is nobody's target.
+// begins at a begin token and behind an end token, and its first token is nobody's target. Where both
+// are the same token, documents have no end token, as data.Writer writes them.
 func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	width := context + 1
+	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
 	for i, row := range model.DocumentRows(dst, context) {
 		copy(row.Tokens, windows[i*width:(i+1)*width])
 		segment := int32(0)
 		for place, token := range row.Tokens {
 			weight := float32(1)
-			if place > 0 && (token == info.BOS || row.Tokens[place-1] == info.EOS && info.EOS != tokenizer.NoToken) {
+			if place > 0 && (token == info.BOS || ends && row.Tokens[place-1] == info.EOS) {
 				segment++
 				weight = 0
 			}

@@ -19,6 +19,7 @@ func TestSeparate(t *testing.T) {
 		"begin":           {tokenizer.Info{BOS: 1, EOS: tokenizer.NoToken}, []int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
 		"end":             {tokenizer.Info{BOS: tokenizer.NoToken, EOS: 2}, []int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
 		"begin and end":   {tokenizer.Info{BOS: 1, EOS: 2}, []int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
+		"the same token":  {tokenizer.Info{BOS: 1, EOS: 1}, []int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
 		"neither of them": {tokenizer.Info{BOS: tokenizer.NoToken, EOS: tokenizer.NoToken}, make([]int32, 8), []int32{1, 1, 1, 1, 1, 1, 1}},
 	} {
 		dst := make([]int32, model.Planes*(context+1))
