@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -38,23 +39,28 @@ func (p *provenance) ends() []int32 {
 	return p.Initial.End
 }
 
-// startFrom makes the state before the first step from the weights that model.init names.
+// startFrom makes the state before the first step from the weights that model.init names. A run that begins again does so
+// with the weights that it had, or not at all.
 func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	found, err := r.findInitial()
 	if err != nil {
 		return nil, err
 	}
 	var state *step.State
-	r.initial, err = readWeights(found, r.cfg.Model, r.model, r.log, func(load step.LoadFunc) (err error) {
+	from, err := readWeights(found, r.cfg.Model, r.model, r.log, func(load step.LoadFunc) (err error) {
 		state, err = r.compiled.NewStateFrom(load, tokens)
 		return err
 	})
+	if err == nil && r.initial != nil && !slices.Equal(digests(r.initial), digests(from)) {
+		err = fmt.Errorf("%s holds other weights now (%s) than those that the run began with (%s): it cannot begin with them again", found.Dir, from.describe(), r.initial.describe())
+	}
 	if err != nil {
 		if state != nil {
 			state.Close()
 		}
 		return nil, r.cfg.ErrorAt("model.init", "%w", err)
 	}
+	r.initial = from
 	r.log.Info("starting from the weights of another model", "path", r.initial.Path, "step", r.initial.Step)
 	return state, nil
 }

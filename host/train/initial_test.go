@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/internal/testhub"
@@ -123,6 +125,45 @@ func TestWarmStart(t *testing.T) {
 	summary := testrun.Train(t, testrun.Elsewhere(t, trained, init, `quantizer.plugin="quest"`, "quantizer.bits=4"), train.Options{})
 	if !summary.Completed {
 		t.Errorf("summary %+v", summary)
+	}
+}
+
+// TestInitChanged: a run that begins again, or is replayed from its first step, does so with the weights that it had, or not
+// at all.
+func TestInitChanged(t *testing.T) {
+	trained, init := pretrained(t, "train.steps=4", "train.checkpoint_every=2", "train.keep=5")
+	newest := rundir.At(trained.Train.Out).Checkpoints().Join(checkpoint.FileName(4)).Name
+	hidden := filepath.Join(t.TempDir(), "hidden")
+	if err := os.Rename(newest, hidden); err != nil {
+		t.Fatal(err)
+	}
+	cfg := testrun.Elsewhere(t, trained, append([]string{init}, still...)...)
+	testrun.Train(t, cfg, train.Options{})
+	if err := os.Rename(hidden, newest); err != nil { // the run that it started from went on
+		t.Fatal(err)
+	}
+	start := 0
+	_, err := train.Replay(t.Context(), cfg.Train.Out, train.ReplayOptions{From: &start, Finder: testrun.Finder(t)})
+	refused := func(what string, err error) {
+		t.Helper()
+		e, ok := errors.AsType[*config.Error](err)
+		if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) than those that the run began with ("+trained.Train.Out+", step 2)") {
+			t.Errorf("%s: error %v, want one that names both weights", what, err)
+		}
+	}
+	refused("replayed", err)
+	dir := rundir.At(cfg.Train.Out)
+	if err := errors.Join(os.RemoveAll(dir.Checkpoints().Name), dir.Summary().Remove()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
+	refused("begun again", err)
+	if err := os.Remove(newest); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+	if initial := initialOf(t, cfg.Train.Out); initial.Step != 2 {
+		t.Errorf("with its weights at hand, the provenance says %+v", initial)
 	}
 }
 
