@@ -23,23 +23,14 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}
 	var err error
+	var regularizer *cage.Lotion
 	if !programs.Forward {
 		if plan.Distillation, err = distillation(cfg); err != nil {
 			return plan, err
 		}
-	}
-	if cfg.Method.Gradient == cage.FullGradient && cfg.Method.Name != cage.MethodLOTION {
-		if err := noTrained(cfg, "method.gradient", programs); err != nil {
+		if plan.FullPrecision, regularizer, err = fullPrecision(cfg, programs); err != nil {
 			return plan, err
 		}
-		plan.FullPrecision = true
-	}
-	var regularizer *cage.Lotion
-	if cfg.Method.Name == cage.MethodLOTION {
-		if regularizer, err = lotionMethod(cfg, programs); err != nil {
-			return plan, err
-		}
-		plan.FullPrecision = true
 	}
 	if plan.Weights, err = quantizers(programs.Weights); err != nil {
 		return plan, err
@@ -57,6 +48,19 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	}
 	addRules(&plan, cfg, programs, regularizer)
 	return plan, nil
+}
+
+// fullPrecision tells whether gradients are taken in full precision, and is the configured LOTION, which takes them there;
+// nil without it. An evaluation has no gradients, so that other quantizers than those of the training are right for it.
+func fullPrecision(cfg *config.Config, programs *Programs) (bool, *cage.Lotion, error) {
+	if cfg.Method.Name == cage.MethodLOTION {
+		regularizer, err := lotionMethod(cfg, programs)
+		return true, regularizer, err
+	}
+	if cfg.Method.Gradient == cage.FullGradient {
+		return true, nil, noTrained(cfg, "method.gradient", programs)
+	}
+	return false, nil, nil
 }
 
 // addRules adds the update rules of all tensors that are trained.

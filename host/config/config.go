@@ -51,13 +51,14 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 // Untrained tells that train.steps is 0: the run holds a model as it was imported.
 func (c *Config) Untrained() bool { return c.untrained }
 
-// WithoutTraining is the configuration of a run that holds this model as it is, in the directory out, and trains nothing. It
-// names the validation set, if there is one.
+// WithoutTraining is the configuration of a run that holds this model as it is, in the directory out, and trains nothing, so
+// that it has no method. It names the validation set, if there is one.
 func (c *Config) WithoutTraining(out string) *Config {
 	held, _ := c.Changed(func(c *Config) error {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
 		c.Train.Distillation = Distillation{}
+		c.Method.Name, c.Method.Form = cage.MethodOff, cage.Off
 		return nil
 	})
 	return held

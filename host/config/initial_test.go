@@ -180,10 +180,11 @@ func TestImported(t *testing.T) {
 
 // TestWithoutTraining: the configuration of a run that holds a trained model is read back, with its validation set.
 func TestWithoutTraining(t *testing.T) {
-	for _, name := range []string{"minimal", "mixture"} {
+	for _, name := range []string{"minimal", "mixture", "lotion"} {
 		text := map[string]string{
 			"minimal": "data = {train = \"a\", validation = \"b\"}\n",
 			"mixture": "data = {validation = \"b\"}\n[[data.mixture]]\npath = \"a\"\nweight = 1.0\n",
+			"lotion":  "data = {train = \"a\", validation = \"b\"}\nmethod = {name = \"lotion\"}\n",
 		}[name]
 		head := "model = {layers = 1, width = 8, heads = 1, context = 8}\ntrain = {steps = 9, batch = 1}\nschedule = {rate = 1e-3}\noptimizer = {plugin = \"adamw\"}\nquantizer = {plugin = \"quest\"}\n"
 		cfg, err := config.Parse("run.toml", []byte(head+text), nil)
@@ -205,6 +206,9 @@ func TestWithoutTraining(t *testing.T) {
 		}
 		if d := again.Data; !again.Untrained() || again.Train.Out != "runs/held" || d.Validation != "b" || len(d.Files()) > 0 {
 			t.Errorf("%s: read back as\n%s", name, encoded)
+		}
+		if again.Method.Name != "off" || again.Method.Form != "off" {
+			t.Errorf("%s: the method is %+v", name, again.Method)
 		}
 		if cfg.Untrained() || cfg.Train.Steps != 9 || len(cfg.Data.Files()) != 1 {
 			t.Errorf("%s: the configuration itself has changed", name)

@@ -149,9 +149,9 @@ func (d *decoder) untrained() {
 	}
 }
 
-// lotion refuses LOTION where no weight is quantized.
+// lotion refuses LOTION where no weight is quantized. A run that trains nothing may name it: cage quantize once wrote such.
 func (d *decoder) lotion() {
-	if d.cfg.Method.Name != cage.MethodLOTION || d.cfg.Quantizer.quantizesWeights() || !d.good("method", "method.name") {
+	if d.cfg.untrained || d.cfg.Method.Name != cage.MethodLOTION || d.cfg.Quantizer.quantizesWeights() || !d.good("method", "method.name") {
 		return
 	}
 	for key := range d.bad {
