@@ -116,7 +116,7 @@ func (t *Trained) untilEnd(info tokenizer.Info, o generate.Options) generate.Opt
 // Ends are the tokens that end a text: those that the model's source names, the one that ends
 // a document, and the one that begins the next.
 func (t *Trained) Ends(info tokenizer.Info) []int32 {
-	return slices.Concat(t.made.ends(), ends(info))
+	return slices.Concat(t.made.Initial.ends(), ends(info))
 }
 
 // ends are the tokens of a tokenizer that end a text.

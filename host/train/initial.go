@@ -31,12 +31,12 @@ type origin struct {
 	End []int32 `json:"end,omitempty"`
 }
 
-// ends are the tokens that end a text; nil where that is not known.
-func (p *provenance) ends() []int32 {
-	if p.Initial == nil {
+// ends are the tokens that end a text; nil where that is not known, or where weights were drawn.
+func (o *origin) ends() []int32 {
+	if o == nil {
 		return nil
 	}
-	return p.Initial.End
+	return o.End
 }
 
 // startFrom makes the state before the first step from the weights that model.init names. A run that begins again does so
@@ -88,7 +88,7 @@ func fromRun(dir rundir.Dir, log hclog.Logger, use func(step.LoadFunc) error) (*
 	if err != nil {
 		return nil, err
 	}
-	from := &origin{Run: made.Run, End: made.ends()}
+	from := &origin{Run: made.Run, End: made.Initial.ends()}
 	if from.Path, err = filepath.Abs(dir.Name); err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 	if err != nil {
 		return err
 	}
-	s.origin = &origin{Path: path, Run: s.made.Run, Step: f.Step, End: s.made.ends(),
+	s.origin = &origin{Path: path, Run: s.made.Run, Step: f.Step, End: s.made.Initial.ends(),
 		Files: []huggingface.Part{{File: filepath.Join(run.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}}
 	read := func(name string) ([]float32, error) {
 		t, err := f.Tensor(name)

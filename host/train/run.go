@@ -136,6 +136,7 @@ type run struct {
 	last       metrics.Record                 // the newest record of the run that is resumed
 	problem    *model.Quadratic               // nil for a language model
 	trajectory *metrics.Writer[metrics.Point] // of the problem's points; nil when none are recorded
+	prompts    prompts                        // of train.samples
 	samples    *samples                       // of what the model writes; nil: it is not asked
 	movement   *movement
 	display    display
@@ -189,6 +190,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.data != nil { // not only after the training
 		if _, err := assembly.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
 			return r.cfg.ErrorAt("data.validation", "%w", err)
+		}
+		if err := r.readPrompts(); err != nil {
+			return err
 		}
 	}
 	err = r.build(ctx, assembly.Request{

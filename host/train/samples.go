@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"slices"
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -13,38 +14,62 @@ import (
 
 // samples is samples.jsonl, with what the model is asked to continue.
 type samples struct {
-	file      *metrics.Writer[metrics.Sample]
-	tokenizer tokenizer.Tokenizer
-	prompts   [][]int32
+	prompts
+	file *metrics.Writer[metrics.Sample]
 }
 
-// openSamples begins samples.jsonl, or goes on with it after the last evaluation that is recorded.
-func (r *run) openSamples() error {
+// prompts are those of train.samples.
+type prompts struct {
+	tokenizer tokenizer.Tokenizer
+	ids       [][]int32
+}
+
+// readPrompts encodes the prompts of train.samples, before there is a run directory: a run that cannot read them does not
+// begin, and leaves nothing behind.
+func (r *run) readPrompts() error {
 	asked := r.cfg.Train.Samples
 	if len(asked) == 0 {
 		return nil
 	}
-	s := &samples{}
 	var err error
-	if s.tokenizer, err = assembly.FindTokenizer(r.cfg, rundir.Search{Run: r.dir.Name}, r.data.Train.Tokenizer()); err != nil {
+	if r.prompts.tokenizer, err = r.openTokenizer(); err != nil {
 		return err
 	}
 	for _, text := range asked {
-		ids, err := beginning(r.cfg, s.tokenizer, text)
+		ids, err := beginning(r.cfg, r.prompts.tokenizer, text)
 		if err != nil {
 			return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
 		}
-		s.prompts = append(s.prompts, ids)
+		r.prompts.ids = append(r.prompts.ids, ids)
+	}
+	return nil
+}
+
+// openTokenizer opens the tokenizer of the data where the data has it, or else the copy in the directory of a run that is
+// resumed. Both have the same hash.
+func (r *run) openTokenizer() (tokenizer.Tokenizer, error) {
+	info := r.data.Train.Tokenizer()
+	if content, err := r.data.Definition(r.cfg); err == nil {
+		return tokenizer.Restore(content, info)
+	}
+	return assembly.FindTokenizer(r.cfg, rundir.Search{Run: r.dir.Name}, info)
+}
+
+// openSamples begins samples.jsonl, or goes on with it after the last evaluation that is recorded.
+func (r *run) openSamples() error {
+	if len(r.prompts.ids) == 0 {
+		return nil
 	}
 	after := r.done.Step
 	if r.evaluated < after {
 		after-- // killed between the texts and the record of an evaluation, it does both again
 	}
-	if s.file, err = metrics.Resume[metrics.Sample](r.dir.Samples(), after); err != nil {
+	file, err := metrics.Resume[metrics.Sample](r.dir.Samples(), after)
+	if err != nil {
 		return err
 	}
-	r.warnOfDamage(r.dir.Samples(), s.file.Damage())
-	r.samples = s
+	r.warnOfDamage(r.dir.Samples(), file.Damage())
+	r.samples = &samples{r.prompts, file}
 	return nil
 }
 
@@ -80,15 +105,15 @@ func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
 	defer e.Close()
 	t, tok := r.cfg.Train, r.samples.tokenizer
 	info := tok.Info()
-	next, err := generate.Continue(ctx, writing{e, r.cfg.Model.Context}, r.samples.prompts, generate.Options{
-		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: ends(info), Vocab: info.VocabSize, Seed: uint64(r.cfg.Seed),
+	next, err := generate.Continue(ctx, writing{e, r.cfg.Model.Context}, r.samples.ids, generate.Options{
+		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: slices.Concat(r.initial.ends(), ends(info)), Vocab: info.VocabSize, Seed: uint64(r.cfg.Seed),
 	}, nil)
 	if err != nil {
 		return nil, err
 	}
 	var texts []metrics.Text
 	for i, ids := range next {
-		text, err := following(tok, lastOf(t.Samples[i], r.samples.prompts[i]), ids)
+		text, err := following(tok, lastOf(t.Samples[i], r.samples.ids[i]), ids)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,12 @@
 package train_test
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,11 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 const twoPrompts = `train.samples=["the quick", "func returns"]`
@@ -66,6 +74,61 @@ func TestSamplesAsGenerated(t *testing.T) {
 	want = strings.ToValidUTF8(want, "\ufffd")
 	if diff := cmp.Diff([]metrics.Sample{{Step: 6, Texts: []metrics.Text{{Prompt: "the quick", Text: want}}}}, readSamples(t, cfg)); diff != "" {
 		t.Errorf("texts (-want +got):\n%s", diff)
+	}
+}
+
+// TestSamplesEnd: texts end with the tokens that the checkpoint names which the run started from. Here these are all.
+func TestSamplesEnd(t *testing.T) {
+	cfg, dir := fromHub(t, "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=5")
+	all := make([]int, 256)
+	for i := range all {
+		all[i] = i
+	}
+	ends, err := json.Marshal(map[string][]int{"eos_token_id": all})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "generation_config.json"), ends, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testrun.Train(t, cfg, train.Options{})
+	if diff := cmp.Diff([]metrics.Sample{{Step: 1, Texts: []metrics.Text{{Prompt: "the quick"}}}}, readSamples(t, cfg)); diff != "" {
+		t.Errorf("texts (-want +got):\n%s", diff)
+	}
+}
+
+// TestSamplesWithoutTokenizer: a run that cannot read its prompts does not begin, so that the same command with what was
+// missing needs no --resume.
+func TestSamplesWithoutTokenizer(t *testing.T) {
+	const hub = "../huggingface/testdata/llama32"
+	tok, err := tokenizer.Open(hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "train.tokens")
+	w, err := data.NewWriter(vfs.At(file), tok.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := tok.Encode(strings.Repeat("the quick brown fox ", 100))
+	if err := errors.Join(err, w.WriteDocument(ids)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := testrun.Config(t, fmt.Sprintf("data.train=%q", file), fmt.Sprintf("data.validation=%q", file), "train.steps=2", twoPrompts)
+	_, err = train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "tokenizer.json was not found") {
+		t.Errorf("error %v, want one that tells of the tokenizer", err)
+	}
+	if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a run directory: %v", err)
+	}
+	cfg = testrun.Again(t, cfg, fmt.Sprintf("data.tokenizer=%q", hub))
+	testrun.Train(t, cfg, train.Options{})
+	if list := readSamples(t, cfg); len(list) != 1 || len(list[0].Texts) != 2 {
+		t.Errorf("texts %+v", list)
 	}
 }
 
