@@ -31,7 +31,8 @@ on Ctrl-C, SIGTERM or SIGHUP: the step under way is finished and a checkpoint sa
 with --resume the run goes on, bit for bit as if it had not stopped (on the CPU).
 With a larger train.steps a run goes on beyond its end, finished or not, where the
 learning rate and λ of the steps that are done stay what they were: with the schedule
-"constant" at any time, with "wsd" before its decay.
+"constant" at any time, with "wsd" before its decay. On conversations, a larger
+data.epochs gives more steps.
 
 With --estimate nothing is trained: the memory that the run would need is printed, part
 by part, and what there is.
@@ -67,11 +68,17 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	})
 }
 
+// setsOut tells whether an override is one of train.out. As everywhere in overrides, blanks do not count.
+func setsOut(override string) bool {
+	key, _, _ := strings.Cut(override, "=")
+	return strings.TrimSpace(key) == "train.out"
+}
+
 // loadRun loads a configuration. It refuses that of a run directory which was moved or copied: train.out still names the place
 // where it was, and another run would be trained there.
 func loadRun(path string, sets []string) (*config.Config, error) {
 	cfg, err := config.Load(path, sets)
-	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(s, "train.out=") }) {
+	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, setsOut) {
 		return cfg, err
 	}
 	dir := filepath.Dir(path)

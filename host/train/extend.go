@@ -14,9 +14,10 @@ import (
 // any time, WSD before its decay.
 
 // stretched are the keys that may change together with a larger train.steps, because
-// their values step by step are compared instead.
+// their values step by step are compared instead. Of conversations, an epoch is what it is
+// however many follow it.
 var stretched = []string{
-	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay", "method.silence", "method.ramp",
+	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay", "method.silence", "method.ramp", "data.epochs",
 }
 
 // extends tells whether the run is to have more steps than before.

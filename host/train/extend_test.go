@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -42,6 +43,22 @@ func TestExtendedRun(t *testing.T) {
 			testrun.Train(t, testrun.Again(t, cfg, c.long...), train.Options{Resume: true})
 		})
 	}
+}
+
+// A run on conversations goes on with more epochs, which have more steps.
+func TestExtendedByEpochs(t *testing.T) {
+	cfg := chatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`)
+	short := testrun.Train(t, cfg, train.Options{})
+	_, err := train.Run(t.Context(), testrun.Again(t, cfg, fmt.Sprintf("train.steps=%d", short.Steps+1)), train.Options{Resume: true, Finder: testrun.Finder(t)})
+	if e, ok := errors.AsType[*config.Error](err); !ok || e.Key != "train.steps" || !strings.Contains(e.Hint, "raise data.epochs") {
+		t.Errorf("with more steps than the epochs give: %v", err)
+	}
+	long := testrun.Train(t, testrun.Again(t, cfg, "data.epochs=2"), train.Options{Resume: true})
+	whole := testrun.Elsewhere(t, cfg, "data.epochs=2")
+	if s := testrun.Train(t, whole, train.Options{}); s.Steps <= short.Steps || s.Steps != long.Steps || s.Tokens != long.Tokens {
+		t.Errorf("%d steps and then %d, at once %d", short.Steps, long.Steps, s.Steps)
+	}
+	testrun.SameTensors(t, "extended, and whole", testrun.Newest(t, cfg.Train.Out), testrun.Newest(t, whole.Train.Out))
 }
 
 // WSD has the same rates until its decay: a run that was stopped before can be given more

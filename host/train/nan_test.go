@@ -70,8 +70,10 @@ func TestTooManySkipped(t *testing.T) {
 	testrun.SameRun(t, "stopped for skipped steps and not", stopped.Train.Out, whole.Train.Out)
 }
 
+// TestPolicyStop: the first step that is not finite ends the run, with a checkpoint of the step before.
 func TestPolicyStop(t *testing.T) {
-	cfg := poisoned(t, 1, `train.nan_policy="stop"`)[0]
+	runs := poisoned(t, 2, `train.nan_policy="stop"`)
+	cfg, whole := runs[0], runs[1]
 	err := failing(t, testrun.Again(t, cfg))
 	if !strings.Contains(err.Error(), `train.nan_policy = "stop"`) || !strings.Contains(err.Error(), "1 such steps") {
 		t.Errorf("the error is %v", err)
@@ -79,6 +81,11 @@ func TestPolicyStop(t *testing.T) {
 	if n := newest(t, cfg); n < 2 || n == 20 {
 		t.Errorf("the newest checkpoint is of step %d", n)
 	}
+	// With the other policy it goes on, as one that had it from the beginning.
+	skip := []string{`train.nan_policy="skip"`, "train.max_skipped=20"}
+	testrun.Train(t, testrun.Again(t, cfg, skip...), train.Options{Resume: true})
+	testrun.Train(t, testrun.Again(t, whole, skip...), train.Options{Resume: true})
+	testrun.SameRun(t, "stopped by the policy and not", cfg.Train.Out, whole.Train.Out)
 }
 
 // TestPoisonedWeight: a NaN in a quantized weight makes every step fail.
