@@ -53,14 +53,16 @@ func (w *recording) sync() error {
 	return w.file.Sync()
 }
 
-// syncRecords makes the records and the points so far durable.
+// syncRecords makes the records and the points so far durable, and the texts if it can: they end no training.
 func (r *run) syncRecords() error {
 	err := r.records.sync()
 	if r.trajectory != nil {
 		err = errors.Join(err, r.trajectory.Sync())
 	}
 	if r.samples != nil {
-		err = errors.Join(err, r.samples.file.Sync())
+		if err := r.samples.file.Sync(); err != nil {
+			r.log.Warn("the texts so far may not be on the disk: training goes on", "step", r.done.Step, "error", err)
+		}
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package train_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
@@ -128,6 +131,47 @@ func TestSamplesWithoutTokenizer(t *testing.T) {
 	cfg = testrun.Again(t, cfg, fmt.Sprintf("data.tokenizer=%q", hub))
 	testrun.Train(t, cfg, train.Options{})
 	if list := readSamples(t, cfg); len(list) != 1 || len(list[0].Texts) != 2 {
+		t.Errorf("texts %+v", list)
+	}
+}
+
+// unsynced is a file system that cannot make texts durable, but for the file as it is opened.
+type unsynced struct{ vfs.FS }
+
+func (u unsynced) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f, err := u.FS.OpenFile(name, flag, perm)
+	if err == nil && filepath.Base(name) == rundir.SamplesFile {
+		f = &unsyncedFile{File: f}
+	}
+	return f, err
+}
+
+type unsyncedFile struct {
+	vfs.File
+	written bool
+}
+
+func (f *unsyncedFile) Write(p []byte) (int, error) {
+	f.written = true
+	return f.File.Write(p)
+}
+
+func (f *unsyncedFile) Sync() error {
+	if f.written {
+		return syscall.ENOSPC
+	}
+	return f.File.Sync()
+}
+
+// TestSamplesNotSynced: texts that do not reach the disk end no training. It is said.
+func TestSamplesNotSynced(t *testing.T) {
+	cfg := testrun.Config(t, "train.eval_every=2", "train.steps=6", "train.checkpoint_every=1", twoPrompts, "train.sample_tokens=2")
+	var log bytes.Buffer
+	testrun.Train(t, cfg, train.Options{Files: unsynced{vfs.OS}, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
+	if !strings.Contains(log.String(), "texts so far may not be on the disk") {
+		t.Errorf("nothing is said of it: %s", &log)
+	}
+	if list := readSamples(t, cfg); len(list) != 3 {
 		t.Errorf("texts %+v", list)
 	}
 }

@@ -32,7 +32,8 @@ func (r *run) pointDue() bool {
 	return r.done.Step%r.cfg.Train.TrajectoryEvery == 0 || r.done.Step == r.cfg.Train.Steps
 }
 
-// recordPoint records the point after the step just done, if it is due.
+// recordPoint records the point after the step just done, if it is due. Unlike records, points do not wait for a disk that
+// is full: a problem is small enough to end, and to go on from its last step.
 func (r *run) recordPoint() error {
 	if r.trajectory == nil || !r.pointDue() {
 		return nil
