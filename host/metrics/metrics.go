@@ -70,7 +70,7 @@ type Record struct {
 	Divergence   *Number `json:"divergence,omitempty"`    // from the teacher's predictions
 	CrossEntropy *Number `json:"cross_entropy,omitempty"` // of the tokens: the loss without a teacher
 
-	Seconds         Number  `json:"seconds"`                     // seconds of steps since the start, resumes included; without evaluations, checkpoints and the measures of records
+	Seconds         Number  `json:"seconds"`                     // seconds of steps since the start, resumes included; without evaluations, checkpoints, and measures of stationarity and of movement
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // over the steps since the previous record
 	FLOPSPerSecond  *Number `json:"flops_per_second,omitempty"`  // floating-point operations of the model, of forward and backward passes, over the same steps
 	MFU             *Number `json:"mfu,omitempty"`               // FLOPSPerSecond as a share of what the device can do: model FLOP utilization

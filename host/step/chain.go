@@ -3,6 +3,7 @@ package step
 import (
 	"maps"
 	"math"
+	"time"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
@@ -50,10 +51,12 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err = c.runFinish(t, &res); err != nil || !res.checkFinite() {
 		return res, err
 	}
+	began := time.Now()
 	if err := c.measurePareto(t, batches, set, &res); err != nil {
 		return res, err
 	}
 	s.replace()
+	res.Aside = time.Since(began)
 	observed, err := c.refresh(s, t, set, &res)
 	if err == nil {
 		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantized()) > 0, observed: observed}, set, &res)

@@ -3,6 +3,7 @@ package step_test
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/step"
@@ -58,6 +59,25 @@ func TestStatistics(t *testing.T) {
 	res := run(t, c, s, batches(cfg, 9, 1), step.Settings{Step: 4, Rate: 1e-3})
 	if res.ErrorNorm2 != nil || res.ValueNorm2 != nil {
 		t.Error("statistics that nobody asked for")
+	}
+}
+
+// TestParetoAside: the time of the measures is told apart from that of the step.
+func TestParetoAside(t *testing.T) {
+	cfg := sgdConfig(t)
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	if err := c.Prepare(true); err != nil {
+		t.Fatal(err)
+	}
+	s := newState(t, c)
+	least := map[bool]time.Duration{false: time.Hour, true: time.Hour}
+	for i := range 8 {
+		measured := i%2 == 1
+		res := run(t, c, s, batches(cfg, 5, cfg.Train.Accumulate), step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Pareto: measured, ParetoSTE: measured})
+		least[measured] = min(least[measured], res.Aside)
+	}
+	if least[true] <= least[false] {
+		t.Errorf("the measures took %v, without them it is %v", least[true], least[false])
 	}
 }
 

@@ -1,6 +1,9 @@
 package step
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Settings are what changes from step to step.
 type Settings struct {
@@ -42,6 +45,9 @@ type Result struct {
 	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖ over the
 	// quantized parameters, when asked for; 0 when there are none.
 	ParetoSTE, Pareto float64
+	// Aside is the time that was no training: it was spent in these measures, and in waiting for
+	// those who read the state ([State.Hold]).
+	Aside time.Duration
 }
 
 // setNorms notes the norms of gradients from their squares.

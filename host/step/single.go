@@ -3,6 +3,7 @@ package step
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -147,7 +148,9 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 		return res, err
 	}
 	t[tokensName] = tokens
+	began := time.Now()
 	s.replace()
+	res.Aside = time.Since(began)
 	err = w.exec.run(t)
 	delete(t, tokensName) // they are the batches' own
 	done()

@@ -16,7 +16,9 @@ import (
 // slowFS takes its time to write checkpoints and counts how many are written at once.
 type slowFS struct {
 	vfs.FS
+	pause          time.Duration // of a write
 	now, most, all atomic.Int32
+	writes         atomic.Int32
 }
 
 func (s *slowFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
@@ -35,7 +37,8 @@ type slowFile struct {
 }
 
 func (f *slowFile) WriteAt(p []byte, offset int64) (int, error) {
-	time.Sleep(20 * time.Millisecond)
+	f.fs.writes.Add(1)
+	time.Sleep(f.fs.pause)
 	return f.File.WriteAt(p, offset)
 }
 
@@ -57,7 +60,7 @@ func TestSavedInTheBackground(t *testing.T) {
 			cfg := testrun.Config(t, append(overrides, "train.checkpoint_every=1", "train.keep=20")...)
 			slow := testrun.Elsewhere(t, cfg)
 			testrun.Train(t, cfg, train.Options{})
-			files := &slowFS{FS: vfs.OS}
+			files := &slowFS{FS: vfs.OS, pause: 20 * time.Millisecond}
 			testrun.Train(t, testrun.Again(t, slow), train.Options{Files: files})
 			for _, step := range savedSteps(t, cfg) {
 				a, b := testrun.Checkpoint(t, cfg.Train.Out, step), testrun.Checkpoint(t, slow.Train.Out, step)
@@ -74,4 +77,16 @@ func TestSavedInTheBackground(t *testing.T) {
 	testrun.Train(t, seldom, train.Options{})
 	testrun.Train(t, often, train.Options{})
 	testrun.SameTensors(t, "saved seldom and often", testrun.Checkpoint(t, seldom.Train.Out, 10), testrun.Checkpoint(t, often.Train.Out, 10))
+}
+
+// TestSecondsOfSteps: the time of steps leaves out how long they wait for a checkpoint that is being written.
+func TestSecondsOfSteps(t *testing.T) {
+	cfg := testrun.Config(t, "train.checkpoint_every=1", "train.steps=4", "train.eval_every=0")
+	files := &slowFS{FS: vfs.OS, pause: 200 * time.Millisecond}
+	summary := testrun.Train(t, cfg, train.Options{Files: files})
+	// Nobody waits in a step for the last checkpoint, so that at least three quarters of the writes are waited for.
+	waited := 0.75 * float64(files.writes.Load()) * files.pause.Seconds()
+	if seconds := float64(summary.Seconds); seconds > waited/2 {
+		t.Errorf("the steps took %.3f s, of which they waited %.3f s", seconds, waited)
+	}
 }

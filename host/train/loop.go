@@ -86,13 +86,13 @@ func (r *run) steps(ctx context.Context) error {
 
 // step runs the next step, and what is due after it: a record, an evaluation, a checkpoint.
 func (r *run) step(ctx context.Context, ahead *feed) error {
-	began := time.Now()
 	before := r.done
 	set := r.settings(before.Step + 1)
 	sampled, err := r.movement.read(before.Step+1, r.state)
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	next, err := ahead.take(before.Step + 1)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	}
 	r.done.Step++
 	r.done.Tokens += next.targets
-	r.done.Seconds += time.Since(began).Seconds()
+	r.done.Seconds += (time.Since(began) - res.Aside).Seconds()
 	if len(res.FailedRefreshes) > 0 {
 		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
 	}
