@@ -26,7 +26,7 @@ func TestSamples(t *testing.T) {
 	}
 	put(t, root, "b", "samples.jsonl", text.String()+`{"step":31,"texts":[{"pro`)
 	body := get(t, h, "/samples", "run", b).Body.String()
-	const newest = "<details open>\n<summary>after step 30</summary>\n<pre class=\"sample\" tabindex=\"0\"><span class=\"prompt\">func &lt;main&gt;</span>() { // 30\n}</pre>"
+	const newest = "<details data-step=\"30\" open>\n<summary>after step 30</summary>\n<pre class=\"sample\" tabindex=\"0\"><span class=\"prompt\">func &lt;main&gt;</span>() { // 30\n}</pre>"
 	if !strings.Contains(body, newest) || strings.Count(body, "<details") != 20 || !strings.Contains(body, "after step 11<") {
 		t.Errorf("the texts are shown as\n%s", body)
 	}

@@ -80,19 +80,30 @@ function keepUp(look) {
 }
 
 // replace puts HTML of the server in the place of what is there. Boxes whose values are chosen
-// are checked, and what has the focus keeps it.
+// are checked, texts that were open stay open, and what has the focus keeps it.
 const shown = new Map();
 function replace(place, html, chosen = new Set()) {
   if (shown.get(place) === html) return;
   shown.set(place, html);
-  const focus = place.contains(document.activeElement) ? document.activeElement : null;
-  const same = (e) => e.tagName === focus.tagName && e.value === focus.value && e.href === focus.href;
+  const refocus = focusOf(place), open = new Map([...place.querySelectorAll("details")].map((d) => [d.dataset.step, d.open]));
   const scroll = place.querySelector(".scroll")?.scrollLeft ?? 0;
   place.innerHTML = html;
   for (const box of place.querySelectorAll("input[type=checkbox]")) box.checked = chosen.has(box.value);
-  if (focus) [...place.querySelectorAll("a, input, button, [tabindex]")].find(same)?.focus();
+  for (const d of place.querySelectorAll("details")) d.open = open.get(d.dataset.step) ?? d.open;
+  refocus();
   const part = place.querySelector(".scroll");
   if (part) part.scrollLeft = scroll;
+}
+
+// focusOf returns what gives the focus to the element that stands for the one that has it now,
+// without moving the page. Of several that look the same it is the one with the same number.
+function focusOf(place) {
+  const now = document.activeElement;
+  if (!place.contains(now)) return () => {};
+  const look = (e) => [e.tagName, e.value, e.href, e.dataset.ask, e.closest("details")?.dataset.step].join("\n"), before = look(now);
+  const alike = () => [...place.querySelectorAll("a, input, button, summary, [tabindex]")].filter((e) => look(e) === before);
+  const number = alike().indexOf(now);
+  return () => alike()[number]?.focus({ preventScroll: true });
 }
 
 for (const place of document.querySelectorAll("#facts, #weights, #samples, #studies")) keepUp(async () => { replace(place, await (await ask(place.dataset.from)).text()); return false; });
