@@ -44,17 +44,18 @@ A run with train.tensorboard = true writes event files while it trains.`,
 		case table != "" && events != "":
 			return nil, usageError{errors.New("want --csv FILE or --tensorboard DIR, one at a time")}
 		}
-		list, err := recordsOf(cmd.ErrOrStderr(), args)
+		var names columns
+		list, err := recordsOf(cmd.ErrOrStderr(), args, names.add)
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case table == "-":
-			return nil, writeCSV(cmd.OutOrStdout(), list)
+			return nil, names.writeCSV(cmd.OutOrStdout(), list)
 		case table != "":
 			var to vfs.Path
 			if to, err = atomicfile.Target(table); err == nil {
-				err = atomicfile.Write(to, func(w io.Writer) error { return writeCSV(w, list) })
+				err = atomicfile.Write(to, func(w io.Writer) error { return names.writeCSV(w, list) })
 			}
 		default:
 			err = writeEvents(vfs.At(events), list)
@@ -66,22 +67,29 @@ A run with train.tensorboard = true writes event files while it trains.`,
 	})
 }
 
-// recorded is a run with its records.
+// recorded is a run that has records.
 type recorded struct {
 	*rundir.Run
-	name    string // see runNames
-	records []metrics.Record
+	name  string        // see runNames
+	count int           // of its records
+	last  time.Duration // from its start to the last of them
 }
 
-// recordsOf reads the records of runs. It says on log which have none, such as imported models, and leaves them out.
-func recordsOf(log io.Writer, dirs []string) (list []recorded, err error) {
+// recordsOf looks once at all records of runs, which may be too many to be kept. It says on log which runs have none, such as
+// imported models, and leaves them out.
+func recordsOf(log io.Writer, dirs []string, look func(metrics.Record)) (list []recorded, err error) {
 	names := runNames(dirs)
 	for i, dir := range dirs {
 		r := recorded{name: names[i]}
 		if r.Run, err = rundir.Open(dir); err != nil {
 			return nil, err
 		}
-		r.records, err = metrics.Read[metrics.Record](rundir.At(dir).Metrics())
+		for rec, wrong := range metrics.Each[metrics.Record](rundir.At(dir).Metrics()) {
+			if err = wrong; err == nil {
+				look(rec)
+				r.count, r.last = r.count+1, seconds(rec)
+			}
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			fmt.Fprintf(log, "%s has no records, and is left out\n", dir)
@@ -95,6 +103,24 @@ func recordsOf(log io.Writer, dirs []string) (list []recorded, err error) {
 		return nil, errors.New("there are no records to write")
 	}
 	return list, nil
+}
+
+// each passes on the records that were there at the first look: a run may have more by now.
+func (r recorded) each(pass func(metrics.Record) error) error {
+	left := r.count
+	for rec, err := range metrics.Each[metrics.Record](rundir.At(r.Dir).Metrics()) {
+		if left == 0 {
+			break
+		}
+		left--
+		if err != nil {
+			return err
+		}
+		if err := pass(rec); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runNames are the names of run directories: the last part of their paths; of several with the same as many parts as tell them
@@ -135,34 +161,46 @@ func lastParts(path string, n int) string {
 	return strings.Join(parts[max(0, len(parts)-n):], "/")
 }
 
-// writeCSV writes a line for each record, with a column for each number that any of them has.
-func writeCSV(w io.Writer, list []recorded) error {
-	columns, place := []string{"run"}, map[string]int{}
-	for _, r := range list {
-		for _, rec := range r.records {
-			for _, v := range rec.Values() {
-				if place[v.Name] == 0 {
-					place[v.Name] = len(columns)
-					columns = append(columns, v.Name)
-				}
-			}
+// columns are the names of numbers, in the order in which records have them.
+type columns struct {
+	names []string
+	place map[string]int // in names
+}
+
+func (c *columns) add(rec metrics.Record) {
+	if c.place == nil {
+		c.place = map[string]int{}
+	}
+	for _, v := range rec.Values() {
+		if _, known := c.place[v.Name]; !known {
+			c.place[v.Name] = len(c.names)
+			c.names = append(c.names, v.Name)
 		}
 	}
+}
+
+// writeCSV writes a line for each record, with a column for each number that any of them has.
+func (c *columns) writeCSV(w io.Writer, list []recorded) error {
 	out := csv.NewWriter(w)
-	if err := out.Write(columns); err != nil {
+	if err := out.Write(append([]string{"run"}, c.names...)); err != nil {
 		return err
 	}
-	line := make([]string, len(columns))
+	line := make([]string, 1+len(c.names))
 	for _, r := range list {
-		for _, rec := range r.records {
+		err := r.each(func(rec metrics.Record) error {
 			clear(line)
 			line[0] = r.name
 			for _, v := range rec.Values() {
-				line[place[v.Name]] = metrics.Exact(v.Number)
+				at, known := c.place[v.Name]
+				if !known {
+					return fmt.Errorf("the records of %s were changed while they were read: try again", r.Dir)
+				}
+				line[1+at] = metrics.Exact(v.Number)
 			}
-			if err := out.Write(line); err != nil {
-				return err
-			}
+			return out.Write(line)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	out.Flush()
@@ -193,19 +231,16 @@ func (r recorded) writeEvents(to vfs.Path) (err error) {
 		return err
 	}
 	// Records have the seconds since the start, and the last was written when the file was.
-	begun := r.Modified
-	if n := len(r.records); n > 0 {
-		begun = begun.Add(-seconds(r.records[n-1]))
-	}
+	begun := r.Modified.Add(-r.last)
 	w, err := tensorboard.Create(to, 0, begun)
 	if err != nil {
 		return err
 	}
 	err = tensorboard.Configuration(w, string(toml), begun)
-	for _, rec := range r.records {
-		if err == nil {
-			err = w.Scalars(rec.Step, begun.Add(seconds(rec)), tensorboard.Of(rec))
-		}
+	if err == nil {
+		err = r.each(func(rec metrics.Record) error {
+			return w.Scalars(rec.Step, begun.Add(seconds(rec)), tensorboard.Of(rec))
+		})
 	}
 	if err != nil {
 		return errors.Join(err, w.Discard())

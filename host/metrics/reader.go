@@ -1,75 +1,119 @@
 package metrics
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Read returns the entries of the file at path. A last line without its
-// end is that of a process that was killed, or that is writing it right now, and
-// is left out. Keys that are not known are ignored.
+// Read returns the entries of the file at path, as [Each] yields them.
 func Read[E Entry](path vfs.Path) ([]E, error) {
-	data, err := path.ReadFile()
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	entries, err := parse[E](data)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %s: %w", path, err)
-	}
-	return entries, nil
-}
-
-// parse reads the content of a file. Its error names the line.
-func parse[E Entry](data []byte) ([]E, error) {
-	var entries []E
-	for line, err := range lines[E](data) {
+	var list []E
+	for e, err := range Each[E](path) {
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, line.entry)
+		list = append(list, e)
 	}
-	return entries, nil
+	return list, nil
+}
+
+// Each yields the entries of the file at path one after another, so that only one of them
+// need be in memory; an error is the last. A last line without its end is that of a
+// process that was killed, or that is writing it right now, and is left out. Keys that
+// are not known are ignored.
+func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
+	return func(yield func(E, error) bool) {
+		var none E
+		f, err := path.Open()
+		if err != nil {
+			yield(none, fmt.Errorf("metrics: %w", err))
+			return
+		}
+		defer f.Close()
+		for line, err := range lines[E](f) {
+			if err = cmp.Or(err, line.damage); err != nil {
+				yield(none, fmt.Errorf("metrics: %s: %w", path, err))
+				return
+			}
+			if !yield(line.entry, nil) {
+				return
+			}
+		}
+	}
 }
 
 // line is a complete line of a file.
 type line[E Entry] struct {
-	entry E
-	end   int64 // offset of the byte after it
+	entry  E
+	end    int64 // offset of the byte after it
+	damage error // why it is no entry; it names the line
 }
 
-// lines yields the complete lines of a file; for one that is no entry an error, after
-// which it goes on.
-func lines[E Entry](data []byte) iter.Seq2[line[E], error] {
+// lines yields the complete lines of a file. After an error, of reading, nothing follows.
+func lines[E Entry](file io.Reader) iter.Seq2[line[E], error] {
 	return func(yield func(line[E], error) bool) {
-		end, last := int64(0), 0
+		from, end, last := lineReader{from: bufio.NewReaderSize(file, readBytes)}, int64(0), 0
 		for number := 1; ; number++ {
-			text, rest, complete := bytes.Cut(data, []byte{'\n'})
-			if !complete {
+			text, err := from.next()
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					yield(line[E]{}, err)
+				}
 				return
 			}
-			data = rest
-			end += int64(len(text)) + 1
-			var r E
-			err := json.Unmarshal(text, &r)
-			switch {
-			case err == nil && !bytes.HasPrefix(text, []byte{'{'}):
-				err = fmt.Errorf("line %d: is %.60s, want a JSON object", number, text)
-			case err != nil:
-				err = fmt.Errorf("line %d: %w", number, err)
-			case r.at() < last:
-				err = fmt.Errorf("line %d: step %d follows step %d", number, r.at(), last)
+			end += int64(len(text))
+			l := parse[E](text[:len(text)-1], last)
+			l.end = end
+			if l.damage != nil {
+				l.damage = fmt.Errorf("line %d: %w", number, l.damage)
+			} else {
+				last = l.entry.at()
 			}
-			if !yield(line[E]{r, end}, err) {
+			if !yield(l, nil) {
 				return
 			}
-			if err == nil {
-				last = r.at()
-			}
+		}
+	}
+}
+
+// parse reads a line that follows an entry of step last.
+func parse[E Entry](text []byte, last int) (l line[E]) {
+	l.damage = json.Unmarshal(text, &l.entry)
+	switch {
+	case l.damage != nil:
+	case !bytes.HasPrefix(text, []byte{'{'}):
+		l.damage = fmt.Errorf("is %.60s, want a JSON object", text)
+	case l.entry.at() < last:
+		l.damage = fmt.Errorf("step %d follows step %d", l.entry.at(), last)
+	}
+	return l
+}
+
+// readBytes are read at once.
+const readBytes = 64 << 10
+
+// lineReader reads lines of any length.
+type lineReader struct {
+	from *bufio.Reader
+	text []byte
+}
+
+// next returns a line with its end, valid until the next call; io.EOF where none is complete.
+func (r *lineReader) next() ([]byte, error) {
+	r.text = r.text[:0]
+	for {
+		part, err := r.from.ReadSlice('\n')
+		r.text = append(r.text, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return r.text, err
 		}
 	}
 }

@@ -1,10 +1,10 @@
 package metrics
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/cage-qat/cage/internal/vfs"
@@ -70,16 +70,13 @@ func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 // entries are cut off with the rest. Where an entry that is to stay follows them, or
 // nothing would stay of a run that has done steps, the damage is an error instead.
 func (w *Writer[E]) cut(step int) error {
-	data, err := io.ReadAll(w.f)
-	if err != nil {
-		return err
-	}
 	var size int64
-	for line, err := range lines[E](data) {
+	for line, err := range lines[E](w.f) {
 		if err != nil {
-			if w.damage == nil {
-				w.damage = err
-			}
+			return err
+		}
+		if line.damage != nil {
+			w.damage = cmp.Or(w.damage, line.damage)
 			continue
 		}
 		if line.entry.at() > step {

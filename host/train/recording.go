@@ -147,26 +147,31 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 // remember takes from the records, and from the metadata of the checkpoint, what evaluations
 // and the summary of a resumed run need.
 func (r *run) remember(meta checkpoint.Meta) error {
-	records, err := metrics.Read[metrics.Record](r.dir.Metrics())
-	if err != nil {
-		return err
-	}
 	r.records.newest = nil
-	for _, rec := range records {
+	for rec, err := range metrics.Each[metrics.Record](r.dir.Metrics()) {
+		if err != nil {
+			return err
+		}
 		r.records.wrote(rec)
+		r.recall(rec)
 	}
-	for _, rec := range slices.Concat(records, r.records.unwritten) {
-		if rec.ValLoss != nil {
-			r.evaluated = rec.Step
-			continue
-		}
-		if rec.ErrorNorm2 == nil {
-			rec.ErrorNorm2, rec.ErrorRel = r.last.ErrorNorm2, r.last.ErrorRel
-		}
-		r.last = rec
+	for _, rec := range r.records.unwritten {
+		r.recall(rec)
 	}
 	if _, some := meta[latestKey]; some {
 		r.last = metrics.Record{}
 	}
 	return meta.GetIf(latestKey, &r.last)
+}
+
+// recall takes up a record of before, after those of earlier steps.
+func (r *run) recall(rec metrics.Record) {
+	if rec.ValLoss != nil {
+		r.evaluated = rec.Step
+		return
+	}
+	if rec.ErrorNorm2 == nil {
+		rec.ErrorNorm2, rec.ErrorRel = r.last.ErrorNorm2, r.last.ErrorRel
+	}
+	r.last = rec
 }
