@@ -66,16 +66,17 @@ type runLog struct {
 	follower    metrics.Follower
 	texts       *writtenTexts
 	curves      map[string]*curve.Curve
-	weights     map[string]map[string]*curve.Curve // by weight and name
-	weightNames []string                           // in the order of the records
-	moreWeights bool                               // than are kept
+	weights     map[string]map[string]*weightNumber // by weight and name
+	weightNames []string                            // in the order of the records
+	moreWeights bool                                // than are kept
 	reader      metrics.NumberReader
 	numbers     []measured // of the line that is read
 }
 
+// measured is a value on its way to where it is kept.
 type measured struct {
-	curve *curve.Curve
-	x     float64
+	to interface{ Add(step int, y float64) }
+	x  float64
 }
 
 func newRunLog(dir string) *runLog {
@@ -86,7 +87,7 @@ func newRunLog(dir string) *runLog {
 }
 
 func (l *runLog) restart() {
-	l.curves, l.weights = map[string]*curve.Curve{}, map[string]map[string]*curve.Curve{}
+	l.curves, l.weights = map[string]*curve.Curve{}, map[string]map[string]*weightNumber{}
 	l.weightNames, l.moreWeights = nil, false
 }
 
@@ -97,8 +98,8 @@ func (l *runLog) line(text []byte) {
 	ok := l.reader.Each(text, func(weight, name []byte, x float64) {
 		switch {
 		case len(weight) > 0:
-			if c := l.ofWeight(weight, name); c != nil {
-				l.numbers = append(l.numbers, measured{c, x})
+			if n := l.ofWeight(weight, name); n != nil {
+				l.numbers = append(l.numbers, measured{n, x})
 			}
 		case string(name) == "step":
 			step = int(x)
@@ -112,7 +113,7 @@ func (l *runLog) line(text []byte) {
 		return
 	}
 	for _, n := range l.numbers {
-		n.curve.Add(step, n.x)
+		n.to.Add(step, n.x)
 	}
 }
 

@@ -36,11 +36,29 @@ type weightRow struct {
 // weightValue is a number of a weight, with its share of the largest among the weights.
 type weightValue struct{ Text, Share string }
 
-// ofWeight is the curve of a number of a weight; nil where there are too many.
-func (l *runLog) ofWeight(weight, name []byte) *curve.Curve {
-	c := l.weights[string(weight)][string(name)]
-	if c != nil {
-		return c
+// weightNumber is a number of a weight: the newest, and the curve where it is drawn.
+type weightNumber struct {
+	step  int // of the newest
+	value float64
+	curve *curve.Curve // nil for a weight that is not drawn
+}
+
+// Add is that of [curve.Curve].
+func (n *weightNumber) Add(step int, y float64) {
+	if step <= n.step {
+		return
+	}
+	n.step, n.value = step, y
+	if n.curve != nil {
+		n.curve.Add(step, y)
+	}
+}
+
+// ofWeight is a number of a weight; nil where there are too many.
+func (l *runLog) ofWeight(weight, name []byte) *weightNumber {
+	n := l.weights[string(weight)][string(name)]
+	if n != nil {
+		return n
 	}
 	numbers := l.weights[string(weight)]
 	if numbers == nil {
@@ -48,17 +66,23 @@ func (l *runLog) ofWeight(weight, name []byte) *curve.Curve {
 			l.moreWeights = true
 			return nil
 		}
-		numbers = map[string]*curve.Curve{}
+		numbers = map[string]*weightNumber{}
 		l.weights[string(weight)] = numbers
 		l.weightNames = append(l.weightNames, string(weight))
 	}
 	if len(numbers) >= mostPerWeight {
 		return nil
 	}
-	c = curve.New(weightStretches)
-	numbers[string(name)] = c
-	return c
+	n = &weightNumber{step: -1}
+	if slices.Contains(l.drawn(), string(weight)) {
+		n.curve = curve.New(weightStretches)
+	}
+	numbers[string(name)] = n
+	return n
 }
+
+// drawn are the weights whose curves are drawn.
+func (l *runLog) drawn() []string { return l.weightNames[:min(len(l.weightNames), drawnWeights)] }
 
 func (s *Server) weights(w http.ResponseWriter, r *http.Request) error {
 	run, err := s.one(r)
@@ -76,11 +100,10 @@ func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
 	defer log.mu.Unlock()
 	names := map[string]float64{} // with the largest value of each
 	for _, numbers := range log.weights {
-		for name, c := range numbers {
-			step, y, _ := c.Last()
-			v.Step = max(v.Step, step)
-			if !math.IsInf(y, 0) && !math.IsNaN(y) {
-				names[name] = max(names[name], y)
+		for name, n := range numbers {
+			v.Step = max(v.Step, n.step)
+			if !math.IsInf(n.value, 0) && !math.IsNaN(n.value) {
+				names[name] = max(names[name], n.value)
 			} else {
 				names[name] = max(names[name], 0)
 			}
@@ -101,12 +124,11 @@ func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
 	return v
 }
 
-func valueOf(c *curve.Curve, most float64) weightValue {
-	if c == nil {
+func valueOf(n *weightNumber, most float64) weightValue {
+	if n == nil {
 		return weightValue{absent, "0"}
 	}
-	_, y, _ := c.Last()
-	share := 0.0
+	y, share := n.value, 0.0
 	if most > 0 && y > 0 && !math.IsInf(y, 0) {
 		share = y / most
 	}
@@ -119,15 +141,15 @@ func (l *runLog) weightCharts() []chartView {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []chartView
-	for _, weight := range l.weightNames[:min(len(l.weightNames), drawnWeights)] {
-		for name, c := range l.weights[weight] {
+	for _, weight := range l.drawn() {
+		for name, n := range l.weights[weight] {
 			i := slices.IndexFunc(out, func(v chartView) bool { return v.Panel == "weights/"+name })
 			if i < 0 {
 				i = len(out)
 				out = append(out, chartView{Panel: "weights/" + name, Title: name + " of weights",
 					Chart: page.Chart{X: "step", Y: name, Series: []page.Curve{}}})
 			}
-			out[i].Chart.Series = append(out[i].Chart.Series, pageCurve(weight, c.Points()))
+			out[i].Chart.Series = append(out[i].Chart.Series, pageCurve(weight, n.curve.Points()))
 		}
 	}
 	slices.SortFunc(out, func(a, b chartView) int { return strings.Compare(a.Panel, b.Panel) })
