@@ -17,7 +17,7 @@ import (
 // run is complete. A summary that does not exist is that of a run under way: no numbers,
 // not complete.
 func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err error) {
-	text, err := path.ReadFile()
+	text, err := path.ReadSmallFile(longestSummary)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -72,7 +72,7 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 	defer f.Close()
 	line, err := lastLine(f)
 	if err != nil {
-		return r, false, fmt.Errorf("metrics: %w", err)
+		return r, false, fmt.Errorf("metrics: %s: %w", path, err)
 	}
 	if line == nil {
 		return r, false, nil
@@ -103,6 +103,9 @@ func lastLine(f vfs.File) ([]byte, error) {
 		}
 		if length == end {
 			return nil, nil
+		}
+		if length >= longestLine {
+			return nil, fmt.Errorf("the last line is longer than %d bytes", longestLine)
 		}
 	}
 }

@@ -67,9 +67,12 @@ const (
 // WriteSummary writes a summary to path as indented JSON, atomically.
 func WriteSummary(path vfs.Path, summary Summary) error { return atomicfile.WriteJSON(path, summary) }
 
+// longestSummary is far more than any summary has, in bytes.
+const longestSummary = 4 << 20
+
 // ReadSummary reads the summary at path.
 func ReadSummary(path vfs.Path) (Summary, error) {
-	text, err := path.ReadFile()
+	text, err := path.ReadSmallFile(longestSummary)
 	if err != nil {
 		return Summary{}, fmt.Errorf("metrics: %w", err)
 	}

@@ -22,6 +22,9 @@ const indexFile = ".runs-index"
 // magic begins an index; it changes with the format.
 const magic = "cage runs index 2\n"
 
+// longestIndex is more than the index of 100,000 runs has, in bytes.
+const longestIndex = 256 << 20
+
 // index is what is kept of the runs below a root. Texts that many runs share are kept
 // once.
 type index struct {
@@ -111,9 +114,9 @@ func scan(root string, known map[string]entry) (list []entry, changed bool, err 
 	return list, len(fresh) > 0, readers.Wait()
 }
 
-// load reads an index; one that is damaged, or of another format, is empty.
+// load reads an index; one that is damaged, too large, or of another format, is empty.
 func load(path vfs.Path) (x index) {
-	content, err := path.ReadFile()
+	content, err := path.ReadSmallFile(longestIndex)
 	if err != nil {
 		return index{}
 	}

@@ -67,9 +67,12 @@ func read(dir string, s stamps) entry {
 	return entry{r, s}
 }
 
+// longestConfig is far more than any run.toml has, in bytes.
+const longestConfig = 4 << 20
+
 func (r *Run) read() error {
 	path := At(r.Dir).Config()
-	text, err := path.ReadFile()
+	text, err := path.ReadSmallFile(longestConfig)
 	if err != nil {
 		return err
 	}

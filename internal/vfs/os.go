@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/gofrs/flock"
@@ -39,7 +40,10 @@ func (osFS) SyncDir(name string) error {
 }
 
 func (osFS) Lock(name string) (Lock, error) {
-	l := flock.New(name)
+	if _, err := lockFileAt(name); err != nil {
+		return nil, err
+	}
+	l := flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDONLY|syscall.O_NONBLOCK))
 	held, err := l.TryLock()
 	if err != nil {
 		return nil, err
@@ -51,15 +55,28 @@ func (osFS) Lock(name string) (Lock, error) {
 }
 
 func (osFS) Locked(name string) (bool, error) {
-	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	if there, err := lockFileAt(name); !there {
+		return false, err
 	}
-	l := flock.New(name, flock.SetFlag(os.O_RDONLY))
+	l := flock.New(name, flock.SetFlag(os.O_RDONLY|syscall.O_NONBLOCK))
 	free, err := l.TryRLock()
 	if err != nil || !free {
 		return err == nil, err
 	}
 	return false, l.Unlock()
+}
+
+// lockFileAt tells whether there is a file to be locked, which must be a regular one: see [regular]. Where that
+// cannot be told, opening it tells why.
+func lockFileAt(name string) (there bool, err error) {
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return false, &fs.PathError{Op: "lock", Path: name, Err: &regular.Error{Mode: info.Mode()}}
+	}
+	return true, nil
 }
 
 // OSFile returns the file of the operating system that f stands for, which a process

@@ -3,6 +3,7 @@ package vfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -60,6 +61,23 @@ func (p Path) ReadFile() ([]byte, error) {
 	}
 	content, err := io.ReadAll(f)
 	return content, errors.Join(err, f.Close())
+}
+
+// ReadSmallFile returns the content of the file; one of more than limit bytes is refused, so that
+// no file of a stranger takes all memory.
+func (p Path) ReadSmallFile(limit int64) ([]byte, error) {
+	f, err := p.Open()
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = fmt.Errorf("%s is too large: want at most %d bytes", p, limit)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return content, nil
 }
 
 // ReadDir lists the directory in the order of names.

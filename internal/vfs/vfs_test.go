@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +90,45 @@ func TestLock(t *testing.T) {
 	}
 	if locked, err := path.Locked(); locked || err != nil {
 		t.Errorf("after it was let go: %v, %v", locked, err)
+	}
+}
+
+// TestLockOfAPipe: a named pipe in the place of a lock does not keep anybody waiting.
+func TestLockOfAPipe(t *testing.T) {
+	path := vfs.At(t.TempDir()).Join("lock")
+	if err := syscall.Mkfifo(path.Name, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if locked, err := path.Locked(); locked || err == nil || !strings.Contains(err.Error(), path.Name+": is a named pipe") {
+			t.Errorf("%v, %v", locked, err)
+		}
+		if _, err := path.Lock(); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits")
+	}
+}
+
+func TestReadSmallFile(t *testing.T) {
+	path := vfs.At(t.TempDir()).Join("file")
+	if err := os.WriteFile(path.Name, []byte("1234"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := path.ReadSmallFile(4); err != nil || string(text) != "1234" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if text, err := path.ReadSmallFile(3); text != nil || err == nil || !strings.Contains(err.Error(), path.Name+" is too large: want at most 3 bytes") {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := path.Join("below").ReadSmallFile(4); err == nil {
+		t.Error("a file below a file is read")
 	}
 }
 
