@@ -22,8 +22,10 @@ func newRuns() *cobra.Command {
 		Short: "List, show and compare run directories",
 		Long: `List, show and compare run directories, those of studies included. What a run is
 known by is any key of its configuration (quantizer.bits), any number of its
-summary.json (val_loss), and run, state and modified. The state is done, running,
-interrupted (stopped or killed, and can go on), diverged, failed or unreadable.`,
+summary.json (val_loss), and run, state and modified. Of a run that is not done the
+numbers are those of its newest records, and val_loss is that of its newest evaluation.
+The state is done, running, interrupted (stopped or killed, and can go on), diverged,
+failed or unreadable.`,
 	})
 	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsDiff(), newRunsExport(), newRunsNumbers())
 	return cmd

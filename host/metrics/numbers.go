@@ -83,25 +83,62 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 	return r, true, nil
 }
 
-// lastLine returns the last line that has an end, nil when there is none.
-func lastLine(f vfs.File) ([]byte, error) {
+// evaluationBytes are looked through for the newest evaluation: thousands of records without measures of weights.
+const evaluationBytes = 1 << 20
+
+// LastEvaluation returns the newest record with a validation loss at the end of the metrics.jsonl at path.
+func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
+	f, err := path.Open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("metrics: %w", err)
+	}
+	defer f.Close()
+	text, _, err := tail(f, evaluationBytes)
+	if err != nil {
+		return r, false, fmt.Errorf("metrics: %s: %w", path, err)
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	at := bytes.LastIndex(text, []byte(`"val_loss":`))
+	if at < 0 {
+		return r, false, nil
+	}
+	start, length := bytes.LastIndexByte(text[:at], '\n')+1, bytes.IndexByte(text[at:], '\n')
+	// Of a line that begins before these bytes a part is no record.
+	ok = json.Unmarshal(text[start:at+length], &r) == nil && r.ValLoss != nil
+	return r, ok, nil
+}
+
+// tail reads up to so many bytes at the end of a file, and tells whether they are all of it.
+func tail(f vfs.File, most int64) (text []byte, all bool, err error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	for length := min(end, tailBytes); ; length = min(end, 4*length) {
-		text := make([]byte, length)
-		n, err := f.ReadAt(text, end-length)
-		if err != nil && !errors.Is(err, io.EOF) { // it may be cut at this moment
+	text = make([]byte, min(end, most))
+	n, err := f.ReadAt(text, end-int64(len(text)))
+	if errors.Is(err, io.EOF) { // it may be cut at this moment
+		err = nil
+	}
+	return text[:n], end <= most, err
+}
+
+// lastLine returns the last line that has an end, nil when there is none.
+func lastLine(f vfs.File) ([]byte, error) {
+	for length := int64(tailBytes); ; length *= 4 {
+		text, all, err := tail(f, length)
+		if err != nil {
 			return nil, err
 		}
-		if stop := bytes.LastIndexByte(text[:n], '\n'); stop >= 0 {
+		if stop := bytes.LastIndexByte(text, '\n'); stop >= 0 {
 			start := bytes.LastIndexByte(text[:stop], '\n') + 1
-			if start > 0 || length == end {
+			if start > 0 || all {
 				return text[start:stop], nil
 			}
 		}
-		if length == end {
+		if all {
 			return nil, nil
 		}
 		if length >= longestLine {

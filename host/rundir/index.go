@@ -20,7 +20,7 @@ import (
 const indexFile = ".runs-index"
 
 // magic begins an index; it changes with the format.
-const magic = "cage runs index 2\n"
+const magic = "cage runs index 3\n"
 
 // longestIndex is more than the index of 100,000 runs has, in bytes.
 const longestIndex = 256 << 20

@@ -92,13 +92,11 @@ func (r *Run) read() error {
 	} else if err := r.readStop(); err != nil {
 		return err
 	} else {
-		ended := numbers["steps"] // records need not be of the last step
-		if numbers, err = lastNumbers(At(r.Dir).Metrics()); err != nil {
+		newest, err := lastNumbers(At(r.Dir).Metrics())
+		if err != nil {
 			return err
 		}
-		if ended > numbers["steps"] {
-			numbers["steps"] = ended
-		}
+		numbers = newer(numbers, newest)
 	}
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		r.results = append(r.results, Result{name, numbers[name]})
@@ -124,13 +122,43 @@ func (r *Run) readStop() error {
 	return nil
 }
 
-// lastNumbers are the results so far, by the names of a summary.
+// newer are the numbers of a summary and of the newest records. Where both have one, that of the later step counts:
+// records need not be of the last step, and a run may have gone on since its summary.
+func newer(summary, records map[string]float64) map[string]float64 {
+	first, second := summary, records
+	if summary["steps"] >= records["steps"] {
+		first, second = records, summary
+	}
+	out := map[string]float64{}
+	maps.Copy(out, first)
+	maps.Copy(out, second)
+	return out
+}
+
+// inBoth are the numbers that mean the same in records and in summaries.
+var inBoth = []string{"tokens", "seconds", "error_norm2", "error_rel", "distance", "val_loss", "val_ppl", "skipped", "uncorrected"}
+
+// lastNumbers are the results so far, by the names of a summary: of the newest record, and of the newest evaluation.
 func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	last, ok, err := metrics.Last(path)
 	if !ok {
-		return map[string]float64{}, err
+		return nil, err
 	}
-	return map[string]float64{"steps": float64(last.Step), "train_loss": float64(last.Loss)}, nil
+	evaluation, evaluated, err := metrics.LastEvaluation(path)
+	if err != nil {
+		return nil, err
+	}
+	if evaluated {
+		last.ValLoss, last.ValPPL = evaluation.ValLoss, evaluation.ValPPL
+	}
+	last.Weights = nil
+	numbers := map[string]float64{"steps": float64(last.Step), "train_loss": float64(last.Loss)}
+	for _, v := range last.Values() {
+		if slices.Contains(inBoth, v.Name) {
+			numbers[v.Name] = v.Number
+		}
+	}
+	return numbers, nil
 }
 
 // splitQuantizer gives each role its own table where one stands for both.

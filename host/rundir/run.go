@@ -41,8 +41,9 @@ type Run struct {
 // Entry is a key of a run's configuration with its value in TOML.
 type Entry struct{ Key, Value string }
 
-// Result is a number of a run's summary by its name there. Of a run that is not done,
-// they are the step and the training loss of its newest record.
+// Result is a number of a run's summary by its name there. Those of a run that is not done
+// are of its newest record and its newest evaluation, and of the summary with which it
+// stopped.
 type Result struct {
 	Name  string
 	Value float64

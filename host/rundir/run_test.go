@@ -104,7 +104,7 @@ func TestDamagedIndex(t *testing.T) {
 	some(t)
 	want := list(t, "runs")
 	good := content(t, "runs/.runs-index")
-	damaged := []string{"", "x", magic, magic + "12345678", good[:len(good)/2], strings.Replace(good, "index 2", "index 1", 1), good + "x"}
+	damaged := []string{"", "x", magic, magic + "12345678", good[:len(good)/2], strings.Replace(good, "index 3", "index 2", 1), good + "x"}
 	for i := 0; i < len(good); i += 151 {
 		b := []byte(good)
 		b[i] ^= 0x10
@@ -251,6 +251,45 @@ func TestWithoutRecords(t *testing.T) {
 		if steps, _ := r.Result("steps"); r.State != Interrupted || steps != 20 {
 			t.Errorf("%s: %s after %v steps, %s", r.Dir, r.State, steps, r.Err)
 		}
+	}
+}
+
+// TestNumbersOfRunsThatAreNotDone: a run has the numbers of its summary, newest record and newest evaluation; of several
+// values the newest counts.
+func TestNumbersOfRunsThatAreNotDone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const records = `{"step":5,"loss":4,"tokens":50,"seconds":1,"val_loss":3.5,"val_ppl":33}
+{"step":6,"loss":3,"tokens":60,"seconds":1.5,"error_rel":0.25,"weights":{"w":{"error_rel":9}}}
+{"step":7,"loss":2,"tokens":70,"seconds":2,"tokens_per_second":5,"skipped":1}
+`
+	summary := func(name string, s metrics.Summary) {
+		if err := metrics.WriteSummary(At("runs/"+name).Summary(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"after", "before", "killed"} {
+		fake(t, "runs/"+name, 0, 7)
+		write(t, At("runs/"+name).Metrics().Name, records)
+	}
+	summary("after", metrics.Summary{Stopped: metrics.Interrupted, Steps: 8, Tokens: 80, TrainLoss: metrics.Some(1.5), ErrorRel: metrics.Some(0.125)})
+	summary("before", metrics.Summary{Stopped: metrics.Failed, Steps: 3, Tokens: 30, TrainLoss: metrics.Some(5), ErrorRel: metrics.Some(0.5)})
+	for dir, want := range map[string]map[string]string{
+		"after":  {"steps": "8", "tokens": "80", "train_loss": "1.5", "error_rel": "0.125", "val_loss": "3.5", "val_ppl": "33"},
+		"before": {"steps": "7", "tokens": "70", "train_loss": "2", "error_rel": "0.5", "val_loss": "3.5", "skipped": "1"},
+		"killed": {"steps": "7", "tokens": "70", "train_loss": "2", "error_rel": "", "val_loss": "3.5", "seconds": "2", "tokens_per_second": ""},
+	} {
+		r, err := Open("runs/" + dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range want {
+			if got, _ := r.Lookup(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", dir, name, got, want)
+			}
+		}
+	}
+	if found := Filter(list(t, "runs"), []Condition{{"tokens", ">", "0"}}); len(found) != 3 {
+		t.Errorf("%d runs have tokens", len(found))
 	}
 }
 
