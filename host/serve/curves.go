@@ -45,6 +45,9 @@ var panels = []panel{
 	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false, false},
 }
 
+// chartColors is how many colours chart.js has.
+const chartColors = 7
+
 // mostCurves is of how many runs curves can be asked for at once.
 const mostCurves = 16
 
@@ -133,7 +136,7 @@ func (p panel) withTeacher() panel {
 // chart has a curve for each metric of each run that has values of it.
 func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 	out := page.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []page.Curve{}}
-	for _, metric := range p.metrics {
+	for nth, metric := range p.metrics {
 		for i, run := range runs {
 			points, smoothed := read[i].points(metric)
 			if len(points) == 0 {
@@ -148,7 +151,8 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 			}
 			c := pageCurve(name, points)
 			if len(runs) > 1 {
-				c.Color = i + 1 // the colour tells the run
+				// The colour tells the run and the kind of line the metric, others for runs of the same colour.
+				c.Color, c.Dash = i+1, 1+nth+i/chartColors*len(p.metrics)
 			}
 			if p.noisy && metric == p.metrics[0] && smoothed != nil {
 				c.Raw, c.Y = c.Y, finite(smoothed)

@@ -2,12 +2,15 @@ package serve_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/study/report/page"
 )
 
 // answered are the curves of an answer by panel and name, with null as NaN left out.
@@ -106,5 +109,34 @@ func TestCurvesOfAMissingRun(t *testing.T) {
 	got, wrong := answered(t, get(t, pages(root), "/curves", "panel", "loss", "run", a, "run", filepath.Join(root, "gone")))
 	if len(got) != 1 || !strings.HasPrefix(wrong, "there is no run ") || !strings.Contains(wrong, "gone") {
 		t.Errorf("curves %v, %s", got, wrong)
+	}
+}
+
+// TestLooksOfCurves: also of many runs every curve of the losses has a look of its own, and the curves of one run its colour.
+func TestLooksOfCurves(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	query := []string{"panel", "loss"}
+	for i := range 16 {
+		name := fmt.Sprint("run", i)
+		put(t, root, name, "run.toml", "seed = 1\n")
+		put(t, root, name, "metrics.jsonl", `{"step":1,"loss":2,"val_loss":2.5}`+"\n")
+		query = append(query, "run", filepath.Join(root, name))
+	}
+	var a struct {
+		Charts []struct{ Chart page.Chart }
+	}
+	if err := json.Unmarshal(get(t, pages(root), "/curves", query...).Body.Bytes(), &a); err != nil || len(a.Charts) != 1 {
+		t.Fatal(err, a)
+	}
+	named := map[[2]int]string{}
+	for _, c := range a.Charts[0].Chart.Series {
+		look := [2]int{(c.Color - 1) % 7, (c.Dash - 1) % 8} // as chart.js has colours and kinds of lines
+		if other, taken := named[look]; taken {
+			t.Errorf("%s looks like %s", c.Name, other)
+		}
+		named[look] = c.Name
+	}
+	if len(named) != 32 {
+		t.Errorf("%d curves, want 32", len(named))
 	}
 }

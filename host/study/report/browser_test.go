@@ -38,6 +38,7 @@ func TestPageInABrowser(t *testing.T) {
 	b := testbrowser.Open(t, page, func(url string) bool { return url == page })
 	t.Run("sort", func(t *testing.T) { b.T = t; testSort(b) })
 	t.Run("curves", func(t *testing.T) { b.T = t; testCurves(b) })
+	t.Run("looks", func(t *testing.T) { b.T = t; testLooks(b) })
 	t.Run("zoom", func(t *testing.T) { b.T = t; testZoom(b) })
 	t.Run("filter", func(t *testing.T) { b.T = t; testFilter(b) })
 	t.Run("links", func(t *testing.T) { b.T = t; testLinks(b) })
@@ -105,6 +106,13 @@ func testCurves(b *testbrowser.Browser) {
 	b.Do(chromedp.Click(chromedp.CSS(log)))
 	b.Want("the picture is as it was", testbrowser.Eval[string](b, canvas) == all, false)
 	b.Want("a linear axis", testbrowser.Eval[string](b, `document.querySelector("`+log+`").getAttribute("aria-pressed")`), "false")
+}
+
+// A curve can have the kind of line of another place, and one without a band has no ± in its legend, whatever its values.
+func testLooks(b *testbrowser.Browser) {
+	const series = `options({ x: "", y: "", series: [{ x: [1], y: [-2], low: [], high: [], dash: 11 }] }, false, 400, 300).series`
+	b.Want("the third kind of line", testbrowser.Eval[[]int](b, series+`[3].dash`), []int{3, 3})
+	b.Want("a negative value", testbrowser.Eval[string](b, series+`[3].value({ data: [[1], [null], [null], [-2]], cursor: { idx: 0 } }, -2, 3, 0)`), "−2")
 }
 
 // Dragging zooms in, Escape out.

@@ -7,6 +7,7 @@ const MARKS = ["solid", "dashed", "dotted", "dashed", "dashed", "dotted", "dashe
 const HEIGHT = 420, FONT = "12px system-ui, sans-serif";
 
 const color = (s, i) => "--s" + (((s.color || i + 1) - 1) % 7 + 1);
+const dash = (s, i) => ((s.dash || i + 1) - 1) % DASHES.length;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const raw = (s) => s.raw?.length > 0;
 const alpha = (list) => Math.round(Math.min(46, 138 / Math.max(1, list.filter((s) => s.low.length).length))).toString(16).padStart(2, "0");
@@ -67,7 +68,7 @@ function options(data, logy, width, height) {
   // nearest where it has a value.
   const value = (u, v, column, at) => {
     if (v == null) return "";
-    const above = u.data[column - 1][at] - v, x = u.data[0][at];
+    const high = u.data[column - 1][at], above = high == null ? 0 : high - v, x = u.data[0][at];
     return format(v) + (above > 0 ? " \u00b1 " + format(above, 3) : "") + (at === u.cursor.idx ? "" : " (at " + place(x) + ")");
   };
   const padded = (u, low, high) => {
@@ -82,11 +83,11 @@ function options(data, logy, width, height) {
     axes: [{ ...axis(data.x, data.logx), size: 32 }, axis(data.y, logy)],
     series: [{ label: data.x, value: (u, v) => (v == null ? "" : place(v)) }].concat(
       data.series.flatMap((s, i) => [{ class: "end", auto: raw(s) || !logy, ...(raw(s) ? { stroke: () => css(color(s, i)) + faint(data.series), width: 1, points: { show: false } } : {}) }, { class: "end" }, {
-        label: s.name || data.y, stroke: () => css(color(s, i)), width: 1.8, dash: DASHES[i % DASHES.length],
+        label: s.name || data.y, stroke: () => css(color(s, i)), width: 1.8, dash: DASHES[dash(s, i)],
         points: { show: (u, column) => u.data[column].filter((v) => v != null).length <= 40, size: 5 }, value,
       }])),
     bands: data.series.flatMap((s, i) => (raw(s) ? [] : [{ series: [3 * i + 2, 3 * i + 1], fill: () => css(color(s, i)) + alpha(data.series) }])),
-    legend: { markers: { width: 3, stroke: (u, column) => (curveOf(column) < 0 ? "transparent" : `var(${color(data.series[curveOf(column)], curveOf(column))})`), dash: (u, column) => MARKS[curveOf(column) % MARKS.length] } },
+    legend: { markers: { width: 3, stroke: (u, column) => (curveOf(column) < 0 ? "transparent" : `var(${color(data.series[curveOf(column)], curveOf(column))})`), dash: (u, column) => MARKS[curveOf(column) < 0 ? 0 : dash(data.series[curveOf(column)], curveOf(column))] } },
     cursor: { y: false, drag: { dist: 8 }, hover: { skip: [null, undefined] } },
     hooks: { ready: [ready], setSeries: [together] },
   };

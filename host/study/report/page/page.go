@@ -94,7 +94,8 @@ type Curve struct {
 	High []*float64 `json:"high"` // empty: no band
 	// Color is the n-th colour of all curves, from 1; 0: by its place among the curves.
 	Color int        `json:"color,omitempty"`
-	Raw   []*float64 `json:"raw,omitempty"` // what Y was smoothed from; empty: Y is as recorded. There is no band then
+	Dash  int        `json:"dash,omitempty"` // the n-th kind of line, in the same way
+	Raw   []*float64 `json:"raw,omitempty"`  // what Y was smoothed from; empty: Y is as recorded. There is no band then
 }
 
 // Failure is a cell that ended in an error.
