@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -22,10 +23,16 @@ const (
 
 // weightsView shows the newest numbers of single weights.
 type weightsView struct {
-	Step  int
-	Names []string
-	Rows  []weightRow
-	More  bool // there are more weights than are kept
+	Columns []weightColumn
+	Rows    []weightRow
+	More    bool // there are more weights than are kept
+}
+
+// weightColumn is a number of weights. Not all are measured at the same steps.
+type weightColumn struct {
+	Name string
+	Step int     // of the newest
+	most float64 // of all weights
 }
 
 type weightRow struct {
@@ -98,26 +105,25 @@ func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
 	log := s.logs.of(run.Dir)
 	log.mu.Lock()
 	defer log.mu.Unlock()
-	names := map[string]float64{} // with the largest value of each
+	columns := map[string]weightColumn{}
 	for _, numbers := range log.weights {
 		for name, n := range numbers {
-			v.Step = max(v.Step, n.step)
+			c := columns[name]
+			c.Name, c.Step = name, max(c.Step, n.step)
 			if !math.IsInf(n.value, 0) && !math.IsNaN(n.value) {
-				names[name] = max(names[name], n.value)
-			} else {
-				names[name] = max(names[name], 0)
+				c.most = max(c.most, n.value)
 			}
+			columns[name] = c
 		}
 	}
-	for name := range names {
-		v.Names = append(v.Names, name)
+	for _, name := range slices.Sorted(maps.Keys(columns)) {
+		v.Columns = append(v.Columns, columns[name])
 	}
-	slices.Sort(v.Names)
 	v.More = log.moreWeights
 	for _, weight := range log.weightNames {
 		row := weightRow{Weight: weight}
-		for _, name := range v.Names {
-			row.Values = append(row.Values, valueOf(log.weights[weight][name], names[name]))
+		for _, c := range v.Columns {
+			row.Values = append(row.Values, valueOf(log.weights[weight][c.Name], c.most))
 		}
 		v.Rows = append(v.Rows, row)
 	}
@@ -135,6 +141,17 @@ func valueOf(n *weightNumber, most float64) weightValue {
 	return weightValue{fmt.Sprintf("%.3g", y), fmt.Sprintf("%.3f", share)}
 }
 
+// whichDrawn says of which weights curves are drawn.
+func (l *runLog) whichDrawn() string {
+	switch n := len(l.weightNames); {
+	case l.moreWeights:
+		return fmt.Sprintf("the first %d of more than %d weights", drawnWeights, mostWeights)
+	case n > drawnWeights:
+		return fmt.Sprintf("the first %d of %d weights", drawnWeights, n)
+	}
+	return "weights"
+}
+
 // weightCharts has a chart for each number of the weights, with a curve for each of the
 // first weights.
 func (l *runLog) weightCharts() []chartView {
@@ -146,7 +163,7 @@ func (l *runLog) weightCharts() []chartView {
 			i := slices.IndexFunc(out, func(v chartView) bool { return v.Panel == "weights/"+name })
 			if i < 0 {
 				i = len(out)
-				out = append(out, chartView{Panel: "weights/" + name, Title: name + " of weights",
+				out = append(out, chartView{Panel: "weights/" + name, Title: name + " of " + l.whichDrawn(),
 					Chart: page.Chart{X: "step", Y: name, Series: []page.Curve{}}})
 			}
 			out[i].Chart.Series = append(out[i].Chart.Series, pageCurve(weight, n.curve.Points()))
