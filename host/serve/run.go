@@ -55,6 +55,14 @@ func (s *Server) facts(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "facts", factsOf(run))
 }
 
+func (s *Server) configuration(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.one(r)
+	if err != nil {
+		return err
+	}
+	return show(w, r, "configuration", run.Config())
+}
+
 func factsOf(run *rundir.Run) factsView {
 	v := factsView{Row: rowOf(run, nil)}
 	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil { // without any they cannot be shown, but all else can
@@ -113,6 +121,9 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 		results.Rows = append(results.Rows, row)
 	}
 	p.Tables = []comparison{config, results}
+	if r.URL.Query().Get("part") != "" {
+		return show(w, r, "compared", p)
+	}
 	return show(w, r, "compare.gohtml", p)
 }
 

@@ -63,6 +63,7 @@ func (s *Server) Handler() http.Handler {
 		"GET /table":         s.table,
 		"GET /run":           s.run,
 		"GET /facts":         s.facts,
+		"GET /configuration": s.configuration,
 		"GET /weights":       s.weights,
 		"GET /samples":       s.samples,
 		"GET /compare":       s.compare,

@@ -5,6 +5,8 @@
 const EVERY = 2000; // milliseconds between two looks
 const SHOWN = 6; // runs whose curves are drawn where none is chosen
 const MOST = 16; // where some are
+const PATIENCE = 30000; // milliseconds for an answer: a connection may die without a word
+const READ = 10000; // milliseconds in which a message can be read
 
 // tell shows a message; "" takes away the one from there.
 const trouble = document.getElementById("trouble"), troubles = new Map();
@@ -16,15 +18,18 @@ function tell(from, message) {
   if (trouble.textContent !== all) trouble.textContent = all;
 }
 
+const limit = () => ({ signal: AbortSignal.timeout(PATIENCE) });
+
 async function ask(url) {
-  let answer;
+  let answer, text;
   try {
-    answer = await fetch(url);
+    answer = await fetch(url, limit());
+    text = await answer.text();
   } catch {
     throw new Error("cage serve does not answer; what is shown here is as old as that");
   }
-  if (!answer.ok) throw new Error((await answer.text()).trim());
-  return answer;
+  if (!answer.ok) throw new Error(text.trim());
+  return text;
 }
 
 // The token of those who may act stands behind the # of the address that was printed, which
@@ -37,12 +42,14 @@ if (given) {
 const token = sessionStorage.getItem("token");
 document.documentElement.classList.toggle("may", Boolean(token));
 
+let pressed = 0; // when a button was pressed last
 document.getElementById("facts")?.addEventListener("click", async (event) => {
   const { ask: what } = event.target.dataset, { run } = event.currentTarget.dataset;
   if (!what) return;
   event.target.disabled = true; // until the page is made anew
+  pressed = Date.now();
   try {
-    const answer = await fetch("/ask", { method: "POST", headers: { "X-Cage-Token": token }, body: new URLSearchParams({ run, what }) });
+    const answer = await fetch("/ask", { method: "POST", headers: { "X-Cage-Token": token }, body: new URLSearchParams({ run, what }), ...limit() });
     tell("button", answer.ok ? "" : (await answer.text()).trim());
     event.target.disabled = answer.ok;
   } catch {
@@ -86,13 +93,12 @@ function replace(place, html, chosen = new Set()) {
   if (shown.get(place) === html) return;
   shown.set(place, html);
   const refocus = focusOf(place), open = new Map([...place.querySelectorAll("details")].map((d) => [d.dataset.step, d.open]));
-  const scroll = place.querySelector(".scroll")?.scrollLeft ?? 0;
+  const tables = () => [...place.querySelectorAll(".scroll")], scrolled = tables().map((table) => table.scrollLeft);
   place.innerHTML = html;
   for (const box of place.querySelectorAll("input[type=checkbox]")) box.checked = chosen.has(box.value);
   for (const d of place.querySelectorAll("details")) d.open = open.get(d.dataset.step) ?? d.open;
   refocus();
-  const part = place.querySelector(".scroll");
-  if (part) part.scrollLeft = scroll;
+  tables().forEach((table, i) => { table.scrollLeft = scrolled[i] ?? 0; });
 }
 
 // focusOf returns what gives the focus to the element that stands for the one that has it now,
@@ -106,28 +112,40 @@ function focusOf(place) {
   return () => alike()[number]?.focus({ preventScroll: true });
 }
 
-for (const place of document.querySelectorAll("#facts, #weights, #samples, #studies")) keepUp(async () => { replace(place, await (await ask(place.dataset.from)).text()); return false; });
+for (const place of document.querySelectorAll(".part"))
+  keepUp(async () => {
+    replace(place, await ask(place.dataset.from));
+    if (place.id === "facts" && Date.now() - pressed > READ) tell("button", ""); // they say what has become of it
+    return false;
+  });
 
 const grid = document.getElementById("charts");
 if (grid) chartsPage();
 
-// chartsPage draws all that has been recorded of some runs.
+// chartsPage draws all that has been recorded of some runs, and takes away what is recorded no more.
 function chartsPage() {
   const drawn = new Map(); // by panel
   keepUp(async () => {
-    const answer = await (await ask(grid.dataset.from)).json();
+    const answer = JSON.parse(await ask(grid.dataset.from));
     for (const { panel, title, chart } of answer.charts) {
       if (!drawn.has(panel)) {
         const figure = document.createElement("figure"), heading = document.createElement("h3");
-        heading.textContent = title;
         figure.append(heading);
         grid.append(figure);
-        drawn.set(panel, drawer(figure, 280));
+        drawn.set(panel, { figure, heading, draw: drawer(figure, 280) });
       }
-      drawn.get(panel)(chart);
+      const { heading, draw } = drawn.get(panel);
+      if (heading.textContent !== title) heading.textContent = title;
+      draw(chart);
     }
     if (answer.wrong) throw new Error(answer.wrong);
-    return answer.partial;
+    if (answer.partial) return true;
+    for (const [panel, { figure }] of drawn) {
+      if (answer.charts.some((c) => c.panel === panel)) continue;
+      figure.remove();
+      drawn.delete(panel);
+    }
+    return false;
   });
 }
 
@@ -167,7 +185,7 @@ function runsPage() {
     if (runs.length === 0) return false;
     const q = new URLSearchParams(runs.map((run) => ["run", run])), asked = panel.value;
     q.set("panel", asked);
-    const answer = await (await ask("/curves?" + q)).json(), title = answer.charts[0]?.title;
+    const answer = JSON.parse(await ask("/curves?" + q)), title = answer.charts[0]?.title;
     if (asked !== panel.value) return true; // another panel was chosen meanwhile
     const of = checked.length ? (checked.length > MOST ? `the first ${MOST} runs that are chosen` : "the runs that are chosen") : "the first runs of the table; choose others there";
     which.textContent = answer.charts.length ? `Of ${of}.` + (answer.partial ? " Reading …" : "") : answer.partial ? "Reading …" : "None of these runs has recorded this.";
@@ -177,7 +195,7 @@ function runsPage() {
     return answer.partial;
   });
   const table = keepUp(async () => {
-    const asked = query(), html = await (await ask("/table?" + asked)).text();
+    const asked = query(), html = await ask("/table?" + asked);
     if (asked !== query()) return true;
     const before = boxes().map((box) => box.value).join("\n");
     replace(place, html, chosen);
