@@ -121,6 +121,22 @@ func TestRunInABrowser(t *testing.T) {
 	page.Await("hostile records are not drawn", drawing+` >= 1`)
 }
 
+// TestLongNames: names that differ at their end are shown whole, also on a phone.
+func TestLongNames(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "studies")
+	for _, seed := range []string{"1", "2"} {
+		put(t, root, "one", "cells", "quantizer=quest,bits=4,method.lambda=10,schedule.rate=0.003,model.width=1024,train.steps=100000,seed="+seed, "run.toml", "seed = "+seed+"\n")
+	}
+	b := opened(t, root, "/")
+	const whole = `[...document.querySelectorAll("#list tbody th")].every((h) => h.clientWidth > 120 && h.scrollWidth <= h.clientWidth && [...h.querySelectorAll("a")].every((a) => a.getBoundingClientRect().right <= h.getBoundingClientRect().right))`
+	b.Want("names are shown whole", testbrowser.Eval[bool](b, whole), true)
+	b.Shoot("serve-long-names")
+	testbrowser.Call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 375, Height: 700, DeviceScaleFactor: 2, Mobile: true})
+	b.Want("names are shown whole on a phone", testbrowser.Eval[bool](b, whole), true)
+	b.Want("the page is no wider than a phone", testbrowser.Eval[bool](b, wide), true)
+	b.Shoot("serve-long-names-phone")
+}
+
 // TestModes: pages are readable in the dark and as narrow as on a phone.
 func TestModes(t *testing.T) {
 	root := runs(t)
