@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -25,8 +27,8 @@ func newChat() *cobra.Command {
 		Short: "Talk with a model that was trained on conversations",
 		Long: `Talk with a model that was trained on conversations, with the template that it learned:
 each line of the standard input is a message, whose answer appears as it grows. The end of
-the input ends the conversation. With --message there is one message and one answer. The
-directory of a Hugging Face checkpoint is used as it is.`,
+the input ends the conversation. With --message there is one message and one answer,
+which --json prints as JSON. The directory of a Hugging Face checkpoint is used as it is.`,
 		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "tokens", "temperature", "top-k", "top-p", "step", "context"),
 	}
 	flags := cmd.Flags()
@@ -37,6 +39,10 @@ directory of a Hugging Face checkpoint is used as it is.`,
 	contextFlag(cmd, &context)
 	samplingFlags(flags, &opts)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		single := cmd.Flags().Changed("message")
+		if wantsJSON(cmd) && !single {
+			return nil, usageError{errors.New("--json prints one answer: want --message TEXT with it")}
+		}
 		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Generate: 1, NoData: true, Context: context})
 		if err != nil {
 			return nil, err
@@ -46,7 +52,7 @@ directory of a Hugging Face checkpoint is used as it is.`,
 		if err != nil {
 			return nil, err
 		}
-		if message == "" {
+		if !single {
 			return nil, d.converse(cmd)
 		}
 		text, err := d.answer(cmd.Context(), message, typing(cmd))
@@ -108,21 +114,34 @@ func (d *dialogue) findEnds() error {
 	return nil
 }
 
-// converse answers line by line until the input ends.
+// converse answers line by line until the input ends, or ctx does.
 func (d *dialogue) converse(cmd *cobra.Command) error {
-	out := cmd.OutOrStdout()
-	prompt := func() {
-		if width, _ := console.Size(drawing(out)); width != nil { // a terminal
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	width, _ := console.Size(drawing(out))
+	terminal := width != nil
+	lines := linesOf(ctx, cmd.InOrStdin())
+	for {
+		if terminal {
 			fmt.Fprint(out, "> ")
 		}
-	}
-	lines := bufio.NewScanner(cmd.InOrStdin())
-	lines.Buffer(nil, 1<<20)
-	for prompt(); lines.Scan(); prompt() {
-		if strings.TrimSpace(lines.Text()) == "" {
+		var next inputLine
+		select {
+		case next = <-lines:
+		case <-ctx.Done():
+			if terminal {
+				fmt.Fprintln(out)
+			}
+			return ctx.Err()
+		}
+		switch {
+		case errors.Is(next.err, io.EOF):
+			return nil
+		case next.err != nil:
+			return next.err
+		case strings.TrimSpace(next.text) == "":
 			continue
 		}
-		if _, err := d.answer(cmd.Context(), lines.Text(), func(text string) error {
+		if _, err := d.answer(ctx, next.text, func(text string) error {
 			_, err := io.WriteString(out, text)
 			return err
 		}); err != nil {
@@ -130,7 +149,44 @@ func (d *dialogue) converse(cmd *cobra.Command) error {
 		}
 		fmt.Fprintln(out)
 	}
-	return lines.Err()
+}
+
+// longestMessage bounds a line of the input, in bytes.
+const longestMessage = 1 << 20
+
+// inputLine is a line, or why there are no more: io.EOF at the end.
+type inputLine struct {
+	text string
+	err  error
+}
+
+// linesOf reads lines while others wait for them. What waits in a read when ctx ends stays there until the process
+// ends: nothing else ends a read from a terminal.
+func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
+	lines := make(chan inputLine)
+	send := func(l inputLine) bool {
+		select {
+		case lines <- l:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	go func() {
+		from := bufio.NewScanner(in)
+		from.Buffer(nil, longestMessage)
+		for from.Scan() {
+			if !send(inputLine{text: from.Text()}) {
+				return
+			}
+		}
+		err := cmp.Or(from.Err(), io.EOF)
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("a line of the standard input is a message, and one is longer than %d bytes: write it in several lines", longestMessage)
+		}
+		send(inputLine{err: err})
+	}()
+	return lines
 }
 
 // answer adds a message and the model's answer to what was said.

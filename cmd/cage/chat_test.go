@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// talking runs a conversation of a model that is asked nothing.
+func talking(ctx context.Context, in io.Reader) <-chan error {
+	cmd := &cobra.Command{}
+	cmd.SetContext(ctx)
+	cmd.SetIn(in)
+	cmd.SetOut(io.Discard)
+	ended := make(chan error, 1)
+	go func() { ended <- (&dialogue{}).converse(cmd) }()
+	return ended
+}
+
+// TestChatIsInterrupted: a conversation ends while it waits for a message.
+func TestChatIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	in, typist := io.Pipe()
+	defer typist.Close()
+	ended := talking(ctx, in)
+	if _, err := typist.Write([]byte("\n")); err != nil { // nothing is asked yet
+		t.Fatal(err)
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ends with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on waiting")
+	}
+}
+
+// TestInputOfAChat: it ends with the input, and says of a line that is too long what it may be.
+func TestInputOfAChat(t *testing.T) {
+	if err := <-talking(t.Context(), strings.NewReader("\n  \n")); err != nil {
+		t.Error(err)
+	}
+	err := <-talking(t.Context(), strings.NewReader("\n"+strings.Repeat("x", 1<<20)+"\n"))
+	if err == nil || !strings.Contains(err.Error(), "longer than 1048576 bytes: write it in several lines") {
+		t.Errorf("a long line: %v", err)
+	}
+	broken := errors.New("broken")
+	if err := <-talking(t.Context(), io.MultiReader(strings.NewReader("\n"), failing{broken})); !errors.Is(err, broken) {
+		t.Errorf("an input that cannot be read: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
