@@ -40,6 +40,22 @@ func ParseCondition(text string) (Condition, error) {
 	return Condition{}, fmt.Errorf("%q is not a condition: want NAME=VALUE, or != < <= > >= ~ in place of =", text)
 }
 
+// Terms splits a text at its spaces, but for those beside the operator of a condition.
+func Terms(text string) []string {
+	var terms []string
+	open := false // the last term ends with an operator
+	for _, next := range strings.Fields(text) {
+		begins := slices.ContainsFunc(operators, func(op string) bool { return strings.HasPrefix(next, op) })
+		if n := len(terms); n > 0 && (open || begins) {
+			terms[n-1] += next
+		} else {
+			terms = append(terms, next)
+		}
+		open = slices.ContainsFunc(operators, func(op string) bool { return strings.HasSuffix(next, op) })
+	}
+	return terms
+}
+
 // Holds tells whether a run fulfils the condition.
 func (c Condition) Holds(r *Run) bool {
 	text, ok := r.Lookup(c.Name)

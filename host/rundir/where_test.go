@@ -3,6 +3,8 @@ package rundir
 import (
 	"math"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestConditions(t *testing.T) {
@@ -43,6 +45,23 @@ func TestConditions(t *testing.T) {
 	for _, text := range []string{"", "seed", "=3", "<3", "!"} {
 		if c, err := ParseCondition(text); err == nil {
 			t.Errorf("%q is %+v", text, c)
+		}
+	}
+}
+
+func TestTerms(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                                       nil,
+		" demo  val_loss<3 quest ":               {"demo", "val_loss<3", "quest"},
+		"val_loss < 3 demo":                      {"val_loss<3", "demo"},
+		"val_loss <= 3 steps >=5 run~ demo x =y": {"val_loss<=3", "steps>=5", "run~demo", "x=y"},
+		"= demo":                                 {"=demo"},
+		"demo !":                                 {"demo", "!"},
+		"state != done":                          {"state!=done"},
+		"val_loss <":                             {"val_loss<"},
+	} {
+		if diff := cmp.Diff(want, Terms(text)); diff != "" {
+			t.Errorf("%q: %s", text, diff)
 		}
 	}
 }

@@ -121,6 +121,9 @@ func TestStudies(t *testing.T) {
 	if policy := w.Header().Get("Content-Security-Policy"); w.Code != 200 || w.Body.String() != hostile || !strings.HasPrefix(policy, "sandbox allow-scripts; default-src 'none';") {
 		t.Errorf("the report: %d, %q, %s", w.Code, policy, w.Body)
 	}
+	if opener := w.Header().Get("Cross-Origin-Opener-Policy"); opener != "" {
+		t.Errorf("the report is in a sandbox and has an opener policy, %q: browsers may refuse it", opener)
+	}
 	for _, study := range []string{"", root, filepath.Join(root, "none"), one + "/", one + "/../one", "/"} {
 		if w := get(t, h, "/report", "study", study); w.Code != 404 {
 			t.Errorf("the report of %q: %d", study, w.Code)

@@ -24,7 +24,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		if !s.knows(r.Host) {
-			http.Error(w, "this page is not known under that name: ask for it by the address that cage serve has printed", http.StatusForbidden)
+			http.Error(w, "this page is not known under that name: ask for it by the IP address of the machine, or start cage serve with --listen NAME:PORT", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

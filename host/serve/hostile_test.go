@@ -30,6 +30,9 @@ func TestHosts(t *testing.T) {
 			if (w.Code == 403) != (want == 403) {
 				t.Errorf("%s of %q: %d, want %d", path, host, w.Code, want)
 			}
+			if want == 403 && !strings.Contains(w.Body.String(), "by the IP address of the machine, or start cage serve with --listen NAME:PORT") {
+				t.Errorf("%q: %s", host, w.Body)
+			}
 		}
 	}
 }

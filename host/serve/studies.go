@@ -123,6 +123,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Security-Policy", reportPolicy)
+	w.Header().Del("Cross-Origin-Opener-Policy") // with a sandbox it is an error, by the HTML standard
 	return send(w, r, "text/html; charset=utf-8", text)
 }
 

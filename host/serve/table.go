@@ -107,7 +107,7 @@ func (s *Server) view(q url.Values) (tableView, error) {
 func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) {
 	var conditions []rundir.Condition
 	var words []string
-	for _, term := range strings.Fields(text) {
+	for _, term := range rundir.Terms(text) {
 		if strings.IndexAny(term, "=<>!~") <= 0 {
 			words = append(words, strings.ToLower(term))
 			continue
