@@ -37,15 +37,18 @@ func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
 			yield(none, fmt.Errorf("metrics: %w", err))
 			return
 		}
-		defer f.Close()
 		for line, err := range lines[E](f) {
 			if err = cmp.Or(err, line.damage); err != nil {
-				yield(none, fmt.Errorf("metrics: %s: %w", path, err))
+				yield(none, fmt.Errorf("metrics: %s: %w", path, errors.Join(err, f.Close())))
 				return
 			}
 			if !yield(line.entry, nil) {
+				_ = f.Close() // nobody is left to be told
 				return
 			}
+		}
+		if err := f.Close(); err != nil {
+			yield(none, fmt.Errorf("metrics: %w", err))
 		}
 	}
 }
