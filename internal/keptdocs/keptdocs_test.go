@@ -211,7 +211,9 @@ func TestCaveats(t *testing.T) {
 		}
 	}
 	r = prepare(t)
-	r.Survey = func(_ context.Context, list []*config.Config) []config.Finding { return make([]config.Finding, len(list)) }
+	r.Survey = func(_ context.Context, list []*config.Config) []config.Finding {
+		return make([]config.Finding, len(list))
+	}
 	out, err := r.Render(t.Context(), []byte(inline))
 	if err != nil || !strings.Contains(string(out), "−0.25] (**stale**)<!--") {
 		t.Errorf("%s, %v", out, err)
