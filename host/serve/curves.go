@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -136,15 +138,16 @@ func (p panel) withTeacher() panel {
 // chart has a curve for each metric of each run that has values of it.
 func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 	out := page.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []page.Curve{}}
+	names := told(runs)
 	for nth, metric := range p.metrics {
-		for i, run := range runs {
+		for i := range runs {
 			points, smoothed := read[i].points(metric)
 			if len(points) == 0 {
 				continue
 			}
 			name := metrics.Label(metric)
 			if len(runs) > 1 {
-				name = run.Dir
+				name = names[i]
 				if metric != p.metrics[0] {
 					name += ", " + metrics.Label(metric)
 				}
@@ -164,6 +167,24 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 		}
 	}
 	return out
+}
+
+// told are the names of runs without the directory that all of them are in, so that a legend has room for what tells them apart.
+func told(runs []*rundir.Run) []string {
+	names := make([]string, len(runs))
+	if len(runs) == 0 {
+		return names
+	}
+	common := path.Dir(filepath.ToSlash(runs[0].Dir)) + "/"
+	for _, r := range runs {
+		for !strings.HasPrefix(filepath.ToSlash(r.Dir), common) {
+			common, _ = path.Split(strings.TrimSuffix(common, "/"))
+		}
+	}
+	for i, r := range runs {
+		names[i] = strings.TrimPrefix(filepath.ToSlash(r.Dir), common)
+	}
+	return names
 }
 
 // axis labels the vertical axis, which has no room for formulas.
