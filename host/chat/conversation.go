@@ -123,12 +123,20 @@ func parseMessages(key string, value any, parse func(*jinja.Dict) (Message, erro
 // meaningful are keys of a message that would be wrong to ignore.
 var meaningful = []string{"tool_calls", "function_call", "weight"}
 
-// parseMessage reads {"role", "content"}. Templates see the other keys too.
-func parseMessage(d *jinja.Dict) (Message, error) {
+// refuseMeaningful is an error that names such a key, if the message has one.
+func refuseMeaningful(d *jinja.Dict) error {
 	for _, key := range meaningful {
 		if value, _ := d.Get(key); !empty(value) {
-			return Message{}, fmt.Errorf("%s is not supported", key)
+			return fmt.Errorf("%s is not supported", key)
 		}
+	}
+	return nil
+}
+
+// parseMessage reads {"role", "content"}. Templates see the other keys too.
+func parseMessage(d *jinja.Dict) (Message, error) {
+	if err := refuseMeaningful(d); err != nil {
+		return Message{}, err
 	}
 	role, err := text(d, "role")
 	if err != nil {
@@ -144,7 +152,11 @@ func parseMessage(d *jinja.Dict) (Message, error) {
 // shareGPT names the roles of the ShareGPT form.
 var shareGPT = map[string]string{"system": System, "human": User, "gpt": Assistant}
 
+// parseShareGPT reads {"from", "value"}.
 func parseShareGPT(d *jinja.Dict) (Message, error) {
+	if err := refuseMeaningful(d); err != nil {
+		return Message{}, err
+	}
 	from, err := text(d, "from")
 	if err != nil {
 		return Message{}, err

@@ -47,6 +47,7 @@ func TestParseRowMistakes(t *testing.T) {
 		{`{"messages": [{"role": "tool", "content": "x"}]}`, `messages[0]: role "tool", want system, user or assistant`},
 		{`{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}`, "messages[0]: tool_calls is not supported"},
 		{`{"messages": [{"role": "assistant", "content": "x", "weight": 0}]}`, "messages[0]: weight is not supported"},
+		{`{"conversations": [{"from": "gpt", "value": "x", "weight": 0}]}`, "conversations[0]: weight is not supported"},
 		{`{"conversations": [{"from": "user", "value": "x"}]}`, `conversations[0]: from "user", want system, human or gpt`},
 		{`{"conversations": [{"from": "gpt", "value": null}]}`, "conversations[0]: value is not a string"},
 		{`{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools: conversations with tools are not supported"},

@@ -25,7 +25,7 @@ func (d *Distillation) table() table {
 func (d *Distillation) keys() []schema.Key {
 	return []schema.Key{
 		{Name: "teacher", To: &d.Teacher, Is: schema.NonEmpty(`that is "initial" or names a directory`), Optional: "required in the table",
-			Doc: "initial: the model as it starts, of `model.init`; or the directory of a Hugging Face checkpoint or of a run, whose newest checkpoint it is, of the same vocabulary"},
+			Doc: "initial: the model as it starts, of `model.init`; or the directory of a Hugging Face checkpoint or of a run (its newest checkpoint is used), with the same vocabulary"},
 		{Name: "beta", To: &d.Beta, Is: schema.Between(0, 1), Default: 0.5,
 			Doc: "β; 0.5: the Jensen-Shannon divergence; 0: KL(P‖Q), 1: KL(Q‖P)"},
 		{Name: "temperature", To: &d.Temperature, Is: schema.Above(0, 1000), Default: 1.0,

@@ -21,7 +21,7 @@ const initKey = "model.init"
 
 func (c *Config) initKey() schema.Key {
 	return schema.Key{Name: "init", To: &c.Init, Is: schema.Anything("that names a directory, or empty"), For: model.Languages, Default: "",
-		Doc: "directory of the weights that the model starts from: a Hugging Face checkpoint, or a run, whose newest checkpoint it is. The sizes of the model " +
+		Doc: "directory of the weights that the model starts from: a Hugging Face checkpoint, or a run (its newest checkpoint is used). The sizes of the model " +
 			"are then those of the checkpoint, and need not be given; empty: weights are drawn"}
 }
 

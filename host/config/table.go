@@ -18,12 +18,12 @@ func (c *Config) tables() []table {
 				Doc: "seed of the model's initialisation, and of the noise of a problem without data"},
 		}},
 		{name: "model", keys: append(c.Model.Keys(), c.initKey()),
-			doc: "What is trained. A language model (llama, olmo2, qwen3) has free sizes, or those of a preset (llama, olmo2): it fixes layers,\n" +
-				"width, heads and hidden, the rest it only suggests. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with\n" +
+			doc: "What is trained. A language model (llama, olmo2, qwen3) has free sizes, or those of a preset (llama, olmo2): a preset fixes layers,\n" +
+				"width, heads and hidden, and suggests the rest. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with\n" +
 				"A = UΛUᵀ and b = Ax*, of which the one parameter x is quantized; or the toy, f(x) = ½(x − ½)² on the numbers.\n" +
-				"A key of another kind than the named one is an error."},
+				"A key that does not belong to the chosen kind is an error."},
 		{name: "data", models: model.Languages, keys: c.Data.keys(),
-			doc: "Files made by `cage data prepare`, for a model that learns from text; others have no such table. Relative paths are\n" +
+			doc: "Files made by `cage data prepare`, for a model that learns from text; problems without data have no such table. Relative paths are\n" +
 				"relative to the working directory."},
 		mixtureTable(&Source{}),
 		{name: "train", keys: c.trainKeys(), doc: "The loop. A step of a language model sees batch × accumulate sequences."},
@@ -58,7 +58,7 @@ func (d *Data) keys() []schema.Key {
 		{Name: "epochs", To: &d.Epochs, Is: schema.From(1, 1<<20), Default: 1,
 			Doc: "kind = \"chat\": how often each conversation comes"},
 		{Name: "seed", To: &d.Seed, Is: schema.From(0, math.MaxInt64), Default: 1337,
-			Doc: "seed of the order in which sequences are visited; conversations are put into an order of its own in each epoch"},
+			Doc: "seed of the order in which sequences are visited; each epoch has its own order of conversations"},
 		{Name: "train_sha256", To: &d.TrainSHA256, Is: schema.Hash(), Default: "",
 			Doc: "SHA-256 of the training tokens, as the header of the token file records it, or of several files, as a run's run.toml records it; empty: any"},
 		{Name: "validation_sha256", To: &d.ValidationSHA256, Is: schema.Hash(), Default: "",
@@ -69,7 +69,7 @@ func (d *Data) keys() []schema.Key {
 func mixtureTable(s *Source) table {
 	return table{name: "data.mixture", list: true, models: model.Languages, sample: mixtureSample,
 		doc: "In place of data.train: token files that are drawn from by weight, all made with the same tokenizer. After any number\n" +
-			"of sequences each has had its share of them, but for a few. A file that has been gone through begins its next\n" +
+			"of sequences each has had its share, to within a few sequences. A file that has been gone through begins its next\n" +
 			"epoch in a new order, whatever the others do; the summary of a run says how many epochs it had.",
 		keys: []schema.Key{
 			{Name: "path", To: &s.Path, Is: schema.NonEmpty("that names a token file"), Common: true,
@@ -103,11 +103,11 @@ func (d *Device) keys() []schema.Key {
 		{Name: "allocator", To: &d.Allocator, Is: schema.OneOf(engine.Allocators()...), Default: engine.DefaultAllocator,
 			Doc: "cuda only: how XLA takes memory of the GPU; bfc: in large pieces that it divides; cuda_async: by CUDA's own pool; platform: piece by piece, which is slow; default: its choice"},
 		{Name: "preallocate", To: &d.Preallocate, Is: schema.OneOf("off", "on"), Default: "off",
-			Doc: "cuda only: takes device.memory_fraction of the memory at once, so that it does not fall into pieces; off: as it is needed"},
+			Doc: "cuda only: takes device.memory_fraction of the memory at once, so that it does not become fragmented; off: as it is needed"},
 		{Name: "memory_fraction", To: &d.MemoryFraction, Is: schema.Between(0, 1), Default: 0.0,
 			Doc: "cuda only: the share of a GPU's memory that XLA may take; 0: its own, three quarters"},
 		{Name: "cache", To: &d.Cache, Is: schema.Anything("that names a directory, or empty"), Default: "",
-			Doc: "cuda only: a directory in which XLA keeps compiled kernels, and which of several was the fastest, for later runs; empty: none"},
+			Doc: "cuda only: a directory in which XLA keeps compiled kernels, and its choices of the fastest ones, for later runs; empty: none"},
 		{Name: "threads", To: &d.Threads, Is: schema.From(0, 4096), Default: 0,
 			Doc: "CPU threads; 0: all cores"},
 		{Name: "peak_tflops", To: &d.PeakTFLOPS, Is: schema.Between(0, 1e9), Default: 0.0,

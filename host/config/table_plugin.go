@@ -34,13 +34,13 @@ func quantizerTable(p *Plugin) table {
 // roleTable is the table of weights or of activations alone.
 func roleTable(role string, p *Plugin) table {
 	return table{name: "quantizer." + role, plugin: p, example: `"quest"`, keys: quantizerKeys(p),
-		doc:    "The quantizer of " + role + ", in place of all that [quantizer] says.",
+		doc:    "The quantizer of " + role + ", instead of the one in [quantizer].",
 		absent: "as [quantizer]"}
 }
 
 func overrideTable(o *Override, p *Plugin) table {
 	return table{name: "quantizer.overrides", list: true, plugin: p, example: `"absmax"`, sample: overrideSample,
-		doc: "Another quantizer, or none, for some weights and activations, in place of all that the tables above say. The\n" +
+		doc: "Another quantizer, or none, for some weights and activations, instead of those of the tables above. The\n" +
 			"last override that matches wins. " + aboutParams,
 		keys: append([]schema.Key{
 			{Name: "match", To: &o.Match, Is: schema.Patterns(),
@@ -81,7 +81,7 @@ func (o *Optimizer) restTable(p *Plugin) table {
 func groupTable(g *Group, p *Plugin) table {
 	return table{name: "optimizer.groups", list: true, plugin: p, example: `"adamw"`, sample: groupSample,
 		doc: "Parts of the parameters with an optimizer, a rate or a decay of their own. A group holds the parameters whose\n" +
-			"name and role are both among its match and roles, of which one must be given. The first group that matches wins;\n" +
+			"name and role are both among its match and roles, at least one of which must be given. The first group that matches wins;\n" +
 			"parameters in no group have [optimizer]. Every other key is a parameter of the group's plugin, whose own\n" +
 			"parameters cannot be set when they are named as a key below.",
 		keys: append([]schema.Key{
@@ -134,7 +134,7 @@ func optimizerKeys(p *Plugin, delay *int) []schema.Key {
 // refreshDelay completes the key that lets refreshes take effect late.
 func refreshDelay(k schema.Key) schema.Key {
 	k.Name, k.Is = "refresh_delay", schema.From(0, 1_000_000)
-	k.Doc = "updates by which new preconditioners (SOAP, Shampoo) take effect late, except the first: they are computed on the host's " +
-		"processors beside these steps, for a GPU that should not wait; below the updates between refreshes; 0: refreshes are waited for"
+	k.Doc = "number of updates after which new preconditioners (SOAP, Shampoo) take effect, except the first ones, which take effect at once. Meanwhile the host's " +
+		"processors compute them while training goes on, so that a GPU need not wait. Less than the number of updates between refreshes; 0: training waits for refreshes"
 	return k
 }

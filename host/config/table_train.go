@@ -36,14 +36,14 @@ func (c *Config) loopKeys() []schema.Key {
 			Doc: "when weights decay in a step: first, before the optimizer's update, as in Algorithm 1 of the CAGE paper and in AdamW; " +
 				"last, after it, as in the official SOAP, where the paper's variant of the correction takes x − Q(x) before both"},
 		{Name: "rotations", To: &t.Rotations, Is: schema.OneOf("half", "full"), For: model.Languages, Default: "half",
-			Doc: "products of activations and weights that their quantizers rotate alike: half leaves both rotated, where fewer rotations are computed that way; " +
-				"full rotates both back. Equal but for rounding"},
+			Doc: "how to multiply activations and weights that their quantizers rotate alike. half: multiply them rotated, where that takes fewer rotations; " +
+				"full: rotate both back first. The results are equal but for rounding"},
 		{Name: "eval_every", To: &t.EvalEvery, Is: schema.From(0, schema.Most), Default: 200,
 			Doc: "steps between evaluations; 0: only at the end"},
 		{Name: "eval_batches", To: &t.EvalBatches, Is: schema.From(0, schema.Most), For: model.Languages, Default: 32,
 			Doc: "batches of an evaluation during training; 0: the whole validation set"},
 		{Name: "final_eval_batches", To: &t.FinalEvalBatches, Is: schema.From(0, schema.Most), For: model.Languages, Default: 0,
-			Doc: "batches of the final validation loss, that of the summary; 0: the whole validation set. The last point of the curve of evaluations is of eval_batches, as those before it, unless eval_every is 0"},
+			Doc: "batches of the final validation loss, that of the summary; 0: the whole validation set. Unless eval_every is 0, the last point of the curve of evaluations uses eval_batches batches, as those before it do"},
 		{Name: "log_every", To: &t.LogEvery, Is: schema.From(1, schema.Most), Default: 10,
 			Doc: "steps between lines of metrics"},
 		{Name: "trajectory_every", To: &t.TrajectoryEvery, Is: schema.From(0, schema.Most), For: model.Problems, Default: 10,
@@ -59,8 +59,8 @@ func (c *Config) endingKeys() []schema.Key {
 			Doc: "steps between checkpoints; 0: none by steps. One is saved in any case when the run ends: at its last step, by a signal, or by an error after which the state is consistent"},
 		{Name: "checkpoint_minutes", To: &t.CheckpointMinutes, Is: schema.Between(0, 1e6),
 			Derive: func() any { return either(t.CheckpointEvery > 0, 0.0, 10.0) }, Derived: "`10`; with `checkpoint_every`: `0`",
-			Doc: "minutes since the last checkpoint until the next; 0: none by the clock. So a run that says nothing of checkpoints loses at most that " +
-				"when the machine stops. By the clock, and not by steps, as that fits runs of seconds, which write none, and of weeks; when states are saved changes no bit of the result"},
+			Doc: "minutes since the last checkpoint until the next; 0: none by the clock. So a run without any setting of checkpoints loses at most these " +
+				"minutes when the machine stops. A default by the clock suits both runs of seconds, which write none, and runs of weeks; when states are saved changes no bit of the result"},
 		{Name: "keep", To: &t.Keep, Is: schema.From(1, schema.Most), Default: 2,
 			Doc: "checkpoints kept, the latest ones"},
 		{Name: "out", To: &t.Out, Is: schema.NonEmpty("that names a directory"),
@@ -82,7 +82,7 @@ func (c *Config) sampleKeys() []schema.Key {
 		{Name: "samples", To: &t.Samples, Is: schema.Patterns(), For: model.Languages, Optional: "none",
 			Doc: "prompts that the model continues, with its quantizers, at each evaluation and at the end; the texts go to samples.jsonl in the run directory, for `cage serve` and `cage runs show`. No bit of the training depends on them"},
 		{Name: "sample_tokens", To: &t.SampleTokens, Is: schema.From(1, 1<<16), For: model.Languages, Default: 64,
-			Doc: "most tokens of a text of train.samples"},
+			Doc: "the largest number of tokens of a text of train.samples"},
 		{Name: "sample_temperature", To: &t.SampleTemperature, Is: schema.Between(0, 100), For: model.Languages, Default: 0.7,
 			Doc: "temperature of the texts of train.samples, whose draws depend on seed alone; 0: the likeliest token each time"},
 	}

@@ -112,18 +112,18 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
 			Doc: "how many times longer the long wavelengths of positions become, as in Llama 3; 1: they stay"},
 		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
-			Doc: "rope_factor: a wavelength becomes so much longer from rope_original/rope_low on"},
+			Doc: "wavelengths of at least rope_original/rope_low become longer by rope_factor"},
 		{Name: "rope_high", To: &s.RopeHigh, Is: schema.Above(0, 1e6), For: Languages, Default: 4.0,
-			Doc: "rope_factor: a wavelength stays up to rope_original/rope_high; above rope_low"},
+			Doc: "wavelengths up to rope_original/rope_high stay as they are; must be above rope_low"},
 		{Name: "rope_original", To: &s.RopeOriginal, Is: schema.From(1, 1<<30), For: Languages, Default: 8192,
-			Doc: "rope_factor: tokens of the sequences that the wavelengths were made for"},
+			Doc: "for rope_factor: the length, in tokens, of the sequences that the wavelengths were made for"},
 		{Name: "norm_eps", To: &s.NormEps, Is: schema.Above(0, 1), For: Languages,
 			Derive: func() any { return languageDefaults[s.Kind].NormEps }, Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
 			Doc: "epsilon of RMSNorm"},
 		{Name: "init_std", To: &s.InitStd, Is: schema.Above(0, 10), For: Languages, Default: defaultInitStd,
 			Doc: "standard deviation of the initial weights"},
 		{Name: "head", To: &s.Head, Is: schema.OneOf("own", "tied"), For: Languages, Default: "own",
-			Doc: "the matrix of the output head. tied: it is the embedding, as in the small models of Llama 3: one parameter of that name and role, not quantized, without weight decay"},
+			Doc: "the matrix of the output head. tied: it is the embedding, as in the small models of Llama 3. This one parameter has the name and the role of the embedding; it is not quantized and has no weight decay"},
 	}
 }
 

@@ -38,13 +38,13 @@ const kernelsHead = `<!-- Written by: go test ./host/step -run TestKernels -upda
 # Quantizers as kernels
 
 On a GPU in bfloat16 the program of a quantizer becomes one kernel for its forward and one for its backward pass
-([gpu.md](gpu.md#kernels)). What belongs to whole tensors, such as the largest element, is computed before it, as
+([gpu.md](gpu.md#kernels)). Numbers of a whole tensor, such as its largest element, are computed before it, as
 operations. This table is what a test finds for the plugins of this repository on a weight of 32 × 384: it compares
 each kernel, executed from its text, with the reference executor in binary32: all codes are equal.
 
-The last column tells whether both operands of a product can be codes (` + "`device.products`" + `): "integer" are whole numbers of
-8 bits with one scale for each row, "fp4" floats of four bits with a scale for each 32, a power of two, or for each 16, a float
-of 8 bits.
+The last column tells whether both operands of a product can be codes (` + "`device.products`" + `): "integer" means whole numbers of
+8 bits with one scale for each row; "fp4" means floats of four bits with one scale for each block: a power of two for 32 numbers, or a
+float of 8 bits for 16 numbers.
 
 | quantizer | forward | backward | codes |
 |---|---|---|---|

@@ -27,10 +27,10 @@ const head = `<!-- Written by: go test ./host/update/executortest -run TestSuppo
 
 Programs of plugins run on executors ([design record 0015](design/0015-updates-run-through-one-seam.md)).
 Updates are offered to *tile* and then to *graph*; refreshes of preconditioners run on *refresh*, on the host.
-The operations are defined in [ops.md](ops.md). Tried here is one operation at a time, on tensors of 8 × 8
-floats and what is made of them; all executors are held to the reference executor, in float64, by one suite,
-` + "`host/update/executortest`" + `. What an executor refuses is either against its nature (*never*), or waits for
-somebody to write it (*not yet*); what comes to run changes this table, which a test compares with the executors.
+The operations are defined in [ops.md](ops.md). The table is made by trying one operation at a time, on tensors of 8 × 8
+floats and what is made of them. One test suite compares all executors with the reference executor, in float64:
+` + "`host/update/executortest`" + `. What an executor refuses is either impossible for it (*never*) or not written
+yet (*not yet*). A test compares this table with the executors.
 
 | operation | tile | graph | refresh |
 |---|---|---|---|

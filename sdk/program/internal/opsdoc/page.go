@@ -32,7 +32,7 @@ var sections = []section{
 	{program.ClassReduce, "Reductions", "Folded axes disappear from the shape; `reshape` brings them back with size 1 where an elementwise operation follows."},
 	{program.ClassLinear, "Linear maps", ""},
 	{program.ClassGradient, "The reverse pass", ""},
-	{program.ClassLinalg, "Factorizations", "Only in refresh programs, which run every so many steps; a program of a quantizer, or of an optimizer's step, is refused with one of these."},
+	{program.ClassLinalg, "Factorizations", "Allowed only in refresh programs, which run every so many steps; a program of a quantizer or of an optimizer's step that has one is refused."},
 }
 
 // page writes the whole document.
