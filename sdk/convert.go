@@ -8,7 +8,7 @@ import (
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
-// Here are the plugin's conversions: of descriptions and programs to messages, and of
+// This file has the plugin's conversions: descriptions and programs to messages, and
 // sites and tensors from messages. The host's are in package client.
 
 func describeResponse(d Description) (*pb.DescribeResponse, error) {
@@ -69,7 +69,7 @@ func fromTensor(m *pb.Tensor) (Tensor, error) {
 	return Tensor{Name: m.GetName(), Role: TensorRole(role), Shape: shape, Parts: parts, Values: values}, nil
 }
 
-// fromParts reads the parts of a tensor. If there are any, they must have all its rows.
+// fromParts reads the parts of a tensor. If there are any, they must together have all of its rows.
 func fromParts(list []*pb.Part, shape []int) (out []Part, err error) {
 	if len(list) == 0 {
 		return nil, nil

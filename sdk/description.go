@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Description is what a plugin says of itself.
+// Description is what a plugin says about itself.
 type Description struct {
 	// Name is the plugin's own name: lower-case letters, digits, - and _.
 	Name string
@@ -61,7 +61,7 @@ func Bool(name string, def bool, doc string) Parameter {
 	return Parameter{Name: name, Type: TypeBool, Default: def, Doc: doc}
 }
 
-// Choice declares a string out of choices.
+// Choice declares a string that is one of choices.
 func Choice(name, def string, choices []string, doc string) Parameter {
 	return Parameter{Name: name, Type: TypeString, Default: def, Choices: choices, Doc: doc}
 }
@@ -84,7 +84,7 @@ func (p Parameter) Range() string {
 	}
 	bound := func(x float64) string {
 		if p.Type == TypeInt {
-			return strconv.FormatFloat(x, 'f', -1, 64) // a large one without an exponent
+			return strconv.FormatFloat(x, 'f', -1, 64) // without an exponent, even if it is large
 		}
 		return fmt.Sprint(x)
 	}
@@ -131,7 +131,7 @@ func (p Parameter) Convert(v any) (any, error) {
 	return nil, wrong()
 }
 
-// written writes a value so that its type shows: 4.0 is a float, "4" a string.
+// written formats a value so that its type shows: 4.0 is a float, "4" a string.
 func written(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -159,8 +159,8 @@ func number(v any) (n float64, isInt, ok bool) {
 	return 0, false, false
 }
 
-// integer returns the value of an integer type without the detour over a float,
-// which rounds beyond 2⁵³.
+// integer returns the value of an integer type exactly: not by way of a float, which
+// rounds beyond 2⁵³.
 func integer(v any) (int, bool) {
 	switch n := v.(type) {
 	case int:
@@ -203,7 +203,8 @@ func (d Description) Check() error {
 	return nil
 }
 
-// reserved are the keys of a plugin's TOML table that belong to the host; match and role are those of overrides.
+// reserved are the keys of a plugin's TOML table that belong to the host; match and
+// role are keys of overrides.
 var reserved = []string{"plugin", "sha256", "weights", "activations", "overrides", "rest", "groups", "refresh_delay", "match", "role"}
 
 func wellFormed(name string) bool {
@@ -266,7 +267,7 @@ func (d Description) String() string {
 	return s.String()
 }
 
-// Names lists the declared parameters.
+// Names returns the names of the declared parameters.
 func (d Description) Names() []string {
 	names := make([]string, len(d.Parameters))
 	for i, p := range d.Parameters {

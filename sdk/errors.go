@@ -24,11 +24,11 @@ type Refusal struct{ Err error }
 
 // Refuse makes a [*Refusal], with a format as for fmt.Errorf. It should say what is not
 // accepted and what would be right: "rows of 7 cannot be packed: use a multiple of 8".
-// A host takes every other error that an author's method returns, and every panic, for
-// a mistake in the plugin.
+// A host treats every other error that an author's method returns, and every panic, as a
+// mistake in the plugin.
 func Refuse(format string, args ...any) error { return &Refusal{fmt.Errorf(format, args...)} }
 
-// Error is what the author says.
+// Error returns the author's message.
 func (e *Refusal) Error() string { return e.Err.Error() }
 
 // Unwrap returns the author's error.

@@ -26,7 +26,7 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	return sdk.Quantized{Value: codes.Mul(scale), Codes: codes, Scale: scale}, nil
 }
 
-// A quantizer is complete in thirty lines; its main function would be
+// A complete quantizer takes thirty lines. Its main function would be
 //
 //	func main() { sdk.ServeQuantizer(absmax{}) }
 //

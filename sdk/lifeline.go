@@ -8,13 +8,12 @@ import (
 	"github.com/cage-qat/cage/sdk/internal/wire"
 )
 
-// parentPoll is the time after which a plugin looks again whether its parent is still
-// the same.
+// parentPoll is the time after which a plugin checks again that its parent is still the same.
 const parentPoll = 500 * time.Millisecond
 
-// watchHost ends the process when the host is gone, however it ended. Then the pipe on
-// standard input closes; and if another process still holds the pipe open, the plugin at
-// least gets another parent.
+// watchHost ends the process when the host is gone, however the host ended. The sign of
+// this is that the pipe on standard input closes. If another process still holds the pipe
+// open, the sign is that the plugin gets another parent.
 func watchHost() {
 	if os.Getenv(wire.LifelineKey) == wire.LifelineStdin {
 		go func() {

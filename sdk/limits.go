@@ -2,12 +2,13 @@ package sdk
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// SiteLimits bounds each program for a quantizer's site of the given shape, in
-// proportion to it, so that a mistake in a plugin is an error before anything is
-// allocated and not a machine that swaps. With n elements, a value may have 64·n +
-// 2²² of them, all values together 4096·n + 2³⁰, constants 4·n + 2¹⁶ and at most 2²²,
-// and products may take 1024·n·d + 2³⁴ multiplications, d being the longest axis: far
-// above what published quantizers need. Hosts refuse what exceeds it.
+// SiteLimits returns the limits of each program for a quantizer's site of the given
+// shape. They grow with the shape, so that a mistake in a plugin is an error before
+// anything is allocated, and does not make the machine swap. For a tensor of n elements
+// whose longest axis is d, one value may have 64·n + 2²² elements, all values together
+// 4096·n + 2³⁰, and constants 4·n + 2¹⁶ but never more than 2²²; products may take
+// 1024·n·d + 2³⁴ multiplications. This is far above what published quantizers need. Hosts
+// refuse programs that exceed the limits.
 func SiteLimits(shape []int) program.Limits {
 	n := program.FloatType(shape...).Size()
 	longest := int64(1)
@@ -18,18 +19,18 @@ func SiteLimits(shape []int) program.Limits {
 		Elements: min(64*n+1<<22, program.MaxSize),
 		Total:    4096*n + 1<<30,
 		Work:     int64(min(1024*float64(n)*float64(longest)+1<<34, 1<<50)),
-		// The host keeps them for as long as a run lasts, of each site.
+		// The host keeps the constants of every site for as long as a run lasts.
 		Constants: min(4*n+1<<16, mostConstants),
 	}
 }
 
-// mostConstants is how many elements the constants of a program have at most.
+// mostConstants is the largest number of elements that the constants of a program may have.
 const mostConstants = 1 << 22
 
-// TensorLimits bounds each program of an optimizer for a tensor of the given shape.
-// To [SiteLimits] it adds what preconditioners need, a d×d matrix for each axis of
-// d and its factorization: 4·Σd² elements of one value and of constants, 256·Σd² of all
-// values together, and 64·Σd³ multiplications.
+// TensorLimits returns the limits of each program of an optimizer for a tensor of the
+// given shape. To [SiteLimits] it adds what preconditioners need, a d×d matrix for each
+// axis of length d and its factorization: 4·Σd² elements for one value and for constants,
+// 256·Σd² for all values together, and 64·Σd³ multiplications.
 func TensorLimits(shape []int) program.Limits {
 	l := SiteLimits(shape)
 	var squares, cubes float64

@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// newLogger returns a logger that writes lines as the host understands them. It also
-// makes log/slog, and with it package log, write such lines, so that an author reaches
-// the host's log with the standard library alone.
+// newLogger returns a logger that writes lines in the form that the host understands. It
+// also makes log/slog, and with it package log, write such lines, so that an author
+// reaches the host's log with the standard library alone.
 func newLogger(w io.Writer) hclog.Logger {
 	level := cmp.Or(hclog.LevelFromString(os.Getenv(wire.LogKey)), hclog.Info) // hclog.NoLevel is 0
 	logger := hclog.New(&hclog.LoggerOptions{Output: w, Level: level, JSONFormat: true})
@@ -76,7 +76,8 @@ func (h *slogHandler) appendAttr(args []any, prefix string, a slog.Attr) []any {
 	return args
 }
 
-// printable is a value that a line of JSON can hold, or its text: hclog would lose the whole entry over a NaN.
+// printable is v if a line of JSON can hold it, otherwise its text: hclog would lose the whole
+// entry over a NaN.
 func printable(v any) any {
 	if _, isError := v.(error); isError {
 		return v // hclog prints it

@@ -5,8 +5,8 @@ import "github.com/cage-qat/cage/sdk/program"
 // Optimizer writes the update direction for a parameter tensor as two pure
 // functions: state in, state out.
 //
-// A method refuses what it does not support by [Refuse]; any other error is a mistake of
-// the plugin.
+// A method refuses what it does not support with [Refuse]; any other error counts as a
+// mistake in the plugin.
 type Optimizer interface {
 	// Describe names the plugin and declares its parameters.
 	Describe() Description
@@ -42,9 +42,9 @@ type Tensor struct {
 	Name  string
 	Role  TensorRole
 	Shape []int
-	// Parts are the matrices, from the top down, that a fused weight holds one below the
-	// other, as those of queries, keys and values. Together they have all its rows. It is
-	// empty for a weight that is one matrix.
+	// Parts lists the matrices that a fused weight holds one below the other, such as
+	// those of queries, keys and values, from the top down. Together they have all of its
+	// rows. Parts is empty for a weight that is one matrix.
 	Parts []Part
 	// Values holds the declared parameters of the optimizer, checked and complete.
 	Values
@@ -63,12 +63,12 @@ type State map[string]program.Value
 
 // UpdateInput is what an update may read.
 type UpdateInput struct {
-	// X is the parameter before the step, after weight decay unless the run says that it
-	// comes last.
+	// X is the parameter before the step. Weight decay has already been applied, unless
+	// the run applies it last.
 	X program.Value
 	// Gradient has the tensor's shape; it is already clipped.
 	Gradient program.Value
-	// Step is the number t of this update as a scalar float, from 1.
+	// Step is the number t of this update as a scalar float, counted from 1.
 	Step program.Value
 	// State is what the previous update, or Init, returned.
 	State State

@@ -6,9 +6,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// BuildOptimizer calls o for one tensor and returns its checked programs, or that
-// o does not accept the tensor. Errors of the author's code, panics included, come
-// back as errors that name the tensor.
+// BuildOptimizer calls o for one tensor and returns its checked programs. If o does not
+// accept the tensor, there are none, and Accepts is false. Errors of the author's code,
+// panics included, come back as errors that name the tensor.
 func BuildOptimizer(o Optimizer, t Tensor) (OptimizerProgram, error) {
 	return build(KindOptimizer, t.Name, o.Describe, func(name string) (OptimizerProgram, error) {
 		return buildOptimizer(o, name, t)
@@ -119,11 +119,11 @@ func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	}
 }
 
-// finish builds a program that returns state. One that returns none does nothing, and is
-// left out.
+// finish builds a program that returns state. A program that returns none does nothing,
+// and is left out.
 func (o *optimizerBuilder) finish(b *program.Builder, which string, state State) (*program.Program, error) {
 	if len(state) == 0 {
-		return nil, b.Err() // a mistake in what is left out is still one
+		return nil, b.Err() // a mistake in what is left out is still a mistake
 	}
 	return finish(b, which)
 }

@@ -29,14 +29,15 @@ type OptimizerProgram struct {
 	Due Due
 }
 
-// Programs yields the programs that are there with their names: init, update,
-// observe, first_refresh, refresh.
+// Programs yields the programs that are present, with their names: init, update, observe,
+// first_refresh, refresh.
 func (o OptimizerProgram) Programs() iter.Seq2[string, *program.Program] {
 	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh}})
 }
 
 // Check verifies the signatures of valid programs for a tensor of the given shape,
-// that the refresh programs are those that are due, and that no other factorizes.
+// that there are exactly the refresh programs that Due asks for, and that no other
+// program factorizes.
 func (o OptimizerProgram) Check(shape []int) error {
 	if !o.Accepts {
 		for name := range o.Programs() {

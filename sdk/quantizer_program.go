@@ -23,11 +23,11 @@ type QuantizerProgram struct {
 	// none.
 	Init *program.Program
 	// Unpack maps codes and scale, as Program returns them, to value; nil when
-	// the quantizer is no [Packer].
+	// the quantizer is not a [Packer].
 	Unpack *program.Program
 }
 
-// Programs yields the programs that are there with their names: quantize, init,
+// Programs yields the programs that are present, with their names: quantize, init,
 // unpack.
 func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
 	return present([]named{{"quantize", q.Program}, {"init", q.Init}, {"unpack", q.Unpack}})
@@ -38,8 +38,9 @@ func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
 //   - The input x and the outputs value and surrogate are floats of that shape;
 //     codes are numbers and mask a bool, of that shape; scale is a float; there
 //     is no other output.
-//   - The trained parameters are in order, inputs of the program and outputs of
-//     Init. The surrogate depends on each, and Homogeneous is not promised.
+//   - The trained parameters are in order; they are inputs of the program and
+//     outputs of Init. If there are any, the surrogate depends on each of them,
+//     and Homogeneous is not promised.
 //   - Unpack takes codes and scale and returns value.
 //   - No program factorizes.
 func (q QuantizerProgram) Check(shape []int) error {

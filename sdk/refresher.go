@@ -15,13 +15,13 @@ import (
 // Update t of a tensor runs Observe; then Refresh, if one is due at t; then Update. Each
 // sees the state as the one before it left it.
 type Refresher interface {
-	// Observe builds the statistics of the gradient of this update that a refresh
-	// reads. It returns only the state tensors that it changes, which may be none. It
-	// is part of every update, even if no refresh is ever due.
+	// Observe builds the statistics of this update's gradient that a refresh reads. It
+	// returns only the state tensors that it changes, which may be none. It is part of
+	// every update, even if no refresh is ever due.
 	Observe(b *program.Builder, in UpdateInput, t Tensor) (State, error)
 	// Refresh builds the renewed state tensors and returns only those, at least one.
 	// The program of the first refresh may differ from that of the others; first
-	// says which is asked for.
+	// says whether it is the one that is asked for.
 	Refresh(b *program.Builder, in RefreshInput, first bool, t Tensor) (State, error)
 	// RefreshAt says at which updates of the tensor a refresh is due.
 	RefreshAt(t Tensor) Due
@@ -35,9 +35,9 @@ type RefreshInput struct {
 	State State
 }
 
-// Due says at which updates t = 1, 2, … something happens: at First, then at those
-// of Next, Next + Every, Next + 2·Every, … that come after First. A zero First means
-// never, a zero Every only once; the fields after a zero are zero.
+// Due says at which updates t = 1, 2, … something happens: at First, then at those of Next,
+// Next + Every, Next + 2·Every, … that come after First. If First is 0, it never happens,
+// and Next and Every must be 0; if Every is 0, it happens only once, and Next must be 0.
 type Due struct{ First, Next, Every int }
 
 // At reports whether it is due at update t, and whether for the first time.

@@ -10,23 +10,22 @@ import (
 	"google.golang.org/grpc"
 )
 
-// ServeQuantizer is the main function of a quantizer plugin. It returns when the
-// host is done with the plugin, and does not return when the host is gone.
+// ServeQuantizer is the main function of a quantizer plugin. It returns when the host is
+// done with the plugin. If the host is gone, it does not return but ends the process.
 //
-// Print nothing to standard output before the call: the host reads its first line
-// as the handshake. Afterwards, whatever the plugin prints, on either stream,
-// lands in the host's log, and so does what it logs with log/slog, with its level
-// and attributes.
+// Print nothing to standard output before the call: the host reads the first line there
+// as the handshake. Afterwards, whatever the plugin prints, on either stream, goes to the
+// host's log. So does what it logs with log/slog, with level and attributes.
 //
 // When a person starts the plugin, it says what it is and exits;
-// with --describe it prints its description.
+// with --describe it prints its description and exits.
 func ServeQuantizer(q Quantizer) { serve(q, nil) }
 
 // ServeOptimizer is the main function of an optimizer plugin; see [ServeQuantizer].
 func ServeOptimizer(o Optimizer) { serve(nil, o) }
 
-// Serve is the main function of a plugin that is both: the host asks for the
-// kind that it needs. See [ServeQuantizer].
+// Serve is the main function of a plugin that is both a quantizer and an optimizer: the
+// host asks for the kind that it needs. See [ServeQuantizer].
 func Serve(q Quantizer, o Optimizer) { serve(q, o) }
 
 func serve(q Quantizer, o Optimizer) {
@@ -36,7 +35,7 @@ func serve(q Quantizer, o Optimizer) {
 	}
 	output := os.Stderr // go-plugin replaces the variable
 	logger := newLogger(output)
-	if err != nil { // the host reports it better, when it asks
+	if err != nil { // the host reports it better when it asks for the description
 		logger.Warn("the description is not valid", "error", err)
 	}
 	watchHost()
@@ -49,7 +48,7 @@ func serve(q Quantizer, o Optimizer) {
 }
 
 // describe collects and checks the descriptions of what is served. The error says what
-// is wrong with one, or is a panic of Describe.
+// is wrong with one of them, or that Describe panicked.
 func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 	defer func() {
 		if r := recover(); r != nil {

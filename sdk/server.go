@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// servers are the services of what is served.
+// servers are the gRPC services of the quantizer and the optimizer that are given.
 func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	set := goplugin.PluginSet{}
 	if q != nil {
@@ -96,8 +96,8 @@ func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.
 	return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Program{Program: answer}}, nil
 }
 
-// failure is the error of an author's code as the host shows it. The host knows
-// the plugin and the site, so only the cause travels, and whether it is a refusal.
+// failure makes a gRPC status of an error in the author's code. The host knows the plugin
+// and the site, so only the cause is sent, and whether it is a refusal.
 func failure(err error) error {
 	if site, ok := errors.AsType[*SiteError](err); ok {
 		err = site.Err
@@ -109,10 +109,10 @@ func failure(err error) error {
 	return wire.ToStatus(reason, err.Error())
 }
 
-// guard runs every call. It turns a panic into an error. Before the first call it also
-// restores the output of the process: go-plugin sends os.Stdout and os.Stderr through
-// gRPC, where the last words of a dying plugin are lost. From here on both are the
-// standard error, which the host reads directly.
+// guard returns the interceptor that runs every call. It turns a panic into an error.
+// Before the first call it also restores the output of the process: go-plugin sends
+// os.Stdout and os.Stderr through gRPC, where the last words of a dying plugin are lost.
+// From then on both are the standard error, which the host reads directly.
 func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	var first sync.Once
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {

@@ -11,7 +11,7 @@ import (
 )
 
 // StateTensor is the name and shape of one float tensor that is kept from step to
-// step: of an optimizer's state, or a trained parameter of a quantizer.
+// step: a part of an optimizer's state, or a trained parameter of a quantizer.
 type StateTensor struct {
 	Name  string
 	Shape []int
@@ -26,8 +26,7 @@ func inputState(b *program.Builder, prefix string, list []StateTensor) State {
 	return state
 }
 
-// outputState makes an output of each value and lists them in the order of their
-// names.
+// outputState makes each value an output and lists them in the order of their names.
 func outputState(b *program.Builder, prefix string, state State) (list []StateTensor) {
 	for name := range state {
 		list = append(list, StateTensor{Name: name, Shape: state[name].Shape()})
@@ -66,9 +65,9 @@ func checkList(what string, list []StateTensor) error {
 type signature struct {
 	name            string
 	inputs, outputs []program.Input
-	// when says when the program must be there; always if it is empty.
+	// when is the condition under which the program must be there; empty means always.
 	when string
-	// some allows outputs to be missing, all but one.
+	// some allows outputs to be missing, as long as one is there.
 	some bool
 	// factorizes allows factorizations.
 	factorizes bool
@@ -140,8 +139,8 @@ func (s signature) checkOps(p *program.Program) error {
 	return nil
 }
 
-// withoutGradient returns the first of the named inputs that gets no gradient from an output, which must exist, and
-// whether there is one.
+// withoutGradient returns the name of the first of the inputs that gets no gradient from an output,
+// and whether there is such an input. The output must exist.
 func withoutGradient(p *program.Program, output string, inputs []program.Input) (string, bool) {
 	id, _ := p.Output(output)
 	for _, in := range inputs {

@@ -6,13 +6,14 @@ import (
 )
 
 // Values are the settings of a plugin for one site or tensor: one value for each
-// declared parameter. Reading an undeclared name, or one of another type, is a
-// mistake of the plugin's author and panics; the SDK turns the panic into an error
+// declared parameter. Reading a name that is not declared, or reading it as another type,
+// is a mistake of the plugin's author and panics; the SDK turns the panic into an error
 // that names the parameter.
 type Values struct{ m map[string]any }
 
-// NewValues makes Values from a map of int, float64, bool and string. Hosts use
-// [Description.Resolve], which checks; this is for tests and for the wire.
+// NewValues makes Values from a map of int, float64, bool and string. It does not check
+// them: it is for tests and for values that come over the wire. Hosts use
+// [Description.Resolve], which checks.
 func NewValues(m map[string]any) Values { return Values{maps.Clone(m)} }
 
 // Map returns a copy of all values by name.

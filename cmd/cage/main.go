@@ -1,6 +1,6 @@
-// Command cage trains language models so that they survive quantization: the host
-// of quantizer and optimizer plugins. Each subcommand lives in a file of its own;
-// what they do is done by the packages under host/.
+// Command cage trains language models so that they survive quantization. It is the host
+// of quantizer and optimizer plugins. Each subcommand is in a file of its own; the
+// packages under host/ do the work.
 package main
 
 import (

@@ -11,11 +11,12 @@ import (
 // Batches is an endless sequence of micro-batches: windows of tokens, rows of documents, or
 // the noise of a problem without data. It is used by one goroutine at a time.
 type Batches interface {
-	// BatchLen is the number of elements of a batch.
+	// BatchLen returns the number of elements in a batch.
 	BatchLen() int
-	// At fills dst with batch index, from 0.
+	// At fills dst with the batch of that index, from 0.
 	At(index int64, dst []int32) error
-	// Finish completes the batches of one step, and returns the number of targets in them.
+	// Finish completes the batches of one step (if targets have weights, it
+	// normalizes them), and returns the number of targets in them.
 	Finish(batches [][]int32) (targets int64)
 }
 
@@ -25,8 +26,8 @@ type sampler interface {
 	At(index int64, dst []int32) error
 }
 
-// OpenBatches returns the batches that a model is trained on. d are
-// the data of a language model, nil for other models.
+// OpenBatches returns the batches on which a model is trained. d is the data of a
+// language model; nil for other models.
 func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {
 		return noise{q.NoiseSource(uint64(cfg.Seed))}, nil
@@ -75,8 +76,8 @@ type windows struct {
 
 func (w windows) Finish(batches [][]int32) int64 { return int64(len(batches) * w.targets) }
 
-// MixtureEpochs says how much of each source of a mixture so many batches are, in epochs; it
-// returns nil where there is none.
+// MixtureEpochs returns, for each source of a mixture, how many epochs of it the given
+// number of batches contains; nil if the batches are not from a mixture.
 func MixtureEpochs(b Batches, batches int64) []float64 {
 	var s sampler
 	switch b := b.(type) {
@@ -115,8 +116,8 @@ type normalization struct {
 	each    bool // the mean of each micro-batch counts the same
 }
 
-// Finish normalizes the weights of a step, and counts its targets before. Where the means of
-// micro-batches are averaged, those without targets have none.
+// Finish counts the targets of a step and normalizes their weights. If the means of
+// micro-batches are averaged, those without targets are left out.
 func (n normalization) Finish(batches [][]int32) (sum int64) {
 	var used [][]int32
 	for _, b := range batches {

@@ -10,11 +10,11 @@ import (
 	"github.com/cage-qat/cage/host/schedule"
 )
 
-// Survey finds configurations that could not be trained, for reasons that only data,
-// model and plugins can tell: a parameter that a plugin does not have, a shape that it
-// refuses, a token file with another vocabulary. For the others it compares programs and
-// data with those of the run that is there. It starts each plugin once for all of them,
-// and changes nothing in the configurations.
+// Survey checks whether configurations can be trained, as far as that takes their data,
+// model and plugins: for example, whether a plugin has a parameter, accepts a shape, or
+// whether a token file has the model's vocabulary. For those that can be trained, it
+// compares programs and data with those of the existing run. It starts each plugin once
+// for all configurations, and does not change the configurations.
 func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []config.Finding {
 	running := newPool(finder, options)
 	defer running.close()

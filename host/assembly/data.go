@@ -12,17 +12,17 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Data are the texts or conversations of a run.
+// Data holds the texts or conversations of a run.
 type Data struct {
 	Train, Validation Part
-	// Sources are the files of Train that a mixture draws from; nil without a mixture.
+	// Sources are the files of Train from which a mixture draws; nil without a mixture.
 	Sources []*data.File
 
 	counted *rows.Sampler // that counted the steps of conversations, for [OpenBatches]
 }
 
-// OpenData opens the files that the configuration names, and compares them with the
-// hashes it pins, with the model's vocabulary and with each other.
+// OpenData opens the files that the configuration names, and checks them against the
+// hashes pinned in it, against the model's vocabulary and against each other.
 func OpenData(cfg *config.Config) (*Data, error) {
 	d := &Data{}
 	var err error
@@ -113,8 +113,8 @@ func (d *Data) fit(cfg *config.Config) error {
 	return nil
 }
 
-// PinnedToData is [Data.Pinned] with the data that the configuration names, which is closed
-// again.
+// PinnedToData is [Data.Pinned] with the data that the configuration names. It opens and
+// closes that data.
 func PinnedToData(cfg *config.Config) (*config.Config, error) {
 	d, err := OpenData(cfg)
 	if err != nil {
@@ -125,8 +125,8 @@ func PinnedToData(cfg *config.Config) (*config.Config, error) {
 }
 
 // Definition reads the tokenizer.json of the tokenizer that the data was made with; nil
-// when it is built in. Where the configuration names none, it lies beside the training
-// file.
+// if the tokenizer is built in. If the configuration does not name the file, it is
+// expected beside the training file.
 func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	spec := cfg.Data.Tokenizer
 	if spec == "" {
@@ -139,9 +139,10 @@ func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	return content, nil
 }
 
-// Pinned is the configuration with the hashes of the files, so that it repeats the run on
-// the same data or not at all, and with their vocabulary and the number of steps where it
-// has none. Where it has more steps than the epochs of conversations give, that is an error.
+// Pinned returns the configuration with the hashes of the files added, so that it repeats
+// the run on the same data or not at all. The vocabulary and the number of steps are
+// added, too, if it has none. For conversations, it is an error if it has more steps than
+// their epochs give.
 func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 	return cfg.Changed(func(c *config.Config) error {
 		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()

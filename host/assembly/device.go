@@ -7,12 +7,12 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-// ReplicaBatch is the number of sequences of a micro-batch that one replica of the device
-// computes at once.
+// ReplicaBatch returns the number of sequences in a micro-batch that one replica of the
+// device computes at once.
 func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.Device.Count) }
 
-// Device opens the device that the configuration names. warn, if any, is told what it should
-// be known to lack, with details as pairs of a key and a value.
+// Device opens the device that the configuration names. warn, unless nil, receives
+// warnings about what the device lacks, with details as key-value pairs.
 func Device(cfg *config.Config, warn func(message string, details ...any)) (*engine.Device, error) {
 	d := cfg.Device
 	dev, err := engine.Open(d.Kind, engine.Options{

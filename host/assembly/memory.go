@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// CheckMemory refuses a run that by an estimate needs more memory than the machine has,
+// CheckMemory refuses a run that is estimated to need more memory than the machine has,
 // before anything large is allocated. On a GPU, and with train.memory_check = "off", only
 // sizes that no machine has are refused.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
@@ -46,7 +46,7 @@ func availableMemory(cfg *config.Config) *memory.Available {
 	return nil
 }
 
-// Memory estimates what a run needs, as CheckMemory does, whatever there is.
+// Memory returns the estimate that CheckMemory uses, whether or not the machine has that much memory.
 func Memory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Report, error) {
 	sizes, err := memoryModel(cfg, m, programs)
 	if err != nil {

@@ -26,8 +26,8 @@ func (c *collector) optimizers(ctx context.Context) error {
 	return nil
 }
 
-// Tensors lists everything that is trained with the quantizers of p, without
-// optimizers: the model's parameters, then the quantizers', which do not decay.
+// Tensors lists everything that is trained with the quantizers of p, without optimizers:
+// the model's parameters, then those of the quantizers, which do not decay.
 func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 	var list []TrainedTensor
 	for _, param := range m.Params() {

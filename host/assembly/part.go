@@ -11,15 +11,15 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Part is what a model is trained or evaluated on: texts, a [data.File], or conversations, a
-// [rows.File].
+// Part is what a model is trained or evaluated on: either texts, as a [data.File], or
+// conversations, as a [rows.File].
 type Part interface {
-	Path() string    // of the first file
-	Paths() []string // of all
+	Path() string    // path of the first file
+	Paths() []string // paths of all files
 	Tokenizer() tokenizer.Info
-	Len() int64     // tokens
-	SHA256() string // of them, in lower-case hexadecimal
-	// VerifyPaced compares the files with their hashes, and calls pause now and then.
+	Len() int64     // number of tokens
+	SHA256() string // hash of the tokens, in lower-case hexadecimal
+	// VerifyPaced checks the files against their hashes, calling pause now and then.
 	VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error
 	Close() error
 }
@@ -43,5 +43,5 @@ func openFiles(kind string, paths ...string) (Part, error) {
 	return f, nil
 }
 
-// OpenPart opens a file to evaluate a model of the configuration on.
+// OpenPart opens a file on which to evaluate a model that the configuration describes.
 func OpenPart(cfg *config.Config, path string) (Part, error) { return openFiles(cfg.Data.Kind, path) }

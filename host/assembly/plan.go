@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// Plan makes the plan of a training step, or with programs without an optimizer
-// that of an evaluation, which must not train.
+// Plan makes the plan of a training step. If the programs do not include an optimizer, it
+// is the plan of an evaluation, with which nothing must be trained.
 func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
 	plan := step.Plan{
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,

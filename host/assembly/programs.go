@@ -10,72 +10,72 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// Programs is what the plugins of a run handed over.
+// Programs holds the programs that the plugins of a run have returned.
 type Programs struct {
 	// Weights and Activations hold the quantizers' programs by parameter and
 	// by site; both are empty for a role that is not quantized.
 	Weights, Activations map[string]sdk.QuantizerProgram
-	// Pieces holds those of activations by the number of tokens: see [Request].
+	// Pieces holds the programs for activations by the number of tokens: see [Request].
 	Pieces map[int]map[string]sdk.QuantizerProgram
 	// Tensors lists everything that is trained, with its optimizer: the model's
-	// parameters, then the quantizers' in the order of step.Plan.Trained.
+	// parameters, then those of the quantizers, in the order of step.Plan.Trained.
 	Tensors []TrainedTensor
 	// Forward says that there are no optimizers, as for an evaluation.
 	Forward bool
-	// Piece is that of the [Request].
+	// Piece is the value from the [Request].
 	Piece int
-	// Used tells which plugins ran.
+	// Used lists the plugins that ran.
 	Used []Used
-	// Start is how long the plugins took to start, side by side; Handover how
-	// long their programs took to arrive.
+	// Start is how long the plugins took to start, in parallel; Handover is how long it
+	// took until all programs had arrived.
 	Start, Handover time.Duration
 }
 
-// TrainedTensor is a parameter of the model or of a quantizer with the settings of its group.
+// TrainedTensor is a parameter of the model, or of a quantizer, with the settings of its group.
 type TrainedTensor struct {
 	Name      string
 	Shape     []int
 	Role      sdk.TensorRole
-	Parts     []sdk.Part           // of a fused weight
+	Parts     []sdk.Part           // parts of a fused weight
 	Optimizer sdk.OptimizerProgram // zero for an evaluation
-	Table     string               // of the optimizer's configuration
+	Table     string               // table that configures the optimizer
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
-	// RefreshDelay is by how many updates refreshes take effect late.
+	// RefreshDelay is how many updates late refreshes take effect.
 	RefreshDelay int
 }
 
 // Used is a plugin that took part in a run.
 type Used struct {
-	Table   string         `json:"table"` // of the configuration
+	Table   string         `json:"table"` // table of the configuration
 	Name    string         `json:"name"`
 	Version string         `json:"version,omitempty"`
 	SHA256  string         `json:"sha256"`
-	Values  map[string]any `json:"parameters"` // defaults filled in
+	Values  map[string]any `json:"parameters"` // with defaults filled in
 }
 
-// Request says which programs to collect.
+// Request says which programs to collect, and from which plugins.
 type Request struct {
 	Config *config.Config
 	Model  model.Model
 	// Batch is the number of sequences computed at once, which is part of the
 	// shape of activations.
 	Batch int
-	// Forward leaves the optimizer out, as evaluation does.
+	// Forward leaves the optimizer out, as for evaluation.
 	Forward bool
-	// Piece is how many tokens of each sequence are read at once, where nothing else is done than to continue them; 0: whole
-	// sequences.
+	// Piece is the number of tokens of each sequence that are read at once, if sequences are only to be continued; 0
+	// means whole sequences.
 	Piece int
-	// Pieces are the numbers of tokens of which activations are quantized at once where
+	// Pieces lists the numbers of tokens for which activations are quantized at once when
 	// sequences are continued; see step.Plan.
 	Pieces  []int
 	Finder  *plugin.Finder
 	Options plugin.Options
 }
 
-// Collect starts the plugins that the configuration names, checks their
-// parameters, collects the programs for every tensor and site of the model, and
-// stops them: no later step needs a plugin. [Programs.Used] has the hashes of what ran.
+// Collect starts the plugins that the configuration names, checks their parameters,
+// collects the programs for every tensor and site of the model, and stops the plugins:
+// nothing later needs them. [Programs.Used] has the hashes of those that ran.
 func Collect(ctx context.Context, req Request) (*Programs, error) {
 	running := newPool(req.Finder, req.Options)
 	defer running.close()
@@ -83,7 +83,7 @@ func Collect(ctx context.Context, req Request) (*Programs, error) {
 	return c.collect(ctx)
 }
 
-// Pinned is the configuration with the hashes of the plugins that ran.
+// Pinned returns the configuration with the hashes of the plugins that ran added.
 func (p *Programs) Pinned(cfg *config.Config) *config.Config {
 	hashes := map[string]string{}
 	for _, u := range p.Used {

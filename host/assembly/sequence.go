@@ -11,16 +11,17 @@ import (
 // Sequence is a part that is read from front to back, for evaluation. It is used by one
 // goroutine at a time.
 type Sequence interface {
-	// Batches is the number of batches; the last need not be full.
+	// Batches returns the number of batches; the last one may be incomplete.
 	Batches() int64
-	// BatchLen is the number of elements of a batch.
+	// BatchLen returns the number of elements in a batch.
 	BatchLen() int
 	// At fills dst with batch i. It returns how many of its rows count, and the number of
 	// targets in them.
 	At(i int64, dst []int32) (rows int, targets int64, err error)
 }
 
-// OpenSequence reads a part for a model of the configuration, batch rows at once.
+// OpenSequence opens a part for evaluating a model of the configuration, with batches of
+// batch rows.
 func OpenSequence(cfg *config.Config, part Part, batch int) (Sequence, error) {
 	context := cfg.Model.Context
 	if f, ok := part.(*rows.File); ok {

@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Hashes names the programs by role and name and gives their SHA-256. They, and not the
-// executables they came from, are what a run depends on: a plugin that was built anew and
-// writes the same programs continues it.
+// Hashes returns the SHA-256 of every program, by role and name. A run depends on these,
+// and not on the executables that returned the programs: it can be continued with a
+// plugin that was built anew, as long as that returns the same programs.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
 	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
@@ -35,7 +35,7 @@ func (p *Programs) Hashes() map[string]string {
 }
 
 // Changed returns, in order, the names of recorded programs that are different now. Names
-// that only one side has are not compared: an evaluation needs fewer programs.
+// that are missing on one side are ignored, because an evaluation needs fewer programs.
 func Changed(recorded, now map[string]string) []string {
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(recorded)) {

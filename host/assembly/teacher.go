@@ -6,7 +6,8 @@ import (
 	"github.com/cage-qat/cage/host/step"
 )
 
-// TeacherSettings are those of the model whose predictions a run learns; there must be one. The weights are not looked at.
+// TeacherSettings returns the settings of the model whose predictions a run learns; there must be one. The weights are
+// not read.
 func TeacherSettings(cfg *config.Config) (model.Settings, error) {
 	if cfg.Train.Distillation.Teacher == config.TeacherInitial {
 		return cfg.Model, nil

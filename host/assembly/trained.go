@@ -11,15 +11,15 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 )
 
-// FindValidation opens the validation file of a run that was trained before, with the
-// hash that its configuration pins, wherever the file is now.
+// FindValidation opens the validation file of a run that was trained earlier, with the
+// hash pinned in its configuration, wherever the file is now.
 func FindValidation(cfg *config.Config, search rundir.Search) (Part, error) {
 	file, _, err := findPart(cfg, search, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation)
 	return file, err
 }
 
-// FindTrain is [FindValidation] for the training files, those of a mixture as one. The
-// places are where they are now.
+// FindTrain is [FindValidation] for the training files; those of a mixture are opened as
+// one. places are their current paths.
 func FindTrain(cfg *config.Config, search rundir.Search) (file Part, places []string, err error) {
 	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
 }
@@ -65,8 +65,8 @@ func samePart(f Part, pin string) error {
 	return nil
 }
 
-// FindTokenizer opens the tokenizer of a run that was trained before: the copy in the
-// run directory, or else where the configuration says.
+// FindTokenizer opens the tokenizer of a run that was trained earlier: the copy in the
+// run directory, or else the one that the configuration names.
 func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info) (tokenizer.Tokenizer, error) {
 	if t, err := tokenizer.Reopen(search.Run, info); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return t, err

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// OpenTexts opens a token file, or reads a file of plain text, of which it returns the content instead.
+// OpenTexts opens a token file. If path is a file of plain text, it returns the content of that file instead.
 func OpenTexts(path string) (tokens Part, text []byte, err error) {
 	file, err := data.Open(path)
 	if err == nil {
@@ -26,7 +26,8 @@ func OpenTexts(path string) (tokens Part, text []byte, err error) {
 	return nil, nil, err
 }
 
-// Windows draws at most n sequences of context tokens from a part of texts, each once, in an order that depends on the seed.
+// Windows draws at most n sequences of context tokens from a part that consists of texts, without repetition, in an
+// order that the seed fixes.
 func Windows(part Part, context, n int, seed uint64) ([][]int32, error) {
 	file, ok := part.(*data.File)
 	if !ok {

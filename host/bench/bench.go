@@ -1,10 +1,10 @@
-// Package bench measures training steps: several variants of one step run in turn
-// on the same batch, A B C A B C …, so that what disturbs the machine disturbs all
-// alike, and ratios are taken within each round.
+// Package bench measures training steps. Several variants of one step run in turn on the
+// same batch, A B C A B C …, so that whatever disturbs the machine disturbs all of them
+// alike, and ratios are computed within each round.
 //
-// Steps that exist only to be compared with, such as the algorithms of plugins written
-// directly in the host (package direct), live in packages below, and nothing else may
-// use them.
+// Steps that exist only for comparison, such as the algorithms of plugins written
+// directly in the host (package direct), live in subpackages, and nothing else may use
+// them.
 package bench
 
 import (
@@ -30,25 +30,26 @@ type Subject struct {
 	Lambda float64
 }
 
-// Timing is what was measured of one subject.
+// Timing is the measurements of one subject.
 type Timing struct {
 	Name string `json:"name"`
-	// Seconds is the median of a step, over the rounds after the warm-up.
+	// Seconds is the median time of a step, over the rounds after the warm-up.
 	Seconds float64 `json:"seconds"`
-	// All holds every counted round.
+	// All holds the times of all counted rounds.
 	All []float64 `json:"all_seconds"`
 	// Ratio is the median over the rounds of this subject's time divided by
 	// the first one's; Low and High are the quartiles.
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"ratio_low_quartile"`
 	High  float64 `json:"ratio_high_quartile"`
-	// Mean is the mean of a step, and MeanRatio its ratio to the first subject's:
-	// what counts when some steps do more, as those that refresh preconditioners.
+	// Mean is the mean time of a step, and MeanRatio its ratio to that of the first
+	// subject. The mean is what counts if some steps do more than others, such as those
+	// that refresh preconditioners.
 	Mean      float64 `json:"mean_seconds"`
 	MeanRatio float64 `json:"mean_ratio"`
-	// CPU is the median of the processor time of a step, of all threads
-	// together, and CPURatio its median ratio to the first subject's. Other load
-	// on the machine hardly touches them. 0 where the system does not tell.
+	// CPU is the median of the processor time of a step, over all threads together, and
+	// CPURatio its median ratio to the first subject's. Other load on the machine hardly
+	// affects them. They are 0 if the system does not tell.
 	CPU      float64 `json:"cpu_seconds"`
 	CPURatio float64 `json:"cpu_ratio"`
 	// CPUMean and CPUMeanRatio are the mean of the processor time and its ratio to the
@@ -57,7 +58,7 @@ type Timing struct {
 	CPUMeanRatio float64 `json:"cpu_mean_ratio"`
 	// Compile is how long compiling and the first step took.
 	Compile float64 `json:"first_step_seconds"`
-	// Loss of the last step, to see that variants compute the same.
+	// Loss is the loss of the last step, to check that variants compute the same.
 	Loss float64 `json:"loss"`
 
 	cpu       []float64

@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// Process is what was measured of one run of a benchmark in a process of its own.
+// Process is the measurements of one run of a benchmark in a process of its own.
 type Process struct {
-	Seconds float64 `json:"seconds"` // of a step, as the process reports
-	// Peak is the largest resident size in bytes, of the process and those it
-	// waited for.
+	Seconds float64 `json:"seconds"` // time of a step, as reported by the process
+	// Peak is the largest resident size, in bytes, of the process and those it waited
+	// for.
 	Peak int64   `json:"peak_memory_bytes"`
 	Wall float64 `json:"wall_seconds"` // of the whole process
 	CPU  float64 `json:"cpu_seconds"`
-	// FirstStep is the time from the start of the process to the end of its first
-	// step; 0 where the process does not tell.
+	// FirstStep is the time from the start of the process to the end of its first step; 0
+	// if the process does not report it.
 	FirstStep float64 `json:"first_step_seconds,omitempty"`
 }
 
 // Comparison holds two benchmarks run in turn, A B A B ….
 type Comparison struct {
 	A, B Side
-	// Ratio is the median over the rounds of B's seconds of a step divided by A's:
-	// how many times as fast A is. Low and High are the smallest and largest.
+	// Ratio is the median over the rounds of B's step time divided by A's: how many times
+	// as fast A is. Low and High are the smallest and largest ratio.
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"ratio_lowest"`
 	High  float64 `json:"ratio_highest"`
@@ -45,10 +45,10 @@ type Side struct {
 	Median  Process   `json:"median"`
 }
 
-// Compare runs both commands in turn, rounds times each after one round that does
-// not count. Each prints, at the end of its output, a JSON object whose
-// "seconds" is the time of one step, and optionally "first_step_unix", the time at
-// which its first step was done in seconds since 1970. progress is told of each run.
+// Compare runs both commands in turn, rounds times each after one round that does not
+// count. Each must print, at the end of its output, a JSON object whose "seconds" is the
+// time of one step and whose optional "first_step_unix" is the time at which its first
+// step was done, in seconds since 1970. progress is called after each counted run.
 func Compare(ctx context.Context, a, b []string, rounds int, progress func(side string, p Process)) (*Comparison, error) {
 	c := &Comparison{A: Side{Command: strings.Join(a, " ")}, B: Side{Command: strings.Join(b, " ")}}
 	for round := range rounds + 1 {

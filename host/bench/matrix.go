@@ -28,10 +28,10 @@ type PairTiming struct {
 	Timing
 }
 
-// Matrix measures every quantizer with the first optimizer, and every optimizer with
-// the quantizer base. configure makes the configuration of a pair; all have the same
-// model and data shape. With rounds a multiple of the refresh interval, the mean
-// holds the right share of refreshes.
+// Matrix measures every quantizer with the first optimizer, and every optimizer with the
+// quantizer base. configure makes the configuration of a pair; all must have the same
+// model and data shape. If rounds is a multiple of the refresh interval, the mean
+// contains the right share of refreshes.
 func Matrix(ctx context.Context, configure func(Pair) (*config.Config, error), quantizers, optimizers []string, base string, o Options) (*MatrixReport, error) {
 	report := &MatrixReport{}
 	var rows, columns []Pair

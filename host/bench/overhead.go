@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/resources"
 )
 
-// Variant is one step of the overhead table (CAGE paper, Appendix "Training
+// Variant is one variant of a step in the overhead table (CAGE paper, Appendix "Training
 // Overheads").
 type Variant struct {
 	Rotation bool `json:"rotation"` // the quantizer rotates
@@ -27,7 +27,8 @@ func (v Variant) String() string {
 	return name + " without rotation"
 }
 
-// Variants lists the rows of the table, each CAGE after the QuEST it is compared with.
+// Variants lists the rows of the table, each CAGE row after the QuEST row with which it
+// is compared.
 func Variants() []Variant {
 	return []Variant{{false, false}, {false, true}, {true, false}, {true, true}}
 }
@@ -36,20 +37,20 @@ func Variants() []Variant {
 type VariantTiming struct {
 	Variant
 	Timing
-	// PeakMemory is the largest resident size of a process that runs this variant
-	// alone, in bytes; 0 where it was not measured.
+	// PeakMemory is the largest resident size of a process that runs only this variant,
+	// in bytes; 0 if it was not measured.
 	PeakMemory int64 `json:"peak_memory_bytes"`
 }
 
-// OverheadReport is the overhead table. Ratios are relative to the variant without
-// CAGE and with the same rotation.
+// OverheadReport is the overhead table. Ratios are relative to the variant without CAGE
+// and with the same rotation.
 type OverheadReport struct {
 	Workload
 	Variants []VariantTiming `json:"variants"`
 }
 
-// Overhead measures the variants in pairs, without and with CAGE in turn. configure
-// makes the configuration of a variant; all have the same sizes.
+// Overhead measures the variants in pairs, without and with CAGE in turn. configure makes
+// the configuration of a variant; all must have the same sizes.
 func Overhead(ctx context.Context, configure func(Variant) (*config.Config, error), variants []Variant, o Options) (*OverheadReport, error) {
 	report := &OverheadReport{}
 	for _, rotation := range []bool{false, true} {

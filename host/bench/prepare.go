@@ -70,7 +70,7 @@ func loadTeacher(c *step.Compiled) error {
 	return c.LoadTeacher(step.LoadParams(d.Teacher, func(name string) ([]float32, error) { return params[name].Init(0), nil }))
 }
 
-// Workload is what was measured, and on what.
+// Workload describes what was measured, and on what.
 type Workload struct {
 	Build      engine.BuildInfo `json:"build"`
 	Parameters int              `json:"parameters"`

@@ -17,16 +17,16 @@ import (
 type Profile struct {
 	Build engine.BuildInfo `json:"build"`
 	Steps int              `json:"steps"`
-	// Rows are by executable and kind of operation, Kinds by kind alone.
+	// Rows are the times by executable and kind of operation, Kinds those by kind alone.
 	Rows  []opprofile.Row `json:"rows"`
 	Kinds []opprofile.Row `json:"kinds"`
-	// Parts are by who wrote the program: the model, each plugin, the host.
+	// Parts are the times by who wrote the program: the model, each plugin, the host.
 	Parts []opprofile.Row `json:"parts"`
 }
 
 // ProfileStep samples o.Rounds steps with the correction, and as many without the
-// activations' quantizers: those are compiled into the forward and backward pass, and
-// their part is what leaving them out saves.
+// quantizers of activations. These are compiled into the forward and backward pass; their
+// share is the time that leaving them out saves.
 func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, error) {
 	ready, dev, err := open(ctx, cfg, o)
 	if err != nil {

@@ -22,18 +22,18 @@ import (
 type Report struct {
 	Workload
 	FLOPs float64 `json:"flops_per_step"`
-	// PluginStart and PluginHandover are the seconds until the plugins had
-	// started and until their programs had arrived.
+	// PluginStart and PluginHandover are the seconds until the plugins had started, and
+	// until their programs had arrived.
 	PluginStart    float64  `json:"plugin_start_seconds"`
 	PluginHandover float64  `json:"plugin_handover_seconds"`
 	Steps          []Timing `json:"steps"`
 	// Seconds is the time of the configured step (see [Configured]), and FirstStepUnix is
-	// FirstStep, both under the names that [Compare] reads.
+	// FirstStep, both under the names that [Compare] expects.
 	Seconds       float64 `json:"seconds"`
 	FirstStepUnix float64 `json:"first_step_unix"`
 	PeakMemory    int64   `json:"peak_memory_bytes"`
 	// PeakFLOPS is the speed of a large matrix product on this device, one on each of its
-	// replicas, in floating-point operations a second: what no step can exceed.
+	// replicas, in floating-point operations per second: no step can be faster.
 	PeakFLOPS float64 `json:"peak_flops"`
 	// FirstStep is the time at which the first step of the first subject was done.
 	FirstStep time.Time `json:"first_step"`
@@ -44,12 +44,12 @@ const (
 	Plain    = "plugins"         // the configured step, λ_t = 0
 	WithCAGE = "plugins + CAGE"  // the same with λ_t > 0
 	Direct   = "written in host" // the same mathematics without plugins, λ_t = 0
-	NoUpdate = "no update"       // forward and backward passes; the update is checked and not computed
-	Untaught = "no teacher"      // of a run with a teacher, the configured step without it, λ_t = 0
+	NoUpdate = "no update"       // forward and backward passes; the update is checked, but not computed
+	Untaught = "no teacher"      // for a run with a teacher: the configured step without it, λ_t = 0
 )
 
-// Configured names the subject that is the step of a training with this configuration:
-// that with the correction, where it has one.
+// Configured names the subject that is the training step of this configuration: the one
+// with the correction, if it has one.
 func Configured(cfg *config.Config) string {
 	if cfg.Quantizer.Weights != nil && cfg.Method.Name == cage.MethodCAGE && cfg.Method.Form != "off" {
 		return WithCAGE
@@ -60,8 +60,8 @@ func Configured(cfg *config.Config) string {
 // Options say what to measure.
 type Options struct {
 	Rounds int
-	// Direct adds the step written in the host; only for QuEST in the paper's
-	// form with AdamW, and their defaults.
+	// Direct adds the step written in the host. It is possible only for QuEST in the
+	// paper's form with AdamW, with their default parameters.
 	Direct bool
 	// NoUpdate adds the step without the arithmetic of its update.
 	NoUpdate bool
@@ -83,8 +83,8 @@ func (o Options) warn() func(message string, details ...any) {
 	return o.Plugins.Logger.Warn
 }
 
-// Run measures the configured step without and with the correction, and on request
-// the same mathematics written directly in the host.
+// Run measures the configured step without and with the correction and, on request, the
+// same mathematics written directly in the host.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	p, dev, err := open(ctx, cfg, o)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 // Point is one size of a scaling measurement.
 type Point struct {
 	Size       int     `json:"size"`
-	Seconds    float64 `json:"seconds"` // of a step, median
+	Seconds    float64 `json:"seconds"` // median time of a step
 	FLOPs      float64 `json:"flops_per_step"`
 	PeakMemory int64   `json:"peak_memory_bytes"`
 }
 
-// Growth is how step time and memory grow with one of the sizes: each follows
+// Growth says how step time and memory grow with one of the sizes: each follows
 // size^exponent, fitted by least squares on logarithms.
 type Growth struct {
 	Dimension string  `json:"dimension"` // width, layers, context or batch
@@ -27,8 +27,8 @@ type Growth struct {
 	Memory    float64 `json:"memory_exponent"`
 }
 
-// Scale measures the growth along one dimension at two different sizes or more. measure
-// runs one size in a process of its own, as memory is measured for whole processes.
+// Scale measures the growth along one dimension at two or more different sizes. measure
+// runs one size in a process of its own, because memory is measured for whole processes.
 func Scale(ctx context.Context, dimension string, sizes []int, measure func(ctx context.Context, size int) (Point, error)) (Growth, error) {
 	g := Growth{Dimension: dimension}
 	if distinct := slices.Compact(slices.Sorted(slices.Values(sizes))); len(distinct) < 2 || distinct[0] < 1 {

@@ -2,10 +2,12 @@ package cage
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// LambdaAt is λ_t for the optimizer step t = 1…T of total T (paper Eq. 6, Algorithm 1).
+// LambdaAt returns λ_t for the optimizer step t = 1…T of total T (paper Eq. 6, Algorithm
+// 1).
 //
-// The progress is one division, so that the step with t = s·T is still silent. Past the
-// end λ_t stays at λ. It is 0 when the form is off, or when total is not positive.
+// The progress is computed as one division, so that the step with t = s·T is still
+// silent. Past the end λ_t stays at λ. It is 0 if the form is off, or if total is not
+// positive.
 func (m Method) LambdaAt(t, total int) float64 {
 	if m.Form == Off || total <= 0 {
 		return 0
@@ -20,9 +22,10 @@ func (m Method) LambdaAt(t, total int) float64 {
 	return m.Lambda * ((r - m.Silence) / (1 - m.Silence)) // λ_t ← λ·(r_t − s)/(1 − s)
 }
 
-// Program writes one step of one tensor: the body of the loop of Algorithm 1, with any
-// optimizer in the place of AdamW (Eq. 5). A comment at the end of a line is the paper's
-// line. The correction is never clipped and, decoupled, never enters the optimizer's state.
+// Program returns the program of one step of one tensor: the body of the loop of
+// Algorithm 1, with any optimizer in place of AdamW (Eq. 5). Comments at the ends of
+// lines give the paper's lines. The correction is never clipped; decoupled, it never
+// enters the optimizer's state.
 func (r Rule) Program() (*program.Program, error) { return r.write(r.correction()) }
 
 // write writes the step with the given correction.

@@ -5,15 +5,16 @@ import (
 )
 
 // Lotion is the configuration of LOTION for a run ("Smoothing the Optimization Landscape
-// for Quantized Training", Kwun et al. 2025, arXiv 2510.08757), the method that the CAGE
-// paper compares itself with ("Relationship to LOTION", "Comparison to LOTION"): training
-// in full precision on a loss that is smoothed by randomized rounding of the weights.
+// for Quantized Training", Kwun et al. 2025, arXiv 2510.08757), the method with which the
+// CAGE paper compares its own ("Relationship to LOTION", "Comparison to LOTION"):
+// training in full precision on a loss that is smoothed by randomized rounding of the
+// weights.
 //
 // To second order the smoothed loss is the loss plus a regularizer R, the variance of the
-// rounding weighted by the curvature. Here it has the form of the CAGE authors'
-// implementation. With the grid's step s of a weight tensor, which counts as a constant in
-// the gradient, and the moving average F of squared gradients, which stands for the
-// curvature (an estimate of the diagonal of the Fisher matrix):
+// rounding weighted by the curvature. R is implemented as by the CAGE authors. Here s is
+// the step of a weight tensor's grid, which counts as a constant in the gradient, and F
+// the moving average of squared gradients, which stands for the curvature (it is an
+// estimate of the diagonal of the Fisher matrix):
 //
 //	s   = max|x| / Denominator
 //	Δ_i = x_i/s − ⌊x_i/s⌋
@@ -22,21 +23,21 @@ import (
 //	∂R/∂x_i = ½·Coeff·F_i·s·(1 − 2Δ_i)
 //	F   ← FisherDecay·F + (1 − FisherDecay)·g²
 //
-// F starts at zero and has no bias correction. On the grid, Δ = 0, where R has a
-// kink, the formula gives the derivative to the right.
+// F starts at zero and has no bias correction. On the grid, Δ = 0, where R has a kink,
+// the formula gives the derivative to the right.
 type Lotion struct {
-	// Coeff is the strength of the regularizer, at least 0; 0 is none.
+	// Coeff is the strength of the regularizer, at least 0; 0 means none.
 	Coeff float64
 	// FisherDecay is the decay of F, at least 0 and below 1.
 	FisherDecay float64
-	// Denominator is the largest magnitude of a tensor in steps, at least 1:
-	// 2^(b−1) for b bits in the CAGE authors' code, 2^(b−1) − 1 on the integer
-	// grid of the LOTION paper.
+	// Denominator is the largest magnitude in a tensor, measured in steps; at least 1:
+	// 2^(b−1) for b bits in the CAGE authors' code, 2^(b−1) − 1 on the integer grid of
+	// the LOTION paper.
 	Denominator float64
 }
 
-// DefaultLotion is the setting of the CAGE paper's comparison, 4-bit weights: the best
-// strength of its sweep and the constants of the authors' code.
+// DefaultLotion is the setting used in the CAGE paper's comparison with 4-bit weights:
+// the best strength of its sweep, and the constants of the authors' code.
 var DefaultLotion = Lotion{Coeff: 4000, FisherDecay: 0.999, Denominator: 8}
 
 // lotionTerms is what one step of one tensor gives. What the caller does not use is not

@@ -13,18 +13,19 @@ func (s *step) measure() {
 	}
 }
 
-// OutputNorm2 is the output of [ParetoNorm2].
+// OutputNorm2 is the name of the output of [ParetoNorm2].
 const OutputNorm2 = "norm2"
 
-// ParetoNorm2 writes the squared length of one tensor's share of the stationarity
-// measure (paper Eq. 2)
+// ParetoNorm2 returns a program for the squared length of one tensor's share of the
+// stationarity measure (paper Eq. 2)
 //
-//	P_λ(x) = ∇f(x) + λ·(x − Q(x)),
+//	P_λ(x) = ∇f(x) + λ·(x − Q(x)).
 //
-// a program from gradient, x, quantized (as the rule has it) and lambda to the scalar
-// norm2. The norm over all tensors is the square root of the sum. With ∇f from a
-// full-precision forward pass it is the quantity of the theorem. With the gradient of the
-// quantized forward pass, ∇f(Q(x)), it is a different one and must be named so.
+// Its inputs are gradient, x, quantized (as the rule has it) and lambda; its output is
+// the scalar norm2. The norm over all tensors is the square root of the sum. With ∇f from
+// a full-precision forward pass it is the quantity of the theorem. With the gradient of
+// the quantized forward pass, ∇f(Q(x)), it is a different one and must be named
+// accordingly.
 func ParetoNorm2(r Rule) (*program.Program, error) {
 	b := program.NewBuilder("pareto/" + r.Name)
 	t := program.FloatType(r.Shape...)

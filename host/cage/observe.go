@@ -7,9 +7,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// ObserveProgram writes the optimizer's observation alone, for a step in which a
-// refresh follows it: from the inputs of the rule to the state tensors that it
-// changes. It is nil when the optimizer has none.
+// ObserveProgram returns a program for the optimizer's observation alone, for a step in
+// which the observation is followed by a refresh. It maps the inputs of the rule to the
+// state tensors that the observation changes. It is nil if the optimizer has no
+// observation.
 func (r Rule) ObserveProgram() (*program.Program, error) {
 	if r.Optimizer.Observe == nil {
 		return nil, nil

@@ -7,14 +7,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Names of the inputs and outputs of an update program, beside those of the
+// Names of the inputs and outputs of an update program, in addition to those of the
 // optimizer's state (sdk.StatePrefix) and of the quantizer's trained parameters
-// (sdk.TrainedPrefix). All but x, gradient and quantized are scalars.
+// (sdk.TrainedPrefix). All except x, gradient and quantized are scalars.
 const (
 	InputX         = "x"         // the parameter x_t, float of the tensor's shape
 	InputGradient  = "gradient"  // g_t at x_t, before clipping
 	InputQuantized = "quantized" // Q(x_t), as the forward pass used it; see Rule.Rotation
-	InputClip      = "clip"      // factor of the gradient: min(1, c/‖g‖)
+	InputClip      = "clip"      // factor on the gradient: min(1, c/‖g‖)
 	InputRate      = "rate"      // α_t of the schedule
 	InputNextRate  = "next_rate" // α_{t+1}, for the official variant
 	InputLambda    = "lambda"    // λ_t
@@ -24,12 +24,12 @@ const (
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
 	OutputValueNorm2 = "value_norm2" // Σ x², scalar, with Statistics
 
-	// OutputUncorrected is a scalar of every rule with a correction: 1 if the residual is
-	// not finite and the tensor gets none, else 0.
+	// OutputUncorrected is a scalar output of every rule with a correction: 1 if the
+	// residual is not finite, so that the tensor gets no correction, otherwise 0.
 	OutputUncorrected = "uncorrected"
 )
 
-// Scalars are the scalar inputs that every update program has, used or not.
+// Scalars lists the scalar inputs that every update program has, used or not.
 var Scalars = []string{InputStep, InputRate, InputNextRate, InputClip, InputLambda}
 
 // Rule describes the update of one parameter tensor.
@@ -38,35 +38,37 @@ type Rule struct {
 	Shape []int
 	// Optimizer gives the direction u.
 	Optimizer sdk.OptimizerProgram
-	// Quantizer is the tensor's own forward weight quantizer; nil for a tensor
-	// that is not quantized, which is never corrected.
+	// Quantizer is the weight quantizer of the tensor's own forward pass; nil for a
+	// tensor that is not quantized, which is never corrected.
 	Quantizer *sdk.QuantizerProgram
-	// Rotation is the block of the rotation H that the input quantized has been left
-	// in: it is H·Q(x_t), which the program rotates back where it needs Q(x_t). 0 or 1
-	// means none. It does not concern the quantizer's program.
+	// Rotation is the block size of the rotation H in which the input quantized has been
+	// left: the input is H·Q(x_t), and the program rotates it back where it needs Q(x_t).
+	// 0 or 1 means no rotation. The quantizer's program is not affected.
 	Rotation int
-	// Clip says whether the gradient is multiplied by the input clip. Without it, a pass
-	// over memory is saved.
+	// Clip says whether the gradient is multiplied by the input clip. Without it, the
+	// program saves a pass over memory.
 	Clip bool
-	// Decay is the weight decay ω, 0 for none.
+	// Decay is the weight decay ω; 0 means none.
 	Decay float64
-	// DecayLast lets the weights decay after the optimizer's update, as the official SOAP
-	// does, and not before it. The residual of the paper's variant is then that of x_t.
+	// DecayLast makes the weights decay after the optimizer's update instead of before
+	// it, as the official SOAP does. The residual of the paper's variant is then that of
+	// x_t.
 	DecayLast bool
-	// RateFactor multiplies the schedule's rate for this tensor: 1 where nothing else is
-	// asked for, 0 for one that stays as it is.
+	// RateFactor multiplies the schedule's rate for this tensor: 1 normally, 0 for a
+	// tensor that is to stay as it is.
 	RateFactor float64
-	// Form and Variant of the correction. Form is Off while λ_t = 0, so that a run with
-	// λ = 0 has the same program, and ends with the same bits, as one without CAGE.
+	// Form and Variant are those of the correction. Form is Off while λ_t = 0, so that a
+	// run with λ = 0 has the same program, and ends with the same bits, as one without
+	// CAGE.
 	Form    Form
 	Variant Variant
 	// Statistics adds the outputs error_norm2 and value_norm2, taken at x_t.
 	Statistics bool
-	// Lotion regularizes a quantized tensor by LOTION, the method that CAGE is
-	// compared with; nil for none.
+	// Lotion regularizes a quantized tensor by LOTION, the method with which CAGE is
+	// compared; nil means none.
 	Lotion *Lotion
-	// Observed leaves out the optimizer's observation, in a step in which ObserveProgram
-	// and a refresh ran before the update.
+	// Observed leaves out the optimizer's observation, for a step in which ObserveProgram
+	// and a refresh have run before the update.
 	Observed bool
 }
 
@@ -75,7 +77,7 @@ func (r Rule) corrects() bool {
 	return r.Quantizer != nil && (r.Form == Coupled || r.Form == Decoupled)
 }
 
-// State lists the state tensors of the rule: the optimizer's, then those of the
+// State lists the state tensors of the rule: those of the optimizer, then those of the
 // method, which start at zero.
 func (r Rule) State() []sdk.StateTensor {
 	if !r.regularized() {

@@ -4,44 +4,43 @@ import (
 	"github.com/cage-qat/cage/host/schema"
 )
 
-// Names of methods, as a configuration has them.
+// Names of methods, as used in configurations.
 const (
 	MethodCAGE   = "cage"
 	MethodLOTION = "lotion"
 	MethodOff    = "off"
 )
 
-// The methods that have some keys.
+// The methods that have certain keys.
 var (
 	cageKeys   = []string{MethodCAGE}
 	measured   = []string{MethodCAGE, MethodOff} // ‖P_λ‖ is of use without a correction, too
 	lotionKeys = []string{MethodLOTION}
 )
 
-// FullGradient is the value of method.gradient with which gradients are taken in full
+// FullGradient is the value of method.gradient with which gradients are computed in full
 // precision.
 const FullGradient = "full"
 
-// Settings is the table [method] of a configuration: how the training takes the
-// quantization of weights into account, beyond the straight-through estimator. The
-// keys of the methods that are not named have their defaults, but for Form, which
-// is Off then.
+// Settings is the table [method] of a configuration: how training takes the quantization
+// of weights into account, beyond the straight-through estimator. The keys of the other
+// methods have their default values, except for Form, which is then Off.
 type Settings struct {
 	Name   string // MethodCAGE, MethodLOTION or MethodOff
 	Method        // CAGE
 
-	Gradient    string // "quantized" or FullGradient: where the gradient is taken
+	Gradient    string // where the gradient is taken: "quantized" or FullGradient
 	ParetoEvery int    // steps between measurements of ‖P_λ‖; 0: never
 
 	// LOTION
 	Coeff       float64 // strength of the regularizer
 	FisherDecay float64 // of the moving average of squared gradients, which is not bias-corrected
-	Bits        int     // of the grid that the regularizer assumes
+	Bits        int     // number of bits of the grid that the regularizer assumes
 	Denom       string  // "power" or "symmetric": see Lotion
 }
 
-// Lotion is LOTION as it is set. The largest magnitude of a tensor is 2^(bits−1) steps of
-// its grid, or one less on the symmetric grid.
+// Lotion returns the configured LOTION. The largest magnitude in a tensor is 2^(bits−1)
+// steps of its grid, or one less on the symmetric grid.
 func (s Settings) Lotion() Lotion {
 	steps := float64(int64(1) << (s.Bits - 1))
 	if s.Denom == "symmetric" {
@@ -50,7 +49,7 @@ func (s Settings) Lotion() Lotion {
 	return Lotion{Coeff: s.Coeff, FisherDecay: s.FisherDecay, Denominator: steps}
 }
 
-// Keys are the keys of the table. quantized tells whether some weight is quantized.
+// Keys returns the keys of the table. quantized reports whether any weight is quantized.
 func (s *Settings) Keys(quantized func() bool) []schema.Key {
 	form := func() any {
 		if s.Name != MethodCAGE || !quantized() {

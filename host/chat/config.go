@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// SpecialTokens are those that templates print; "" where there is none.
+// SpecialTokens are the special tokens that templates print; "" if there is none.
 type SpecialTokens struct {
 	BOS string `json:"bos_token,omitempty"`
 	EOS string `json:"eos_token,omitempty"`

@@ -23,7 +23,7 @@ type Message struct {
 	fields *jinja.Dict
 }
 
-// NewMessage returns a message without other keys.
+// NewMessage returns a message with a role and content, and no other keys.
 func NewMessage(role, content string) Message {
 	d := &jinja.Dict{}
 	d.Set("role", role)
@@ -34,17 +34,17 @@ func NewMessage(role, content string) Message {
 // Conversation is a list of messages.
 type Conversation []Message
 
-// Columns are the keys of a row that [ParseRow] looks at.
+// Columns lists the keys of a row that [ParseRow] reads.
 var Columns = []string{"messages", "conversations", "prompt", "completion", "tools"}
 
-// ParseRow reads a conversation from a row of JSON, which has one of these forms:
+// ParseRow parses a conversation from a JSON row, which has one of these forms:
 //
 //	{"messages": [{"role": "user", "content": "…"}, …]}      roles system, user, assistant
 //	{"conversations": [{"from": "human", "value": "…"}, …]}   system, human, gpt
 //	{"prompt": "…", "completion": "…"}
 //
-// The first that is there counts; other keys are ignored, except "tools", which must be
-// empty.
+// The first of these keys that is present counts; other keys are ignored, except "tools",
+// which must be empty.
 func ParseRow(row []byte) (Conversation, error) {
 	value, err := jinja.FromJSON(row)
 	if err != nil {

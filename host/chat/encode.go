@@ -20,7 +20,7 @@ const (
 	LastTurn TrainOn = "last_turn"
 )
 
-// Special says what becomes of special tokens that somebody has written into a message.
+// Special says what to do with special tokens that are written in a message.
 type Special string
 
 // With AllowSpecial they become the tokens that they name, as in transformers; with
@@ -30,7 +30,7 @@ const (
 	RefuseSpecial Special = "error"
 )
 
-// Encoder makes documents of conversations. It is safe for concurrent use.
+// Encoder turns conversations into documents. It is safe for concurrent use.
 type Encoder struct {
 	template  *Template
 	tokenizer tokenizer.Tokenizer
@@ -39,7 +39,7 @@ type Encoder struct {
 	pieces    sync.Map // the bytes of tokens that have occurred, by id
 }
 
-// NewEncoder returns an encoder. Zero values stand for [AllTurns] and [AllowSpecial].
+// NewEncoder returns an encoder. Zero values mean [AllTurns] and [AllowSpecial].
 func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn, special Special) (*Encoder, error) {
 	e := &Encoder{template: t, tokenizer: tok, trainOn: trainOn}
 	switch {
@@ -70,20 +70,21 @@ func (e *Encoder) piece(id int32) (string, error) {
 	return piece, nil
 }
 
-// Document is a conversation as token ids. Loss has one element for each id: whether the
-// model is to learn to write this token.
+// Document is a conversation as token ids. Loss has one element for each id, which says
+// whether the model is to learn to write this token.
 type Document struct {
 	IDs  []int32
 	Loss []bool
 }
 
-// A Dropped error says why a conversation gives no document.
+// A Dropped error says why a conversation yields no document.
 type Dropped struct{ Reason Reason }
 
-// Reason is why conversations are dropped.
+// Reason is a reason for dropping conversations.
 type Reason string
 
-// The reasons. What a template says when it refuses a conversation is one of its own.
+// The reasons. In addition, the text with which a template refuses a conversation is a
+// reason of its own.
 const (
 	NoLoss    Reason = "nothing that the assistant says carries loss"
 	NotFound  Reason = "the turns of the assistant cannot be found in the text: the template writes them otherwise when others follow"
@@ -106,8 +107,8 @@ func refused(err error) error {
 	return &Dropped{refusal + Reason(problem)}
 }
 
-// Encode returns the document of a conversation. A conversation that has nothing to learn,
-// or that the template refuses, is a [*Dropped].
+// Encode returns the document of a conversation. If the conversation has nothing to learn
+// from, or the template refuses it, the error is a [*Dropped].
 func (e *Encoder) Encode(c Conversation) (*Document, error) {
 	for i, m := range c {
 		for _, token := range e.refused {

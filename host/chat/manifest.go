@@ -21,14 +21,15 @@ const (
 	manifestVersion = 1
 )
 
-// Files are the names of all files of a data set.
+// Files lists the names of all files of a data set.
 var Files = []string{TrainFile, ValFile, ManifestFile, tokenizer.TemplateFile, tokenizer.DefinitionFile, tokenizer.ConfigFile}
 
-// Manifest says what a data set was made of and what came out; it is stored as chat.json.
+// Manifest says what a data set was made from and what it contains; it is stored as
+// chat.json.
 type Manifest struct {
 	Version int `json:"version"`
 	rows.Origin
-	// Tokens and Variables are what the template was given.
+	// Tokens and Variables are the inputs of the template.
 	Tokens    SpecialTokens  `json:"tokens"`
 	Variables map[string]any `json:"variables,omitempty"`
 	Special   Special        `json:"special_in_content"`
@@ -37,7 +38,7 @@ type Manifest struct {
 	Counts
 	ValFraction float64 `json:"val_fraction,omitempty"`
 	Seed        uint64  `json:"seed"`
-	// Seconds is how long it took.
+	// Seconds is how long the preparation took.
 	Seconds float64 `json:"seconds"`
 }
 
@@ -45,8 +46,8 @@ type Manifest struct {
 type Part struct {
 	Documents int64  `json:"documents"`
 	Tokens    int64  `json:"tokens"`
-	Learned   int64  `json:"learned"` // tokens that carry loss
-	Longest   int64  `json:"longest"` // document, in tokens
+	Learned   int64  `json:"learned"` // number of tokens that carry loss
+	Longest   int64  `json:"longest"` // number of tokens in the longest document
 	SHA256    string `json:"sha256"`
 }
 
@@ -54,10 +55,11 @@ type Part struct {
 type Counts struct {
 	Rows      int64 `json:"rows"`
 	Documents int64 `json:"documents"`
-	// Dropped are conversations that give no document, by reason, the most frequent first.
+	// Dropped counts the conversations that yield no document, by reason, the most
+	// frequent first.
 	Dropped []DroppedRows `json:"dropped"`
-	// Bad is the number of rows that hold no conversation, FirstBad what was wrong with
-	// the first of them.
+	// Bad is the number of rows that hold no conversation; FirstBad says what was wrong
+	// with the first of them.
 	Bad      int64  `json:"bad"`
 	FirstBad string `json:"first_bad,omitempty"`
 }
@@ -66,7 +68,7 @@ type Counts struct {
 type DroppedRows struct {
 	Reason Reason `json:"reason"`
 	Rows   int64  `json:"rows"`
-	First  string `json:"first"` // where the first of them stands
+	First  string `json:"first"` // location of the first of them
 }
 
 // counts gathers Counts.

@@ -17,40 +17,41 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Row is a row of the input: a conversation as JSON, in one of the forms of [ParseRow].
+// Row is an input row: a conversation as JSON, in one of the forms of [ParseRow].
 type Row struct {
 	Text []byte
-	// Place says where it stands, for messages: a file and a line.
+	// Place is the location of the row, for messages: a file and a line.
 	Place string
 	// Err, if not nil, says why there is no text; such a row is bad.
 	Err error
 }
 
-// Rows are rows of the input in order. An error ends them.
+// Rows are the input rows in order. An error ends them.
 type Rows = iter.Seq2[Row, error]
 
-// PrepareOptions says what [Prepare] makes of which rows.
+// PrepareOptions says which rows [Prepare] reads and what it makes of them.
 type PrepareOptions struct {
 	Rows Rows
-	// ValRows are for validation; nil: a share of Rows, ValFraction, is.
+	// ValRows are the rows for validation; nil means a share of Rows, ValFraction.
 	ValRows Rows
 	// ValFraction is the share of the conversations that goes to validation: at least one
 	// of them, and not all.
 	ValFraction float64
-	// Seed fixes which ones these are.
+	// Seed determines which conversations these are.
 	Seed uint64
-	// Out is the folder of the data set; it is made if need be.
+	// Out is the folder of the data set; it is created if necessary.
 	Out       string
 	Template  *Template
 	Tokenizer tokenizer.Tokenizer
-	// TrainOn says which turns carry loss. Empty: all of the assistant's.
+	// TrainOn says which turns carry loss; empty means all of the assistant's.
 	TrainOn TrainOn
-	// Special says what becomes of special tokens in messages. Empty: they are allowed.
+	// Special says what to do with special tokens in messages; empty means that they are
+	// allowed.
 	Special Special
-	// SkipBad leaves out and counts rows that hold no conversation; otherwise the first of
-	// them is an error.
+	// SkipBad leaves out and counts rows that hold no conversation; otherwise the first
+	// of them is an error.
 	SkipBad bool
-	// Files is the file system of Out; nil: the operating system's.
+	// Files is the file system of Out; nil means the operating system's.
 	Files vfs.FS
 	// Progress, if not nil, is called for every row, by one goroutine.
 	Progress func(conversations int64)
@@ -76,10 +77,11 @@ func (o *PrepareOptions) resolve() error {
 	return nil
 }
 
-// Prepare makes a data set of conversations and returns its manifest, which it also stores
-// with it: documents for training and for validation, the template, and the tokenizer.
+// Prepare makes a data set of conversations and returns its manifest, which it also
+// stores in the data set. The other files are the documents for training and for
+// validation, the template, and the tokenizer.
 //
-// Rows are read once, one after the other, and documents are stored in their order. The
+// Rows are read once, one after the other, and documents are stored in that order. The
 // folder changes only at the end, file by file and each atomically; the manifest comes
 // last.
 func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {

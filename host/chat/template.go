@@ -19,23 +19,24 @@ import (
 
 // Template writes conversations as text.
 type Template struct {
-	// Name is that of a built-in template, or the path of the file it was read from.
+	// Name is the name of a built-in template, or the path of the file it was read from.
 	Name string
-	// Source is its text, in the language of package jinja.
+	// Source is the template's text, in the language of package jinja.
 	Source string
 	// Tokens are the special tokens that it prints.
 	Tokens SpecialTokens
-	// Variables are further ones that it sees, such as date_string.
+	// Variables are additional variables for the template, such as date_string.
 	Variables map[string]any
-	// Time is what the template takes for the present. Zero means DefaultTime.
+	// Time is the template's current time. Zero means DefaultTime.
 	Time time.Time
 
 	program *jinja.Template
 	config  config // of the model
 }
 
-// DefaultTime is the present of templates that print a date: the day that the templates of
-// Llama 3.2 fall back to. A fixed one keeps prepared data the same on every day.
+// DefaultTime is the current time for templates that print a date: the day that the
+// templates of Llama 3.2 fall back to. Because it is fixed, prepared data does not depend
+// on the day.
 var DefaultTime = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
 //go:embed templates/*.jinja
@@ -55,14 +56,16 @@ func BuiltIn() []string {
 }
 
 // OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml",
-// "llama3"), the path of a file, or, if spec is empty, the model's own: chat_template.jinja
-// beside the tokenizer, or else chat_template in tokenizer_config.json. Tokenizer is the
-// folder of the tokenizer or the path of its tokenizer.json; the special tokens are those
-// that tokenizer_config.json names there. addsBOS says that the tokenizer puts the token
-// that begins a document before every text.
+// "llama3"), the path of a file, or, if spec is empty, the model's own:
+// chat_template.jinja beside the tokenizer, or else chat_template in
+// tokenizer_config.json. tokenizer is the folder of the tokenizer or the path of its
+// tokenizer.json; the special tokens are those that the tokenizer_config.json there
+// names. addsBOS says that the tokenizer puts the token that begins a document before
+// every text.
 //
-// Built-in templates begin with that token exactly if addsBOS: a model that never saw a text
-// without it should not meet one here. All others print what they print.
+// Built-in templates begin with that token if and only if addsBOS is set, because a model
+// that has always seen it should not see a text without it. All other templates print
+// what they print.
 func OpenTemplate(spec, tokenizer string, addsBOS bool) (*Template, error) {
 	config, err := readConfig(tokenizer)
 	if err != nil {
@@ -125,8 +128,8 @@ func tokenizerFolder(tokenizer string) string {
 	return tokenizer
 }
 
-// Render writes a conversation; with a prompt, it ends where the assistant is to go on.
-// Errors are of type [*jinja.Error].
+// Render writes a conversation as text. With prompt set, the text ends where the
+// assistant is to continue. Errors are of type [*jinja.Error].
 func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) {
 	messages := make(jinja.List, len(c))
 	for i, m := range c {

@@ -13,15 +13,15 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// Verification is what came out for one file of [Verify].
+// Verification is the result of [Verify] for one file.
 type Verification struct {
 	Path   string
-	Header rows.Header // of a chat file; zero for others, and when it cannot be read
+	Header rows.Header // header of a chat file; zero for other files, and if it cannot be read
 	Err    error       // nil: intact
 }
 
-// Verify reads the files of the data set in dir and compares them with their hashes and
-// with the manifest. It goes on after a damaged file; the error is that of ctx.
+// Verify reads the files of the data set in dir and checks them against their hashes and
+// the manifest. It continues after a damaged file; the error is only that of ctx.
 func Verify(ctx context.Context, dir string) ([]Verification, error) {
 	m, err := readManifest(filepath.Join(dir, ManifestFile))
 	list := []Verification{{Path: filepath.Join(dir, ManifestFile), Err: err}}
@@ -45,7 +45,7 @@ func Verify(ctx context.Context, dir string) ([]Verification, error) {
 	return list, ctx.Err()
 }
 
-// VerifyFile reads one chat file and compares it with its hash.
+// VerifyFile reads one chat file and checks it against its hash.
 func VerifyFile(ctx context.Context, path string) Verification {
 	v := Verification{Path: path}
 	f, err := rows.Open(path)
@@ -79,7 +79,7 @@ func readManifest(path string) (*Manifest, error) {
 	return m, nil
 }
 
-// Holds tells whether a folder holds a data set of conversations.
+// Holds reports whether a folder contains a data set of conversations.
 func Holds(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, ManifestFile))
 	return err == nil

@@ -1,10 +1,10 @@
-// Package checkpoint keeps the states from which a training run can go on: one
-// safetensors file per checkpoint, named by the optimizer step it was taken after.
+// Package checkpoint keeps the states from which a training run can be continued: one
+// safetensors file per checkpoint, named by the optimizer step after which it was taken.
 //
-// A checkpoint is complete or absent, and each of its tensors proves when it is read
-// that it is what was saved. Neither saving nor loading holds more than one tensor in
-// memory. What a state consists of (which tensors, which counters) is decided by
-// host/train; how tensors lie in a file, by host/safetensors.
+// A checkpoint is complete or absent, and when a tensor is read, its digest proves that
+// it is what was saved. Neither saving nor loading holds more than one tensor in memory.
+// host/train decides what a state consists of (which tensors, which counters);
+// host/safetensors defines how tensors are stored in a file.
 package checkpoint
 
 import (
@@ -35,12 +35,12 @@ type Entry struct {
 	Path vfs.Path
 }
 
-// ErrNone is wrapped by the error of Latest for a directory without checkpoints, or
-// that does not exist.
+// ErrNone is wrapped by the error of Latest if the directory has no checkpoints or does
+// not exist.
 var ErrNone = errors.New("no checkpoint")
 
-// ErrDamaged is wrapped by the error about a file that is not a checkpoint as
-// Save wrote it.
+// ErrDamaged is wrapped by the error about a file that is not a checkpoint as written by
+// Save.
 var ErrDamaged = errors.New("damaged checkpoint")
 
 // stepKey is the entry of the metadata that holds State.Step.
@@ -51,8 +51,8 @@ const (
 	nameSuffix = ".safetensors"
 )
 
-// FileName returns the name of the file that holds the state after a step. Names
-// sort by step up to step 99,999,999.
+// FileName returns the name of the file that holds the state after a step. Names sort by
+// step up to step 99,999,999.
 func FileName(step int) string { return fmt.Sprintf("%s%08d%s", namePrefix, step, nameSuffix) }
 
 // stepOf is the inverse of FileName.
@@ -62,10 +62,10 @@ func stepOf(name string) (step int, ok bool) {
 	return step, err == nil && step >= 0 && name == FileName(step)
 }
 
-// Save writes a state into dir, which it creates if need be, and returns the path
-// of the file. A crash at any moment leaves either no file of that step (or the
-// one that was there before) or the complete new one. A cancelled ctx stops the
-// writing with nothing changed.
+// Save writes a state into dir, which it creates if necessary, and returns the path of
+// the file. After a crash at any moment there is either no file for that step (or the
+// previous one) or the complete new one. If ctx is cancelled, writing stops and nothing is
+// changed.
 func Save(ctx context.Context, dir vfs.Path, s State) (vfs.Path, error) {
 	if s.Step < 0 {
 		return vfs.Path{}, fmt.Errorf("save checkpoint: step %d, want at least 0", s.Step)
@@ -88,7 +88,7 @@ func Save(ctx context.Context, dir vfs.Path, s State) (vfs.Path, error) {
 	return path, nil
 }
 
-// Steps are those of the checkpoints, in their order; never nil.
+// Steps returns the steps of the checkpoints, in their order; never nil.
 func Steps(entries []Entry) []int {
 	steps := make([]int, len(entries))
 	for i, e := range entries {
@@ -97,8 +97,8 @@ func Steps(entries []Entry) []int {
 	return steps
 }
 
-// List returns the checkpoints in dir by ascending step, without opening them. A
-// directory that does not exist has none.
+// List returns the checkpoints in dir by ascending step, without opening them. If the
+// directory does not exist, there are none.
 func List(dir vfs.Path) ([]Entry, error) {
 	files, err := dir.ReadDir()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,12 +12,11 @@ import (
 )
 
 // DamagedSuffix ends the name of a damaged checkpoint that was put aside. Such a file is
-// no checkpoint any more; nothing reads or removes it.
+// no longer a checkpoint; nothing reads or removes it.
 const DamagedSuffix = ".damaged"
 
-// Keeper keeps the newest checkpoints of one run. Only intact ones count: a damaged one is
-// put aside under another name, and reported. No one else may write into the directory
-// meanwhile.
+// Keeper keeps the newest checkpoints of one run. Only intact ones count: a damaged one
+// is renamed and reported. Meanwhile, nothing else may write into the directory.
 type Keeper struct {
 	dir  vfs.Path
 	keep int
@@ -27,8 +26,9 @@ type Keeper struct {
 	intact map[string]fs.FileInfo // by name
 }
 
-// NewKeeper keeps at most keep checkpoints in dir, at least 1. Each damaged one that it
-// meets is passed to tell, unless that is nil, with the name that it has now.
+// NewKeeper returns a Keeper that keeps at most keep checkpoints in dir, and at least 1.
+// tell, unless nil, is called for each damaged checkpoint that is found, with its new
+// name.
 func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Keeper {
 	if tell == nil {
 		tell = func(vfs.Path, error) {}
@@ -36,7 +36,7 @@ func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Kee
 	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]fs.FileInfo{}}
 }
 
-// Save is the function of that name, into the directory of the keeper.
+// Save is the function [Save] for the keeper's directory.
 func (k *Keeper) Save(ctx context.Context, s State) error {
 	path, err := Save(ctx, k.dir, s)
 	if err != nil {
@@ -46,8 +46,9 @@ func (k *Keeper) Save(ctx context.Context, s State) error {
 	return nil
 }
 
-// Latest is the function of that name. Damaged checkpoints newer than the one that is used
-// are put aside; where no other is left, all stay as they are.
+// Latest is the function [Latest] for the keeper's directory. Damaged checkpoints newer
+// than the one that is used are put aside; if there is no intact one, all stay as they
+// are.
 func (k *Keeper) Latest(use func(*File) error) error {
 	var found []damaged
 	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damaged{path, err}) }, func(f *File) error {
@@ -63,9 +64,9 @@ func (k *Keeper) Latest(use func(*File) error) error {
 	return k.putAside(found)
 }
 
-// Prune removes the checkpoints that are older than the newest intact ones that are
-// kept, and what a Save that was killed left behind. It removes nothing where no
-// checkpoint is intact. What it fails to remove a later Prune removes.
+// Prune removes the checkpoints that are older than the intact ones to keep, and what a
+// killed Save left behind. It removes nothing if no checkpoint is intact. What it fails
+// to remove, a later Prune removes.
 func (k *Keeper) Prune() error {
 	entries, err := List(k.dir)
 	if err != nil {

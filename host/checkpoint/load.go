@@ -11,17 +11,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// File is an open checkpoint. Its header is verified; its tensors are read and
-// verified when they are asked for. Until it is closed, its state can be saved elsewhere.
-// The zero File is that of the state before the first step, which has no tensors yet.
+// File is an open checkpoint. Its header is verified; its tensors are read and verified
+// when they are asked for. Until it is closed, its state can be saved elsewhere. The zero
+// File represents the state before the first step, which has no tensors yet.
 type File struct {
 	State
 	file *safetensors.File
 }
 
 // Open opens a checkpoint. An error that wraps ErrDamaged means that the content is
-// damaged, any other one that the file could not be read. The same holds for the errors of
-// the File's methods and tensors.
+// damaged; any other error means that the file could not be read. The same holds for the
+// errors of the File's methods and tensors.
 func Open(path vfs.Path) (*File, error) {
 	file, err := safetensors.Open(path)
 	if isContent(err) {
@@ -67,7 +67,7 @@ func (f *File) Close() error {
 	return f.file.Close()
 }
 
-// Tensor returns the tensor of that name, whose data is still to be read.
+// Tensor returns the tensor with that name; its data is not read yet.
 func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 	t, err := f.file.Tensor(name)
 	read := t.Write
@@ -75,28 +75,28 @@ func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 	return t, err
 }
 
-// Verify reads the tensors that were not read yet, holding little of them in memory. The
-// error names all that are damaged.
+// Verify reads the tensors that have not been read yet, holding little of them in memory.
+// The error names all that are damaged.
 func (f *File) Verify() error {
 	_, err := f.file.Verify()
 	return asDamage(err)
 }
 
-// Infos describe the tensors.
+// Infos describes the tensors.
 func (f *File) Infos() []safetensors.Info { return f.file.Tensors() }
 
-// Digest is the SHA-256 that stands for the whole content.
+// Digest returns a SHA-256 that identifies the whole content.
 func (f *File) Digest() string { return f.file.Digest() }
 
-// Size is the number of bytes of the file.
+// Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.file.Size() }
 
-// Latest opens the newest checkpoint in dir and passes it to use, which reads what it needs
-// of it. When the content turns out to be damaged, the checkpoint is passed to warn (unless
-// that is nil) and left where it is, and use is called with the one before. The error is
-// ErrNone when there are no checkpoints, and wraps ErrDamaged when there are only damaged
-// ones: then a run must not start from the beginning unasked. Any other error of use is
-// returned at once.
+// Latest opens the newest checkpoint in dir and passes it to use, which reads what it
+// needs from it. If the content turns out to be damaged, the checkpoint is passed to warn
+// (unless that is nil) and left where it is, and use is called with the previous one. The
+// error is ErrNone if there are no checkpoints, and wraps ErrDamaged if there are only
+// damaged ones: a run must then not silently start from the beginning. Any other error of
+// use is returned at once.
 func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Meta holds the parts of a state that are not tensors: total steps, seeds, counters,
-// the identity of the run. Each value is the JSON text of what was set, so that any program
-// can read it and no number loses digits.
+// Meta holds the parts of a state that are not tensors: total steps, seeds, counters, the
+// identity of the run. Each value is stored as JSON text, so that any program can read it
+// and no number loses digits.
 type Meta map[string]string
 
-// Set stores a value under key, in JSON.
+// Set stores a value under key, as JSON.
 func (m Meta) Set(key string, value any) error {
 	text, err := json.Marshal(value, json.Deterministic(true))
 	if err != nil {
@@ -33,7 +33,7 @@ func (m Meta) Get(key string, value any) error {
 	return nil
 }
 
-// GetIf is Get for a key that may be missing: the variable stays as it is then.
+// GetIf is Get for a key that may be missing; if it is, the variable is not changed.
 func (m Meta) GetIf(key string, value any) error {
 	if _, ok := m[key]; !ok {
 		return nil

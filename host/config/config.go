@@ -10,13 +10,13 @@ import (
 	"github.com/cage-qat/cage/host/schedule"
 )
 
-// Config is a resolved training run: every default filled in, presets
-// expanded. It does not change once it is read: see [Config.Changed]. The meaning, range
-// and default of each field is in [Reference].
+// Config is a resolved training run: every default is filled in and presets are expanded.
+// It does not change once it has been read: see [Config.Changed]. The meaning, range and
+// default of each field are in [Reference].
 type Config struct {
-	Seed        int64 // model initialisation, and the noise of problems
+	Seed        int64 // seed for the model's initialization, and for the noise of problems
 	Model       model.Settings
-	Init        string // directory of the weights that the model starts from; "": they are drawn
+	Init        string // directory of the weights that the model starts from; "": they are drawn at random
 	Data        Data
 	Train       Train
 	Schedule    schedule.Settings
@@ -31,8 +31,8 @@ type Config struct {
 	origin // where each key stood, for ErrorAt
 }
 
-// Changed returns a copy of the configuration with a change. The configuration itself stays
-// as it is, as whoever holds it expects.
+// Changed returns a copy of the configuration to which a change has been applied. The
+// configuration itself stays as it is.
 func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	out := *c
 	q, o := &out.Quantizer, &out.Optimizer
@@ -48,11 +48,11 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	return &out, change(&out)
 }
 
-// Untrained tells that train.steps is 0: the run holds a model as it was imported.
+// Untrained reports whether train.steps is 0: the run holds a model as it was imported.
 func (c *Config) Untrained() bool { return c.untrained }
 
-// WithoutTraining is the configuration of a run that holds this model as it is, in the directory out, and trains nothing, so
-// that it has no method. It names the validation set, if there is one.
+// WithoutTraining returns the configuration of a run in the directory out that holds this model as it is and trains
+// nothing, and so has no method. It keeps the validation set, if there is one.
 func (c *Config) WithoutTraining(out string) *Config {
 	held, _ := c.Changed(func(c *Config) error {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
@@ -64,7 +64,7 @@ func (c *Config) WithoutTraining(out string) *Config {
 	return held
 }
 
-// Plugins lists the plugins of all tables, those of the quantizer first.
+// Plugins lists the plugins of all tables, with those of the quantizer first.
 func (c *Config) Plugins() []*Plugin { return append(c.Quantizer.Plugins(), c.Optimizer.Plugins()...) }
 
 // Kinds of data.
@@ -76,7 +76,7 @@ const (
 // Data names the texts or conversations. Paths are relative to the working directory.
 type Data struct {
 	Kind             string   // KindText or KindChat
-	Train            []string // read one after another; none where there is a mixture
+	Train            []string // files read one after another; none if there is a mixture
 	Mixture          []Source
 	Validation       string
 	Tokenizer        string // path of a tokenizer.json; "": as recorded in the token file
@@ -84,14 +84,14 @@ type Data struct {
 	Packing          string // of conversations: defaultPacking or "none"
 	Epochs           int    // of conversations
 	Seed             int64  // of the sampler's permutation
-	TrainSHA256      string // expected hash of the token ids in Train, lower-case hexadecimal; "": any
+	TrainSHA256      string // expected hash of the token ids in Train, in lower-case hexadecimal; "": any
 	ValidationSHA256 string // the same for Validation
 }
 
-// Source is a token file, or several, of a mixture.
+// Source is a token file, or several of them, in a mixture.
 type Source struct {
 	Path   string
-	Weight float64 // its share of the tokens, in relation to the other weights
+	Weight float64 // share of the tokens, relative to the other weights
 }
 
 // Values of data.documents, and the default of data.packing.
@@ -101,11 +101,11 @@ const (
 	defaultPacking    = "first_fit"
 )
 
-// Separate tells whether the documents of a sequence are kept apart, as conversations
-// always are.
+// Separate reports whether the documents in a sequence are kept from seeing each other,
+// as conversations always are.
 func (d *Data) Separate() bool { return d.Kind == KindChat || d.Documents == documentsSeparate }
 
-// Files are the token files to train on, those of a mixture in its order. Each may be a
+// Files lists the token files to train on; those of a mixture in its order. Each may be a
 // pattern.
 func (d *Data) Files() []string {
 	if len(d.Mixture) == 0 {
@@ -118,7 +118,7 @@ func (d *Data) Files() []string {
 	return files
 }
 
-// SetFiles puts other paths in the place of [Data.Files].
+// SetFiles replaces the paths listed by [Data.Files] with others.
 func (d *Data) SetFiles(files []string) {
 	if len(d.Mixture) == 0 {
 		d.Train = files
@@ -130,7 +130,7 @@ func (d *Data) SetFiles(files []string) {
 	}
 }
 
-// FileKey is the key of one of [Data.Files].
+// FileKey returns the key that names file i of [Data.Files].
 func (d *Data) FileKey(i int) string {
 	if len(d.Mixture) == 0 {
 		return "data.train"
@@ -138,15 +138,15 @@ func (d *Data) FileKey(i int) string {
 	return Indexed("data.mixture", i) + ".path"
 }
 
-// MeanOfMicroBatches is the value of train.loss_mean with which each micro-batch counts the
-// same, however many targets it has.
+// MeanOfMicroBatches is the value of train.loss_mean with which every micro-batch has the
+// same weight, however many targets it has.
 const MeanOfMicroBatches = "micro_batch"
 
-// RecomputeBlocks is the value of train.recompute with which the backward pass computes
-// each block of a language model again.
+// RecomputeBlocks is the value of train.recompute with which the backward pass recomputes
+// each block of a language model.
 const RecomputeBlocks = "blocks"
 
-// Train is the loop: its length, batches, evaluation, checkpoints.
+// Train holds the settings of the training loop: its length, batches, evaluation and checkpoints.
 type Train struct {
 	Steps             int    // optimizer steps; 0: nothing is trained
 	Batch             int    // sequences per micro-batch; 1 for problems
@@ -164,28 +164,29 @@ type Train struct {
 	LogEvery          int
 	TrajectoryEvery   int     // problems: steps between records of x; 0: none
 	CheckpointEvery   int     // steps; 0: by the clock, at the end and on signals
-	CheckpointMinutes float64 // since the last checkpoint; 0: not by the clock
+	CheckpointMinutes float64 // minutes since the last checkpoint; 0: not by the clock
 	Keep              int     // checkpoints kept
 	Out               string
 	Distillation      Distillation
 	NaNPolicy         string // "skip" or "stop"
 	MaxSkipped        int
-	TensorBoard       bool     // event files beside the records
+	TensorBoard       bool     // whether to write event files beside the records
 	Samples           []string // prompts that are continued at each evaluation; nil: none
 	SampleTokens      int
 	SampleTemperature float64 // 0: the likeliest tokens
 }
 
-// TeacherInitial is the value of train.distillation.teacher with which the teacher is the model as it starts.
+// TeacherInitial is the value of train.distillation.teacher that makes the model, as it is before training, the
+// teacher.
 const TeacherInitial = "initial"
 
-// Distillation is what the model learns of a teacher.
+// Distillation says what the model learns from a teacher, and from which.
 type Distillation struct {
-	Teacher string // TeacherInitial, or the directory of a run or of a Hugging Face checkpoint; "": there is none
+	Teacher string // TeacherInitial, or the directory of a run or of a Hugging Face checkpoint; "": no teacher
 	model.Distillation
 }
 
-// TeacherDir is the directory of the teacher's weights; "" where there is no teacher.
+// TeacherDir returns the directory of the teacher's weights; "" if there is no teacher.
 func (c *Config) TeacherDir() string {
 	if c.Train.Distillation.Teacher == TeacherInitial {
 		return c.Init
@@ -197,23 +198,22 @@ func (c *Config) TeacherDir() string {
 // update.
 const DecayLast = "last"
 
-// Device is where the run computes.
+// Device says where and how the run computes.
 type Device struct {
 	Kind      string // engine.CPU or engine.CUDA
-	Count     int    // replicas; 0, as 1, where a model has no batches to share
+	Count     int    // number of replicas; 0, which acts as 1, for a model that has no batches to share
 	Precision engine.Precision
 	TF32      string // "off" or "on"
 	Attention engine.Attention
 	Kernels   engine.Kernels
 	Products  engine.Products
-	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: XLA's own) say how memory of
-	// a GPU is taken.
+	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: XLA's own) say how the memory of a GPU is reserved.
 	Allocator      engine.Allocator
 	Preallocate    string
 	MemoryFraction float64
 	Cache          string // a directory; empty: none
 	Threads        int    // 0: all cores
-	// PeakTFLOPS is what the device can do, in 10¹² floating-point operations a second; 0:
-	// not known.
+	// PeakTFLOPS is the peak performance of the device, in 10¹² floating-point operations
+	// per second; 0: not known.
 	PeakTFLOPS float64
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Document is parsed TOML that knows where every key stands: for a file with a schema
-// of its own around configurations, which is read as strictly as they are. Keys are
-// full and dotted, an element of an array by its index: "study.axes[0].name".
+// Document is parsed TOML that knows the line of every key. It is for files that have a
+// schema of their own and contain configurations, and that are to be read as strictly.
+// Keys are full and dotted; an element of an array is given by its index:
+// "study.axes[0].name".
 type Document struct {
 	origin
 	values  map[string]any
@@ -23,7 +24,7 @@ type leaf struct {
 	name string // full, with indexes
 }
 
-// Setting gives a key a value, at a line of a file that messages name.
+// Setting gives a value to a key, and records the file and line for messages.
 type Setting struct {
 	Key   string // dotted, as in an override
 	Value any
@@ -31,11 +32,11 @@ type Setting struct {
 	Line  int
 }
 
-// Text is the value in TOML, on one line.
+// Text returns the value in TOML, on one line.
 func (s Setting) Text() string { return inline(s.Value) }
 
-// ReadDocument reads and parses a file; something is what it describes, in words. The
-// error is an *[Error].
+// ReadDocument reads and parses a file; something says, for messages, what the file
+// describes. The error is an *[Error].
 func ReadDocument(path, something string) (doc *Document, text []byte, err error) {
 	if text, err = readFile(path, something); err != nil {
 		return nil, nil, err
@@ -44,7 +45,8 @@ func ReadDocument(path, something string) (doc *Document, text []byte, err error
 	return doc, text, err
 }
 
-// ParseDocument parses text; path is what messages name. The error is an *[Error].
+// ParseDocument parses text; path is the name of the file for messages. The error is an
+// *[Error].
 func ParseDocument(path string, text []byte) (*Document, error) {
 	doc, err := parseTOML(path, text)
 	if err != nil {
@@ -53,11 +55,11 @@ func ParseDocument(path string, text []byte) (*Document, error) {
 	return doc, nil
 }
 
-// Values is the tree of the document as BurntSushi/toml decodes it.
+// Values returns the tree of the document as BurntSushi/toml decodes it.
 func (d *Document) Values() map[string]any { return d.values }
 
-// Scalar returns a value that is no array or table as it is written, a string without its
-// quotes.
+// Scalar returns the text of a value that is not an array or a table, as it is written,
+// but a string without its quotes.
 func (d *Document) Scalar(key string) (string, bool) {
 	if text, ok := d.scalars[key]; ok {
 		return text, true
@@ -66,7 +68,7 @@ func (d *Document) Scalar(key string) (string, bool) {
 	return text, ok
 }
 
-// Table makes a document of a table of this one, whose lines it keeps.
+// Table returns a table of the document as a document, which keeps the lines of its keys.
 func (d *Document) Table(key string) *Document {
 	values, _ := dig(d.values, strings.Split(key, ".")).(map[string]any)
 	out := &Document{origin: origin{file: d.file, line: d.at(key).Line, keys: map[string]place{}}, values: values}
@@ -78,8 +80,8 @@ func (d *Document) Table(key string) *Document {
 	return out
 }
 
-// Settings lists the `key = value` expressions below a table in their order. A key may be
-// in quotes as a whole: "method.form" = "off" is method.form = "off".
+// Settings lists the `key = value` expressions below a table, in order. A key may be
+// quoted as a whole: "method.form" = "off" means method.form = "off".
 func (d *Document) Settings(table string, values map[string]any) []Setting {
 	var list []Setting
 	last := ""
@@ -98,9 +100,9 @@ func (d *Document) Settings(table string, values map[string]any) []Setting {
 	return list
 }
 
-// Resolve checks and resolves the configuration that the document is with the settings
-// in place of what it says there, a later setting over an earlier one. The document stays
-// as it is. The error is [Errors].
+// Resolve checks and resolves the configuration in the document, with the given settings
+// in place of what it says; later settings take precedence over earlier ones. The
+// document itself does not change. The error is [Errors].
 func (d *Document) Resolve(settings []Setting) (*Config, error) {
 	private := *d
 	private.values, _ = clone(d.values).(map[string]any)

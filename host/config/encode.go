@@ -28,9 +28,9 @@ func (s setting) path() string {
 	return s.table + "." + s.key
 }
 
-// Encode writes the resolved configuration as TOML that [Load] reads back to
-// an equal one (see [Diff]), in a fixed order. Written beside the results, it
-// repeats the run. It fails only for values that Load would never give.
+// Encode writes the resolved configuration as TOML, in a fixed order. [Load] reads it
+// back to an equal one (see [Diff]), so a file written beside the results can be used to
+// repeat the run. Encode fails only for values that Load would never return.
 func (c *Config) Encode() ([]byte, error) {
 	settings, err := c.settings(c.Quantizer.Weights.same(c.Quantizer.Activations))
 	if err != nil {
@@ -57,13 +57,13 @@ func heading(table string) string {
 	return "[" + table + "]"
 }
 
-// Difference is a key in which two configurations differ, with the values in
-// TOML; "" where one has no such key.
+// Difference is a key whose values in two configurations differ. A and B are the values
+// in TOML, "" where a configuration does not have the key.
 type Difference struct{ Key, A, B string }
 
-// Diff lists the keys in which two configurations differ, those of a first.
-// Nothing but the values counts: not their lines, nor whether both roles of
-// the quantizer were configured in one table.
+// Diff lists the keys whose values differ between two configurations, those of a first.
+// Only values are compared: not their lines, nor whether both roles of the quantizer were
+// configured in one table.
 func Diff(a, b *Config) ([]Difference, error) {
 	inA, err := a.settings(false)
 	if err != nil {
@@ -94,16 +94,16 @@ func Diff(a, b *Config) ([]Difference, error) {
 	return diffs, nil
 }
 
-// Incidental lists the keys that change nothing of what a run computes and records.
+// Incidental lists the keys that do not affect what a run computes and records.
 func Incidental() []string {
 	return []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops",
 		"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache"}
 }
 
-// Fingerprint is a hash of all that decides what a run computes and records. It is the same
-// for configurations that differ only in the run directory, checkpoints, recomputation
-// and threads. Keys that have their defaults do not count, so that a new key in the schema
-// changes no fingerprint.
+// Fingerprint returns a hash of everything that decides what a run computes and records.
+// It is the same for configurations that differ only in [Incidental] keys, such as the
+// run directory, checkpoints, recomputation and threads. Keys with their default values
+// are not included, so that a new key in the schema changes no fingerprint.
 func (c *Config) Fingerprint() (string, error) {
 	settings, err := c.settings(false)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/cage-qat/cage/host/schema"
 )
 
-// Error is one problem of a configuration. Its text is
-// "file:line: key: message; hint", without the parts that are empty.
+// Error is one problem in a configuration. Its text is "file:line: key: message; hint",
+// without the parts that are empty.
 type Error struct {
 	File string // path of the file, or "--set KEY=VALUE" for an override
 	Line int    // from 1; 0 for an override, or when the file could not be read
-	Key  string // full dotted key, "" when the problem belongs to no key
+	Key  string // full dotted key; "" if the problem belongs to no key
 	Msg  string // what was found
 	Hint string // what would be right
 
@@ -44,11 +44,11 @@ func (e *Error) Error() string {
 // Unwrap returns the cause, such as fs.ErrNotExist for a file that is missing.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Errors are all problems of a configuration, in the order of the file, those
-// of overrides last. The text has one line for each.
+// Errors is a list of all problems in a configuration, in the order of the file, with
+// those of overrides last. Its text has one line for each.
 type Errors []*Error
 
-// Error implements error.
+// Error implements the error interface.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -57,7 +57,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap makes errors.Is and errors.As see every problem.
+// Unwrap lets errors.Is and errors.As see every problem.
 func (es Errors) Unwrap() []error {
 	all := make([]error, len(es))
 	for i, e := range es {
@@ -66,7 +66,7 @@ func (es Errors) Unwrap() []error {
 	return all
 }
 
-// Sort brings the problems into the order in which they are shown.
+// Sort puts the problems into the order in which they are shown.
 func (es Errors) Sort() {
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		byFile := 0

@@ -1,14 +1,16 @@
 package config
 
-// Finding is what plugins and data, as they are now, say about a configuration. It is made
-// by host/assembly, which asks them, for those who compare runs with it.
+// Finding is what checking a configuration against the current plugins and data has
+// shown. host/assembly makes findings; they are used to compare runs with their
+// configurations.
 type Finding struct {
-	// Err is why the configuration could not be trained, such as [Errors]; nil: it could.
+	// Err says why the configuration could not be trained, for example as [Errors]; nil:
+	// it could.
 	Err error
-	// Stale says in what the run in its directory, train.out, differs from what would be
-	// trained there now; empty: in nothing, or there is no run.
+	// Stale says how the run in its directory, train.out, differs from what would be
+	// trained there now; empty if it does not, or if there is no run.
 	Stale string
-	// Programs are the hashes of the programs that it would be trained with, by name, and
-	// Data those of the token files, by path.
+	// Programs holds the hashes of the programs that it would be trained with, by name,
+	// and Data the hashes of the token files, by path.
 	Programs, Data map[string]string
 }

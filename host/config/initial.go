@@ -25,7 +25,7 @@ func (c *Config) initKey() schema.Key {
 			"are then those of the checkpoint, and need not be given; empty: weights are drawn"}
 }
 
-// Keys of [model] that are those of the model that it starts from.
+// Keys of [model] that are taken from the model that this one starts from.
 var (
 	// fixedKeys cannot differ.
 	fixedKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden", "vocab", "norm_eps", "head"}
@@ -36,16 +36,16 @@ var (
 	contextKey  = "context"
 )
 
-// Initial describes the model that another one starts from.
+// Initial describes the model that another model starts from.
 type Initial struct {
 	Dir          string
-	Run          bool // a run of cage, not a checkpoint of the hub
+	Run          bool // whether it is a run of cage rather than a Hugging Face checkpoint
 	Settings     model.Settings
-	MaxPositions int // most tokens of a sequence; 0: not known
+	MaxPositions int // maximal number of tokens in a sequence; 0: not known
 }
 
-// ReadInitial reads what the run or the checkpoint in a directory says of its model. The weights are not looked at. context
-// is how many tokens sequences are to have; 0: as many as may be.
+// ReadInitial reads the description of the model in the run or checkpoint in a directory, but not its weights. context
+// is the number of tokens that sequences are to have; 0 means as many as possible.
 func ReadInitial(dir string, context int) (*Initial, error) {
 	path := filepath.Join(dir, RunFile)
 	cfg, err := loadInitial(path)
@@ -125,7 +125,7 @@ func equal(a, b any) bool {
 	return true
 }
 
-// CheckInitial reports, as [Errors], the keys with which the model cannot start from another one.
+// CheckInitial reports, as [Errors], the keys whose values do not allow the model to start from another one.
 func (c *Config) CheckInitial(i *Initial) error {
 	var errs Errors
 	for _, p := range i.problems(c.Model) {
@@ -167,8 +167,8 @@ func (d *decoder) readInitial() {
 	}
 }
 
-// Imported is the configuration of a run that trains nothing: it holds the model of the Hugging Face checkpoint in a
-// directory as it is. context is the number of tokens of its sequences, out its run directory.
+// Imported returns the configuration of a run that trains nothing and holds the model of the Hugging Face checkpoint in
+// dir as it is. context is the number of tokens in its sequences, out its run directory.
 func Imported(dir string, context int, out string) (*Config, error) {
 	return newDecoder(&Document{origin: origin{file: filepath.Join(dir, huggingface.ConfigName)}, values: map[string]any{
 		"model": map[string]any{"init": dir, "context": int64(context)},

@@ -77,7 +77,7 @@ func parentKey(key string) string {
 	return ""
 }
 
-// Indexed is the name of an element of an array of tables.
+// Indexed returns the name of an element of an array of tables.
 func Indexed(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
 
 // JoinKey appends a part to a dotted key, quoted where TOML needs it.

@@ -17,14 +17,14 @@ import (
 // maxSize bounds a configuration file, in bytes.
 const maxSize = 1 << 20
 
-// Load reads, checks and resolves the configuration at path. Each override is
-// "KEY=VALUE" as given to --set: KEY is a full dotted key, VALUE is written as
-// in TOML (strings in quotes), and replaces whatever the file says there. A table of
-// an array of tables is named by its index, as in "quantizer.overrides[0].bits=3";
-// the first free index adds one.
+// Load reads, checks and resolves the configuration at path. Each override is "KEY=VALUE"
+// as given to --set: KEY is a full dotted key; VALUE is written as in TOML (strings in
+// quotes) and replaces whatever the file says there. A table in an array of tables is
+// named by its index, as in "quantizer.overrides[0].bits=3"; the first free index adds
+// one.
 //
-// The error is an *[Error] when the file cannot be read or parsed (and then
-// wraps the cause), else [Errors] with every problem found.
+// The error is an *[Error] if the file cannot be read or parsed (it then wraps the
+// cause), otherwise [Errors] with every problem found.
 func Load(path string, overrides []string) (*Config, error) {
 	text, err := readFile(path, "a training run")
 	if err != nil {
@@ -33,8 +33,8 @@ func Load(path string, overrides []string) (*Config, error) {
 	return Parse(path, text, overrides)
 }
 
-// Parse is [Load] on text already read. The path is what messages name, and
-// what the default of train.out is made from.
+// Parse is [Load] on text that has already been read. The path is the name used in
+// messages; the default of train.out is derived from it, too.
 func Parse(path string, text []byte, overrides []string) (*Config, error) {
 	if len(overrides) == 0 && len(bytes.TrimSpace(text)) == 0 {
 		return nil, &Error{File: path, Line: 1, Msg: "the file is empty", Hint: "want a TOML file that describes a training run"}
@@ -108,8 +108,8 @@ func defaultOut(path string) string {
 	return filepath.Join("runs", name)
 }
 
-// CheckSchedule reports, as an [*Error], a schedule that does not fit the steps, which may have become known from the
-// data after the configuration was read.
+// CheckSchedule reports, as an [*Error], a schedule that does not fit the number of steps. That number may have become
+// known, from the data, only after the configuration was read.
 func (c *Config) CheckSchedule() error {
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {
 		e := c.ErrorAt(p.Key, "found %s", p.Found)
@@ -119,9 +119,9 @@ func (c *Config) CheckSchedule() error {
 	return nil
 }
 
-// CheckFiles reports, as [Errors], which of the files that the data keys name
-// is missing or no regular file. Load does not look at them, so that a
-// configuration can be read and shown anywhere.
+// CheckFiles reports, as [Errors], which of the files that the data keys name are missing
+// or not regular files. Load does not look at them, so that a configuration can be read
+// and shown anywhere.
 func (c *Config) CheckFiles() error {
 	var errs Errors
 	type named struct{ key, path, hint string }

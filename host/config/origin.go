@@ -37,9 +37,9 @@ func (o origin) at(key string) *Error {
 	return e
 }
 
-// ErrorAt makes an error about a key, with the file and line where the key stands, or the
-// override that set it. A key that stands nowhere, because its default holds, is
-// placed at its table, else at line 1. Use [Plugin.Path] for the key of a plugin's
+// ErrorAt makes an error about a key, with the file and line of the key, or the override
+// that set it. If the key is not written anywhere, because its default holds, the error
+// is placed at its table, or else at line 1. Use [Plugin.Path] for the key of a plugin's
 // parameter. Set Hint on the result to say what would be right. As with fmt.Errorf, %w
 // keeps the cause.
 func (o origin) ErrorAt(key, format string, args ...any) *Error {

@@ -13,13 +13,13 @@ type Plugin struct {
 	Table  string // where it was configured, such as "quantizer.weights"
 	Name   string // name, or path when it contains a slash
 	SHA256 string // expected hash in lower-case hexadecimal; "": any
-	// Params are an int64, float64, string, bool, or a slice of one of these, each; an
-	// empty array is a []any of length 0. An integer is not widened, even where the
-	// plugin will want a float.
+	// Params holds the parameters. Each is an int64, float64, string or bool, or a slice
+	// of one of these; an empty array is a []any of length 0. An integer is not
+	// converted, even if the plugin will want a float.
 	Params map[string]any
 }
 
-// Path is the full dotted key of a parameter, for [Config.ErrorAt].
+// Path returns the full dotted key of a parameter, for [Config.ErrorAt].
 func (p *Plugin) Path(key string) string { return JoinKey(p.Table, key) }
 
 // copy is a plugin of its own with what p has; nil when p is.

@@ -1,24 +1,24 @@
 package config
 
-// Roles of what a quantizer is applied to.
+// The roles that a quantizer can have: what it is applied to.
 const (
 	RoleWeights     = "weights"
 	RoleActivations = "activations"
 	roleBoth        = "both"
 )
 
-// Quantizer holds the plugin of each role; nil leaves the role unquantized. Where an
+// Quantizer holds the plugin for each role; nil leaves the role unquantized. If an
 // override matches, its plugin is used instead: see For.
 type Quantizer struct {
 	Weights     *Plugin
 	Activations *Plugin
-	Overrides   []Override // the last that matches wins
-	// Unused is what [quantizer] names where both roles have tables of their own, so that a
-	// mistake in it is found; nil elsewhere.
+	Overrides   []Override // the last override that matches applies
+	// Unused is the plugin that [quantizer] names although both roles have tables of
+	// their own. It is kept so that a mistake in it is found; otherwise it is nil.
 	Unused *Plugin
 }
 
-// Override is another quantizer, or none, for some parameters and sites.
+// Override gives some parameters and sites another quantizer, or none.
 type Override struct {
 	Table  string   // where it was configured, such as "quantizer.overrides[0]", for [Config.ErrorAt]
 	Match  []string // patterns of the names of parameters (weights) and sites (activations)
@@ -26,14 +26,14 @@ type Override struct {
 	Plugin *Plugin  // nil: unquantized
 }
 
-// Matches reports whether the override is about that name in that role
-// (RoleWeights or RoleActivations).
+// Matches reports whether the override applies to that name in that role (RoleWeights or
+// RoleActivations).
 func (o *Override) Matches(role, name string) bool {
 	return (o.Role == roleBoth || o.Role == role) && matchesAny(o.Match, name)
 }
 
-// For returns the quantizer of a parameter (RoleWeights) or a site (RoleActivations)
-// of that name; nil leaves it unquantized.
+// For returns the quantizer for the parameter (RoleWeights) or site (RoleActivations)
+// with that name; nil leaves it unquantized.
 func (q *Quantizer) For(role, name string) *Plugin {
 	switch o := q.Override(role, name); {
 	case o != nil:
@@ -45,9 +45,9 @@ func (q *Quantizer) For(role, name string) *Plugin {
 	}
 }
 
-// Override returns the override that decides about that name in that role; nil when
-// none matches. An override that is never returned for the parameters and sites of
-// a model has no effect.
+// Override returns the override that applies to that name in that role; nil if none
+// matches. An override that is never returned for the parameters and sites of a model has
+// no effect.
 func (q *Quantizer) Override(role, name string) *Override {
 	for i := len(q.Overrides) - 1; i >= 0; i-- {
 		if o := &q.Overrides[i]; o.Matches(role, name) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/host/schema"
 )
 
-// Reference documents every key of the schema as Markdown: type and range,
-// default, meaning; and the presets.
+// Reference documents every key of the schema, and the presets, as Markdown. For each key
+// it gives type and range, default, and meaning.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Configuration of a training run\n\n" +
@@ -104,10 +104,10 @@ func presetReference(b *strings.Builder) {
 	}
 }
 
-// KeyReference is what a person may want to know of a key while typing it.
+// KeyReference describes a key, for completion and hints while it is being typed.
 type KeyReference struct {
-	Path   string   // "train.steps"; in an array of tables that of its first table
-	Values []string // all that it may be, as TOML; nil: no such list
+	Path   string   // such as "train.steps"; for an array of tables, the path in its first table
+	Values []string // all possible values, as TOML; nil: there is no such list
 	Doc    string
 }
 

@@ -1,5 +1,5 @@
 // Package conformance lets the conformance kit (package sdktest) test what a host has:
-// plugins that run as processes, and devices. It holds no check of its own.
+// plugins that run as processes, and devices. It contains no checks of its own.
 package conformance
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// Quantizer is the subject for a running quantizer. When it ends during the test, it is started again, up to 20 times, so that
-// a crash fails what has caused it and nothing else; what was started so is closed when ctx is cancelled. Cancelling ctx fails
-// what is asked afterwards.
+// Quantizer returns a test subject for a running quantizer. If it ends during the test, it is started again, up to 20
+// times, so that a crash fails only the check that has caused it. Processes started in this way are closed when ctx is
+// cancelled. After ctx is cancelled, requests fail.
 func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	r := &running{client: c}
 	return sdktest.QuantizerSubject{
@@ -28,7 +28,7 @@ func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	}
 }
 
-// Optimizer is the subject for a running optimizer; see [Quantizer].
+// Optimizer returns a test subject for a running optimizer; see [Quantizer].
 func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	r := &running{client: c}
 	return sdktest.OptimizerSubject{

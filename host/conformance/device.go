@@ -16,8 +16,8 @@ import (
 // keptExecutables is the number of compiled programs that a Device keeps.
 const keptExecutables = 64
 
-// Device executes programs on a device, in binary32, one at a time. It is safe for use by
-// several goroutines.
+// Device executes programs on a device, in binary32, one at a time. It is safe for
+// concurrent use.
 type Device struct {
 	mu       sync.Mutex
 	device   *engine.Device
@@ -27,12 +27,12 @@ type Device struct {
 
 var _ sdktest.Machine = (*Device)(nil)
 
-// NewDevice makes a machine of an open device. Close it before the device.
+// NewDevice returns a Device that uses an open device. Close it before that device.
 func NewDevice(d *engine.Device) *Device {
 	return &Device{device: d, compiled: map[*program.Program]*engine.Executable{}}
 }
 
-// Name is the kind of the device.
+// Name returns the kind of the device.
 func (d *Device) Name() string { return d.device.Kind() }
 
 // Close frees the compiled programs.
@@ -44,8 +44,8 @@ func (d *Device) Close() {
 	d.order = nil
 }
 
-// Run compiles p, unless it was compiled recently, and executes it. Programs are lowered
-// as in a training step.
+// Run compiles p, unless it has been compiled recently, and executes it. Programs are
+// lowered as in a training step.
 func (d *Device) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,9 +1,10 @@
-// Package console shows runs and studies to the person who watches them. A [Run] is one
-// live line with a bar on a terminal, or plain lines at intervals where there is none; a
-// [Study] is a few lines that are drawn anew, or a line for each cell that has ended.
+// Package console displays runs and studies for the person who watches them. A [Run] is
+// one live line with a bar on a terminal, or plain lines at intervals elsewhere; a
+// [Study] is a few lines that are redrawn, or a line for each cell that has finished.
 //
-// It shows what it is given (records, progress) and passes log lines through so that they
-// stand above the live line. It measures nothing but the pace at which records arrive.
+// It displays what it is given (records, progress), and passes log lines through so that
+// they appear above the live line. It measures nothing but the rate at which records
+// arrive.
 package console
 
 import (
@@ -13,8 +14,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Size returns functions that tell the columns and lines of out when it is a terminal
-// that can be redrawn, and nil when it is not.
+// Size returns functions that return the columns and lines of out if it is a terminal
+// that can be redrawn; nil if it is not.
 func Size(out io.Writer) (width, height func() int) {
 	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {

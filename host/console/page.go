@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Page is a text that is shown again and again: in its place on a terminal, and
-// elsewhere each time that it is another one.
+// A Page is a text that is shown repeatedly. On a terminal it is redrawn in place;
+// elsewhere it is written again whenever it has changed.
 type Page struct {
 	out    io.Writer
 	width  func() int // nil: no terminal
@@ -16,14 +16,14 @@ type Page struct {
 	last   string
 }
 
-// NewPage shows a page on out.
+// NewPage returns a page that is shown on out.
 func NewPage(out io.Writer) *Page {
 	width, height := Size(out)
 	return &Page{out: out, width: width, height: height}
 }
 
-// Show shows the text, which ends with a newline, in place of the one before. On a terminal
-// it shows as many of its first lines as there is room for, cut to its width.
+// Show shows the text, which must end with a newline, in place of the previous one. On a
+// terminal it shows as many of the first lines as fit, cut to its width.
 func (p *Page) Show(text string) error {
 	if p.width == nil {
 		if text == p.last {

@@ -13,7 +13,7 @@ import (
 // RunOptions configures a [Run].
 type RunOptions struct {
 	Total int // optimizer steps of the run
-	Every int // plain lines only: show every so many steps; 0 or 1 shows each record
+	Every int // for plain lines only: the number of steps between lines; 0 or 1 shows each record
 
 	// Problem is set for problems without data, whose losses have no perplexity.
 	Problem bool
@@ -29,8 +29,8 @@ type RunOptions struct {
 // alive, rarely enough to cost nothing.
 const redrawInterval = 100 * time.Millisecond
 
-// Run shows the progress of one run. It is safe for use by several
-// goroutines; a log writer usually shares it with the training loop.
+// Run displays the progress of one run. It is safe for concurrent use; a log writer
+// usually shares it with the training loop.
 type Run struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -53,16 +53,16 @@ func NewRun(out io.Writer, opts RunOptions) *Run {
 	return &Run{out: out, opts: opts, state: state{total: opts.Total, problem: opts.Problem}}
 }
 
-// SetTotal sets the number of optimizer steps where it was not known at the beginning.
+// SetTotal sets the number of optimizer steps, if it was not known at the beginning.
 func (d *Run) SetTotal(steps int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.opts.Total, d.state.total = steps, steps
 }
 
-// Update takes note of a record and shows it when it is time to. What a record
-// lacks (a quantization error that is not measured at every step, say) is shown
-// as last measured. An evaluation has a line of its own, which stays.
+// Update takes a record and shows it when due. If a record lacks a value (such as a
+// quantization error that is not measured at every step), the last measured value is
+// shown. An evaluation gets a line of its own, which stays.
 func (d *Run) Update(r metrics.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,9 +99,8 @@ func (d *Run) plainLine() {
 	d.shown, d.stale = d.state.step, false
 }
 
-// Write prints log lines, above the live line if there is one. An incomplete line
-// is held back until the rest of it comes. It makes a Run usable as the output
-// of a logger.
+// Write prints log lines, above the live line if there is one. An incomplete line is held
+// back until its rest arrives. With this method, a Run can be the output of a logger.
 func (d *Run) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,8 +132,8 @@ func (d *Run) draw(log string, now time.Time) {
 	d.drawn, d.stale = now, false
 }
 
-// Close shows the last state, ends the live line, and prints a log line that was
-// held back. It returns the first error of writing. Log lines can be written after it.
+// Close shows the final state, ends the live line, and prints a log line that was held
+// back. It returns the first write error. Log lines can still be written afterwards.
 func (d *Run) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

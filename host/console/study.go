@@ -12,15 +12,14 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// Progress is a study under way. Cells that share a run count once.
+// Progress describes a study in progress. Cells that share a run count once.
 type Progress struct {
 	Total, Done, Failed int
 	Running             []Active
-	// Left is the time that the rest will take at the pace so far; 0 while that is not
+	// Left is the estimated time for the rest, at the pace so far; 0 as long as it is not
 	// known.
 	Left time.Duration
-	// Ended is the cell whose end is the reason for this report; nil: there is another
-	// reason.
+	// Ended is the cell whose end caused this report; nil if there is another reason.
 	Ended *Ended
 }
 
@@ -28,21 +27,21 @@ type Progress struct {
 type Active struct {
 	Label       string
 	Step, Steps int
-	Loss        float64 // of the newest record; without meaning when Step is 0
+	Loss        float64 // of the newest record; meaningless if Step is 0
 	Began       time.Time
 }
 
-// Ended is the end of a cell's training.
+// Ended describes how a cell's training ended.
 type Ended struct {
 	Label   string
-	State   string   // in a word
-	Failed  bool     // which Err explains
-	ValLoss *float64 // nil: there is none
+	State   string   // one word
+	Failed  bool     // whether it failed; Err says why
+	ValLoss *float64 // nil if there is none
 	Err     string
 	Took    time.Duration
 }
 
-// Study shows the progress of one study. It is safe for use by several goroutines.
+// Study displays the progress of one study. It is safe for concurrent use.
 type Study struct {
 	mu            sync.Mutex
 	out           io.Writer
@@ -52,7 +51,7 @@ type Study struct {
 	last          Progress
 }
 
-// NewStudy returns a display that writes to out: a live one when that is a terminal.
+// NewStudy returns a display that writes to out; it is live if out is a terminal.
 func NewStudy(out io.Writer) *Study {
 	d := &Study{out: out, now: time.Now}
 	d.width, d.height = Size(out)
@@ -64,7 +63,7 @@ const (
 	leastHeight = 4
 )
 
-// Watch shows a report of progress. It is what host/study calls.
+// Watch shows a report of progress. host/study calls it.
 func (d *Study) Watch(p Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,7 +179,7 @@ func ending(e Ended) string {
 	return text + " (" + duration(e.Took) + ")"
 }
 
-// Close ends the drawing and leaves the headline on the screen.
+// Close stops drawing and leaves the headline on the screen.
 func (d *Study) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

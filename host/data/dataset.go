@@ -18,18 +18,18 @@ const (
 	manifestVersion = 2 // 1 is read, too: it lacks what version 2 adds
 )
 
-// Manifest says what a dataset was made of and what came out; it is stored as
+// Manifest says what a dataset was made from and what it contains; it is stored as
 // dataset.json.
 type Manifest struct {
 	Version   int            `json:"version"`
 	Tokenizer tokenizer.Info `json:"tokenizer"`
 	Train     Part           `json:"train"`
 	Val       Part           `json:"val"`
-	// Read is what was read, by format.
+	// Read counts what was read, by format and compression.
 	Read []Read `json:"read,omitempty"`
-	// LeftOut are the files that were found and not taken.
+	// LeftOut lists the files that were found but not used.
 	LeftOut []LeftOut `json:"left_out"`
-	// Skipped is what earlier versions wrote in place of LeftOut.
+	// Skipped is what earlier versions wrote instead of LeftOut.
 	Skipped json.RawMessage `json:"skipped,omitempty"`
 
 	// The options it was made with.
@@ -45,17 +45,17 @@ type Manifest struct {
 	MaxBytes    int64         `json:"max_bytes,omitempty"`
 	ShardTokens int64         `json:"shard_tokens,omitempty"`
 
-	// Seconds is how long it took.
+	// Seconds is how long the preparation took.
 	Seconds float64 `json:"seconds"`
 }
 
-// Part describes the token files of training or of validation.
+// Part describes the token files for training or for validation.
 type Part struct {
 	Documents int64  `json:"documents"`
 	Tokens    int64  `json:"tokens"`
-	Bytes     int64  `json:"bytes"`  // of text
-	SHA256    string `json:"sha256"` // of the stored ids, see [Header]
-	// Shards are the files, when there are several.
+	Bytes     int64  `json:"bytes"`  // bytes of text
+	SHA256    string `json:"sha256"` // hash of the stored ids, see [Header]
+	// Shards lists the files if there are several.
 	Shards []Shard `json:"shards,omitempty"`
 }
 

@@ -37,9 +37,9 @@ type filePart struct {
 }
 
 // Open opens the token files at paths, to be read one after another as if they were one.
-// A path may be a pattern ("train-*.tokens"), which stands for what it matches, by name.
-// Each header is checked against the length of its file. A file that is no token file,
-// or a damaged one, is a [*FormatError].
+// A path may be a pattern ("train-*.tokens"), which stands for its matches in the order
+// of their names. Each header is checked against the length of its file. A file that is
+// damaged or not a token file is a [*FormatError].
 func Open(paths ...string) (*File, error) {
 	paths, err := expandPatterns(paths)
 	if err != nil {
@@ -102,11 +102,12 @@ func (f *File) Paths() []string {
 	return paths
 }
 
-// Header returns what the file says about itself. Of several files it is the sum, and the
-// hash is that of their hashes, each in hexadecimal and with a line feed behind it.
+// Header returns what the file says about itself. For several files the counts are
+// summed, and the hash is that of the files' hashes, each in hexadecimal and followed by
+// a line feed.
 func (f *File) Header() Header { return f.header }
 
-// Tokenizer returns what made the tokens.
+// Tokenizer returns the description of the tokenizer that made the tokens.
 func (f *File) Tokenizer() tokenizer.Info { return f.header.Tokenizer }
 
 // SHA256 returns the hash of the tokens, in lower-case hexadecimal.
@@ -124,8 +125,8 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// ReadTokens fills dst with the ids from position at onwards. A range that
-// the file does not have is an error, as is an id outside the vocabulary.
+// ReadTokens fills dst with the ids from position at onwards. It is an error if the range
+// is not in the file, or if an id is outside the vocabulary.
 func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
 		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d", f.Path(), at, at+int64(len(dst)), f.Len())
@@ -176,14 +177,14 @@ func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
 	return nil
 }
 
-// Verify reads the whole file and compares it with its hash and its
-// vocabulary; it stops when ctx ends. A file that was changed or damaged is a
-// [*FormatError], or a [*tokenizer.RangeError] where that shows in an id.
+// Verify reads the whole file and checks it against its hash and its vocabulary; it stops
+// when ctx ends. A file that was changed or damaged is a [*FormatError], or a
+// [*tokenizer.RangeError] if the damage shows in an id.
 func (f *File) Verify(ctx context.Context) error { return f.VerifyPaced(ctx, nil) }
 
 // VerifyPaced is Verify with pauses for other work on the same processors: after each
-// part of the file, about a megabyte, it calls pause, unless nil, with the time that the
-// part took.
+// part of the file, about a megabyte, it calls pause, unless that is nil, with the time
+// that the part took.
 func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error {
 	for i := range f.parts {
 		if err := f.parts[i].verify(ctx, pause); err != nil {

@@ -34,13 +34,13 @@ type Header struct {
 	Tokens int64 `json:"tokens"`
 	// Documents is the number of documents they come from.
 	Documents int64 `json:"documents"`
-	// Tokenizer is what made the ids.
+	// Tokenizer describes the tokenizer that made the ids.
 	Tokenizer tokenizer.Info `json:"tokenizer"`
 	// SHA256 is the hash of the stored ids, in lower-case hexadecimal.
 	SHA256 string `json:"sha256"`
 }
 
-// A FormatError reports a file that is not a token file, or a damaged one.
+// A FormatError reports a file that is damaged or not a token file.
 type FormatError struct {
 	Path    string
 	Problem string

@@ -78,8 +78,8 @@ func (f *File) join(p filePart) error {
 	return nil
 }
 
-// Join returns files as one, as if their paths had been given to [Open] together. It
-// shares what is open with them: closing it closes them.
+// Join returns files as one, as if their paths had been given to [Open] together. The
+// result shares the open files: closing it closes them.
 func Join(files ...*File) (*File, error) {
 	joined := &File{}
 	joined.buffers.New = func() any { return new([]byte) }

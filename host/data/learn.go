@@ -9,9 +9,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// LearnTokenizer learns a tokenizer with so many tokens from the documents of a file of
-// bytes, and writes its tokenizer.json and tokenizer_config.json into dir. It returns what
-// the tokenizer is.
+// LearnTokenizer learns a tokenizer with the given number of tokens from the documents of
+// a file of bytes, and writes its tokenizer.json and tokenizer_config.json into dir. It
+// returns a description of the tokenizer.
 func LearnTokenizer(ctx context.Context, f *File, tokens int, dir vfs.Path) (tokenizer.Info, error) {
 	if f.Tokenizer() != (tokenizer.Bytes{}).Info() {
 		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: a tokenizer is learned from a token file of bytes, `cage data prepare` without --tokenizer", f.Path(), f.Tokenizer().Name)

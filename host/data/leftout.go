@@ -12,17 +12,17 @@ type Reason string
 
 // The reasons.
 const (
-	Binary      Reason = "binary"        // it has a zero byte
-	InvalidUTF8 Reason = "not UTF-8"     // text of another encoding, or no text
-	Compressed  Reason = "compressed"    // and not, by its name, in a way that is read
-	Parquet     Reason = "Parquet"       // and its name does not say so
-	Empty       Reason = "empty"         // of nothing but white space
+	Binary      Reason = "binary"        // it contains a zero byte
+	InvalidUTF8 Reason = "not UTF-8"     // text in another encoding, or not text
+	Compressed  Reason = "compressed"    // compressed in a way that is not read, or whose ending its name lacks
+	Parquet     Reason = "Parquet"       // Parquet, but not named as such
+	Empty       Reason = "empty"         // nothing but white space
 	Hidden      Reason = "hidden"        // its name, or that of its folder, begins with a dot
-	Link        Reason = "symbolic link" // links are not followed, but for inputs
+	Link        Reason = "symbolic link" // links are not followed, except inputs
 	Special     Reason = "special file"  // a pipe, a socket or a device
 
-	Own    Reason = "the data set's own"        // of an earlier preparation of the same folder
-	NoRows Reason = "neither JSONL nor Parquet" // by its name, where rows are wanted
+	Own    Reason = "the data set's own"        // made by an earlier preparation of the same folder
+	NoRows Reason = "neither JSONL nor Parquet" // by its name, if rows are wanted
 )
 
 // isText is the reason of a file that is taken.
@@ -34,21 +34,21 @@ var reasons = []Reason{Parquet, Compressed, Binary, InvalidUTF8, Empty, NoRows, 
 // mostNames is how many files are named for each reason.
 const mostNames = 5
 
-// LeftOut are files that a dataset was not made of.
+// LeftOut describes the files that were left out of a dataset for one reason.
 type LeftOut struct {
 	Reason Reason `json:"reason"`
-	// Files is their number; a hidden folder counts as one.
+	// Files is the number of files; a hidden folder counts as one.
 	Files int `json:"files"`
-	// Names are the first few of them.
+	// Names lists the first few of them.
 	Names []string `json:"names"`
 }
 
-// String describes them for a message.
+// String describes the files for a message.
 func (l LeftOut) String() string {
 	return fmt.Sprintf("%s (%d: %s)", l.Reason, l.Files, l.List())
 }
 
-// List names the first few, with dots when there are more.
+// List names the first few files, followed by an ellipsis if there are more.
 func (l LeftOut) List() string {
 	list := strings.Join(l.Names, ", ")
 	if l.Files > len(l.Names) {
@@ -96,7 +96,7 @@ func (l leftOut) String() string {
 	return text
 }
 
-// NameHint says how files are read that hold no plain text.
+// NameHint is the end of an error message, about files that do not hold plain text.
 const NameHint = "compressed files and Parquet are read when they are called so: .gz, .zst, .parquet"
 
 // signatures are what files of some formats begin with.

@@ -13,17 +13,17 @@ import (
 // Weighted is a source of a [Mixture].
 type Weighted struct {
 	File *File
-	// Weight is the source's share of the tokens, in relation to the other weights.
+	// Weight is the source's share of the tokens, relative to the other weights.
 	Weight float64
 }
 
 // Mixture draws training batches from several token files by weight.
 //
-// The windows of all batches, row after row, are one sequence. A cycle of 65,536
-// windows has a fixed number from each source, its weight rounded, and each source's
-// windows lie in it as evenly as they can. Then every 64 neighbours are put into a random
-// order, by seed. The windows of one source come in the order that a [Sampler] gives
-// them: epoch after epoch, each with a new permutation.
+// The windows of all batches, row after row, form one sequence. A cycle of 65,536 windows
+// has a fixed number from each source, its weight rounded, and the windows of each source
+// are distributed over the cycle as evenly as possible. Then every group of 64 neighbours
+// is shuffled by the seed. The windows of one source come in the order that a [Sampler]
+// gives them: epoch after epoch, each with a new permutation.
 //
 // Batch i depends only on the files, the configuration and i.
 //
@@ -194,8 +194,8 @@ func (m *Mixture) shuffled(group int64) []uint16 {
 	return order
 }
 
-// Epochs returns how many epochs of each source the first batches are made of. It may be
-// called beside At.
+// Epochs returns how many epochs of each source the first batches consist of. It may be
+// called concurrently with At.
 func (m *Mixture) Epochs(batches int64) []float64 {
 	var epochs []float64
 	for s, n := range m.used(batches * int64(m.config.Batch)) {

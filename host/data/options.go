@@ -13,76 +13,76 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// DefaultValFraction is what a zero value stands for, and DefaultSplitSeed is the
-// default of the command line. Both are those of the runs in the
-// CAGE paper, whose validation set is a random 0.05 % of the training text
-// (QuEST, Panferov et al. 2025, published code).
+// DefaultValFraction is the fraction that a zero ValFraction stands for, and
+// DefaultSplitSeed is the default seed of the command line. Both are those of the runs in
+// the CAGE paper, whose validation set is a random 0.05 % of the training text (QuEST,
+// Panferov et al. 2025, published code).
 const (
 	DefaultValFraction = 0.0005
 	DefaultSplitSeed   = 2357
 )
 
-// DefaultField is what published data sets call the text of a row.
+// DefaultField is the name that published datasets give to the text of a row.
 const DefaultField = "text"
 
-// PrepareOptions says what [Prepare] makes of which text.
+// PrepareOptions says which text [Prepare] reads and what it makes of it.
 type PrepareOptions struct {
-	// Inputs are files, folders and patterns ("data/**/*.jsonl.gz"), and "-" for
-	// Stdin. Folders are searched to any depth; hidden entries, links and anything
-	// but regular files are passed over.
+	// Inputs are files, folders and patterns ("data/**/*.jsonl.gz"), and "-" for Stdin.
+	// Folders are searched to any depth; hidden entries, links and anything but regular
+	// files are skipped.
 	Inputs []string
 	// Stdin is what the input "-" stands for; it may be compressed.
 	Stdin io.Reader
-	// Format is that of all files. Empty: as their names say. How they are compressed
-	// is always up to their names.
+	// Format is the format of all files. If it is empty, it follows from their names. How
+	// they are compressed always follows from their names.
 	Format source.Format
-	// Field is where the rows of JSON and Parquet have their text. Empty means
-	// DefaultField.
+	// Field is the field or column in which rows of JSON and Parquet have their text.
+	// Empty means DefaultField.
 	Field string
 	// SkipBad leaves out rows that hold no text, and counts them; otherwise the first
-	// is an error.
+	// such row is an error.
 	SkipBad bool
-	// Include selects files within folders by shell patterns ("*.go"); one
-	// with a slash is matched against the path below the input, any other
-	// against the file's name. Empty: all files. Files named in Inputs are always
-	// taken.
+	// Include selects files within folders by shell patterns ("*.go"). A pattern with a
+	// slash is matched against the path below the input, any other against the file's
+	// name. Empty means all files. Files named in Inputs are always taken.
 	Include []string
-	// Separator ends a document within a text file, as "<|endoftext|>". It is not
-	// part of any document. Empty: every file is one document.
+	// Separator ends a document within a text file, for example "<|endoftext|>". It is
+	// not part of any document. If it is empty, every file is one document.
 	Separator string
-	// Out is the folder of the dataset; it is made if need be.
+	// Out is the folder of the dataset; it is created if necessary.
 	Out string
 	// Tokenizer makes the ids.
 	Tokenizer tokenizer.Tokenizer
-	// ValFraction is the share of documents that goes to validation, at
-	// least one. Zero means DefaultValFraction.
+	// ValFraction is the share of documents that goes to validation; that is at least one
+	// document. Zero means DefaultValFraction.
 	ValFraction float64
-	// ValInputs are files and folders of their own for validation; then no
-	// document of Inputs goes there, and ValFraction must be zero. A file that
-	// is found in both is for validation only.
+	// ValInputs are separate files and folders for validation. If they are given, no
+	// document of Inputs goes there, and ValFraction must be zero. A file that is found
+	// in both is used for validation only.
 	ValInputs []string
 	// Seed fixes the order of documents, and with it the split and the choice
 	// that MaxBytes makes. Zero is a seed like any other.
 	Seed uint64
-	// MaxBytes bounds the text taken from Inputs: documents are taken in
-	// random order up to the first that does not fit, without those that are
-	// longer than the bound. Zero means no bound.
+	// MaxBytes limits the text taken from Inputs: documents are taken in random order up
+	// to the first that does not fit, ignoring those that are longer than the limit. Zero
+	// means no limit.
 	MaxBytes int64
 	// ShardTokens divides the training tokens into several files: each ends with the
-	// first document that brings it to this number. Zero: one file.
+	// first document that brings it to this number. Zero means one file.
 	ShardTokens int64
-	// Files is the file system of Out; nil: the operating system's.
+	// Files is the file system of Out; nil means the operating system's.
 	Files vfs.FS
 	// Progress, if not nil, is called now and then, by one goroutine at a time.
 	Progress func(Progress)
 }
 
-// Progress says how far [Prepare] is.
+// Progress says how far [Prepare] has come.
 type Progress struct {
 	Stage     string // "scan", then "encode"
-	Documents int64  // done in this stage
-	// Bytes and TotalBytes count what is read: of the files, then of their text. The
-	// size of the standard input is not known before.
+	Documents int64  // number finished in this stage
+	// Bytes and TotalBytes count the bytes to read: in the first stage those of the
+	// files, then those of their text. The size of the standard input is not known in
+	// advance.
 	Bytes, TotalBytes int64
 }
 

@@ -17,22 +17,22 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Prepare makes a dataset of texts and returns its manifest, which it also stores
-// with it. Package source below says what files it reads.
+// Prepare makes a dataset from texts and returns its manifest, which it also stores in
+// the dataset. Package source documents which files it reads.
 //
-// Documents are put into a random order that the seed fixes; the first go to
-// validation, the others to training. How they are written is in [Writer]. A text
-// file that contains a zero byte counts as binary and is left out, as is one that is
-// not valid UTF-8; files and documents of nothing but white space are left out too.
-// The manifest counts them, with the other files that were found and not taken
-// ([Reason]). A row without text and a damaged file are errors.
+// Documents are put into a random order that the seed fixes; the first go to validation,
+// the others to training. [Writer] documents how they are written. A text file that
+// contains a zero byte counts as binary and is left out, as is one that is not valid
+// UTF-8; files and documents of nothing but white space are left out too. The manifest
+// counts them, together with other files that were found but not used ([Reason]). A row
+// without text is an error, and so is a damaged file.
 //
-// Memory does not grow with the length of documents where the tokenizer can cut them
-// ([tokenizer.Tokenizer]), and by 16 bytes with every document. The text of rows and of
-// compressed files lies in a temporary file in the folder meanwhile.
+// Memory use does not depend on the length of documents if the tokenizer can cut them
+// ([tokenizer.Tokenizer]), and grows by 16 bytes for every document. Meanwhile, the text
+// of rows and of compressed files is kept in a temporary file in the folder.
 //
-// The folder changes only at the end, file by file and each atomically; the
-// manifest comes last, and [Verify] compares it with the files.
+// The folder changes only at the end, file by file and each atomically; the manifest
+// comes last, and [Verify] checks the files against it.
 func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 	p := &preparation{ctx: ctx, options: &options}
 	manifest, err := p.run()

@@ -7,14 +7,14 @@ import (
 	"github.com/cage-qat/cage/host/data/source"
 )
 
-// Read counts what was read of one format.
+// Read counts what was read in one format and compression.
 type Read struct {
 	Format      source.Format      `json:"format"`
 	Compression source.Compression `json:"compression,omitempty"`
 	Files       int64              `json:"files"`
-	Rows        int64              `json:"rows,omitempty"` // of formats that have rows
-	Documents   int64              `json:"documents"`      // also those that a bound on the text left out
-	Bytes       int64              `json:"bytes"`          // of text
+	Rows        int64              `json:"rows,omitempty"` // number of rows, for formats that have rows
+	Documents   int64              `json:"documents"`      // including those left out by a limit on the text
+	Bytes       int64              `json:"bytes"`          // bytes of text
 	EmptyRows   int64              `json:"empty_rows,omitempty"`
 	BadRows     int64              `json:"bad_rows,omitempty"`
 	FirstBad    string             `json:"first_bad,omitempty"` // what was wrong with the first bad row

@@ -12,21 +12,21 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// RowOptions says which rows [FindRows] finds. All fields but Own and Columns are those of [PrepareOptions].
+// RowOptions says which rows [FindRows] finds. All fields except Own and Columns are as in [PrepareOptions].
 type RowOptions struct {
 	Inputs, ValInputs []string
 	Include           []string
 	Format            source.Format
 	Stdin             io.Reader
-	// Out is the folder that is written, and not read from; empty: nothing is.
+	// Out is the folder that is written to, and therefore not read; empty means none.
 	Out string
-	// Own are the names of the files that are written there.
+	// Own lists the names of the files that are written there.
 	Own []string
-	// Columns are the columns of Parquet files that are read, where they are there.
+	// Columns lists the columns of Parquet files to read, if present.
 	Columns []string
 }
 
-// InputRow is a row of a file, as an object of JSON.
+// InputRow is a row of a file, as a JSON object.
 type InputRow struct {
 	Path string
 	Unit string // what the number counts: "line" or "row"
@@ -39,17 +39,17 @@ var errNoRows = errors.New("neither JSONL nor Parquet by its name: --format says
 // hasRows tells whether files of a format have rows.
 func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }
 
-// RowFiles are files that have rows. They must be JSONL or Parquet by their names, or by the format that is given; others
-// are left out of folders.
+// RowFiles are files that have rows. They must be JSONL or Parquet, by their names or by the given format; others in
+// folders are left out.
 type RowFiles struct {
 	columns           []string
 	train, validation []sourceFile
-	// LeftOut are the files that were found and not taken.
+	// LeftOut lists the files that were found but not used.
 	LeftOut []LeftOut
 }
 
-// FindRows finds the files of data whose rows are more than a text each. A file that is found among ValInputs is not among
-// Inputs.
+// FindRows finds the data files, for rows that consist of more than a text. A file that is found among ValInputs is not
+// used for Inputs.
 func FindRows(o RowOptions) (*RowFiles, error) {
 	finder, err := newFinder(&PrepareOptions{Include: o.Include, Format: o.Format, Stdin: o.Stdin, Out: o.Out})
 	if err != nil {

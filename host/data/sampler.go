@@ -18,15 +18,14 @@ type SamplerConfig struct {
 
 // Sampler draws training batches.
 //
-// An epoch begins at a random offset o in [0, Context) and consists of the
-// windows that begin at o, o+Context, o+2·Context, …: neighbours share one
-// token, so that every token of the epoch but its first is a target exactly
-// once. The windows are visited in a random order without replacement, and
-// what does not fill a batch is left out. An epoch has ⌊Tokens/Context⌋ − 1
-// windows, as many as fit at any offset, so that batch i depends only on the
-// file, the configuration and i.
+// An epoch begins at a random offset o in [0, Context) and consists of the windows that
+// begin at o, o+Context, o+2·Context, …: neighbours share one token, so that every token
+// of the epoch but its first is a target exactly once. The windows are visited in a
+// random order without replacement, and what does not fill a batch is left out. An epoch
+// has ⌊Tokens/Context⌋ − 1 windows, as many as fit at any offset, so that batch i depends
+// only on the file, the configuration and i.
 //
-// A sampler is not safe for concurrent use; samplers share a [File].
+// A sampler is not safe for concurrent use; samplers may share a [File].
 type Sampler struct {
 	file    *File
 	config  SamplerConfig
@@ -38,7 +37,7 @@ type Sampler struct {
 	order  []uint32
 }
 
-// A ShortError reports a file with too few tokens for what is asked of it.
+// A ShortError reports a file with too few tokens for its use.
 type ShortError struct {
 	Path           string
 	Tokens, Need   int64
@@ -80,7 +79,7 @@ func NewSampler(file *File, config SamplerConfig) (*Sampler, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (s *Sampler) BatchLen() int { return s.config.Batch * (s.config.Context + 1) }
 
-// At fills dst, shaped [Batch, Context+1], with batch index, from 0, epoch
+// At fills dst, shaped [Batch, Context+1], with the batch of that index, from 0, epoch
 // after epoch.
 func (s *Sampler) At(index int64, dst []int32) error {
 	if index < 0 {

@@ -31,15 +31,15 @@ func NewSequential(file *File, context, batch int) (*Sequential, error) {
 // BatchLen returns the number of ids in a batch, batch × (context+1).
 func (s *Sequential) BatchLen() int { return s.batch * (s.context + 1) }
 
-// Batches returns the number of batches, a last one that is not full included.
+// Batches returns the number of batches, including a last one that is not full.
 func (s *Sequential) Batches() int64 {
 	return (s.windows + int64(s.batch) - 1) / int64(s.batch)
 }
 
-// At fills dst, shaped [batch, context+1], with batch i and returns how many
-// of its rows are windows: all of them, except perhaps in the last batch, whose
-// other rows repeat its first and must not count. A largest value of the whole batch,
-// which quantizers may scale by, is then that of its windows.
+// At fills dst, shaped [batch, context+1], with batch i and returns how many of its rows
+// are windows: all of them, except perhaps in the last batch. The other rows there repeat
+// its first and must not count. Because they do, a maximum over the whole batch, by which
+// quantizers may scale, is the maximum over its windows.
 func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
 	if i < 0 || i >= s.Batches() {
 		return 0, fmt.Errorf("evaluation: batch %d asked for, %s has %d", i, s.file.Path(), s.Batches())

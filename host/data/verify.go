@@ -10,16 +10,16 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Verification is what came out for one file of [Verify].
+// Verification is the result of [Verify] for one file.
 type Verification struct {
 	Path   string
-	Header Header // of a token file; zero for others, and when it cannot be read
+	Header Header // header of a token file; zero for other files, and if it cannot be read
 	Err    error  // nil: intact
 }
 
-// Verify reads the token file, or the files of the dataset, at path and compares them
-// with their hashes, with their vocabulary, and with the manifest. It goes on after a
-// damaged file; the error is that of ctx.
+// Verify reads the token file, or the files of the dataset, at path and checks them
+// against their hashes, their vocabulary, and the manifest. It continues after a damaged
+// file; the error is only that of ctx.
 func Verify(ctx context.Context, path string) ([]Verification, error) {
 	stat, err := os.Stat(path)
 	if err != nil || !stat.IsDir() {

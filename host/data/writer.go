@@ -10,10 +10,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Writer writes a token file as a stream of documents. Each has the tokenizer's begin
-// token before it and its end token behind it, where the tokenizer has them. Where both
-// are the same token, as with GPT-2, it is written once, before the document: it then
-// ends the document before. Nothing appears under the file's name before
+// Writer writes a token file as a stream of documents. Each is preceded by the
+// tokenizer's begin token and followed by its end token, if the tokenizer has them. If
+// both are the same token, as with GPT-2, it is written once, before the document, and
+// thus also ends the previous document. Nothing appears under the file's name before
 // [Writer.Commit], and then all of it does.
 type Writer struct {
 	header  Header
@@ -22,7 +22,7 @@ type Writer struct {
 	scratch []byte
 }
 
-// NewWriter begins the token file at path for ids of the tokenizer info.
+// NewWriter begins the token file at path, for ids of the tokenizer that info describes.
 func NewWriter(path vfs.Path, info tokenizer.Info) (*Writer, error) {
 	if info.VocabSize < 1 {
 		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens", path, info.VocabSize)
@@ -34,8 +34,8 @@ func NewWriter(path vfs.Path, info tokenizer.Info) (*Writer, error) {
 	return &Writer{header: Header{TokenBytes: tokenBytes(info.VocabSize), Tokenizer: info}, path: path, file: file}, nil
 }
 
-// WriteDocument appends one document. An id outside the vocabulary is a
-// [*tokenizer.RangeError]; nothing is written then.
+// WriteDocument appends one document. If an id is outside the vocabulary, the error is a
+// [*tokenizer.RangeError] and nothing is written.
 func (w *Writer) WriteDocument(ids []int32) error {
 	if err := w.check(ids); err != nil {
 		return err
@@ -113,8 +113,7 @@ func (w *Writer) finish() error {
 	return nil
 }
 
-// Commit writes the header, puts the file in its place, and returns when it
-// is on disk.
+// Commit writes the header, moves the file to its path, and returns when it is on disk.
 func (w *Writer) Commit() (Header, error) {
 	if err := w.finish(); err != nil {
 		return Header{}, err
@@ -125,6 +124,5 @@ func (w *Writer) Commit() (Header, error) {
 	return w.header, nil
 }
 
-// Abort removes what was written. After Commit it does nothing, so that it can
-// be deferred.
+// Abort removes what was written. After Commit it does nothing, so it can be deferred.
 func (w *Writer) Abort() error { return w.file.Abort() }

@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// A Quantizer replaces an activation x, [rows, width of the site], by its quantized form, as the site's quantizer in
-// training does.
+// A Quantizer replaces an activation x, [rows, width of the site], by its quantized form, as the site's quantizer does
+// in training.
 type Quantizer func(site model.ActivationSite, x []float32) error
 
 // Network is a model with its parameters. It computes one step at a time.
@@ -39,15 +39,16 @@ type matrix struct {
 	halves linalg.Halves
 }
 
-// Options say how a network is computed.
+// Options say how to compute a network.
 type Options struct {
-	Threads int // goroutines at most; 0: as many as there are processors
-	// Halves keeps a copy in bfloat16 of weights that have all their elements there, as those of most published models,
-	// and reads it, where the processor has instructions for that: half the memory at each step, and the same results.
+	Threads int // maximal number of goroutines; 0: as many as there are processors
+	// Halves keeps copies in bfloat16 of those weights whose elements are all exact in bfloat16, as in most published
+	// models, and reads these copies, if the processor has instructions for that. Each step then reads half the memory,
+	// with the same results.
 	Halves bool
 }
 
-// New makes a network of the model's parameters, weights by name, which must stay as they are.
+// New makes a network of the model's parameters. weights holds their elements by name, which must not change.
 func New(m model.Network, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
 	n := &Network{s: s, threads: o.Threads}

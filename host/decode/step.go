@@ -7,11 +7,11 @@ import (
 	"github.com/cage-qat/cage/internal/vecmath"
 )
 
-// Place is where sequences stand in their caches.
+// Place says at which places of their caches sequences are.
 type Place struct {
-	Length int     // tokens for which each cache has room
+	Length int     // number of tokens for which each cache has room
 	Start  int     // place of the token that is read
-	First  []int32 // place at which each sequence begins, none behind Start
+	First  []int32 // place at which each sequence begins, none of them after Start
 }
 
 // step is one step under way.
@@ -25,9 +25,9 @@ type step struct {
 	gate, up               linalg.MatrixOf[float32]
 }
 
-// Next reads the next token of each sequence and returns the logits of the token after it, [sequences, vocabulary]. caches
-// are those of [model.Language.CacheDims], and receive what later tokens need of this one. A nil quantizer leaves
-// activations as they are.
+// Next reads the next token of each sequence and returns the logits of the token after it, [sequences, vocabulary].
+// caches are those of [model.Language.CacheDims]; Next adds what later tokens need of this one. A nil quantizer leaves
+// activations unquantized.
 func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Quantizer) ([]float32, error) {
 	if err := n.check(tokens, at, caches); err != nil {
 		return nil, err

@@ -11,10 +11,10 @@ import (
 const choiceStream = 0x63616765_64696167 // "cagediag"
 
 // Choose draws a random subset of the coordinates of tensors of the given sizes: count of
-// them in all, or all if there are fewer. Each tensor has its share by size, so that a mean
-// over the chosen coordinates estimates the mean over all. A tensor whose share is below
-// one coordinate may have none. The positions in each tensor are ascending and follow from
-// the seed alone.
+// them in total, or all if there are fewer. Each tensor gets a share in proportion to its
+// size, so that a mean over the chosen coordinates estimates the mean over all. A tensor
+// whose share is below one coordinate may get none. The positions in each tensor are
+// ascending and determined by the seed alone.
 func Choose(seed uint64, count int, sizes ...int) [][]int32 {
 	total := 0
 	for _, size := range sizes {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Lengths is the distribution of the lengths of visits, dwell times τ_{k+1} − τ_k, in
+// Lengths is the distribution of the lengths of visits (dwell times τ_{k+1} − τ_k), in
 // samples. The zero value is empty.
 type Lengths struct {
 	counts map[int]int // of visits, by length
@@ -29,7 +29,8 @@ func (l *Lengths) merge(other Lengths) {
 	}
 }
 
-// Counts yields the lengths that occur, ascending, with the number of their visits.
+// Counts yields the lengths that occur, in ascending order, with the number of visits of
+// each.
 func (l Lengths) Counts() iter.Seq2[int, int] {
 	return func(yield func(length, visits int) bool) {
 		for _, length := range slices.Sorted(maps.Keys(l.counts)) {
@@ -40,7 +41,7 @@ func (l Lengths) Counts() iter.Seq2[int, int] {
 	}
 }
 
-// Mean is the mean length, 0 when there are no visits.
+// Mean returns the mean length; 0 if there are no visits.
 func (l Lengths) Mean() float64 {
 	if l.visits == 0 {
 		return 0
@@ -48,11 +49,11 @@ func (l Lengths) Mean() float64 {
 	return float64(l.total) / float64(l.visits)
 }
 
-// Max is the largest length, L_max of Eq. 9, 0 when there are no visits.
+// Max returns the largest length, L_max of Eq. 9; 0 if there are no visits.
 func (l Lengths) Max() int { return l.Quantile(1) }
 
-// Quantile is the smallest length that at least the fraction p of all visits do not
-// exceed; p is clipped to [0, 1]. It is 0 when there are no visits.
+// Quantile returns the smallest length that at least the fraction p of all visits does
+// not exceed; p is clipped to [0, 1]. It is 0 if there are no visits.
 func (l Lengths) Quantile(p float64) int {
 	rank := max(1, min(p, 1)*float64(l.visits))
 	seen := 0

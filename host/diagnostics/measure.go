@@ -5,27 +5,26 @@ import (
 	"slices"
 )
 
-// Measures describe the coordinates of one group, or of all of them, over the samples
-// in the window. A residual that is not finite makes the measures of residuals NaN.
+// Measures describes the coordinates of one group, or of all groups, over the samples in
+// the window. If a residual is not finite, the measures of residuals are NaN.
 type Measures struct {
 	Coordinates int
 	// FlipRate is the fraction of coordinates whose code differs from that in the
-	// sample before; 0 at the first sample.
+	// previous sample; 0 at the first sample.
 	FlipRate float64
-	// Coherence is the mean over coordinates of |Σe| / Σ|e|, and VectorCoherence is
-	// ‖Σe‖₂ / Σ‖e‖₂; each ratio is 0 when its denominator is. It is 1 for residuals
-	// that add up, about 1/√W for W independent ones with mean 0, and 0 for residuals
-	// that cancel.
+	// Coherence is the mean over coordinates of |Σe| / Σ|e|, and VectorCoherence is ‖Σe‖₂
+	// / Σ‖e‖₂; a ratio is 0 if its denominator is. It is 1 for residuals that add up,
+	// about 1/√W for W independent ones with mean 0, and 0 for residuals that cancel.
 	Coherence, VectorCoherence float64
-	// Dwell holds the lengths of coordinates' visits that lie at least partly in the window,
-	// each from its true beginning to its end or, while it goes on, to the last sample.
-	// VectorDwell holds those of the vector visits of groups.
+	// Dwell holds the lengths of the coordinates' visits that lie at least partly in the
+	// window, each from its true beginning to its end or, if it is still going on, to the
+	// last sample. VectorDwell holds those of the vector visits of groups.
 	Dwell, VectorDwell Lengths
 	// Visits is the mean over coordinates of the number of visits since the first sample.
 	Visits float64
-	// VisitSum is the largest ‖E_k‖₂ = ‖Σe‖₂ over the vector visits in VectorDwell
-	// (Eq. 8), and Residual is the largest ‖e‖₂ of a group in the window: B of Eq. 11,
-	// by which ‖E_k‖ ≤ B·L.
+	// VisitSum is the largest ‖E_k‖₂ = ‖Σe‖₂ over the vector visits in VectorDwell (Eq.
+	// 8). Residual is the largest ‖e‖₂ of a group in the window: B of Eq. 11, which gives
+	// the bound ‖E_k‖ ≤ B·L.
 	VisitSum, Residual float64
 }
 

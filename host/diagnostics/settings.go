@@ -10,13 +10,13 @@ import (
 // weights between the cells of their quantizer is sampled.
 type Settings struct {
 	Every       int   // steps between samples; 0: off
-	Coordinates int   // followed in all
-	Window      int   // samples that a record looks at
-	Seed        int64 // of the choice of coordinates
-	Tensors     bool  // records hold numbers of each tensor
+	Coordinates int   // number of coordinates followed, over all tensors
+	Window      int   // number of samples that a record looks at
+	Seed        int64 // seed for choosing the coordinates
+	Tensors     bool  // whether records hold numbers of each tensor
 }
 
-// Keys are the keys of the table.
+// Keys returns the keys of the table.
 func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "every", To: &s.Every, Is: schema.From(0, schema.Most), Common: true, Default: 0,

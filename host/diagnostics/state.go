@@ -8,14 +8,14 @@ import (
 // State is everything that a tracker remembers, for a checkpoint.
 type State struct {
 	Samples int // since the beginning
-	// Codes and Residuals are the samples in the window, oldest first, each of the shape
+	// Codes and Residuals are the samples in the window, oldest first, each of shape
 	// [samples, coordinates].
 	Codes     []int32
 	Residuals []float32
-	// Begun is the number of visits so far, and Since the sample at which the visit of the
-	// oldest kept sample began, both by coordinate. GroupSince is the latter for the vector
-	// visit of each group, and Before, by coordinate, the sum of the residuals of that visit
-	// before the oldest kept sample.
+	// Begun is the number of visits so far, and Since the sample at which the visit of
+	// the oldest kept sample began, both by coordinate. GroupSince is the same as Since
+	// for the vector visit of each group. Before is, by coordinate, the sum of the
+	// residuals of that vector visit before the oldest kept sample.
 	Begun, Since, GroupSince []int32
 	Before                   []float64
 }
@@ -33,8 +33,8 @@ func (t *Tracker) State() State {
 	return s
 }
 
-// Restore sets the tracker to a state taken from one with the same window and groups.
-// Any other state is an error and changes nothing.
+// Restore sets the tracker to a state taken from a tracker with the same window and
+// groups. Any other state is an error and changes nothing.
 func (t *Tracker) Restore(s State) error {
 	n, rows := t.Coordinates(), min(s.Samples, t.window)
 	for _, part := range []struct {

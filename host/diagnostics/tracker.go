@@ -1,12 +1,12 @@
 // Package diagnostics follows how weights move between the cells of their quantizer
-// during training: how long codes stay as they are, how many change, and whether
-// the residuals e = x − Q(x) cancel over time or add up. These are the quantities
-// with which the CAGE paper argues for its λ schedule (appendix on the schedule,
-// Eq. 7–14): while codes change often, residuals cancel and a correction is noise;
-// when codes stay, residuals are coherent and it acts.
+// during training: how long codes stay as they are, how many change, and whether the
+// residuals e = x − Q(x) cancel over time or add up. The CAGE paper uses these quantities
+// to argue for its λ schedule (appendix on the schedule, Eq. 7–14): while codes change
+// often, residuals cancel and a correction is noise; once codes stay, residuals are
+// coherent and the correction has an effect.
 //
-// The package computes with samples of codes and residuals that it is given. host/step
-// reads them from a device; host/train decides when, and what is recorded.
+// The package works on samples of codes and residuals that it is given. host/step reads
+// them from a device; host/train decides when to do so, and what is recorded.
 package diagnostics
 
 import (
@@ -15,15 +15,16 @@ import (
 	"slices"
 )
 
-// Tracker follows a fixed set of coordinates, divided into groups, one for each
-// weight, through samples taken at equal distances. Its unit of time is the sample.
-// It keeps the last samples, the window. Of older ones it knows only how long the visits
-// that still go on have lasted, and the sums of residuals over them. So the measures do
+// Tracker follows a fixed set of coordinates, divided into groups, one for each weight,
+// through samples taken at equal distances. Its unit of time is the sample. It keeps the
+// most recent samples, the window. Of older ones it knows only how long the visits that
+// are still going on have lasted, and the sums of residuals over them. So the measures do
 // not depend on how often a run was stopped and resumed.
 //
-// A visit is a time in which a code is unchanged (Eq. 7, with codes in place of values, as
-// the paper defines it for scales that move). The visit of a coordinate lasts while its own
-// code is unchanged, the vector visit of a group while all codes of the group are.
+// A visit is a period in which a code is unchanged (Eq. 7, with codes in place of values,
+// as the paper defines it for scales that move). The visit of a coordinate lasts as long
+// as its own code is unchanged, the vector visit of a group as long as all codes of the
+// group are.
 type Tracker struct {
 	window  int
 	groups  []span
@@ -47,8 +48,8 @@ type sample struct {
 	residuals []float32
 }
 
-// New makes a tracker of groups of so many coordinates each. The window is the number
-// of samples that the measures look at, at least 2.
+// New makes a tracker of groups with the given numbers of coordinates. The window is the
+// number of samples that the measures look at, at least 2.
 func New(window int, groups ...int) (*Tracker, error) {
 	if window < 2 {
 		return nil, fmt.Errorf("diagnostics: a window of %d samples, want at least 2", window)
@@ -70,13 +71,13 @@ func New(window int, groups ...int) (*Tracker, error) {
 	return t, nil
 }
 
-// Coordinates is the number of coordinates that are followed.
+// Coordinates returns the number of coordinates that are followed.
 func (t *Tracker) Coordinates() int { return len(t.since) }
 
-// Samples is the number of samples since the beginning.
+// Samples returns the number of samples since the beginning.
 func (t *Tracker) Samples() int { return t.samples }
 
-// Full tells whether there have been as many samples as the window holds. Before that,
+// Full reports whether there have been as many samples as the window holds. Before that,
 // coherence is larger only because there are fewer residuals.
 func (t *Tracker) Full() bool { return len(t.rows) == t.window }
 

@@ -16,9 +16,9 @@ import (
 // complex128 and the 16-bit float types of GoMLX.
 type Element = gotype.Supported
 
-// A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. A device of several replicas
-// keeps it on each of them, whole or, if it is sharded, a part. It is used by one goroutine at a time, except that
-// several steps may read it at once.
+// A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. A device with several
+// replicas keeps it on each of them, whole or, if it is sharded, in parts. A Buffer is used by one goroutine at a time,
+// except that several steps may read it at once.
 type Buffer struct {
 	device  *Device
 	shape   shapes.Shape // of the whole
@@ -32,8 +32,8 @@ func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded boo
 	return b
 }
 
-// Shape returns the element type and the dimensions of the buffer, those of the whole if it is sharded. It is known even
-// after the buffer is gone.
+// Shape returns the element type and the dimensions of the buffer, or of the whole tensor if it is sharded. It is known
+// even after the buffer is gone.
 func (b *Buffer) Shape() shapes.Shape { return b.shape }
 
 // Sharded reports whether each replica has a part of the buffer, of equal size, along its first axis. With one replica
@@ -43,7 +43,7 @@ func (b *Buffer) Sharded() bool { return b.sharded }
 // Gone reports whether the buffer was finalized or donated.
 func (b *Buffer) Gone() bool { return b.data.Load() == nil }
 
-// Finalize frees the buffer's memory. It does nothing on a nil buffer and on one that is gone.
+// Finalize frees the buffer's memory. It does nothing if the buffer is nil or gone.
 func (b *Buffer) Finalize() error {
 	if b == nil {
 		return nil
@@ -67,7 +67,7 @@ func finalize(data []compute.Buffer) error {
 	return errors.Join(errs...)
 }
 
-// FinalizeAll frees all buffers, skips nil ones, and returns the errors joined.
+// FinalizeAll frees all buffers, skipping nil ones, and joins their errors.
 func FinalizeAll(buffers ...*Buffer) error {
 	var errs []error
 	for _, b := range buffers {
@@ -82,8 +82,8 @@ func Upload[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
 	return upload(d, data, dims, false)
 }
 
-// UploadSharded copies to each replica its part of a tensor: the first axis is cut into as many runs of equal length.
-// The dimensions are those of the whole. With one replica it is [Upload].
+// UploadSharded copies to each replica its part of a tensor: the first axis is cut into parts of equal length, one for
+// each replica. The dimensions are those of the whole tensor. With one replica it is the same as [Upload].
 func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
 	return upload(d, data, dims, d.Count() > 1)
 }
@@ -123,8 +123,9 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 	return newBuffer(d, parts, shape, sharded), nil
 }
 
-// Fill makes a tensor of the given dimensions, on each replica, whose elements write sets: all of them, as what is there
-// before is not defined. On the CPU device that is the tensor's own memory, so that there is no copy.
+// Fill makes a tensor of the given dimensions, on each replica, whose elements are set by write. It must set all of
+// them, because they are undefined before. On the CPU device it writes into the tensor's own memory, so that nothing is
+// copied.
 func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, error) {
 	shape, err := shapeOf(dtypes.FromGenericsType[T](), dims)
 	if err != nil {
@@ -155,7 +156,7 @@ func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, err
 	return newBuffer(d, []compute.Buffer{part}, shape, false), nil
 }
 
-// Zeros makes a tensor of zeros.
+// Zeros makes a float32 tensor of zeros.
 func Zeros(d *Device, dims ...int) (*Buffer, error) {
 	return Fill(d, dims, func(data []float32) error {
 		clear(data)
@@ -222,7 +223,7 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	return nil
 }
 
-// Take makes the memory of b that of a new buffer, as if b were donated to a step that returns it: b is gone.
+// Take moves the memory of b to a new buffer, as if b were donated to a step that returns it: b is gone.
 func Take(b *Buffer) (*Buffer, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("taking a buffer of shape %s: %w", b.shape, err)
@@ -230,8 +231,8 @@ func Take(b *Buffer) (*Buffer, error) {
 	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
 }
 
-// Data returns the buffer's own memory. Only the [CPU] device has it in the host's memory. It is valid until the buffer is
-// finalized or donated. Write to it only while nothing else reads it.
+// Data returns the buffer's own memory. Only on the [CPU] device is that in the host's memory. It is valid until the
+// buffer is finalized or donated. Write to it only while nothing else reads it.
 func Data[T Element](b *Buffer) ([]T, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)
@@ -254,7 +255,8 @@ func Data[T Element](b *Buffer) ([]T, error) {
 	return data, nil
 }
 
-// View returns the buffer's elements to be read only: its own memory where that is the host's ([Data]), a copy elsewhere.
+// View returns the buffer's elements, for reading only: its own memory if that is the host's ([Data]), otherwise a
+// copy.
 func View[T Element](b *Buffer) ([]T, error) {
 	if b.device.SharesMemory() {
 		return Data[T](b)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// BuildInfo says what decides the rounding of a device's arithmetic. Two runs can be expected to agree bit for bit
-// only if theirs are equal.
+// BuildInfo records everything that determines the rounding of a device's arithmetic. Two runs can be expected to agree
+// bit for bit only if theirs are equal.
 type BuildInfo struct {
 	Device  string `json:"device"`  // kind of the device
 	Go      string `json:"go"`      // version of the Go toolchain
@@ -17,11 +17,11 @@ type BuildInfo struct {
 	GoMLX   string `json:"gomlx"`   // version of github.com/gomlx/gomlx
 	Backend string `json:"backend"` // module and version of the backend
 
-	// Products says what matrix products round their operands to, where that is not float32: "bfloat16" those that ask
-	// for the device's precision, "tf32" the others.
+	// Products says to which type matrix products round their operands, if not float32: "bfloat16" for products that
+	// ask for the device's precision, "tf32" for the others.
 	Products string `json:"products,omitempty"`
 
-	// Replicas is their number where there are several: their sums are rounded in another order.
+	// Replicas is the number of replicas, if there are several: it affects the order of rounding in sums.
 	Replicas int `json:"replicas,omitempty"`
 }
 

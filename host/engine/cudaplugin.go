@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// PluginPathVariable is the environment variable that says where PJRT plugins are: a list of directories or of plugin
-// files, separated like PATH.
+// PluginPathVariable is the environment variable that says where to find PJRT plugins: a list of directories or of
+// plugin files, separated as in PATH.
 const PluginPathVariable = "PJRT_PLUGIN_LIBRARY_PATH"
 
 // getCUDA says how to get what the CUDA device needs.
@@ -25,10 +25,10 @@ var pluginNames = []string{"xla_cuda_plugin.so", "pjrt_c_api_cuda*_plugin.so", "
 // jaxPlugins is where JAX's plugins are below a directory of Python packages.
 const jaxPlugins = "jax_plugins/xla_cuda*"
 
-// FindCUDAPlugin searches for a PJRT plugin for CUDA and returns its path: in the directories of
-// PJRT_PLUGIN_LIBRARY_PATH (a plugin file itself may be listed too); in the site-packages of the active virtual or Conda
-// environment; where the python3 of the PATH finds packages; in the site-packages of the user; in those of the system;
-// in the directories that go-xla installs to. The plugin of a newer CUDA release is preferred.
+// FindCUDAPlugin searches for a PJRT plugin for CUDA and returns its path. It looks in the directories of
+// PJRT_PLUGIN_LIBRARY_PATH (which may also list plugin files); in the site-packages of the active virtual or Conda
+// environment; where the python3 in PATH finds packages; in the site-packages of the user; in those of the system; and
+// in the directories into which go-xla installs. It prefers the plugin for a newer CUDA release.
 func FindCUDAPlugin() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -24,12 +24,12 @@ const (
 
 // Options are the settings of a device. The zero value is the recommended setting of every kind.
 type Options struct {
-	// Threads limits the worker goroutines of the CPU device: n > 0 allows n of them, 0 (the default) sets no limit,
-	// which is the fastest setting and keeps as many busy as there are processors. Other kinds ignore it.
+	// Threads limits the worker goroutines of the CPU device: n > 0 allows n of them. 0, the default, sets no limit;
+	// that is the fastest setting and keeps as many busy as there are processors. Other kinds ignore it.
 	Threads int
 
-	// Plugin is the path of the PJRT plugin of the CUDA device, a shared library. Empty means: search for it, see
-	// [FindCUDAPlugin]. Other kinds ignore it.
+	// Plugin is the path of the PJRT plugin of the CUDA device, a shared library. If it is empty, it is searched for;
+	// see [FindCUDAPlugin]. Other kinds ignore it.
 	Plugin string
 
 	// TF32 lets the CUDA device round the operands of float32 products to 10 bits of mantissa, which is faster. The
@@ -40,59 +40,61 @@ type Options struct {
 	// the package documentation.
 	Count int
 
-	// Precision is the type in which steps multiply matrices where they ask for it with [DotGeneral], [Float32] if
-	// empty. [BFloat16] on the CPU device computes the same as on others, but is no faster than float32.
+	// Precision is the type in which steps multiply matrices if they ask for it with [DotGeneral]; [Float32] if empty.
+	// [BFloat16] on the CPU device computes the same as on others, but is no faster than float32.
 	Precision Precision
 
-	// Attention says how models compute attention on the CUDA device in bfloat16, [AutoAttention] if empty. Other
-	// kinds and precisions ignore it.
+	// Attention says how models compute attention on the CUDA device in bfloat16; [AutoAttention] if empty. Other kinds
+	// and precisions ignore it.
 	Attention Attention
 
-	// Kernels says how programs of plugins are computed on the CUDA device in bfloat16, [AutoKernels] if empty. Other
+	// Kernels says how programs of plugins are computed on the CUDA device in bfloat16; [AutoKernels] if empty. Other
 	// kinds and precisions ignore it.
 	Kernels Kernels
 
-	// Products says how quantized matrices are multiplied, [FloatProducts] if empty. [IntegerProducts] on the CPU device
-	// compute the same as on others, but slower than float32. [BlockProducts] are for GPUs that have such.
+	// Products says how quantized matrices are multiplied; [FloatProducts] if empty. [IntegerProducts] on the CPU
+	// device computes the same as on others, but more slowly than float32. [BlockProducts] is for GPUs that have such
+	// products.
 	Products Products
 
-	// Allocator is how the CUDA device takes memory of a GPU, [DefaultAllocator] if empty. Preallocate takes at once what
-	// it may take, MemoryFraction of all; 0 leaves that to XLA. Other kinds ignore them.
+	// Allocator is how the CUDA device allocates the memory of a GPU; [DefaultAllocator] if empty. Preallocate reserves
+	// at the start all that it may use, which is the fraction MemoryFraction of the GPU's memory; 0 leaves the fraction
+	// to XLA. Other kinds ignore these.
 	Allocator      Allocator
 	Preallocate    bool
 	MemoryFraction float64
 
-	// Cache is a directory in which XLA keeps compiled kernels, and which of several was the fastest, for later
-	// processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
+	// Cache is a directory in which XLA keeps compiled kernels, and which of several alternatives was the fastest, for
+	// later processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
 	Cache string
 
-	// Warn receives warnings, with details as pairs of a key and a value. Nil discards them.
+	// Warn receives warnings, with details as key-value pairs. Nil discards them.
 	Warn func(message string, details ...any)
 }
 
-// Allocator is a way to take memory of a GPU.
+// Allocator is a way to allocate the memory of a GPU.
 type Allocator string
 
 // DefaultAllocator leaves the choice to XLA.
 const DefaultAllocator Allocator = "default"
 
-// Allocators lists those that XLA has.
+// Allocators lists the allocators that XLA has.
 func Allocators() []Allocator { return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"} }
 
 // Attention is a way to compute attention.
 type Attention string
 
-// The ways.
+// The ways to compute attention.
 const (
-	AutoAttention  Attention = "auto"  // FusedAttention where a trial shows that it is right, else PlainAttention
-	FusedAttention Attention = "fused" // one operation of the device; an error where it has none
+	AutoAttention  Attention = "auto"  // FusedAttention if a trial shows that its results are right, otherwise PlainAttention
+	FusedAttention Attention = "fused" // one operation of the device; an error if it has none
 	PlainAttention Attention = "plain" // products and a softmax
 )
 
 // Precision is an element type of the operands of matrix products.
 type Precision string
 
-// The precisions.
+// The precisions that a device can have.
 const (
 	Float32  Precision = "float32"
 	BFloat16 Precision = "bfloat16"
@@ -189,16 +191,17 @@ func (d *Device) Kind() string { return d.kind }
 // Count returns the number of replicas, at least one.
 func (d *Device) Count() int { return d.options.Count }
 
-// Description says in words what the device is.
+// Description describes the device in words.
 func (d *Device) Description() string { return d.backend.Description() }
 
-// Compiled is the number of executables that were compiled for the device so far.
+// Compiled returns the number of executables that have been compiled for the device so far.
 func (d *Device) Compiled() int { return int(d.compiled.Load()) }
 
-// Threads is the limit of worker goroutines that the device was opened with, 0 for none.
+// Threads returns the limit of worker goroutines that the device was opened with; 0 means none.
 func (d *Device) Threads() int { return d.options.Threads }
 
-// Workers is how many goroutines may compute at once beside the device's own: Threads, or as many as Go runs at once.
+// Workers returns how many goroutines may compute at once beside the device's own: Threads, or as many as Go runs at
+// once.
 func (d *Device) Workers() int {
 	if d.options.Threads > 0 {
 		return d.options.Threads
@@ -206,7 +209,7 @@ func (d *Device) Workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// SharesMemory reports whether buffers are in the host's memory, where [Data] gives access to them.
+// SharesMemory reports whether buffers are in the host's memory, so that [Data] gives access to them.
 func (d *Device) SharesMemory() bool { return d.kind == CPU }
 
 // Precision returns the type in which steps multiply matrices.
@@ -221,15 +224,16 @@ func (d *Device) Kernels() Kernels { return d.options.Kernels }
 // Products returns how quantized matrices are to be multiplied.
 func (d *Device) Products() Products { return d.options.Products }
 
-// Warn passes a message to the function that [Options] name.
+// Warn passes a message to the function given in [Options].
 func (d *Device) Warn(message string, details ...any) {
 	if d.options.Warn != nil {
 		d.options.Warn(message, details...)
 	}
 }
 
-// Once calls find the first time it is called with a key on this device, and returns that result ever after. It is for
-// facts about a device that take a trial: find may compile and run steps. Keys are of types that only their owner uses.
+// Once calls find when it is first called with a key on this device, and returns the same result from then on. It is
+// for facts about a device that take a trial: find may compile and run steps. Keys should have types that only their
+// owner uses.
 func (d *Device) Once(key any, find func() any) any {
 	f, _ := d.found.LoadOrStore(key, sync.OnceValue(find))
 	return f.(func() any)()

@@ -1,33 +1,33 @@
 // Package engine opens devices, compiles functions that build GoMLX graphs into executables, moves numbers between host
-// slices and device buffers, and runs the executables. It knows nothing of models or of training. Rules for gradients
-// are in package autodiff below this one.
+// slices and device buffers, and runs the executables. It knows nothing about models or training. Rules for gradients
+// are in its subpackage autodiff.
 //
 // Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code returns errors.
 // [Device.Compile] and [Executable.Run] turn every panic that reaches them into a [*StepError] that names the step.
 //
 // # Buffers and donation
 //
-// A [Buffer] belongs to one device and is freed by [Buffer.Finalize]; garbage collection frees it too, but later than
-// a device with little memory can wait. A buffer given to [Executable.Run] with its donate flag set is gone when Run
-// returns, whether the step succeeded or failed: its memory may have become an output. Only errors that Run finds
+// A [Buffer] belongs to one device and is freed by [Buffer.Finalize]. Garbage collection frees it, too, but that may be
+// too late for a device with little memory. A buffer given to [Executable.Run] with its donate flag set is gone when
+// Run returns, whether the step succeeded or failed: its memory may have become an output. Only errors that Run finds
 // before it starts the step (a wrong number of inputs, a wrong shape, a buffer that is already gone) leave all buffers
-// alone. To survive a failed step, keep a copy, or a checkpoint, of what is donated.
+// intact. To survive a failed step, keep a copy, or a checkpoint, of what is donated.
 //
 // The CPU device reuses the memory of a donated buffer while the step runs. XLA does so only for inputs that were
-// declared when the step was compiled, see [Spec]; the memory of others is free after the step.
+// declared as donated when the step was compiled, see [Spec]; the memory of others is free after the step.
 //
 // # Replicas
 //
-// A device opened with a Count above one is that many replicas, each on a GPU of its own, and every step runs on all of
-// them: one program, compiled once, each replica on its own copy of every buffer. [Upload] makes equal copies;
-// [UploadSharded] gives each replica its part. A graph sees what one replica has, and [SumAcross] is the only way to the
-// others. What a step returns must be equal on all replicas: whatever depends on a sharded input must pass through
-// SumAcross. A device with one replica runs the same graphs, without any sums.
+// A device opened with a Count above one consists of that many replicas, each on a GPU of its own, and every step runs
+// on all of them: one program, compiled once, each replica using its own copy of every buffer. [Upload] makes equal
+// copies; [UploadSharded] gives each replica its part. A graph sees what one replica has; [SumAcross] is its only
+// access to the others. What a step returns must be equal on all replicas: whatever depends on a sharded input must
+// pass through SumAcross. A device with one replica runs the same graphs, without any sums.
 //
 // # Precision
 //
-// Buffers are float32. A device opened with [BFloat16] rounds the operands of products to bfloat16 if they are built with
-// [DotGeneral]; all other products stay exact.
+// Buffers are float32. A device opened with [BFloat16] rounds the operands of products to bfloat16 if they are built
+// with [DotGeneral]; all other products stay exact.
 //
 // # Reproducibility
 //

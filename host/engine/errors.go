@@ -6,16 +6,16 @@ import (
 	"runtime/debug"
 )
 
-// ErrBufferGone reports the use of a buffer that was finalized, or donated to a step.
+// ErrBufferGone is the error for using a buffer that was finalized, or donated to a step.
 var ErrBufferGone = errors.New("the buffer is gone: it was finalized or donated to a step")
 
-// A CountError reports that a device was asked for more replicas than it has places for.
+// A CountError reports that a device was asked for more replicas than it can hold.
 type CountError struct {
 	Kind       string // of the device
 	Want, Have int    // replicas
 }
 
-// Error implements error.
+// Error implements the error interface.
 func (e *CountError) Error() string {
 	if e.Kind == CPU {
 		return fmt.Sprintf("device %q: %d replicas: it computes on one; several need device %q", e.Kind, e.Want, CUDA)
@@ -23,7 +23,7 @@ func (e *CountError) Error() string {
 	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them", e.Kind, e.Want, e.Have)
 }
 
-// Phase says when a step failed.
+// Phase says at which stage of its life a step failed.
 type Phase string
 
 // The phases of a step's life.
@@ -36,15 +36,15 @@ const (
 	Running Phase = "running"
 )
 
-// A StepError reports the failure of one step. Its message has the step's name, the phase and the cause in words.
+// A StepError reports the failure of one step. Its message gives the step's name, the phase and the cause.
 type StepError struct {
 	Step  string // name given to Compile
 	Phase Phase
 	Err   error  // the cause
-	Stack []byte // stack of the panic that was the cause, if it was one; not part of the message
+	Stack []byte // stack of the panic, if one was the cause; not part of the message
 }
 
-// Error implements error.
+// Error implements the error interface.
 func (e *StepError) Error() string { return fmt.Sprintf("step %q: %s: %v", e.Step, e.Phase, e.Err) }
 
 // Unwrap returns the cause.

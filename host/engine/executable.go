@@ -13,22 +13,22 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// ProfileLabel is the label under which the samples of CPU profiles carry the name of the executable that ran.
+// ProfileLabel is the label of samples in CPU profiles that holds the name of the running executable.
 const ProfileLabel = "executable"
 
-// A Spec names one input of a step and says its element type and dimensions.
+// A Spec names one input of a step and gives its element type and dimensions.
 type Spec struct {
 	Name  string       // unique among the inputs of a step
 	Shape shapes.Shape // what one replica sees
 
-	// Sharded inputs are uploaded with [UploadSharded]: the first axis of the whole is that of Shape times the number of
-	// replicas. It says nothing where there is one.
+	// Sharded inputs are uploaded with [UploadSharded]: the first axis of the whole is that of Shape times the number
+	// of replicas. With one replica it has no effect.
 	Sharded bool
 
 	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input has taken. So
-	// parameters and states are updated in place if their successors are returned in the same order. Values do not
-	// change. Each call of Run still says what it donates; the step works on a copy of an input that it does not. The
-	// CPU device reuses memory without this.
+	// parameters and states are updated in place if their successors are returned in the same order. Results are the
+	// same with and without it. Each call of Run still says what it donates; if it does not donate such an input, the
+	// step works on a copy. The CPU device reuses memory without this declaration.
 	Donated bool
 }
 
@@ -159,14 +159,14 @@ func checkOutputs(g *graph.Graph, outputs []*graph.Node) error {
 // Name returns the name given to Compile.
 func (e *Executable) Name() string { return e.name }
 
-// Outputs returns the shapes of what Run returns, in order.
+// Outputs returns the shapes of Run's outputs, in order.
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
-// Aliased returns how many inputs the compiled step updates in place, see [Spec]: none on the CPU device, which decides
-// that when it runs.
+// Aliased returns how many inputs the compiled step updates in place, see [Spec]. It is 0 on the CPU device, which
+// decides about that at run time.
 func (e *Executable) Aliased() int { return e.aliased }
 
-// Run executes the step, on all replicas, and returns its outputs, which the caller finalizes. Input i is donated if
+// Run executes the step on all replicas and returns its outputs, which the caller finalizes. Input i is donated if
 // donate[i] is set; a nil donate donates nothing. The package documentation says what donation means. A step cannot be
 // interrupted.
 func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {

@@ -8,9 +8,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// Constant returns a node with the given elements, in row-major order, and dimensions. It is the way to put a large
-// table into a graph: GoMLX walks nested slices element by element with reflection. It builds graphs and panics when
-// the elements do not fill the dimensions.
+// Constant returns a node with the given dimensions and elements, in row-major order. It is the way to put a large
+// table into a graph: GoMLX walks nested slices element by element, with reflection. Like other functions that build
+// graphs, it panics, here if the elements do not fill the dimensions.
 func Constant[T Element](g *graph.Graph, data []T, dims ...int) *graph.Node {
 	if _, err := makeShape(dtypes.FromGenericsType[T](), len(data), dims); err != nil {
 		panic(err)
@@ -21,7 +21,7 @@ func Constant[T Element](g *graph.Graph, data []T, dims ...int) *graph.Node {
 // deviceKey is the key under which a graph keeps its device.
 type deviceKey struct{}
 
-// DeviceOf returns the device that the graph is built for, nil if [Device.Compile] does not build it.
+// DeviceOf returns the device for which the graph is built; nil if [Device.Compile] does not build it.
 func DeviceOf(g *graph.Graph) *Device {
 	d, _ := g.State(deviceKey{}).(*Device)
 	return d
@@ -33,7 +33,8 @@ func InBFloat16(g *graph.Graph) bool {
 	return d != nil && d.options.Precision == BFloat16
 }
 
-// Operand is x in the element type in which [DotGeneral] reads it. What many products read is converted once with it.
+// Operand returns x in the element type in which [DotGeneral] reads it. If many products read x, this converts it only
+// once.
 func Operand(x *graph.Node) *graph.Node {
 	if !InBFloat16(x.Graph()) {
 		return x
@@ -42,7 +43,7 @@ func Operand(x *graph.Node) *graph.Node {
 }
 
 // DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was opened with: the
-// operands are rounded to it, and the sums, as the result, are float32. Products that must not be rounded use GoMLX's.
+// operands are rounded to it; the sums and the result are float32. For products that must not be rounded, use GoMLX's.
 func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	if !InBFloat16(a.Graph()) {
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
@@ -53,8 +54,8 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 	return dotBFloat16(a, b, dtypes.Float32).General(aContracted, aBatch, bContracted, bBatch)
 }
 
-// DotGeneralRounded is [DotGeneral] whose result, a float32 node, is rounded to the precision, too: it takes half of the
-// memory until an elementwise operation reads it.
+// DotGeneralRounded is [DotGeneral] with the result, a float32 node, rounded to the precision, too. It takes half of
+// the memory until an elementwise operation reads it.
 func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	if !InBFloat16(a.Graph()) {
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
@@ -65,7 +66,7 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 	return graph.ConvertDType(dotBFloat16(a, b, dtypes.BFloat16).General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
 }
 
-// Rounded is x rounded to the precision of the graph's device, a float32 node.
+// Rounded returns x, rounded to the precision of the graph's device, as a float32 node.
 func Rounded(x *graph.Node) *graph.Node {
 	if !InBFloat16(x.Graph()) {
 		return x
@@ -86,14 +87,15 @@ func dotBFloat16(a, b *graph.Node, result dtypes.DType) *graph.DotBuilder {
 	return graph.Dot(a, b).WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)
 }
 
-// OnCPU reports whether the graph is built for the CPU device, where some numbers are computed faster in another way.
+// OnCPU reports whether the graph is built for the CPU device, which computes some things faster in another way.
 func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.BackendName }
 
-// Replicas is the number of replicas that will run the graph, each on its own shard of the sharded inputs.
+// Replicas returns the number of replicas that will run the graph, each on its own shard of the sharded inputs.
 func Replicas(g *graph.Graph) int { return g.NumDevices() }
 
-// SumAcross returns for each node the sum of its values on all replicas, equal on all of them; with one replica, the
-// nodes themselves. Gradients do not pass through it: it is for what has been differentiated already.
+// SumAcross returns for each node the sum of its values on all replicas, which is equal on all of them; with one
+// replica, it returns the nodes themselves. Gradients do not pass through it: use it on what has already been
+// differentiated.
 func SumAcross(nodes ...*graph.Node) []*graph.Node {
 	sums := make([]*graph.Node, len(nodes))
 	for i, node := range nodes {

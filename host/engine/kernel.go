@@ -9,28 +9,28 @@ import (
 // Kernels is a way to compute programs of plugins on a GPU.
 type Kernels string
 
-// The ways.
+// The ways to compute programs of plugins.
 const (
-	AutoKernels  Kernels = "auto"  // FusedKernels where a trial shows that they are right, else GraphKernels
-	FusedKernels Kernels = "fused" // a program that fits one kernel is one; an error where the device takes none
-	GraphKernels Kernels = "graph" // operations, which the compiler joins as it likes
-	BodyKernels  Kernels = "body"  // as FusedKernels, but each call computes what the kernel means: for tests, on any device
+	AutoKernels  Kernels = "auto"  // FusedKernels if a trial shows that their results are right, otherwise GraphKernels
+	FusedKernels Kernels = "fused" // a program that fits into one kernel becomes one; an error if the device takes no kernels
+	GraphKernels Kernels = "graph" // graph operations, which the compiler fuses as it likes
+	BodyKernels  Kernels = "body"  // like FusedKernels, but computes the body of each call: for tests, on any device
 )
 
-// A Kernel is a function for a GPU in the text of Triton's intermediate representation, which XLA compiles.
+// A Kernel is a function for a GPU, written in Triton's intermediate representation, which XLA compiles.
 type Kernel struct {
-	Name string // of the function in the text
+	Name string // name of the function in the text
 	Text string
-	// Grid is the number of its instances, and Warps the number of threads of each, in groups of 32.
+	// Grid is the number of instances of the function, and Warps the number of threads of each, in groups of 32.
 	Grid, Warps int
-	// Stages is how many tiles of a loop are in shared memory at once; 1 where there is no loop.
+	// Stages is the number of tiles of a loop that are in shared memory at once; 1 if there is no loop.
 	Stages int
 }
 
-// Call returns the outputs of the kernel for the inputs: those of body, which must be as many, of the same shapes and
-// element types. Body says what the kernel means: it computes the outputs from its arguments, constants and nothing else.
-// The device executes the kernel in its place, and fails to compile the graph where it takes no kernels. Call builds
-// graphs and panics.
+// Call returns the outputs of the kernel for the inputs. They have the number, shapes and element types of the outputs
+// of body. Body says what the kernel means: it computes the outputs from its arguments, constants and nothing else. The
+// device executes the kernel in its place, and fails to compile the graph if it takes no kernels. Like other functions
+// that build graphs, Call panics on a mistake.
 func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
 	r, ok := g.Backend().(*recording)

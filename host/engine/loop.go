@@ -7,13 +7,14 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// LoopBody computes the next state of a loop from the number of the round, an int32 scalar that counts from 0, from
-// what is the same in all rounds, and from the state, whose shapes it keeps. It uses no other nodes.
+// LoopBody computes the next state of a loop from the number of the iteration, an int32 scalar that counts from 0; from
+// fixed values, which are the same in all iterations; and from the state, whose shapes it keeps. It uses no other
+// nodes.
 type LoopBody func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node
 
-// Loop applies a body n times to a state, with the memory of one round, and returns the last state. There is no gradient
-// through it. On the CPU the rounds are unrolled in the graph: GoMLX v0.28.16 compiles the body of a loop before a pass
-// that changes the body, and a loop with broadcasts in it fails when it runs.
+// Loop applies a body n times to a state, using the memory of one iteration, and returns the last state. It has no
+// gradient. On the CPU the loop is unrolled in the graph: GoMLX v0.28.16 compiles the body of a loop before a pass that
+// changes the body, and a loop with broadcasts in it fails when it runs.
 func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*graph.Node {
 	if OnCPU(g) {
 		for i := range n {

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// Note keeps something that is known of a node, for those who use the node later in the same graph. A node has one note.
-// Graphs that no device builds keep none.
+// Note attaches a piece of information to a node, for code that uses the node later in the same graph. A node has one
+// note. Graphs that are not built by a device keep none.
 func Note(n *graph.Node, what any) {
 	if r, ok := n.Graph().Backend().(*recording); ok {
 		if r.notes == nil {
@@ -13,7 +13,7 @@ func Note(n *graph.Node, what any) {
 	}
 }
 
-// NoteOf returns what is known of a node, nil for nothing.
+// NoteOf returns the note attached to a node; nil if there is none.
 func NoteOf(n *graph.Node) any {
 	if r, ok := n.Graph().Backend().(*recording); ok {
 		return r.notes[n]

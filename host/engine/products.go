@@ -10,18 +10,18 @@ import (
 // Products is a way to multiply two quantized matrices.
 type Products string
 
-// The ways.
+// The ways to multiply two quantized matrices.
 const (
-	FloatProducts   Products = "float"   // of their values, as [DotGeneral]
-	IntegerProducts Products = "integer" // of their codes where both have one scale for each row: in 8 bits, with sums in 32
-	BlockProducts   Products = "fp4"     // of floats of four bits where both have scales for their blocks, as in MXFP4, or in NVFP4
+	FloatProducts   Products = "float"   // of values, as [DotGeneral] multiplies them
+	IntegerProducts Products = "integer" // of codes, in 8 bits with sums in 32, if both have one scale for each row
+	BlockProducts   Products = "fp4"     // of four-bit floats, if both have scales for their blocks, as in MXFP4 or NVFP4
 )
 
-// LongestIntegers is the longest sum of products of two numbers from −127 to 127 that int32 holds in any case.
+// LongestIntegers is the largest number of products of two numbers from −127 to 127 whose sum always fits int32.
 const LongestIntegers = math.MaxInt32 / (127 * 127)
 
-// DotIntegers returns a·bᵀ, int32 [m, n], for two int8 nodes [m, k] and [n, k]. It is exact for k up to [LongestIntegers]
-// where neither has −128.
+// DotIntegers returns a·bᵀ, int32 [m, n], for two int8 nodes [m, k] and [n, k]. It is exact for k up to
+// [LongestIntegers] if neither contains −128.
 func DotIntegers(a, b *graph.Node) *graph.Node {
 	if OnCPU(a.Graph()) { // it adds up in the type of the operands
 		a, b = graph.ConvertDType(a, dtypes.Int32), graph.ConvertDType(b, dtypes.Int32)

@@ -8,11 +8,12 @@ import (
 	"github.com/gomlx/compute/support/envutil"
 )
 
-// LacksSIMD tells whether this executable was built without vector instructions that its processor's kind has.
+// LacksSIMD reports whether this executable was built without the vector instructions that its processor architecture
+// has.
 func LacksSIMD() bool { return false }
 
-// FloatLanes is how many float32 numbers a vector of the Go backend has. Most of its loops take the longest that the
-// processor has, whatever environment variables say.
+// FloatLanes returns how many float32 numbers fit a vector of the Go backend. Most of its loops use the longest vectors
+// that the processor has, whatever environment variables say.
 func FloatLanes() int {
 	switch {
 	case archsimd.X86.AVX512():

@@ -4,10 +4,12 @@ package engine
 
 import "runtime"
 
-// LacksSIMD tells whether this executable was built without vector instructions that its processor's kind has.
+// LacksSIMD reports whether this executable was built without the vector instructions that its processor architecture
+// has.
 func LacksSIMD() bool { return runtime.GOARCH == "amd64" }
 
-// FloatLanes is how many float32 numbers a vector of the Go backend has: 1, as this build has none.
+// FloatLanes returns how many float32 numbers fit a vector of the Go backend: 1, as this build has no vector
+// instructions.
 func FloatLanes() int { return 1 }
 
 // vectorInstructions says that the Go backend of this build has none.

@@ -2,7 +2,7 @@ package engine
 
 import "errors"
 
-// Input is a float32 tensor that a graph is evaluated on: elements in row-major order.
+// Input is a float32 input on which a graph is evaluated, with its elements in row-major order.
 type Input struct {
 	Spec
 	Data []float32
@@ -43,9 +43,9 @@ func (d *Device) Evaluate(name string, inputs []Input, build BuildFunc) (values 
 	return values, nil
 }
 
-// Try finds out, once on each device, whether it does something right. Where it does not, the device warns of what is
-// done in its place, with the error of the trial as the reason, and returns that error ever after. The key is as for
-// [Device.Once].
+// Try finds out, once for each device, whether the device does something right. If it does not, Try warns about what is
+// done instead (inPlace), with the error of the trial as the reason, and returns that error from then on. The key is as
+// for [Device.Once].
 func (d *Device) Try(key any, inPlace string, trial func(*Device) error) error {
 	err, _ := d.Once(key, func() any {
 		err := trial(d)

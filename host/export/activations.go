@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Activation is a quantized input of layers.
+// Activation is an input of layers that is quantized.
 type Activation struct {
 	Name  string
-	Feeds []string // the parameters that are multiplied with it
+	Feeds []string // the parameters that multiply it
 	Width int      // features of a token
-	// Rows is the number of tokens that Quantize takes.
+	// Rows is the number of tokens that Quantize takes at once.
 	Rows int
-	// Quantize returns Q(x) of tokens [Rows, Width], in float32.
+	// Quantize returns Q(x) for x of shape [Rows, Width], in float32.
 	Quantize func(x []float32) ([]float32, error)
 }
 

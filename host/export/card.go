@@ -8,18 +8,19 @@ import (
 	"text/template"
 )
 
-// Card is what the model card says beside what the export itself shows.
+// Card is what the model card says in addition to what the export itself shows.
 type Card struct {
-	Name    string // of the model
-	Step    int    // of the checkpoint
-	Trained string // on what: a sentence
-	// Quantizer, Optimizer and Method say how, each in a few words; "" is left out.
+	Name    string // name of the model
+	Step    int    // optimizer steps behind the checkpoint
+	Trained string // what it was trained on, as a sentence
+	// Quantizer, Optimizer and Method say how it was trained, each in a few words; "" is
+	// left out.
 	Quantizer, Optimizer, Method string
-	Posttrained                  bool   // weights were quantized after the training
-	Loss                         string // of the validation set; "" is left out
-	Command                      string // that made the export
+	Posttrained                  bool   // weights were quantized after training
+	Loss                         string // loss on the validation set; "" is left out
+	Command                      string // command that made the export
 	Config                       string // the configuration of the run, in TOML
-	Version                      string // of cage
+	Version                      string // version of cage
 }
 
 // cardTemplate is the model card in the form of the Hugging Face hub.
@@ -111,7 +112,7 @@ func (r *Report) groups() []*group {
 	return list
 }
 
-// Summary says in a few lines what the tensors became.
+// Summary describes in a few lines what the tensors became.
 func (r *Report) Summary() []string {
 	var lines []string
 	for _, g := range r.groups() {

@@ -1,13 +1,14 @@
-// Package export writes trained models in the formats of other programs: directories of
-// Hugging Face, the compressed-tensors form of these for vLLM and transformers, and GGUF
+// Package export writes trained models in the formats of other programs: Hugging Face
+// directories, also in the compressed-tensors layout for vLLM and transformers, and GGUF
 // for llama.cpp.
 //
-// What is exported of a quantized weight x is the Q(x) that training used, bit for bit; −0
-// counts as 0, which integers do not tell apart. A weight is taken as the codes and scales
-// that its quantizer's program returns ([Grid]), which a format stores if it can. What was
-// written is read back by other code (host/export/readback) and compared. A weight that a
-// format cannot hold exactly is refused with the reason, unless [Options.Inexact] is set:
-// then the report says how large the difference is.
+// For a quantized weight x, the Q(x) that training used is exported, bit for bit, except
+// that −0 counts as 0, since integers have no −0. A weight is taken as the codes and
+// scales that its quantizer's program returns ([Grid]), and stored in that form if the
+// format can. What was written is read back by separate code (host/export/readback) and
+// compared. A weight that a format cannot hold exactly is refused with the reason, unless
+// [Options.Inexact] is set; then the report says how large the difference is.
 //
-// A format is a [Format], written in one file. An export is complete or absent.
+// Each format is a [Format], implemented in a file of its own. An export is complete or
+// absent.
 package export

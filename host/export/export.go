@@ -23,17 +23,17 @@ const (
 type Report struct {
 	Format string `json:"format"`
 	Path   string `json:"path"`
-	Bytes  int64  `json:"bytes"` // of the tensors
+	Bytes  int64  `json:"bytes"` // total size of the tensors
 	// Exact says that every quantized weight was read back as Q(x), bit for bit.
 	Exact   bool     `json:"exact"`
 	Tensors []Stored `json:"tensors"`
-	// Notes say what else is not as in training.
+	// Notes list other differences from training.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // Write exports a model to a directory that does not exist yet. The directory is complete
-// or absent: until then it has another name, [incomplete], which a later export to the same
-// place replaces.
+// or absent: until it is complete it has another name, [incomplete], which a later export
+// to the same place replaces.
 func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options) (*Report, error) {
 	f, err := formatOf(format)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Format is a format of files. A new one needs a file with these three methods, and a
-// place in the list of formats.
+// Format is a format of exports. To add one, implement this interface in a new file, and
+// add it to the list of formats.
 type Format interface {
 	// Plan says what each tensor becomes, or why a weight cannot be stored. It reads all
 	// weights and writes nothing.
 	Plan(m *Model, o Options) (Plan, error)
 }
 
-// Plan is an export that is known to be possible.
+// Plan is an export that has been found to be possible.
 type Plan interface {
 	// Tensors lists what is written, in any order.
 	Tensors() []Stored
 	// Write writes the files into a directory.
 	Write(ctx context.Context, dir vfs.Path) error
-	// Read calls each with the numbers that the written files stand for, by the names of
-	// Tensors. It shares no code with Write.
+	// Read calls each with the numbers that the written files stand for, under the names
+	// that Tensors gives. It shares no code with Write.
 	Read(dir vfs.Path, each func(name string, values []float32) error) error
 }
 
@@ -37,36 +37,37 @@ type noter interface {
 
 // Options say how to export.
 type Options struct {
-	// Type is that of quantized weights; "" is the smallest that is exact.
+	// Type is the type in which quantized weights are stored; "" means the smallest that
+	// is exact.
 	Type string
-	// Float is the type of all other tensors, f32, bf16 or f16. In the format hf it is that
-	// of quantized weights too.
+	// Float is the type of all other tensors: f32, bf16 or f16. In the format hf it is
+	// the type of quantized weights, too.
 	Float string
-	// Latent exports the weights as the optimizer keeps them, without the quantizer.
+	// Latent exports the weights that the optimizer keeps, without the quantizer.
 	Latent bool
-	// Inexact allows a quantized weight to become something else than Q(x), and a tokenizer
-	// to be stored that will give other ids for some texts.
+	// Inexact allows a quantized weight to become something other than Q(x), and a
+	// tokenizer to be stored that will give other ids for some texts.
 	Inexact bool
-	// Activations makes programs that load the export quantize the inputs of layers as the
-	// training did. Only compressed-tensors can say that.
+	// Activations makes programs that load the export quantize the inputs of layers as
+	// training did. Only compressed-tensors can express that.
 	Activations bool
-	// ShardSize is the largest number of bytes of a file of tensors; 0: 5 GB.
+	// ShardSize is the largest size, in bytes, of a file of tensors; 0 means 5 GB.
 	ShardSize int64
 }
 
 // Stored is a tensor of an export.
 type Stored struct {
-	Name  string `json:"name"`      // in the export
-	Param string `json:"parameter"` // of the model
+	Name  string `json:"name"`      // name in the export
+	Param string `json:"parameter"` // parameter of the model
 	Type  string `json:"type"`
 	Shape []int  `json:"shape"`
 	Bytes int64  `json:"bytes"`
 	// Quantized says that it holds Q(x).
 	Quantized bool `json:"quantized"`
-	// Note says why it is not packed though it is quantized.
+	// Note says why it is not packed although it is quantized.
 	Note string `json:"note,omitempty"`
-	// Difference is the largest difference of a number that was read back from that of the
-	// model; 0: all are equal.
+	// Difference is the largest difference between a number that was read back and that
+	// of the model; 0 means that all are equal.
 	Difference float64 `json:"difference"`
 
 	part part

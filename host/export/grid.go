@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Grid is a quantized matrix as codes and scales: element i of a row is the number of its
-// code times the scale of its group, in float32.
+// Grid is a quantized matrix as codes and scales: each element of a row is the number
+// that its code stands for times the scale of its group, in float32.
 type Grid struct {
 	Rows, Columns int
 	// Group is the number of consecutive elements of a row that share a scale; it divides
 	// Columns.
 	Group int
-	// E2M1 says that the codes 0…15 are those of the four-bit float; otherwise the number
-	// of a code is the code.
+	// E2M1 says that the codes 0…15 are those of the four-bit float; otherwise a code
+	// stands for itself.
 	E2M1   bool
 	Codes  []int32   // [Rows, Columns]
 	Scales []float32 // [Rows, Columns/Group]
@@ -26,8 +26,8 @@ var (
 	e2m1Doubled = [16]int32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 )
 
-// NewGrid finds the grid in what a quantizer's program returns for a matrix of the given
-// shape. It takes nothing on trust: a grid is what gives Q(x) bit for bit.
+// NewGrid finds the grid in what a quantizer's program returned for a matrix of the given
+// shape. It takes nothing on trust: only a grid that gives Q(x) bit for bit is accepted.
 func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	if len(dims) != 2 {
 		return nil, fmt.Errorf("its shape %v is no matrix", dims)
@@ -68,7 +68,7 @@ func (g *Grid) spread(q *Quantized) error {
 	return nil
 }
 
-// Codes finds the codes of a quantized matrix whose values and scales are known: integers, or else those of E2M1.
+// Codes finds the codes of a quantized matrix from its values and scales: integers, or else those of E2M1.
 func Codes(q *Quantized, dims []int) ([]int32, error) {
 	if len(dims) != 2 {
 		return nil, fmt.Errorf("its shape %v is no matrix", dims)
@@ -183,8 +183,8 @@ func (g *Grid) bits() int {
 	return 0
 }
 
-// RotatedError says that codes and scales belong to a rotated matrix. Such a weight can be
-// stored as the floats of Q(x), which are rotated back.
+// RotatedError says that codes and scales belong to a rotated matrix. Such a weight can
+// be stored as the floats of Q(x), after rotating back.
 type RotatedError struct{ Block int }
 
 func (e *RotatedError) Error() string {

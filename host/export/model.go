@@ -7,27 +7,28 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// Model is what is exported.
+// Model is a trained model as package export needs it.
 type Model struct {
 	Settings model.Settings
 	Params   []model.Param
 	// Latent returns the elements of a parameter as the optimizer keeps them.
 	Latent func(param string) ([]float32, error)
-	// Quantized returns what the quantizer makes of a parameter, nil if it is not quantized.
+	// Quantized returns what the quantizer makes of a parameter; nil if the parameter is
+	// not quantized.
 	Quantized func(param string) (*Quantized, error)
-	// Activations lists the inputs of layers that are quantized; nil: none.
+	// Activations lists the inputs of layers that are quantized; nil means none.
 	Activations func() ([]Activation, error)
 	Tokenizer   Tokenizer
 	Card        Card
 }
 
-// Quantized is a weight x as its quantizer's program gives it.
+// Quantized is a weight x as returned by its quantizer's program.
 type Quantized struct {
 	Value      []float32 // Q(x)
-	Codes      []int32   // nil where the program returns none
+	Codes      []int32   // nil if the program returns none
 	Scale      []float32 // likewise
 	ScaleShape []int
-	Rotation   int // block of the rotation that codes and scale belong to; 0: none
+	Rotation   int // block size of the rotation that codes and scale belong to; 0: none
 }
 
 // part is a tensor of the foreign layout: some rows of a parameter, in some order.

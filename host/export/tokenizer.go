@@ -9,15 +9,15 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Tokenizer is the tokenizer of a model as files. They are copied, but for the
+// Tokenizer is the tokenizer of a model, as files. The files are copied, except
 // generation_config.json, which exports write anew.
 type Tokenizer struct {
 	Files map[string][]byte
-	BOS   int32 // begins every document; −1: none does
+	BOS   int32 // token that begins every document; −1: none
 	// AddBOS tells programs to put BOS before every text.
 	AddBOS bool
-	EOS    []int32 // each ends a text
-	Pad    int32   // −1: none
+	EOS    []int32 // tokens that end a text
+	Pad    int32   // token for padding; −1: none
 }
 
 // config reads the tokenizer's settings; what is not understood counts as absent.
@@ -45,10 +45,11 @@ func understood(text string, err error) string {
 	return text
 }
 
-// NewTokenizer makes the tokenizer of a run, which info describes, of its files. Bytes,
-// which has none, gets a tokenizer.json that gives the same ids. A text ends where the
-// tokenizer_config.json, info or a generation_config.json says; where none says anything, at
-// the token that begins the next document.
+// NewTokenizer makes the tokenizer of a run, which info describes, from its files. For
+// the built-in tokenizer bytes, which has no files, it makes a tokenizer.json that gives
+// the same ids. A text ends where the tokenizer_config.json, info or a
+// generation_config.json says; if none of them says anything, at the token that begins
+// the next document.
 func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, error) {
 	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0, Pad: -1}
 	if len(files) == 0 {

@@ -12,7 +12,7 @@ import (
 type Axis struct {
 	Label    string
 	Log      bool    // logarithmic; values that are not positive are left out
-	Min, Max float64 // what it spans; both 0: what the data span
+	Min, Max float64 // range of the axis; both 0: the range of the data
 }
 
 // drawable tells whether a value has a place on the axis.

@@ -10,30 +10,30 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Bars shows groups of bars, one bar for each series. Bars begin at zero, for their
-// length is what is read. Where they would all look alike (their ends are nearer to
-// each other than a quarter of their length), or where the axis is given a range
-// without zero, the values are drawn as points instead.
+// Bars shows groups of bars, one bar for each series. Bars begin at zero, because their
+// length is what is read. If they would all look alike (their ends are closer to each
+// other than a quarter of their length), or if the axis is given a range without zero,
+// the values are drawn as points instead.
 type Bars struct {
-	X, Y   Axis // of X, the label
+	X, Y   Axis // of X, only the label is used
 	Groups []string
 	Series []BarSeries
-	Labels string // verb by which values are written above the bars, such as "%.2f"; empty: they are not
+	Labels string // verb for formatting the values above the bars, such as "%.2f"; empty: no values are written
 }
 
-// BarSeries is a bar for each group.
+// BarSeries is a series of bars, one for each group.
 type BarSeries struct {
-	Name  string // in the legend; empty: it is not mentioned there
+	Name  string // name in the legend; empty: it is not in the legend
 	Bars  []Bar
-	Color int // 1, 2, …: the n-th colour of all figures; 0: by its place among the series
+	Color int // 1, 2, …: the n-th colour of all figures; 0: the one given by its place among the series
 }
 
 // Bar is a value, with an interval around it if it has one. A bar that is not
 // finite is missing, and leaves a gap.
 type Bar struct {
 	Y           float64
-	Minus, Plus float64 // how far the interval reaches below and above Y; 0: not at all
-	Absent      bool    // the group has no bar of this series, nor a gap
+	Minus, Plus float64 // how far the interval extends below and above Y; 0: not at all
+	Absent      bool    // the group has neither a bar of this series nor a gap
 }
 
 // groupShare is the share of its place on the axis that a group of bars takes.

@@ -10,8 +10,8 @@ import (
 // measurements with error bars and the lines fitted to them, trajectories.
 type Chart struct {
 	X, Y   Axis
-	Series []Series // each is drawn over those before it
-	Equal  bool     // one unit is as long in x as in y; for linear axes
+	Series []Series // each is drawn on top of those before it
+	Equal  bool     // use the same scale for x and y; for linear axes
 }
 
 // Line is how the points of a series are connected.
@@ -23,26 +23,26 @@ const (
 	Solid
 	Dashed
 	Dotted
-	Varied // a pattern by its place among the series, so that lines on top of each other can be told apart
+	Varied // a pattern given by its place among the series, so that lines on top of each other can be told apart
 )
 
 // Series is a list of points that belong together.
 type Series struct {
-	Name   string  // in the legend; empty: it is not mentioned there
-	Points []Point // connected in this order; a point that has no place on the axes breaks the line
+	Name   string  // name in the legend; empty: it is not in the legend
+	Points []Point // connected in this order; a point that does not fit on the axes breaks the line
 	Line   Line
-	Marks  bool // a mark at each point; its shape goes with the colour
+	Marks  bool // a mark at each point, whose shape goes with the colour
 	Band   bool // draw the intervals of the points as a shaded band instead of error bars
 	Ends   bool // mark where the line begins (a ring) and ends (a disc)
-	Color  int  // 1, 2, …: the n-th colour of all figures; 0: by its place among the series
-	Key    Line // for a series without a line: the line shown beside its mark in the legend, as of a curve through it
+	Color  int  // 1, 2, …: the n-th colour of all figures; 0: the one given by its place among the series
+	Key    Line // for a series without a line: the line beside its mark in the legend, as of a curve through it
 }
 
 // Point is a point, with an interval around Y if it has one.
 type Point struct {
 	X, Y        float64
-	Minus, Plus float64 // how far the interval reaches below and above Y; 0: not at all
-	Across      float64 // how far that of X reaches to both sides; a band has none
+	Minus, Plus float64 // how far the interval extends below and above Y; 0: not at all
+	Across      float64 // how far the interval of X extends to each side; not used in bands
 	Label       string  // written beside the point
 }
 
@@ -101,7 +101,7 @@ func (c *Chart) spans() (x, y span) {
 	return x, y
 }
 
-// Span is the range of the vertical axis that the chart has alone; not ok without any point.
+// Span returns the range that the vertical axis has if the chart is drawn alone; ok is false if there is no point.
 func (c *Chart) Span() (low, high float64, ok bool) {
 	_, y := c.spans()
 	if y.empty() {

@@ -15,7 +15,7 @@ import (
 
 // Run is one run to draw. Its records are in the order of their steps.
 type Run struct {
-	Name    string // as it appears in the legend
+	Name    string // name in the legend
 	Records []metrics.Record
 }
 
@@ -24,9 +24,9 @@ func (r Run) hasTokens() bool {
 	return slices.ContainsFunc(r.Records, func(r metrics.Record) bool { return r.Tokens > 0 })
 }
 
-// Curves shows how runs went: a panel for the loss (training as a smoothed line over a
-// faint raw one, validation dashed), one for the quantization error and one for λ_t,
-// each left out when no run has a value for it.
+// Curves shows the course of runs: a panel for the loss (training as a smoothed line over
+// a faint raw one, validation dashed), one for the quantization error and one for λ_t. A
+// panel is left out if no run has a value for it.
 type Curves struct{ Runs []Run }
 
 // Heights of the panels' data areas.

@@ -19,8 +19,8 @@ import (
 // bottom to its largest value at the top.
 type Movement struct {
 	Runs []Run
-	// Window is the number of samples that coherence was taken over. A line shows what
-	// independent residuals would have, unless it is 0.
+	// Window is the number of samples over which coherence was computed. Unless it is 0,
+	// a line shows the coherence that independent residuals would have.
 	Window int
 }
 

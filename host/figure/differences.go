@@ -9,24 +9,25 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Differences shows how far pairs of measurements differ: for each row the difference of
-// each pair, faint, and their mean with its interval. A line stands at zero.
+// Differences shows differences between pairs of measurements: for each row the
+// difference of each pair, faint, and their mean with its interval. A line marks zero.
 type Differences struct {
 	X      Axis     // linear
-	Rows   []string // the first on top
+	Rows   []string // from top to bottom
 	Series []DifferenceSeries
 }
 
-// DifferenceSeries has differences in each row.
+// DifferenceSeries is a series with differences in each row.
 type DifferenceSeries struct {
-	Name string // in the legend; empty: it is not mentioned there
+	Name string // name in the legend; empty: it is not in the legend
 	Rows []PairDifferences
 }
 
-// PairDifferences are those of the pairs of one row. What is not finite is not drawn.
+// PairDifferences holds the differences of the pairs in one row. Values that are not
+// finite are not drawn.
 type PairDifferences struct {
 	Each            []float64
-	Mean, Low, High float64 // of the mean; Low and High are NaN where there is no interval
+	Mean, Low, High float64 // mean of the differences and its interval; Low and High are NaN if there is none
 }
 
 const (

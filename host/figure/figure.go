@@ -1,11 +1,11 @@
-// Package figure draws figures as PNG or SVG. Save and Draw draw any Picture: the
-// Curves of training runs (loss, quantization error and λ_t over the steps), the
-// Movement of their weights, a Chart of curves, bands, points and trajectories,
-// grouped Bars, Differences of pairs, or a Heat map.
+// Package figure draws figures as PNG or SVG. Save and Draw draw any Picture: the Curves
+// of training runs (loss, quantization error and λ_t over the steps), the Movement of
+// their weights, a Chart of curves, bands, points and trajectories, grouped Bars,
+// Differences of pairs, or a Heat map.
 //
-// It draws what it is given and computes nothing but smoothing: means, intervals
-// and projections come from others (host/study/report). The same input makes the
-// same bytes. Colours can be told apart with any kind of colour vision.
+// It draws what it is given and computes nothing but smoothing: means, intervals and
+// projections are computed elsewhere (host/study/report). The same input gives the same
+// bytes. Colours can be told apart with any kind of colour vision.
 package figure
 
 import (
@@ -40,9 +40,9 @@ type composition interface {
 
 // Options configures a figure. The zero value is a good default.
 type Options struct {
-	Title  string  // above the figure; empty: none, as papers have captions instead
+	Title  string  // title above the figure; empty: none, because figures in papers have captions instead
 	Width  float64 // in inches; 0: 6
-	Height float64 // in inches; 0: by the number of panels of curves, 3.6 for others
+	Height float64 // in inches; 0: for curves, it depends on the number of panels; otherwise 3.6
 }
 
 // Format is a file format.
@@ -57,8 +57,8 @@ const (
 // ErrNoData is returned when no value of a picture can be drawn.
 var ErrNoData = errors.New("no data to draw")
 
-// Save draws a picture to a file, atomically. The ending of its name, .png or .svg,
-// chooses the format.
+// Save draws a picture to a file, atomically. The extension of its name, .png or .svg,
+// determines the format.
 func Save(path string, p Picture, o Options) error {
 	format := Format(strings.ToLower(strings.TrimPrefix(filepath.Ext(path), ".")))
 	if format != PNG && format != SVG {
@@ -75,13 +75,14 @@ func Save(path string, p Picture, o Options) error {
 	return atomicfile.WriteBytes(to, content.Bytes())
 }
 
-// Empty tells whether no value of a picture can be drawn: then Draw returns ErrNoData.
+// Empty reports whether no value of a picture can be drawn, so that Draw would return
+// ErrNoData.
 func Empty(p Picture) bool {
 	_, err := p.compose(defaultWidth)
 	return errors.Is(err, ErrNoData)
 }
 
-// Draw draws a picture. It returns ErrNoData when none of its values has a place on the axes.
+// Draw draws a picture. It returns ErrNoData if none of its values fits on the axes.
 func Draw(w io.Writer, format Format, p Picture, o Options) error {
 	width, title := defaultWidth, clean(o.Title)
 	if o.Width > 0 {

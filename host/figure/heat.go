@@ -13,13 +13,13 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Heat shows a matrix: its values are written into the cells and coloured by a
-// scale from light (low) to dark (high), which also survives printing in grey.
+// Heat shows a matrix: its values are written into the cells, which are coloured by a
+// scale from light (low) to dark (high) that also works when printed in grey.
 type Heat struct {
 	X, Y          Axis // their labels
 	Columns, Rows []string
-	Values        [][]float64 // by row, the first on top, and column; a value that is not finite is missing
-	Format        string      // verb of the values; empty: "%.3g"
+	Values        [][]float64 // [row][column], the first row on top; a value that is not finite is missing
+	Format        string      // verb for formatting the values; empty: "%.3g"
 	Scale         string      // label of the colour scale
 	Log           bool        // a logarithmic colour scale; values that are not positive are missing
 }

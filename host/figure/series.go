@@ -130,9 +130,9 @@ func (s sum) plus(x float64) sum {
 // few enough for a small file.
 const maxPoints = 2000
 
-// Thin returns at most about n points of a curve that look the same: of each stretch
-// of neighbours the lowest and the highest, the first that is NaN, which breaks the
-// line, and both ends.
+// Thin returns at most about n points of a curve that look the same when drawn: for each
+// stretch of neighbouring points, the lowest and the highest, and the first that is NaN,
+// which breaks the line; and both ends.
 func Thin(points []Point, n int) []Point {
 	if len(points) <= n {
 		return points

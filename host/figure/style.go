@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colors is how many colours figures have. Series beyond them are told apart by their
-// marks and dashes, and bars by stripes.
+// Colors is the number of different colours in figures. Further series are told apart by
+// their marks and dashes, and further bars by stripes.
 const Colors = 7
 
 // palette is the one of Okabe and Ito ("Color Universal Design", 2008), which people

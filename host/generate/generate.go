@@ -1,6 +1,6 @@
-// Package generate continues token sequences with a language model: softmax sampling with
-// temperature, top-k and top-p, seeded. It knows a model only as what gives logits for
-// tokens; text, tokenizers and templates belong to the caller.
+// Package generate continues token sequences with a language model, by seeded softmax
+// sampling with temperature, top-k and top-p. To this package, a model is only something
+// that returns logits for tokens; text, tokenizers and templates belong to the caller.
 package generate
 
 import (
@@ -13,47 +13,48 @@ import (
 
 // Options control sampling.
 type Options struct {
-	// Tokens is the largest number of tokens to generate.
+	// Tokens is the maximal number of tokens to generate.
 	Tokens int
 	// Temperature divides the logits; 0 takes the likeliest token.
 	Temperature float64
 	// TopK restricts the choice to the K likeliest tokens; 0 means all.
 	TopK int
-	// TopP restricts the choice to the fewest likeliest tokens whose probabilities add up to
-	// P at least (Holtzman et al., 2020); 0 means all.
+	// TopP restricts the choice to the smallest set of likeliest tokens whose
+	// probabilities add up to at least P (Holtzman et al., 2020); 0 means all.
 	TopP float64
-	// Stop lists tokens that end a sequence. They are not part of it.
+	// Stop lists tokens that end a sequence. They are not part of the result.
 	Stop []int32
-	// Vocab restricts ids to those below it, where a model has more rows than its
+	// Vocab restricts the ids to those below it, for models with more rows than their
 	// tokenizer has tokens; 0 means all.
 	Vocab int
-	// Seed fixes the draws; each sequence of a batch has its own.
+	// Seed fixes the random draws; each sequence of a batch has its own.
 	Seed uint64
 }
 
 // Model is a language model.
 type Model interface {
-	// Context is the largest number of tokens that it sees.
+	// Context returns the largest number of tokens that the model sees.
 	Context() int
-	// Begin reads prompts, and returns the logits of the token after each, one row of the
-	// vocabulary for each, and what continues them, up to length tokens with the prompt.
+	// Begin reads prompts. It returns the logits of the token after each, as one row of
+	// the vocabulary per prompt, and the Sequences with which to continue them, up to
+	// length tokens including the prompt.
 	Begin(prompts [][]int32, length int) (Sequences, []float32, error)
 }
 
-// Sequences are what a model has read.
+// Sequences are sequences that a model has read and can continue.
 type Sequences interface {
 	// Next reads one more token of each, and returns the logits of the token after it.
 	Next(tokens []int32) ([]float32, error)
 	Close()
 }
 
-// ErrStop ends a sequence when emit returns it.
+// ErrStop, returned by emit, ends a sequence.
 var ErrStop = errors.New("the sequence ends here")
 
-// Continue extends prompts, none of which may be empty, and returns the new tokens of each.
-// Once a sequence is longer than the model's context, the model sees its last tokens, at
-// least half as many as the context has. emit, if not nil, is told each new token of
-// sequence i before the next one is computed.
+// Continue extends prompts, none of which may be empty, and returns the new tokens of
+// each. Once a sequence is longer than the model's context, the model sees only its last
+// tokens, at least half as many as the context has. emit, if not nil, is called with each
+// new token of sequence i before the next one is computed.
 func Continue(ctx context.Context, m Model, prompts [][]int32, o Options, emit func(i int, token int32) error) ([][]int32, error) {
 	if err := o.check(prompts); err != nil {
 		return nil, err

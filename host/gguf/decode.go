@@ -9,8 +9,8 @@ import (
 // levels are the numbers of E2M1 by their code.
 var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
 
-// Decode returns the numbers that the data of a tensor stands for, as llama.cpp computes
-// them, in float32.
+// Decode returns the numbers that the data of a tensor stands for, in float32, as
+// llama.cpp computes them.
 func Decode(t Type, data []byte) ([]float32, error) {
 	elements, bytes := t.Block()
 	if elements == 0 || len(data)%bytes != 0 {

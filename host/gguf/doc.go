@@ -1,4 +1,4 @@
-// Package gguf reads and writes files of the GGUF format, version 3: the models that
+// Package gguf reads and writes files in the GGUF format, version 3: the models that
 // llama.cpp and the programs built on it load
 // (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 //
@@ -7,10 +7,10 @@
 // that is written is complete or absent. The reader takes nothing on trust: every length
 // and offset is compared with the size of the file before anything is allocated.
 //
-// Tensors have their shape in row-major order here, [rows, columns] for a matrix, as
-// everywhere in this module; the file has it the other way round.
+// Here, as everywhere in this module, tensors have their shape in row-major order, [rows,
+// columns] for a matrix; the file stores it in reverse.
 //
-// Which entries and tensors a model consists of is not known here; see host/export. Blocks
-// are only decoded here; who writes them encodes them, so that what is written can be
-// compared with code of another hand.
+// Which entries and tensors a model consists of is not known here; see host/export.
+// Blocks are only decoded here; whoever writes them encodes them, so that what is written
+// can be checked with independent code.
 package gguf

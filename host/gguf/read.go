@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Info describes a tensor of a file without its data.
+// Info describes a tensor in a file, without its data.
 type Info struct {
 	Name  string
 	Type  Type
@@ -62,7 +62,7 @@ func (f *File) Close() error { return f.close() }
 // Entries lists the entries in the order of the file.
 func (f *File) Entries() []Entry { return f.entries }
 
-// Value returns the value of an entry, nil where there is none.
+// Value returns the value of an entry; nil if there is none.
 func (f *File) Value(key string) any {
 	for _, e := range f.entries {
 		if e.Key == key {

@@ -27,11 +27,11 @@ type Type uint32
 const (
 	F32   Type = 0
 	F16   Type = 1
-	Q4_0  Type = 2  // signed integers of 4 bits, one scale for 32
-	Q4_1  Type = 3  // integers of 4 bits, scale and minimum for 32
-	Q8_0  Type = 8  // signed integers of 8 bits, one scale for 32
+	Q4_0  Type = 2  // 4-bit signed integers, with one scale for 32
+	Q4_1  Type = 3  // 4-bit integers, with a scale and a minimum for 32
+	Q8_0  Type = 8  // 8-bit signed integers, with one scale for 32
 	BF16  Type = 30 // the upper half of F32
-	MXFP4 Type = 39 // E2M1, a power of two as the scale of 32
+	MXFP4 Type = 39 // E2M1, with a power of two as the scale of 32
 )
 
 // layouts are the sizes of the blocks of the types.
@@ -50,8 +50,8 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-// Block returns the number of elements of a block of the type, 1 for plain floats, and its
-// bytes. Both are 0 for a type that is not known.
+// Block returns the number of elements in a block of the type, 1 for plain floats, and
+// its size in bytes. Both are 0 for an unknown type.
 func (t Type) Block() (elements, bytes int) {
 	l := layouts[t]
 	return l.elements, l.bytes
@@ -83,7 +83,7 @@ func (t Type) size(shape []int) (int64, error) {
 	return int64(n) / int64(elements) * int64(bytes), nil
 }
 
-// An Entry is a named value. The types of values are those of Go: bool, string, integers
+// An Entry is a named value. Its type is one of these Go types: bool, string, integers
 // and floats of a fixed size, and slices of all these.
 type Entry struct {
 	Key   string

@@ -13,12 +13,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A Tensor is a named array whose data comes when it is asked for.
+// A Tensor is a named array whose data is produced on demand.
 type Tensor struct {
 	Name  string
 	Type  Type
 	Shape []int // row-major: [rows, columns]
-	// Write puts out the data: rows one after the other, each in whole blocks.
+	// Write writes the data: row after row, each in whole blocks.
 	Write func(w io.Writer) error
 }
 
@@ -32,8 +32,8 @@ func WriteFile(ctx context.Context, path vfs.Path, entries []Entry, tensors []Te
 	return nil
 }
 
-// Write writes entries and tensors to w, in their order. It asks for the data of one tensor
-// after the other, and keeps none of it.
+// Write writes entries and tensors to w, in their order. It requests the data of the
+// tensors one after the other, and keeps none of it.
 func Write(ctx context.Context, w io.Writer, entries []Entry, tensors []Tensor) error {
 	head, err := header(entries, tensors)
 	if err != nil {

@@ -8,23 +8,23 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// Config is what config.json says of a model, in cage's terms.
+// Config is what config.json says about a model, in cage's terms.
 type Config struct {
-	Architecture string // as the file names it
-	// Settings of the model. Its Context is 0: the checkpoint does not say with what context
-	// it is to be used.
+	Architecture string // as named in the file
+	// Settings are those of the model. Their Context is 0: the checkpoint does not say
+	// with what context it is to be used.
 	Settings     model.Settings
-	MaxPositions int // most tokens of a sequence
-	Window       int // tokens that attention looks back; 0: all
+	MaxPositions int // largest number of tokens in a sequence
+	Window       int // number of tokens that attention looks back; 0: all
 	Tokens       Tokens
-	Warnings     []string // of what the file says and cage does not do
+	Warnings     []string // settings in the file that cage ignores
 }
 
-// Tokens are the ids with a meaning of their own.
+// Tokens lists the ids of special tokens.
 type Tokens struct {
-	Begin []int32 `json:"begin"` // at the begin of a document: one or none
-	End   []int32 `json:"end"`   // each of them ends a text
-	Pad   []int32 `json:"pad"`   // fills up: one or none
+	Begin []int32 `json:"begin"` // begin a document: one or none
+	End   []int32 `json:"end"`   // end a text, each of them
+	Pad   []int32 `json:"pad"`   // padding: one or none
 }
 
 // Bounds of sizes, those of the configuration of a run.
@@ -40,8 +40,8 @@ const (
 // defaultPositions stands for max_position_embeddings where it is absent, as in transformers.
 const defaultPositions = 2048
 
-// ParseConfig reads the text of a config.json for use with sequences of context tokens; 0 means
-// as many as the model has positions. The error is an [*Error].
+// ParseConfig parses the text of a config.json, for use with sequences of context tokens; 0 means as many as the model
+// has positions. The error is an [*Error].
 func ParseConfig(text []byte, context int) (*Config, error) {
 	k, err := newKeys(text)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package huggingface reads checkpoints in the layout of the Hugging Face hub: a directory
-// with config.json and the weights as safetensors, one file or several with an index. A
-// checkpoint becomes the settings and parameters of a model of host/model. For those that
-// write one, [Layout] says where each parameter goes, and [Config.Encode] what config.json says.
+// Package huggingface reads checkpoints in the layout of the Hugging Face hub: a directory with config.json and the
+// weights as safetensors, in one file or in several with an index. A checkpoint becomes the settings and parameters of
+// a model of host/model. For writers of checkpoints, [Layout] says where each parameter goes, and [Config.Encode]
+// writes config.json.
 //
-// Families of models (Llama and Mistral, OLMo 2, Qwen3) have a file each, with the names of
-// their tensors as a table. What is not understood is refused, by the name of the key or
-// tensor, and everything that is wrong is reported at once ([Error], [Report]).
+// Each family of models (Llama and Mistral, OLMo 2, Qwen3) has a file, with a table of the names of its tensors. What
+// is not understood is refused, with the name of the key or tensor, and all problems are reported at once ([Error],
+// [Report]).
 //
-// Weights are read one parameter at a time, so that a checkpoint is never in memory as a
-// whole. Tokenizers are not read here: see host/data/tokenizer.
+// Weights are read one parameter at a time, so that a checkpoint is never in memory as a whole. Tokenizers are not read
+// here: see host/data/tokenizer.
 package huggingface

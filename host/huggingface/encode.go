@@ -11,7 +11,7 @@ import (
 // torchNames are the names of element types in config.json.
 var torchNames = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
 
-// Encode is the text of config.json, with the keys of transformers 4, which all versions read.
+// Encode returns the text of config.json, with the keys of transformers 4, which all versions read.
 func (c *Config) Encode(dtype safetensors.DType) ([]byte, error) {
 	s := c.Settings
 	s.FillIn()

@@ -7,9 +7,9 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// Error lists everything that is wrong with a checkpoint, sorted.
+// Error lists all problems of a checkpoint, sorted.
 type Error struct {
-	Path   string // of the directory or file; may be empty
+	Path   string // path of the directory or file; may be empty
 	Faults []string
 }
 

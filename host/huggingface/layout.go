@@ -2,15 +2,16 @@ package huggingface
 
 import "github.com/cage-qat/cage/host/model"
 
-// A Place is where the hub keeps a parameter of a model, or some rows of it.
+// A Place is where a Hugging Face checkpoint stores a parameter of a model, or some rows
+// of it.
 type Place struct {
 	Tensor string
 	Param  model.Param
-	Rows   []int // of the parameter, in the order of the tensor's rows
+	Rows   []int // rows of the parameter, in the order of the tensor's rows
 }
 
-// Layout lists the tensors of a model with what they are made of, in the order of the
-// parameters.
+// Layout lists the tensors of a model and where their contents come from, in the order of
+// the parameters.
 func Layout(s model.Settings) ([]Place, error) {
 	f, err := familyOf(s.Kind)
 	if err != nil {

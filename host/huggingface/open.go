@@ -16,13 +16,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// ConfigName is the name of the file that says what the model is.
+// ConfigName is the name of the file that describes the model.
 const ConfigName = "config.json"
 
 // maxTextSize bounds the files of a checkpoint that are text.
 const maxTextSize = 16 << 20
 
-// Checkpoint is an open checkpoint whose tensors are those that its model needs.
+// Checkpoint is an open checkpoint that has all tensors its model needs.
 type Checkpoint struct {
 	Config *Config
 	Report Report
@@ -37,17 +37,17 @@ type Checkpoint struct {
 
 // Options say how a checkpoint is to be used.
 type Options struct {
-	Context int           // tokens of a sequence; 0: as many as the model has positions
-	Pairs   model.Pairing // order of the features that positions turn; empty: as the family is usual in cage
+	Context int           // tokens in a sequence; 0: as many as the model has positions
+	Pairs   model.Pairing // order of the features that rotary positions turn; empty: the usual one of the family in cage
 }
 
-// IsCheckpoint tells whether a directory looks like a checkpoint.
+// IsCheckpoint reports whether a directory looks like a checkpoint.
 func IsCheckpoint(dir vfs.Path) bool {
 	there, err := dir.Join(ConfigName).Exists()
 	return err == nil && there
 }
 
-// ReadConfig reads what a checkpoint says of its model. The error is an [*Error] where the content is at fault.
+// ReadConfig reads a checkpoint's description of its model. The error is an [*Error] if the content is at fault.
 func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 	text, err := readText(dir.Join(ConfigName))
 	if err != nil {
@@ -101,8 +101,8 @@ func readText(path vfs.Path) ([]byte, error) {
 	return text, err
 }
 
-// Open opens the checkpoint in a directory. All that is wrong with its configuration and with
-// the names, shapes and types of its tensors is in one error, an [*Error]. The values are not read.
+// Open opens the checkpoint in a directory. All problems with its configuration and with the names, shapes and types of
+// its tensors are in one error, an [*Error]. The values are not read.
 func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	config, err := ReadConfig(dir, o.Context)
 	fault, wrong := errors.AsType[*Error](err)
@@ -194,7 +194,7 @@ func (c *Checkpoint) note(fault string) {
 	}
 }
 
-// Err is the error about all values read so far that cannot be used, an [*Error].
+// Err returns an [*Error] about all unusable values among those read so far, or nil.
 func (c *Checkpoint) Err() error {
 	if len(c.noted) == 0 {
 		return nil
@@ -219,7 +219,7 @@ type Part struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Parts reads the files that the configuration and the weights were read from, and returns their digests.
+// Parts reads the files that contain the configuration and the weights, and returns their digests.
 func (c *Checkpoint) Parts() ([]Part, error) {
 	var list []Part
 	for _, name := range append([]string{ConfigName}, c.shards.Names()...) {

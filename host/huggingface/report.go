@@ -13,9 +13,9 @@ import (
 type Report struct {
 	Applied    []Applied  `json:"applied"`
 	Missing    []string   `json:"missing"`    // tensors that the model needs
-	Unused     []string   `json:"unused"`     // tensors that it has no place for
-	Ignored    []string   `json:"ignored"`    // tensors that say nothing new
-	Mismatched []Mismatch `json:"mismatched"` // tensors of another shape or type
+	Unused     []string   `json:"unused"`     // tensors that the model has no place for
+	Ignored    []string   `json:"ignored"`    // tensors that hold nothing new
+	Mismatched []Mismatch `json:"mismatched"` // tensors with another shape or type
 }
 
 // Applied is a tensor that becomes a parameter, or some rows of one.

@@ -12,8 +12,8 @@ import (
 // head, get memory of their own, which does not stay when they are done with.
 const mostKept = 1 << 22
 
-// Values reads a parameter of the model, its elements as float32. They are valid until the next call, as the
-// memory is used again. Numbers that are not finite are counted, see [Checkpoint.Err].
+// Values reads a parameter of the model and returns its elements as float32. They are valid until the next call, which
+// reuses the memory. Numbers that are not finite are counted, see [Checkpoint.Err].
 func (c *Checkpoint) Values(param string) ([]float32, error) {
 	b, ok := c.bindings[param]
 	if !ok {

@@ -8,25 +8,25 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Codes are a quantized matrix as small numbers and their scales, in the form in which its device multiplies them: see
-// [engine.Products].
+// Codes represents a quantized matrix by small numbers and their scales, in the form in which its device multiplies
+// them: see [engine.Products].
 type Codes struct {
-	Parts []*graph.Node // each has a row for each of the matrix
+	Parts []*graph.Node // each has one row for each row of the matrix
 	moved bool          // rows were taken out or changed their order
 }
 
-// Of notes that these are the codes of a value. Gradients pass through the value alone.
+// Of records that these are the codes of a value. Gradients pass only through the value.
 func (c Codes) Of(value *graph.Node) {
 	engine.Note(value, c.each(graph.StopGradient))
 }
 
-// CodesOf returns the codes of a value that are known.
+// CodesOf returns the codes of a value, if they are known.
 func CodesOf(value *graph.Node) (c Codes, ok bool) {
 	c, ok = engine.NoteOf(value).(Codes)
 	return c, ok
 }
 
-// Map returns the codes of f(value), where f takes rows out or changes their order.
+// Map returns the codes of f(value), where f removes rows or changes their order.
 func (c Codes) Map(f func(rows *graph.Node) *graph.Node) Codes {
 	c = c.each(f)
 	c.moved = true
@@ -42,11 +42,11 @@ func (c Codes) each(f func(part *graph.Node) *graph.Node) Codes {
 	return c
 }
 
-// Coded is a [Quantizer] of which it is known whether its values have codes.
+// Coded is a [Quantizer] that can tell whether its values have codes.
 type Coded interface {
 	Quantizer
-	// CodeShapes are the shapes of the parts of the codes that Forward finds of its value on a device; none where it finds
-	// none.
+	// CodeShapes returns the shapes of the parts of the codes that Forward finds for its value on a device; nil if it
+	// finds none.
 	CodeShapes(d *engine.Device) []shapes.Shape
 }
 
@@ -75,8 +75,9 @@ func (q programQuantizer) factored(d *engine.Device) (p *program.Program, c *cod
 	return q.parts.Forward, nil
 }
 
-// ProductOfCodes returns x·wᵀ, [rows of x, rows of w], from the codes of both. It is not ok where the codes of one are not
-// known, or not multiplied in these sizes. A rounded product is rounded to the precision of the device.
+// ProductOfCodes returns x·wᵀ, [rows of x, rows of w], computed from the codes of both. ok is false if the codes of one
+// are not known, or cannot be multiplied in these sizes. If rounded is set, the product is rounded to the device's
+// precision.
 func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok bool) {
 	a, b, c := bothCodes(x, w)
 	if c == nil {
@@ -85,7 +86,7 @@ func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok boo
 	return c.product(a, b, rounded)
 }
 
-// AddProductOfCodes returns sum + x·wᵀ where the device computes both at once.
+// AddProductOfCodes returns sum + x·wᵀ if the device can compute both at once.
 func AddProductOfCodes(sum, x, w *graph.Node) (total *graph.Node, ok bool) {
 	a, b, c := bothCodes(x, w)
 	if c == nil || c.add == nil {

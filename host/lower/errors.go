@@ -21,7 +21,7 @@ func (e *UnsupportedError) Error() string {
 // NodeError reports a node that could not be added to the graph.
 type NodeError struct {
 	Program string
-	// Node is the node as in the program's text form, for example "%7 = dot".
+	// Node is the node in the text form of programs, for example "%7 = dot".
 	Node string
 	Err  error
 }
@@ -34,7 +34,7 @@ func (e *NodeError) Error() string {
 // Unwrap returns the cause.
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// Check reports whether a device can execute p: nil, or an [*UnsupportedError].
+// Check returns nil if a device can execute p, otherwise an [*UnsupportedError].
 func Check(p *program.Program) error {
 	for i := range p.Nodes {
 		if info, _ := p.Nodes[i].Op.Info(); info.Class == program.ClassLinalg && info.Op != program.OpSortColumns {

@@ -14,32 +14,33 @@ import (
 )
 
 // A Source says how the rows of an activation are computed from those of other tensors, such as the two that a gate
-// multiplies. The kernel that quantizes the activation then computes it, too, and it is never in memory.
+// multiplies. With it, the kernel that quantizes the activation computes the activation, too, which then is never
+// stored in memory.
 type Source struct {
-	// Inputs are [tokens, n] each, or [1, n], the same for all tokens.
+	// Inputs are each of shape [tokens, n], or [1, n] if they are the same for all tokens.
 	Inputs []*graph.Node
-	// Short tells that those with tokens are exact in bfloat16. Their adjoints are rounded to it, too.
+	// Short says that inputs of shape [tokens, n] are exact in bfloat16. Their adjoints are rounded to it, too.
 	Short bool
-	// Forward takes the inputs and returns [SourceValue], the activation. What else it returns is kept for Adjoint.
+	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are kept for Adjoint.
 	Forward *program.Program
-	// Backward takes the inputs and, last, the adjoint of the value, and returns those of the inputs in their order. It
-	// is computed by the kernel of the quantizer's backward pass. Nil: Adjoint is.
+	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of the inputs in their
+	// order. It is computed by the kernel of the quantizer's backward pass. If it is nil, Adjoint is used.
 	Backward *program.Program
-	// Adjoint is the same as a graph. kept are the other results of Forward by their names; nil where the activation
-	// was in memory.
+	// Adjoint is the same as Backward, as a graph. kept holds the other outputs of Forward by name; it is nil if the
+	// activation was in memory.
 	Adjoint func(kept map[string]*graph.Node, dx *graph.Node) []*graph.Node
 }
 
-// SourceValue is the name of what [Source.Forward] computes.
+// SourceValue is the name of the output of [Source.Forward] that is the activation.
 const SourceValue = "source.value"
 
 // sourcePrefix begins the names of a source's inputs in programs that join it.
 const sourcePrefix = "source."
 
-// Of notes that x is computed so, for [Quantize].
+// Of records that x is computed by s, for [Quantize].
 func (s Source) Of(x *graph.Node) { engine.Note(x, s) }
 
-// HasKernels tells whether programs over rows are kernels on the graph's device.
+// HasKernels reports whether programs over rows become kernels on the graph's device.
 func HasKernels(g *graph.Graph) bool { return kernels(g) }
 
 // joined is the quantizer's forward pass of the value of a source.

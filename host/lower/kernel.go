@@ -14,19 +14,19 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// What a caller of [Kernel] needs to know of kernels.
+// Constants of package triton for callers of [Kernel].
 const (
-	LargestLoneRow = triton.LargestLoneRow // elements of a row, for [LoneKernel]
-	BFloat16       = triton.BFloat16       // in an [InMemory]
+	LargestLoneRow = triton.LargestLoneRow // largest number of elements in a row for [LoneKernel]
+	BFloat16       = triton.BFloat16       // a storage for [InMemory]
 )
 
-// InMemory says how floats of a kernel lie in memory, by the names of inputs and outputs.
+// InMemory says how the floats of a kernel are stored in memory, by the names of inputs and outputs.
 type InMemory map[string]triton.Storage
 
-// Kernel is [Lower] for a program over rows where the graph's device computes it with a kernel: the part of it that
-// computes rows is one. It is not ok where the device has no kernels or the program fits none. What is stored in
-// bfloat16 is rounded to it. Inputs and outputs are float32 nodes nevertheless, which the device's compiler converts in
-// the operations that write and read them; outputs stored in 8 bits are int8 nodes.
+// Kernel is [Lower] for a program over rows, if the graph's device computes it with a kernel: the part of the program
+// that computes rows becomes the kernel. ok is false if the device has no kernels or the program does not fit into one.
+// What is stored in bfloat16 is rounded to it. Inputs and outputs are float32 nodes nevertheless, which the device's
+// compiler converts in the operations that write and read them; outputs stored in 8 bits are int8 nodes.
 func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	if !kernels(g) {
 		return nil, false
@@ -34,7 +34,8 @@ func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, 
 	return kernelOf(g, p, rows, triton.LargestRow, inputs, at)
 }
 
-// LoneKernel is Kernel for a program that computes all from one tensor of a row: rows have up to [LargestLoneRow] elements.
+// LoneKernel is [Kernel] for a program that computes everything from one tensor of a row. Rows may have up to
+// [LargestLoneRow] elements.
 func LoneKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	if !kernels(g) {
 		return nil, false

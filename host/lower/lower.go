@@ -12,18 +12,18 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Lower adds the operations of p, which must be valid, to the graph and returns
-// the nodes of its outputs by name. inputs are the program's inputs in order, of
-// the stated shapes. Program types map to Int32, Uint32 and Bool; Float is the
-// type of the float inputs, Float32 or Float64, and Float32 when there are none.
-// In Float64 logb and the range of ldexp are those of binary64.
+// Lower adds the operations of p, which must be valid, to the graph and returns the nodes
+// of its outputs by name. inputs are the program's inputs in order, with the declared
+// shapes. Program types map to Int32, Uint32 and Bool; Float is the type of the float
+// inputs, Float32 or Float64, and Float32 if there are none. In Float64, logb and the
+// range of ldexp are those of binary64.
 //
-// Equal operations are executed once, also those of several lowerings in one
-// graph. The sign of a zero that round, max and min return is not defined.
+// Equal operations are executed once, even if they come from several calls of Lower for
+// one graph. The sign of a zero that round, max and min return is not defined.
 //
-// Lower builds graphs and panics: with an [*UnsupportedError] for a
-// factorization, with a [*NodeError] when a node cannot be built, with an error
-// that names the input when the inputs do not fit.
+// Lower builds graphs and panics on a mistake: with an [*UnsupportedError] for a
+// factorization, with a [*NodeError] if a node cannot be built, with an error that names
+// the input if the inputs do not fit.
 func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	return lowerFor(g, p, inputs, g.Backend().String() == gobackend.BackendName)
 }

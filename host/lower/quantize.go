@@ -12,33 +12,32 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Quantizer is the fake quantization of one tensor inside graphs, in two parts
-// that may stand in different graphs. Its methods build graphs and panic as
-// [Lower] does. trained are the quantizer's own parameters, in the order of
-// Trained.
+// Quantizer is the fake quantization of one tensor inside graphs. It has two parts, which
+// may be in different graphs. Its methods build graphs and panic as [Lower] does. trained
+// holds the quantizer's own parameters, in the order of Trained.
 type Quantizer interface {
-	// Trained lists the quantizer's trained parameters; most have none.
+	// Trained lists the quantizer's trained parameters; most quantizers have none.
 	Trained() []sdk.StateTensor
 	// Init returns the initial values of the trained parameters for x.
 	Init(x *graph.Node) []*graph.Node
-	// Forward returns Q(x) and the residuals that Backward needs beside x,
+	// Forward returns Q(x) and the residuals that Backward needs in addition to x,
 	// trained and Q(x).
 	Forward(x *graph.Node, trained []*graph.Node) (value *graph.Node, residuals []*graph.Node)
-	// Backward returns the gradients on x and trained from dy, that on Q(x).
+	// Backward returns the gradients with respect to x and trained, given dy, that with respect to Q(x).
 	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
 }
 
-// Point is where a backward pass is taken: what went into a forward pass and its
-// value.
+// Point is the point at which a backward pass is computed: the inputs of the forward pass
+// and its value.
 type Point struct {
 	X       *graph.Node
 	Trained []*graph.Node
 	Value   *graph.Node
 }
 
-// NewQuantizer prepares a quantizer's program, which must have passed its check:
-// the forward part returns the value, the backward part differentiates the
-// surrogate with respect to x and the trained parameters.
+// NewQuantizer prepares a quantizer's program, which must have passed its check. The
+// forward part returns the value; the backward part differentiates the surrogate with
+// respect to x and the trained parameters.
 func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
 	p, err := split(q)
 	if err != nil {
@@ -151,10 +150,9 @@ func (q programQuantizer) trainedIn(out map[string]*graph.Node) []*graph.Node {
 	return dTrained
 }
 
-// Quantize returns Q(x), bit for bit the forward value, whose gradients with
-// respect to x and the trained parameters are those of the surrogate. It is for
-// activations: where the device computes programs with kernels, x, Q(x) and their gradients
-// are rounded to bfloat16, and x is computed by the kernel itself where its [Source] is known.
+// Quantize returns Q(x), bit for bit the forward value, whose gradients with respect to x and the trained parameters
+// are those of the surrogate. It is for activations: if the device computes programs with kernels, x, Q(x) and their
+// gradients are rounded to bfloat16, and the kernel computes x itself if its [Source] is known.
 func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
 	if s, ok := q.(interface{ short() programQuantizer }); ok {
 		short := s.short()

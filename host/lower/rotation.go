@@ -8,23 +8,22 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Rotating is a [Quantizer] whose values may end in a rotation of their rows, which
-// can be left out where another operand of the same product is rotated alike.
+// Rotating is a [Quantizer] whose values may end in a rotation of their rows. That
+// rotation can be left out if another operand of the same product is rotated alike.
 type Rotating interface {
 	Quantizer
-	// KeepRotated returns the quantizer without that last rotation, so that its values stay
-	// rotated; nil when there is none.
+	// KeepRotated returns the quantizer with its values left rotated, so that it does not
+	// rotate them back at the end; nil if the values end in no rotation.
 	KeepRotated() (*Rotated, error)
 }
 
-// Rotated is a quantizer whose values stay rotated: they are H·Q(x), and the
-// gradients that it takes are those with respect to them. H rotates each run of Block elements of a
-// row.
+// Rotated is a quantizer whose values stay rotated: they are H·Q(x), and the gradients that it takes are those with
+// respect to H·Q(x). H rotates each block of Block elements of a row.
 type Rotated struct {
 	Quantizer
 	Block int
-	// Saved is by how many rotations of the whole tensor a forward and a backward pass
-	// together get shorter; negative where they get longer.
+	// Saved is how many rotations of the whole tensor a forward and a backward pass
+	// together save; it is negative if they need more.
 	Saved float64
 }
 

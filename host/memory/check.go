@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Accuracy is by what share the estimate may be off. What could fit if it is too high by
-// that is not refused.
+// Accuracy is the share by which the estimate may be off. A run that would fit if the
+// estimate is too high by that share is not refused.
 const Accuracy = 0.25
 
 // addressable is more than a process can have on the machines of today (48 bits of address, half of them its own).
 const addressable = 1 << 47
 
-// Check returns a [*Error] when a run needs more memory than is available, and more than
-// any machine has where available is nil.
+// Check returns an [*Error] if a run needs more memory than is available or, if available
+// is nil, more than any machine has.
 func Check(m Model, available *Available) error {
 	need := Estimate(m)
 	if need.fits(available) {
@@ -36,7 +36,7 @@ func (n Need) fits(available *Available) bool {
 	return total < addressable && (available == nil || total*(1-Accuracy) <= float64(available.Bytes))
 }
 
-// String says how much is there, and what sets it.
+// String says how much memory is available, and what limits it.
 func (a Available) String() string {
 	return fmt.Sprintf("%s are there (%s)", Bytes(float64(a.Bytes)), a.Limit)
 }
@@ -45,7 +45,7 @@ func (a Available) String() string {
 type Error struct {
 	Need  Need
 	Limit string
-	Fits  []string // settings that would fit
+	Fits  []string // changed settings with which the run would fit
 }
 
 func (e *Error) Error() string {
@@ -96,7 +96,7 @@ func largest(n int, fits func(int) bool) int {
 	return max(0, sort.Search(max(0, n-1), func(i int) bool { return !fits(i + 1) }))
 }
 
-// Bytes writes a number of bytes for people.
+// Bytes formats a number of bytes for people.
 func Bytes(n float64) string {
 	const units = "kMGTPEZY"
 	if n < 999.5 {
@@ -112,9 +112,9 @@ func Bytes(n float64) string {
 // share of the available memory that garbage may fill.
 const share = 0.9
 
-// Limit has the garbage collector work harder when the memory of this process comes near
-// to what is available: otherwise garbage takes about as much as what is in use. A limit
-// that the user has set (GOMEMLIMIT) stays.
+// Limit makes the garbage collector work harder when the memory of this process comes
+// close to what is available; otherwise, garbage takes about as much memory as what is in
+// use. A limit that the user has set (GOMEMLIMIT) is kept.
 func Limit(a Available) {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(int64(share * float64(a.Bytes)))

@@ -2,57 +2,58 @@ package memory
 
 import "cmp"
 
-// Model is what the memory of a run depends on. Sizes of a transformer are zero for a
-// problem without data, which is small.
+// Model holds the sizes on which the memory of a run depends. Those of a transformer are
+// zero for a problem without data, which is small.
 type Model struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
-	HeadWidth                                int // of a token's queries, all heads together; 0: Width
-	KeyWidth                                 int // of a token's keys, and of its values
-	// Normed tells whether queries and keys are normalized.
+	HeadWidth                                int // features of a token's queries, all heads together; 0: Width
+	KeyWidth                                 int // features of a token's keys, and also of its values
+	// Normed says that queries and keys are normalized.
 	Normed bool
-	// Context is the tokens of a sequence, Batch the sequences computed at once.
+	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once.
 	Context, Batch int
-	// Recompute has blocks computed again in the backward pass.
+	// Recompute says that blocks are recomputed in the backward pass.
 	Recompute bool
-	// Forward is an evaluation: no gradients, no optimizer.
+	// Forward says that this is an evaluation: no gradients, no optimizer.
 	Forward bool
-	// Piece is how many tokens of each sequence an evaluation reads at once, with the keys and values of those before in
-	// caches, to continue it; 0: whole sequences.
+	// Piece is the number of tokens of each sequence that an evaluation reads at once to continue it, while caches hold
+	// the keys and values of those before; 0: whole sequences.
 	Piece int
 
-	// Numbers of elements: of everything that is trained, of the part with a quantized
-	// copy, of the optimizers' states.
+	// Numbers of elements: of everything that is trained, of the part that has a
+	// quantized copy, and of the optimizers' states.
 	Parameters, Quantized, States float64
-	// Teacher is the model whose predictions are learned; zero: there is none.
+	// Teacher is the model whose predictions are learned; zero if there is none.
 	Teacher Teacher
-	// Measured is the number of elements of gradients that are also computed without quantization, as a measure.
+	// Measured is the number of elements of gradients that are also computed without quantization, for a measure.
 	Measured float64
-	// Samples is the number of samples of codes that are kept, of all coordinates together.
+	// Samples is the number of samples of codes that are kept, summed over all coordinates.
 	Samples float64
-	// Workspace is the elements that the update of the most demanding tensor works with.
+	// Workspace is the number of elements that the update of the most demanding tensor needs to work with.
 	Workspace float64
 }
 
-// Teacher is what the memory of a model without a backward pass depends on.
+// Teacher holds the sizes on which the memory of a model without a backward pass depends.
 type Teacher struct {
 	Parameters                      float64
 	Width, HeadWidth, Hidden, Heads int
 }
 
-// Need is the estimate of what a run needs at once, in bytes. A checkpoint is written from
-// the parameters and states themselves, and read tensor by tensor: it needs nothing more.
+// Need is an estimate of what a run needs at the same time, in bytes. A checkpoint needs
+// no additional memory: it is written from the parameters and states themselves, and read
+// tensor by tensor.
 type Need struct {
 	Program    float64 // the program itself
 	Parameters float64
-	Gradients  float64 // and the new parameters
+	Gradients  float64 // gradients, and the new parameters
 	Quantized  float64
 	States     float64
 	Workspace  float64
-	Blocks     float64 // values within transformer blocks that the backward pass needs
-	Scores     float64 // of attention
+	Blocks     float64 // values inside transformer blocks that the backward pass needs
+	Scores     float64 // attention scores
 	Logits     float64
 	Caches     float64 // keys and values of what has been read
-	Teacher    float64 // its parameters
+	Teacher    float64 // the teacher's parameters
 	Samples    float64 // codes and residuals, and their copy in a checkpoint
 }
 
@@ -134,7 +135,7 @@ func forward(tokens, context float64, m Teacher) (blocks, scores float64) {
 	return blocks, wordBytes * tokens * context * forwardScores * float64(m.Heads)
 }
 
-// Total is what the run needs at its peak.
+// Total returns what the run needs at its peak.
 func (n Need) Total() float64 {
 	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Caches + n.Teacher + n.Samples
 }

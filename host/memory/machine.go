@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Available is how much memory a process may still take.
+// Available says how much more memory a process may take.
 type Available struct {
 	Bytes int64  `json:"bytes"`
-	Limit string `json:"limit"` // what sets it, for a message
+	Limit string `json:"limit"` // what limits it, for a message
 }
 
-// Of reads from the files of /proc and /sys, which root holds, what the machine has left
-// and what the control groups of this process leave of it, version 1 and 2. It reports
-// false where the system does not tell.
+// Of returns how much memory the machine has left, and how much of it the control groups
+// of this process (version 1 and 2) allow. It reads the files of /proc and /sys, which
+// root contains. It returns false if the system does not tell.
 func Of(root fs.FS) (Available, bool) {
 	least := Available{Bytes: math.MaxInt64}
 	consider := func(bytes int64, limit string, ok bool) {

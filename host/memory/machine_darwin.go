@@ -2,8 +2,8 @@ package memory
 
 import "golang.org/x/sys/unix"
 
-// Machine is what this process may still take: all that the machine has, because macOS
-// does not tell what is free.
+// Machine returns how much memory this process may take: all that the machine has,
+// because macOS does not tell how much is free.
 func Machine() (Available, bool) {
 	size, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {

@@ -2,5 +2,5 @@ package memory
 
 import "os"
 
-// Machine is what this process may still take.
+// Machine returns how much more memory this process may take.
 func Machine() (Available, bool) { return Of(os.DirFS("/")) }

@@ -2,5 +2,5 @@
 
 package memory
 
-// Machine is what this process may still take; this system does not tell.
+// Machine returns how much memory this process may take; this system does not tell.
 func Machine() (Available, bool) { return Available{}, false }

@@ -5,16 +5,16 @@ import (
 	"sort"
 )
 
-// Part is an item of what a run needs.
+// Part is one item of the memory that a run needs.
 type Part struct {
 	What  string  `json:"what"`
 	Bytes float64 `json:"bytes"`
 }
 
-// String is a line of a table.
+// String returns a line of a table.
 func (p Part) String() string { return fmt.Sprintf("%-10s %s", Bytes(p.Bytes), p.What) }
 
-// Parts lists what a run needs, the largest first, without what it does not need at all.
+// Parts lists what a run needs, the largest first, leaving out items that are zero.
 func (n Need) Parts() []Part {
 	all := []Part{
 		{"the program itself", n.Program},
@@ -42,16 +42,16 @@ func (n Need) Parts() []Part {
 
 // Report is an estimate for people and programs.
 type Report struct {
-	Bytes    float64 `json:"bytes"` // in all
+	Bytes    float64 `json:"bytes"` // total
 	Parts    []Part  `json:"parts"`
 	Accuracy float64 `json:"accuracy"` // the share by which it may be off
-	// Available is nil where it is not known what the machine, or the GPU, has.
+	// Available is nil if it is not known how much the machine, or the GPU, has.
 	Available *Available `json:"available,omitempty"`
 	// Fits says that [Check] does not refuse the run.
 	Fits bool `json:"fits"`
 }
 
-// NewReport estimates what a model needs, and compares that with what is available.
+// NewReport estimates what a model needs, and compares it with what is available.
 func NewReport(m Model, available *Available) *Report {
 	need := Estimate(m)
 	return &Report{Bytes: need.Total(), Parts: need.Parts(), Accuracy: Accuracy, Available: available, Fits: need.fits(available)}

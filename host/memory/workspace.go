@@ -2,9 +2,9 @@ package memory
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// Workspace is about the number of elements that an executor works with beside the
-// inputs and outputs of a program: the values that are needed at once. A program of
-// nothing but operations element by element needs none.
+// Workspace estimates the number of elements that an executor works with in addition to
+// the inputs and outputs of a program: the values that are needed at the same time. A
+// program with only elementwise operations needs none.
 func Workspace(p *program.Program) float64 {
 	if p == nil || !products(p) {
 		return 0
@@ -27,7 +27,8 @@ func Workspace(p *program.Program) float64 {
 	return most
 }
 
-// RefreshWorkspace is the same for a refresh, in elements of 4 bytes: it is computed in float64, on copies of its inputs.
+// RefreshWorkspace is [Workspace] for a refresh, which is computed in float64 on copies of its inputs. It counts in
+// elements of 4 bytes.
 func RefreshWorkspace(p *program.Program) float64 {
 	if p == nil {
 		return 0

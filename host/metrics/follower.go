@@ -10,12 +10,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Follower reads the lines of a file that grows, each once. A run that goes on from a
-// checkpoint cuts its records first: then everything is read anew.
+// Follower reads the lines of a growing file, each once. A run that resumes from a
+// checkpoint first cuts its records back; then everything is read anew.
 type Follower struct {
 	Path    vfs.Path
-	Restart func()            // what was read does not count any more
-	Line    func(text []byte) // the next line, without its end; it may be kept until the next call only
+	Restart func()            // called when everything read so far has become invalid
+	Line    func(text []byte) // called with the next line, without its line end; text is valid only until the next call
 
 	offset int64  // of the byte after the last line
 	last   []byte // the last line with its end, as far as it is compared
@@ -28,9 +28,9 @@ const (
 	longestLine   = 64 << 20 // of records with measures of very many weights
 )
 
-// Next reads the lines that were added since the call before, until about budget bytes are
-// read, and tells whether there are more. A line without its end is left for later. A file
-// that does not exist is empty.
+// Next reads lines added since the previous call, until about budget bytes have been
+// read, and reports whether there are more. A line without its end is left for later. A
+// file that does not exist counts as empty.
 func (f *Follower) Next(budget int64) (more bool, err error) {
 	file, err := f.Path.Open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +55,7 @@ func (f *Follower) Next(budget int64) (more bool, err error) {
 	return more, nil
 }
 
-// Offset is how many bytes have been read.
+// Offset returns how many bytes have been read.
 func (f *Follower) Offset() int64 { return f.offset }
 
 func (f *Follower) again() {

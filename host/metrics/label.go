@@ -25,8 +25,8 @@ var labels = map[string]string{
 	"parameters": "parameters", "non_embedding_parameters": "parameters without embeddings", "steps": "steps",
 }
 
-// Label is what a number of a record or of a summary is called in pictures and tables. A
-// name that is not known, such as that of an evaluation's metric, is its own label.
+// Label returns the label of a number, of a record or of a summary, for figures and
+// tables. An unknown name, such as that of an evaluation's metric, is its own label.
 func Label(name string) string {
 	if label, ok := labels[name]; ok {
 		return label
@@ -34,11 +34,11 @@ func Label(name string) string {
 	return name
 }
 
-// Short writes a number with six digits, and a whole one with all of its digits: of steps and tokens each counts.
+// Short formats a number with six digits, but a whole number with all of its digits, since every step or token counts.
 func Short(x float64) string { return written(x, 6) }
 
-// Exact writes a number with all of its digits. Whole ones have no exponent, which some programs do not take where they
-// expect a step.
+// Exact formats a number with all of its digits. Whole numbers have no exponent, which some programs do not accept
+// where they expect a step.
 func Exact(x float64) string { return written(x, -1) }
 
 func written(x float64, digits int) string {

@@ -8,16 +8,17 @@ import (
 	"strconv"
 )
 
-// NumberReader reads the numbers of lines of metrics.jsonl, whatever they are. The zero
-// value is ready.
+// NumberReader reads all numbers in lines of metrics.jsonl, whatever their names. The
+// zero value is ready to use.
 //
-// A record as it is written is read without allocations, several times as fast as by
-// encoding/json, which reads all others.
+// A record in the form in which it is written is read without allocations, several times
+// as fast as by encoding/json, which reads all others.
 type NumberReader struct{ s scanner }
 
-// Each passes every number of a line to yield by its name, those of [Record.Weights] with
-// the name of the weight, all others with an empty one. It tells whether the line is a JSON
-// object; of one that is not, nothing is passed. Slices are valid during the call only.
+// Each passes every number in a line to yield, with its name; those of [Record.Weights]
+// with the name of the weight, all others with an empty one. It reports whether the line
+// is a JSON object; if it is not, nothing is passed. The slices are valid only during the
+// call.
 func (r *NumberReader) Each(line []byte, yield func(weight, name []byte, x float64)) bool {
 	r.s.text, r.s.list = line, r.s.list[:0]
 	if !r.s.object(nil, 0) || !r.s.end() {

@@ -13,9 +13,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// ReadNumbers returns every number of the summary at path by its name, and whether the
-// run is complete. A summary that does not exist is that of a run under way: no numbers,
-// not complete.
+// ReadNumbers returns every number in the summary at path by its name, and whether the
+// run is complete. If the file does not exist, the run is still in progress: there are no
+// numbers, and it is not complete.
 func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err error) {
 	text, err := path.ReadSmallFile(longestSummary)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +39,7 @@ func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err
 }
 
 // NumberNames lists the JSON names of the numeric fields of a struct such as [Record] or
-// [Summary], embedded ones included.
+// [Summary], including those of embedded structs.
 func NumberNames(t reflect.Type) []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(t) {
@@ -59,8 +59,8 @@ func NumberNames(t reflect.Type) []string {
 // tailBytes hold the last record of most runs; with measures of many weights it is longer.
 const tailBytes = 16 << 10
 
-// Last returns the last whole record of the metrics.jsonl at path, which may be growing.
-// There is none in a file that does not exist or has no record.
+// Last returns the last complete record of the metrics.jsonl at path, which may be
+// growing. There is none if the file does not exist or has no record.
 func Last(path vfs.Path) (r Record, ok bool, err error) {
 	f, err := path.Open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +86,7 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 // evaluationBytes are looked through for the newest evaluation: thousands of records without measures of weights.
 const evaluationBytes = 1 << 20
 
-// LastEvaluation returns the newest record with a validation loss at the end of the metrics.jsonl at path.
+// LastEvaluation returns the newest record with a validation loss, searching the end of the metrics.jsonl at path.
 func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
 	f, err := path.Open()
 	if errors.Is(err, fs.ErrNotExist) {

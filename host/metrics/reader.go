@@ -26,9 +26,9 @@ func Read[E Entry](path vfs.Path) ([]E, error) {
 }
 
 // Each yields the entries of the file at path one after another, so that only one of them
-// need be in memory; an error is the last. A last line without its end is that of a
-// process that was killed, or that is writing it right now, and is left out. Keys that
-// are not known are ignored.
+// needs to be in memory; an error comes last. A last line without its end is from a
+// process that was killed, or that is just writing it, and is left out. Unknown keys are
+// ignored.
 func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		var none E

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reference lists the numbers of records and of summaries as Markdown.
+// Reference documents the numbers of records and of summaries as Markdown.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Numbers of a run\n\n" +

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Sample is one line of samples.jsonl: texts that a model wrote after a step.
+// Sample is one line of samples.jsonl: the texts that a model wrote after a step.
 type Sample struct {
 	Step  int    `json:"step"` // optimizer steps done
 	Texts []Text `json:"texts"`
 }
 
-// Text is what a model wrote after a prompt. Bytes that are no text (of a byte-level
-// tokenizer, say) have become U+FFFD.
+// Text is what a model wrote after a prompt. Invalid UTF-8, as a byte-level tokenizer may
+// give, has become U+FFFD.
 type Text struct {
 	Prompt string `json:"prompt"`
 	Text   string `json:"text"` // without the prompt

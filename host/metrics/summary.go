@@ -8,12 +8,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Summary is what a run came to. A nil field was not measured.
+// Summary is the result of a run. A nil field was not measured.
 type Summary struct {
-	Name       string `json:"name"`              // of the run
+	Name       string `json:"name"`              // name of the run
 	Completed  bool   `json:"completed"`         // whether all steps were done; false for a run that was stopped
 	Stopped    Stop   `json:"stopped,omitempty"` // why a run that is not completed ended
-	Error      string `json:"error,omitempty"`   // what it ended with, unless somebody wanted it to
+	Error      string `json:"error,omitempty"`   // the error that ended it, unless somebody asked it to stop
 	Steps      int    `json:"steps"`             // optimizer steps done
 	TotalSteps int    `json:"total_steps"`       // optimizer steps asked for
 	Tokens     int64  `json:"tokens"`            // tokens that were learned from
@@ -26,29 +26,29 @@ type Summary struct {
 	Seconds         Number  `json:"seconds"`                     // seconds of steps, as in records
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // mean over the run
 	TrainLoss       *Number `json:"train_loss,omitempty"`        // of the last step
-	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the batches for the end: the whole validation set, unless train.final_eval_batches is set
+	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the whole validation set, unless train.final_eval_batches is set
 	ValPPL          *Number `json:"val_ppl,omitempty"`           // exp(ValLoss)
 	Distance        *Number `json:"distance,omitempty"`          // problems: √((x−x*)ᵀA(x−x*)) at the end
 	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² before the last step, as in the last record
 	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
-	Skipped         int     `json:"skipped"`                     // steps left out because something was not finite
+	Skipped         int     `json:"skipped"`                     // number of steps left out because something was not finite
 	Uncorrected     int     `json:"uncorrected,omitempty"`       // corrections of single weights left out because x − Q(x) was not finite
 
-	Sources []Epochs `json:"sources,omitempty"` // of a mixture, in its order
+	Sources []Epochs `json:"sources,omitempty"` // sources of a mixture, in its order
 
 	Dir string `json:"dir"` // the run directory
-	// Method, Form, Lambda and Silence repeat the method, for tables.
+	// Method, Form, Lambda and Silence repeat the settings of the method, for tables.
 	Method  string  `json:"method"`
 	Form    string  `json:"form"`
 	Lambda  float64 `json:"lambda"`
 	Silence float64 `json:"silence"`
-	// StartSeconds is the time from the call to the first step; of it, PluginSeconds went
-	// by until the plugins had started and handed over.
+	// StartSeconds is the time from the call to the first step. PluginSeconds is the part
+	// of it until the plugins had started and returned their programs.
 	StartSeconds  float64 `json:"start_seconds"`
 	PluginSeconds float64 `json:"plugin_seconds"`
 }
 
-// Epochs says how often a run has gone through a source of its data.
+// Epochs says how many epochs of a source of its data a run has gone through.
 type Epochs struct {
 	Path   string  `json:"path"`
 	Epochs float64 `json:"epochs"`
@@ -57,9 +57,10 @@ type Epochs struct {
 // Stop is why a run ended before its last step.
 type Stop string
 
-// The reasons of a [Summary] that is not completed. A process that was killed writes none.
+// The reasons in a [Summary] that is not completed. A process that was killed writes
+// none.
 const (
-	Interrupted Stop = "interrupted" // by a signal, or after the steps that were asked for
+	Interrupted Stop = "interrupted" // by a signal, or after the number of steps that was asked for
 	Diverged    Stop = "diverged"    // its loss or gradient was not finite
 	Failed      Stop = "failed"
 )

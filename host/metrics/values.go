@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Value is one number of a record.
+// Value is one number of a record, with its name.
 type Value struct {
-	Name   string // as in metrics.jsonl; of a single weight weights.WEIGHT.NAME
+	Name   string // as in metrics.jsonl; for a single weight weights.WEIGHT.NAME
 	Number float64
 }
 
-// Values lists what was measured at the step, in the order of the fields. A count that is zero is left out, as in
+// Values lists what was measured at the step, in the order of the fields. Counts that are zero are left out, as in
 // metrics.jsonl.
 func (r Record) Values() []Value {
 	list := valuesOf("", r)
@@ -45,8 +45,8 @@ func valuesOf(prefix string, of any) (list []Value) {
 	return list
 }
 
-// Timed tells whether a number of a record or a summary is a time, a speed or a size in memory,
-// which another run of the same configuration would not repeat.
+// Timed reports whether a number of a record or a summary is a time, a speed or a size in memory, which another run of
+// the same configuration would not reproduce.
 func Timed(name string) bool {
 	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") || name == "mfu" || name == "memory_bytes"
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Entry is one line of a file: what is known after a step. A [Record] is one of a
-// metrics.jsonl, a [Point] one of a trajectory.jsonl, a [Sample] one of a samples.jsonl.
+// Entry is one line of a file: what is known after a step. A [Record] is a line of
+// metrics.jsonl, a [Point] one of trajectory.jsonl, and a [Sample] one of samples.jsonl.
 type Entry interface {
 	Record | Point | Sample
 	at() (step int)
 }
 
-// Writer appends entries to a file, in the order of their steps. Each is one line and
+// Writer appends entries to a file, in the order of their steps. Each is one line, which
 // reaches the operating system in one write, so that a killed process leaves at most its
-// last line torn. After an error the next entry takes the place of the one that could
-// not be written. It is not safe for use by several goroutines.
+// last line incomplete. After an error the next entry takes the place of the one that
+// could not be written. A Writer is not safe for concurrent use.
 type Writer[E Entry] struct {
 	f      vfs.File
 	last   int   // step of the last line
@@ -29,12 +29,12 @@ type Writer[E Entry] struct {
 	damage error // of the lines that were cut off
 }
 
-// Damage is what was wrong with the first of the complete lines that were cut off
-// because they are no entries, as after a loss of power; nil when there was no such line.
+// Damage returns what was wrong with the first complete line that was cut off because it
+// was not an entry, as after a loss of power; nil if there was no such line.
 func (w *Writer[E]) Damage() error { return w.damage }
 
-// Create starts a new metrics.jsonl at path. It is an error when there is one already:
-// the record of a run is never overwritten.
+// Create starts a new metrics.jsonl at path. It is an error if there is one already: the
+// record of a run is never overwritten.
 func Create(path vfs.Path) (*Writer[Record], error) {
 	f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 	if err != nil {
@@ -46,10 +46,10 @@ func Create(path vfs.Path) (*Writer[Record], error) {
 	return &Writer[Record]{f: f}, nil
 }
 
-// Resume opens the file at path for a run that goes on after the given step.
-// Entries of later steps, which the resumed run will write again, and a torn last
-// line are cut off, as is other damage behind the entries that are kept. A file that does
-// not exist is created: it is the file of a run that had not logged anything yet.
+// Resume opens the file at path for a run that continues after the given step. Entries of
+// later steps, which the resumed run will write again, are cut off, and so are an
+// incomplete last line and other damage after the entries that are kept. A file that does
+// not exist is created: the run had not logged anything yet.
 func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 	f, err := path.OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -129,8 +129,8 @@ func (w *Writer[E]) put(line []byte) error {
 	return err
 }
 
-// Sync makes everything written so far durable; to be called before a checkpoint
-// of the same step is saved.
+// Sync makes everything written so far durable. It must be called before a checkpoint of
+// the same step is saved.
 func (w *Writer[E]) Sync() error {
 	if err := w.f.Sync(); err != nil {
 		return fmt.Errorf("metrics: %w", err)
@@ -138,7 +138,7 @@ func (w *Writer[E]) Sync() error {
 	return nil
 }
 
-// Close makes everything written durable and closes the file.
+// Close makes everything written durable, and closes the file.
 func (w *Writer[E]) Close() error {
 	if err := errors.Join(w.f.Sync(), w.f.Close()); err != nil {
 		return fmt.Errorf("metrics: %w", err)

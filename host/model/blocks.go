@@ -5,23 +5,23 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// A Blockwise model is a [Language] model that can be computed one block after the other, so that no more than the
-// parameters of one need be at hand: a residual stream that begins with the rows of the embedding, the first of [Params],
-// goes through all blocks.
+// A Blockwise model is a [Language] model that can be computed one block at a time, so that only the parameters of one
+// block need be in memory. A residual stream goes through all blocks; it begins with the rows of the embedding, which
+// is the first of [Model.Params].
 type Blockwise interface {
 	Language
 
-	// Blocks is the number of blocks.
+	// Blocks returns the number of blocks.
 	Blocks() int
 
 	// BlockParams lists the parameters of a block, in the order of Params.
 	BlockParams(block int) []Param
 
-	// BlockSites lists those of ActivationSites that are in a block.
+	// BlockSites lists the activation sites of a block, a part of ActivationSites.
 	BlockSites(block, batch, context int) []ActivationSite
 
-	// Block computes a block of whole sequences from their first token on: from the residual stream x in front of it,
-	// [batch·context, width], to that behind it, with the values of BlockParams.
+	// Block computes a block for whole sequences, from their first token on. It maps the residual stream x that enters
+	// the block, [batch·context, width], to the one that leaves it. params are the values of BlockParams.
 	Block(block int, params []*graph.Node, x *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node
 }
 

@@ -11,17 +11,18 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-// A Piece is the next tokens of several sequences. What attention needs of the tokens before is in caches, so that a
-// token costs the products with the weights once, however long its sequence is.
+// A Piece is the next tokens of several sequences. Caches hold what attention needs of the earlier tokens, so that each
+// token goes through the products with the weights only once, however long its sequence is.
 //
-// Sequences end together: shorter ones have padding in front, of any valid ids.
+// All sequences end at the same place: shorter ones have padding in front, which may be any valid ids.
 type Piece struct {
 	Tokens *graph.Node // ids, int32 [batch, n]
-	Start  *graph.Node // place of the first of them in the caches, int32 scalar
+	Start  *graph.Node // place of the first of these tokens in the caches, int32 scalar
 	First  *graph.Node // place at which each sequence begins, int32 [batch]
 }
 
-// CacheDims implements [Language]: two caches for each block, of its keys, already turned, and of its values.
+// CacheDims implements [Language]: there are two caches for each block, of its keys, already rotated, and of its
+// values.
 func (m *transformer) CacheDims(batch, length int) [][]int {
 	var list [][]int
 	for range 2 * m.Layers {

@@ -9,21 +9,22 @@ import (
 	"github.com/cage-qat/cage/host/engine/autodiff"
 )
 
-// Distillation is a loss for a model that learns what a teacher predicts: the generalized Jensen-Shannon divergence
-// (Agarwal et al., 2024, "On-policy distillation of language models", eq. 1) of the predictions for each token,
+// Distillation is the loss of a model that learns from a teacher's predictions: the generalized Jensen-Shannon
+// divergence (Agarwal et al., 2024, "On-policy distillation of language models", eq. 1) of the predictions for each
+// token,
 //
 //	D(P, Q) = β·KL(P‖M) + (1−β)·KL(Q‖M),  M = β·P + (1−β)·Q,
 //
-// P being the teacher's and Q the model's, both from logits that are divided by the temperature. For the ends, where this
-// is zero, the usual names hold: β = 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
+// where P is the teacher's prediction and Q the model's, both from logits divided by the temperature. At the two ends,
+// where this formula gives zero, the usual definitions hold: β = 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
 type Distillation struct {
 	Beta        float64 // in [0, 1]
-	Temperature float64 // above 0; the divergence is not multiplied with its square
+	Temperature float64 // above 0; the divergence is not multiplied by its square
 	Weight      float64 // share of the divergence in the loss, in (0, 1]; the rest is cross-entropy
 }
 
-// Distilled are the losses of a batch, each [batch, context] in nats, and multiplied with the weight of the target as
-// those of [Model.Losses].
+// Distilled holds the losses of a batch, each of shape [batch, context] and in nats. Like those of [Model.Losses], they
+// are multiplied by the weights of their targets.
 type Distilled struct {
 	Losses         *graph.Node // Weight·divergence + (1−Weight)·cross-entropy
 	Divergences    *graph.Node

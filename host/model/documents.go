@@ -14,20 +14,20 @@ import (
 //
 // A batch is [batch, 3, context+1]: tokens, segments and weights of each row.
 
-// Planes is the number of values that a batch of documents has for each place.
+// Planes is the number of values that a batch of documents holds for each place: token, segment and weight.
 const Planes = 3
 
-// Padding is the segment of places without a document. Quantizers of activations see zeros there.
+// Padding is the segment number of places without a document. Quantizers of activations see zeros there.
 const Padding = -1
 
-// A DocumentRow is one row of a batch of documents, in the batch's memory.
+// A DocumentRow is one row of a batch of documents. Its slices share the batch's memory.
 type DocumentRow struct {
-	Tokens   []int32 // context+1 ids, any valid ones in padding
-	Segments []int32 // number of the document, from 0, or Padding
+	Tokens   []int32 // context+1 ids; any valid ids in padding
+	Segments []int32 // number of the document at each place, from 0, or Padding
 	weights  []int32 // bits of float32 numbers
 }
 
-// DocumentRows are the rows of a batch, [batch, 3, context+1].
+// DocumentRows returns the rows of a batch, [batch, 3, context+1].
 func DocumentRows(batch []int32, context int) []DocumentRow {
 	places := context + 1
 	var rows []DocumentRow
@@ -37,10 +37,10 @@ func DocumentRows(batch []int32, context int) []DocumentRow {
 	return rows
 }
 
-// Weight is that of the loss of predicting the token at a place, from 1.
+// Weight returns the weight of the loss of predicting the token at a place. Places with a weight begin at 1.
 func (r DocumentRow) Weight(place int) float32 { return math.Float32frombits(uint32(r.weights[place])) }
 
-// SetWeight sets it; that of place 0, which nothing predicts, stays 0.
+// SetWeight sets what [DocumentRow.Weight] returns. The weight of place 0, which nothing predicts, stays 0.
 func (r DocumentRow) SetWeight(place int, weight float32) {
 	r.weights[place] = int32(math.Float32bits(weight))
 }
@@ -56,8 +56,8 @@ func TotalWeight(batch []int32, context int) float64 {
 	return sum
 }
 
-// NormalizeWeights scales the weights of batches so that the mean of all their losses is the sum of weighted losses over
-// the sum of weights. It reports false where all weights are zero.
+// NormalizeWeights scales the weights of batches so that the mean of all their losses is the sum of weighted losses
+// divided by the sum of weights. It returns false if all weights are zero.
 func NormalizeWeights(batches [][]int32, context int) bool {
 	total, losses := 0.0, 0
 	for _, b := range batches {
@@ -73,7 +73,7 @@ func NormalizeWeights(batches [][]int32, context int) bool {
 	return true
 }
 
-// ScaleWeights multiplies the weights of a batch.
+// ScaleWeights multiplies the weights of a batch by a factor.
 func ScaleWeights(batch []int32, context int, factor float64) {
 	for _, r := range DocumentRows(batch, context) {
 		for place := 1; place <= context; place++ {

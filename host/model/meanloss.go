@@ -13,10 +13,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Loss implements [Model]. In the gradient of a mean each loss has a factor that is known in advance. So one chunk of the
-// tokens after the other goes through the head, forward and backward, and only its logits and their gradient are in memory:
-// for all of 32,768 tokens and 32,000 words they take 6.3 GB. On the CPU in float32 the backward pass waits for the
-// forward pass, as usual.
+// Loss implements [Model]. In the gradient of a mean, the factor of each loss is known in advance. So the tokens go
+// through the head chunk by chunk, forward and backward, and only the logits of one chunk and their gradient are in
+// memory: for all of 32,768 tokens and 32,000 words they would take 6.3 GB. On the CPU in float32 the backward pass
+// follows the forward pass, as usual.
 func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	if engine.OnCPU(batch.Graph()) && !engine.InBFloat16(batch.Graph()) {
 		return graph.ReduceAllMean(m.Losses(params, batch, q))

@@ -6,35 +6,35 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// A Model is a function of parameters that training minimizes. It has no state: parameters are the caller's.
+// A Model is a function of parameters that training minimizes. It has no state: the parameters belong to the caller.
 type Model interface {
 	// Params lists the parameters in the order in which every other method takes them.
 	Params() []Param
 
-	// BatchDims returns the dimensions of what one evaluation of the function reads beside the parameters, int32. A
-	// [Language] model reads batch sequences of context tokens and the token after them, or, with [Options.Documents],
-	// what [DocumentRow] describes; a [Quadratic] ignores both numbers.
+	// BatchDims returns the dimensions of the int32 input that one evaluation of the function reads beside the
+	// parameters. A [Language] model reads batch sequences of context tokens and the token after them, or, with
+	// [Options.Documents], the rows that [DocumentRow] describes; a [Quadratic] ignores both numbers.
 	BatchDims(batch, context int) []int
 
-	// Losses returns the losses whose mean training minimizes, float32. Those of a [Language] model are the
+	// Losses returns the float32 losses whose mean training minimizes. Those of a [Language] model are the
 	// cross-entropies, in nats, of each token given those before it in its sequence, [batch, context]: the first
-	// context columns of the batch are the input and its last the targets, and an id outside the vocabulary makes all
-	// losses NaN. With [Options.Documents] each is multiplied with its weight. A nil quantizer leaves activations as
-	// they are.
+	// context columns of the batch are the input and its last ones the targets. An id outside the vocabulary makes all
+	// losses NaN. With [Options.Documents], each loss is multiplied by its weight. A nil quantizer leaves activations
+	// unquantized.
 	Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Loss returns the mean of Losses, a scalar: the function that training minimizes. It may compute its gradient
-	// along with the value: use it only where the gradient is needed.
+	// along with the value, so use it only if the gradient is needed.
 	Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// ActivationSites lists the places at which activations are quantized when batch sequences of the given context
-	// are computed at once, in the order in which the quantizer is called.
+	// ActivationSites lists the places at which activations are quantized if batch sequences of the given context are
+	// computed at once, in the order in which the quantizer is called.
 	ActivationSites(batch, context int) []ActivationSite
 
 	// StepFLOPs returns the number of floating-point operations of one training step on batch sequences of the given
-	// context, by the usual count: for a [Language] model 6·N·tokens for the products with weights, N counting all
-	// parameters but an embedding that is only looked up, and 12·layers·heads·size·context·tokens for attention without
-	// regard to causality, forward and backward.
+	// context, forward and backward, by the usual count. For a [Language] model that is 6·N·tokens for the products
+	// with weights, where N counts all parameters except an embedding that is only looked up, and
+	// 12·layers·heads·size·context·tokens for attention, without regard to causality.
 	StepFLOPs(batch, context int) float64
 }
 
@@ -46,37 +46,38 @@ type Language interface {
 	// vocabulary], float32, for tokens [batch, context], int32.
 	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// BatchLogits returns those of Logits for what Losses reads, [batch, context, vocabulary]: as a teacher predicts.
+	// BatchLogits returns the Logits for a batch as read by Losses, [batch, context, vocabulary]. A teacher predicts
+	// with it.
 	BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// Distilled returns the losses of a batch with which the model learns what a teacher predicts, whose logits are
-	// those of BatchLogits. They have no gradient with respect to the teacher.
+	// Distilled returns the losses of a batch for learning from a teacher, whose logits, as returned by its
+	// BatchLogits, are given. The losses have no gradient with respect to the teacher.
 	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled
 
-	// Scores returns how likely targets are: their log-probabilities, float32 [n], and whether each is the likeliest
-	// token at its place, bool [n]. It has no gradient.
+	// Scores returns how likely the targets are: their log-probabilities, float32 [n], and whether each is the
+	// likeliest token at its place, bool [n]. It has no gradient.
 	Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node)
 
-	// CacheDims returns the shapes of the caches, float32, in which [Language.Decode] keeps what it needs of batch
+	// CacheDims returns the shapes of the float32 caches in which [Language.Decode] keeps what it needs of batch
 	// sequences of up to length tokens.
 	CacheDims(batch, length int) [][]int
 
 	// Decode returns the unnormalized log-probabilities of the token after a piece, [batch, vocabulary], and the caches
-	// with the piece. It has no gradient.
+	// with the piece added. It has no gradient.
 	Decode(params []*graph.Node, piece Piece, caches []*graph.Node, q ActivationQuantizer) (logits *graph.Node, next []*graph.Node)
 }
 
 // Options say how a language model computes.
 type Options struct {
-	Recompute bool // each block is computed anew in the backward pass, instead of keeping what it computed
-	Documents bool // a batch holds several documents in a row and keeps them apart: see [DocumentRow]
+	Recompute bool // recompute each block in the backward pass, instead of keeping its intermediate results
+	Documents bool // rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
 
-	// LossTokens is the number of tokens, at most, whose logits are in memory at a time for a loss; 0: as many as take
-	// 1 GiB. On the CPU in float32 it says nothing.
+	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0 means as many as take
+	// 1 GiB. It has no effect on the CPU in float32.
 	LossTokens int
 }
 
-// New makes the model of the settings; the vocabulary of a language model must be known.
+// New makes the model that the settings describe; the vocabulary of a language model must be known.
 func New(s Settings, o Options) (Model, error) {
 	s.FillIn()
 	switch s.Kind {
@@ -91,16 +92,17 @@ func New(s Settings, o Options) (Model, error) {
 }
 
 // An ActivationSite is a place in a model where one tensor enters one or more linear layers with quantized weights, and
-// nothing else: activation and weights may be multiplied by one orthogonal matrix along their last axes.
+// nothing else. The activation and the weights may therefore be multiplied by the same orthogonal matrix along their
+// last axes.
 type ActivationSite struct {
 	Name   string   // unique in the model, as in "layers.3.mlp.input"
-	Feeds  []string // names of the weights that the activation is multiplied with
+	Feeds  []string // names of the weights that multiply the activation
 	Tokens int      // rows: the positions of all sequences
 	Width  int      // columns: the features, the axis that the products contract
 }
 
 // An ActivationQuantizer returns the quantized form of the activation x, [site.Tokens, site.Width], with whatever
-// gradient it defines. It is called once per site, and a second time where the backward pass computes blocks anew.
+// gradient it defines. It is called once per site, and a second time if the backward pass recomputes blocks.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
 // apply calls the quantizer, if there is one.

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 )
 
-// Streams of random numbers that are independent although they share a seed.
+// Numbers of independent streams of random numbers that share a seed.
 const (
 	rotationStream = 1 + iota
 	optimumStream
@@ -34,8 +34,8 @@ func normals(rng normalSource, n int) []float64 {
 	return out
 }
 
-// NoiseSource draws the batches of a [Quadratic], as a data sampler does those of a language model: batch i is the same
-// whenever it is asked for, so that a resumed training sees the noise that it would have seen.
+// NoiseSource draws the batches of a [Quadratic], as a data sampler draws those of a language model: batch i is the
+// same whenever it is asked for, so that a resumed training sees the noise that it would have seen.
 type NoiseSource struct {
 	n    int
 	std  float64
@@ -50,7 +50,7 @@ func (m *Quadratic) NoiseSource(seed uint64) *NoiseSource {
 // BatchLen returns the number of elements of a batch.
 func (s *NoiseSource) BatchLen() int { return s.n }
 
-// At fills dst with batch index, the bits of float32 numbers from N(0, noise²).
+// At fills dst with the batch of that index, as the bits of float32 numbers drawn from N(0, noise²).
 func (s *NoiseSource) At(index int64, dst []int32) error {
 	if index < 0 || len(dst) != s.n {
 		return fmt.Errorf("noise: batch %d into room for %d numbers, a batch has %d", index, len(dst), s.n)

@@ -1,7 +1,7 @@
 package model
 
-// Pairing says which features of a head are the coordinates of one point, which rotary positions turn. Weights trained
-// with one pairing are those of the other after a permutation of rows.
+// Pairing says which two features of a head are the coordinates of one point, which the rotary position embedding
+// rotates. Weights for one pairing become those for the other by a permutation of rows.
 type Pairing string
 
 // The pairings.
@@ -10,7 +10,7 @@ const (
 	HalfSplit   Pairing = "half"        // features i and size/2 + i
 )
 
-// Feature is the feature of a head, in the pairing from, that is feature i in the pairing to. A head has size features.
+// Feature returns which feature of a head in the pairing from is feature i in the pairing to. A head has size features.
 func Feature(i, size int, from, to Pairing) int {
 	switch {
 	case from == to:
@@ -21,7 +21,7 @@ func Feature(i, size int, from, to Pairing) int {
 	return i%2*(size/2) + i/2
 }
 
-// Reorder brings a list of features, head by head, from one pairing to another.
+// Reorder converts a list of features from one pairing to another, head by head.
 func Reorder(features []int, size int, from, to Pairing) []int {
 	out := make([]int, len(features))
 	for i := range features {

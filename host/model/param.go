@@ -15,7 +15,7 @@ type Role string
 // The roles of parameters.
 const (
 	RoleMatrix    Role = "matrix"    // weight of a linear layer inside a block
-	RoleEmbedding Role = "embedding" // one row per token id; with a tied head its output projection too
+	RoleEmbedding Role = "embedding" // one row per token id; if the head is tied, it is the output projection, too
 	RoleHead      Role = "head"      // output projection, one row per token id
 	RoleNorm      Role = "norm"      // gain of a normalization
 )
@@ -25,13 +25,13 @@ type Param struct {
 	Name      string
 	Dims      []int // [out, in] for a matrix
 	Role      Role
-	Parts     []Part    // the matrices that a fused weight holds one below the other, from the top down; nil: it is one
-	Quantized bool      // whether its model multiplies with it in quantized form
+	Parts     []Part    // the matrices that a fused weight holds, stacked from top to bottom; nil: it is a single matrix
+	Quantized bool      // whether the model uses it in products in quantized form
 	Decay     bool      // whether weight decay applies to it
-	InitMean  float64   // at the start of training its elements are drawn from N(InitMean, InitStd²)
+	InitMean  float64   // the initial elements are drawn from N(InitMean, InitStd²)
 	InitStd   float64   // 0: all elements are InitMean
-	InitCut   float64   // draws farther from the mean than InitCut·InitStd are drawn again; 0: none
-	Start     []float32 // the elements themselves instead; nil: drawn
+	InitCut   float64   // draws farther from the mean than InitCut·InitStd are repeated; 0: none are
+	Start     []float32 // the initial elements themselves; nil: they are drawn
 }
 
 // A Part is one of the matrices that a fused weight holds.
@@ -43,15 +43,15 @@ type Part struct {
 // Size returns the number of elements.
 func (p Param) Size() int { return shapes.Make(dtypes.Float32, p.Dims...).Size() }
 
-// Init returns the elements that the parameter starts training with, in row-major order, as [Param.Draw] sets them.
+// Init returns the initial elements of the parameter, in row-major order, as [Param.Draw] sets them.
 func (p Param) Init(seed uint64) []float32 {
 	values := make([]float32, p.Size())
 	p.Draw(seed, values)
 	return values
 }
 
-// Draw sets the elements that the parameter starts training with, in row-major order. They depend on the seed, the
-// parameter's name and its size alone, so that parameters can be initialized in any order, and in parallel.
+// Draw sets values to the initial elements of the parameter, in row-major order. They depend only on the seed and on
+// the parameter's name and size, so that parameters can be initialized in any order, and in parallel.
 func (p Param) Draw(seed uint64, values []float32) {
 	if p.Start != nil {
 		copy(values, p.Start)
@@ -84,7 +84,7 @@ func CountParams(params []Param, keep func(Param) bool) int {
 	return total
 }
 
-// NonEmbedding counts the elements of all parameters but the embedding and the head: the N of scaling laws.
+// NonEmbedding counts the elements of all parameters except the embedding and the head: the N of scaling laws.
 func NonEmbedding(params []Param) int {
 	return CountParams(params, func(p Param) bool { return p.Role != RoleEmbedding && p.Role != RoleHead })
 }

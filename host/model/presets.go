@@ -2,14 +2,14 @@ package model
 
 import "slices"
 
-// Preset is a named model size with the training settings that go with it.
-// The sizes and rates of the Llamas are those of the QuEST and CAGE pre-training runs
-// (Panferov et al. 2025 and the CAGE paper): about 100 training tokens for
-// each parameter outside the embeddings, 262,144 tokens per step. The OLMo2 sizes 30M
-// and 60M are those of OLMo-core, whose names count the embedding, too. 50M is for
-// the CAGE paper's comparison of optimizers, which does not publish its shape; it has
-// that of the Llama. OLMo2 is trained as the Llamas are, on 100 tokens for each
-// parameter that the name counts.
+// Preset is a named model size with the training settings that go with it. The sizes and
+// rates of the Llamas are those of the QuEST and CAGE pre-training runs (Panferov et al.
+// 2025 and the CAGE paper): about 100 training tokens for each parameter outside the
+// embeddings, 262,144 tokens per step. The OLMo2 sizes 30M and 60M are those of
+// OLMo-core, whose names count the embedding, too. The OLMo2 size 50M is for the CAGE
+// paper's comparison of optimizers, which does not publish its shape; it has the shape of
+// the Llama. OLMo2 models are trained like the Llamas, on 100 tokens for each parameter
+// that the name counts.
 type Preset struct {
 	Kind, Name                   string
 	Layers, Heads, Width, Hidden int
@@ -42,7 +42,7 @@ func Presets() []Preset {
 		size("60M", 8, 8, 384, 1536, 22_888, 2_288, 1.2e-3))
 }
 
-// LookupPreset returns the preset of that name for a kind of model.
+// LookupPreset returns the preset with that name for a kind of model.
 func LookupPreset(kind, name string) (Preset, bool) {
 	for _, p := range Presets() {
 		if p.Kind == kind && p.Name == name {
@@ -52,7 +52,7 @@ func LookupPreset(kind, name string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// Settings are those of the model.
+// Settings returns the settings of the model.
 func (p Preset) Settings() Settings {
 	s := Settings{Kind: p.Kind, Preset: p.Name, Layers: p.Layers, Heads: p.Heads, Width: p.Width, Hidden: p.Hidden, Context: p.Context, Vocab: p.Vocab}
 	s.FillIn()
@@ -64,8 +64,8 @@ func (p Preset) Parameters() int {
 	return NonEmbedding(newTransformer(p.Settings(), Options{}).Params())
 }
 
-// Values are the values that the preset gives to absent keys, by full key; an empty preset
-// has none.
+// Values returns the values that the preset gives to absent keys, by full key. An empty
+// preset has none.
 func (p Preset) Values() map[string]any {
 	if p.Name == "" {
 		return nil

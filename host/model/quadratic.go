@@ -18,10 +18,10 @@ import (
 const largestDimension, largestRows = 4096, 4096
 
 // Quadratic is the problem f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b = Ax*, summed over the rows of x, whose gradient is
-// seen through noise (CAGE paper, synthetic experiments). There is one parameter, x, and it is quantized.
+// observed with noise (CAGE paper, synthetic experiments). It has one parameter, x, which is quantized.
 //
 // Everything is computed from x − x*, as f(x) − f(x*) = ½(x−x*)ᵀA(x−x*), so that float32 does not lose what is small
-// beside f(x*).
+// compared with f(x*).
 type Quadratic struct {
 	settings Settings
 	matrix   []float32 // A, symmetric
@@ -89,7 +89,8 @@ func singles(values []float64) []float32 {
 	return out
 }
 
-// Params implements [Model]: there is x, [rows, dimension], a matrix without weight decay. A quantizer scales its rows.
+// Params implements [Model]: the only parameter is x, [rows, dimension], a matrix without weight decay, so that a
+// quantizer scales its rows.
 func (m *Quadratic) Params() []Param {
 	p := Param{Name: "x", Dims: []int{m.settings.Rows, m.settings.Dimension}, Role: RoleMatrix, Quantized: true, InitStd: m.settings.StartStd}
 	if m.settings.Start != nil {
@@ -98,8 +99,8 @@ func (m *Quadratic) Params() []Param {
 	return []Param{p}
 }
 
-// BatchDims implements [Model]: a batch is the gradient's noise, [rows, dimension], as the bits of float32 numbers.
-// [Quadratic.NoiseSource] draws it; zeros are no noise.
+// BatchDims implements [Model]: a batch is the noise of the gradient, [rows, dimension], as the bits of float32
+// numbers. [Quadratic.NoiseSource] draws it; zeros mean no noise.
 func (m *Quadratic) BatchDims(_, _ int) []int { return []int{m.settings.Rows, m.settings.Dimension} }
 
 // Losses implements [Model]: it returns f(x) − f(x*), [1]. Its gradient is A(x − x*) plus the noise.

@@ -11,19 +11,20 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-// Scored are sequences of which some tokens are asked for. A row has padding behind its sequence, of any valid ids.
+// Scored are sequences some of whose tokens are to be scored. Rows are padded at the end with any valid ids.
 type Scored struct {
 	Tokens          *graph.Node // ids, int32 [batch, length]
-	Lengths         *graph.Node // tokens of each row that are no padding, int32 [batch]
-	Places, Targets *graph.Node // ids, and the tokens behind which they are asked for, as places in Tokens, int32 [n]
+	Lengths         *graph.Node // number of tokens in each row before the padding, int32 [batch]
+	Places, Targets *graph.Node // Targets are ids, Places the flat indices in Tokens of the tokens before them; int32 [n]
 
-	// Positions and Parts, int32 [batch, length], are nil where each row is one sequence. Otherwise a row is a context,
-	// part 0, and continuations of it, each a part of its own: a token sees the context and those before it in its part,
-	// and has the position that it has in their sequence. That is for graphs in float32.
+	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a row is a context,
+	// which is part 0, and continuations of it, each of which is a part of its own: a token sees the context and the
+	// earlier tokens of its part, and has the position that it has in that sequence. This works only in graphs in
+	// float32.
 	Positions, Parts *graph.Node
 }
 
-// Scores implements [Language]. Logits are computed at the places alone.
+// Scores implements [Language]. Logits are computed only at the places asked for.
 func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node) {
 	m.checkParams(params)
 	batch, length := s.Tokens.Shape().Dim(0), s.Tokens.Shape().Dim(1)

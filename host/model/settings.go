@@ -18,11 +18,11 @@ const (
 	KindToy       = "toy"
 )
 
-// Groups of kinds that share keys.
+// Groups of kinds of models that share keys.
 var (
 	Kinds      = slices.Concat(Languages, Problems)
-	Languages  = []string{KindLlama, KindOLMo2, KindQwen3} // learn from text, and so need data
-	Problems   = []string{KindQuadratic, KindToy}          // are made of numbers
+	Languages  = []string{KindLlama, KindOLMo2, KindQwen3} // are trained on text, and so need data
+	Problems   = []string{KindQuadratic, KindToy}          // are mathematical functions, without data
 	quadratics = []string{KindQuadratic}
 )
 
@@ -35,8 +35,8 @@ var languageDefaults = map[string]Settings{
 
 const defaultInitStd = 0.02
 
-// Settings is the table [model] of a configuration, from which [New] makes the model. Fields of other kinds of models
-// are zero; only Context is then 1.
+// Settings is the table [model] of a configuration, from which [New] makes the model. Fields that belong to other kinds
+// of models are zero, except that Context is 1 for problems.
 type Settings struct {
 	Kind string // one of Kinds
 
@@ -48,37 +48,38 @@ type Settings struct {
 	KVHeads  int    // heads of keys and values, each for Heads/KVHeads heads of queries (Ainslie et al., 2023); 0 becomes Heads
 	HeadSize int    // features of a head, an even number; 0 becomes Width/Heads
 	Hidden   int    // features inside the feed-forward layer; 0 becomes SwiGLUHidden(Width)
-	Vocab    int    // token ids; 0: as many as the data's tokenizer has
+	Vocab    int    // number of token ids; 0: as many as the data's tokenizer has
 	Context  int    // tokens per sequence
 
 	RopeTheta float64 // base of the wavelengths of the rotary position embedding
 	RopePairs Pairing
-	// RopeFactor stretches the long wavelengths, so that a model whose training saw short sequences works on long ones,
-	// by the rule of Llama 3.1: wavelengths up to RopeOriginal/RopeHigh stay, those from RopeOriginal/RopeLow on become
-	// RopeFactor times as long, and in between both frequencies are mixed. 1: all stay.
+	// RopeFactor stretches the long wavelengths, so that a model that was trained on short sequences works on long
+	// ones, by the rule of Llama 3.1: wavelengths up to RopeOriginal/RopeHigh stay as they are; those from
+	// RopeOriginal/RopeLow on become RopeFactor times as long; in between, both frequencies are mixed. With 1, all stay
+	// as they are.
 	RopeFactor, RopeLow, RopeHigh float64
-	RopeOriginal                  int // tokens of the sequences that the wavelengths were made for
+	RopeOriginal                  int // length, in tokens, of the sequences that the wavelengths were made for
 
 	NormEps float64 // added to the mean square in RMSNorm
-	InitStd float64 // standard deviation of weights at the start
-	Head    string  // "own", or "tied": the embedding is the output head too (Press and Wolf, 2017), as in small Llama 3 models
+	InitStd float64 // standard deviation of the initial weights
+	Head    string  // "own", or "tied": the embedding is the output head, too (Press and Wolf, 2017), as in small Llama 3 models
 
-	// Problems without data. Lists that are nil are drawn. The point x has Rows rows, each a problem of its own with the
-	// same A.
+	// Problems without data. Lists that are nil are drawn at random. The point x has Rows rows, each a problem of its
+	// own with the same A.
 	Dimension, Rows int
-	Condition       float64   // κ(A), where there is no Spectrum: the eigenvalues are evenly spaced in their logarithm from 1/κ to 1
+	Condition       float64   // κ(A), if there is no Spectrum: the eigenvalues are evenly spaced in their logarithm, from 1/κ to 1
 	Spectrum        []float64 // eigenvalues of A
 	Optimum         []float64 // x*, row by row; nil: from N(0, I)
-	ProblemSeed     int64     // of eigenvectors and optimum
-	Start           []float64 // x at the start, row by row; nil: from N(0, StartStd²·I)
+	ProblemSeed     int64     // seed for drawing the eigenvectors and the optimum
+	Start           []float64 // initial x, row by row; nil: from N(0, StartStd²·I)
 	StartStd        float64
 	Noise           float64 // standard deviation of the noise on each element of the gradient
 }
 
-// Language reports whether the model learns from text, and so needs data.
+// Language reports whether the model is trained on text, and so needs data.
 func (s Settings) Language() bool { return slices.Contains(Languages, s.Kind) }
 
-// Keys are the keys of the table.
+// Keys returns the keys of the table.
 func (s *Settings) Keys() []schema.Key { return slices.Concat(s.languageKeys(), s.problemKeys()) }
 
 func (s *Settings) languageKeys() []schema.Key {
@@ -161,8 +162,8 @@ func (s *Settings) defaultNoise() any {
 	return 0.01
 }
 
-// FillIn replaces the zeros that stand for another value, and gives a problem without data the sizes that training
-// needs.
+// FillIn replaces zeros that stand for another value by that value, and gives a problem without data the sizes that
+// training needs.
 func (s *Settings) FillIn() {
 	if s.Kind == KindToy {
 		s.Dimension, s.Rows = 1, 1
@@ -178,8 +179,8 @@ func (s *Settings) FillIn() {
 	s.NormEps, s.InitStd = cmp.Or(s.NormEps, d.NormEps), cmp.Or(s.InitStd, defaultInitStd)
 }
 
-// FindPreset returns the preset that the settings name, an empty one where they name none. It is a problem when the
-// kind of model has no such preset.
+// FindPreset returns the preset that the settings name, or an empty one if they name none. It is a problem if the kind
+// of model has no such preset.
 func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	p, ok := LookupPreset(s.Kind, s.Preset)
 	hint := "this kind has no presets: give model.layers, model.width, model.heads and model.context"

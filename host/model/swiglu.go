@@ -76,6 +76,6 @@ func siluGradient(y, a, dy *graph.Node) *graph.Node {
 	return da
 }
 
-// SwiGLUHidden is the usual number of features inside a feed-forward layer with SwiGLU: 8/3 of the width, so that three
-// matrices have as many elements as two of four times the width, rounded up to a multiple of 256.
+// SwiGLUHidden returns the usual number of features inside a feed-forward layer with SwiGLU: 8/3 of the width, rounded
+// up to a multiple of 256. Three matrices of that size have as many elements as two with four times the width.
 func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }

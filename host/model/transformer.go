@@ -95,7 +95,8 @@ func (m *transformer) BatchDims(batch, context int) []int {
 }
 
 // ActivationSites implements [Model]. There are four per block: the inputs of the attention's fused projection, of its
-// output projection, of the two projections into the feed-forward layer, which share one, and of that out of it.
+// output projection, of the two projections into the feed-forward layer, which share one, and of the projection out of
+// it.
 func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	var sites []ActivationSite
 	for layer := range m.Layers {

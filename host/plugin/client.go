@@ -44,46 +44,46 @@ type Client struct {
 	closed    atomic.Bool
 }
 
-// Path is the executable that runs.
+// Path returns the path of the running executable.
 func (c *Client) Path() string { return c.exe.Path }
 
-// SHA256 is the hash of the executable in hexadecimal, taken just before it was
-// started. Of a script it covers the script alone.
+// SHA256 returns the hash of the executable in hexadecimal, computed just before it was
+// started. For a script it covers the script alone, not its interpreter.
 func (c *Client) SHA256() string { return c.sum }
 
-// Kind is the kind for which the plugin was started.
+// Kind returns the kind for which the plugin was started.
 func (c *Client) Kind() sdk.Kind { return c.kind }
 
-// PID is the number of the plugin's process.
+// PID returns the process ID of the plugin.
 func (c *Client) PID() int {
 	p, _ := c.launch.current()
 	return p.pid()
 }
 
-// Restart starts the same executable once more, as it was started; it must not have changed. This client stays as it is.
+// Restart starts the same executable again, in the same way; it must not have changed. This client is not affected.
 func (c *Client) Restart(ctx context.Context) (*Client, error) {
 	opts := c.opts
 	opts.SHA256 = c.sum
 	return Start(ctx, c.exe, c.kind, opts)
 }
 
-// Description is what the plugin says of itself; it has passed its Check.
+// Description returns what the plugin says about itself; it has passed its Check.
 func (c *Client) Description() sdk.Description { return c.info[c.kind].Description }
 
-// Resolve checks settings against the plugin's declaration and fills in the
-// defaults. Errors are [*sdk.ParameterError], joined when there are several.
+// Resolve checks settings against the plugin's declaration and fills in the defaults.
+// Errors are [*sdk.ParameterError], joined if there are several.
 func (c *Client) Resolve(given map[string]any) (sdk.Values, error) {
 	return c.Description().Resolve(given)
 }
 
-// Done is closed when the plugin's process has ended.
+// Done returns a channel that is closed when the plugin's process has ended.
 func (c *Client) Done() <-chan struct{} {
 	p, _ := c.launch.current()
 	return p.exited
 }
 
-// Quantize asks a quantizer for the programs of a site. They are valid within
-// [sdk.SiteLimits] and have the signatures for the site's shape. Errors are [*Error].
+// Quantize asks a quantizer for the programs of a site. They are valid, within
+// [sdk.SiteLimits], and have the signatures for the site's shape. Errors are [*Error].
 func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out sdk.QuantizerProgram, err error) {
 	if c.kind != sdk.KindQuantizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as a quantizer"))
@@ -95,9 +95,9 @@ func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out sdk.Quantizer
 	return out, err
 }
 
-// Program asks an optimizer for the programs of a tensor; see [Client.Quantize].
-// The limits are [sdk.TensorLimits]. An optimizer that does not accept the tensor
-// answers without programs, and without an error.
+// Program asks an optimizer for the programs of a tensor; see [Client.Quantize]. The
+// limits are [sdk.TensorLimits]. An optimizer that does not accept the tensor returns no
+// programs, and no error.
 func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
 	if c.kind != sdk.KindOptimizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as an optimizer"))
@@ -109,7 +109,7 @@ func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out sdk.Optimi
 	return out, err
 }
 
-// Close ends the plugin and waits for its end, a little more than a second at
+// Close stops the plugin and waits until it has ended, a little more than a second at
 // most. It may be called several times.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {

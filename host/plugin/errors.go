@@ -10,7 +10,8 @@ import (
 
 // The kinds of failure; test for them with errors.Is.
 var (
-	// ErrNotFound: no plugin of that name, or nothing that can be run at that path.
+	// ErrNotFound: there is no plugin with that name, or nothing that can be run at that
+	// path.
 	ErrNotFound = errors.New("plugin not found")
 	// ErrBuild: the plugin is Go source that does not build.
 	ErrBuild = errors.New("plugin does not build")
@@ -20,8 +21,8 @@ var (
 	ErrStart = errors.New("plugin did not start")
 	// ErrVersion: the plugin speaks another version of the protocol.
 	ErrVersion = errors.New("plugin speaks another version")
-	// ErrProtocol: the plugin said something that the protocol does not allow, an
-	// invalid program for example.
+	// ErrProtocol: the plugin said something that the protocol does not allow, such as an
+	// invalid program.
 	ErrProtocol = errors.New("plugin broke the protocol")
 	// ErrKind: the plugin is a quantizer where an optimizer is needed, or the
 	// other way around.
@@ -30,17 +31,17 @@ var (
 	ErrShutdown = errors.New("plugin ended")
 	// ErrTimeout: no answer within the time limit.
 	ErrTimeout = errors.New("plugin took too long")
-	// ErrRefused: the plugin does not accept the site or tensor with its settings and
+	// ErrRefused: the plugin does not accept the site or tensor with its settings, and
 	// says why; the cause is an *sdk.Refusal.
 	ErrRefused = errors.New("plugin refused")
-	// ErrFailed: the plugin's own code made a mistake: a panic, a program that cannot
-	// be built, any error that is no refusal.
+	// ErrFailed: the plugin's own code failed: a panic, a program that cannot be built,
+	// or any error that is not a refusal.
 	ErrFailed = errors.New("plugin failed")
 )
 
 // Error is a failure of a plugin, for the person who named it.
 type Error struct {
-	// Plugin is the name or path as it was asked for, Path the executable if known.
+	// Plugin is the name or path that was asked for; Path is the executable, if known.
 	Plugin, Path string
 	// Site is the site or tensor that was asked for, if any.
 	Site string
@@ -48,7 +49,7 @@ type Error struct {
 	Kind error
 	// Err says what happened.
 	Err error
-	// Output holds the last lines that the plugin printed, where they may explain the failure.
+	// Output holds the last lines that the plugin printed, if they may explain the failure.
 	Output []string
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Executable is a plugin that was found and can be started.
 type Executable struct {
-	// Name is what a person calls it: its name, or the path that was given.
+	// Name is what the user calls it: its name, or the path that was given.
 	Name string
 	// Path is the absolute path of the executable file.
 	Path string

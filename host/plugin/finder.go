@@ -14,29 +14,29 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// PathVariable is the environment variable with directories that are searched
-// first, separated as in PATH.
+// PathVariable is the environment variable that lists the directories to search first,
+// separated as in PATH.
 const PathVariable = "CAGE_PLUGIN_PATH"
 
-// Finder knows where plugins are. A plugin NAME is a file NAME that can be
-// executed, or a directory NAME that holds a Go main package, which is built when
-// it is needed.
+// Finder finds plugins. A plugin called NAME is either an executable file NAME or a
+// directory NAME that holds a Go main package, which is built when needed.
 type Finder struct {
 	// Dirs are searched in this order.
 	Dirs []string
-	// ByName is one of them, "" for none, whose plugins are started by their names only, and
-	// not to say what they are when a person has mistyped one.
+	// ByName is one of Dirs, or "" for none. Plugins in it are started only if they are
+	// asked for by name, not to find out which plugins to suggest for a mistyped name.
 	ByName string
 	// CacheDir keeps the executables built from Go packages.
 	CacheDir string
-	// Notify, unless nil, is told what a person waits for: that a plugin is built, what
-	// is downloaded for it. Several calls of Find may call it at once.
+	// Notify, unless nil, is called with messages about what the user is waiting for,
+	// such as a build or a download for it. Concurrent calls of Find may call it
+	// concurrently.
 	Notify func(message string)
 }
 
-// NewFinder searches the directories of CAGE_PLUGIN_PATH, then plugins/ beside
-// this executable, then plugins/ in the working directory. It builds into the
-// user's cache directory.
+// NewFinder returns a Finder that searches the directories of CAGE_PLUGIN_PATH, then
+// plugins/ beside this executable, then plugins/ in the working directory. It builds into
+// the user's cache directory.
 func NewFinder() (*Finder, error) {
 	dirs := filepath.SplitList(os.Getenv(PathVariable))
 	if self, err := os.Executable(); err == nil {
@@ -65,7 +65,7 @@ func NewFinder() (*Finder, error) {
 	return f, nil
 }
 
-// Inform is a Notify that logs the messages.
+// Inform returns a function for [Finder].Notify that logs the messages.
 func Inform(log hclog.Logger) func(string) {
 	return func(message string) { log.Info(message) }
 }
@@ -154,13 +154,13 @@ func suggestion(name string, known []string) string {
 	return " (there are none)"
 }
 
-// Has tells whether there is a plugin of that name in the directories. Nothing is built.
+// Has reports whether the directories hold a plugin with that name. Nothing is built.
 func (f *Finder) Has(name string) bool { return slices.Contains(f.Names(), name) }
 
-// Any tells whether there is any plugin in the directories. Nothing is built.
+// Any reports whether the directories hold any plugin. Nothing is built.
 func (f *Finder) Any() bool { return len(f.Names()) > 0 }
 
-// Names lists what Find can find by name, without building anything.
+// Names lists the plugins that Find can find by name, without building anything.
 func (f *Finder) Names() []string {
 	var names []string
 	for _, dir := range f.Dirs {

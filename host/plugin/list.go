@@ -13,11 +13,11 @@ import (
 // parallel is how many plugins are started at once.
 const parallel = 4
 
-// Listing is one line of the list of all plugins.
+// Listing is one entry in the list of all plugins.
 type Listing struct {
 	Executable
-	// Kind and Description are what the plugin says; a plugin that is both a
-	// quantizer and an optimizer has two listings. Empty when Err is not nil.
+	// Kind and Description are what the plugin says about itself; a plugin that is both a
+	// quantizer and an optimizer has two listings. They are empty if Err is not nil.
 	Kind        sdk.Kind
 	Description sdk.Description
 	// Err says why the plugin cannot be used.
@@ -37,8 +37,8 @@ func each(n int, f func(i int)) {
 	_ = group.Wait() // no error is ever returned
 }
 
-// List starts every plugin that can be found by name, asks what it is, and ends
-// it. The result is in the order of names and kinds.
+// List starts every plugin that can be found by name, asks what it is, and stops it. The
+// result is sorted by name and kind.
 func (f *Finder) List(ctx context.Context, opts Options) []Listing {
 	names := f.Names()
 	found := make([][]Listing, len(names))
@@ -90,8 +90,8 @@ func (f *Finder) alternatives(ctx context.Context, kind sdk.Kind) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// Start finds a plugin by name or path and starts it; see [Start]. When there is none of
-// that name, the error suggests others of the kind.
+// Start finds a plugin by name or path and starts it; see [Start]. If there is no plugin
+// with that name, the error suggests others of the same kind.
 func (f *Finder) Start(ctx context.Context, name string, kind sdk.Kind, opts Options) (*Client, error) {
 	exe, err := f.find(ctx, name, func() []string { return f.alternatives(ctx, kind) })
 	if err != nil {

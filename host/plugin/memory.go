@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// MemoryVariable is the environment variable that sets the memory that a plugin may
-// use, in bytes or with one of the endings K, M, G and T.
+// MemoryVariable is the environment variable that limits the memory that a plugin may
+// use, in bytes or with one of the suffixes K, M, G and T.
 const MemoryVariable = "CAGE_PLUGIN_MEMORY"
 
 // leastMemory is enough for any plugin to start, and for most to work.

@@ -19,21 +19,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Options say how a plugin is run. The zero value is ready to use.
+// Options say how to run a plugin. The zero value is ready to use.
 type Options struct {
 	// Logger receives what the plugin logs and prints; nil discards it.
 	Logger hclog.Logger
-	// StartTimeout bounds the time until the plugin has described itself; 0 means what
-	// CAGE_PLUGIN_TIMEOUT says, or DefaultTimeout.
+	// StartTimeout limits the time until the plugin has described itself; 0 means the
+	// value of CAGE_PLUGIN_TIMEOUT, or DefaultTimeout if that is not set.
 	StartTimeout time.Duration
-	// CallTimeout bounds each call; 0 means the same as for StartTimeout.
+	// CallTimeout limits each call; 0 means the same as for StartTimeout.
 	CallTimeout time.Duration
 	// SHA256 is the hash, in hexadecimal, that the executable must have; empty
 	// accepts any.
 	SHA256 string
-	// Memory is how many bytes the plugin, and each process that it starts, may use; 0
-	// means what CAGE_PLUGIN_MEMORY says, or half of the machine's memory. It holds on
-	// Linux only.
+	// Memory is the number of bytes that the plugin, and each process that it starts, may
+	// use; 0 means the value of CAGE_PLUGIN_MEMORY, or half of the machine's memory. The
+	// limit is enforced on Linux only.
 	Memory uint64
 }
 
@@ -53,9 +53,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Start runs an executable as a plugin of the given kind and asks what it is. The
-// plugin ends when ctx is cancelled, when the client is closed, and when this
-// process ends. Errors are [*Error].
+// Start runs an executable as a plugin of the given kind and asks what it is. The plugin
+// ends when ctx is cancelled, when the client is closed, or when this process ends. Errors
+// are [*Error].
 func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

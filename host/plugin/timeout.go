@@ -9,8 +9,8 @@ import (
 // DefaultTimeout is the default of the time limits in [Options].
 const DefaultTimeout = 10 * time.Second
 
-// TimeoutVariable is the environment variable that sets the time limits, as in 30s or 2m: a plugin that imports a large
-// library from a network disk may need more than the default.
+// TimeoutVariable is the environment variable that sets the time limits, for example to 30s or 2m. A plugin that
+// imports a large library from a network disk may need more than the default.
 const TimeoutVariable = "CAGE_PLUGIN_TIMEOUT"
 
 // moreTime ends messages about a limit of time.

@@ -1,8 +1,8 @@
-// Package posttrain quantizes trained weights, one matrix at a time: by rounding to the nearest level of a grid (RTN), and
-// by GPTQ (Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers", 2023),
-// which lets the columns that are still to be rounded make up for the error of those that were.
+// Package posttrain quantizes trained weights, one matrix at a time: by rounding to the nearest level of a grid (RTN),
+// or by GPTQ (Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers",
+// 2023), in which the columns that are not yet rounded are adjusted to make up for the error of those that are.
 //
-// A grid is what a quantizer's program says of a weight: a scale for each group of elements and the numbers that codes
-// stand for. Nothing here knows which quantizer it was. Models, devices and files are the business of others; package
-// layerwise below this one brings the inputs of the layers.
+// A grid is found in what a quantizer's program returns for a weight: a scale for each group of elements, and the
+// numbers that codes stand for. Nothing here knows which quantizer it was. Models, devices and files are handled
+// elsewhere; the subpackage layerwise provides the inputs of the layers.
 package posttrain

@@ -12,38 +12,38 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// Options say how GPTQ works. The zero value, but for the damping, is what the paper does.
+// Options are the options of GPTQ. With the zero value, except for the damping, it does what the paper describes.
 type Options struct {
-	// Damping is the share of the mean of H's diagonal that is added to the diagonal; 0.01 is usual. Where H is not
-	// positive definite with it, ten times as much is tried, up to 1.
+	// Damping is the share of the mean of H's diagonal that is added to the diagonal; 0.01 is usual. If H is not
+	// positive definite with it, ten times as much is tried, repeatedly, up to 1.
 	Damping float64
 	// ActivationOrder rounds the columns with the largest inputs first, instead of from the first to the last.
 	ActivationOrder bool
-	// Rescale gives the scales of a group of columns, one for each row, when the column loop enters it, from the matrix as
-	// it then is: columns that were rounded have their values, the others are corrected. Nil keeps the scales of the
-	// grid. It does not go with ActivationOrder, which enters all groups at once.
+	// Rescale computes new scales for a group of columns, one for each row, when the column loop enters the group. w is
+	// the matrix at that moment: columns already rounded have their rounded values, the others are corrected. Nil keeps
+	// the scales of the grid. It cannot be combined with ActivationOrder, which enters all groups at once.
 	Rescale func(group int, w []float64) ([]float64, error)
 }
 
 // lazyColumns are corrected at once by one product (section 3.3 of the paper, "lazy batch updates").
 const lazyColumns = 128
 
-// Result is a matrix that GPTQ has rounded.
+// Result is the result of rounding a matrix with GPTQ.
 type Result struct {
 	Codes []int32 // [rows, columns]; the scales are those of the grid
-	// Damping is what was added to the diagonal in the end. 0: nothing made H positive definite, and each element was
-	// rounded to the nearest level.
+	// Damping is what was finally added to the diagonal. 0 means that nothing made H positive definite, and that each
+	// element was rounded to the nearest level.
 	Damping float64
-	Dead    int // columns whose inputs are all 0; they were rounded as zeros
+	Dead    int // number of columns whose inputs are all 0; they were rounded as zeros
 }
 
-// GPTQ rounds the matrix w, [rows, columns], to a grid so that the outputs of its layer, on the inputs with the Hessian h,
-// change little. For each column j, with H⁻¹ = Uᵀ·U,
+// GPTQ rounds the matrix w, [rows, columns], to a grid in such a way that the outputs of its layer change little on the
+// inputs that have the Hessian h. For each column j, with H⁻¹ = Uᵀ·U, it computes
 //
 //	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
 //
-// which is algorithm 1 of the paper. It overwrites w and h, and with Rescale the scales of the grid. The loop ends soon after
-// ctx has ended.
+// which is algorithm 1 of the paper. It overwrites w and h and, with Rescale, the scales of the grid. It stops soon
+// after ctx has ended.
 func GPTQ(ctx context.Context, w []float64, h *Hessian, g *Grid, o Options) (*Result, error) {
 	if err := h.check(g.Columns); err != nil {
 		return nil, err

@@ -6,13 +6,14 @@ import (
 	"slices"
 )
 
-// Levels are the numbers that codes stand for, in units of the scale, ascending.
+// Levels are the numbers that codes stand for, in units of the scale, in ascending order.
 type Levels struct {
 	Numbers []float64
-	Codes   []int32 // of each number
+	Codes   []int32 // the code of each number
 }
 
-// NewLevels sorts the numbers of codes. Of several codes for one number, as those of 0 and −0, it keeps the least.
+// NewLevels sorts the numbers of codes. If several codes stand for one number, as for 0 and −0, it keeps the smallest
+// code.
 func NewLevels(numbers map[int32]float32) Levels {
 	type level struct {
 		number float64
@@ -36,7 +37,7 @@ func NewLevels(numbers map[int32]float32) Levels {
 	return l
 }
 
-// Uniform tells whether neighbours are equally far apart, as integers are.
+// Uniform reports whether all neighbours are equally far apart, as integers are.
 func (l Levels) Uniform() bool {
 	for i := 2; i < len(l.Numbers); i++ {
 		if l.Numbers[i]-l.Numbers[i-1] != l.Numbers[1]-l.Numbers[0] {
@@ -63,15 +64,16 @@ func (l Levels) nearest(x float64) int {
 	return i
 }
 
-// Grid holds the levels of a matrix: element (i, j) may become a number of Levels times the scale of its group.
+// Grid holds the possible values of a matrix: those of element (i, j) are the numbers of Levels times the scale of its
+// group.
 type Grid struct {
 	Levels
 	Rows, Columns int
-	Group         int       // consecutive elements of a row that share a scale; the last group of a row may be shorter
+	Group         int       // consecutive elements of a row with one scale; the last group of a row may be shorter
 	Scales        []float64 // [Rows, groups]
 }
 
-// Groups is the number of groups in a row.
+// Groups returns the number of groups in a row.
 func (g *Grid) Groups() int { return (g.Columns + g.Group - 1) / g.Group }
 
 func (g *Grid) scale(i, j int) float64 { return g.Scales[i*g.Groups()+j/g.Group] }
@@ -89,7 +91,7 @@ func (g *Grid) round(x float64, i, j int) (code int32, value float64) {
 	return g.Codes[at], g.Numbers[at] * s
 }
 
-// Nearest rounds each element of w by itself.
+// Nearest rounds each element of w independently to its nearest level.
 func (g *Grid) Nearest(w []float64) (codes []int32, values []float64) {
 	codes, values = make([]int32, len(w)), make([]float64, len(w))
 	for k, x := range w {
@@ -102,11 +104,11 @@ func (g *Grid) Nearest(w []float64) (codes []int32, values []float64) {
 type Answer struct {
 	Value []float32
 	Codes []int32
-	Scale []float32 // of the tensor, of each row, or of each group of each row
+	Scale []float32 // scales of the tensor, of each row, or of each group of each row
 }
 
-// NewGrid finds the grid of a matrix in what a quantizer returns for it, with the numbers that its codes stand for. It
-// takes nothing on trust: the values must be the numbers times the scales, bit for bit.
+// NewGrid finds the grid of a matrix in what a quantizer returned for it, given the numbers that its codes stand for.
+// It takes nothing on trust: the values must be the numbers times the scales, bit for bit.
 func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, error) {
 	count := len(a.Scale)
 	if count == 1 && rows > 1 { // of the tensor
@@ -148,7 +150,7 @@ func (g *Grid) gives(a Answer, numbers map[int32]float32) bool {
 // maxCodes bounds the number of codes.
 const maxCodes = 1 << 16
 
-// Alphabet lists the codes of a quantizer from those that it gave: from the lowest to the highest, in steps of the
+// Alphabet infers all codes of a quantizer from those that it returned: from the lowest to the highest, in steps of the
 // greatest common divisor of their differences.
 func Alphabet(seen ...[]int32) ([]int32, error) {
 	all := slices.Concat(seen...)

@@ -2,8 +2,8 @@ package posttrain
 
 import "fmt"
 
-// Hessian is that of the squared error of a linear layer's outputs in each row of its weight: 2/n·XᵀX for n inputs X,
-// [n, Size].
+// Hessian is the Hessian matrix of the squared error of a linear layer's outputs with respect to each row of its
+// weight: 2/n·XᵀX for n inputs X, [n, Size].
 type Hessian struct {
 	Size int
 	Data []float64 // [Size, Size]
@@ -22,7 +22,8 @@ func (h *Hessian) check(columns int) error {
 	return nil
 }
 
-// Rotate replaces the matrix by RᵀHR, where R rotates each run of block elements: the Hessian of rotated inputs.
+// Rotate replaces the matrix by RᵀHR, where R rotates each block of block elements: the result is the Hessian for
+// rotated inputs.
 func (h *Hessian) Rotate(block int) error {
 	if block == 1 {
 		return nil

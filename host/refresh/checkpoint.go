@@ -8,28 +8,28 @@ import (
 	"github.com/cage-qat/cage/internal/guard"
 )
 
-// Record describes a refresh whose results are not in place yet, as a checkpoint keeps
-// it beside the tensors.
+// Record describes, in a checkpoint, a refresh whose results were not in place yet. The
+// results themselves are among the checkpoint's tensors.
 type Record struct {
 	Tensor string `json:"tensor"` // the trained tensor
-	// Step is the update whose statistics it read, Due the one before which its
-	// results are put in place.
+	// Step is the update whose statistics the refresh read; Due is the update before
+	// which its results are put in place.
 	Step int `json:"step"`
 	Due  int `json:"due"`
 	// Failed says why there are no results; empty when there are.
 	Failed string `json:"failed,omitempty"`
-	// Fault says that the executor is to blame for that, and not the matrices.
+	// Fault says that this was the fault of the executor and not of the matrices.
 	Fault bool `json:"fault,omitempty"`
 }
 
-// Result is a tensor that a pending refresh computed.
+// Result is a tensor computed by a pending refresh.
 type Result struct {
-	Name string // in a checkpoint
+	Name string // name in a checkpoint
 	Dims []int
 	Data []float32
 }
 
-// Records lists the refreshes whose results are not in place yet, and waits for them.
+// Records waits for the refreshes whose results are not in place yet, and describes them.
 func (p *Pending) Records() []Record {
 	var list []Record
 	for _, r := range p.ordered() {
@@ -43,7 +43,7 @@ func (p *Pending) Records() []Record {
 	return list
 }
 
-// Results are those that are not in place yet, for which it waits.
+// Results waits for the results that are not in place yet, and returns them.
 func (p *Pending) Results() []Result {
 	var list []Result
 	for _, r := range p.ordered() {
@@ -73,10 +73,11 @@ func isFault(err error) bool {
 	return errors.As(err, &caught) || errors.As(err, &recorded) && recorded.fault
 }
 
-// Failures are the numbers of refreshes in a row that failed, by tensor, for a checkpoint.
+// Failures returns, for each tensor, how many of its last refreshes failed in a row, for
+// a checkpoint.
 func (p *Pending) Failures() map[string]int { return p.failures }
 
-// RestoreFailures takes them over from a checkpoint.
+// RestoreFailures restores from a checkpoint what [Pending.Failures] returned.
 func (p *Pending) RestoreFailures(failures map[string]int) { p.failures = failures }
 
 // name is that of a result in checkpoints.
@@ -85,8 +86,8 @@ func (p *pendingRefresh) name(output string) string {
 }
 
 // Restore adds the refreshes that were pending when a checkpoint was taken, with their
-// results; load is asked for each by name and dimensions. A refresh that the training
-// does not have is an error.
+// results, each of which load returns for its name and dimensions. It is an error if the
+// training does not have such a refresh.
 func (r *Refresher) Restore(pending *Pending, list []Record, load func(name string, dims []int) ([]float32, error)) error {
 	for _, c := range list {
 		i := slices.IndexFunc(r.subjects, func(s subject) bool { return s.Tensor == c.Tensor })

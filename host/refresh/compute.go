@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Executor runs refresh programs, several at once.
+// Executor runs a refresh program. Several calls may run at once.
 type Executor func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
 
 // run executes a program; a panic is an error.

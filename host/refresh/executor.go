@@ -7,9 +7,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Execute runs p, which must be valid, on inputs by name and returns its outputs by
+// Execute runs p, which must be valid, on inputs by name, and returns its outputs by
 // name. Outputs may share memory with inputs and with each other. The error names an
-// input that is missing or of another type, or a factorization that did not converge.
+// input that is missing or has the wrong type, or a factorization that did not converge.
 func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	e := &execution{p: p, memory: memories.Get().(*memory), values: make([]reference.Tensor, p.NumValues())}
 	defer e.close()

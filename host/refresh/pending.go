@@ -16,9 +16,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Pending are the refreshes of a training that are computed beside its steps: by
-// goroutines, from copies in host memory. Their results are put in place a fixed number
-// of updates later, whatever the timing. The zero value has none.
+// Pending holds the refreshes of a training that are being computed while its steps go
+// on, by goroutines, from copies in host memory. Their results are put in place a fixed
+// number of updates later, however long they take. The zero value holds none.
 type Pending struct {
 	refreshes map[string]*pendingRefresh // by tensor
 	// memory keeps the copies that the last refresh of a tensor read, for the next
@@ -40,15 +40,15 @@ type pendingRefresh struct {
 	done      chan struct{}
 }
 
-// Close ends the computations: those that have begun are waited for, as a program
-// cannot be interrupted.
+// Close waits for the computations that have begun, as a program cannot be interrupted,
+// and begins no others.
 func (p *Pending) Close() {
 	p.stopped.Store(true)
 	p.workers.Wait()
 	p.refreshes, p.memory = nil, nil
 }
 
-// Arrives tells whether results are to be put in place before update t.
+// Arrives reports whether results are to be put in place before update t.
 func (p *Pending) Arrives(t int) bool {
 	for _, r := range p.refreshes {
 		if r.due <= t {
@@ -152,8 +152,8 @@ func (p *pendingRefresh) compute(execute Executor) {
 	})
 }
 
-// Install puts the results in place that are due before update t, and waits for those
-// that are not there yet. It names the tensors whose refresh failed.
+// Install puts the results that are due before update t in place, waiting for those that
+// are not ready. It returns the names of the tensors whose refresh failed.
 func (r *Refresher) Install(pending *Pending, tensors update.Tensors, t int) (failed []string, err error) {
 	outcomes := map[int]error{}
 	for i := range r.subjects {

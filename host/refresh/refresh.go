@@ -18,9 +18,9 @@ import (
 type Subject struct {
 	Tensor    string
 	Optimizer sdk.OptimizerProgram
-	// Delay is the number of updates after the one at which refreshes are due that they
-	// take effect; see [CheckDelay]. They are computed beside the updates between. The
-	// first refresh is never late: there is nothing in its place.
+	// Delay is the number of updates after the one at which they are due that refreshes
+	// take effect; see [CheckDelay]. They are computed while the updates in between run.
+	// The first refresh is never late, because there is nothing to use in its place.
 	Delay int
 }
 
@@ -39,8 +39,8 @@ type subject struct {
 	split *split
 }
 
-// New prepares the refreshes of tensors and compiles what of them runs on the device.
-// Tensors whose optimizers have no refreshes are passed over.
+// New prepares the refreshes of tensors, and compiles the parts of them that run on the
+// device. Tensors whose optimizers have no refreshes are ignored.
 func New(dev *engine.Device, list []Subject) (*Refresher, error) {
 	r := &Refresher{dev: dev, Execute: Execute, appliers: map[string]*update.Update{}}
 	for _, s := range list {
@@ -79,7 +79,7 @@ func (r *Refresher) Late() bool {
 	return slices.ContainsFunc(r.subjects, func(s subject) bool { return s.split != nil })
 }
 
-// Close frees what was compiled.
+// Close frees what New has compiled.
 func (r *Refresher) Close() {
 	for _, u := range r.appliers {
 		u.Close()
@@ -131,9 +131,9 @@ func (s *subject) state(input string) string {
 	return update.State(s.Tensor, strings.TrimPrefix(input, sdk.StatePrefix))
 }
 
-// Run executes the refreshes that are due at update t on the states among the tensors,
-// side by side: at once, or beside the steps that follow where there is a delay. It
-// names the tensors whose preconditioner could not be renewed and stays as it was.
+// Run executes the refreshes that are due at update t, in parallel, on the states among
+// the tensors: at once or, if there is a delay, while the following steps run. It returns
+// the names of the tensors whose preconditioner could not be renewed and stays as it was.
 func (r *Refresher) Run(pending *Pending, tensors update.Tensors, t int) (failed []string, err error) {
 	var now, later []int
 	for _, i := range r.due(t) {

@@ -31,9 +31,10 @@ type split struct {
 // handedPrefix begins the names of what the first part hands to the second.
 const handedPrefix = "handed."
 
-// CheckDelay reports whether an optimizer's refreshes can take effect that many
-// updates late: they must be further apart, and what they make of states that updates
-// write, too, must follow from those states without a factorization.
+// CheckDelay returns an error unless an optimizer's refreshes can take effect that many
+// updates late. Refreshes must be further apart than that. And if they renew states that
+// updates write, too, the new states must follow from those states without a
+// factorization.
 func CheckDelay(o sdk.OptimizerProgram, delay int) error {
 	if delay == 0 || o.Refresh == nil {
 		return nil

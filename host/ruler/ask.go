@@ -11,11 +11,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Model answers prompts with at most so many tokens each.
+// Model answers prompts with at most newTokens tokens each.
 type Model func(ctx context.Context, prompts []string, newTokens int) ([]string, error)
 
-// Ask lets a model answer the prompts of a plan, batch of them at once, except those that
-// it has answered already. Each answer is on disk before the next batch is asked.
+// Ask asks a model the prompts of a plan, batch of them at once, except those that it has
+// already answered. Each answer is on disk before the next batch is asked.
 func (d Directory) Ask(ctx context.Context, p Plan, m Model, batch int) error {
 	lock, err := d.lock()
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Directory keeps prompts and answers as RULER's scripts do: those of a length L in
-// L/data/TASK/validation.jsonl and L/pred/TASK.jsonl. What they were made with stands in
-// ruler.json.
+// Directory stores prompts and answers as RULER's scripts do: those of length L are in
+// L/data/TASK/validation.jsonl and L/pred/TASK.jsonl. ruler.json says what they were made
+// with.
 type Directory struct{ path vfs.Path }
 
-// At is a directory, which need not be there yet.
+// At returns the directory at path, which need not exist yet.
 func At(path vfs.Path) Directory { return Directory{path} }
 
 func (d Directory) manifest() vfs.Path { return d.path.Join("ruler.json") }

@@ -1,8 +1,9 @@
-// Package ruler is the benchmark RULER (Hsieh et al., 2024, arXiv:2404.06654): 13 tasks
-// that ask for something in a text as long as one likes. It makes the prompts, to the
-// character as RULER's scripts make them with the same inputs (github.com/NVIDIA/RULER at
-// c3f5e3b4), keeps them with what a model answered, and scores the answers.
+// Package ruler implements the benchmark RULER (Hsieh et al., 2024, arXiv:2404.06654): 13
+// tasks that ask for something in a text of any length. It makes the prompts, which are
+// identical, character by character, to those that RULER's scripts make from the same
+// inputs (github.com/NVIDIA/RULER at c3f5e3b4), stores them with a model's answers, and
+// scores the answers.
 //
-// How many tokens a text has, and what a model answers, come from outside: this package
-// knows neither tokenizers nor models.
+// The caller provides the number of tokens of a text, and the answers: this package knows
+// neither tokenizers nor models.
 package ruler

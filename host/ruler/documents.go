@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Documents are texts and questions about them.
+// Documents holds texts and questions about them.
 type Documents struct {
 	texts     []string // different, in their order
 	questions []question
@@ -33,8 +33,8 @@ func newDocuments(texts []string) (d *Documents, place map[string]int) {
 	return d, place
 }
 
-// ParseSquad reads SQuAD, the JSON file of version 2.0. Questions that have no answer are
-// left out, as by RULER.
+// ParseSquad parses SQuAD, the JSON file of version 2.0. Like RULER, it leaves out
+// questions that have no answer.
 func ParseSquad(content []byte) (*Documents, error) {
 	var file struct {
 		Data []struct {
@@ -81,7 +81,7 @@ func ParseSquad(content []byte) (*Documents, error) {
 	return d, d.check()
 }
 
-// ParseHotpot reads HotpotQA, the JSON file of its distractor setting.
+// ParseHotpot parses HotpotQA, the JSON file of its distractor setting.
 func ParseHotpot(content []byte) (*Documents, error) {
 	var file []struct {
 		Question, Answer string

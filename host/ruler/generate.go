@@ -15,38 +15,41 @@ const DefaultSeed = 42
 // Generator makes prompts.
 type Generator struct {
 	Inputs
-	// Count tells how many tokens a text has.
+	// Count returns the number of tokens in a text.
 	Count func(text string) (int, error)
-	Seed  uint32 // numpy takes no larger ones
-	// Before and After are what a template of conversations puts around a question: the
-	// answer's first words, which RULER gives, follow behind them.
+	Seed  uint32 // numpy accepts no larger ones
+	// Before and After are what a template of conversations puts around a question. The
+	// first words of the answer, which RULER provides, follow After.
 	Before, After string
 }
 
-// Sample is a question to a model, as RULER stores it.
+// Sample is a question to a model, in the form in which RULER stores it.
 type Sample struct {
-	// Index is the sample's number. In the needle tasks it is the place of the first value
-	// in the input, in characters, and so it is in RULER's files.
+	// Index is the sample's number; in the needle tasks it is the position of the first
+	// value in the input, in characters. RULER's files have it that way, too.
 	Index int `json:"index"`
-	// Input is the question, AnswerPrefix how the answer begins: the model continues both.
+	// Input is the question, and AnswerPrefix the beginning of the answer: the model
+	// continues both.
 	Input string `json:"input"`
-	// Outputs are what the answer should have.
+	// Outputs lists what the answer should contain.
 	Outputs []string `json:"outputs"`
 	// Length counts the tokens of the question, the prefix, and the longest answer.
 	Length int `json:"length"`
-	// LengthWithTemplate is the same here, as Before and After are part of the input.
+	// LengthWithTemplate is the same as Length here, because Before and After are part of
+	// the input.
 	LengthWithTemplate int    `json:"length_w_model_temp"`
 	AnswerPrefix       string `json:"answer_prefix"`
-	// TokenPosition is the place of the first value in tokens; only in needle tasks.
+	// TokenPosition is the position of the first value in tokens; only in needle tasks.
 	TokenPosition *int `json:"token_position_answer,omitempty"`
 }
 
-// Prompt is what a model reads.
+// Prompt returns the text that a model reads.
 func (s Sample) Prompt() string { return s.Input + s.AnswerPrefix }
 
-// Samples makes samples of a task: the question, its prefix and the answer are at most
-// length tokens long. RULER draws all samples of a file from one stream, so that the first
-// samples are the same however many follow, but those of another length are others.
+// Samples makes samples of a task. Together, the question, its prefix and the answer have
+// at most length tokens. RULER draws all samples of a file from one stream of random
+// numbers, so that the first samples are the same however many follow, but those of
+// another length are different.
 func (g *Generator) Samples(ctx context.Context, t Task, length, samples int) iter.Seq2[Sample, error] {
 	return func(yield func(Sample, error) bool) {
 		fail := func(err error) { yield(Sample{}, fmt.Errorf("%s at length %d: %w", t.Name, length, err)) }

@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// Inputs are the texts of others that prompts are made of. RULER takes word lists from the
-// package wonderwords, the essays of Paul Graham, SQuAD 2.0 and HotpotQA.
+// Inputs are the texts from other sources that prompts are made of. RULER takes word
+// lists from the package wonderwords, the essays of Paul Graham, SQuAD 2.0 and HotpotQA.
 type Inputs struct {
 	Words  *Words
 	Essay  string     // empty: none
@@ -22,9 +22,9 @@ type Inputs struct {
 // Words are lists of words.
 type Words struct {
 	Nouns, Adjectives, Verbs []string
-	// English is the long list, for the texts that need more words than the others have.
+	// English is the long list, for texts that need more words than the other lists have.
 	English []string
-	// MadeUp names the lists that are not those of a person, but made here.
+	// MadeUp names the lists whose words were not supplied by the user, but made up here.
 	MadeUp []string
 
 	once   sync.Once
@@ -52,8 +52,8 @@ func sortedSet(list []string) []string {
 	return slices.Compact(list)
 }
 
-// MadeUpWords are lists of words of syllables, for who has no others. They are always the
-// same, and no word is in two of them.
+// MadeUpWords returns lists of words made of syllables, for users who have no others.
+// They are always the same, and no word is in two of them.
 func MadeUpWords() *Words {
 	short := syllables(2)
 	return &Words{Nouns: short[:600], Adjectives: short[600:900], Verbs: short[900:1200], English: syllables(3),
@@ -89,7 +89,7 @@ const (
 	needHotpot
 )
 
-// Missing says what a task lacks, in words; empty when it lacks nothing.
+// Missing names the input that a task lacks; empty if it lacks none.
 func (i Inputs) Missing(t Task) string {
 	for _, n := range t.needs {
 		switch {
@@ -106,7 +106,7 @@ func (i Inputs) Missing(t Task) string {
 	return ""
 }
 
-// Substitutions say what of these tasks is not RULER's own.
+// Substitutions describes what in these tasks differs from RULER's own inputs.
 func (i Inputs) Substitutions(tasks []Task) []string {
 	var list []string
 	uses := func(n need) bool {

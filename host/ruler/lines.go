@@ -11,15 +11,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Answer is what a model answered to a sample, with the fields that RULER stores.
+// Answer is a model's answer to a sample, with the fields that RULER stores.
 type Answer struct {
 	Index int `json:"index"`
 	// Pred is the answer without its prefix.
 	Pred string `json:"pred"`
-	// Input is all that the model read: input and answer prefix of the sample.
+	// Input is everything that the model read: input and answer prefix of the sample.
 	Input   string   `json:"input"`
 	Outputs []string `json:"outputs"`
-	// Others and Truncation mean nothing here; RULER's evaluation wants them.
+	// Others and Truncation have no meaning here; RULER's evaluation expects them.
 	Others     struct{} `json:"others"`
 	Truncation int      `json:"truncation"`
 	Length     int      `json:"length"`

@@ -11,30 +11,30 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// Manifest says what the prompts and answers of a directory were made with. Whoever goes on
-// with it must use the same.
+// Manifest says what the prompts and answers of a directory were made with. To add to the
+// directory, the same must be used.
 type Manifest struct {
 	Format int    `json:"format"`
 	Seed   uint32 `json:"seed"`
-	// Samples is how many there are of each task and length.
+	// Samples is the number of samples for each task and length.
 	Samples int `json:"samples"`
-	// Settings name what prompts depend on: tokenizer, template, inputs.
+	// Settings holds what the prompts depend on: tokenizer, template, inputs.
 	Settings map[string]string `json:"settings"`
-	// Model names what gave the answers; nil while there are none.
+	// Model names the model that gave the answers; nil as long as there are none.
 	Model *ModelName `json:"model,omitempty"`
-	// Substitutions say what is not RULER's own.
+	// Substitutions lists what differs from RULER's own inputs.
 	Substitutions []string `json:"substitutions,omitempty"`
-	// LeftOut are tasks without prompts, as an input was never given, and which.
+	// LeftOut maps tasks that have no prompts to the input that they lack.
 	LeftOut map[string]string `json:"left_out,omitempty"`
 }
 
 // ModelName names a model.
 type ModelName struct {
-	// Name is for people.
+	// Name is for people to read.
 	Name string `json:"name"`
-	// Identity, if not empty, is the same wherever the model is, and that of no other one.
+	// Identity, if not empty, identifies the model, wherever it is stored.
 	Identity string `json:"identity,omitempty"`
-	// Batch is how many prompts it answers at once, of which answers depend a little; 0: not known.
+	// Batch is the number of prompts it answers at once, on which the answers depend slightly; 0: not known.
 	Batch int `json:"batch,omitempty"`
 }
 
@@ -55,7 +55,7 @@ func (n ModelName) String() string {
 
 const manifestFormat = 1
 
-// ParseManifest reads a manifest.
+// ParseManifest parses a manifest.
 func ParseManifest(content []byte) (*Manifest, error) {
 	m := &Manifest{}
 	dec := json.NewDecoder(bytes.NewReader(content))
@@ -69,7 +69,7 @@ func ParseManifest(content []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// Manifest reads the directory's; nil when it has none.
+// Manifest reads the directory's manifest; nil if there is none.
 func (d Directory) Manifest() (*Manifest, error) {
 	content, err := d.manifest().ReadFile()
 	if missing(err) {
@@ -85,7 +85,7 @@ func (d Directory) Manifest() (*Manifest, error) {
 	return m, nil
 }
 
-// Notes say what is not as in RULER.
+// Notes lists the differences from RULER.
 func (m *Manifest) Notes() []string {
 	if len(m.LeftOut) == 0 {
 		return m.Substitutions

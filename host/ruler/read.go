@@ -22,20 +22,21 @@ const (
 	englishFile   = "english_words.json"
 )
 
-// Files name the files that inputs are read from; empty: none.
+// Files names the files from which inputs are read; empty: none.
 type Files struct {
 	// Words is a directory with nounlist.txt, adjectivelist.txt and verblist.txt of
-	// wonderwords, a word on each line, and RULER's english_words.json. Words are made up in
-	// the place of the last, or of all.
+	// wonderwords, with one word per line, and RULER's english_words.json. If the last is
+	// missing there, words are made up in its place; if Words is empty, all words are
+	// made up.
 	Words string
-	// Essay is RULER's PaulGrahamEssays.json, an object whose text is under "text", or any
-	// other file as it is.
+	// Essay is RULER's PaulGrahamEssays.json, an object whose text is under "text", or
+	// any other file, which is taken as it is.
 	Essay string
 	// Squad and Hotpot are the JSON files of SQuAD 2.0, and of HotpotQA's distractor setting.
 	Squad, Hotpot string
 }
 
-// Read reads all that is named.
+// Read reads all the files that are named.
 func (f Files) Read() (Inputs, error) {
 	r := reader{sources: map[string]string{}}
 	in := Inputs{Words: r.words(f.Words), Essay: r.essay(f.Essay), Squad: r.documents("squad", f.Squad, ParseSquad), Hotpot: r.documents("hotpot", f.Hotpot, ParseHotpot)}

@@ -8,27 +8,28 @@ import (
 	"strings"
 )
 
-// DefaultThreshold is what an average must exceed for a model to be good at a length: that
-// of Llama-2-7B (chat) at 4096 tokens (the paper, section 4, and RULER's README).
+// DefaultThreshold is the average that a model must exceed to be considered good at a
+// length: that of Llama-2-7B (chat) at 4096 tokens (the paper, section 4, and RULER's
+// README).
 const DefaultThreshold = 85.6
 
-// Report is what the answers of a directory are worth, in percent.
+// Report contains the scores of the answers in a directory, in percent.
 type Report struct {
 	Model   string         `json:"model,omitempty"`
 	Lengths []LengthReport `json:"lengths"`
-	// Average is that of the averages of lengths. In the weighted ones the lengths count 1, 2,
-	// 3, … times from the shortest to the longest, or from the longest to the shortest.
+	// Average is the average over the averages of the lengths. In Increasing and Decreasing the lengths have the
+	// weights 1, 2, 3, … from the shortest to the longest, and from the longest to the shortest.
 	Average    float64 `json:"average"`
 	Increasing float64 `json:"weighted_increasing"`
 	Decreasing float64 `json:"weighted_decreasing"`
 	Threshold  float64 `json:"threshold"`
 	// Effective is the longest length whose average exceeds the threshold; 0: none does.
 	Effective int `json:"effective_length"`
-	// Notes say what to mind in a comparison with RULER's own numbers.
+	// Notes says what to consider when comparing with RULER's own numbers.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// LengthReport is the part of a report on one length.
+// LengthReport is the part of a report about one length.
 type LengthReport struct {
 	Length  int                   `json:"length"`
 	Scores  map[string]TaskReport `json:"scores"`
@@ -183,8 +184,8 @@ func leftOut(tasks map[string]string) string {
 	return strings.Join(list, "; ")
 }
 
-// Table has a row for each task and one for the average, a column for each length, and a
-// heading.
+// Table returns a table with a heading, a row for each task and one for the average, and
+// a column for each length.
 func (r *Report) Table() [][]string {
 	heading, average := []string{""}, []string{"average"}
 	for _, l := range r.Lengths {
@@ -208,7 +209,7 @@ func (r *Report) Table() [][]string {
 	return append(rows, average)
 }
 
-// Words says what the table does not.
+// Words describes what the table does not show.
 func (r *Report) Words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "average %.2f; weighted by increasing length %.2f, by decreasing length %.2f\n", r.Average, r.Increasing, r.Decreasing)

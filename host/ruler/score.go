@@ -8,8 +8,9 @@ import (
 	"golang.org/x/text/language"
 )
 
-// Clean is an answer as RULER scores it: without white space at its ends, and with line
-// breaks for control characters (scripts/eval/evaluate.py).
+// Clean returns an answer in the form in which RULER scores it: without white space at
+// its ends, and with line breaks in place of control characters
+// (scripts/eval/evaluate.py).
 func Clean(answer string) string {
 	answer = strings.TrimFunc(answer, isSpace)
 	answer = strings.Map(func(r rune) rune {
@@ -45,7 +46,8 @@ func anyFound(answer string, wanted []string) float64 {
 // lower is Python's str.lower, which follows Unicode where that looks at neighbours, too.
 func lower(text string) string { return cases.Lower(language.Und).String(text) }
 
-// Score is the mean of answers to a task in percent, rounded to two decimals as RULER does.
+// Score returns the mean score of answers to a task in percent, rounded to two decimals
+// as in RULER.
 func (t Task) Score(answers []Answer) float64 {
 	sum := 0.0
 	for _, a := range answers {

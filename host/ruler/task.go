@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Task is one of the tasks.
+// Task is one of RULER's tasks.
 type Task struct {
 	Name string
-	// NewTokens is how many tokens an answer may have.
+	// NewTokens is the largest number of tokens in an answer.
 	NewTokens int
 
 	kind   kind
@@ -23,8 +23,8 @@ type kind interface {
 	start(s *session) (func(index int) (drawn, error), error)
 }
 
-// Tasks are all tasks, in RULER's order (scripts/synthetic.yaml; the numbers of tokens are
-// those of scripts/data/synthetic/constants.py).
+// Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml; the numbers of
+// tokens are those of scripts/data/synthetic/constants.py).
 func Tasks() []Task {
 	tasks := []Task{
 		{Name: "niah_single_1", kind: niah{noise, words, numbers, 1, 1, 1}},

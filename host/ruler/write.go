@@ -12,16 +12,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Plan is what prompts are wanted.
+// Plan says which prompts are wanted.
 type Plan struct {
 	Tasks   []Task
 	Lengths []int
 	Samples int
-	// Settings name what the prompts depend on beside the inputs, as the tokenizer.
+	// Settings holds what the prompts depend on in addition to the inputs, such as the
+	// tokenizer.
 	Settings map[string]string
-	// Model names what is to answer them; nil: nothing.
+	// Model names the model that is to answer them; nil: none.
 	Model *ModelName
-	// Progress, if not nil, is told what has been done of a task at a length.
+	// Progress, if not nil, is called with what has been done for a task at a length.
 	Progress func(doing string, t Task, length, done, of int)
 }
 
@@ -31,8 +32,8 @@ func (p Plan) progress(doing string, t Task, length, done int) {
 	}
 }
 
-// Write makes the prompts of a plan, except those that are there already, of all tasks that
-// lack no input. It returns the plan with these tasks only.
+// Write makes the prompts of a plan for all tasks that lack no input, except prompts that
+// already exist. It returns the plan with only these tasks.
 func (g *Generator) Write(ctx context.Context, d Directory, p Plan) (Plan, error) {
 	m := &Manifest{Format: manifestFormat, Seed: g.Seed, Samples: p.Samples, Settings: map[string]string{}, Model: p.Model, LeftOut: map[string]string{}}
 	maps.Copy(m.Settings, p.Settings)

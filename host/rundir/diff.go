@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Difference is a key whose values differ between runs; "" where a run has no such key.
+// Difference is a key whose values differ between runs.
 type Difference struct {
 	Key    string
-	Values []string // of each run, in TOML
+	Values []string // the value in each run, in TOML; "" if the run does not have the key
 }
 
 // places are the keys that say where a run lies, not what it is.
 var places = []string{"train.out"}
 
-// Diff lists the keys of the configurations whose values are not the same in all runs.
+// Diff lists the configuration keys whose values are not the same in all runs.
 func Diff(list ...*Run) []Difference {
 	values := map[string][]string{}
 	var keys []string
@@ -38,9 +38,9 @@ func Diff(list ...*Run) []Difference {
 	return out
 }
 
-// Varying returns the keys that tell runs apart, without hashes and without those that
-// change together with another, those with the fewest values first: at most the given
-// number. Keys that only some runs have, all with one value, come after the others.
+// Varying returns at most the given number of keys that distinguish runs, those with the
+// fewest values first. Hashes are left out, and keys that always change together with
+// another. Keys that only some runs have, all with one value, come after the others.
 func Varying(list []*Run, most int) []string {
 	type key struct {
 		name   string

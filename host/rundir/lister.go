@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Lister lists the runs below directories again and again, for those who watch them. What
-// has not changed since is not read again, and nothing is written.
+// Lister lists the runs below directories repeatedly, for programs that watch them. What
+// has not changed is not read again, and nothing is written.
 type Lister struct {
 	roots []string
 
@@ -21,8 +21,8 @@ type Lister struct {
 	known []map[string]entry // by root and directory
 }
 
-// NewLister makes a lister of the runs below the roots. One that does not exist has none,
-// until it does.
+// NewLister makes a lister of the runs below the roots. A root that does not exist yet
+// has no runs.
 func NewLister(roots ...string) *Lister {
 	l := &Lister{known: make([]map[string]entry, len(roots))}
 	for i, root := range roots {
@@ -32,7 +32,8 @@ func NewLister(roots ...string) *Lister {
 	return l
 }
 
-// List is the function of that name, with runs that belong to the caller.
+// List is the function [List] for the lister's roots. The returned runs belong to the
+// caller.
 func (l *Lister) List() ([]*Run, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

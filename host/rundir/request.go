@@ -7,15 +7,16 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// Request is what others can ask of the process that trains in a run directory. It is a
-// file there, which that process takes away when it obeys, so that it may be asked from
-// anywhere that sees the directory, and no other process can be met by mistake.
+// Request is something that other processes can ask of the process that trains in a run
+// directory. It is a file in that directory, which the process removes when it obeys. So
+// the request can be made from anywhere that sees the directory, and never reaches
+// another process by mistake.
 type Request string
 
 // The requests.
 const (
-	Stop       Request = "stop"       // end in order, with a checkpoint, as on Ctrl-C
-	Checkpoint Request = "checkpoint" // save a checkpoint after the step under way
+	Stop       Request = "stop"       // end gracefully, with a checkpoint, as on Ctrl-C
+	Checkpoint Request = "checkpoint" // save a checkpoint after the current step
 )
 
 // requestPrefix begins the names of the files.
@@ -24,7 +25,7 @@ const requestPrefix = ".ask-"
 // ErrNotRunning is returned for a request to a run in which no process trains.
 var ErrNotRunning = errors.New("no process trains in it")
 
-// Ask leaves a request. That it is obeyed is seen in the run's records and state.
+// Ask leaves a request. The run's records and state show that it has been obeyed.
 func (d Dir) Ask(r Request) error {
 	locked, err := d.Lock().Locked()
 	if err != nil {
@@ -36,6 +37,6 @@ func (d Dir) Ask(r Request) error {
 	return atomicfile.WriteBytes(d.Join(requestPrefix+string(r)), nil)
 }
 
-// Take tells whether there is a request, and takes it away. It is for the process that
-// holds the lock. One that cannot be taken away does not count: it would never end.
+// Take reports whether there is a request, and removes it. It is for the process that
+// holds the lock. A request that cannot be removed is ignored, since it would never end.
 func (d Dir) Take(r Request) bool { return d.Join(requestPrefix+string(r)).Remove() == nil }

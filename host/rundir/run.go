@@ -20,18 +20,18 @@ type State string
 // The states of a run.
 const (
 	Done        State = "done"
-	Running     State = "running"     // a process trains in it at this moment
-	Interrupted State = "interrupted" // it ended or was killed, and can go on
-	Diverged    State = "diverged"    // it ended because loss or gradient were not finite
+	Running     State = "running"     // a process is training in it right now
+	Interrupted State = "interrupted" // it ended or was killed, and can be continued
+	Diverged    State = "diverged"    // it ended because the loss or gradient was not finite
 	Failed      State = "failed"      // it ended with another error
 	Unreadable  State = "unreadable"
 )
 
-// Run is what a run directory says.
+// Run is what a run directory says about its run.
 type Run struct {
 	Dir      string
 	State    State
-	Err      string    // why it is unreadable, or with what it ended
+	Err      string    // why it is unreadable, or the error with which it ended
 	Modified time.Time // when its newest record was written
 
 	config  []Entry
@@ -41,22 +41,22 @@ type Run struct {
 // Entry is a key of a run's configuration with its value in TOML.
 type Entry struct{ Key, Value string }
 
-// Result is a number of a run's summary by its name there. Those of a run that is not done
-// are of its newest record and its newest evaluation, and of the summary with which it
-// stopped.
+// Result is a number of a run's summary, by its name there. The results of a run that is
+// not done come from its newest record and its newest evaluation, and from the summary
+// with which it stopped.
 type Result struct {
 	Name  string
 	Value float64
 }
 
-// Config returns the configuration, sorted by key. The quantizers of weights and
-// activations stand each on its own.
+// Config returns the configuration, sorted by key. The quantizers of weights and of
+// activations have separate entries.
 func (r *Run) Config() []Entry { return r.config }
 
 // Results returns the numbers, sorted by name.
 func (r *Run) Results() []Result { return r.results }
 
-// Result returns the number of that name.
+// Result returns the number with that name.
 func (r *Run) Result(name string) (float64, bool) {
 	i, ok := slices.BinarySearchFunc(r.results, name, func(a Result, name string) int { return strings.Compare(a.Name, name) })
 	if !ok {
@@ -65,17 +65,17 @@ func (r *Run) Result(name string) (float64, bool) {
 	return r.results[i].Value, true
 }
 
-// Names that [Run.Lookup] knows of every run.
+// Names that [Run.Lookup] knows for every run.
 const (
 	dirName      = "run"
 	stateName    = "state"
 	modifiedName = "modified"
 )
 
-// Lookup returns what the run has under a name: "run", "state" or "modified", a number of
-// its results, or a key of its configuration; strings are without quotes. The key of a
-// quantizer, such as quantizer.bits, is that of both roles when they agree, or of the one
-// role that is quantized.
+// Lookup returns what the run has under a name: "run", "state" or "modified", a number
+// among its results, or a key of its configuration; strings are returned without quotes.
+// A key such as quantizer.bits stands for both roles if they agree, or for the one role
+// that is quantized.
 func (r *Run) Lookup(name string) (text string, ok bool) {
 	switch name {
 	case dirName:
@@ -128,9 +128,9 @@ func plain(value string) string {
 	return v.V
 }
 
-// List returns the runs below the roots, sorted by directory. A root may be a run
-// itself; one that does not exist is an error. Runs that cannot be read are listed with
-// the reason.
+// List returns the runs below the roots, sorted by directory. A root may be a run itself;
+// a root that does not exist is an error. Runs that cannot be read are listed with the
+// reason.
 func List(roots ...string) ([]*Run, error) {
 	var all []*Run
 	seen := map[string]bool{}

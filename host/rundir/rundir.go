@@ -1,9 +1,9 @@
-// Package rundir knows run directories: the names of what is in one, for all that write
-// and read it; where the files outside of it are that a run depends on; and which runs
-// there are, quickly even among thousands. What was read is kept in an index beside the
-// runs and read again only for those that have changed.
+// Package rundir knows run directories: the names of the files in one, for everything
+// that writes and reads it; how to find the files outside it on which a run depends; and
+// which runs there are, quickly even among thousands. What was read is kept in an index
+// beside the runs; only runs that have changed are read again.
 //
-// What the files hold is the business of others: host/config, host/metrics,
+// The contents of the files are defined elsewhere: in host/config, host/metrics,
 // host/checkpoint and host/train. Nothing here changes them, and the index is a cache: it
 // may be deleted at any time.
 package rundir
@@ -22,9 +22,9 @@ const (
 	ConfigFile     = config.RunFile           // the resolved configuration
 	ProvenanceFile = "provenance.json"        // build, plugins and hashes of programs
 	MetricsFile    = "metrics.jsonl"          // the records
-	SummaryFile    = "summary.json"           // what came out
-	TrajectoryFile = "trajectory.jsonl"       // the points that a problem without data went through
-	SamplesFile    = "samples.jsonl"          // texts that a language model wrote while it was trained
+	SummaryFile    = "summary.json"           // the results
+	TrajectoryFile = "trajectory.jsonl"       // the points visited by a problem without data
+	SamplesFile    = "samples.jsonl"          // texts that a language model wrote during training
 	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
 	checkpointDir  = "checkpoints"
 	tensorboardDir = "tensorboard"
@@ -33,45 +33,46 @@ const (
 // Dir is a run directory on a file system.
 type Dir struct{ vfs.Path }
 
-// At is the run directory of that name on the operating system's file system.
+// At returns the run directory with that name on the operating system's file system.
 func At(dir string) Dir { return Dir{vfs.At(dir)} }
 
-// On is the run directory of that name on a file system; nil means the operating system's.
+// On returns the run directory with that name on a file system; nil means the operating
+// system's.
 func On(files vfs.FS, dir string) Dir { return Dir{vfs.On(files, dir)} }
 
-// Config is the file of the configuration.
+// Config returns the path of the configuration.
 func (d Dir) Config() vfs.Path { return d.Join(ConfigFile) }
 
-// Provenance is the file of the account of what computed the run.
+// Provenance returns the path of the file that says what computed the run.
 func (d Dir) Provenance() vfs.Path { return d.Join(ProvenanceFile) }
 
-// Metrics is the file of the records.
+// Metrics returns the path of the records.
 func (d Dir) Metrics() vfs.Path { return d.Join(MetricsFile) }
 
-// Summary is the file of the summary.
+// Summary returns the path of the summary.
 func (d Dir) Summary() vfs.Path { return d.Join(SummaryFile) }
 
-// Trajectory is the file of the points of a problem without data.
+// Trajectory returns the path of the points visited by a problem without data.
 func (d Dir) Trajectory() vfs.Path { return d.Join(TrajectoryFile) }
 
-// Samples is the file of the texts that a language model wrote while it was trained.
+// Samples returns the path of the texts that a language model wrote during training.
 func (d Dir) Samples() vfs.Path { return d.Join(SamplesFile) }
 
-// TensorBoard is the directory of event files.
+// TensorBoard returns the path of the directory of event files.
 func (d Dir) TensorBoard() vfs.Path { return d.Join(tensorboardDir) }
 
-// Tokenizer is the copy of the tokenizer.
+// Tokenizer returns the path of the copy of the tokenizer.
 func (d Dir) Tokenizer() vfs.Path { return d.Join(TokenizerFile) }
 
-// Checkpoints is the directory of checkpoints.
+// Checkpoints returns the path of the directory of checkpoints.
 func (d Dir) Checkpoints() vfs.Path { return d.Join(checkpointDir) }
 
-// RemoveAbandoned removes what is left of files of the run directory whose writer was
-// killed. The caller holds the lock.
+// RemoveAbandoned removes the unfinished files in the run directory whose writer was
+// killed. The caller must hold the lock.
 func (d Dir) RemoveAbandoned() error {
 	names := append([]string{ConfigFile, ProvenanceFile, SummaryFile}, tokenizer.Files...)
 	return atomicfile.RemoveAbandoned(d.Path, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// Lock is the file that is locked while the run is trained.
+// Lock returns the path of the file that is locked while the run is being trained.
 func (d Dir) Lock() vfs.Path { return d.Join(vfs.LockFile) }

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Search looks for the files outside of a run directory that its configuration names.
+// Search finds the files outside a run directory that its configuration names.
 type Search struct {
 	Run  string // the run directory
-	Made string // the working directory of the training; "" where that is not known
+	Made string // the working directory of the training; "" if it is not known
 }
 
-// Places lists where a file that the configuration calls path may be, best first: as it
-// stands there, which is relative to the working directory; where it was when the run
-// was trained; in the run directory. An absolute path is one place.
+// Places lists the paths at which a file that the configuration calls path may be, best
+// first: the path as it is, relative to the working directory; relative to the working
+// directory of the training; in the run directory. An absolute path is the only place.
 func (s Search) Places(path string) []string {
 	places := []string{path}
 	if filepath.IsAbs(path) {
@@ -42,8 +42,8 @@ func absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// Find returns the first of the places that use accepts. The error is a
-// [*NotFoundError] when it accepts none.
+// Find returns the first of the places that use accepts. If it accepts none, the error is
+// a [*NotFoundError].
 func (s Search) Find(path string, use func(place string) error) (string, error) {
 	missing := &NotFoundError{Path: path}
 	for _, place := range s.Places(path) {

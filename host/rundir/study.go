@@ -1,9 +1,9 @@
 package rundir
 
-// Names in the directory of a study, in which run directories lie.
+// Names in the directory of a study, which contains run directories.
 const (
 	StudyFile  = "study.toml" // what the study asks for
-	StudyCells = "cells"      // a directory for each cell, which is the run directory of one that is trained
-	StudyModel = "model"      // in the directory of a cell: the run directory of one that is quantized and not trained
+	StudyCells = "cells"      // a directory for each cell; if the cell is trained, it is its run directory
+	StudyModel = "model"      // in the directory of a cell that is quantized and not trained: its run directory
 	StudyStale = "stale"      // run directories that were put aside
 )

@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/host/schema"
 )
 
-// Condition is what a run must fulfil.
+// Condition is a condition on a run.
 type Condition struct {
-	Name  string // of [Run.Lookup]
+	Name  string // a name for [Run.Lookup]
 	Op    string // one of = != < <= > >= ~
 	Value string
 }
@@ -22,9 +22,9 @@ type Condition struct {
 // operators, longer ones before those they begin with.
 var operators = []string{"<=", ">=", "!=", "==", "=", "<", ">", "~"}
 
-// ParseCondition reads NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
+// ParseCondition parses NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
 // "run~demo". Numbers are compared as numbers and everything else as text; ~ means
-// contains. A run that has nothing of that name does not fulfil it.
+// contains. A run that has nothing under that name does not satisfy the condition.
 func ParseCondition(text string) (Condition, error) {
 	at := strings.IndexAny(text, "=<>!~")
 	if at > 0 {
@@ -40,7 +40,7 @@ func ParseCondition(text string) (Condition, error) {
 	return Condition{}, fmt.Errorf("%q is not a condition: want NAME=VALUE, or != < <= > >= ~ in place of =", text)
 }
 
-// Terms splits a text at its spaces, but for those beside the operator of a condition.
+// Terms splits a text at its spaces, except those next to the operator of a condition.
 func Terms(text string) []string {
 	var terms []string
 	open := false // the last term ends with an operator
@@ -56,7 +56,7 @@ func Terms(text string) []string {
 	return terms
 }
 
-// Holds tells whether a run fulfils the condition.
+// Holds reports whether a run satisfies the condition.
 func (c Condition) Holds(r *Run) bool {
 	text, ok := r.Lookup(c.Name)
 	if !ok {
@@ -92,7 +92,7 @@ func compare(a, b string) (order int, ok bool) {
 	return cmp.Compare(x, y), x == x && y == y
 }
 
-// Filter returns the runs that fulfil all conditions.
+// Filter returns the runs that satisfy all conditions.
 func Filter(list []*Run, conditions []Condition) []*Run {
 	var out []*Run
 	for _, r := range list {
@@ -103,8 +103,8 @@ func Filter(list []*Run, conditions []Condition) []*Run {
 	return out
 }
 
-// Sort orders runs by a name of [Run.Lookup], from the largest with a "-" in front of it.
-// Runs that have nothing of that name, or no number, come last.
+// Sort sorts runs by a name for [Run.Lookup], in descending order if a "-" precedes it.
+// Runs that have nothing under that name, or NaN, come last.
 func Sort(list []*Run, by string) {
 	name, descending := strings.CutPrefix(by, "-")
 	slices.SortStableFunc(list, func(a, b *Run) int {
@@ -131,8 +131,8 @@ func rank(first bool) int {
 	return 1
 }
 
-// Known returns an error when no run has anything of that name, nor will have it when it
-// is done, with the name that was probably meant.
+// Known returns an error if no run has anything under that name, nor will have it when
+// the run is done. The error suggests the name that was probably meant.
 func Known(list []*Run, name string) error {
 	if len(list) == 0 {
 		return nil

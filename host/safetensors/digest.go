@@ -11,14 +11,14 @@ import (
 )
 
 // Write adds digests to the metadata of a file, all of them SHA-256 in hexadecimal, and
-// the reader checks them. A program that changes such a file must remove the entries.
+// the reader checks them. A program that changes such a file must remove these entries.
 const (
-	// TensorDigestsKey is the entry that holds a JSON object: the digest of the data of
-	// each tensor by its name.
+	// TensorDigestsKey is the entry that holds a JSON object with the digest of the data
+	// of each tensor, by its name.
 	TensorDigestsKey = "tensor_sha256"
 	// HeaderDigestKey is the entry that holds the digest of the header: of the file up to
-	// the data, with zeros ('0') in the place of this digest. As the header holds the
-	// digests of the tensors, no bit of the file can change without one of them.
+	// the data, with zeros ('0') in place of this digest. As the header holds the digests
+	// of the tensors, no bit of the file can change without changing one of them.
 	HeaderDigestKey = "header_sha256"
 	// oldDigestKey is the entry that files have instead whose tensors have no digests of their own:
 	// the digest of the whole file, with zeros in the place of this digest.

@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// DType is the type of a tensor's elements, in the spelling of the format.
+// DType is the type of a tensor's elements, as spelled in the format.
 type DType string
 
 // The element types of the format. Only those with a Go counterpart can be converted (see
-// Values); the others travel as raw bytes.
+// Values); the others are handled as raw bytes.
 const (
 	F4         DType = "F4"
 	F6E2M3     DType = "F6_E2M3"
@@ -35,7 +35,7 @@ const (
 	C64        DType = "C64" // a complex number of two float32
 )
 
-// Bits returns the bits of one element, or 0 for a type that is not known.
+// Bits returns the number of bits in one element, or 0 for an unknown type.
 func (d DType) Bits() int {
 	switch d {
 	case F4:

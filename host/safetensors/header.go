@@ -24,7 +24,7 @@ const (
 	metadataKey   = "__metadata__"
 )
 
-// Info describes a tensor of a file without its data.
+// Info describes a tensor in a file, without its data.
 type Info struct {
 	Name       string
 	DType      DType

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// A checkpoint may be one file or several with an index, a JSON file that says which file
-// holds which tensor:
+// A checkpoint is either one file, or several with an index, a JSON file that says which
+// file holds which tensor:
 //
 //	{"metadata": {"total_size": 268}, "weight_map": {"TENSOR": "FILE", …}}
 const (
-	// SingleName is the name of the file of a checkpoint that is one file.
+	// SingleName is the file name of a checkpoint that is one file.
 	SingleName = "model.safetensors"
-	// IndexName is the name of the index of one that is several.
+	// IndexName is the name of the index of a checkpoint in several files.
 	IndexName = "model.safetensors.index.json"
 )
 

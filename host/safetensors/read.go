@@ -18,8 +18,8 @@ import (
 )
 
 // File is an open file whose header has been read and checked. Its tensors are read when
-// they are asked for, and compared with their digests if the file has them. It is safe for
-// use by several goroutines.
+// they are asked for, and checked against their digests if the file has them. It is safe
+// for concurrent use.
 type File struct {
 	r      io.ReaderAt
 	closer io.Closer
@@ -100,10 +100,10 @@ func (f *File) Close() error {
 // Metadata returns the file's metadata without the digests.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
 
-// Digest returns the digest that stands for the whole file, "" where there is none.
+// Digest returns a digest that identifies the whole content; "" if there is none.
 func (f *File) Digest() string { return cmp.Or(f.header.ofHeader, f.header.ofFile) }
 
-// Size is the number of bytes of the file.
+// Size returns the size of the file in bytes.
 func (f *File) Size() int64 {
 	size := int64(len(f.head))
 	if n := len(f.header.infos); n > 0 {
@@ -116,7 +116,7 @@ func (f *File) Size() int64 {
 func (f *File) Tensors() []Info { return slices.Clone(f.header.infos) }
 
 // Tensor returns a tensor whose data is read, and verified if the file has digests, each
-// time that it is asked for. The error about other data than the digest's wraps
+// time it is asked for. If the data does not match its digest, the error wraps
 // ErrChecksum.
 func (f *File) Tensor(name string) (Tensor, error) {
 	i, ok := f.index[name]
@@ -129,9 +129,9 @@ func (f *File) Tensor(name string) (Tensor, error) {
 	}}, nil
 }
 
-// Verify reads all tensors that were not read yet and compares them with their digests. It
-// reports whether there are digests; the error about tensors that differ names them and
-// wraps ErrChecksum.
+// Verify reads all tensors that have not been read yet and checks them against their
+// digests. It reports whether there are digests. If tensors differ, the error names them
+// and wraps ErrChecksum.
 func (f *File) Verify() (verified bool, err error) {
 	if f.Digest() == "" {
 		return false, nil

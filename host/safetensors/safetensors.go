@@ -1,17 +1,13 @@
-// Package safetensors reads and writes files of the safetensors format: named
-// arrays of numbers with a small JSON header, readable by every deep-learning
-// framework (https://github.com/huggingface/safetensors).
+// Package safetensors reads and writes files in the safetensors format: named arrays of numbers with a small JSON
+// header, readable by every deep-learning framework (https://github.com/huggingface/safetensors).
 //
-// Files written here are complete or absent, the same for the same content, and
-// carry a SHA-256 of each tensor and one of the header, which the reader verifies.
-// Tensors are written and read one after the other, in small pieces, so that a file
-// may be larger than the memory. The reader takes nothing on trust: a header is
-// believed only after its sizes, offsets and names have been checked against each
-// other and against the file, and before anything of a size that the file claims is
-// allocated. A checkpoint in several files with an index ([Shards]) is read and written, too.
+// Files written here are complete or absent, are identical for identical content, and carry a SHA-256 of each tensor
+// and one of the header, which the reader verifies. Tensors are written and read one after the other, in small pieces,
+// so that a file may be larger than memory. The reader takes nothing on trust: a header is believed only after its
+// sizes, offsets and names have been checked against each other and against the file, and before anything of a size
+// that the file claims is allocated. Checkpoints in several files with an index ([Shards]) are read and written, too.
 //
-// What the arrays mean (parameters, optimizer states, step counters) is not
-// known here; see host/checkpoint.
+// What the arrays mean (parameters, optimizer states, step counters) is not known here; see host/checkpoint.
 package safetensors
 
 import (
@@ -25,14 +21,14 @@ import (
 	"slices"
 )
 
-// Tensor is a named array whose data comes when it is asked for: from memory, from a
-// file, from a device.
+// Tensor is a named array whose data is produced on demand: from memory, from a file, or
+// from a device.
 type Tensor struct {
 	Name  string
 	DType DType
 	Shape []int // empty for a single number
-	// Write puts the data out: the elements in row-major order, each little-endian, and
-	// no element of whole bytes in two calls of Write.
+	// Write writes the data: the elements in row-major order, each little-endian. An
+	// element that consists of whole bytes must not be split between two calls of Write.
 	Write func(w io.Writer) error
 }
 
@@ -43,8 +39,8 @@ const chunk = 1 << 16
 // safetensors file.
 var ErrFormat = errors.New("malformed safetensors")
 
-// ErrChecksum is wrapped by the error about a file whose content is not what
-// its writer hashed.
+// ErrChecksum is wrapped by the error about a file whose content does not match its
+// digests.
 var ErrChecksum = errors.New("checksum mismatch")
 
 // Element is a Go type with a counterpart among the element types.
@@ -80,8 +76,8 @@ func dtypeOf[T Element]() DType {
 // bytesOf is the size of an element that has a Go counterpart.
 func bytesOf(d DType) int { return d.Bits() / 8 }
 
-// New makes a tensor of the given values, which must stay as they are until it is
-// written. It is an error when their number is not the product of the shape.
+// New makes a tensor of the given values, which must not change until it has been
+// written. It is an error if their number is not the product of the shape.
 func New[T Element](name string, shape []int, values []T) (Tensor, error) {
 	t := Lazy(name, shape, func() ([]T, error) { return values, nil })
 	n, err := elements(shape)
@@ -94,7 +90,7 @@ func New[T Element](name string, shape []int, values []T) (Tensor, error) {
 	return t, nil
 }
 
-// Lazy makes a tensor of the values that the function returns when they are asked for.
+// Lazy makes a tensor of the values that the function returns when they are needed.
 func Lazy[T Element](name string, shape []int, values func() ([]T, error)) Tensor {
 	dtype := dtypeOf[T]()
 	return Tensor{Name: name, DType: dtype, Shape: slices.Clone(shape), Write: func(w io.Writer) error {
@@ -128,8 +124,8 @@ func (t Tensor) Bytes() ([]byte, error) {
 	return data.Bytes(), t.checkSize(int64(data.Len()))
 }
 
-// Values returns the tensor's elements as a new slice. It is an error when T is
-// not the Go counterpart of the tensor's type: nothing is converted silently.
+// Values returns the tensor's elements as a new slice. It is an error if T is not the Go
+// counterpart of the tensor's type: nothing is converted silently.
 func Values[T Element](t Tensor) ([]T, error) {
 	if want := dtypeOf[T](); t.DType != want {
 		return nil, fmt.Errorf("tensor %q is %s, want %s", t.Name, t.DType, want)

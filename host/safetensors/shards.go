@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Shards are the open files that together hold the tensors of one checkpoint.
+// Shards holds the open files that together contain the tensors of one checkpoint.
 type Shards struct {
 	names []string // of the files, sorted
 	files map[string]*File
@@ -20,10 +20,9 @@ type Shards struct {
 // maxIndexSize bounds an index, as the format bounds a header.
 const maxIndexSize = maxHeaderSize
 
-// OpenShards opens the checkpoint in a directory: its [SingleName], or else all files that
-// its [IndexName] names. Every tensor must be where the index says, and no other may be
-// there. The error lists everything that is wrong. It wraps fs.ErrNotExist where the directory has
-// neither file, and ErrFormat where the content is at fault.
+// OpenShards opens the checkpoint in a directory: its [SingleName], or else all files that its [IndexName] names. Every
+// tensor must be where the index says, and the files must contain no others. The error lists all problems. It wraps
+// fs.ErrNotExist if the directory has neither file, and ErrFormat if the content is at fault.
 func OpenShards(dir vfs.Path) (*Shards, error) {
 	s := &Shards{files: map[string]*File{}, of: map[string]*File{}}
 	err := s.openSingle(dir.Join(SingleName))
@@ -100,10 +99,11 @@ func readIndex(path vfs.Path) ([]byte, error) {
 	return text, err
 }
 
-// Names are the names of the files in their directory, sorted.
+// Names lists the names of the files in their directory, sorted.
 func (s *Shards) Names() []string { return s.names }
 
-// Tensors describes all tensors, file by file. Their byte ranges are those in their files.
+// Tensors describes all tensors, file by file. Their byte ranges refer to their own
+// files.
 func (s *Shards) Tensors() []Info {
 	var list []Info
 	for _, name := range s.names {
@@ -112,7 +112,7 @@ func (s *Shards) Tensors() []Info {
 	return list
 }
 
-// Tensor is [File.Tensor] of the file that holds the tensor.
+// Tensor is [File.Tensor] for the file that holds the tensor.
 func (s *Shards) Tensor(name string) (Tensor, error) {
 	f, ok := s.of[name]
 	if !ok {

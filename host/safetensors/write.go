@@ -16,9 +16,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// WriteFile writes the tensors and the metadata to path, atomically: whatever
-// happens, path holds either what it held before or the complete new file. When
-// ctx is cancelled before the file is complete, nothing is changed.
+// WriteFile writes the tensors and the metadata to path, atomically: whatever happens,
+// path holds either what it held before or the complete new file. If ctx is cancelled
+// before the file is complete, nothing is changed.
 func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor, metadata map[string]string) error {
 	f, err := atomicfile.Create(path)
 	if err == nil {
@@ -36,10 +36,10 @@ func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor, metadata ma
 // bufferSize is large enough that writing tensors is not a matter of calls.
 const bufferSize = 1 << 20
 
-// Write writes the tensors and the metadata to w. It asks for the data of one tensor after
-// the other, once, and keeps none of it. The bytes depend on the content only: tensors are
-// ordered by element size, the largest first, so that each is aligned, and then by name.
-// Metadata must not contain the digests, which Write adds.
+// Write writes the tensors and the metadata to w. It requests the data of the tensors one
+// after the other, once, and keeps none of it. The bytes depend only on the content:
+// tensors are ordered by element size, the largest first, so that each is aligned, and
+// then by name. Metadata must not contain the digests, which Write adds.
 func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[string]string) error {
 	tensors = slices.Clone(tensors)
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {

@@ -10,13 +10,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// ShardSize is the usual limit of the data of one file.
+// ShardSize is the usual limit for the data in one file, in bytes.
 const ShardSize = 5_000_000_000
 
-// WriteShards writes the tensors, in their order, into files with at most limit bytes of
-// data each; 0 means [ShardSize]. A tensor that is larger than that has a file of its own. One file is
-// called [SingleName]. Several are numbered, and their index is written last, so that
-// without it they are no checkpoint. The metadata stands in each file.
+// WriteShards writes the tensors, in order, into files with at most limit bytes of data each; 0 means [ShardSize]. A
+// tensor that is larger gets a file of its own. A single file is called [SingleName]. Several files are numbered, and
+// their index is written last; without the index, they are not a checkpoint. The metadata is in each file.
 func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata map[string]string, limit int64) error {
 	shards, total, err := cut(tensors, limit)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ParseCSV reads points from CSV. The first line names the columns, in any order; lines
-// that begin with # are comments. path is what messages name.
+// ParseCSV parses points from CSV. The first line names the columns, in any order; lines
+// that begin with # are comments. path is the name used in messages.
 func ParseCSV(path string, text []byte) ([]Point, error) {
 	in := csv.NewReader(bytes.NewReader(text))
 	in.Comment, in.TrimLeadingSpace, in.FieldsPerRecord = '#', true, -1

@@ -8,16 +8,16 @@ import (
 	"github.com/cage-qat/cage/host/figure"
 )
 
-// Figure is a picture of a fit with the name of its file, without an ending.
+// Figure is a picture of a fit, with the name of its file, without an extension.
 type Figure struct {
 	Name    string
 	Picture figure.Picture
 	Options figure.Options
 }
 
-// Figures are the pictures of a fit: the losses over the size with the fitted curves, the
-// normalized efficiencies, and the losses over the bytes of the weights with the front of
-// those that nothing else beats in both.
+// Figures returns the pictures of a fit: the losses over the model size with the fitted
+// curves, the normalized efficiencies, and the losses over the size of the weights in
+// bytes with the Pareto front.
 func (fit *Fit) Figures() []Figure {
 	about := fit.tracksText()
 	figures := []Figure{{"loss-size", fit.losses("parameters outside the embeddings", func(n, _ float64) float64 { return n }), fit.size("Loss against size" + about)}}
@@ -112,8 +112,8 @@ func (fit *Fit) bars() *figure.Bars {
 	return bars
 }
 
-// Pareto returns the points that no other point beats with fewer bytes and less loss, by
-// their bytes.
+// Pareto returns the points that no other point beats with both fewer bytes and a lower
+// loss, sorted by their bytes.
 func Pareto(points []Point) []Point {
 	sorted := slices.Clone(points)
 	slices.SortStableFunc(sorted, func(a, b Point) int {

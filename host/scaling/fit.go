@@ -12,28 +12,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Fit is the law that was found.
+// Fit is the result of fitting the law.
 type Fit struct {
 	Law       Law    `json:"law"`
-	Reference *Group `json:"reference,omitempty"` // the group with eff = 1; nil: A was given
+	Reference *Group `json:"reference,omitempty"` // the group with eff = 1; nil if A was given
 	// Parameters are A, alpha, B, beta and E, in this order.
 	Parameters []Estimate   `json:"parameters"`
-	Effs       []Efficiency `json:"efficiencies"` // by bits from the highest, the reference first
+	Effs       []Efficiency `json:"efficiencies"` // sorted by bits in descending order, the reference first
 	Points     []Point      `json:"points"`
 	Residuals  []float64    `json:"residuals"` // log L − log L̂ of each point
 	Cost       float64      `json:"cost"`      // what was minimized: residuals and priors
 	RMS        float64      `json:"rms"`       // root of the mean squared residual
-	// Starts is how many starting points were tried, Finished how many of them, the best,
-	// were followed to the end, and Agree how many of those came to the best cost.
+	// Starts is the number of starting points tried, Finished the number of those, the
+	// best, that were followed to the end, and Agree the number of these that reached the
+	// best cost.
 	Starts   int `json:"starts"`
 	Finished int `json:"finished"`
 	Agree    int `json:"agree"`
-	// Condition is the condition number of the derivatives of the log-losses by the
-	// parameters, each scaled to length 1, without the priors: the precision that is lost
-	// in telling parameters apart.
+	// Condition is the condition number of the derivatives of the log-losses with respect
+	// to the parameters, each scaled to length 1, without the priors: it says how much
+	// precision is lost in telling parameters apart.
 	Condition  float64  `json:"condition"`
-	Level      float64  `json:"level"`      // of the intervals
-	Replicates int      `json:"replicates"` // of the bootstrap; 0: intervals are linearized
+	Level      float64  `json:"level"`      // confidence level of the intervals
+	Replicates int      `json:"replicates"` // of the bootstrap; 0: intervals come from the linearized law
 	Warnings   []string `json:"warnings,omitempty"`
 }
 
@@ -41,7 +42,7 @@ type Fit struct {
 type Estimate struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
-	Low    float64 `json:"low"` // Low and High are Value where no interval is known
+	Low    float64 `json:"low"` // Low and High equal Value if no interval is known
 	High   float64 `json:"high"`
 	StdErr float64 `json:"std_err,omitempty"` // of the logarithm, linearized; 0: not known
 	Status Status  `json:"status"`
@@ -53,12 +54,13 @@ type Efficiency struct {
 	Estimate
 	Normalized float64 `json:"normalized"` // eff·16/P
 	Points     int     `json:"points"`
-	// Gain is the efficiency over that of the baseline at the same bits; nil: there is none.
+	// Gain is the efficiency divided by that of the baseline at the same bits; nil if
+	// there is none.
 	Gain *Gain `json:"gain,omitempty"`
 }
 
-// Gain is a ratio of efficiencies. Its interval comes from the bootstrap; without one, Low
-// and High are the value.
+// Gain is a ratio of efficiencies. Its interval comes from the bootstrap; without one,
+// Low and High equal the value.
 type Gain struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
@@ -68,15 +70,15 @@ type Gain struct {
 // Status says where a value comes from.
 type Status string
 
-// The origins of a value.
+// The possible origins of a value.
 const (
 	Fitted       Status = "fitted"
-	Fixed        Status = "fixed"        // given, or the reference's
-	Undetermined Status = "undetermined" // fitted, but the points hardly know it: see Fit.Warnings
-	AtBound      Status = "at bound"     // ran away as far as it may
+	Fixed        Status = "fixed"        // given, or belonging to the reference
+	Undetermined Status = "undetermined" // fitted, but hardly determined by the points: see Fit.Warnings
+	AtBound      Status = "at bound"     // went as far as it may
 )
 
-// Run fits the law to points. The result depends on nothing but its arguments.
+// Run fits the law to points. The result depends only on its arguments.
 func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 	o, err := o.resolve()
 	if err != nil {

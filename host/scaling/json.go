@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ParseJSON reads points from a JSON array of objects; see [ReadFile]. path is what
-// messages name.
+// ParseJSON parses points from a JSON array of objects; see [ReadFile]. path is the name
+// used in messages.
 func ParseJSON(path string, text []byte) ([]Point, error) {
 	p := jsonParser{reading{file: path}, text, json.NewDecoder(bytes.NewReader(text))}
 	p.array()

@@ -17,33 +17,33 @@ const (
 	DefaultLevel  = 0.95
 )
 
-// Options says how to fit. The zero value fits plain squares without priors and computes
-// no bootstrap; [Defaults] is what `cage fit` does when nothing is said.
+// Options says how to fit. The zero value fits by plain least squares without priors and
+// computes no bootstrap; [Defaults] returns the defaults of `cage fit`.
 type Options struct {
-	// Reference names the group with eff = 1, by method or as Group.String() has it;
-	// "": the only one of 16 bits or more.
+	// Reference names the group with eff = 1, by its method or in the form of
+	// Group.String(); "": the only one of 16 bits or more.
 	Reference string
-	// Baseline is a method to compare the efficiencies of the others with, bits by bits;
-	// "": none.
+	// Baseline is a method with which the efficiencies of the others are compared at
+	// equal bits; "": none.
 	Baseline string
 	// Fixed holds shared parameters at given values: "A", "alpha", "B", "beta", "E".
 	Fixed map[string]float64
 	// Huber is the threshold in log-loss beyond which a residual counts linearly; 0: never.
 	Huber float64
 	// Prior is the weight w of the priors w·(log α − log α₀)² + w·(log β − log β₀)²,
-	// beside residuals that are squared; 0: none. Alpha0 and Beta0 are their centres;
-	// 0: 0.3. At residuals of size σ the priors say that log α has the standard
-	// deviation σ/√w.
+	// added to the squared residuals; 0: none. Alpha0 and Beta0 are their centres; 0
+	// stands for 0.3. With residuals of size σ, the priors mean that log α has the
+	// standard deviation σ/√w.
 	Prior         float64
 	Alpha0, Beta0 float64
 	// Bootstrap is the number of replicates for the intervals; 0: intervals come from the
 	// linearized law.
 	Bootstrap int
-	// Resample says what a replicate draws anew; "": [Residuals].
+	// Resample says what is drawn anew in each replicate; "": [Residuals].
 	Resample Resampling
 	Seed     uint64
-	Level    float64 // of the intervals; 0: 0.95
-	Workers  int     // 0: as many as cores
+	Level    float64 // confidence level of the intervals; 0: 0.95
+	Workers  int     // number of goroutines; 0: as many as cores
 }
 
 // Resampling is a kind of bootstrap.
@@ -51,23 +51,23 @@ type Resampling string
 
 // The kinds of bootstrap.
 const (
-	// Residuals adds residuals, drawn from all of them, to the fitted log-losses: the
-	// sizes and token counts stay as they were designed.
+	// Residuals adds residuals, drawn from all of them, to the fitted log-losses; the
+	// sizes and token counts stay as they are.
 	Residuals Resampling = "residuals"
-	// Cases draws points, within each group.
+	// Cases draws points with replacement, within each group.
 	Cases Resampling = "cases"
 )
 
-// Defaults returns the options that `cage fit` starts from.
+// Defaults returns the default options of `cage fit`.
 func Defaults() Options {
 	return Options{Huber: DefaultHuber, Prior: DefaultPrior, Bootstrap: 1000, Resample: Residuals, Level: DefaultLevel}
 }
 
 // ErrNoReference is wrapped by the error of a fit that lacks a group with eff = 1: A and
-// the efficiencies could not be told apart.
+// the efficiencies could then not be told apart.
 var ErrNoReference = errors.New("no reference")
 
-// Check returns an error that says what is wrong with the options, if anything is.
+// Check returns an error that says what is wrong with the options, or nil.
 func (o Options) Check() error {
 	_, err := o.resolve()
 	return err

@@ -7,13 +7,14 @@ import (
 	"strconv"
 )
 
-// Group is what one parameter efficiency belongs to: a method at a number of bits.
+// Group is a set of points that share one parameter efficiency: a method at a number of
+// bits.
 type Group struct {
 	Method string  `json:"method"`
 	Bits   float64 `json:"bits"`
 }
 
-// String is the group as messages and legends name it.
+// String returns the name of the group in messages and legends.
 func (g Group) String() string {
 	if g.Bits >= fullPrecision {
 		return g.Method

@@ -20,11 +20,11 @@ const maxFile = 64 << 20
 // Problem is one mistake in a file of points.
 type Problem struct {
 	File string
-	Line int // from 1; 0: none in particular
+	Line int // from 1; 0: no particular line
 	Msg  string
 }
 
-// Error implements error.
+// Error implements the error interface.
 func (p *Problem) Error() string {
 	if p.Line == 0 {
 		return p.File + ": " + p.Msg
@@ -32,11 +32,11 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Msg)
 }
 
-// Problems are all mistakes of a file, in its order; the text has a line for each, but
-// not for more than 20.
+// Problems lists all mistakes in a file, in order. Its text has one line for each, but
+// for no more than 20.
 type Problems []*Problem
 
-// Error implements error.
+// Error implements the error interface.
 func (ps Problems) Error() string {
 	const most = 20
 	var lines []string
@@ -50,10 +50,10 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// ReadFile reads points from a file, whose ending says what it is: .csv with a heading,
-// or .json with an array of objects. Both have the columns or keys n, d, method, bits, and
-// loss in nats per token or ppl, its exponential; nothing else. The error is [Problems]
-// when the content is wrong.
+// ReadFile reads points from a file. Its extension determines the format: .csv with a
+// heading, or .json with an array of objects. Both have the columns or keys n, d, method
+// and bits, and either loss in nats per token or ppl, its exponential; no others. If the
+// content is wrong, the error is [Problems].
 func ReadFile(path string) ([]Point, error) {
 	var parse func(path string, text []byte) ([]Point, error)
 	switch strings.ToLower(filepath.Ext(path)) {

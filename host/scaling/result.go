@@ -76,7 +76,7 @@ func (fit *Fit) at(j int) *Estimate {
 	return &fit.Effs[j-shared].Estimate
 }
 
-// Eff is the efficiency of a group, 0 when it has none.
+// Eff returns the efficiency of a group, or 0 if it has none.
 func (fit *Fit) Eff(g Group) float64 {
 	for _, e := range fit.Effs {
 		if e.Group == g {

@@ -17,30 +17,32 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 )
 
-// Labels says how runs are named and counted.
+// Labels says how to name the methods of runs and count their bits.
 type Labels struct {
-	// Keys of the configuration, such as "method.form" or "quantizer.rotation", whose values
-	// make the name of a quantized run's method; nil: the weights' quantizer and the
-	// correction, as in "quest + CAGE". Parameters of the weights' quantizer have their
-	// defaults.
+	// Keys lists keys of the configuration, such as "method.form" or
+	// "quantizer.rotation", whose values form the name of a quantized run's method; nil
+	// means the quantizer of the weights and the correction, as in "quest + CAGE".
+	// Parameters of that quantizer that are not set have their defaults.
 	Keys []string
-	// Bits per weight by plugin, for quantizers without a parameter of that name.
+	// Bits holds the bits per weight by plugin, for quantizers without a parameter of
+	// that name.
 	Bits map[string]float64
 }
 
-// LeftOut is a run that gives no point.
+// LeftOut is a run that yields no point.
 type LeftOut struct {
 	Dir string
 	Why string
-	// Damaged tells that a file of it cannot be read; else it has only not ended.
+	// Damaged says that one of its files cannot be read; otherwise it has just not
+	// finished.
 	Damaged bool
 }
 
 // ReadRuns reads a point from every run directory in dir and below it, such as those of a
-// study: N, D and the final validation loss from its summary, the method and its bits from
-// its configuration. Runs that have not ended, and those with a damaged file, are
-// returned beside the points. A run without quantizer is "full precision", and counts as
-// 16 bits whatever it computed in.
+// study: N, D and the final validation loss from its summary, the method and its bits
+// from its configuration. Runs that have not finished, and those with a damaged file, are
+// returned separately. A run without a quantizer is called "full precision", and counts
+// as 16 bits whatever precision it computed in.
 func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 	var points []Point
 	var left []LeftOut

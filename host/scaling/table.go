@@ -10,10 +10,10 @@ import (
 	"text/tabwriter"
 )
 
-// Format is a form of the result.
+// Format is an output format for a fit.
 type Format string
 
-// The forms that [Fit.Write] knows.
+// The formats that [Fit.Write] supports.
 const (
 	Text     Format = "text"
 	Markdown Format = "markdown"
@@ -21,10 +21,10 @@ const (
 	JSON     Format = "json" // everything, residuals included
 )
 
-// Formats lists the forms.
+// Formats lists the formats.
 var Formats = []Format{Text, Markdown, CSV, JSON}
 
-// Write writes a fit.
+// Write writes a fit in the given format.
 func (fit *Fit) Write(w io.Writer, format Format) error {
 	switch format {
 	case Text, Markdown:

@@ -17,8 +17,8 @@ type Kind string
 
 // The kinds of schedule.
 const (
-	OneCycleCos        Kind = "onecycle_cos"         // cosine up, cosine down; see oneCycleCos
-	LinearWarmupCosine Kind = "linear_warmup_cosine" // straight up, cosine down; see linearWarmupCosine
+	OneCycleCos        Kind = "onecycle_cos"         // cosine rise, cosine fall; see oneCycleCos
+	LinearWarmupCosine Kind = "linear_warmup_cosine" // linear rise, cosine fall; see linearWarmupCosine
 	WSD                Kind = "wsd"                  // warm-up, stable, decay; see wsd
 	Constant           Kind = "constant"             // the peak rate at every step
 )
@@ -26,7 +26,7 @@ const (
 // Kinds lists every kind, the default first.
 func Kinds() []Kind { return []Kind{OneCycleCos, LinearWarmupCosine, WSD, Constant} }
 
-// Shape names the curve along which the last phase of WSD falls.
+// Shape names the curve that the decay phase of WSD follows.
 type Shape string
 
 // The shapes of WSD's decay, over its progress u from 0 to 1.
@@ -36,8 +36,8 @@ const (
 	Cosine Shape = "cosine" // (1 + cos πu)/2
 )
 
-// Config says which schedule to build. A field that its kind does not use is
-// ignored. No zero is replaced by a default: start from Default.
+// Config says which schedule to build. A field that its kind does not use is ignored.
+// Zeros are not replaced by defaults: start from Default.
 type Config struct {
 	Kind   Kind
 	Peak   float64 // the highest rate, > 0; every kind
@@ -51,10 +51,9 @@ type Config struct {
 	Shape     Shape   // WSD: curve of the decay
 }
 
-// Default returns the settings of a kind for a run of total steps with the
-// given peak rate: warm-up over a tenth of the steps (rounded down), a start at
-// a hundredth of the peak, and an end at a tenth of it (WSD: at 0, over the last
-// tenth, along a line).
+// Default returns the settings of a kind for a run of total steps with the given peak
+// rate: warm-up over a tenth of the steps (rounded down), a start at a hundredth of the
+// peak, and an end at a tenth of it (for WSD: at 0, linearly over the last tenth).
 func Default(kind Kind, peak float64, total int) Config {
 	c := Config{
 		Kind: kind, Peak: peak, Total: total, Warmup: total / 10,
@@ -66,8 +65,8 @@ func Default(kind Kind, peak float64, total int) Config {
 	return c
 }
 
-// New builds the schedule that c describes. What a kind wants of its settings, [Settings]
-// checks; of others than its own, New knows only that the kind is unknown.
+// New builds the schedule that c describes. It reports only an unknown kind; [Settings]
+// checks what a kind requires of its settings.
 func New(c Config) (Schedule, error) {
 	if !slices.Contains(Kinds(), c.Kind) {
 		return Schedule{}, fmt.Errorf("there is no learning-rate schedule of kind %q", c.Kind)
@@ -78,11 +77,10 @@ func New(c Config) (Schedule, error) {
 // Schedule is a learning-rate schedule.
 type Schedule struct{ Config }
 
-// Rate returns the learning rate of optimizer step k, counted from 0. The
-// last step of a run is Total−1. Rate(Total) is defined too, because the
-// "official" placement of the CAGE correction reads the rate of the step
-// that would follow. Values of k outside [0, Total] give the rate of the
-// nearer end.
+// Rate returns the learning rate of optimizer step k, counted from 0. The last step of a
+// run is Total−1. Rate(Total) is defined, too, because the "official" placement of the
+// CAGE correction reads the rate of the step that would follow. A k outside [0, Total]
+// gives the rate of the nearer end.
 func (s Schedule) Rate(k int) float64 {
 	k = min(max(k, 0), s.Total)
 	switch s.Kind {

@@ -10,14 +10,14 @@ import (
 // Settings is the table [schedule] of a configuration.
 type Settings struct {
 	Kind   Kind
-	Rate   float64 // the highest
-	Warmup float64 // fraction of the steps below 1, else steps; see WarmupSteps
+	Rate   float64 // the peak rate
+	Warmup float64 // below 1, a fraction of the steps; otherwise a number of steps; see WarmupSteps
 	From   float64 // OneCycleCos, WSD: the first rate as a fraction of Rate
 	Floor  float64 // the last rate as a fraction of Rate
-	Decay  float64 // WSD: fraction of the steps in the decay
+	Decay  float64 // WSD: fraction of the steps that decay
 }
 
-// Keys are the keys of the table.
+// Keys returns the keys of the table.
 func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds()...), Default: OneCycleCos,
@@ -35,8 +35,8 @@ func (s *Settings) Keys() []schema.Key {
 	}
 }
 
-// WarmupSteps is the warm-up in whole steps of a run of the given length: a fraction
-// below 1 is rounded down.
+// WarmupSteps returns the number of warm-up steps in a run of the given length: a
+// fraction below 1 is rounded down.
 func (s Settings) WarmupSteps(steps int) int {
 	if s.Warmup >= 1 {
 		return int(s.Warmup)
@@ -44,9 +44,9 @@ func (s Settings) WarmupSteps(steps int) int {
 	return portion(s.Warmup, steps)
 }
 
-// Problem is what is wrong with the phases of a run of so many steps, if anything: only
-// the first, as the others follow from it. Of an unknown length, 0, only what is
-// wrong with any is.
+// Problem returns what is wrong, if anything, with the phases of a run of the given
+// number of steps: only the first problem, as the others follow from it. If the number is
+// not known (0), it reports only what is wrong for every number.
 func (s Settings) Problem(steps int) (p schema.Problem, found bool) {
 	warmup, decay := s.WarmupSteps(steps), portion(s.Decay, steps)
 	p = schema.Problem{Key: "schedule.warmup", With: []string{"train.steps"}}
@@ -67,7 +67,7 @@ func (s Settings) Problem(steps int) (p schema.Problem, found bool) {
 	return p, true
 }
 
-// Idle lists the keys that the kind of the schedule has no use for, where they are neither 0 nor their default.
+// Idle lists the keys that the kind of the schedule does not use, if their values are neither 0 nor the default.
 func (s Settings) Idle() (keys []string) {
 	var unset Settings
 	defaults := unset.Keys()
@@ -93,7 +93,7 @@ func (k Kind) reads(key string) bool {
 	return true
 }
 
-// Schedule is the schedule of a run of so many steps.
+// Schedule returns the schedule of a run of the given number of steps.
 func (s Settings) Schedule(steps int) (Schedule, error) {
 	c := Default(s.Kind, s.Rate, steps)
 	c.Warmup, c.FinalFrac, c.DecayFrac, c.Div = s.WarmupSteps(steps), s.Floor, s.Decay, 1/s.From

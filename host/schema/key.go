@@ -1,9 +1,9 @@
-// Package schema describes the keys of TOML tables: where the value of a key is kept, and
-// its range, default and meaning.
+// Package schema describes the keys of TOML tables: where the value of a key is stored,
+// and its range, default and meaning.
 //
-// The package that a table is about lists its keys, such as host/schedule those of
-// [schedule], next to the variables that they set. host/config puts these lists
-// together: it reads, checks, writes and documents configurations by them.
+// Each package that a table is about lists the table's keys next to the variables that
+// they set; host/schedule, for example, lists those of [schedule]. host/config puts these
+// lists together, and uses them to read, check, write and document configurations.
 package schema
 
 import (
@@ -21,14 +21,16 @@ type Key struct {
 	Is  Range
 	Doc string
 
-	// For are the kinds of models that have the key, or in [method] the methods; nil: all.
+	// For lists the kinds of models that have the key or, in [method], the methods; nil:
+	// all.
 	For []string
-	// Common marks a name so usual that it is not recognised in another table.
+	// Common marks a name so common that, if it stands in a wrong table, this one is not
+	// suggested.
 	Common bool
 
-	// What holds when the key is absent: Default, or what Derive returns, which Derived says
-	// in words, or nothing, and Optional says what that means. With none of these
-	// the key is required.
+	// These say what holds if the key is absent: Default; or what Derive returns, which
+	// Derived describes in words; or nothing, in which case Optional says what that
+	// means. Without any of them the key is required.
 	Default  any
 	Derive   func() any
 	Derived  string
@@ -60,7 +62,8 @@ func (k Key) variable(make bool) reflect.Value {
 	return v.Elem()
 }
 
-// Type is the TOML type that the key wants, by the variable that it sets.
+// Type returns the TOML type of the key, which follows from the type of the variable that
+// it sets.
 func (k Key) Type() Type {
 	t := reflect.TypeOf(k.To).Elem()
 	switch t.Kind() {
@@ -83,10 +86,10 @@ func (k Key) Type() Type {
 	return Integer
 }
 
-// Belongs reports whether the key is one of a kind of model, or in [method] of a method.
+// Belongs reports whether a kind of model (or, in [method], a method) has the key.
 func (k Key) Belongs(to string) bool { return k.For == nil || slices.Contains(k.For, to) }
 
-// Set sets the variable to a value of [Key.Accept], or to a default.
+// Set sets the variable to a value returned by [Key.Accept], or to a default.
 func (k Key) Set(value any) {
 	switch list := value.(type) {
 	case []string:
@@ -98,13 +101,13 @@ func (k Key) Set(value any) {
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 }
 
-// Value is what the variable is set to: an int64, float64, bool, string, []string or []float64;
-// nil when it is nothing.
+// Value returns the value of the variable: an int64, float64, bool, string, []string or []float64; nil if it is a nil
+// pointer or slice.
 func (k Key) Value() any {
 	return plain(k.variable(false))
 }
 
-// DefaultValue is Default as [Key.Value] returns it.
+// DefaultValue returns Default in the form of [Key.Value].
 func (k Key) DefaultValue() any {
 	v := reflect.ValueOf(k.Default)
 	if t := reflect.TypeOf(k.To).Elem(); v.IsValid() && t.Kind() != reflect.Pointer {
@@ -127,8 +130,8 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// Accept brings a TOML value to the key's type: int64, float64, bool, string, []string
-// or []float64. It is false when the type or the range is wrong.
+// Accept converts a TOML value to the key's type: int64, float64, bool, string, []string
+// or []float64. It returns false if the type or the range is wrong.
 func (k Key) Accept(raw any) (any, bool) {
 	var v any
 	var ok bool
@@ -149,8 +152,8 @@ func (k Key) Accept(raw any) (any, bool) {
 	return v, ok && (k.Is.holds == nil || k.Is.holds(v))
 }
 
-// Read sets the variable to a TOML value. If that is wrong, it says what was found and what
-// would be right.
+// Read sets the variable to a TOML value. If the value is wrong, Read returns what was
+// found and what would be right.
 func (k Key) Read(raw any) (found, hint string) {
 	v, ok := k.Accept(raw)
 	if ok {
@@ -212,7 +215,7 @@ func list[T any](raw any, one func(any) (T, bool)) ([]T, bool) {
 	return out, true
 }
 
-// Wants says in words what is right for the key.
+// Wants describes in words the values that the key accepts.
 func (k Key) Wants() string {
 	many := k.Type() == Texts
 	switch {

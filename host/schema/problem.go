@@ -1,9 +1,9 @@
 package schema
 
-// Problem is a key whose value does not go with those of other keys.
+// Problem describes a key whose value does not fit those of other keys.
 type Problem struct {
 	Key   string   // full and dotted
-	With  []string // the other keys; while one of them is wrong for itself, there is no telling
+	With  []string // the other keys; if one of them is invalid itself, the problem is not reported
 	Found string
 	Hint  string // what would be right
 }

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// Most bounds counts that have no natural bound.
+// Most is the upper bound of counts that have no natural one.
 const Most = 1_000_000_000
 
-// Range is the range of a key. Its zero value is everything.
+// Range is the set of values that a key accepts. Its zero value accepts everything.
 type Range struct {
-	Words []string // all that a string may be; nil: no such list
+	Words []string // all possible strings; nil: there is no such list
 	text  string   // in words, after the type: "of at least 1"
 	holds func(value any) bool
 }
 
-// From is the range of an integer, both ends included.
+// From returns the range of integers from low to high, inclusive.
 func From(low, high int64) Range {
 	text := fmt.Sprintf("from %d to %d", low, high)
 	if high == math.MaxInt64 {
@@ -26,12 +26,13 @@ func From(low, high int64) Range {
 	return Range{text: text, holds: func(v any) bool { return v.(int64) >= low && v.(int64) <= high }}
 }
 
-// Between is the range of a number, both ends included, or of each number of an array.
+// Between returns the range from low to high, inclusive, for a number or for each number
+// of an array.
 func Between(low, high float64) Range {
 	return numbers("from "+Decimal(low)+" to "+Decimal(high), func(x float64) bool { return x >= low && x <= high })
 }
 
-// Below is the range of a number, the upper end excluded.
+// Below is [Between] with the upper end excluded.
 func Below(low, high float64) Range {
 	return numbers("of at least "+Decimal(low)+" and below "+Decimal(high), func(x float64) bool { return x >= low && x < high })
 }
@@ -52,7 +53,8 @@ func numbers(text string, holds func(float64) bool) Range {
 	}}
 }
 
-// OneOf is the range of a string, or of each in an array, that is one of a few words.
+// OneOf returns the range of strings, or of arrays of strings, each of which is one of
+// the given words.
 func OneOf[T ~string](words ...T) Range {
 	r := Range{}
 	for _, w := range words {
@@ -68,22 +70,23 @@ func OneOf[T ~string](words ...T) Range {
 	return r
 }
 
-// Anything is every string; text says what it means, as "that names a directory".
+// Anything returns the range of all strings; text says what they mean, as in "that names
+// a directory".
 func Anything(text string) Range { return Range{text: text} }
 
-// NonEmpty is every string but the empty one and those listed.
+// NonEmpty returns the range of all strings except the empty one and those listed.
 func NonEmpty(text string, but ...string) Range {
 	return Range{text: text, holds: func(v any) bool { return v.(string) != "" && !slices.Contains(but, v.(string)) }}
 }
 
-// Paths is the range of one or several paths.
+// Paths returns the range of one or several paths.
 func Paths(text string) Range {
 	paths := Patterns()
 	paths.text = text
 	return paths
 }
 
-// Patterns is the range of one or several patterns of names.
+// Patterns returns the range of one or several patterns of names.
 func Patterns() Range {
 	return Range{text: "of at least one character each", holds: func(v any) bool {
 		return len(v.([]string)) > 0 && !slices.Contains(v.([]string), "")
@@ -92,7 +95,7 @@ func Patterns() Range {
 
 var hexHash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
 
-// Hash is a SHA-256, or the empty string.
+// Hash returns the range of SHA-256 hashes and the empty string.
 func Hash() Range {
 	return Range{text: "of 64 hexadecimal digits in lower case, or empty", holds: func(v any) bool { return hexHash.MatchString(v.(string)) }}
 }

@@ -14,7 +14,7 @@ import (
 // Finite reports whether a number is neither NaN nor infinite.
 func Finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// Decimal writes a number as a person would: with an exponent only when it is very small
+// Decimal formats a number as a person would: with an exponent only if it is very small
 // or large.
 func Decimal(x float64) string {
 	format := byte('g')
@@ -24,7 +24,7 @@ func Decimal(x float64) string {
 	return strconv.FormatFloat(x, format, -1, 64)
 }
 
-// Quoted writes strings as `"a", "b", "c"`.
+// Quoted formats strings as `"a", "b", "c"`.
 func Quoted(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -42,7 +42,7 @@ func describeFloat(x float64) string {
 	return "the float " + s
 }
 
-// Describe says what a raw TOML value is, for a message.
+// Describe describes a raw TOML value, for a message.
 func Describe(raw any) string {
 	switch v := raw.(type) {
 	case string:
@@ -80,9 +80,9 @@ func Clipped(s string, most int) string {
 // longestCompared bounds the work of Nearest; no key of ours is longer.
 const longestCompared = 64
 
-// Nearest returns the known key that the writer most likely meant by key, or
-// "" when none is similar. Case is ignored; about one letter in three may
-// differ. Of equally near keys the first wins.
+// Nearest returns the known key that the writer of key most likely meant, or "" if none
+// is similar. Case is ignored; about one letter in three may differ. Among equally near
+// keys, the first is returned.
 func Nearest(key string, known []string) string {
 	if len(key) > longestCompared {
 		return ""
@@ -97,8 +97,8 @@ func Nearest(key string, known []string) string {
 	return best
 }
 
-// DidYouMean is a question about the known word that is nearest to one, such as
-// `; did you mean "cpu"?`; "" when none is.
+// DidYouMean returns a question that suggests the known word nearest to word, such as `;
+// did you mean "cpu"?`, or "" if none is near.
 func DidYouMean(word string, known []string) string {
 	near := Nearest(word, known)
 	if near == "" {

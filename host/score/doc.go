@@ -1,3 +1,3 @@
-// Package score puts sequences of different lengths into batches of few shapes, so that a model tells how likely their
-// last tokens are. It knows token ids only: texts, tasks and models belong to the caller.
+// Package score puts sequences of different lengths into batches of few shapes, so that a model can compute how likely
+// the last tokens of each are. It knows only token ids: texts, tasks and models belong to the caller.
 package score

@@ -8,31 +8,31 @@ import (
 
 // A Request asks how likely a continuation is.
 type Request struct {
-	Context      []int32 // what comes before; not empty
+	Context      []int32 // the tokens before the continuation; not empty
 	Continuation []int32 // not empty
 }
 
-// A Score is what a model says to a request.
+// A Score is a model's answer to a request.
 type Score struct {
 	LogProb float64 // sum of the log-probabilities of the continuation's tokens, in nats
 	Greedy  bool    // whether each of them is the likeliest token at its place
 }
 
-// A Batch is some requests as rows of the same length. What is not used of a row is behind its sequence.
+// A Batch is a group of requests as rows of equal length. The unused part of a row comes after its sequence.
 type Batch struct {
-	Requests []int   // places of its requests in the list, in the order of rows
+	Requests []int   // indices of the requests in the list, in the order of the rows
 	Rows     int     // Rows·Length is the same for all batches
-	Length   int     // tokens of a row
+	Length   int     // number of tokens in a row
 	Tokens   []int32 // [Rows, Length]
-	Lengths  []int32 // [Rows], the tokens that are used; 0 where there is no request
+	Lengths  []int32 // [Rows], number of tokens in use; 0 for a row without a request
 
-	// Positions and Parts, [Rows, Length], are nil where each row is one sequence. Otherwise a row is a context, part 0,
-	// with several continuations behind each other, parts 1, 2 …: a token is to see the context and those before it in its
-	// part, and Positions are those in its sequence.
+	// Positions and Parts, [Rows, Length], are nil if each row is one sequence. Otherwise a row is a context, which is
+	// part 0, followed by several continuations, parts 1, 2 …: a token is to see the context and the earlier tokens of
+	// its part, and Positions are the positions in the sequence that these form.
 	Positions, Parts []int32
 
-	// Targets are tokens whose probability is wanted, and Places the tokens that they follow, as places in Tokens. Both
-	// have as many elements as one of few sizes; those behind the last request's are not used.
+	// Targets are the tokens whose probability is wanted, and Places are the indices in Tokens of the tokens that they
+	// follow. Their number is one of a few sizes; those after the targets of the last request are not used.
 	Places, Targets []int32
 
 	counts []int // targets of each request
@@ -41,7 +41,8 @@ type Batch struct {
 // parts are the numbers of rows that a batch can have. All divide [Tokens]'s results.
 var parts = []int{48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
 
-// Tokens is a number of tokens of a batch, 3·2ⁿ, of at least the given size, in which a sequence of context tokens fits.
+// Tokens returns a number of tokens for a batch, 3·2ⁿ, of at least the given size, into which a sequence of context
+// tokens fits.
 func Tokens(context, least int) int {
 	n := 3 * 64
 	for n < max(context, least) {
@@ -50,12 +51,12 @@ func Tokens(context, least int) int {
 	return n
 }
 
-// Batches divides requests into batches of the given number of tokens, one of those that [Tokens] returns: the longest
-// first, so that memory that does not suffice is noticed at once. A sequence of which a model sees context tokens is cut
-// in front: of context + 1 tokens the last is only a target. With share, requests of the same context can be one row,
-// which has the context once.
+// Batches divides requests into batches of the given number of tokens, which must be one that [Tokens] returns. The
+// longest requests come first, so that a lack of memory is noticed at once. A sequence that is longer than what a model
+// with context tokens can use is cut at the front: of context + 1 tokens the last is only a target. If share is set,
+// requests with the same context can become one row, which holds the context once.
 //
-// Equal requests have equal batches, so that work that was interrupted can go on behind a batch.
+// Equal requests give equal batches, so that interrupted work can be continued after any batch.
 func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
 	for i, r := range requests {
 		if len(r.Context) == 0 || len(r.Continuation) == 0 {
@@ -127,7 +128,8 @@ func (b *Batch) addOne(r Request, at, context int) {
 	b.counts = append(b.counts, count)
 }
 
-// Scores adds up what the model says of the targets: the log-probability of each, and whether it is the likeliest token.
+// Scores adds up the model's results for the targets: the log-probability of each, and whether it is the likeliest
+// token.
 func (b *Batch) Scores(logProbs []float32, likeliest []bool) []Score {
 	list := make([]Score, len(b.Requests))
 	at := 0

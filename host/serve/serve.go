@@ -1,16 +1,16 @@
-// Package serve shows runs while they train: web pages for one person on one machine. A
-// table of the runs below some directories, curves that grow, what a run is made of, and
-// what tells two apart.
+// Package serve shows runs while they train, as web pages for one person on one machine:
+// a table of the runs below some directories, growing curves, what a run is made of, and
+// how two runs differ.
 //
-// Pages are made here and work without a script; the script in page/live.js only keeps
-// them up to date. They load nothing from elsewhere. Curves are drawn as in the report of
-// a study (host/study/report/page), and thinned out here, so that a page stays quick
-// whatever the length of a run.
+// The pages are made here and work without a script; the script in page/live.js only
+// keeps them up to date. They load nothing from elsewhere. Curves are drawn as in the
+// report of a study (host/study/report/page), but thinned out here, so that a page stays
+// fast however long a run is.
 //
-// Runs are files that others may have written: every text is escaped, no request names a
-// file (it names a run that the list has), and requests for other hosts are refused, so
-// that no web page elsewhere can read through the browser what is shown here. Runs can be
-// asked to stop, or for a checkpoint, by those who know a token.
+// Runs are files that others may have written. So all text is escaped, no request names a
+// file (it names a run in the list), and requests for other host names are refused, so
+// that no other web page can read, through the browser, what is shown here. Whoever knows
+// a token can ask runs to stop, or to save a checkpoint.
 package serve
 
 import (
@@ -28,18 +28,19 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 )
 
-// Options say what is shown, and to whom.
+// Options say what to show, and to whom.
 type Options struct {
-	// Roots are the directories with runs; one that does not exist has none, until it does.
+	// Roots are the directories with runs. A directory that does not exist yet has none.
 	Roots []string
-	// Host is a name under which the pages may be asked for, beside localhost and the
-	// addresses of the machine; "": there is none.
+	// Host is a name under which the pages may be requested, in addition to localhost and
+	// the addresses of the machine; "": there is none.
 	Host string
-	// Token lets those who know it ask runs to stop, or for a checkpoint; "": nobody can.
+	// Token allows those who know it to ask runs to stop, or to save a checkpoint; "":
+	// nobody can.
 	Token string
 }
 
-// Server answers requests. It is made by [New].
+// Server answers requests. Create it with [New].
 type Server struct {
 	host, token string
 	logs        *logs
@@ -55,7 +56,7 @@ func New(o Options) *Server {
 	return &Server{host: o.Host, token: o.Token, lister: rundir.NewLister(o.Roots...), logs: newLogs()}
 }
 
-// Handler answers requests of the pages, which stand at the root.
+// Handler returns the handler for requests of the pages, whose paths begin at the root.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]answer{

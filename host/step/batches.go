@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-// Batches are the micro-batches of one step, on their way to the device or there.
+// Batches are the micro-batches of one step, on the device or on their way to it.
 type Batches struct {
 	c    *Compiled
 	host [][]int32
@@ -17,10 +17,10 @@ type Batches struct {
 	each []*engine.Buffer
 }
 
-// Load uploads the micro-batches of one step, each the flat [batch, context+1] token
-// ids, batch being that of all replicas together. The slices must not change until the
-// step is done. Load may be called while a step runs, to have the next one's input on
-// the device in time.
+// Load uploads the micro-batches of one step, each given as flat [batch, context+1] token
+// ids, where batch counts the sequences of all replicas together. The slices must not
+// change until the step is done. Load may be called while a step runs, so that the next
+// step's input is on the device in time.
 func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
 	p := &c.plan
 	if len(batches) != p.Accumulate {
@@ -49,7 +49,7 @@ func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
 	return b, nil
 }
 
-// Close frees what is on the device. Running a step with the batches does so, too.
+// Close frees the device buffers. Running a step with the batches does so, too.
 func (b *Batches) Close() {
 	b.all.Finalize()
 	engine.FinalizeAll(b.each...)

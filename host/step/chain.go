@@ -10,11 +10,11 @@ import (
 	"github.com/cage-qat/cage/host/update"
 )
 
-// Step runs one optimizer step on accumulate micro-batches, each the flat
-// [batch, context+1] token ids. Parameters and states are replaced in s. When the
-// loss or the gradient's norm is not finite, s keeps its values, be it in new buffers,
-// and the result says Skipped. After an error during the update s is not consistent: its
-// buffers were given away ([State.Consistent]).
+// Step runs one optimizer step on the plan's Accumulate micro-batches, each given as flat
+// [batch, context+1] token ids. Parameters and states are replaced in s. If the loss or
+// the gradient's norm is not finite, s keeps its values (though perhaps in new buffers),
+// and the result says Skipped. After an error during the update, s is no longer
+// consistent, because its buffers were donated ([State.Consistent]).
 func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, error) {
 	b, err := c.Load(batches)
 	if err != nil {
@@ -23,8 +23,8 @@ func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, erro
 	return c.Run(s, b, set)
 }
 
-// Run is [Compiled.Step] with micro-batches that were loaded before, and that are gone
-// when it returns.
+// Run is [Compiled.Step] with micro-batches that were loaded before. Their buffers are
+// freed when it returns.
 func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	defer b.Close()
 	if c.runsSingle(s, set) {

@@ -16,25 +16,25 @@ import (
 )
 
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It
-// quantizes the weights anew and brings nothing but those elements to the host.
+// quantizes the weights anew and copies only those elements to the host.
 //
-// The codes are the integers that the quantizer's program returns, which belong to
-// the domain it quantizes in: with a rotation, code i is that of the rotated weight's
-// element i. A quantizer that returns no codes is followed by the bits of the value
-// Q(x): two elements of it have one code exactly when their values are equal, so
-// that a code changes also when only the scale does. Residuals are x − Q(x) of the
-// weight's own elements, which is what the correction is made of; with a rotation,
-// residual i and code i belong to the same block and not to the same number.
+// The codes are the integers that the quantizer's program returns, which belong to the
+// domain it quantizes in: with a rotation, code i belongs to element i of the rotated
+// weight. For a quantizer that returns no codes, the bits of the value Q(x) take their
+// place: two elements have the same code exactly when their values are equal, so a code
+// also changes when only the scale does. Residuals are x − Q(x) of the weight's own
+// elements, which is what the correction is made of; with a rotation, residual i and code
+// i belong to the same block but not to the same number.
 type CodeReader struct{ exec *executable }
 
-// WeightElements are the positions of chosen elements in a weight's flat tensor.
+// WeightElements gives the positions of chosen elements in the flat tensor of a weight.
 type WeightElements struct {
 	Weight    string
 	Positions []int32
 }
 
-// CodeReader compiles the reading of the chosen elements, at least one of each weight,
-// which must be quantized.
+// CodeReader compiles a reader of the chosen elements: at least one of each weight named,
+// all of which must be quantized.
 func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 	rules := make([]cage.Rule, len(chosen))
 	for i, e := range chosen {

@@ -11,9 +11,9 @@ import (
 	"github.com/cage-qat/cage/host/update"
 )
 
-// Compiled holds the compiled programs of a step, those of the stages of a plan. Each is compiled when first needed, or by
-// [Compiled.Prepare]: the forms of the update, the evaluation and the measures exist only
-// in runs that use them. Not safe for concurrent use, but for [Compiled.Load].
+// Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is compiled when first
+// needed, or by [Compiled.Prepare]: the forms of the update, the evaluation and the measures exist only in runs that
+// use them. A Compiled is not safe for concurrent use, except for [Compiled.Load].
 type Compiled struct {
 	dev       *engine.Device
 	plan      Plan
@@ -32,8 +32,8 @@ type updateKind struct {
 	observes   bool // the observation alone, before a refresh
 }
 
-// Compile checks the plan and compiles the quantization of the weights, with which
-// everything begins.
+// Compile checks the plan and compiles the quantization of the weights, with which every
+// step begins.
 func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
@@ -61,9 +61,9 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	return c, nil
 }
 
-// Prepare compiles all that a training runs, with its correction, statistics and
-// evaluation, and with stationarity measures if they are asked for: so that what cannot
-// be compiled fails before the first step, and no step waits for a compiler.
+// Prepare compiles everything that training runs, with correction, statistics and
+// evaluation, and the stationarity measures if pareto is true. What cannot be compiled
+// then fails before the first step, and no step waits for a compiler.
 func (c *Compiled) Prepare(pareto bool) error {
 	forms := []cage.Form{cage.Off}
 	if len(c.plan.quantized()) > 0 && c.plan.Form != "" && c.plan.Form != cage.Off {
@@ -140,11 +140,11 @@ func (c *Compiled) updateKinds(form cage.Form, pareto bool) []updateKind {
 	return list
 }
 
-// Plan returns the plan that was compiled. The quantizers of what products leave
-// rotated return rotated values in it.
+// Plan returns the plan that was compiled. In it, quantizers whose operands the products
+// leave rotated return rotated values.
 func (c *Compiled) Plan() *Plan { return &c.plan }
 
-// Batch is the number of sequences in a micro-batch, of all replicas together.
+// Batch returns the number of sequences in a micro-batch, of all replicas together.
 func (c *Compiled) Batch() int { return c.plan.Batch * c.dev.Count() }
 
 // Close frees all executables.

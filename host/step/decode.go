@@ -15,8 +15,9 @@ import (
 	"github.com/cage-qat/cage/host/update"
 )
 
-// Decoder continues sequences with the parameters of an evaluator, piece by piece: what
-// attention needs of the tokens before is kept on the device. The evaluator must stay open.
+// Decoder continues sequences piece by piece, with the parameters of an evaluator. It
+// keeps on the device what attention needs of the earlier tokens. The evaluator must stay
+// open.
 type Decoder struct {
 	e      *Evaluator
 	first  []int32
@@ -34,8 +35,9 @@ const (
 
 func cacheName(i int) string { return fmt.Sprintf("cache/%d", i) }
 
-// Decoder begins sequences, with room for length tokens of each. Sequence i begins at place
-// first[i] of what [Decoder.Next] is given, and has padding before it.
+// Decoder begins sequences, with room for length tokens each. Sequence i begins at
+// position first[i] of the tokens that [Decoder.Next] is given; what comes before it is
+// padding.
 func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	language, ok := e.c.plan.Model.(model.Language)
 	if !ok {
@@ -66,12 +68,12 @@ func (d *Decoder) Close() {
 	}
 }
 
-// Room is the number of tokens that still fit.
+// Room returns the number of tokens that still fit into each sequence.
 func (d *Decoder) Room() int { return d.length - d.start }
 
-// Next reads the next tokens of all sequences, [sequences, n], and returns the logits of the
-// token after them, [sequences, vocabulary]. Where activations are quantized, n must be one
-// of the plan's [Plan.Pieces].
+// Next reads the next tokens of all sequences, [sequences, n], and returns the logits of
+// the token after them, [sequences, vocabulary]. If activations are quantized, the number
+// of tokens, sequences·n, must be one of the plan's [Plan.Pieces].
 func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	c, n := d.e.c, len(tokens)/len(d.first)
 	if n == 0 || n*len(d.first) != len(tokens) || n > d.Room() {

@@ -11,8 +11,9 @@ import (
 	"github.com/cage-qat/cage/host/update"
 )
 
-// Distillation is a teacher, and what the model learns of it. The teacher reads the same batches, with parameters that
-// nothing changes and without quantization. They are no part of a state: [Compiled.LoadTeacher] brings them.
+// Distillation describes a teacher and what the model learns from it. The teacher reads the same batches, without
+// quantization and with parameters that nothing changes. These parameters are not part of the state:
+// [Compiled.LoadTeacher] loads them.
 type Distillation struct {
 	model.Distillation
 	Teacher model.Language
@@ -34,7 +35,7 @@ func (p *Plan) teacher() (list []Tensor) {
 
 func (p *Plan) teacherSpecs() []engine.Spec { return inputs(p.teacher(), teacherParam, false) }
 
-// LoadTeacher loads the parameters of the plan's teacher, in the place of those that it had.
+// LoadTeacher loads the parameters of the plan's teacher, replacing any that were loaded before.
 func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.closeTeacher()
 	c.taught = update.Tensors{}

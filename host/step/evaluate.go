@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/update"
 )
 
-// Evaluator computes losses with fixed parameters. The weights are quantized once,
-// when it is made; the quantizers are those of training.
+// Evaluator computes losses with fixed parameters. The weights are quantized once, when
+// it is created, by the quantizers used in training.
 type Evaluator struct {
 	c *Compiled
 	s *State
@@ -37,8 +37,8 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 // Close frees the quantized weights.
 func (e *Evaluator) Close() { takeBack(e.s.Tensors, e.t) }
 
-// Losses returns the losses of a batch of all replicas together: of a language model
-// that of every token of [batch, context+1], row by row, in nats.
+// Losses returns the losses of a batch of all replicas together; for a language model,
+// the loss of every token of [batch, context+1], row by row, in nats.
 func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	t, err := e.c.uploadBatch(tokens)
 	if err != nil {
@@ -57,8 +57,8 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	return e.run("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
 }
 
-// Logits returns the logits of the token that follows each position of a batch
-// [batch, context], flat [batch, context, vocabulary], which all replicas compute alike.
+// Logits returns the logits of the token that follows each position of a batch [batch,
+// context], as flat [batch, context, vocabulary]. All replicas compute the same logits.
 // The model must be a language model.
 func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	p := &e.c.plan

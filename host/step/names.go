@@ -41,8 +41,8 @@ func numbered(in update.Nodes, name func(weight string, i int) string, weight st
 // floats is a shape of float32.
 func floats(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
 
-// Tensor is a named float32 tensor in host memory, or without Data one of the plan, of
-// which name and shape are known.
+// Tensor is a named float32 tensor in host memory or, without Data, a tensor of the plan,
+// of which only name and shape are known.
 type Tensor struct {
 	Name string
 	Dims []int

@@ -10,44 +10,45 @@ import (
 	"github.com/cage-qat/cage/host/update"
 )
 
-// Plan says what a step computes. Shapes are static: on each replica of the device
-// batch sequences of context tokens in each micro-batch, or whatever else the model
-// reads.
+// Plan says what a step computes. Shapes are static: in each micro-batch, each replica of
+// the device reads Batch sequences of Context tokens, or whatever else the model reads.
 type Plan struct {
 	Model model.Model
-	// Batch is the part of a micro-batch that one of the device's replicas computes.
+	// Batch is the number of sequences of a micro-batch that one replica of the device
+	// computes.
 	Batch, Context, Accumulate int
-	// Weights and Activations hold the quantizers by the name of the parameter
-	// and of the site; a name that is missing is not quantized.
+	// Weights and Activations hold the quantizers, by the name of the parameter or of the
+	// activation site. What has no entry is not quantized.
 	Weights, Activations map[string]lower.Quantizer
-	// Pieces holds quantizers of activations for [Decoder.Next], by the number of tokens that
-	// it is given, as Activations does.
+	// Pieces holds the quantizers of activations for [Decoder.Next], by the number of tokens that it is given. Each
+	// entry is a map like Activations.
 	Pieces map[int]map[string]lower.Quantizer
-	// Rules holds the update rule of every parameter in the model's order, and
-	// after them of every trained parameter of a quantizer in the order of
-	// [Plan.Trained], with the form Off and without statistics; the step sets
-	// both as it needs.
+	// Rules holds the update rules: one for every parameter, in the model's order, then
+	// one for every trained parameter of a quantizer, in the order of [Plan.Trained].
+	// Their form is Off, and they are without statistics; the step sets both as it needs.
 	Rules []cage.Rule
-	// Form and Variant of the correction when λ_t > 0.
+	// Form and Variant are those of the correction when λ_t > 0.
 	Form    cage.Form
 	Variant cage.Variant
-	// FullPrecision takes the gradient at x, without quantization; the correction
-	// and evaluation have it. There may be no trained parameters of quantizers then.
+	// FullPrecision takes the gradient at x, without quantization; the correction and the
+	// evaluation still quantize. Quantizers may then have no trained parameters.
 	FullPrecision bool
-	// Distillation has the model learn what a teacher predicts; nil: it learns the tokens.
+	// Distillation makes the model learn what a teacher predicts; nil means that it
+	// learns the tokens.
 	Distillation *Distillation
-	// Clip is the largest global norm of the gradient; 0 does not clip.
+	// Clip is the largest global norm of the gradient; 0 means no clipping.
 	Clip float64
-	// Update builds the graph of one rule; nil lowers the rules' programs.
+	// Update builds the graph of one rule; nil lowers the programs of the rules.
 	Update UpdateFunc
-	// RefreshDelay says by the name of a rule how many updates after the one at which
-	// they are due refreshes take effect; see [CheckDelay]. They are computed beside
-	// the updates between. The first of a rule is never late, nor is that of a
-	// name that is missing.
+	// RefreshDelay says, by the name of a rule, how many updates after they are due its
+	// refreshes take effect; see [refresh.CheckDelay]. They are computed while the updates in
+	// between run. The first refresh of a rule is never late, and neither are those of
+	// rules without an entry.
 	RefreshDelay map[string]int
 	// Stacking says how a graph computes updates whose programs are the same.
 	Stacking update.Stacking
-	// Executors run the updates of a step that is a chain; nil leaves them to the device.
+	// Executors run the updates of a step that is a chain; nil leaves the choice to the
+	// device.
 	Executors []update.Executor
 	// Rotations says what products do with operands that are rotated alike.
 	Rotations Rotations
@@ -57,8 +58,8 @@ type Plan struct {
 	codes map[string][]engine.Spec // of weights that products multiply by their codes; see multiplyCodes
 }
 
-// UpdateFunc builds the update of one tensor: from the rule's inputs by name to
-// its outputs by name. It panics as graph building does.
+// UpdateFunc builds the update of one tensor: it maps the rule's inputs, by name, to its
+// outputs, by name. Like other functions that build graphs, it panics on a mistake.
 type UpdateFunc func(rule cage.Rule, in update.Nodes) update.Nodes
 
 // check fails when the parts of the plan do not fit together.
@@ -102,9 +103,10 @@ func (p *Plan) check() error {
 	return nil
 }
 
-// Trained lists the quantizers' trained parameters: those of weights in the order of
-// the parameters, then those of activations in the order of the sites. Their names, which
-// are unique in the plan, are those of their rules and in checkpoints.
+// Trained lists the trained parameters of the quantizers: first those for weights, in the
+// order of the parameters, then those for activations, in the order of the sites. Their
+// names are unique in the plan; they are also the names of their rules and their names in
+// checkpoints.
 func (p *Plan) Trained() []Tensor { return append(p.trainedWeights(), p.trainedActivations()...) }
 
 func (p *Plan) trainedWeights() []Tensor {

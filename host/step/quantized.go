@@ -17,15 +17,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Quantized is a weight as its quantizer's program gives it.
+// Quantized is a weight as returned by the program of its quantizer.
 type Quantized struct {
-	Value []float32 // Q(x), in the weight's own domain, whatever products leave rotated
-	// Codes and Scale are nil where the program does not return them. With a rotation they
+	Value []float32 // Q(x), in the weight's own domain, even if products use it rotated
+	// Codes and Scale are nil if the program does not return them. With a rotation they
 	// are those of the rotated weight.
 	Codes      []int32
 	Scale      []float32
-	ScaleShape []int // goes with the shape of the weight, or with its rows cut into groups
-	// Rotation is the block of the rotation that ends the program; 0: there is none.
+	ScaleShape []int // shape of Scale, which fits that of the weight, or that of its rows cut into groups
+	// Rotation is the block size of the rotation that ends the program; 0 if there is none.
 	Rotation int
 }
 
@@ -127,8 +127,8 @@ func (q *Quantized) download(t update.Tensors) (err error) {
 	return err
 }
 
-// QuantizedActivation quantizes an activation of one of the plan's pieces of tokens, x
-// [site.Tokens, site.Width], as the training does.
+// QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as
+// training does. The number of tokens must be one of the plan's pieces.
 func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
 	q, ok := c.plan.Pieces[site.Tokens][site.Name]
 	if !ok || len(q.Trained()) > 0 {

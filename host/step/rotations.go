@@ -9,14 +9,14 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// Rotations says what becomes of rotations in products whose operands, activations and
+// Rotations says what to do about rotations in products whose operands, activations and
 // weights, are all rotated alike by their quantizers.
 type Rotations string
 
 // The ways to multiply rotated operands.
 const (
-	// HalfRotations leaves operands rotated where fewer rotations are computed that way.
-	// In exact arithmetic products and gradients are the same. It is the default.
+	// HalfRotations leaves operands rotated where that saves rotations. In exact
+	// arithmetic, products and gradients are the same. It is the default.
 	HalfRotations Rotations = "half"
 	// FullRotations rotates every operand back.
 	FullRotations Rotations = "full"

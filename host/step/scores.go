@@ -13,13 +13,14 @@ import (
 	"github.com/cage-qat/cage/host/update"
 )
 
-// Scored are sequences of which some tokens are asked for; see [model.Scored].
+// Scored are sequences some of whose tokens are to be scored; see [model.Scored].
 type Scored struct {
 	Rows, Length    int
 	Tokens          []int32 // [Rows, Length]
 	Lengths         []int32 // [Rows]
 	Places, Targets []int32
-	// Positions and Parts, [Rows, Length], are those of rows that share a context, in float32; else nil.
+	// Positions and Parts, [Rows, Length], are set for rows that share a context, in float32 only; otherwise they are
+	// nil.
 	Positions, Parts []int32
 }
 
@@ -34,9 +35,9 @@ const (
 	likeliestName = "likeliest"
 )
 
-// Scores returns the log-probability of each target, and whether it is the likeliest token
-// at its place. Where activations are quantized, the tokens must be as many as one of the
-// plan's [Plan.Pieces].
+// Scores returns the log-probability of each target, and whether it is the likeliest
+// token at its place. If activations are quantized, the number of tokens must be one of
+// the plan's [Plan.Pieces].
 func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err error) {
 	c := e.c
 	if err := c.plan.checkScored(s); err != nil {

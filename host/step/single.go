@@ -25,8 +25,8 @@ const (
 	// before the update.
 	Chain Dispatch = "chain"
 	// Single runs one executable, after which the host reads one small vector. Steps in
-	// which preconditioners are renewed, or put in place late, or in which stationarity
-	// measures are due, run the chain.
+	// which preconditioners are renewed or put in place late, or stationarity measures
+	// are due, run as the chain.
 	Single Dispatch = "single"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// NewState draws the parameters from the seed, initialises the quantizers' trained
-// parameters from them and from a batch of tokens, [batch, context+1], and runs the
-// optimizers' init programs. The tokens are needed only where activations have
+// NewState draws the parameters from the seed, initializes the trained parameters of
+// quantizers from them and from a batch of tokens, [batch, context+1], and runs the
+// optimizers' init programs. The tokens are needed only if quantizers of activations have
 // trained parameters.
 func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	workers := 1
@@ -29,14 +29,14 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	})
 }
 
-// NewStateFrom is NewState with parameters that are loaded instead of drawn.
+// NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn.
 func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 	return c.newState(tokens, 1, func(p model.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
 }
 
-// StartParams makes a state of parameters that are loaded, and of the trained parameters of quantizers as a training would
-// begin with them, for evaluation with quantizers that the parameters were not trained for. Trained parameters of
-// activations need a text to begin with, and are an error.
+// StartParams makes a state for evaluation with quantizers for which the parameters were not trained. The parameters
+// are loaded; the trained parameters of quantizers get the values with which a training would begin. For quantizers of
+// activations these would depend on a text, so trained parameters there are an error.
 func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if list := c.plan.trainedActivations(); len(list) > 0 {
 		return nil, fmt.Errorf("%s is a parameter that is trained: this quantizer of activations does nothing useful before", list[0].Name)

@@ -11,21 +11,21 @@ import (
 )
 
 // State is what training carries from step to step, on the device: everything that is
-// trained and the optimizers' states, by the names that they have in checkpoints. What is
-// computed from it beside the steps is in host memory.
+// trained, and the states of optimizers, by their names in checkpoints. Results computed
+// from it while steps go on are in host memory.
 type State struct {
 	Tensors update.Tensors
-	// Pending are the refreshes whose results are not in place yet. They are among the
-	// tensors of [Compiled.Stored].
+	// Pending holds the refreshes whose results are not in place yet. They are among the
+	// tensors that [Compiled.Stored] lists.
 	Pending refresh.Pending
 	// torn is set while a step replaces buffers, and stays set when the step fails meanwhile.
 	torn bool
 	held <-chan struct{} // see Hold; nil where nothing is read
 }
 
-// Hold lets the next step wait until done is closed before it replaces a tensor. Until then
-// what [Compiled.Stored] lists can be read, while the step computes its gradients. A step
-// that is one executable waits before it starts.
+// Hold makes the next step wait until done is closed before it replaces a tensor. Until
+// then, what [Compiled.Stored] lists can be read while the step computes its gradients. A
+// step that is one executable waits before it starts.
 func (s *State) Hold(done <-chan struct{}) { s.held = done }
 
 // replace waits for those who read the state, and notes that its tensors are now replaced.
@@ -37,11 +37,11 @@ func (s *State) replace() {
 	s.torn = true
 }
 
-// Consistent tells whether the state is that after a whole number of steps. A step that failed
-// while it replaced parameters and states left some of both, and buffers that are gone.
+// Consistent reports whether the state is that after a whole number of steps. A step that failed while replacing
+// parameters and states leaves a mixture of old and new ones, and buffers that are gone.
 func (s *State) Consistent() bool { return !s.torn }
 
-// Param is the buffer of a trained tensor.
+// Param returns the buffer of a trained tensor.
 func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[update.Param(tensor)] }
 
 // takeBack takes the tensors of a state from t, which a step worked on, and frees the
@@ -68,17 +68,17 @@ func (p *Plan) stateTensors() []Tensor {
 	return list
 }
 
-// Stored is a tensor of a state as a checkpoint keeps it.
+// Stored is a tensor of a state as a checkpoint stores it.
 type Stored struct {
 	Name string
 	Dims []int
-	// Read returns the elements, to be read only, and before the next step replaces them
-	// ([State.Hold]): on the CPU they are in the state's own memory.
+	// Read returns the elements. They must not be changed, and must be used before the
+	// next step replaces them ([State.Hold]): on the CPU they are the state's own memory.
 	Read func() ([]float32, error)
 }
 
-// Stored lists the tensors of a state, for a checkpoint, with the results of refreshes
-// that are not in place yet, for which it waits ([State.Pending]).
+// Stored lists the tensors of a state, for a checkpoint. The results of refreshes that
+// are not in place yet are among them; Stored waits for these ([State.Pending]).
 func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
 	for _, t := range c.plan.stateTensors() {
@@ -91,17 +91,17 @@ func (c *Compiled) Stored(s *State) []Stored {
 	return out
 }
 
-// LoadFunc loads a tensor of a checkpoint by name.
+// LoadFunc loads a tensor of a checkpoint, given its name.
 type LoadFunc func(name string) (Tensor, error)
 
-// ParamName is the name that a parameter of the model has in checkpoints.
+// ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return update.Param(param) }
 
-// TrainedName is the name that a trained parameter of a quantizer has in checkpoints, by the weight or site.
+// TrainedName returns the name, in checkpoints, of a trained parameter of the quantizer of a weight or site.
 func TrainedName(site, name string) string { return update.Param(update.Trained(site, name)) }
 
-// LoadParams loads the parameters of a model and nothing else. Their elements are those that values returns by the name of the
-// parameter; they are used before the next call.
+// LoadParams returns a function that loads the parameters of a model and nothing else. It gets the elements from
+// values, which is given the name of a parameter; they are used before values is called again.
 func LoadParams(m model.Model, values func(param string) ([]float32, error)) LoadFunc {
 	params := map[string]model.Param{}
 	for _, p := range m.Params() {
@@ -136,20 +136,20 @@ func (c *Compiled) load(load LoadFunc, name string, dims []int) (*engine.Buffer,
 }
 
 // RestoreRefreshes gives a state the refreshes that were pending when a checkpoint was
-// taken, with their results. A refresh that the plan does not have, or a tensor that is
-// missing or of another shape, is an error.
+// taken, with their results. It is an error if the plan lacks one of the refreshes, or if
+// a tensor is missing or has another shape.
 func (c *Compiled) RestoreRefreshes(s *State, list []refresh.Record, load LoadFunc) error {
 	return c.refresher.Restore(&s.Pending, list, load.shaped)
 }
 
-// Upload makes a state from the tensors of a checkpoint. A tensor that is missing,
-// or has another shape, is an error.
+// Upload makes a state from the tensors of a checkpoint. It is an error if a tensor is
+// missing or has another shape.
 func (c *Compiled) Upload(load LoadFunc) (*State, error) {
 	return c.upload(c.plan.stateTensors(), load)
 }
 
-// UploadParams makes a state with what is trained from a checkpoint and without
-// optimizer state, for evaluation.
+// UploadParams makes a state for evaluation from what is trained in a checkpoint, without
+// the states of optimizers.
 func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 	list := c.plan.tensors()
 	for i := range list {
@@ -171,7 +171,7 @@ func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
 	return s, nil
 }
 
-// Close frees all buffers and ends what is computed beside the steps.
+// Close frees all buffers and stops what is being computed alongside the steps.
 func (s *State) Close() {
 	s.Pending.Close()
 	for _, b := range s.Tensors {

@@ -4,8 +4,8 @@ import (
 	"maps"
 )
 
-// Asked returns the evaluations that the model of a cell was asked: by their IDs, the hash of what their questions were made of.
-// It is nil where the study asks nothing.
+// Asked returns the evaluations that the model of a cell has been asked: for the ID of each, the hash of the files that
+// its questions were made of. It is nil if the model has been asked nothing.
 func (s *Study) Asked(c Cell) (map[string]string, error) {
 	var list map[string]string
 	for _, e := range s.evaluationsOf(c) {
@@ -23,8 +23,9 @@ func (s *Study) Asked(c Cell) (map[string]string, error) {
 	return list, nil
 }
 
-// FindUnasked gives the state [Unevaluated] to a result of which [Study.Asked] was this, if the study asks something else now, and
-// removes the answers to what it does not ask any more. Questions whose files cannot be read now are taken as they were.
+// FindUnasked compares what the model of a result was asked, as returned by [Study.Asked], with what the study asks
+// now. If they differ, it gives the result the state [Unevaluated] and removes from its summary the metrics of the
+// evaluations that differ. Questions whose files cannot be read now are taken to be unchanged.
 func (s *Study) FindUnasked(r *Result, asked map[string]string) {
 	for _, e := range s.evaluationsOf(r.Cell) {
 		if was, ok := asked[e.ID()]; !ok {

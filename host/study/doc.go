@@ -1,25 +1,25 @@
-// Package study runs many trainings that differ in what a study file says, evaluates what
-// they have trained, and knows how far each has come.
+// Package study runs many trainings that differ in the ways a study file says, evaluates
+// the models they train, and keeps track of how far each has come.
 //
 // A study file names a base configuration, axes of settings, and what to report. [Load]
-// resolves and checks every cell of the grid before anything runs, [Run] trains those
+// resolves and checks every cell of the grid before anything runs, [Run] trains the cells
 // that are missing, each in a process of its own, and [Study.Results] reads what is on
 // disk at any time. A study lives in a directory that holds everything about it:
 //
 //	study.toml              a copy of the study file
 //	cells/ID/               a run directory of host/train for each cell, and in it
 //	cells/ID/cell.toml      the configuration that the cell is trained with
-//	cells/ID/train.log      what its process wrote
+//	cells/ID/train.log      the output of the training process
 //	cells/ID/model          the run directory of a model that is quantized, not trained
-//	cells/ID/evaluations/   what its model answered, for each evaluation
-//	cells/ID/eval.log       what the processes wrote that asked it
-//	cells/ID/failed.json    why it failed
+//	cells/ID/evaluations/   the model's answers, for each evaluation
+//	cells/ID/eval.log       the output of the evaluation processes
+//	cells/ID/failed.json    why the cell failed
 //	report/                 what host/study/report makes of the results
 //
-// A cell is known by its configuration: a study file may change, and cells whose
+// A cell is identified by its configuration: a study file may change, and cells whose
 // configuration it still names are not trained again.
 //
-// Training is the business of host/train, what models are asked that of
-// host/study/evaluation, tables and figures that of host/study/report,
-// and what the terminal shows of a study under way that of host/console.
+// Other packages train (host/train), define the evaluations (host/study/evaluation), make
+// tables and figures (host/study/report), and show a study in progress on the terminal
+// (host/console).
 package study

@@ -17,10 +17,10 @@ import (
 const mostParallel = 4096
 
 // Load reads and checks the study file at path and resolves every cell. It looks into the
-// study's directory only for the names of cells that are there already.
+// study's directory only for the names of cells that already exist.
 //
-// The error is a *[config.Error] when the file cannot be read or parsed, else
-// [config.Errors] with every problem found, those of the cells' configurations included.
+// The error is a *[config.Error] if the file cannot be read or parsed, otherwise
+// [config.Errors] with every problem found, including those of the cells' configurations.
 func Load(path string) (*Study, error) {
 	doc, text, err := config.ReadDocument(path, "a study")
 	if err != nil {
@@ -29,8 +29,8 @@ func Load(path string) (*Study, error) {
 	return load(path, text, doc)
 }
 
-// Parse is [Load] on text already read. The path is what messages name, and what a base
-// file is relative to.
+// Parse is [Load] on text that has already been read. The path is the name used in
+// messages, and a base file is relative to it.
 func Parse(path string, text []byte) (*Study, error) {
 	doc, err := config.ParseDocument(path, text)
 	if err != nil {

@@ -21,22 +21,22 @@ import (
 const (
 	RTN         = "rtn"  // round to nearest
 	GPTQ        = "gptq" // column by column
-	Unquantized = "none" // what trainings start from, as it is
+	Unquantized = "none" // the model that trainings start from, unquantized
 )
 
-// What is quantized.
+// What may be quantized: values of [Quantize].Of.
 const (
 	OfFullPrecision = "full precision" // the cell of the same configuration without quantizers
-	OfInit          = "init"           // what trainings start from: model.init
+	OfInit          = "init"           // the model that trainings start from: model.init
 )
 
-// Quantize says that a cell is not trained but quantized: the settings are the flags of `cage quantize`, the quantizer is
-// that of the cell's configuration.
+// Quantize says that the model of a cell is not trained but quantized. Its fields are the flags of `cage quantize`; the
+// quantizer is that of the cell's configuration.
 type Quantize struct {
 	Method          string   `json:"method"`
 	Of              string   `json:"of"`
-	Data            string   `json:"data,omitempty"`    // text or token file to calibrate with; "": the training set
-	Windows         *int     `json:"windows,omitempty"` // nil: the command's default, as of the others
+	Data            string   `json:"data,omitempty"`    // text or token file to calibrate with; empty means the training set
+	Windows         *int     `json:"windows,omitempty"` // nil means the command's default, here and below
 	Seed            *int     `json:"seed,omitempty"`
 	Damping         *float64 `json:"damping,omitempty"`
 	ActivationOrder bool     `json:"activation_order,omitempty"`

@@ -102,7 +102,7 @@ func (s *Study) findRemade(results []Result) {
 	})
 }
 
-// FindRemade gives the state [Stale] to quantized models of which the model that they were made of is stale.
+// FindRemade gives the state [Stale] to quantized models made from a model that is stale.
 func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })
 }

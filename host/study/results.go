@@ -17,12 +17,12 @@ type State string
 
 // The states of a cell.
 const (
-	Missing     State = "missing"     // nothing of it is there
+	Missing     State = "missing"     // nothing of it exists
 	Running     State = "running"     // it is being trained
-	Interrupted State = "interrupted" // begun, and to be resumed
-	Stale       State = "stale"       // made of something that is different now, see [Study.FindStale]
+	Interrupted State = "interrupted" // begun, can be resumed
+	Stale       State = "stale"       // made from something that has changed since, see [Study.FindStale]
 	Failed      State = "failed"      // its training ended in an error
-	Unevaluated State = "unevaluated" // trained, and to be evaluated
+	Unevaluated State = "unevaluated" // trained, but not all evaluations are done
 	Done        State = "done"
 )
 
@@ -30,26 +30,27 @@ const (
 type Result struct {
 	Cell  Cell
 	State State
-	// Err is, of a failed cell, what its training said in the end, or what cannot be read; of a
-	// stale one what has changed.
+	// Err is, for a failed cell, the last error of its training, or the file that cannot be read; for a stale cell,
+	// what has changed.
 	Err string
-	// Diverged tells of a failed cell that its loss or gradient was not finite: it has no results, and is not left out of means.
+	// Diverged says that a failed cell's loss or gradient was not finite: the cell has no results, but is not left out
+	// of means.
 	Diverged bool
-	// Unreadable tells that the cell counts as failed because a file of its run is damaged.
+	// Unreadable says that the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
-	// Summary holds every number of summary.json by its name there, and those of evaluations
-	// that are done by the names of their metrics; nil unless the training is done.
+	// Summary holds every number of summary.json by its name there, and the metrics of
+	// finished evaluations by their names. It is nil unless the training is done.
 	Summary map[string]float64
 }
 
-// Trained tells whether the training of the cell is done, whatever became of its
-// evaluations, and may be reported on.
+// Trained reports whether the training of the cell is done and may be reported on,
+// whatever the state of its evaluations.
 func (r Result) Trained() bool { return r.Summary != nil }
 
-// Known tells whether it is known what comes of the cell: it is done, or diverged.
+// Known reports whether the outcome of the cell is known: it is done, or it diverged.
 func (r Result) Known() bool { return r.State == Done || r.Diverged }
 
-// Results reads from disk how far every cell has come. It may be called at any time, also
+// Results reads from disk how far every cell has come. It may be called at any time, even
 // while the study runs in this or another process.
 func (s *Study) Results() ([]Result, error) {
 	running, err := s.running()
@@ -109,15 +110,15 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	return Result{Cell: c, State: Missing}
 }
 
-// CannotRead is the text of [Result.Err] for a damaged file.
+// CannotRead returns the text of [Result.Err] for a damaged file.
 func CannotRead(err error) string { return "cannot be read: " + err.Error() }
 
-// Failure is why a cell failed, as in failed.json.
+// Failure says why a cell failed, as stored in failed.json.
 type Failure struct {
-	Error    string `json:"error"`    // what the training said in the end
+	Error    string `json:"error"`    // the last error of the training
 	Exit     string `json:"exit"`     // how its process ended: "exit status 1", "signal: killed"
 	Attempts int    `json:"attempts"` // how often it has been tried
-	Log      string `json:"log_tail"` // the last lines that it wrote
+	Log      string `json:"log_tail"` // the last lines of its output
 	File     string `json:"log"`      // where the rest is, relative to the cell's directory
 
 	stopped bool // it ended because it was to

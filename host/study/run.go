@@ -16,39 +16,41 @@ import (
 
 // RunOptions are what [Run] needs beside the study.
 type RunOptions struct {
-	// Parallel is the number of cells at once; 0: that of the study file, and when that is
-	// 0 too, as many as the cores allow: one cell on each core when the models are small,
-	// one cell on all cores when they are large.
+	// Parallel is the number of cells to train at once; 0 means that of the study file.
+	// If that is 0 too, it is as many as the cores allow: one cell on each core if the
+	// models are small, one cell on all cores if they are large.
 	Parallel int
-	// Retry trains failed cells, too, from where they stopped.
+	// Retry also trains failed cells, from where they stopped.
 	Retry bool
-	// Only restricts the cells to those that match; nil: all.
+	// Only restricts the cells to those that match; nil means all cells.
 	Only map[string][]string
-	// Kept tells which cells are left out, as their results are kept elsewhere; the model of
-	// one is trained all the same where another cell is quantized from it. Nil: none.
+	// Kept says which cells are left out because their results are kept elsewhere. The
+	// model of such a cell is trained all the same if another cell is quantized from it.
+	// Nil means none.
 	Kept func(Cell) bool
-	// Command is the program that trains with its first arguments. It is given the path of
-	// a configuration, --resume, --quiet and --lifeline. Nil: this executable with "train".
+	// Command is the program, with its first arguments, that trains. It is given the path
+	// of a configuration, --resume, --quiet and --lifeline. Nil means this executable
+	// with "train".
 	Command []string
-	// Tool is the program that evaluates: its arguments are those of the command cage. Nil:
-	// this executable.
+	// Tool is the program that evaluates; its arguments are those of the cage command.
+	// Nil means this executable.
 	Tool []string
-	// Survey looks, before any cell is trained, for what is wrong with the configurations of
-	// those that are to be and that loading the study cannot tell, such as the parameters
-	// of plugins, and for runs that are stale. Nil: the first shows when a cell is trained,
-	// and no run is stale.
+	// Survey runs before any cell is trained. It looks for problems in the configurations
+	// of the cells to be trained that loading the study cannot detect, such as those of
+	// plugin parameters, and for runs that are stale. If it is nil, such problems show
+	// only when a cell is trained, and no run is found stale.
 	Survey Survey
 	// KeepStale leaves stale runs as they are. Otherwise they are put aside and trained anew.
 	KeepStale bool
-	// Planned is told what is going to be done, before anything is. Nil: nobody is.
+	// Planned is called with the plan before anything is done; nil means no call.
 	Planned func(Plan)
-	// Watch is called when something has changed, and twice a second, never by two
-	// goroutines at once. Nil: nobody watches.
+	// Watch is called when something has changed, and twice a second, but never by two
+	// goroutines at once. Nil means no call.
 	Watch func(console.Progress)
 }
 
-// Outcome is what a study came to: how many runs there are in each state, of those that
-// were asked for. Cells that share a run count once.
+// Outcome says how many of the runs that were asked for are in each state. Cells that
+// share a run count once.
 type Outcome struct {
 	Cells       int `json:"cells"`
 	Done        int `json:"done"`
@@ -64,16 +66,16 @@ type Outcome struct {
 // Plan says what [Run] would do.
 type Plan struct {
 	Results []Result // one for each run that was asked for
-	Run     []Cell   // what would be trained, in order
-	AtOnce  int      // cells side by side
-	Threads int      // threads of each
+	Run     []Cell   // what would be trained, quantized or evaluated, in order
+	AtOnce  int      // cells running at once
+	Threads int      // threads of each cell
 }
 
 // ErrInterrupted is returned when the context ended before the study did. The cells that
-// were being trained have saved checkpoints and go on in the next [Run].
+// were being trained have saved checkpoints and continue in the next [Run].
 var ErrInterrupted = errors.New("the study was interrupted")
 
-// Plan tells what [Run] would do.
+// Plan returns what [Run] would do.
 func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	results, err := s.Results()
 	if err != nil {
@@ -113,11 +115,11 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	return p, nil
 }
 
-// Run trains the cells that are not done, each in a process of its own, so that one that
-// crashes takes no other with it. Cells that fail are kept with their error and not tried
-// again without Retry. A cell that is stopped alone, by a request in its directory, leaves the others to go on; the error at the
-// end is [ErrInterrupted] then, too. When ctx ends, the cells under way save checkpoints, and the error
-// is [ErrInterrupted]. Should this process be killed, they do the same.
+// Run trains the cells that are not done, each in a process of its own, so that a crash of one affects no other. Cells
+// that fail are recorded with their error and not tried again without Retry. If a single cell is stopped, by a request
+// in its directory, the others go on, and the error at the end is [ErrInterrupted]. When ctx ends, the cells that are
+// running save checkpoints, and the error is [ErrInterrupted], too. If this process is killed, they also save
+// checkpoints.
 func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := o.defaults(); err != nil {
 		return Outcome{}, err

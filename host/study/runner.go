@@ -173,7 +173,7 @@ func (r *runner) outcome() Outcome {
 	return out
 }
 
-// Count counts the states of results.
+// Count counts how many results are in each state.
 func Count(results []Result) Outcome { return count(statesOf(results)) }
 
 // statesOf are the states of the runs by ID: cells may share a run.

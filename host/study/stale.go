@@ -11,13 +11,14 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Survey looks at the plugins and the data that cells would be trained with now.
+// Survey looks at the plugins and the data with which the cells would be trained now, and
+// returns a finding for each configuration.
 type Survey func(ctx context.Context, list []*config.Config) []config.Finding
 
 // FindStale gives the state [Stale] to results of which a plugin or the data has changed
-// since: together with cells of now they would make one table of two algorithms. Where the
-// questions of an evaluation have changed, the cell becomes [Unevaluated]. Cells that run or
-// that nothing is there of are left out; without a survey, questions alone are compared. The
+// since: in one table with cells trained now, they would mix two algorithms. If the
+// questions of an evaluation have changed, the cell becomes [Unevaluated]. Cells that are
+// running or missing are left out. Without a survey, only questions are compared. The
 // error is about cells that could not be compared, whose results stay as they are.
 func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
 	s.findOutdated(results)
@@ -49,10 +50,10 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 	return nil
 }
 
-// NotCompared is the error about results of which nobody knows whether they are stale.
+// NotCompared is the error for results that could not be checked for being stale.
 type NotCompared struct {
-	Runs  int   // how many
-	First error // why not the first
+	Runs  int   // how many runs
+	First error // why the first could not be checked
 }
 
 func (e *NotCompared) Error() string {
@@ -61,7 +62,7 @@ func (e *NotCompared) Error() string {
 
 func (e *NotCompared) Unwrap() error { return e.First }
 
-// StaleDir is where stale runs are put aside.
+// StaleDir returns the directory into which stale runs are moved.
 func (s *Study) StaleDir() string { return s.at(rundir.StudyStale).Name }
 
 // putAside moves a stale run out of the way of the one that takes its place.

@@ -10,23 +10,23 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Study is a loaded study: every cell resolved and checked, the tables and figures
-// held against its axes. It knows nothing of what has been computed; see
+// Study is a loaded study: every cell is resolved and checked, and the tables and figures
+// are checked against its axes. It knows nothing of what has been computed; see
 // [Study.Results].
 type Study struct {
-	Name string // of the study: study.name, else the name of the file
+	Name string // study.name, or else the name of the file
 	File string // path of the study file
 	Out  string // the study's directory, relative to the working directory like train.out
-	Base string // path of the base configuration; File when it is the table [base]
-	// Parallel is study.parallel: cells at once; 0 leaves it to [Run].
+	Base string // path of the base configuration; equal to File if that is the table [base]
+	// Parallel is study.parallel, the number of cells at once; 0 leaves it to [Run].
 	Parallel int
 
 	Axes    []Axis
-	Cells   []Cell // the grid in its order, the last axis fastest, then single cells
+	Cells   []Cell // the grid in order, the last axis varying fastest, then single cells
 	Tables  []Table
 	Figures []Figure
 
-	// Files is the file system of the study's directory; nil: the operating system's.
+	// Files is the file system of the study's directory; nil means the operating system's.
 	Files vfs.FS
 
 	text        []byte // of the file
@@ -36,29 +36,30 @@ type Study struct {
 // Axis is a dimension of a study.
 type Axis struct {
 	Name   string
-	Labels []string // in the order of the file, those that only single cells have at the end
+	Labels []string // in the order of the file; labels that only single cells have come last
 }
 
-// Cell is one run of a study. Cells of equal configuration share a run: their ID, Dir, Run
-// and Config are the same.
+// Cell is one run of a study. Cells with equal configurations share a run: their ID, Dir,
+// Run and Config are the same.
 type Cell struct {
-	// ID names the cell's directory: its labels, fit for a file system, and a hash of
-	// its configuration.
+	// ID names the cell's directory. It consists of the cell's labels, made fit for file
+	// names, and a hash of its configuration.
 	ID     string
-	Labels map[string]string // one of each axis, by the axis's name
-	Set    []Setting         // what the cell changes of the base, in the order in which it is done
+	Labels map[string]string // one label of each axis, by the axis's name
+	Set    []Setting         // what the cell changes in the base, in order of application
 	Dir    string
-	// Run is the run directory: Dir, or a directory in it where the cell is not trained.
+	// Run is the run directory: Dir, or a directory in it if the cell is not trained.
 	Run    string
 	Config *config.Config // resolved; train.out is Run
-	// Quantize is how the model is quantized after the training of another cell; nil: this one is trained.
+	// Quantize says how this cell's model is made by quantizing that of another cell, or model.init; nil if it is
+	// trained.
 	Quantize *Quantize
 
 	from   int    // the number of that cell
 	source string // its run directory, or the checkpoint that is quantized instead
 }
 
-// Setting gives a configuration's key a value.
+// Setting gives a value to a key of a configuration.
 type Setting struct {
 	Key   string `json:"key"`   // dotted, as in --set
 	Value string `json:"value"` // in TOML
@@ -67,16 +68,16 @@ type Setting struct {
 // Table describes a table of the report: the mean of a metric over replicates.
 type Table struct {
 	Title   string
-	Metric  string   // a number of summary.json by its name there, one of [SummaryMetrics], or of an evaluation
+	Metric  string   // name of a number in summary.json, one of [SummaryMetrics], or a metric of an evaluation
 	Rows    []string // axes whose labels make the rows
 	Columns []string // axes whose labels make the columns
-	Over    []string // axes of replicates
-	// Baseline holds labels of the axes of Columns: the column that others are compared with,
-	// replicate by replicate. Empty: none.
+	Over    []string // axes over whose labels (the replicates) the mean is taken
+	// Baseline holds labels of the axes of Columns: the column with which the others are compared, replicate by
+	// replicate. Empty means none.
 	Baseline map[string]string
-	Better   string              // "lower", "higher" or "none": whether the best is marked
+	Better   string              // "lower", "higher", or "none" to mark no best value
 	Where    map[string][]string // by axis, labels to which the table is restricted
-	Format   string              // fmt verb of a number, "" for the report's choice
+	Format   string              // fmt verb for numbers; "" leaves it to the report
 }
 
 // Kinds of figures.
@@ -95,16 +96,16 @@ type Figure struct {
 	Title  string
 	Metric string // bar, heatmap: as in Table; curves: one of [RecordMetrics]
 	X, Y   string // bar, differences: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
-	// Baseline is the label of the axis X that the others are compared with; of differences only.
+	// Baseline is the label of the axis X with which the others are compared; used for differences only.
 	Baseline string
 	Series   []string // axes whose labels make series
-	Over     []string // axes of replicates
+	Over     []string // axes over whose labels (the replicates) the mean is taken
 	LogX     bool
 	LogY     bool
 	Where    map[string][]string // as in Table
 }
 
-// Axis returns the axis of that name.
+// Axis returns the axis with that name.
 func (s *Study) Axis(name string) (Axis, bool) {
 	i := slices.IndexFunc(s.Axes, func(a Axis) bool { return a.Name == name })
 	if i < 0 {
@@ -113,7 +114,7 @@ func (s *Study) Axis(name string) (Axis, bool) {
 	return s.Axes[i], true
 }
 
-// AxisNames are the names of the axes in their order.
+// AxisNames returns the names of the axes in order.
 func (s *Study) AxisNames() []string {
 	names := make([]string, len(s.Axes))
 	for i, a := range s.Axes {
@@ -125,7 +126,7 @@ func (s *Study) AxisNames() []string {
 // Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".
 func (s *Study) Label(c Cell) string { return strings.Join(c.Of(s.AxisNames()), " · ") }
 
-// Of returns the cell's labels of some axes.
+// Of returns the cell's labels on the given axes.
 func (c Cell) Of(axes []string) []string {
 	labels := make([]string, len(axes))
 	for i, a := range axes {
@@ -134,7 +135,7 @@ func (c Cell) Of(axes []string) []string {
 	return labels
 }
 
-// Matches tells whether a cell has, for every axis in where, one of the labels given.
+// Matches reports whether a cell has, for every axis in where, one of the given labels.
 func (c Cell) Matches(where map[string][]string) bool {
 	for axis, labels := range where {
 		if !slices.Contains(labels, c.Labels[axis]) {
@@ -159,5 +160,5 @@ func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join
 // dir is the run directory of a cell.
 func (s *Study) dir(c Cell) rundir.Dir { return rundir.On(s.Files, c.Dir) }
 
-// CellConfigPath is the configuration that `cage train` is given for a cell.
+// CellConfigPath returns the path of the configuration that `cage train` is given for a cell.
 func CellConfigPath(dir string) string { return filepath.Join(dir, cellFile) }

@@ -2,8 +2,8 @@ package tasks
 
 import "github.com/cage-qat/cage/host/chat"
 
-// Rendered writes conversations with a template, up to where the assistant is to go on: for
-// [Options].Chat.
+// Rendered returns a function for [Options].Chat that writes conversations with a
+// template, up to where the assistant is to continue.
 func Rendered(template *chat.Template) func(turns []Turn) (string, error) {
 	return func(turns []Turn) (string, error) {
 		var c chat.Conversation

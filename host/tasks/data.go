@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/data"
 )
 
-// ReadDocs reads the rows of JSONL or Parquet files, each also compressed, in order. Those of fixed examples may have a
+// ReadDocs reads the rows of JSONL or Parquet files, possibly compressed, in order. Rows of fixed examples may have a
 // question and a target instead of the task's columns.
 func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	var list []Doc
@@ -38,7 +38,7 @@ func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	return list, nil
 }
 
-// Files finds the files of a split of the task below a folder, where clones of the hub's data sets have them: those of
+// Files finds the files of a split of the task below a folder, at the places that clones of Hugging Face datasets use:
 // DATASET/SPLIT, DATASET/data/SPLIT, or DATASET_SPLIT.
 func (t *Task) Files(folder, split string) ([]string, error) {
 	if stat, err := os.Stat(folder); err != nil {

@@ -8,14 +8,15 @@ import (
 
 // Encoder turns texts into tokens.
 type Encoder struct {
-	// Encode gives the ids of a text, special tokens that are written in it included, without one that begins it.
+	// Encode returns the ids of a text. Special tokens written in the text are encoded as such; no begin token is
+	// added.
 	Encode func(text string) ([]int32, error)
 	// BOS is the token that the tokenizer puts before every text; −1: none.
 	BOS int32
-	// Prefix stands before a continuation without context: the token that begins a document, or the one that ends it; −1:
-	// there is neither.
+	// Prefix is put before a continuation without context: the token that begins a document, or the one that ends it;
+	// −1: there is neither.
 	Prefix int32
-	// Context is the number of tokens that the model sees, by which whole texts are divided.
+	// Context is the number of tokens that the model sees; whole texts are divided by it.
 	Context int
 	// EOS is the text of the token that ends a document.
 	EOS string
@@ -30,8 +31,9 @@ func (e *Encoder) text(s string) ([]int32, error) {
 	return append([]int32{e.BOS}, ids...), nil
 }
 
-// Pair encodes a context and its continuation as lm-eval does (lm_eval/api/model.py, _encode_pair): white space at the end
-// of the context belongs to the continuation, and the tokens of both together are cut by the number of the context's.
+// Pair encodes a context and its continuation as lm-eval does (lm_eval/api/model.py, _encode_pair): white space at the
+// end of the context is moved to the continuation. Both are encoded together, and the ids are cut after as many as the
+// context alone has.
 func (e *Encoder) Pair(context, continuation string) (before, behind []int32, err error) {
 	if context == "" {
 		return e.withoutContext(continuation)
@@ -100,8 +102,8 @@ func (e *Encoder) windows(s string) (list []score.Request, err error) {
 }
 
 // Windows divides a text into windows of length targets, so that each token is scored once (lm_eval/utils.py,
-// get_rolling_token_windows with one token of context): the first begins behind prefix, the last has as many tokens before
-// its own as fit.
+// get_rolling_token_windows with one token of context). The first window begins after prefix; the last has as many
+// tokens of context as fit.
 func Windows(ids []int32, length int, prefix int32) []Window {
 	if len(ids) == 0 || length < 1 {
 		return nil

@@ -6,17 +6,17 @@ import (
 	"github.com/cage-qat/cage/host/score"
 )
 
-// Item is a row of data as what a model is asked.
+// Item is a row of data in the form in which a model is asked.
 type Item struct {
 	Doc   int           `json:"doc_id"` // number of the row
 	Texts []RequestText `json:"arguments"`
-	// Scored asks how likely continuations are: of each choice, of the one target, or of each window of a text.
+	// Scored holds the continuations to score: each choice, the one target, or each window of a text.
 	Scored []score.Request `json:"-"`
-	// Prompt is what a generated text continues, in tokens; nil where none is generated.
+	// Prompt is the prompt, in tokens, that a generated text continues; nil if no text is generated.
 	Prompt []int32 `json:"-"`
 
-	Shots   int      `json:"shots"`            // examples before the question
-	Gold    int      `json:"gold"`             // number of the right choice
+	Shots   int      `json:"shots"`            // number of examples before the question
+	Gold    int      `json:"gold"`             // index of the right choice
 	Target  string   `json:"target,omitempty"` // the right text
 	Choices []string `json:"choices,omitempty"`
 }
@@ -27,14 +27,14 @@ type RequestText struct {
 	Continuation string `json:"continuation,omitempty"`
 }
 
-// Answer is what a model says to an item.
+// Answer is a model's answer to an item.
 type Answer struct {
-	LogProbs []float64 `json:"logprobs,omitempty"` // of each request that is scored
-	Greedy   []bool    `json:"greedy,omitempty"`   // whether each continuation is made of the likeliest tokens
-	Text     *string   `json:"text,omitempty"`     // what was generated, up to what ends it
+	LogProbs []float64 `json:"logprobs,omitempty"` // for each scored request
+	Greedy   []bool    `json:"greedy,omitempty"`   // whether each continuation consists of the likeliest tokens
+	Text     *string   `json:"text,omitempty"`     // the generated text, up to what ends it
 }
 
-// Items puts the questions of the rows, in their order. Examples are the rows to draw examples from.
+// Items turns rows into questions, in order. Examples are the rows from which examples are drawn.
 func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error) {
 	p, err := t.newPrompter(examples, o)
 	if err != nil {
@@ -87,10 +87,10 @@ func (t *Task) fill(it *Item, a asked, prompts []string, e *Encoder, delimiter s
 	return nil
 }
 
-// UntilTexts are the texts that end an answer of the model.
+// UntilTexts returns the texts that end an answer of the model.
 func (t *Task) UntilTexts(e *Encoder) []string { return t.until(e.EOS) }
 
-// Tokens is the largest number of tokens of an answer; lm-eval's default is 256.
+// Tokens returns the largest number of tokens in an answer; lm-eval's default is 256.
 func (t *Task) Tokens() int {
 	if t.MaxTokens > 0 {
 		return t.MaxTokens

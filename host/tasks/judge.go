@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// NoFilter is the name of the filter of what is not filtered.
+// NoFilter is the name of the filter for unfiltered answers.
 const NoFilter = "none"
 
-// Judge gives the value of each metric for an item: by metric and filter, as in "exact_match,strict-match".
+// Judge returns the value of each metric for an item, by metric and filter, as in "exact_match,strict-match".
 func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	switch t.Kind {
 	case Generation:
@@ -68,7 +68,7 @@ func largest(list []float64) int {
 	return best
 }
 
-// Invalid is what a filter finds where it finds nothing.
+// Invalid is the result of a filter that finds nothing.
 const Invalid = "[invalid]"
 
 // find is the first or last match of the filter; of one with groups, the first group that is not empty.
@@ -123,7 +123,7 @@ type Metric struct {
 	Error *float64 `json:"stderr,omitempty"`
 }
 
-// Aggregate sums values of items up, in the order of the task's metrics.
+// Aggregate combines the values of items, in the order of the task's metrics.
 func (t *Task) Aggregate(values []map[string]float64) []Metric {
 	var list []Metric
 	for _, name := range t.MetricNames() {
@@ -145,7 +145,7 @@ func (t *Task) Aggregate(values []map[string]float64) []Metric {
 	return list
 }
 
-// MetricNames are those of the task, by metric and filter, as in "acc,none".
+// MetricNames lists the task's metrics, by metric and filter, as in "acc,none".
 func (t *Task) MetricNames() (list []string) {
 	for _, m := range t.Metrics {
 		if m != ExactMatch {
@@ -159,7 +159,7 @@ func (t *Task) MetricNames() (list []string) {
 	return list
 }
 
-// HigherIsBetter tells which way a metric is better, named alone or with its filter.
+// HigherIsBetter reports whether higher values of a metric are better. The metric is named alone or with its filter.
 func HigherIsBetter(name string) bool {
 	metric, _, _ := strings.Cut(name, ",")
 	return !strings.HasSuffix(metric, Perplexity) && metric != BitsPerByte
@@ -215,7 +215,7 @@ func standardError(list []float64) float64 {
 	return math.Sqrt(sum/float64(len(list)-1)) / math.Sqrt(float64(len(list)))
 }
 
-// Cut cuts a generated text at the first place of each text that ends it, one after the other.
+// Cut cuts a generated text at the first occurrence of each of the texts in until, one after the other.
 func Cut(text string, until []string) string {
 	for _, u := range until {
 		if u != "" {

@@ -14,10 +14,10 @@ type Turn struct {
 	Text      string
 }
 
-// Options say how questions are put.
+// Options say how questions are put to a model.
 type Options struct {
-	Shots int // examples before a question
-	// Chat, if not nil, writes a conversation to which the assistant is to answer. It begins as a document begins.
+	Shots int // number of examples before a question
+	// Chat, if not nil, writes a conversation that the assistant is to answer, beginning as a document begins.
 	Chat func(turns []Turn) (string, error)
 	// OneTurn puts examples and question into one message instead of one turn each.
 	OneTurn bool

@@ -5,16 +5,16 @@ import (
 	"path/filepath"
 )
 
-// Source says which questions of a task are put to a model, and where their rows are.
+// Source says which questions of a task to ask, and where their rows are.
 type Source struct {
 	Data     string // folder with the rows
 	Examples string // folder with TASK.jsonl, for tasks whose examples are fixed
-	Shots    int    // examples before a question; negative: the task's number
-	Limit    int    // only so many questions, the first; 0: all
+	Shots    int    // number of examples before a question; negative: the task's number
+	Limit    int    // ask only the first so many questions; 0: all
 }
 
-// Items puts the questions to models with this encoder; the number of examples in the options is that of the source. There
-// are all questions in the files, of which Limit may leave some out.
+// Items makes the questions, encoded by e. The number of examples is that of the source. all is the number of questions
+// in the files, some of which Limit may leave out.
 func (s Source) Items(t *Task, e *Encoder, o Options) (items []Item, all int, err error) {
 	questions, examples, err := s.Files(t)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s Source) shots(t *Task) int {
 	return s.Shots
 }
 
-// Files are the files with the rows of a task: questions, and the examples before them.
+// Files returns the files with the rows of a task: of the questions, and of the examples before them.
 func (s Source) Files(t *Task) (questions, examples []string, err error) {
 	if questions, err = t.Files(s.Data, t.Split); err != nil {
 		return nil, nil, err
@@ -65,7 +65,7 @@ func (s Source) Files(t *Task) (questions, examples []string, err error) {
 	return questions, examples, err
 }
 
-// Possible tells why a task cannot be asked with as many examples, whatever the rows are.
+// Possible returns an error if a task cannot be asked with that number of examples, whatever the rows are.
 func (s Source) Possible(t *Task) error {
 	switch {
 	case s.shots(t) == 0:

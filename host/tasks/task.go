@@ -19,58 +19,58 @@ import (
 
 // The kinds of tasks.
 const (
-	Choices      = "choices"      // which of several continuations is the likeliest
-	Continuation = "continuation" // how likely is one
-	Generation   = "generation"   // what does the model write
-	Text         = "text"         // how likely is a whole text, window by window
+	Choices      = "choices"      // asks which of several continuations is the likeliest
+	Continuation = "continuation" // asks how likely a continuation is
+	Generation   = "generation"   // asks for a text that the model writes
+	Text         = "text"         // asks how likely a whole text is, window by window
 )
 
 // The metrics.
 const (
-	Acc        = "acc"         // the likeliest choice is right; of a continuation, all its tokens are the likeliest
-	AccNorm    = "acc_norm"    // likewise, by log-probability per character of the choice
-	Perplexity = "perplexity"  // of continuations: exp of minus their mean log-probability
+	Acc        = "acc"         // the likeliest choice is right; for a continuation, all its tokens are the likeliest
+	AccNorm    = "acc_norm"    // the same by log-probability per character of the choice
+	Perplexity = "perplexity"  // for continuations: exp of minus their mean log-probability
 	ExactMatch = "exact_match" // what a filter finds in the text is the target
 
-	WordPerplexity = "word_perplexity" // of texts: exp of minus the log-probability per word between white space
-	BytePerplexity = "byte_perplexity" // likewise per byte
+	WordPerplexity = "word_perplexity" // for texts: exp of minus the log-probability per word, split at white space
+	BytePerplexity = "byte_perplexity" // the same per byte
 	BitsPerByte    = "bits_per_byte"
 )
 
-// Task is a benchmark, as its file says.
+// Task is a benchmark, as described by its file.
 type Task struct {
 	Name    string  `toml:"name"`
-	Version string  `toml:"version"` // lm-eval's, which says whether numbers can be compared
+	Version string  `toml:"version"` // lm-eval's version of the task, which decides whether results can be compared
 	Paper   string  `toml:"paper"`
-	Chance  float64 `toml:"chance"` // what guessing gives
+	Chance  float64 `toml:"chance"` // expected result of guessing
 	Kind    string  `toml:"kind"`
-	// Dataset is the folder of the rows, and Columns are those that must be there.
+	// Dataset is the folder of the rows, and Columns lists the columns that they must have.
 	Dataset string   `toml:"dataset"`
 	Columns []string `toml:"columns"`
-	Split   string   `toml:"split"`         // the rows that are asked
-	From    string   `toml:"fewshot_split"` // the rows that examples are drawn from
-	Shots   int      `toml:"shots"`         // examples before a question
-	Spare   bool     `toml:"spare_example"` // one more is drawn, as lm-eval does for this task
-	Fixed   bool     `toml:"fixed_shots"`   // examples come from a file, and are the first of it for all questions
+	Split   string   `toml:"split"`         // the split with the questions
+	From    string   `toml:"fewshot_split"` // the split from which examples are drawn
+	Shots   int      `toml:"shots"`         // number of examples before a question
+	Spare   bool     `toml:"spare_example"` // one more example is drawn, as lm-eval does for this task
+	Fixed   bool     `toml:"fixed_shots"`   // examples come from a file; all questions get the first ones in it
 
-	// Templates, in the language of package jinja. Question has a list where each choice has a question of its own.
+	// Templates, in the language of package jinja. Question is a list if each choice has a question of its own.
 	Question  []string `toml:"question"`
 	Choice    []string `toml:"choices"`
-	ChoicesOf string   `toml:"choices_of"` // or the column with the list of choices, as in "choices.text"
+	ChoicesOf string   `toml:"choices_of"` // instead, the column with the list of choices, such as "choices.text"
 	Target    string   `toml:"target"`     // the continuation, or the answer of generated texts
-	Gold      string   `toml:"gold"`       // number of the right choice
-	GoldOf    string   `toml:"gold_of"`    // the column with the list in which gold stands
-	Delimiter *string  `toml:"delimiter"`  // between question and answer; a space if it is not given
+	Gold      string   `toml:"gold"`       // index of the right choice
+	GoldOf    string   `toml:"gold_of"`    // the column with the list in which gold is looked up
+	Delimiter *string  `toml:"delimiter"`  // between question and answer; a space by default
 
-	Strip bool        `toml:"strip"` // white space around questions and choices goes
-	Clean [][2]string `toml:"clean"` // patterns in questions and choices, and what replaces them, one after the other
+	Strip bool        `toml:"strip"` // remove white space around questions and choices
+	Clean [][2]string `toml:"clean"` // patterns in questions and choices, and their replacements, applied one after the other
 
 	Metrics   []string `toml:"metrics"`
 	Until     []string `toml:"until"` // texts that end an answer
 	MaxTokens int      `toml:"max_tokens"`
 	Filters   []Filter `toml:"filters"`
-	Ignore    []string `toml:"ignore"`      // patterns that go from texts before they are compared, one after the other
-	AnyCase   bool     `toml:"ignore_case"` // letters are compared as small ones
+	Ignore    []string `toml:"ignore"`      // patterns removed from texts before they are compared, one after the other
+	AnyCase   bool     `toml:"ignore_case"` // ignore case when comparing
 
 	clean, ignore []*regexp.Regexp
 	hash          string // of the file
@@ -83,7 +83,7 @@ func (t *Task) Hash() string { return t.hash }
 type Filter struct {
 	Name    string `toml:"name"`
 	Pattern string `toml:"pattern"`
-	Last    bool   `toml:"last"` // the last match and not the first
+	Last    bool   `toml:"last"` // take the last match, not the first
 
 	pattern *regexp.Regexp
 }
@@ -91,7 +91,7 @@ type Filter struct {
 //go:embed definitions/*.toml
 var definitions embed.FS
 
-// Names lists the tasks that come with the program.
+// Names lists the built-in tasks.
 func Names() []string {
 	entries, err := fs.Glob(definitions, "definitions/*.toml")
 	if err != nil {
@@ -104,10 +104,10 @@ func Names() []string {
 	return names
 }
 
-// ErrNone is wrapped by the error of [Open] about a name that no task has.
+// ErrNone is wrapped by the error of [Open] for a name that no task has.
 var ErrNone = errors.New("there is no task")
 
-// Open returns the task of a name, or the one that a file describes, whose path ends in .toml.
+// Open returns the task with the given name or, if spec ends in .toml, the task described by that file.
 func Open(spec string) (*Task, error) {
 	if strings.HasSuffix(spec, ".toml") {
 		text, err := regular.ReadFile(spec)
@@ -123,7 +123,7 @@ func Open(spec string) (*Task, error) {
 	return Parse(spec+".toml", text)
 }
 
-// Parse reads the description of a task; name is for messages.
+// Parse parses the description of a task; name is for messages.
 func Parse(name string, text []byte) (*Task, error) {
 	sum := sha256.Sum256(text)
 	t := &Task{hash: hex.EncodeToString(sum[:])}

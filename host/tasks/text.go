@@ -10,13 +10,13 @@ import (
 
 // Doc is a row of data.
 type Doc struct {
-	Place  string // where it stands, for messages
+	Place  string // where the row is from, for messages
 	text   string // the row as it is written
 	fields *jinja.Dict
 }
 
-// NewDoc reads a row, an object of JSON, which must have the columns of the task. Fixed examples have a question and a
-// target instead.
+// NewDoc parses a row, a JSON object, which must have the columns of the task. Rows of fixed examples have a question
+// and a target instead.
 func (t *Task) NewDoc(place string, object []byte, example bool) (Doc, error) {
 	value, err := jinja.FromJSON(object)
 	if err != nil {

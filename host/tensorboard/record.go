@@ -47,7 +47,7 @@ var tags = map[string]string{
 	"residual_max":      "codes/largest residual",
 }
 
-// Of lists the numbers of a record as scalars. Those of single weights are named by the weight.
+// Of returns the numbers of a record as scalars. The names of those of single weights contain the name of the weight.
 func Of(r metrics.Record) []Scalar {
 	var list []Scalar
 	for _, v := range r.Values() {

@@ -16,15 +16,15 @@ type Scalar struct {
 	Value float64
 }
 
-// Writer appends events to a file. Each reaches the operating system in one write, so that a killed process leaves at most its
-// last event torn, which readers leave out. It is not safe for use by several goroutines.
+// Writer appends events to a file. Each reaches the operating system in one write, so that a killed process leaves at
+// most its last event incomplete, which readers ignore. It is not safe for concurrent use.
 type Writer struct {
 	f    vfs.File
 	path vfs.Path
 }
 
-// Create makes dir and a new event file in it, named by the time. Steps after the given one that older files of the directory
-// have are those of a run that went on from a checkpoint: readers forget them.
+// Create creates dir and a new event file in it, named by the time. If older files in the directory have later steps
+// than the given one, the run was resumed from a checkpoint: readers then drop these steps.
 func Create(dir vfs.Path, step int, at time.Time) (*Writer, error) {
 	if err := dir.MkdirAll(); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (w *Writer) put(e message) error {
 	return nil
 }
 
-// Scalars appends numbers of a step.
+// Scalars appends the numbers of a step.
 func (w *Writer) Scalars(step int, at time.Time, list []Scalar) error {
 	var summary message
 	for _, s := range list {

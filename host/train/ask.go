@@ -10,10 +10,11 @@ import (
 	"github.com/cage-qat/cage/host/generate"
 )
 
-// GenerateUntil continues prompts with the likeliest tokens, at most as many as are given,
-// until a text contains one of until, or ends as [Trained.Continue] says. Of a prompt that
-// leaves no room for them the model sees the end. The run must have been opened to generate
-// as many sequences at once. Tokens that stand for no text are left out of what is returned.
+// GenerateUntil continues prompts greedily, by at most the given number of tokens each,
+// until the text contains one of the strings in until or ends as described at
+// [Trained.Continue]. Of a prompt too long to leave room for that many tokens, the model
+// sees only the end. The run must have been opened to generate at least this many
+// sequences at once. Special tokens are left out of the returned texts.
 func (t *Trained) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, tokens int, until []string) ([]string, error) {
 	if len(prompts) == 0 || len(prompts) > t.sequences {
 		return nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))

@@ -8,8 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 )
 
-// ErrAsked is the [ErrInterrupted] of a run that somebody has asked to stop, by a request
-// in its run directory.
+// ErrAsked is the [ErrInterrupted] of a run that was asked to stop by a request in its run directory.
 var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted)
 
 // askedEvery is the time between two looks for requests.

@@ -13,14 +13,16 @@ import (
 	"github.com/cage-qat/cage/host/safetensors"
 )
 
-// Difference is a part of a state in which two checkpoints differ.
+// Difference describes a part of a state, a tensor or a metadata entry, that differs
+// between two checkpoints.
 type Difference struct {
 	Name string `json:"name"` // of a tensor, or of an entry of the metadata
-	// Count is how many of the Of numbers differ. Both are 0 for an entry of the metadata,
-	// and for a tensor that has another shape or is missing in one of the two.
+	// Count is how many of the tensor's Of numbers differ. Both are 0 for a metadata
+	// entry, and for a tensor whose shape differs or that one of the two lacks.
 	Count int `json:"count"`
 	Of    int `json:"of"`
-	// First is the position of the first number that differs, and Largest the largest difference.
+	// First is the position of the first number that differs. Largest is the largest
+	// absolute difference; nil unless the tensor is float32.
 	First   []int           `json:"first,omitempty"`
 	Largest *metrics.Number `json:"largest,omitempty"`
 }

@@ -15,9 +15,9 @@ type display struct {
 	previous metrics.Record // of the step before the pace was last measured
 }
 
-// NewConsole makes the progress display of a run: a live line when out is a terminal,
-// else a line for every record that is logged. It may be given as Options.Console, and
-// log messages may go through it.
+// NewConsole makes the progress display of a run: a live line if out is a terminal,
+// otherwise one line per logged record. It can be passed as Options.Console, and log
+// messages can be written through it.
 func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
 	opts := console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Problem: !cfg.Model.Language()}
 	opts.Width, _ = console.Size(out)

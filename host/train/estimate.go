@@ -9,9 +9,10 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 )
 
-// EstimateMemory says how much memory a run needs, by the estimate by which [Run] refuses what
-// is too large. It starts the plugins, but neither the device nor the run. Data is opened
-// only where the size of the vocabulary is that of its tokenizer. Of opts, Finder and Logger count.
+// EstimateMemory returns the memory that a run needs, by the same estimate with which
+// [Run] refuses runs that are too large. It starts the plugins, but neither the device
+// nor the run. Data is opened only if the size of the vocabulary comes from its
+// tokenizer. Of opts, only Finder and Logger are used.
 func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*memory.Report, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/host/step"
 )
 
-// Evaluate returns the mean loss in nats per target over the first batches of a
-// sequence, all of it when batches is 0, and the number of targets it is the mean
-// of. A problem without data has no sequence: its loss is that of its one point, of no
+// Evaluate returns the mean loss, in nats per target, over the first batches of a
+// sequence (all of them if batches is 0), and the number of targets in that mean. A
+// problem without data has no sequence: its loss is that of its one point, and it has no
 // targets. Quantizers stay active.
 func Evaluate(ctx context.Context, c *step.Compiled, s *step.State, sequence assembly.Sequence, batches int) (loss float64, targets int64, err error) {
 	means, err := evaluateFirst(ctx, c, s, sequence, batches)

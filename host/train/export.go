@@ -18,8 +18,9 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// Export is the model as an export needs it. It is read from the device, weight by weight,
-// while t is open. The caller adds to the card how the export was made.
+// Export returns the model in the form that package export needs. Its weights are read
+// from the device one by one, while t is open. The caller adds to the model card how the
+// export was made.
 func (t *Trained) Export() (*export.Model, error) {
 	if !t.cfg.Model.Language() {
 		return nil, fmt.Errorf("%s: a model of kind %q has no format of other programs", t.dir, t.cfg.Model.Kind)

@@ -63,9 +63,9 @@ func (t *Trained) Tokenizer() (tokenizer.Tokenizer, error) {
 	return t.tokenizer()
 }
 
-// Continue continues ids, up to the end of the document or of the model's answer unless
-// o.Stop names other tokens that end it, or up to one of the texts until. emit, if not nil, receives the text as it grows, in
-// whole characters. The run must have been opened to generate one sequence.
+// Continue continues ids until the end of the document or of the model's answer (or until one of the tokens in o.Stop,
+// if it is not nil), or until the text contains one of the strings in until. If emit is not nil, it receives the text
+// as it grows, in whole characters. The run must have been opened to generate one sequence.
 func (t *Trained) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, until []string, emit func(text string) error) (string, error) {
 	return t.through(ctx, &stream{tok: tok, emit: emit, until: until}, ids, o)
 }
@@ -80,8 +80,8 @@ func (t *Trained) through(ctx context.Context, s *stream, ids []int32, o generat
 	return s.finish(next[0])
 }
 
-// ContinueAll is [Trained.Continue] for several texts, at most as many as the run was opened
-// to generate at once. It returns what follows each.
+// ContinueAll is [Trained.Continue] for several prompts at once, at most as many as the run was opened to generate. It
+// returns the text that follows each.
 func (t *Trained) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options) ([]string, error) {
 	if len(prompts) == 0 || len(prompts) > t.sequences {
 		return nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
@@ -113,8 +113,8 @@ func (t *Trained) untilEnd(info tokenizer.Info, o generate.Options) generate.Opt
 	return o
 }
 
-// Ends are the tokens that end a text: those that the model's source names, the one that ends
-// a document, and the one that begins the next.
+// Ends returns the tokens that end a text: those that the model's source names, the one that ends a document, and the
+// one that begins the next.
 func (t *Trained) Ends(info tokenizer.Info) []int32 {
 	return slices.Concat(t.made.Initial.ends(), ends(info))
 }

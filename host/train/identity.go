@@ -17,7 +17,7 @@ import (
 // none are accepted, and get one when they go on.
 
 // ErrReplaced is wrapped by the error of a run whose directory was removed, or replaced
-// by another one, while it was training. It writes nothing more.
+// by another one, during training. Such a run writes nothing more.
 var ErrReplaced = errors.New("the run directory was removed or replaced")
 
 // identityKey is the entry of a checkpoint's metadata that holds the run's identity.
@@ -31,8 +31,8 @@ func identityOf(m checkpoint.Meta) (id string, err error) {
 	return id, err
 }
 
-// CheckOwner fails when a checkpoint of that step, with that metadata, is not of the run
-// in dir. Where one of them has no identity it is taken for the run's.
+// CheckOwner fails if a checkpoint, given by its step and metadata, does not belong to
+// the run in dir. If either of them has no identity, the checkpoint is accepted.
 func CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
 	made, err := readProvenance(dir)
 	if err != nil {

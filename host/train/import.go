@@ -24,9 +24,9 @@ import (
 // usualContext is the context of a model that is used as it is, where that has as many positions.
 const usualContext = 2048
 
-// Import makes a run directory of the Hugging Face checkpoint in dir: a run that trains nothing, with the model as its
-// state after no steps. context is the number of tokens of a sequence; 0: the model's positions, or 2048 where there
-// are more. With an empty out nothing is written, and the checkpoint is only checked.
+// Import turns the Hugging Face checkpoint in dir into a run directory: a run that has trained for no steps, with the
+// model as its state. context is the number of tokens in a sequence; 0 means the model's number of positions, but at
+// most 2048. If out is empty, nothing is written and the checkpoint is only checked.
 func Import(ctx context.Context, dir, out string, context int) (*huggingface.Checkpoint, error) {
 	c, cfg, err := openHub(dir, out, context)
 	if err != nil {

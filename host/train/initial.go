@@ -23,11 +23,12 @@ import (
 // origin is what weights were read from.
 type origin struct {
 	Path string `json:"path"`           // absolute
-	Run  string `json:"run,omitempty"`  // identity, where it is a run of cage
+	Run  string `json:"run,omitempty"`  // identity, if it is a run of cage
 	Step int    `json:"step,omitempty"` // optimizer steps behind it
-	// Files are those that were read. Of a checkpoint of a run, the digest is the one that it carries.
+	// Files are the files that were read. For the checkpoint of a run, the digest is the one stored in it.
 	Files []huggingface.Part `json:"files"`
-	// End are the tokens that end a text, as the checkpoint of the hub says that is at the beginning of all.
+	// End lists the tokens that end a text, as stated by the Hugging Face checkpoint from which the weights originally
+	// come.
 	End []int32 `json:"end,omitempty"`
 }
 

@@ -6,18 +6,19 @@ import (
 	"github.com/cage-qat/cage/host/config"
 )
 
-// NoQuantizer as the name of a plugin says that nothing is quantized.
+// NoQuantizer, given as the name of a plugin, means that nothing is quantized.
 const NoQuantizer = "none"
 
-// A Quantizer is used instead of that of a run, without any training for it.
+// A Quantizer replaces the quantizers of a run, without any training for it.
 type Quantizer struct {
-	Plugin string // name or path; [NoQuantizer]: none
+	Plugin string // name or path; [NoQuantizer] for none
 	Params map[string]any
 	// WeightsOnly leaves activations in full precision.
 	WeightsOnly bool
 }
 
-// String is the plugin, its parameters and what it quantizes; it tells any two that give other results apart.
+// String returns the plugin, its parameters and what it quantizes. Quantizers that give different results have
+// different strings.
 func (q *Quantizer) String() string {
 	text := q.Plugin
 	if len(q.Params) > 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// OpenOptions say what to open of a run.
+// OpenOptions say which parts of a run to open, and for what.
 type OpenOptions struct {
 	// Step is the checkpoint's step; 0 means the newest intact one.
 	Step int
@@ -30,15 +30,15 @@ type OpenOptions struct {
 	Data string
 	// NoData opens no token file: the run can then generate, but not be evaluated.
 	NoData bool
-	// Context is the number of tokens of a sequence of a Hugging Face checkpoint; see [Import]. That of a run is
-	// fixed.
+	// Context is the sequence length, in tokens, at which a Hugging Face checkpoint is used; see [Import]. That of a
+	// run is fixed.
 	Context int
-	// Generate is the number of sequences that [Trained.Begin] continues at once; 0: none, and
-	// an evaluation computes as many at once as a replica of the run did.
+	// Generate is the number of sequences that [Trained.Begin] continues at once. If it is 0 there are none, and an
+	// evaluation computes as many at once as a replica of the run did.
 	Generate int
 	// Score prepares for [Trained.Score].
 	Score bool
-	// Quantizer is used instead of the run's own; nil: that.
+	// Quantizer replaces the run's own quantizers; nil keeps them.
 	Quantizer *Quantizer
 	Finder    *plugin.Finder // nil means plugin.NewFinder()
 	Logger    hclog.Logger   // nil discards messages
@@ -61,8 +61,8 @@ type Trained struct {
 	evaluator *step.Evaluator // for them; nil until the first ones
 }
 
-// Open loads a checkpoint of the run in dir. A quantizer that now gives other
-// programs than in training is reported as a warning. A Hugging Face checkpoint is opened, too, as it is.
+// Open loads a checkpoint of the run in dir. If a quantizer's programs are no longer those of the training, a warning
+// is logged. A Hugging Face checkpoint can be opened as it is, too.
 func Open(ctx context.Context, dir string, o OpenOptions) (*Trained, error) {
 	var err error
 	if o.Finder, o.Logger, err = orDefaults(o.Finder, o.Logger); err != nil {
@@ -222,8 +222,8 @@ func (t *Trained) compile(ctx context.Context, o OpenOptions) error {
 // Step is the number of optimizer steps behind the checkpoint.
 func (t *Trained) Step() int { return t.step }
 
-// Identity tells the checkpoint from those of all other runs, wherever the run directory is
-// now. It is empty for a Hugging Face checkpoint, and for runs of versions that gave none.
+// Identity distinguishes the checkpoint from those of all other runs, wherever the run directory is now. It is empty
+// for a Hugging Face checkpoint, and for runs made by versions of cage that gave no identity.
 func (t *Trained) Identity() string {
 	if t.made.Run == "" {
 		return ""
@@ -231,8 +231,9 @@ func (t *Trained) Identity() string {
 	return fmt.Sprintf("%s step %d", t.made.Run, t.step)
 }
 
-// Quantizers tells the quantizers from others of the same names: a digest of the programs of weights, and of the plugins of
-// activations, whose programs depend on how many tokens are computed at once. It is empty where nothing is quantized.
+// Quantizers distinguishes the quantizers from others of the same names. It is a digest of the programs for weights,
+// and of the plugins for activations, whose programs depend on the number of tokens computed at once. It is empty if
+// nothing is quantized.
 func (t *Trained) Quantizers() string {
 	hashes := (&assembly.Programs{Weights: t.programs.Weights}).Hashes()
 	if len(t.programs.Activations) > 0 || len(t.programs.Pieces) > 0 {
@@ -245,8 +246,7 @@ func (t *Trained) Quantizers() string {
 	return digest.Named(hashes)
 }
 
-// Evaluate returns the mean loss over the first batches, or all when 0; see
-// [Evaluate].
+// Evaluate returns the mean loss over the first batches, or over all of them if batches is 0; see [Evaluate].
 func (t *Trained) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
 	if t.data == nil && t.cfg.Model.Language() {
 		return 0, 0, fmt.Errorf("%s was opened without data", t.dir)

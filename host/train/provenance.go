@@ -23,15 +23,17 @@ type provenance struct {
 	Build engine.BuildInfo `json:"build"`
 	// Directory is the working directory, to which the configuration's paths are relative.
 	Directory string `json:"directory,omitempty"`
-	// Initial is what the weights before the first step were read from; nil: they were drawn.
+	// Initial is where the weights before the first step were read from; nil if they were
+	// drawn at random.
 	Initial *origin `json:"initial,omitempty"`
-	// Teacher is what the weights of the teacher are read from; nil: there is none.
+	// Teacher is where the weights of the teacher are read from; nil if there is none.
 	Teacher *origin `json:"teacher,omitempty"`
-	// Posttrained is how weights were quantized after the training; nil: they were not.
+	// Posttrained says how weights were quantized after training; nil if they were not.
 	Posttrained *Posttrained `json:"posttrained,omitempty"`
-	// Tokenizer is what the token files were made with; nil without data.
+	// Tokenizer is the tokenizer that the token files were made with; nil without data.
 	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
-	// Data are the token files, once their content is known to have these hashes.
+	// Data are the token files, listed once their content has been verified against these
+	// hashes.
 	Data    []verifiedFile  `json:"data,omitempty"`
 	Plugins []assembly.Used `json:"plugins"`
 	// Programs are the hashes of the programs; see assembly.Programs.Hashes.

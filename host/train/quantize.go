@@ -23,20 +23,21 @@ import (
 // QuantizeOptions say how to quantize a trained model.
 type QuantizeOptions struct {
 	layerwise.Settings
-	// Plugin names the quantizer of weights, with Params; "": that of the run.
+	// Plugin names the quantizer for weights, whose parameters are Params; empty means that of the run.
 	Plugin string
 	Params map[string]any
-	// Activations quantizes activations with the same quantizer, in the calibration and ever after.
+	// Activations says whether to quantize activations with the same quantizer, during calibration and from then on.
 	Activations bool
-	Out         string // run directory to make
-	Step        int    // checkpoint of a run; 0: the newest intact one
+	Out         string // run directory to create
+	Step        int    // checkpoint of a run; 0 means the newest intact one
 	Context     int    // of a Hugging Face checkpoint, see [Import]
-	// Data is a token file, or a text, to calibrate with; "": the training set of a run.
+	// Data is a token file or a text to calibrate with; empty means the training set of a run.
 	Data string
-	// Evaluate evaluates the result on the validation set of the run, for its summary. That takes memory for the whole model.
+	// Evaluate says whether to evaluate the result on the validation set of the run and record the loss in its summary.
+	// That needs memory for the whole model.
 	Evaluate bool
-	Windows  int   // sequences of the calibration; 0: none, which rounding can do without
-	Seed     int64 // of their choice
+	Windows  int   // number of sequences to calibrate with; 0 means none, which is enough for rounding to nearest
+	Seed     int64 // seed for choosing the sequences
 	Device   string
 	Finder   *plugin.Finder // nil means plugin.NewFinder()
 	Logger   hclog.Logger   // nil discards messages
@@ -48,12 +49,12 @@ type Posttrained struct {
 	Calibration *Calibration       `json:"calibration,omitempty"`
 	Activations bool               `json:"activations"`
 	Matrices    []layerwise.Matrix `json:"matrices"`
-	// Loss is that on the validation set, in nats per token; nil where it was not evaluated.
+	// Loss is the loss on the validation set, in nats per token; nil if it was not evaluated.
 	Loss *metrics.Number `json:"val_loss,omitempty"`
 }
 
-// Quantize makes a run directory with the model of a run, or of a Hugging Face checkpoint, whose weights are quantized.
-// The directory is complete or absent. Its weights are Ŵ, and nothing quantizes them again.
+// Quantize quantizes the weights of a run's model, or of a Hugging Face checkpoint, and makes a run directory of the
+// result. The directory is complete or absent. The weights it holds are Ŵ, and nothing quantizes them again.
 func Quantize(ctx context.Context, dir string, o QuantizeOptions) (*Posttrained, error) {
 	var err error
 	if o.Finder, o.Logger, err = orDefaults(o.Finder, o.Logger); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Calibration says which texts a quantization was calibrated with.
+// Calibration describes the texts that a quantization was calibrated with.
 type Calibration struct {
 	Path    string `json:"path"`
 	SHA256  string `json:"sha256"` // of the tokens, or of the text

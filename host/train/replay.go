@@ -21,11 +21,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// ReplayOptions say which part of a run is replayed, and how.
+// ReplayOptions say which part of a run to replay, and how.
 type ReplayOptions struct {
-	// From is the step to begin with: that of a checkpoint that has a later one, or 0
-	// for the beginning of the run. Nil means the last checkpoint but one, or 0 where
-	// there is only one.
+	// From is the step to begin with: that of a checkpoint that is not the last one, or 0
+	// for the beginning of the run. Nil means the last checkpoint but one, or 0 if there
+	// is only one.
 	From    *int
 	Finder  *plugin.Finder // nil means plugin.NewFinder()
 	Logger  hclog.Logger   // nil discards messages
@@ -35,19 +35,19 @@ type ReplayOptions struct {
 // Replayed is the result of a replay.
 type Replayed struct {
 	Run      string           `json:"run"`
-	From     int              `json:"from"` // steps
+	From     int              `json:"from"` // From and To are step numbers
 	To       int              `json:"to"`
-	Tensors  int              `json:"tensors"` // that were compared
-	Numbers  int64            `json:"numbers"` // in them
+	Tensors  int              `json:"tensors"` // number of tensors compared
+	Numbers  int64            `json:"numbers"` // number of elements in them
 	Recorded engine.BuildInfo `json:"recorded"`
 	Now      engine.BuildInfo `json:"now"` // the build that replayed
-	// Differences are empty when every bit is as it was.
+	// Differences is empty if every bit is the same.
 	Differences []Difference `json:"differences"`
 }
 
-// Replay computes the steps between two checkpoints of the run in dir once more, with
-// its own configuration, plugins and data, in a temporary directory, and
-// compares the state with the second one. The run is only read.
+// Replay computes the steps between two checkpoints of the run in dir again, with its own
+// configuration, plugins and data, in a temporary directory, and compares the state it
+// reaches with the second checkpoint. The run itself is only read.
 func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error) {
 	run := rundir.At(dir)
 	cfg, err := loadConfig(run)

@@ -25,11 +25,11 @@ import (
 
 // Options are what a run needs beside its configuration.
 type Options struct {
-	// Resume goes on from the newest checkpoint of the run directory; a
-	// directory without a run starts from the beginning.
+	// Resume continues from the newest checkpoint in the run directory; if there is no
+	// run in it, training starts from the beginning.
 	Resume bool
-	// StopAfter ends the process's part of the run after that many steps of the
-	// whole run, with a checkpoint, as an interruption would; 0 runs to the end.
+	// StopAfter ends this call after that many steps, counted from the beginning of the
+	// run, with a checkpoint, as an interruption would; 0 runs to the end.
 	StopAfter int
 	// Files is the file system of the run directory; nil means the operating system's.
 	Files vfs.FS
@@ -66,8 +66,8 @@ func orDefaults(finder *plugin.Finder, log hclog.Logger) (*plugin.Finder, hclog.
 	return finder, log, err
 }
 
-// ErrInterrupted is returned when the context ended before the run did. If training
-// had begun, a checkpoint has been saved and the summary so far is returned too.
+// ErrInterrupted is returned when the context ended before the run did. If training had
+// begun, a checkpoint has been saved and the summary so far is returned too.
 var ErrInterrupted = errors.New("training was interrupted")
 
 // ErrNotFinite is wrapped by the error of a run that ended because its loss or
@@ -75,7 +75,7 @@ var ErrInterrupted = errors.New("training was interrupted")
 // allow. A checkpoint of the step before has been saved.
 var ErrNotFinite = errors.New("not finite")
 
-// Run trains as configured. When ctx ends, the step under way is finished, a
+// Run trains a model as configured. When ctx ends, the current step is finished, a
 // checkpoint is saved, and the error is [ErrInterrupted].
 func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summary, error) {
 	began := time.Now()
@@ -162,7 +162,8 @@ type progress struct {
 	Skipped int     `json:"skipped"` // steps that were not finite
 	Tokens  int64   `json:"tokens"`
 	Seconds float64 `json:"seconds"`
-	// Uncorrected counts the corrections of single weights that were left out.
+	// Uncorrected counts the corrections that were left out, each of a single weight
+	// tensor in one step.
 	Uncorrected int `json:"uncorrected,omitempty"`
 }
 

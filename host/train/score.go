@@ -20,16 +20,17 @@ func (t *Trained) scoredTokens() int {
 	return score.Tokens(t.cfg.Model.Context, least)
 }
 
-// Score tells how likely continuations are, with the run's quantizers. The run must have been
-// opened with Score.
+// Score computes how likely continuations are, with the run's quantizers. The run must
+// have been opened with Score.
 //
-// Requests are scored in batches ([score.Batches]). In float32, requests of the same context
-// can share a row of a batch, which has the context once. The same requests have the same
-// batches on every device of the same kind and precision, so that work that was interrupted
-// can go on.
+// Requests are scored in batches ([score.Batches]). In float32, requests with the same
+// context can share a row of a batch, which then holds that context only once. The same
+// requests form the same batches on every device of the same kind and precision, so that
+// interrupted work can be continued.
 //
-// A batch is left out when skip is true of all its requests; a nil skip leaves out none. each
-// receives the scores of a batch, with the places of its requests in the list.
+// A batch is left out if skip returns true for all of its requests; a nil skip leaves out
+// none. each receives the scores of a batch, with the indices of its requests in the
+// list.
 func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error {
 	if !t.cfg.Model.Language() {
 		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)

@@ -92,10 +92,10 @@ func damagedData(err error) error {
 
 // verifiedFile is a token file in the provenance of a run, or several that are one part of the data.
 type verifiedFile struct {
-	Path   string   `json:"path"`            // of the first
-	Files  []string `json:"files,omitempty"` // of all, where they are several
+	Path   string   `json:"path"`            // path of the first file
+	Files  []string `json:"files,omitempty"` // paths of all files, if there are several
 	Tokens int64    `json:"tokens"`
-	SHA256 string   `json:"sha256"` // of several, that of their hashes
+	SHA256 string   `json:"sha256"` // of several files, the hash of their hashes
 }
 
 // list describes files that are known to be intact.

@@ -7,11 +7,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A BlockProduct is x·yᵀ for two matrices of floats of four bits (E2M1), x [Rows, Inner] and y [Columns, Inner], each of whose
-// rows is blocks with a scale: of 32, in E8M0, a power of two, or of 16, in E4M3.
+// A BlockProduct is x·yᵀ for two matrices of four-bit floats (E2M1), x [Rows, Inner] and y [Columns, Inner]. Each row
+// consists of blocks with a scale each: either blocks of 32 with scales in E8M0, powers of two, or blocks of 16 with
+// scales in E4M3.
 type BlockProduct struct {
 	Rows, Columns, Inner, Block int
-	// Sum adds the product to a float32 matrix of its shape.
+	// Sum says that the product is added to a float32 matrix of its shape.
 	Sum bool
 }
 
@@ -30,10 +31,10 @@ const (
 	productStages  = 3 // tiles that are read ahead: 48 KB each with the largest
 )
 
-// Kernel writes the product as a kernel. Its parameters are x [Rows, Inner/2], two numbers in a byte, the earlier in its lower
-// bits; the scales of x [Rows, Inner/Block], a byte each; float32 numbers with which its rows are multiplied, [Rows, 1]; the same
-// of y; the matrix that it is added to, if there is one; and the result, as stored says. Sums are float32. The error is a
-// [*Refusal] where the sizes do not divide into tiles.
+// Kernel writes the product as a kernel. Its parameters are x [Rows, Inner/2], two numbers in a byte, the earlier in
+// its lower bits; the scales of x [Rows, Inner/Block], a byte each; float32 factors of its rows, [Rows, 1]; the same
+// three for y; the matrix to which the product is added, if there is one; and the result, stored as stored says. Sums
+// are float32. If the sizes do not divide into tiles, the error is a [*Refusal].
 func (p BlockProduct) Kernel(stored Storage) (*Kernel, error) {
 	w := &writer{p: &program.Program{Name: "blocks/product"}}
 	columns, inner := tileOf(p.Columns, largestColumns), tileOf(p.Inner, largestInner)

@@ -7,21 +7,22 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A Division is a program in two parts: numbers that belong to whole tensors, such as
-// their largest element, and what is computed row by row with them.
+// A Division is a program in two parts: one computes numbers that belong to whole
+// tensors, such as their largest element; the other uses them to compute row by row.
 type Division struct {
 	// Whole takes the inputs of the program and returns the numbers that Rows takes, and
-	// the outputs of the program that Rows does not have; nil where there are none.
+	// those outputs of the program that Rows does not have; nil if there are none.
 	Whole *program.Program
-	// Rows takes the inputs of the program, those that it needs, and numbers of Whole
-	// named [NumberPrefix] and a number; nil where nothing is left for it.
+	// Rows takes those inputs of the program that it needs, and the numbers of Whole,
+	// which are named [NumberPrefix] and a number; nil if nothing is left for it.
 	Rows *program.Program
 }
 
-// NumberPrefix begins the names of what goes from one part of a division to the other.
+// NumberPrefix begins the names of the values that go from one part of a division to the
+// other.
 const NumberPrefix = "whole."
 
-// Divide cuts p, which must be valid, where it goes from rows to whole tensors and back.
+// Divide cuts p, which must be valid, where it changes between rows and whole tensors.
 func Divide(p *program.Program, rows int) (Division, error) {
 	w := &writer{p: p, rows: rows}
 	whole := w.whole()

@@ -7,34 +7,34 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Storage is the type in which floats lie in memory. Kernels compute in float32.
+// Storage is the type in which floats are stored in memory. Kernels compute in float32.
 type Storage string
 
 // The types of floats in memory.
 const (
 	Float32  Storage = "f32"
 	BFloat16 Storage = "bf16"
-	// Int8 is for outputs that are whole numbers from −128 to 127.
+	// Int8 is for outputs that are integers from −128 to 127.
 	Int8 Storage = "i8"
 )
 
-// A Kernel is a program in the text of Triton's intermediate representation. Its
+// A Kernel is a program in the text form of Triton's intermediate representation. Its
 // parameters are pointers to the inputs of the program and then to the outputs, each a
-// dense tensor in row-major order; bools take a byte each.
+// dense tensor in row-major order; a bool takes one byte.
 type Kernel struct {
-	Name string // of its function in the text
+	Name string // name of its function in the text
 	Text string
 	Grid int // number of instances
 	// Warps is the number of threads of an instance, in groups of 32.
 	Warps int
-	// Stages is how many tiles of a loop are in shared memory at once; 1 where there is no loop.
+	// Stages is the number of tiles of a loop that are in shared memory at once; 1 if there is no loop.
 	Stages int
 }
 
-// A Refusal says why a program is not written as a kernel. It is no fault of the program.
+// A Refusal says why a program cannot be written as a kernel. The program itself is not at fault.
 type Refusal struct {
 	Program string
-	Node    string // empty where the reason is not one operation
+	Node    string // empty if the reason is not a single operation
 	Reason  string
 }
 
@@ -48,7 +48,8 @@ func (r *Refusal) Error() string {
 // Elements of a row, filled up to a power of two, for which the threads of a kernel have the registers.
 const (
 	LargestRow = 1 << 14
-	// LargestLoneRow is for programs that compute all from one tensor of a row, so that no other is kept beside it.
+	// LargestLoneRow is for programs that compute everything from one tensor of a row, so that no other is kept beside
+	// it.
 	LargestLoneRow = 1 << 15
 )
 
@@ -62,11 +63,11 @@ const (
 	smallestDotRow = 16
 )
 
-// New writes p, which must be valid, as a kernel over the given number of rows: all inputs
-// and outputs have a part in every row, but for scalars and for inputs [1, n], which all
-// rows share. Float inputs and outputs lie in memory as stored says by their names, and as
-// float32 where it has none. A row has at most largest elements: [LargestRow] or
-// [LargestLoneRow]. The error is a [*Refusal].
+// New writes p, which must be valid, as a kernel over the given number of rows. All
+// inputs and outputs must have a part in every row, except scalars and inputs of shape
+// [1, n], which all rows share. stored says, by name, how float inputs and outputs are
+// stored; those without an entry are float32. A row has at most largest elements:
+// [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
 	if err := w.choose(largest); err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-// Nodes are values of a graph under construction by name.
+// Nodes holds values of a graph under construction, by name.
 type Nodes map[string]*graph.Node
 
-// LowerFunc builds the graph of a job, from its inputs by name to its outputs by name. It
-// panics as graph building does.
+// LowerFunc builds the graph of a job: it maps the job's inputs, by name, to its outputs,
+// by name. Like other functions that build graphs, it panics on a mistake.
 type LowerFunc func(j Job, in Nodes) Nodes
 
-// Graph runs all its jobs as one compiled graph, on any device.
+// Graph is an executor that runs all its jobs as one compiled graph, on any device.
 type Graph struct{ Options }
 
 // Name implements [Executor].
@@ -81,8 +81,9 @@ func (r *graphRunner) list(jobs []Job) {
 	r.outputs = Order(r.inputs, outputs)
 }
 
-// Order lists the names of outputs: first those of donated inputs in their order, so that
-// the engine gives each the memory of its own input, then the others by name.
+// Order lists the names of outputs: first those of donated inputs, in their order, so
+// that the engine reuses the memory of each such input for its own output, then the
+// others by name.
 func Order[V any](inputs []engine.Spec, outputs map[string]V) []string {
 	var list []string
 	for _, spec := range inputs {
@@ -154,7 +155,7 @@ func (r *graphRunner) read(results []*engine.Buffer, measures Measures) error {
 // Close implements [Runner].
 func (r *graphRunner) Close() { r.exec.Close() }
 
-// ReadMeasures gives the elements of the vector of the jobs' measures their names.
+// ReadMeasures stores the elements of the vector of the jobs' measures under their names.
 func ReadMeasures(jobs []Job, values []float32, measures Measures) {
 	for _, j := range jobs {
 		for _, name := range j.measures() {
@@ -164,7 +165,8 @@ func ReadMeasures(jobs []Job, values []float32, measures Measures) {
 	}
 }
 
-// ScalarNames lists the scalars that jobs read, in the order of their vector.
+// ScalarNames lists the scalars that jobs read, in the order in which the vector holds
+// them.
 func ScalarNames(jobs []Job) []string {
 	read := map[string]bool{}
 	for _, j := range jobs {
@@ -177,12 +179,12 @@ func ScalarNames(jobs []Job) []string {
 	return slices.Sorted(maps.Keys(read))
 }
 
-// ScalarSpec is the input for the vector of scalars.
+// ScalarSpec returns the input specification for the vector of scalars.
 func ScalarSpec(names []string) engine.Spec {
 	return engine.Spec{Name: "scalars", Shape: shapes.Make(dtypes.Float32, len(names))}
 }
 
-// Unpack gives the elements of the vector of scalars their names.
+// Unpack returns the elements of the vector of scalars by name.
 func Unpack(vector *graph.Node, names []string) Nodes {
 	in := Nodes{}
 	for i, name := range names {
@@ -191,8 +193,9 @@ func Unpack(vector *graph.Node, names []string) Nodes {
 	return in
 }
 
-// Build adds the jobs to a graph, from the nodes of tensors and scalars by name to those
-// of the tensors that they write, and to their measures, each of shape [1].
+// Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it
+// returns those of the tensors that the jobs write, and those of their measures, each of
+// shape [1].
 func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Node) {
 	in := make([]Nodes, len(jobs))
 	for i, j := range jobs {

@@ -10,24 +10,24 @@ import (
 
 // Names of tensors. Those of parameters and states are also the names in checkpoints.
 
-// Param is the name of a trained tensor.
+// Param returns the name of a trained tensor.
 func Param(tensor string) string { return "param/" + tensor }
 
-// State is the name of a state tensor of the optimizer of a trained tensor.
+// State returns the name of a state tensor that the optimizer of a trained tensor keeps.
 func State(tensor, state string) string { return "state/" + tensor + "/" + state }
 
-// Gradient is the name of the gradient with respect to a trained tensor.
+// Gradient returns the name of the gradient with respect to a trained tensor.
 func Gradient(tensor string) string { return "gradient/" + tensor }
 
-// Value is the name of the quantized value of a weight, as products use it.
+// Value returns the name of the quantized value of a weight, as products use it.
 func Value(tensor string) string { return "value/" + tensor }
 
-// Trained is the name of the trained tensor t of the quantizer of a weight or an
+// Trained returns the name of the trained tensor t of the quantizer for a weight or an
 // activation site.
 func Trained(site, t string) string { return "quantizer." + site + "." + t }
 
-// Rules makes the jobs of update rules. A job replaces parameter and states, and spends
-// the gradient.
+// Rules makes the jobs of update rules. A job replaces the parameter and the states, and
+// consumes the gradient.
 func Rules(rules []cage.Rule) ([]Job, error) {
 	jobs := make([]Job, len(rules))
 	for i, r := range rules {
@@ -41,7 +41,7 @@ func Rules(rules []cage.Rule) ([]Job, error) {
 	return jobs, nil
 }
 
-// Observations makes the jobs of the optimizers that observe gradients before a refresh.
+// Observations makes the jobs with which optimizers observe gradients before a refresh.
 func Observations(rules []cage.Rule) ([]Job, error) {
 	var jobs []Job
 	for _, r := range rules {
@@ -95,7 +95,7 @@ func tensorOf(tensor, input string) (name string, ok bool) {
 	return "", false
 }
 
-// Inits makes the jobs of the optimizers that initialise states from parameters.
+// Inits makes the jobs with which optimizers initialize states from parameters.
 func Inits(rules []cage.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {

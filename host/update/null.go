@@ -8,10 +8,10 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-// Null takes every job, checks what it is given, and computes nothing: tensors that a job
-// replaces stay as they are, new ones are zeros, and so are measures. A step on it costs
-// what a step costs without the arithmetic of its update; and it is the skeleton of an
-// executor, to start a new one from.
+// Null is an executor that takes every job, checks its arguments, and computes nothing:
+// tensors that a job replaces stay as they are; new tensors and measures are zero. A step
+// that uses it costs as much as a step without the arithmetic of its update. It is also
+// the skeleton from which to write a new executor.
 type Null struct{}
 
 // Name implements [Executor].

@@ -11,23 +11,23 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Stacking says how a graph computes jobs whose programs are the same.
+// Stacking says how a graph computes jobs that have the same program.
 type Stacking string
 
-// The ways to compute jobs whose programs are the same.
+// The ways to compute jobs that have the same program.
 const (
 	// ByDevice is SideBySide on the CPU and Together on other devices.
 	//
-	// On the CPU, products of separate matrices are computed near the speed of the
-	// machine as they are, and copies cost memory bandwidth: stacking made the updates
-	// of Shampoo and SOAP slower and that of Muon no faster, at every size that was
-	// measured. For GPUs this is a matter of reasoning so far: small products occupy a
-	// fraction of one, and every operation costs some microseconds to start.
+	// On the CPU, products of separate matrices already run near the speed of the
+	// machine, and copies cost memory bandwidth: stacking made the updates of Shampoo and
+	// SOAP slower, and that of Muon no faster, at every size that was measured. For GPUs
+	// the choice is based on reasoning only, so far: a small product occupies a fraction
+	// of the GPU, and starting an operation takes some microseconds.
 	ByDevice Stacking = ""
-	// SideBySide lowers each program by itself.
+	// SideBySide lowers each program separately.
 	SideBySide Stacking = "side-by-side"
-	// Together stacks the tensors of programs that have products and computes them by one
-	// program, with one product in the place of many.
+	// Together stacks the tensors of jobs whose program has products, and computes them
+	// by one program, with one product in place of many.
 	Together Stacking = "together"
 )
 

@@ -13,8 +13,9 @@ import (
 	"github.com/cage-qat/cage/host/update/tile"
 )
 
-// Tile runs elementwise programs in the processor's caches (package tile), where the
-// device's memory is the host's. A tensor that is given away is replaced in place.
+// Tile is an executor that runs elementwise programs in the processor's caches (package
+// tile), if the device's memory is the host's. A tensor that the job gives away is
+// replaced in place.
 type Tile struct{}
 
 // Name implements [Executor].

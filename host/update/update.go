@@ -10,14 +10,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Tensors are buffers on a device by name.
+// Tensors holds buffers on a device, by name.
 type Tensors map[string]*engine.Buffer
 
-// Scalars are the scalar inputs of a run that all programs share, by the names of the
+// Scalars holds the scalar inputs of a run, which all programs share, by the names of the
 // programs' inputs.
 type Scalars map[string]float32
 
-// Vector lists the scalars of these names, in their order.
+// Vector returns the scalars with the given names, in that order.
 func (s Scalars) Vector(names ...string) ([]float32, error) {
 	values := make([]float32, len(names))
 	for i, name := range names {
@@ -30,7 +30,7 @@ func (s Scalars) Vector(names ...string) ([]float32, error) {
 	return values, nil
 }
 
-// Measures are the scalars that programs report to the host: by the name of the
+// Measures holds the scalars that programs report to the host: by the name of the
 // program's output, then by the job's tensor.
 type Measures map[string]map[string]float64
 
@@ -44,15 +44,16 @@ func (m Measures) set(name, tensor string, value float32) {
 
 // A Job is a program bound to tensors by name.
 type Job struct {
-	// Tensor is the trained tensor that the program is about.
+	// Tensor is the trained tensor that the program works on.
 	Tensor  string
 	Program *program.Program
-	// Inputs and Outputs bind the program's inputs and outputs, by their names, to
-	// tensors. An input that is not bound is a scalar of the run. An output that is not
-	// bound is a measure, a float scalar.
+	// Inputs and Outputs map the names of the program's inputs and outputs to tensors. An
+	// input without an entry is a scalar of the run. An output without an entry is a
+	// measure, a float scalar.
 	Inputs, Outputs map[string]string
-	// Gives are the inputs, by the program's names, that the run may overwrite or free.
-	// An input whose tensor another job of the update reads is kept nevertheless.
+	// Gives is the set of inputs, by the program's names, that the run may overwrite or
+	// free. An input whose tensor another job of the update reads, too, is kept
+	// nevertheless.
 	Gives map[string]bool
 }
 
@@ -67,36 +68,36 @@ func (j *Job) measures() []string {
 	return list
 }
 
-// An Executor runs programs on a device in one way.
+// An Executor is one way to run programs on a device.
 type Executor interface {
-	// Name is a word for messages.
+	// Name returns a word for the executor, used in messages.
 	Name() string
 	// Compile prepares the jobs that the executor can run, to be run together, and
-	// refuses the others. The runner is nil where it refuses all.
+	// refuses the others. The runner is nil if it refuses all of them.
 	Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error)
 }
 
-// A Runner is what an executor made of jobs.
+// A Runner runs the jobs that an executor has compiled.
 type Runner interface {
-	// Run computes the jobs from the tensors of in. It puts the new tensors into out, in
-	// buffers of their own or in those of inputs that it was given, which are gone then.
+	// Run computes the jobs from the tensors in in. It puts the new tensors into out, in
+	// new buffers or in those of inputs that the jobs give away, which are then gone.
 	Run(in Tensors, scalars Scalars, out Tensors, measures Measures) error
 	Close()
 }
 
-// A Refusal says why an executor does not run a job. It is no fault of the program.
+// A Refusal says why an executor does not run a job. The program itself is not at fault.
 type Refusal struct {
 	Job    Job
 	Reason error
 }
 
-// Options of an update.
+// Options are the options of an update.
 type Options struct {
 	Stacking Stacking
-	// Lower builds the graph of a job from its inputs by name to its outputs by name,
-	// in place of the job's program; nil lowers the program.
+	// Lower builds the graph of a job, from its inputs by name to its outputs by name,
+	// instead of lowering the job's program; nil lowers the program.
 	Lower LowerFunc
-	// Executors are asked in this order; nil asks tiles, and then the graph, which takes
+	// Executors are tried in this order; nil means tiles, and then the graph, which takes
 	// every program.
 	Executors []Executor
 }
@@ -116,7 +117,7 @@ func (o Options) executors() []Executor {
 type Update struct {
 	runners []Runner
 	spent   []string // tensors that the jobs give away and do not replace
-	// Executed tells how many jobs each executor has, by its name.
+	// Executed is the number of jobs that each executor runs, by the executor's name.
 	Executed map[string]int
 }
 
@@ -182,9 +183,9 @@ func spent(jobs []Job) []string {
 	return list
 }
 
-// Run computes all jobs and puts what they write into t, in place of what was there.
-// Tensors that are given away and not replaced are gone from t. After an error some
-// buffers of t may be gone, and others replaced.
+// Run computes all jobs and puts the tensors that they write into t, in place of the old
+// ones. Tensors that are given away and not replaced are removed from t. After an error,
+// some buffers of t may be gone, and others replaced.
 func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 	out, measures := Tensors{}, Measures{}
 	for _, r := range u.runners {
@@ -206,7 +207,7 @@ func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 	return measures, nil
 }
 
-// Close frees what was compiled.
+// Close frees what Compile has made.
 func (u *Update) Close() {
 	for _, r := range u.runners {
 		r.Close()

@@ -1,8 +1,8 @@
-// Package atomicfile writes files that are either wholly there or not there at
-// all, whenever the process or the machine stops.
+// Package atomicfile writes files that are either complete or absent, whenever the
+// process or the machine stops.
 //
-// It is the one way in which files that are kept (checkpoints, summaries,
-// figures) are written. Files that grow line by line do not belong here.
+// All files that are kept (checkpoints, summaries, figures) must be written with it.
+// Files that grow line by line do not belong here.
 package atomicfile
 
 import (
@@ -26,11 +26,11 @@ const permissions = 0o644
 // bufferSize is large enough that writing tensors is not a matter of calls.
 const bufferSize = 1 << 20
 
-// Write creates or replaces the file at path with what write puts out. The
-// content goes to a temporary file in the same directory, which is synced to
-// disk and renamed; then the directory is synced, so that the new name survives
-// a loss of power too. When write returns an error, the file at path stays as it
-// was and that error is returned, wrapped.
+// Write creates or replaces the file at path with what the function write writes. The
+// content goes to a temporary file in the same directory, which is synced to disk and
+// renamed; then the directory is synced, so that the new name survives a loss of power,
+// too. If write returns an error, the file at path stays as it was, and that error is
+// returned, wrapped.
 func Write(path vfs.Path, write func(w io.Writer) error) error {
 	if err := replace(path, write); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -54,7 +54,7 @@ func replace(path vfs.Path, write func(w io.Writer) error) (err error) {
 	return f.Commit()
 }
 
-// WriteBytes is Write for content that is already in memory.
+// WriteBytes is [Write] for content that is already in memory.
 func WriteBytes(path vfs.Path, content []byte) error {
 	return Write(path, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -62,7 +62,7 @@ func WriteBytes(path vfs.Path, content []byte) error {
 	})
 }
 
-// WriteJSON is Write for a value as indented JSON.
+// WriteJSON is [Write] for a value, as indented JSON.
 func WriteJSON(path vfs.Path, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -79,7 +79,7 @@ type File struct {
 	path vfs.Path
 }
 
-// Create begins a file that is to be at path. Commit or Abort must follow.
+// Create begins a file that is to appear at path. Commit or Abort must follow.
 func Create(path vfs.Path) (*File, error) {
 	for {
 		// The temporary file lies beside the final one: a rename cannot cross file systems.
@@ -108,7 +108,7 @@ func (f *File) Write(p []byte) (int, error) { return f.file.Write(p) }
 func (f *File) WriteAt(p []byte, offset int64) (int, error) { return f.file.WriteAt(p, offset) }
 
 // Close syncs the file and closes it; Commit or Abort must still follow. It is for
-// those who keep many files uncommitted.
+// callers that keep many files uncommitted.
 func (f *File) Close() error {
 	if f.file == nil {
 		return nil
@@ -121,10 +121,10 @@ func (f *File) Close() error {
 	return file.Close()
 }
 
-// Commit syncs the file, puts it in its place, and returns when that is durable.
+// Commit syncs the file, renames it to its final name, and returns when that is durable.
 func (f *File) Commit() error { return f.CommitAs(f.path) }
 
-// CommitAs is Commit under another name in the same directory.
+// CommitAs is [File.Commit] under another name in the same directory.
 func (f *File) CommitAs(path vfs.Path) error {
 	if err := f.Close(); err != nil {
 		return err
@@ -136,8 +136,7 @@ func (f *File) CommitAs(path vfs.Path) error {
 	return path.Dir().SyncDir()
 }
 
-// Abort removes what was written. After Commit it does nothing, so that it can be
-// deferred.
+// Abort removes what was written. After Commit it does nothing, so it can be deferred.
 func (f *File) Abort() error {
 	var errs []error
 	if f.file != nil {
@@ -164,9 +163,9 @@ func RemoveAbandoned(dir vfs.Path, match func(name string) bool) error {
 	return errors.Join(append(errs, dir.SyncDir())...)
 }
 
-// Abandoned returns the temporary files in dir that a Write was killed over, of
-// those files whose names match accepts. The names must not end in a digit, and
-// no Write to any of them may be going on.
+// Abandoned returns the temporary files in dir that killed Writes have left behind, for
+// files whose names match accepts. These names must not end in a digit, and no Write to
+// any of the files may be in progress.
 func Abandoned(dir vfs.Path, match func(name string) bool) ([]vfs.Path, error) {
 	entries, err := dir.ReadDir()
 	if err != nil {

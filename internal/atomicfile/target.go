@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Target is where a file goes that a person has named: where a symbolic link leads. The directory is made if there is none. A name of a
-// pipe, a device or a directory is refused, as a file would take its place.
+// Target returns the path for a file that the user has named, following a symbolic link. Its directory is created if it
+// does not exist. The name of a pipe, a device or a directory is refused, because a file would replace it.
 func Target(name string) (vfs.Path, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,15 +1,15 @@
 // Package campaign kills the cage command in the middle of everything that it does to
-// files, and finds out whether anything was lost.
+// files, and checks whether anything was lost.
 //
 // For each scenario (a training, a study, the preparation of data) it counts the system
-// calls that change a kept file in an undisturbed run, and then runs the scenario once for
-// each of them and kills it there: the process that makes the call or all of them, before
-// the call or in the middle of its write. What is on disk must be whole; the same command,
-// given again as the documentation says, must end well; and all files must then be those
-// of the undisturbed run, to the bit, but for times.
+// calls that change a kept file in an undisturbed run. It then runs the scenario once for
+// each of them and kills it there: either the process that makes the call or all
+// processes, before the call or in the middle of its write. What is on disk must then be
+// whole; the same command, given again as documented, must succeed; and all files must
+// then be identical to those of the undisturbed run, except for times.
 //
-// Scenarios and what must hold live here. How a process is stopped at a system call is
-// the business of package trap.
+// The scenarios, and what must hold, are defined here. Package trap stops a process at a
+// system call.
 package campaign
 
 import (
@@ -31,13 +31,13 @@ import (
 // Options say what a campaign does.
 type Options struct {
 	Cage     string        // executable, with its plugins beside it
-	Dir      string        // everything is kept below it
-	Seed     uint64        // of how each kill is done, and of their order
-	Rounds   int           // experiments at each call
-	For      time.Duration // no experiment begins later; 0: all are done
-	Parallel int           // experiments at once
+	Dir      string        // directory for everything that is kept
+	Seed     uint64        // determines how each kill is done, and the order of the kills
+	Rounds   int           // number of experiments at each call
+	For      time.Duration // no experiment begins after this time; 0: all are done
+	Parallel int           // number of experiments at once
 	Only     string        // SCENARIO, SCENARIO:ROUND or SCENARIO:ROUND:CALL; empty: all
-	Out      io.Writer     // what happens, a line now and then
+	Out      io.Writer     // receives progress messages
 }
 
 // subject is a scenario that is ready to be killed.
@@ -59,7 +59,7 @@ type campaign struct {
 	failed   int
 }
 
-// Run does the experiments that the results do not hold yet, and returns all outcomes. Each
+// Run does the experiments that have no stored result yet, and returns all outcomes. Each
 // failure is kept in a directory and printed with the command that repeats it.
 func Run(ctx context.Context, o Options, scenarios []Scenario) ([]Record, error) {
 	build, err := identity(o.Cage)

@@ -16,7 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/trap"
 )
 
-// Key names one experiment: the scenario is killed at its call N. Rounds differ in how.
+// Key identifies one experiment: the scenario is killed at its call N. Rounds differ in
+// how.
 type Key struct {
 	Scenario string `json:"scenario"`
 	Round    int    `json:"round"`
@@ -28,7 +29,7 @@ func (k Key) String() string { return fmt.Sprintf("%s:%d:%d", k.Scenario, k.Roun
 // Killed describes a kill.
 type Killed struct {
 	Call string `json:"call"`           // name of the system call
-	Path string `json:"path"`           // what it was about, relative to the working directory, random digits as #
+	Path string `json:"path"`           // file of the call, relative to the working directory, with # for random digits
 	All  bool   `json:"all"`            // all processes were killed, not only the one that called
 	Torn bool   `json:"torn,omitempty"` // in the middle of a write
 	Root bool   `json:"root"`           // the caller was the command itself
@@ -37,7 +38,7 @@ type Killed struct {
 // Record is the outcome of one experiment.
 type Record struct {
 	Key
-	Kills    []Killed `json:"kills"` // none when the command ended before its call N
+	Kills    []Killed `json:"kills"` // empty if the command ended before its call N
 	Failures []string `json:"failures,omitempty"`
 }
 

@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// Scenario is something that cage does to files.
+// Scenario is a sequence of commands with which cage changes files.
 type Scenario struct {
 	Name   string
-	Files  map[string]string // that lie in the working directory before
-	Before [][]string        // arguments of cage: commands that are not disturbed
-	Run    []string          // arguments of cage: the command that is killed
-	// Again is the command that goes on after a kill. Failed is used in its place where only
-	// a child process was killed, which a study counts as a failed cell; nil: Again.
+	Files  map[string]string // files in the working directory at the beginning
+	Before [][]string        // arguments of cage for commands that are not disturbed
+	Run    []string          // arguments of cage for the command that is killed
+	// Again is the command that continues after a kill. Failed is used instead if only a
+	// child process was killed, which a study counts as a failed cell; nil: Again is.
 	Again, Failed []string
 }
 
-// Scenarios lists those of the campaign: every optimizer with a state of its own, the trained
-// quantizer, diagnostics and trajectories, resumed runs, studies and the preparation of
-// data.
+// Scenarios lists the scenarios of the campaign: every optimizer with a state of its own, the trained quantizer,
+// diagnostics and trajectories, resumed runs, studies and the preparation of data.
 func Scenarios() []Scenario {
 	list := []Scenario{
 		training("toy-sgd", toy, ""),

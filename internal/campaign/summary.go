@@ -30,7 +30,7 @@ func (t *tally) count(k Killed) {
 	}
 }
 
-// Summarize prints the outcomes as two tables in Markdown: by scenario, and by system call.
+// Summarize prints the outcomes as two Markdown tables: by scenario, and by system call.
 func Summarize(w io.Writer, records []Record) {
 	scenarios, calls, total := map[string]*tally{}, map[string]*tally{}, &tally{}
 	at := func(m map[string]*tally, name string) *tally {

@@ -1,5 +1,5 @@
-// Package chromium finds the browser in which pages are tested and of which pictures for docs
-// are made. What is done with it is up to its users.
+// Package chromium finds the browser that tests pages and takes pictures for the documentation. It does nothing with
+// the browser itself.
 package chromium
 
 import (
@@ -8,10 +8,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Missing says that there is none.
+// Missing is a message saying that there is no Chromium.
 const Missing = "there is no Chromium here (Debian: apt install chromium)"
 
-// Options start a headless Chromium of this machine; ok is false where there is none.
+// Options returns options that start a headless Chromium on this machine; ok is false if
+// there is none.
 func Options() (options []chromedp.ExecAllocatorOption, ok bool) {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 		if program, err := exec.LookPath(name); err == nil {

@@ -1,10 +1,11 @@
-// Package digest is SHA-256 of large files, at the speed that the processor has.
+// Package digest computes SHA-256 of large files at the full speed of the processor.
 //
-// In programs built with GOEXPERIMENT=simd, Go 1.27 gives a goroutine that was preempted all
-// of its vector registers back, and leaves their upper halves in use. crypto/sha256 mixes
-// the two kinds of vector instructions, and with those halves in use each change between
-// them costs many cycles: hashing takes a hundred times as long, and so it stays on that
-// thread until somebody clears them. Here that is done before each piece.
+// In programs built with GOEXPERIMENT=simd, Go 1.27 restores all vector registers of a
+// goroutine that was preempted, and thereby leaves their upper halves in use.
+// crypto/sha256 mixes two kinds of vector instructions, and while the upper halves are in
+// use, each change between the two costs many cycles: hashing takes a hundred times as
+// long. It stays that slow on the thread until something clears the upper halves. This
+// package clears them before each piece of data.
 package digest
 
 import (
@@ -19,7 +20,7 @@ import (
 // piece is what is hashed at once, in bytes: in less than a tenth of a millisecond.
 const piece = 64 << 10
 
-// Named is a short digest of hashes by their names; empty without any.
+// Named returns a short digest of named hashes; empty if there are none.
 func Named(hashes map[string]string) string {
 	if len(hashes) == 0 {
 		return ""
@@ -31,7 +32,7 @@ func Named(hashes map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// New is [sha256.New] for much data: the same digests.
+// New is [sha256.New] for large amounts of data. The digests are the same.
 func New() hash.Hash { return pieces{sha256.New()} }
 
 type pieces struct{ hash.Hash }

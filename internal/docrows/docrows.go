@@ -1,9 +1,9 @@
-// Package docrows makes conversations of Go documentation: a question about a symbol, and
-// its doc comment as the answer. They are what `make life` fine-tunes a model on: every
-// machine with Go has them, and their licence is that of Go. Packages whose first file is a
-// program that generates others, such as sort, are left out.
+// Package docrows makes conversations from Go documentation: a question about a symbol,
+// with its doc comment as the answer. `make life` fine-tunes a model on them: every
+// machine with Go has them, and they are under Go's licence. Packages whose first file is
+// a program that generates others, such as sort, are left out.
 //
-// What a conversation is lives here; how it is read is the business of host/chat.
+// The content of conversations is defined here; host/chat reads them.
 package docrows
 
 import (
@@ -22,10 +22,10 @@ import (
 	"unicode/utf8"
 )
 
-// Options say which conversations are made.
+// Options say which conversations to make.
 type Options struct {
-	Root     string // directory of packages, as $(go env GOROOT)/src
-	LongestA int    // characters of an answer; longer doc comments end with a sentence before that
+	Root     string // directory of packages, such as $(go env GOROOT)/src
+	LongestA int    // most characters of an answer; longer doc comments are cut after the last sentence that fits
 }
 
 // message is a turn of a conversation.
@@ -41,8 +41,8 @@ type row struct {
 	Source   string    `json:"source"`
 }
 
-// Write writes the conversations about all exported symbols below the root, one JSON object
-// per line in the order of their packages, and returns how many they are. Commands, internal
+// Write writes conversations about all exported symbols below the root, one JSON object
+// per line, in the order of their packages, and returns their number. Commands, internal
 // packages, tests and vendored code are left out.
 func Write(w io.Writer, o Options) (int, error) {
 	dirs, err := packages(o.Root)

@@ -1,14 +1,14 @@
-// Package fileheader reads and writes what token files and chat files begin with: a block of
-// fixed size that holds a version and a text of JSON. It has a fixed place and size so that
-// it can be written last, when counts and hashes are known, as a [Writer] does.
+// Package fileheader reads and writes the header of token files and chat files: a block
+// of fixed size that contains a version and a JSON text. Its place and size are fixed so
+// that it can be written last, when counts and hashes are known, as a [Writer] does.
 //
 //	offset 0     8 bytes  magic
 //	offset 8     uint32   format version
 //	offset 12    uint32   length of the JSON text
 //	offset 16             the JSON text, then zeros
-//	offset 4096           what the file holds
+//	offset 4096           the content of the file
 //
-// Numbers are little-endian. What the JSON says is the business of the formats.
+// Numbers are little-endian. The formats define the content of the JSON text.
 package fileheader
 
 import (
@@ -19,21 +19,21 @@ import (
 	"strings"
 )
 
-// Size is the number of bytes of the block.
+// Size is the size of the block in bytes.
 const Size = 4096
 
-// TextOffset is where the JSON text begins in it.
+// TextOffset is the offset of the JSON text in the block.
 const TextOffset = 16
 
-// Format is a format of files.
+// Format is a file format that has this header.
 type Format struct {
 	Magic          string // 8 bytes
-	What           string // "token file"
+	What           string // name of the format, such as "token file"
 	Oldest, Newest uint32 // versions that this program reads
-	TooLong        string // what to do about a text that does not fit, as "shorten the name"
+	TooLong        string // what to do about a text that does not fit, such as "shorten the name"
 }
 
-// Encode returns the block.
+// Encode returns the header block.
 func (f Format) Encode(version uint32, header any) ([]byte, error) {
 	text, err := json.Marshal(header)
 	if err != nil {
@@ -50,7 +50,7 @@ func (f Format) Encode(version uint32, header any) ([]byte, error) {
 	return block, nil
 }
 
-// Decode reads the block, the first bytes of a file of the given size, into header, and
+// Decode decodes the block, the first bytes of a file of the given size, into header, and
 // returns the version.
 func (f Format) Decode(block []byte, size int64, header any) (version uint32, err error) {
 	if len(block) < Size || size < Size {
@@ -87,7 +87,8 @@ func (f Format) versions() string {
 	return fmt.Sprintf("versions %d and %d", f.Oldest, f.Newest)
 }
 
-// CheckSHA256 fails when the value of a field is no hash in lower-case hexadecimal.
+// CheckSHA256 returns an error if the value of a field is not a hash in lower-case
+// hexadecimal.
 func CheckSHA256(field, value string) error {
 	if len(value) != 64 || strings.Trim(value, "0123456789abcdef") != "" {
 		return fmt.Errorf("%s %q is not 64 hexadecimal digits", field, value)

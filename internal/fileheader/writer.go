@@ -11,15 +11,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Writer writes a file with room for the block at its beginning, which is written last.
-// Nothing appears under a name before [Writer.CommitAs], and then all of it does.
+// Writer writes a file, leaving room at its beginning for the header block, which is
+// written last. Nothing appears under a name before [Writer.CommitAs], and then all of it
+// does.
 type Writer struct {
 	file *atomicfile.File
 	out  *bufio.Writer
 	sum  hash.Hash
 }
 
-// Create begins a file that is to be at path, or beside it.
+// Create begins a file that is to appear at path, or under another name in the same
+// directory.
 func Create(path vfs.Path) (*Writer, error) {
 	file, err := atomicfile.Create(path)
 	if err != nil {
@@ -32,17 +34,17 @@ func Create(path vfs.Path) (*Writer, error) {
 	return w, nil
 }
 
-// Write appends to what the file holds behind the block.
+// Write appends to the content of the file after the block.
 func (w *Writer) Write(data []byte) (int, error) {
 	w.sum.Write(data)
 	return w.out.Write(data)
 }
 
-// SHA256 is the hash of what was written, without the block.
+// SHA256 returns the hash of what was written, without the block.
 func (w *Writer) SHA256() string { return hex.EncodeToString(w.sum.Sum(nil)) }
 
-// Finish writes the block, and closes the file when it is on disk; CommitAs or Abort
-// must still follow.
+// Finish writes the block, and closes the file once it is on disk; CommitAs or Abort must
+// still follow.
 func (w *Writer) Finish(block []byte) error {
 	if err := w.out.Flush(); err != nil {
 		return err
@@ -53,8 +55,8 @@ func (w *Writer) Finish(block []byte) error {
 	return w.file.Close()
 }
 
-// CommitAs puts a finished file in its place, and returns when that is durable.
+// CommitAs gives a finished file its name, and returns when that is durable.
 func (w *Writer) CommitAs(path vfs.Path) error { return w.file.CommitAs(path) }
 
-// Abort removes what was written. After CommitAs it does nothing, so that it can be deferred.
+// Abort removes what was written. After CommitAs it does nothing, so it can be deferred.
 func (w *Writer) Abort() error { return w.file.Abort() }

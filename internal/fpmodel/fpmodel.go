@@ -1,6 +1,6 @@
-// Package fpmodel works out formats of four-bit floats in binary64, element by element
-// and by looking at all levels: the slow, plain way with which tests compare programs.
-// It is for tests only and knows no rule for a scale.
+// Package fpmodel computes formats of four-bit floats in binary64, element by element and
+// by trying all levels. It is a slow and simple model with which tests compare programs.
+// It is for tests only and knows no rule for choosing a scale.
 package fpmodel
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/sdk/microscaling"
 )
 
-// Magnitudes are those of E2M1 by their codes.
+// Magnitudes are the magnitudes of E2M1, indexed by their codes.
 var Magnitudes = [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
-// Nearest is the index of the number nearest to m, which is not negative, in a list that
-// is sorted and begins with zero. Ties go to even where nothing else is said.
+// Nearest returns the index of the number nearest to m, which must not be negative, in a
+// list that is sorted and begins with zero. Ties go to even unless ties says otherwise.
 func Nearest(m float64, list []float64, ties microscaling.Ties) (index int) {
 	for i := 1; i < len(list); i++ {
 		switch middle := (list[i-1] + list[i]) / 2; {
@@ -24,7 +24,7 @@ func Nearest(m float64, list []float64, ties microscaling.Ties) (index int) {
 	return index
 }
 
-// E2M1 rounds a ratio to a level. The code of a negative one, −0 included, is 8 more
+// E2M1 rounds a ratio to a level. The code of a negative number, −0 included, is 8 more
 // than that of its magnitude.
 func E2M1(r float64, ties microscaling.Ties) (code int, value float64) {
 	code = Nearest(math.Abs(r), Magnitudes[:], ties)
@@ -35,7 +35,7 @@ func E2M1(r float64, ties microscaling.Ties) (code int, value float64) {
 	return code, value
 }
 
-// Decode multiplies the levels of codes with the scales of their blocks, for rows of d
+// Decode multiplies the levels of codes by the scales of their blocks, for rows of d
 // entries.
 func Decode(codes, scales []float64, d, block int) []float64 {
 	out := make([]float64, len(codes))

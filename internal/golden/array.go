@@ -12,10 +12,10 @@ type Array struct {
 	Data  []float64
 }
 
-// Rank is the number of axes: 0 for a number, 1 for a list, 2 for a matrix.
+// Rank returns the number of axes: 0 for a number, 1 for a list, 2 for a matrix.
 func (x Array) Rank() int { return len(x.Shape) }
 
-// Len is the length of the first axis, 1 for a single number.
+// Len returns the length of the first axis, or 1 for a single number.
 func (x Array) Len() int {
 	if x.Rank() == 0 {
 		return 1

@@ -1,16 +1,16 @@
-// Package golden reads reference values, computed by an independent
-// implementation, that tests compare this project's results with.
+// Package golden reads reference values with which tests compare this project's results.
+// They were computed by an independent implementation.
 //
-// A golden file is one JSON object: a format number, a name, a description, a
-// tolerance, and either a list of cases (id, params, inputs, expected) or named
-// tables beside it. Numbers that JSON cannot hold are the strings "NaN", "Inf"
-// and "-Inf"; an absent number is null; matrices are lists of rows.
+// A golden file is one JSON object: a format number, a name, a description, a tolerance,
+// and either a list of cases (id, params, inputs, expected) or named tables. Numbers that
+// JSON cannot represent are the strings "NaN", "Inf" and "-Inf"; an absent number is
+// null; matrices are lists of rows.
 //
-// The package knows the envelope and nothing of any algorithm. [Parse] returns errors,
-// for the conformance kit, which runs such files on plugins. [Load] is for tests: the
-// values that it hands out are bound to the running test, so that a missing key, a
-// wrong type or a ragged matrix ends that test with the path of the offending value
-// instead of an error to check after every line.
+// The package knows the structure of the files and nothing about any algorithm. [Parse]
+// returns errors; it is for the conformance kit, which runs such files on plugins. [Load]
+// is for tests: the values that it returns are bound to the running test, so that a
+// missing key, a wrong type or a ragged matrix ends that test with the path of the
+// offending value. No errors have to be checked after every line.
 package golden
 
 import (
@@ -19,8 +19,8 @@ import (
 	"testing"
 )
 
-// Load reads and checks the golden file at path, and fails the test at once
-// when that is impossible.
+// Load reads and checks the golden file at path. If that is impossible, the test fails at
+// once.
 func Load(t testing.TB, path string) *File {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -38,8 +38,8 @@ func Load(t testing.TB, path string) *File {
 type Case struct {
 	ID       string
 	Params   Object // settings of the algorithm
-	Inputs   Object // what it is given
-	Expected Object // what it must return
+	Inputs   Object // what the algorithm is given
+	Expected Object // what the algorithm must return
 }
 
 // Run runs fn once per case, each in a subtest that carries the case's id.
@@ -74,8 +74,8 @@ func (f *File) RunList(t *testing.T, key string, fn func(t *testing.T, o Object)
 	}
 }
 
-// Top returns the file's top-level object, bound to t: the way to the tables
-// and constants that stand beside the cases.
+// Top returns the file's top-level object, bound to t. It gives access to the tables and
+// constants beside the cases.
 func (f *File) Top(t testing.TB) Object {
 	return f.object(t, "", f.Fields)
 }

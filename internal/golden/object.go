@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Object is a JSON object of a golden file, bound to a test. Its getters fail
-// that test at once (t.Fatal) when the key is missing or of another type.
+// Object is a JSON object in a golden file, bound to a test. Its getters fail that test
+// at once (t.Fatal) if the key is missing or has another type.
 type Object struct {
 	t         testing.TB
 	path      string
@@ -48,7 +48,7 @@ func (o Object) Float(key string) float64 {
 	return get(o, key, Float)
 }
 
-// FloatOr is Float, or def where the object lacks the key.
+// FloatOr is Float, or def if the object lacks the key.
 func (o Object) FloatOr(key string, def float64) float64 {
 	o.t.Helper()
 	return getOr(o, key, def, Float)
@@ -66,14 +66,14 @@ func (o Object) Bool(key string) bool {
 	return get(o, key, Bool)
 }
 
-// String returns the text at key. A number gives its literal, because some
+// String returns the text at key. For a number it returns its literal, because some
 // settings are written either way (a mode is "full" or 128).
 func (o Object) String(key string) string {
 	o.t.Helper()
 	return get(o, key, Text)
 }
 
-// StringOr is String, or def where the object lacks the key.
+// StringOr is String, or def if the object lacks the key.
 func (o Object) StringOr(key, def string) string {
 	o.t.Helper()
 	return getOr(o, key, def, Text)
@@ -209,8 +209,8 @@ func (o Object) Exact(key string, got []float64) bool {
 	return o.CloseWithin(Tolerance{}, key, got)
 }
 
-// CloseWithin is Close with another tolerance than the file's, for results that
-// were computed in a narrower type. The caller states and justifies it.
+// CloseWithin is Close with a tolerance other than the file's, for results that were
+// computed in a narrower type. The caller states and justifies the tolerance.
 func (o Object) CloseWithin(tol Tolerance, key string, got []float64) bool {
 	o.t.Helper()
 	if err := tol.Compare(got, o.Array(key)); err != nil {

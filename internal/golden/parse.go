@@ -11,9 +11,9 @@ import (
 // File is one golden file. It is read-only and may be shared by subtests that run in
 // parallel.
 type File struct {
-	Name        string    // name of the algorithm, as the file states it
+	Name        string    // name of the algorithm, as stated in the file
 	Description string    // one line on what the file holds
-	Tolerance   Tolerance // the tolerance that the file's author states for its values
+	Tolerance   Tolerance // tolerance that the file's author states for its values
 	// Fields is the whole top-level object, with numbers as [json.Number].
 	Fields map[string]any
 	// Cases are the objects of its list of cases; each has an id of its own and

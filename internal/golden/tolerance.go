@@ -23,8 +23,8 @@ func (tol Tolerance) excess(got, want float64) float64 {
 	return d / (tol.Abs + tol.Rel*math.Abs(want))
 }
 
-// Distance is |x − y|. It is 0 if both are NaN or the same infinity, and infinite if only
-// one is.
+// Distance returns |x − y|. It is 0 if both are NaN or the same infinity, and infinite if
+// only one is.
 func Distance(x, y float64) float64 {
 	switch {
 	case x == y, math.IsNaN(x) && math.IsNaN(y):
@@ -35,7 +35,7 @@ func Distance(x, y float64) float64 {
 	return math.Abs(x - y)
 }
 
-// Largest is the largest finite magnitude, 0 if there is none.
+// Largest returns the largest finite magnitude, or 0 if there is none.
 func Largest(data []float64) float64 {
 	most := 0.0
 	for _, v := range data {

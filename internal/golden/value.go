@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Float reads a number; "NaN", "Inf" and "-Inf" are numbers, null is NaN.
+// Float converts a value to a number; "NaN", "Inf" and "-Inf" are numbers, null is NaN.
 func Float(v any) (float64, error) {
 	switch v := v.(type) {
 	case nil:
@@ -22,7 +22,7 @@ func Float(v any) (float64, error) {
 	return 0, fmt.Errorf("is %s, want a number", jsonType(v))
 }
 
-// Int reads a whole number.
+// Int converts a value to a whole number.
 func Int(v any) (int, error) {
 	n, ok := v.(json.Number)
 	if !ok {
@@ -38,7 +38,7 @@ func Int(v any) (int, error) {
 	return int(x), nil
 }
 
-// Bool reads a truth value.
+// Bool converts a value to a truth value.
 func Bool(v any) (bool, error) {
 	b, ok := v.(bool)
 	if !ok {
@@ -47,8 +47,8 @@ func Bool(v any) (bool, error) {
 	return b, nil
 }
 
-// Text reads a string. A number gives its literal, because some settings are written
-// either way (a mode is "full" or 128).
+// Text converts a value to a string. For a number it returns its literal, because some
+// settings are written either way (a mode is "full" or 128).
 func Text(v any) (string, error) {
 	switch v := v.(type) {
 	case string:

@@ -1,11 +1,11 @@
-// Package gotasks makes small evaluation tasks, and texts to train for them on, of Go source: every machine with Go has it,
-// and its licence is that of Go. They are what `make paper-small` evaluates small models on.
+// Package gotasks makes small evaluation tasks, and texts on which to train for them, from Go source. Every machine
+// with Go has that, and it is under Go's licence. `make paper-small` evaluates small models on these tasks.
 //
-//	cloze   which of four identifiers comes next in source that no model was trained on
-//	recall  which of four values a key was given, among other keys with theirs
-//	needle  the same where the keys stand in marked lines among lines of source
+//	cloze   which of four identifiers comes next, in source that no model was trained on
+//	recall  which of four values a key was given, among other keys with their values
+//	needle  the same, with the keys in marked lines among lines of source
 //
-// How they are asked is the business of host/tasks, with the files in examples/paper/tasks.
+// host/tasks asks the questions, with the files in examples/paper/tasks.
 package gotasks
 
 import (
@@ -22,11 +22,11 @@ import (
 	"unicode/utf8"
 )
 
-// Options say what is made.
+// Options say what to make.
 type Options struct {
-	Root  string // directory of Go source, as $(go env GOROOT)/src
-	Bytes int    // of source to train on, and as many again of recall and needle
-	Items int    // of each task
+	Root  string // directory of Go source, such as $(go env GOROOT)/src
+	Bytes int    // of source to train on, and of texts like recall and needle, both together
+	Items int    // number of items in each task
 	Seed  uint64
 }
 
@@ -47,13 +47,13 @@ func item(r *rand.Rand, question, right string, wrong []string) Item {
 	return it
 }
 
-// Made is what is written: documents to train on, and the items of each task.
+// Made is the result of [Make]: documents to train on, and the items of each task.
 type Made struct {
 	Documents []string
 	Tasks     map[string][]Item
 }
 
-// Make reads source and makes everything. The same options make the same.
+// Make reads source and makes everything. The same options give the same result.
 func Make(o Options) (*Made, error) {
 	train, held, err := read(o)
 	if err != nil {
@@ -127,7 +127,7 @@ func read(o Options) (train, held []string, err error) {
 	return train, held, err
 }
 
-// Write writes documents to train on as train.jsonl in a directory, and each task as NAME/test.jsonl.
+// Write writes the documents to train on as train.jsonl, and each task as NAME/test.jsonl, through create.
 func (m *Made) Write(create func(path string, write func(io.Writer) error) error) error {
 	lines := func(path string, n int, line func(i int) any) error {
 		return create(path, func(w io.Writer) error {

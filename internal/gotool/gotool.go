@@ -19,8 +19,8 @@ type Tool struct {
 	notify   func(string)
 }
 
-// Find looks for the go command and decides its settings for work in dir. Notify,
-// unless nil, is told what a person who waits should know: what is downloaded.
+// Find looks for the go command and chooses its settings for work in dir. notify, unless
+// nil, is called with messages for a person who waits: what is being downloaded.
 func Find(ctx context.Context, dir string, notify func(string)) (*Tool, error) {
 	return find(ctx, dir, notify, ofThisExecutable())
 }
@@ -44,12 +44,12 @@ func find(ctx context.Context, dir string, notify func(string), b built) (*Tool,
 	return nil, first
 }
 
-// Settings are the environment variables, as NAME=VALUE, that differ from those of
+// Settings returns the environment variables, as NAME=VALUE, that differ from those of
 // this process.
 func (t *Tool) Settings() []string { return t.settings }
 
-// Output runs the go command in dir and returns what it prints, without the space
-// around it. The error carries what the command says.
+// Output runs the go command in dir and returns what it prints, without surrounding white
+// space. The error includes what the command prints to standard error.
 func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

@@ -1,8 +1,8 @@
-// Package guard turns panics of executors into errors. A panic then ends one call, and
-// the run that made it, which can still save what it has; it does not end the process.
+// Package guard turns panics of executors into errors. A panic then ends one call and the
+// run that made it, but not the process, and the run can still save what it has.
 //
-// [Catch] belongs into calls that execute or compile one program, on the goroutine that
-// does it: a panic can be caught nowhere else. What a call had written is lost.
+// [Catch] belongs in calls that execute or compile one program, on the goroutine that
+// does so: a panic can be caught nowhere else. What a failed call had written is lost.
 package guard
 
 import (
@@ -12,8 +12,8 @@ import (
 
 // A PanicError is a panic that was caught.
 type PanicError struct {
-	Executor string // that panicked, in a word
-	Program  string // that it executed or compiled
+	Executor string // name of the executor that panicked
+	Program  string // name of the program that it executed or compiled
 	Cause    any    // the argument of the panic
 	Stack    []byte // where it happened; not part of the message
 }
@@ -23,14 +23,14 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("executor %q failed at program %q, a fault of this build and not of the run's settings: %v", e.Executor, e.Program, e.Cause)
 }
 
-// Unwrap is the cause, if it is an error.
+// Unwrap returns the cause, if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Cause.(error)
 	return err
 }
 
-// Catch is to be deferred by what executes or compiles a program: it makes a panic the
-// error that the function returns, a [*PanicError].
+// Catch must be deferred by a function that executes or compiles a program. It turns a
+// panic into the error that the function returns, a [*PanicError].
 func Catch(executor, program string, err *error) {
 	if cause := recover(); cause != nil {
 		*err = &PanicError{Executor: executor, Program: program, Cause: cause, Stack: debug.Stack()}

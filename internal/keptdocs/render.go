@@ -17,16 +17,16 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 )
 
-// Renderer writes results of one folder into documents.
+// Renderer writes the results in one folder into documents.
 type Renderer struct {
-	Dir string // of files of kept results
-	// Survey finds results that would be made of other programs or data now. Nil: none is
-	// looked for.
+	Dir string // folder of files of kept results
+	// Survey finds results that would be made with other programs or data now; nil means
+	// that they are not looked for.
 	Survey study.Survey
-	// Warn is told what could not be compared; nil: nobody is.
+	// Warn is called with errors about results that could not be compared; nil: it is not called.
 	Warn func(error)
 
-	// Pictures are the SVG files of figures, by the names that the documents have for them; Render adds to them.
+	// Pictures holds the SVG files of figures, by the names that the documents use for them; Render adds to them.
 	Pictures map[string][]byte
 
 	studies map[string]*results
@@ -40,7 +40,7 @@ type results struct {
 	stale int
 }
 
-// Render returns the document with all results written anew. An error names the line.
+// Render returns the document with all results rewritten. Errors name the line.
 func (r *Renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
 	list, err := marks(text)
 	if err != nil {

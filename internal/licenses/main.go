@@ -1,7 +1,7 @@
-// Command licenses writes the list of everything by others that is linked into the
-// released programs, with the licences of each: THIRD_PARTY_LICENSES at the root of
-// the repository. It fails on a licence that it does not recognize, or that is not
-// among those agreed. scripts/generate.sh runs it.
+// Command licenses writes the list of all third-party code that is linked into the
+// released programs, with its licences: THIRD_PARTY_LICENSES at the root of the
+// repository. It fails if it does not recognize a licence, or if a licence is not among
+// those agreed on. scripts/generate.sh runs it.
 package main
 
 import (

@@ -3,8 +3,8 @@ package linalg
 import lapackgonum "gonum.org/v1/gonum/lapack/gonum"
 
 // Eigh decomposes the symmetric matrix a, of which it reads the lower triangle; ColStride
-// must be 1. It writes the eigenvalues, ascending, to values and replaces the columns of a
-// by the eigenvectors. It reports whether the iterations converged.
+// must be 1. It writes the eigenvalues, in ascending order, to values and replaces the
+// columns of a by the eigenvectors. It reports whether the iterations converged.
 func Eigh(a Matrix, values []float64) bool {
 	n := a.Rows
 	scale := normalize(a, true)
@@ -25,7 +25,7 @@ func Eigh(a Matrix, values []float64) bool {
 	return true
 }
 
-// EighValues is [Eigh] for the eigenvalues alone. It destroys a.
+// EighValues is [Eigh] for the eigenvalues only. It overwrites a.
 func EighValues(a Matrix, values []float64) bool {
 	scale := normalize(a, true)
 	t := reduce(a)

@@ -2,13 +2,13 @@ package linalg
 
 import "math"
 
-// Halves is a matrix in bfloat16 in memory, each element the upper half of a float32 number. Rows follow each other.
+// Halves is a matrix stored in bfloat16: each element is the upper half of a float32 number. Rows are contiguous.
 type Halves struct {
 	Rows, Cols int
 	Data       []uint16
 }
 
-// Halve keeps a matrix with contiguous rows in half the memory; ok is false where that would change an element.
+// Halve stores a matrix with contiguous rows in half the memory; ok is false if that would change an element.
 func Halve(data []float32, rows, cols int) (h Halves, ok bool) {
 	const lower = 1<<16 - 1
 	for _, v := range data { // most matrices that do not fit are found out at once
@@ -23,7 +23,7 @@ func Halve(data []float32, rows, cols int) (h Halves, ok bool) {
 	return h, true
 }
 
-// Part is the submatrix of rows from i0 to before i1.
+// Part returns the submatrix of the rows from i0 to before i1.
 func (h Halves) Part(i0, i1 int) Halves {
 	return Halves{i1 - i0, h.Cols, h.Data[i0*h.Cols : i1*h.Cols]}
 }
@@ -35,25 +35,27 @@ func (h Halves) widen(i int, to []float32) {
 	}
 }
 
-// Part is the submatrix of rows from i0 to before i1.
+// Part returns the submatrix of the rows from i0 to before i1.
 func (m MatrixOf[T]) Part(i0, i1 int) MatrixOf[T] { return m.part(i0, i1, 0, m.Cols) }
 
-// FewTimes sets y to x·wᵀ, where x has few rows: as fast as w can be read from memory, in the order in which it lies there.
-// Each element is the inner product of two rows, the same whatever other rows there are. Rows must be contiguous.
+// FewTimes sets y to x·wᵀ, where x has few rows. It is as fast as w can be read from memory, in the order in which it
+// lies there. Each element is the inner product of two rows, and does not depend on other rows. Rows must be
+// contiguous.
 func FewTimes(y, x, w MatrixOf[float32]) {
 	if y.Rows > 0 && y.Cols > 0 {
 		active.few(y, x, w)
 	}
 }
 
-// FewTimesHalves is [FewTimes] with w in half the memory: the same results.
+// FewTimesHalves is [FewTimes] with w in half the memory, and with the same results.
 func FewTimesHalves(y, x MatrixOf[float32], w Halves) {
 	if y.Rows > 0 && y.Cols > 0 {
 		active.fewHalves(y, x, w)
 	}
 }
 
-// ReadsHalves tells whether [FewTimesHalves] takes less time than [FewTimes]: without kernels for it, rows are widened first.
+// ReadsHalves reports whether [FewTimesHalves] takes less time than [FewTimes]. Without kernels for it, rows are first
+// converted to float32.
 func ReadsHalves() bool { return active.halves }
 
 // fewByRows computes FewTimes with inner products of two rows.
@@ -83,10 +85,10 @@ func fewHalvesPortable(y, x MatrixOf[float32], w Halves) {
 	fewHalvesByRows(y, x, w, dotPortable[float32])
 }
 
-// Dot is the inner product of two vectors of the same length.
+// Dot returns the inner product of two vectors of the same length.
 func Dot[T Float](x, y []T) T { return kernelsOf[T]().dot(x, y) }
 
-// VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. y has its columns.
+// VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. The length of y is m's number of columns.
 func VectorTimes(y, x []float32, m MatrixOf[float32]) {
 	active.mix(y[:m.Cols], x[:m.Rows], m)
 }

@@ -1,6 +1,6 @@
 package linalg
 
-// Float is an element type.
+// Float is the constraint for element types.
 type Float interface{ float32 | float64 }
 
 // MatrixOf is a matrix in memory: element (i, j) is Data[i·RowStride + j·ColStride].
@@ -13,14 +13,14 @@ type MatrixOf[T Float] struct {
 // Matrix is a matrix in binary64.
 type Matrix = MatrixOf[float64]
 
-// RowMajor is a matrix whose rows follow each other.
+// RowMajor returns a matrix whose rows are contiguous in data.
 func RowMajor[T Float](data []T, rows, cols int) MatrixOf[T] {
 	return MatrixOf[T]{Rows: rows, Cols: cols, RowStride: cols, ColStride: 1, Data: data}
 }
 
 func (m MatrixOf[T]) at(i, j int) T { return m.Data[i*m.RowStride+j*m.ColStride] }
 
-// T is the transpose, in the same memory.
+// T returns the transpose, which shares the memory.
 func (m MatrixOf[T]) T() MatrixOf[T] {
 	return MatrixOf[T]{Rows: m.Cols, Cols: m.Rows, RowStride: m.ColStride, ColStride: m.RowStride, Data: m.Data}
 }
@@ -67,15 +67,15 @@ type packed[T Float] struct {
 	edge [maxTileRows * maxTileCols]T
 }
 
-// MulAdd adds alpha·a·b to c, whose ColStride must be 1. Products with zero are formed,
-// too: NaN and infinities spread as in the definition.
+// MulAdd adds alpha·a·b to c, whose ColStride must be 1. Products with zero are computed,
+// too: NaN and infinities propagate as in the definition.
 func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
 	mulAdd(c, alpha, a, b, false)
 }
 
-// AddSymmetric adds a·b, which the caller knows to be symmetric but for rounding, to the
-// symmetric matrix c, in little more than half the time of [MulAdd]: it computes the
-// lower triangle, which is mirrored.
+// AddSymmetric adds a·b, which must be symmetric except for rounding, to the symmetric
+// matrix c, in little more than half the time of [MulAdd]: it computes the lower triangle
+// and mirrors it.
 func AddSymmetric[T Float](c, a, b MatrixOf[T]) {
 	mulAdd(c, 1, a, b, true)
 	mirror(c)

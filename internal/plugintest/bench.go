@@ -1,8 +1,8 @@
-// Package plugintest runs a plugin's programs in its tests: on the float64 oracle
-// and, compiled, on the CPU device in float32. It has what tests of an algorithm need:
+// Package plugintest runs a plugin's programs in its tests: on the float64 oracle and,
+// compiled, on the CPU device in float32. It has what tests of an algorithm need:
 // building its programs, running them and their gradients, and the steps of an optimizer.
 // What every plugin promises, and the values of its golden file, are checked by the
-// conformance kit (package sdktest), for which [Kit] has the options.
+// conformance kit (package sdktest); [Kit] returns its options.
 //
 // The package is for tests only and knows no algorithm.
 package plugintest
@@ -20,10 +20,10 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// Bench is a machine for tests: what fails on it ends the test.
+// Bench executes programs for tests: any failure ends the test.
 type Bench struct{ machine sdktest.Machine }
 
-// Oracle executes programs in float64.
+// Oracle returns a Bench that executes programs in float64.
 func Oracle() Bench { return Bench{sdktest.Oracle{}} }
 
 // cpuDevice is opened by the first test that needs it and shared by all tests of the
@@ -36,7 +36,8 @@ var cpuDevice = sync.OnceValues(func() (*conformance.Device, error) {
 	return conformance.NewDevice(opened), nil
 })
 
-// CPU compiles programs for the CPU device, float32, and executes them.
+// CPU returns a Bench that compiles programs for the CPU device, in float32, and executes
+// them.
 func CPU(t testing.TB) Bench {
 	t.Helper()
 	device, err := cpuDevice()
@@ -46,7 +47,7 @@ func CPU(t testing.TB) Bench {
 	return Bench{device}
 }
 
-// Double reports whether the machine computes in binary64, as the oracle does.
+// Double reports whether m computes in binary64, as the oracle does.
 func (m Bench) Double() bool { return m == Oracle() }
 
 // Run executes a valid program on inputs by name. Float inputs are rounded to the
@@ -60,7 +61,8 @@ func (m Bench) Run(t testing.TB, p *program.Program, inputs map[string]reference
 	return outputs
 }
 
-// Eval runs what body writes on inputs with the values x and returns its results.
+// Eval runs the program that body writes on inputs with the values x, and returns its
+// results.
 func (m Bench) Eval(t testing.TB, body func(b *program.Builder, in []program.Value) []program.Value, x ...reference.Tensor) [][]float64 {
 	t.Helper()
 	b := program.NewBuilder("test")
@@ -95,10 +97,10 @@ func Each(t *testing.T, test func(t *testing.T, m Bench)) {
 	}
 }
 
-// Close compares got with the golden numbers at key: on the oracle within the
-// file's own tolerance, on a device within single times the largest finite
-// magnitude among them. In binary32 a sum of terms of that magnitude cannot be
-// better than this, however small the result.
+// Close compares got with the golden numbers at key: on the oracle within the file's own
+// tolerance, on a device within single times the largest finite magnitude among them. In
+// binary32, a sum of terms of that magnitude cannot be more accurate, however small the
+// result.
 func (m Bench) Close(o golden.Object, key string, got []float64, single float64) {
 	if m.Double() {
 		o.Close(key, got)

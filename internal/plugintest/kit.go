@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// Kit are the options with which the plugins of this repository take the conformance
-// kit: on the CPU device too, and with the golden file of that name.
+// Kit returns the options with which the plugins of this repository run the conformance
+// kit: also on the CPU device, and with the golden file of that name.
 func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
 	text, err := os.ReadFile(goldenPath(goldenFile))
@@ -20,14 +20,15 @@ func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Opti
 	return append(With(t, nil, more...), sdktest.Golden(text))
 }
 
-// With are the options for the conformance kit with other settings.
+// With returns options for the conformance kit with other settings.
 func With(t testing.TB, settings map[string]any, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
 	return append([]sdktest.Option{sdktest.On(CPU(t).machine), sdktest.With(settings)}, more...)
 }
 
-// EachCase runs a test for each case of the golden file of that name on each machine:
-// what the conformance kit, which runs these files, does not know how to compare.
+// EachCase runs a test for each case of the golden file of that name on each machine. It
+// is for values that the conformance kit, which also runs these files, does not know how
+// to compare.
 func EachCase(t *testing.T, goldenFile string, test func(t *testing.T, m Bench, c golden.Case)) {
 	t.Helper()
 	f := golden.Load(t, goldenPath(goldenFile))

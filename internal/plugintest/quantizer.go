@@ -28,15 +28,15 @@ func weight(t testing.TB, q sdk.Quantizer, given map[string]any, shape []int) sd
 	return sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: Settings(t, q.Describe(), given)}
 }
 
-// RefusesWeight fails the test unless the quantizer refuses a weight of the given
-// shape, and says so.
+// RefusesWeight fails the test unless the quantizer refuses a weight of the given shape
+// with an error that contains says.
 func RefusesWeight(t testing.TB, q sdk.Quantizer, given map[string]any, says string, shape ...int) {
 	t.Helper()
 	_, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
 	Refused(t, fmt.Sprint(given), err, says)
 }
 
-// Refused fails the test unless err is a refusal that says so.
+// Refused fails the test unless err is a refusal that contains says.
 func Refused(t testing.TB, what string, err error, says string) {
 	t.Helper()
 	if _, ok := errors.AsType[*sdk.Refusal](err); !ok || !strings.Contains(err.Error(), says) {
@@ -44,8 +44,8 @@ func Refused(t testing.TB, what string, err error, says string) {
 	}
 }
 
-// Residuals are the types of what the backward pass keeps of the forward pass, beside
-// x, for a weight of the given shape.
+// Residuals returns the types of what the backward pass keeps from the forward pass, in
+// addition to x, for a weight of the given shape.
 func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) (kept []program.Type) {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, shape...)
@@ -62,8 +62,8 @@ func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int
 	return kept
 }
 
-// Quantization is a quantizer's answer for one tensor. Codes, Scale and Mask are
-// empty when the quantizer does not give them.
+// Quantization is the result of quantizing one tensor. Codes, Scale and Mask are empty if
+// the quantizer does not return them.
 type Quantization struct {
 	Value, Codes, Scale, Mask []float64
 
@@ -72,8 +72,8 @@ type Quantization struct {
 	x       golden.Array
 }
 
-// Quantize builds the quantizer's program for a tensor of the shape of x with the
-// given settings and runs it.
+// Quantize builds the quantizer's program for a tensor with the shape of x and the given
+// settings, and runs it.
 func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x golden.Array) Quantization {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, x.Shape...)
@@ -85,8 +85,8 @@ func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x g
 	}
 }
 
-// Gradient returns the gradient with respect to x when that of the quantized
-// value is dy: the reverse pass of the surrogate.
+// Gradient returns the gradient with respect to x, given dy, the gradient with respect to
+// the quantized value: the reverse pass of the surrogate.
 func (q Quantization) Gradient(t testing.TB, dy []float64) []float64 {
 	t.Helper()
 	vjp, err := autodiff.VJP(q.program, sdk.OutputSurrogate, sdk.InputX)

@@ -10,18 +10,18 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Matrix is a weight to train.
+// Matrix describes a weight matrix to train.
 func Matrix(shape ...int) sdk.Tensor {
 	return sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: shape}
 }
 
-// Vector is the weight of a norm, to train.
+// Vector describes the weight of a norm to train.
 func Vector(n int) sdk.Tensor {
 	return sdk.Tensor{Name: "norm", Role: sdk.TensorVector, Shape: []int{n}}
 }
 
-// Normal is a tensor of seeded standard normal numbers, rounded to binary32 so
-// that every machine sees the same.
+// Normal returns a tensor of seeded standard normal numbers, rounded to binary32 so that
+// every machine sees the same.
 func Normal(seed uint64, shape ...int) golden.Array {
 	r := rand.New(rand.NewPCG(seed, 0))
 	data := make([]float64, program.FloatType(shape...).Size())
@@ -31,7 +31,7 @@ func Normal(seed uint64, shape ...int) golden.Array {
 	return golden.Array{Shape: shape, Data: data}
 }
 
-// Hadamard multiplies each run of order entries by the Sylvester matrix, by the plain
+// Hadamard multiplies each run of order entries by the Sylvester matrix, using the plain
 // fast transform in binary64.
 func Hadamard(x golden.Array, order int) golden.Array {
 	out := x.Clone()
@@ -49,8 +49,8 @@ func Hadamard(x golden.Array, order int) golden.Array {
 	return out
 }
 
-// Settings turns a case's own settings into complete, checked ones: what the
-// description does not declare, or declares differently, ends the test.
+// Settings returns complete, checked settings for those of a case. If the description
+// does not declare one, or declares it differently, the test ends.
 func Settings(t testing.TB, d sdk.Description, given map[string]any) sdk.Values {
 	t.Helper()
 	if err := d.Check(); err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Training is a tensor in training under one optimizer, between two updates. A
-// machine runs its steps as a host does; refreshes run on the oracle in binary64,
-// from and to a state in the machine's precision.
+// Training is a tensor being trained by one optimizer, between two updates. A machine
+// runs its steps as a host does; refreshes run on the oracle in binary64, reading and
+// writing a state in the machine's precision.
 type Training struct {
-	// Program is what the optimizer answered for the tensor.
+	// Program holds the optimizer's programs for the tensor.
 	Program sdk.OptimizerProgram
 
 	m     Bench
@@ -27,7 +27,7 @@ type Training struct {
 }
 
 // BuildOptimizer returns the programs for a tensor, whose Values are replaced by the
-// given settings and the defaults of the rest.
+// given settings, with defaults for the rest.
 func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor) sdk.OptimizerProgram {
 	t.Helper()
 	tensor.Values = Settings(t, o.Describe(), given)
@@ -38,7 +38,7 @@ func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any, tensor 
 	return built
 }
 
-// Train begins a training of the tensor from the value x; its settings are those of
+// Train begins to train the tensor from the value x; the settings are as in
 // [BuildOptimizer].
 func (m Bench) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor, x []float64) *Training {
 	t.Helper()
@@ -61,8 +61,8 @@ func (r *Training) X() []float64 { return r.state[sdk.InputX].Float64s() }
 // State returns a state tensor.
 func (r *Training) State(name string) []float64 { return r.state[sdk.StatePrefix+name].Float64s() }
 
-// Update makes one step: observation, a refresh if it is due, the update,
-// x ← x − α·u. Decay is no part of it.
+// Update makes one step: observation, a refresh if it is due, and the update x ← x − α·u.
+// It does not include weight decay.
 func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	t.Helper()
 	r.step++
@@ -80,7 +80,7 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	r.keep(sdk.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u), r.shape...))
 }
 
-// Steps makes an update for each gradient along the first axis, all at one rate, and
+// Steps makes one update for each gradient along the first axis, all at one rate, and
 // returns the parameters after the last.
 func (r *Training) Steps(t testing.TB, gradients golden.Array, rate float64) []float64 {
 	t.Helper()

@@ -2,10 +2,10 @@ package pyrandom
 
 import "fmt"
 
-// Choice is choice(list). It panics when the list is empty.
+// Choice is Python's choice(list). It panics if the list is empty.
 func Choice[T any](r *Random, list []T) T { return list[r.Below(len(list))] }
 
-// Choices is choices(list, k=k): k elements, with repetition.
+// Choices is Python's choices(list, k=k): it returns k elements, with repetition.
 func Choices[T any](r *Random, list []T, k int) []T {
 	drawn := make([]T, k)
 	for i := range drawn {
@@ -14,7 +14,7 @@ func Choices[T any](r *Random, list []T, k int) []T {
 	return drawn
 }
 
-// Shuffle is shuffle(list).
+// Shuffle is Python's shuffle(list).
 func Shuffle[T any](r *Random, list []T) {
 	for i := len(list) - 1; i > 0; i-- {
 		j := r.Below(i + 1)
@@ -22,8 +22,8 @@ func Shuffle[T any](r *Random, list []T) {
 	}
 }
 
-// Sample is sample(range(n), k): k different numbers below n, in the order in which they
-// were drawn. It panics when there are fewer than k.
+// Sample is Python's sample(range(n), k): k different numbers below n, in the order in
+// which they were drawn. It panics if n is less than k.
 func (r *Random) Sample(n, k int) []int {
 	if k < 0 || k > n {
 		panic(fmt.Sprintf("pyrandom: no sample of %d out of %d", k, n))

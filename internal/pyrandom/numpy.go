@@ -7,18 +7,19 @@ import (
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
-// RandomState is numpy's RandomState, its generator of old: what numpy.random.seed seeds.
+// RandomState is numpy's RandomState, its legacy generator, which numpy.random.seed
+// seeds.
 type RandomState struct{ words *prng.MT19937 }
 
-// NewRandomState is RandomState(seed).
+// NewRandomState is numpy's RandomState(seed).
 func NewRandomState(seed uint32) *RandomState {
 	s := &RandomState{prng.NewMT19937()}
 	s.words.Seed(uint64(seed))
 	return s
 }
 
-// RandInt is randint(low, high): a number in [low, high). It panics when that is empty,
-// or holds 2³² numbers or more, which numpy draws in another way.
+// RandInt is numpy's randint(low, high): a number in [low, high). It panics if that range
+// is empty or holds 2³² numbers or more, which numpy draws in another way.
 func (s *RandomState) RandInt(low, high int) int {
 	width := high - low - 1
 	if high <= low || width >= 1<<32-1 {

@@ -11,7 +11,8 @@ import (
 // Random is Python's random.Random.
 type Random struct{ words *prng.MT19937 }
 
-// New is Random(seed) for a whole number. As in Python, its sign makes no difference.
+// New is Python's Random(seed) for a whole number. As in Python, its sign makes no
+// difference.
 func New(seed int64) *Random {
 	magnitude := uint64(seed)
 	if seed < 0 {
@@ -26,13 +27,13 @@ func New(seed int64) *Random {
 	return r
 }
 
-// Random is random(): a multiple of 2⁻⁵³ in [0, 1).
+// Random is Python's random(): a multiple of 2⁻⁵³ in [0, 1).
 func (r *Random) Random() float64 {
 	high, low := r.words.Uint32()>>5, r.words.Uint32()>>6
 	return (float64(high)*(1<<26) + float64(low)) / (1 << 53)
 }
 
-// GetRandBits is getrandbits(k): a number of at most k bits.
+// GetRandBits is Python's getrandbits(k): a number of at most k bits.
 func (r *Random) GetRandBits(k int) *big.Int {
 	n := new(big.Int)
 	for at := 0; at < k; at += 32 {
@@ -48,7 +49,7 @@ func (r *Random) word(missing int) uint32 {
 	return r.words.Uint32() >> (32 - min(32, missing))
 }
 
-// Below is randrange(n): a number in [0, n). It panics when n is not positive.
+// Below is Python's randrange(n): a number in [0, n). It panics if n is not positive.
 func (r *Random) Below(n int) int {
 	if n <= 0 {
 		panic(fmt.Sprintf("pyrandom: there is no number in [0, %d)", n))
@@ -65,5 +66,6 @@ func (r *Random) Below(n int) int {
 	}
 }
 
-// RandInt is randint(low, high): a number in [low, high]. It panics when that is empty.
+// RandInt is Python's randint(low, high): a number in [low, high]. It panics if that
+// range is empty.
 func (r *Random) RandInt(low, high int) int { return low + r.Below(high-low+1) }

@@ -2,5 +2,5 @@
 
 package racing
 
-// Enabled tells that the race detector is on.
+// Enabled reports whether the race detector is on.
 const Enabled = false

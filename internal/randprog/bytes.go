@@ -2,9 +2,9 @@ package randprog
 
 import "math/rand/v2"
 
-// Bytes is a source of random numbers for fuzzing: each number is decided by one byte of
-// the data, so that a change of a byte changes one choice. When the data ends, the
-// numbers go on from a seed.
+// Bytes returns a source of random numbers for fuzzing: each number is decided by one
+// byte of the data, so that changing a byte changes one choice. When the data ends, the
+// numbers continue from a seed.
 func Bytes(data []byte) *rand.Rand {
 	return rand.New(&bytes{data: data, rest: rand.NewPCG(uint64(len(data)), 5)})
 }

@@ -1,16 +1,17 @@
-// Package randprog generates random valid programs with inputs on which they are
-// well conditioned, for tests that compare two executions of one program.
+// Package randprog generates random valid programs, with inputs on which they are well
+// conditioned, for tests that compare two executions of one program.
 //
 // Two executions in different precisions differ by rounding errors. A rounding error
-// before a comparison, or before a function that jumps such as round, can change the
-// answer completely. So the generator keeps a bound for each float value, and knows which
-// values are exact: multiples of a power of two that fit 24 bits, and so the same in any
-// precision and any order of summation. Only exact values go into operations that jump.
-// Domains are respected too: a logarithm gets positive numbers, an exponential small
-// ones. [New] therefore finds no edge cases (NaN, overflow, ties); test those by tables.
+// before a comparison, or before a function with jumps such as round, can change the
+// result completely. So the generator keeps a bound for each float value, and knows which
+// values are exact: multiples of a power of two that fit 24 bits, and are therefore the
+// same in any precision and any order of summation. Only exact values go into operations
+// with jumps. Domains are respected, too: logarithms get positive numbers, exponentials
+// small ones. [New] therefore does not cover edge cases (NaN, overflow, ties); test those
+// with tables.
 //
-// [NewUpdate] is for the executors of updates: all inputs are floats with edge cases
-// among them, the operations are few, and the results are defined to the bit.
+// [NewUpdate] is for the executors of updates: all inputs are floats, including edge
+// cases, there are few kinds of operations, and the results are defined to the bit.
 package randprog
 
 import (
@@ -24,17 +25,17 @@ import (
 
 // Options shapes the programs. The zero value is a good default.
 type Options struct {
-	// Nodes is the number of generated operations; default 24. Guards before an
-	// operation (an absolute value before a logarithm) come on top.
+	// Nodes is the number of generated operations; default 24. Guards before an operation
+	// (such as an absolute value before a logarithm) are not counted.
 	Nodes int
-	// Elements is the largest number of elements of a value; default 256.
+	// Elements is the largest number of elements in a value; default 256.
 	Elements int
-	// Ops are the operations to draw from; default all but the factorizations.
+	// Ops lists the operations to draw from; default all except the factorizations.
 	Ops []program.Op
-	// Smooth draws float inputs anywhere in their range, not from the grid on which
-	// ties happen and sums are exact, and leaves out what finite differences cannot
-	// follow: stop_gradient, bitcast, and quotients that may be infinite. It is for
-	// tests of gradients, in float64.
+	// Smooth draws float inputs anywhere in their range, instead of from the grid on
+	// which ties happen and sums are exact, and leaves out operations for which finite
+	// differences do not work: stop_gradient, bitcast, and quotients that may be
+	// infinite. It is for tests of gradients, in float64.
 	Smooth bool
 }
 
@@ -44,8 +45,8 @@ type Case struct {
 	Inputs  map[string]reference.Tensor
 }
 
-// New generates the case of a seed. Equal seeds and options give equal cases. It
-// panics if its own rules produce an invalid program.
+// New generates the case for a seed. Equal seeds and options give equal cases. It panics
+// if its own rules produce an invalid program.
 func New(seed uint64, o Options) Case {
 	o.Nodes, o.Elements = cmp.Or(o.Nodes, 24), cmp.Or(o.Elements, 256)
 	if o.Ops == nil {

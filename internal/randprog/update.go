@@ -8,38 +8,39 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Family says what operations an update program is made of, and so which executors it is
-// for.
+// Family says which operations an update program consists of, and so which executors it
+// is for.
 type Family string
 
 const (
-	// Elementwise programs have tensors of one size, numbers, and folds of whole tensors:
-	// updates like Adam's.
+	// Elementwise programs have tensors of equal size, scalars, and reductions of whole
+	// tensors: updates like Adam's.
 	Elementwise Family = "elementwise"
-	// General programs have products too, of matrices and stacks of them as in Muon's
-	// updates and over any axes, folds of rows, broadcasts, transpositions and slices.
+	// General programs also have products (of matrices and stacks of them, as in Muon's
+	// updates, and over any axes), reductions of rows, broadcasts, transpositions and
+	// slices.
 	General Family = "general"
 )
 
-// Families lists all.
+// Families lists all families.
 var Families = []Family{Elementwise, General}
 
 // UpdateOptions shapes the programs of [NewUpdate].
 type UpdateOptions struct {
 	Family Family
-	// Exact programs are defined to the bit, also for an executor that rounds every
-	// result to binary32 and adds up in any order: sums and products are of small
-	// multiples of powers of two, and all else is correctly rounded. Among their inputs
-	// are NaN, infinities, zeros of both signs, and numbers from the smallest to the
-	// largest. The other programs are smooth, with sums of normal numbers, roots and
-	// logarithms: their results have rounding errors.
+	// Exact programs are defined to the bit, even for an executor that rounds every
+	// result to binary32 and sums in any order: sums and products are of small multiples
+	// of powers of two, and everything else is correctly rounded. Their inputs include
+	// NaN, infinities, zeros of both signs, and numbers from the smallest to the largest.
+	// Other programs are smooth, with sums of normal numbers, roots and logarithms; their
+	// results have rounding errors.
 	Exact bool
 }
 
-// NewUpdate generates a program like those of optimizers, with inputs: all are floats,
-// and outputs may have the names of inputs, in the place of which they then are
-// computed. Axes of one element are as likely as others. It panics if its own rules
-// produce an invalid program.
+// NewUpdate generates a program like those of optimizers, with inputs. All inputs are
+// floats. Outputs may have the names of inputs, and are then computed in their place.
+// Axes with one element are as likely as others. It panics if its own rules produce an
+// invalid program.
 func NewUpdate(rng *rand.Rand, o UpdateOptions) Case {
 	u := &updates{UpdateOptions: o, generator: &generator{
 		Options: Options{Elements: 1 << 14},

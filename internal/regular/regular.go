@@ -1,8 +1,8 @@
-// Package regular opens files that must be regular ones: data, checkpoints,
+// Package regular opens files that must be regular files: data, checkpoints,
 // configurations, tokenizers.
 //
-// A named pipe that is opened in the usual way keeps its reader waiting for a writer that
-// may never come; a device may deliver data without end. Here both are errors at once, as
+// If a named pipe is opened in the usual way, the reader waits for a writer that may
+// never come; a device may deliver data without end. Here both are errors at once, and so
 // are directories and sockets.
 package regular
 
@@ -18,7 +18,7 @@ import (
 // file.
 type Error struct{ Mode fs.FileMode }
 
-// Error says what the thing is.
+// Error says what kind of file it is.
 func (e *Error) Error() string {
 	what := "is no file"
 	switch {
@@ -40,8 +40,8 @@ func (e *Error) Is(target error) bool { return target == syscall.EISDIR && e.Mod
 // Open opens a file for reading.
 func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
 
-// OpenFile opens a file with flags of package os. It does not wait for the other end of
-// a named pipe; with a regular file, that makes no difference.
+// OpenFile opens a file with flags of package os. It does not wait for the other end of a
+// named pipe; for regular files this makes no difference.
 func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, perm)
 	if err != nil {
@@ -61,7 +61,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile returns what a file holds.
+// ReadFile returns the content of a file.
 func ReadFile(name string) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package resources tells what this process has used of the machine, as far as the system
-// tells: 0 where it does not.
+// Package resources returns how much of the machine this process has used, as far as the
+// system tells; otherwise 0.
 package resources
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ProcessorTime is the processor time that this process has used, of all threads, in user
-// mode and in the system.
+// ProcessorTime returns the processor time that all threads of this process have used, in
+// user mode and in the system.
 func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -20,10 +20,10 @@ func ProcessorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// PeakMemory is the largest resident size of this process so far, in bytes.
+// PeakMemory returns the largest resident size of this process so far, in bytes.
 func PeakMemory() int64 { return status("VmHWM:") }
 
-// Memory is the resident size of this process now, in bytes.
+// Memory returns the current resident size of this process, in bytes.
 func Memory() int64 { return status("VmRSS:") }
 
 // status is a size that Linux tells of this process, in bytes.

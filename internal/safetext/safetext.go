@@ -1,13 +1,13 @@
-// Package safetext makes text of others safe to show: plugin output, names of files
-// and directories, what files hold, error messages that quote any of these.
+// Package safetext makes untrusted text safe to show: plugin output, names of files and
+// directories, contents of files, and error messages that quote any of these.
 //
-// A terminal obeys what it is sent. An escape sequence can clear the screen, retitle
-// the window or hide what was said before; a bidirectional override shows a line in
-// another order than it has; zero-width characters make two different names look the
-// same. Such characters are shown as Go writes them in a quoted string: \x1b, \u202e.
+// A terminal obeys what it is sent. An escape sequence can clear the screen, retitle the
+// window or hide earlier output; a bidirectional override shows a line in a different
+// order; zero-width characters make two different names look the same. Such characters
+// are shown as Go writes them in a quoted string: \x1b, \u202e.
 //
-// Everything that cage prints goes through here, except progress displays, which draw on
-// the terminal and use [Line] on text of others.
+// Everything that cage prints goes through this package, except progress displays, which
+// draw on the terminal and use [Line] for untrusted text.
 package safetext
 
 import (
@@ -18,17 +18,17 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with every character escaped that is neither visible nor a space; it
-// may have several lines, and tabs.
+// Text returns s with every character escaped that is neither visible nor a space. The
+// result may have several lines, and tabs.
 func Text(s string) string { return escape(s, shown, `\x%02x`) }
 
 // shown reports whether a character of a text is visible or a space.
 func shown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
 
-// Line is Text for what must stay on one line: it escapes ends of lines and tabs, too.
+// Line is [Text] for text that must stay on one line: it also escapes line ends and tabs.
 func Line(s string) string { return escape(s, unicode.IsGraphic, `\x%02x`) }
 
-// JSON escapes as Text does, in a document in JSON: its meaning stays the same.
+// JSON escapes a JSON document as [Text] does, without changing its meaning.
 func JSON(s string) string { return escape(s, shown, `\u%04x`) }
 
 // escape writes the characters of s that are not wanted as their numbers; single bytes
@@ -75,11 +75,11 @@ func number(r rune, single string) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
-// Writer passes on what is written to it as [Text] shows it. A character must not be
+// Writer passes on what is written to it, escaped as by [Text]. A character must not be
 // split between two writes.
 type Writer struct{ w io.Writer }
 
-// NewWriter returns a Writer to w.
+// NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w} }
 
 // Write implements io.Writer.

@@ -1,5 +1,6 @@
-// Package shuffle puts lists into random orders that a seed fixes for good: the standard
-// library promises what its generators put out, but not how it shuffles with them.
+// Package shuffle puts lists into random orders that a seed determines permanently. The
+// standard library promises the output of its generators, but not how it shuffles with
+// them.
 package shuffle
 
 import (
@@ -7,7 +8,7 @@ import (
 	"math/rand/v2"
 )
 
-// Slice permutes a list with the algorithm of Fisher and Yates, from its end.
+// Slice shuffles a list with the algorithm of Fisher and Yates, from its end.
 func Slice[T any](rng rand.Source, list []T) {
 	for i := len(list) - 1; i > 0; i-- {
 		j := Below(rng, uint64(i)+1)

@@ -1,5 +1,5 @@
-// Tokencheck compares the tokenizers of package tokenizer with what another program
-// computed. scripts/compare-tokenizers.py writes the tokenizers, the texts and the ids, and runs it.
+// Command tokencheck compares the tokenizers of package tokenizer with ids computed by another program.
+// scripts/compare-tokenizers.py writes the tokenizers, the texts and the ids, and runs it.
 //
 //	tokencheck DIR          compare the ids of DIR/NAME/ids.jsonl, for texts in DIR/texts.jsonl
 //	tokencheck -speed DIR   say in how much processor time DIR/corpus.txt is encoded

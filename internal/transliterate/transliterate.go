@@ -1,8 +1,8 @@
-// Package transliterate writes text in ASCII, for names of files that people read and
-// every system takes.
+// Package transliterate writes text in ASCII, for file names that people read and every
+// system accepts.
 //
-// It knows letters and digits only: which punctuation may stand in a name, and how long
-// it may be, is the business of who makes the name.
+// It handles letters and digits only; its callers decide which punctuation may be in a
+// name, and how long a name may be.
 package transliterate
 
 import (
@@ -19,10 +19,10 @@ var greek = strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota k
 	"sigma sigma tau upsilon phi chi psi omega")
 
 // ASCII returns text with every letter and digit beyond ASCII replaced: by what is left
-// of it without accents and typographic form (é, ﬁ, ², ½ become e, fi, 2, 1/2), by its
-// name if it is Greek, and else by u and its number in Unicode, as in u65e5. All other
-// characters stay as they are, but for those that a typographic form stands for. Text in
-// ASCII is returned as it is.
+// without accents and typographic forms (é, ﬁ, ², ½ become e, fi, 2, 1/2); by its name if
+// it is Greek; and otherwise by u and its Unicode number, as in u65e5. All other
+// characters stay as they are, except typographic forms of other characters. Text in
+// ASCII is returned unchanged.
 func ASCII(text string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ToValidUTF8(text, "\uFFFD")) {

@@ -16,9 +16,9 @@ const launchVariable = "CAGE_TRAP_LAUNCH"
 
 const launchSocket = 3
 
-// Launch must be the first call of the main function, or of TestMain, of a program that uses
-// [Run]: Run starts that program again, and there Launch installs the filter and becomes
-// the command. It returns in all other cases.
+// Launch must be the first call in the main function, or in TestMain, of a program that
+// uses [Run]: Run starts that program again, and in the new process Launch installs the
+// filter and then becomes the command. In all other cases it returns.
 func Launch() {
 	if os.Getenv(launchVariable) == "" {
 		return

@@ -4,7 +4,7 @@ package trap
 
 import "context"
 
-// Launch does nothing here.
+// Launch does nothing on this system.
 func Launch() {}
 
 // Supported returns [ErrUnsupported]: this system has no such notifications.

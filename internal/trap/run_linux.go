@@ -37,8 +37,9 @@ type response struct {
 
 const pollEvery = 50 // milliseconds
 
-// Run runs a command to its end. At each call that changes a file it asks decide, from
-// one goroutine. When ctx ends, everything is killed and the context's error returned.
+// Run runs a command to its end. At each call that changes a file it calls decide, always
+// from one goroutine. When ctx ends, everything is killed and the context's error is
+// returned.
 func Run(ctx context.Context, c Command, decide func(Call) Decision) (Report, error) {
 	cmd, listener, err := start(c)
 	if err != nil {
@@ -248,7 +249,8 @@ func (w *watch) alive() []int {
 	return list
 }
 
-// Supported returns nil where [Run] works, and otherwise [ErrUnsupported] with a reason.
+// Supported returns nil if [Run] works here, and otherwise [ErrUnsupported] with a
+// reason.
 func Supported(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 	bar        = 30 // above the text, with the three dots of a window
 )
 
-// SVG draws the screen in a window of at least so many columns. The title is what is read out
-// in its place. It has a dark and a light form, as its reader prefers.
+// SVG draws the screen in a window with at least the given number of columns. The title is the text alternative of the
+// picture. The picture has a dark and a light form, according to its reader's preference.
 func (s *Screen) SVG(title string, columns int) string {
 	lines := s.lines
 	for _, line := range lines {

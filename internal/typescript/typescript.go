@@ -1,7 +1,8 @@
-// Package typescript draws what a terminal showed: it reads the bytes that programs wrote to
-// it (a typescript, in the word of script(1)), does what they ask of a terminal, and writes
-// the lines that are left as an SVG picture. It knows what the programs of this
-// repository and a shell write, and refuses all else, so that no picture is wrong unnoticed.
+// Package typescript draws what a terminal has shown. It reads the bytes that programs
+// wrote to the terminal (a typescript, as script(1) calls it), interprets them as a
+// terminal does, and writes the remaining lines as an SVG picture. It knows only what the
+// programs of this repository and a shell write, and refuses everything else, so that no
+// picture is wrong without notice.
 package typescript
 
 import (
@@ -16,14 +17,14 @@ type cell struct {
 	bold bool
 }
 
-// Screen has the lines of a terminal, from the first on: nothing scrolls away.
+// Screen holds all lines of a terminal, from the first on: nothing scrolls away.
 type Screen struct {
 	lines       [][]cell
 	row, column int
 	bold        bool
 }
 
-// Lines returns the texts of the lines without spaces at their ends, up to the last that has a text.
+// Lines returns the lines without spaces at their ends, up to the last one that is not empty.
 func (s *Screen) Lines() []string {
 	var out []string
 	for _, line := range s.lines {
@@ -39,8 +40,8 @@ func (s *Screen) Lines() []string {
 	return out
 }
 
-// Play does what a text asks of a terminal. The error names the first thing that the screen
-// does not know, and its line.
+// Play interprets a text as a terminal does. The error names the first sequence that the
+// screen does not know, and its line.
 func (s *Screen) Play(text string) error {
 	for text != "" {
 		if rest, ok := strings.CutPrefix(text, "\x1b["); ok {

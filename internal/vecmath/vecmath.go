@@ -1,5 +1,5 @@
-// Package vecmath computes functions of the elements of vectors, for AVX-512, for AVX2 or in plain Go; the processor
-// decides. The last bits of results depend on that choice and on nothing else.
+// Package vecmath computes functions of the elements of vectors, with AVX-512, with AVX2 or in plain Go; the processor
+// determines which. The last bits of results depend on that choice and on nothing else.
 package vecmath
 
 import "math"
@@ -18,7 +18,7 @@ var active = supported()[0]
 
 var portable = kernels{"portable", expsPortable, swiGLUPortable}
 
-// Softmax sets x to exp(scale·x) over its sum.
+// Softmax sets x to exp(scale·x) divided by its sum.
 func Softmax(x []float32, scale float32) {
 	most := float32(math.Inf(-1))
 	for _, v := range x {
@@ -41,7 +41,7 @@ func Softmax(x []float32, scale float32) {
 	}
 }
 
-// SwiGLU sets a to silu(a)·b, where silu(a) = a/(1 + exp(−a)). b is as long as a.
+// SwiGLU sets a to silu(a)·b, where silu(a) = a/(1 + exp(−a)). b must be at least as long as a.
 func SwiGLU(a, b []float32) { active.swiGLU(a, b[:len(a)]) }
 
 func expsPortable(x []float32, shift, scale float32) float32 {

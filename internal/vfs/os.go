@@ -15,8 +15,8 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-// OpenFile opens regular files only: a named pipe in the place of a checkpoint must not
-// keep its reader waiting.
+// OpenFile opens regular files only: a named pipe in place of a checkpoint must not make
+// its reader wait.
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	f, err := regular.OpenFile(name, flag, perm)
 	if err != nil {
@@ -79,8 +79,8 @@ func lockFileAt(name string) (there bool, err error) {
 	return true, nil
 }
 
-// OSFile returns the file of the operating system that f stands for, which a process
-// can be given. A file that wraps another one says so by a method Unwrap() File.
+// OSFile returns the operating system's file behind f, which can be passed to a process.
+// A file that wraps another one must have a method Unwrap() File.
 func OSFile(f File) (*os.File, error) {
 	for {
 		switch inner := f.(type) {

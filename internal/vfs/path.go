@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Path is the name of a file or directory together with the file system that it is on.
-// Without a file system it is on [OS].
+// Path is the name of a file or directory together with its file system. Without a file
+// system it is on [OS].
 type Path struct {
 	FS   FS
 	Name string
 }
 
-// At is a path on the file system of the operating system.
+// At returns a path on the file system of the operating system.
 func At(name string) Path { return Path{FS: OS, Name: name} }
 
-// On is a path on a file system; nil means [OS].
+// On returns a path on a file system; nil means [OS].
 func On(fsys FS, name string) Path { return Path{FS: fsys, Name: name} }
 
 func (p Path) fs() FS {
@@ -31,18 +31,18 @@ func (p Path) fs() FS {
 	return p.FS
 }
 
-// String is the name, for messages.
+// String returns the name, for messages.
 func (p Path) String() string { return p.Name }
 
-// Join is the path below p with these elements.
+// Join returns the path below p with these elements.
 func (p Path) Join(elem ...string) Path {
 	return Path{p.FS, filepath.Join(append([]string{p.Name}, elem...)...)}
 }
 
-// Dir is the directory that p is in.
+// Dir returns the directory that contains p.
 func (p Path) Dir() Path { return Path{p.FS, filepath.Dir(p.Name)} }
 
-// Base is the last element of the name.
+// Base returns the last element of the name.
 func (p Path) Base() string { return filepath.Base(p.Name) }
 
 // Open opens the file for reading.
@@ -63,8 +63,8 @@ func (p Path) ReadFile() ([]byte, error) {
 	return content, errors.Join(err, f.Close())
 }
 
-// ReadSmallFile returns the content of the file; one of more than limit bytes is refused, so that
-// no file of a stranger takes all memory.
+// ReadSmallFile returns the content of the file. A file of more than limit bytes is refused, so that an untrusted file
+// cannot take all memory.
 func (p Path) ReadSmallFile(limit int64) ([]byte, error) {
 	f, err := p.Open()
 	if err != nil {
@@ -80,13 +80,13 @@ func (p Path) ReadSmallFile(limit int64) ([]byte, error) {
 	return content, nil
 }
 
-// ReadDir lists the directory in the order of names.
+// ReadDir lists the directory, sorted by name.
 func (p Path) ReadDir() ([]fs.DirEntry, error) { return p.fs().ReadDir(p.Name) }
 
 // Stat describes the file.
 func (p Path) Stat() (fs.FileInfo, error) { return p.fs().Stat(p.Name) }
 
-// Exists tells whether there is a file or directory.
+// Exists reports whether there is a file or directory at the path.
 func (p Path) Exists() (bool, error) {
 	_, err := p.Stat()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +95,7 @@ func (p Path) Exists() (bool, error) {
 	return err == nil, err
 }
 
-// Unused is the path below p of the first of the names, for n = 1, 2, …, that no file has.
+// Unused returns the path below p with the first of the names, for n = 1, 2, …, that no file has.
 func (p Path) Unused(name func(n int) string) (Path, error) {
 	for n := 1; ; n++ {
 		path := p.Join(name(n))
@@ -105,16 +105,16 @@ func (p Path) Unused(name func(n int) string) (Path, error) {
 	}
 }
 
-// Rename gives the file a new name on the same file system.
+// Rename renames the file, within the same file system.
 func (p Path) Rename(to string) error { return p.fs().Rename(p.Name, to) }
 
 // Remove removes a file or an empty directory.
 func (p Path) Remove() error { return p.fs().Remove(p.Name) }
 
-// SyncDir makes what was created, renamed and removed in the directory durable.
+// SyncDir makes all creations, renames and removals in the directory durable.
 func (p Path) SyncDir() error { return p.fs().SyncDir(p.Name) }
 
-// MkdirAll makes the directory and those above it that are missing, durably.
+// MkdirAll creates the directory and all missing directories above it, durably.
 func (p Path) MkdirAll() error {
 	info, err := p.Stat()
 	if err == nil && info.IsDir() {
@@ -138,18 +138,19 @@ func (p Path) MkdirAll() error {
 	return above.SyncDir()
 }
 
-// LockFile is the name of the file that is locked while a directory is worked on. Where the directory goes on to be used
-// it stays, as a hidden file: were it removed, two processes could hold locks on files of that name.
+// LockFile is the name of the file that is locked while a directory is being worked on. If the directory stays in use,
+// the lock file stays, too, as a hidden file: if it were removed, two processes could hold locks on files with that
+// name.
 const LockFile = ".lock"
 
-// Lock takes the lock on the file or returns [ErrLocked] at once.
+// Lock locks the file, or returns [ErrLocked] at once.
 func (p Path) Lock() (Lock, error) { return p.fs().Lock(p.Name) }
 
-// Locked tells whether somebody holds the lock on the file.
+// Locked reports whether anybody holds the lock on the file.
 func (p Path) Locked() (bool, error) { return p.fs().Locked(p.Name) }
 
-// AwaitLock takes the lock on the file as soon as it is free, and looks for that every
-// retry. When ctx ends first, the error is that of ctx.
+// AwaitLock locks the file as soon as it is free, checking every retry. If ctx ends
+// first, the error is that of ctx.
 func (p Path) AwaitLock(ctx context.Context, retry time.Duration) (Lock, error) {
 	tick := time.NewTicker(retry)
 	defer tick.Stop()

@@ -1,9 +1,11 @@
-// Package vfs is the small interface to the file system through which every file that
-// is kept is written, and read back: run directories, studies, datasets, reports. In
-// production it is [OS]; tests put in file systems that fail, or that lose power.
+// Package vfs is a small interface to the file system. All files that are kept (run
+// directories, studies, datasets, reports) are written and read back through it. In
+// production the file system is [OS]; tests use file systems that fail, or that lose
+// power.
 //
 // How to replace a file safely is in internal/atomicfile. Files of the user that are only
-// read (source texts, configurations), sockets and build caches do not go through here.
+// read (source texts, configurations), sockets and build caches do not go through this
+// package.
 package vfs
 
 import (
@@ -13,8 +15,8 @@ import (
 	"os"
 )
 
-// FS is a file system. Its methods do what the functions of package os of the same
-// names do.
+// FS is a file system. Its methods do the same as the functions of package os with the
+// same names.
 type FS interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Mkdir(name string, perm fs.FileMode) error
@@ -23,13 +25,13 @@ type FS interface {
 	Rename(from, to string) error
 	Remove(name string) error
 
-	// SyncDir makes what was created, renamed and removed in a directory durable.
+	// SyncDir makes all creations, renames and removals in a directory durable.
 	SyncDir(name string) error
-	// Lock creates the file if need be and takes the one lock on it, or returns
+	// Lock creates the file if necessary and takes the one lock on it, or returns
 	// [ErrLocked] at once. The lock ends with the process, however that ends.
 	Lock(name string) (Lock, error)
-	// Locked tells whether somebody holds the lock on a file; nobody does when there
-	// is no file. While it looks, Lock may fail.
+	// Locked reports whether anybody holds the lock on a file; nobody does if there is no
+	// file. While it checks, Lock may fail.
 	Locked(name string) (bool, error)
 }
 
@@ -49,16 +51,16 @@ type File interface {
 
 // Lock is a lock that is held.
 type Lock interface {
-	// Stat describes the locked file, which need not be the one at its path any more.
+	// Stat describes the locked file, which may no longer be the one at its path.
 	Stat() (fs.FileInfo, error)
 	Unlock() error
 }
 
-// ErrLocked is returned by FS.Lock for a lock that somebody else holds.
+// ErrLocked is returned by FS.Lock if somebody else holds the lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// SameFile tells whether two descriptions are of one file. File systems other than [OS]
-// tell their files apart by fs.FileInfo.Sys.
+// SameFile reports whether two descriptions are of the same file. File systems other than
+// [OS] distinguish their files by fs.FileInfo.Sys.
 func SameFile(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) || a.Sys() != nil && a.Sys() == b.Sys()
 }

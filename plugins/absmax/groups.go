@@ -9,7 +9,7 @@ import (
 // groups rearranges a tensor so that the numbers that share a scale lie along the last
 // axis. A tensor with one scale for all its numbers, or one for each row, stays as it is.
 type groups struct {
-	whole  bool // all of the tensor has one scale
+	whole  bool // the whole tensor has one scale
 	split  bool // a row has more than one group
 	blocks microscaling.Blocks
 }

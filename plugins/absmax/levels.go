@@ -11,8 +11,8 @@ import (
 // centredEps is what the published centred quantizer adds to the maximum.
 const centredEps = 1e-8
 
-// smallest is the least scale that is a normal binary32 number. Below it x/s
-// cannot be trusted to stay on the grid, and the group counts as zero.
+// smallest is the smallest scale that is a normal binary32 number. With a smaller scale,
+// x/s cannot be trusted to stay on the grid, so the group counts as zero.
 const smallest = 0x1p-126
 
 // levels is a grid in units of its step s: integers, or half-integers when the
@@ -24,11 +24,11 @@ const smallest = 0x1p-126
 type levels struct {
 	// top is the ratio of the maximum to the step.
 	top float64
-	// offset is added to the maximum, 0 when there is none.
+	// offset is added to the maximum; 0 if none is.
 	offset float64
 	// lowest and highest bound the rounded numbers. On a full grid a tie can exceed the
 	// highest; all other numbers are within the bounds anyway. Every grid applies them,
-	// because the CPU rounds faster if it knows bounds.
+	// because the CPU rounds faster when it knows the bounds.
 	lowest, highest float64
 	centred         bool
 	// scale is the type to which the step is rounded.
@@ -46,13 +46,13 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 	if grid == gridSymmetric {
 		return levels{top: half - 1, lowest: 1 - half, highest: half - 1, scale: scale}, nil
 	}
-	// x/s of the maximum is half an odd integer, a tie: round to even gives
+	// For the maximum, x/s is half an odd integer, a tie: rounding to even gives
 	// ±2^(b−1), of which only the negative one is a code.
 	return levels{top: half - 0.5, lowest: -half, highest: half - 1, scale: scale}, nil
 }
 
-// quantize rounds x, whose groups have the maxima amax. The values of groups that
-// are not finite are NaN; scale·codes = value.
+// quantize rounds x; amax has the largest magnitude of each group, and finite says which
+// groups are finite. The values of the others are NaN. value = scale·codes.
 func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale program.Value) {
 	b := x.Builder()
 	// amax/top is rounded once, to the same number as 2·amax/(2·top).
@@ -71,7 +71,7 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	return q.Mul(step), q, step
 }
 
-// rounded is the step as a number of the type of scales.
+// rounded is the step, rounded to the type of scales.
 func (l levels) rounded(step program.Value) program.Value {
 	if l.centred {
 		return l.scale.RoundStep(step)
@@ -79,6 +79,6 @@ func (l levels) rounded(step program.Value) program.Value {
 	return l.scale.Round(step)
 }
 
-// round is the nearest integer within the bounds. In a group that is not finite it
-// is not defined: the step, which is NaN there, makes the value NaN.
+// round is the nearest integer within the bounds. In a group that is not finite the
+// result is not defined: the step is NaN there and makes the value NaN.
 func (l levels) round(v program.Value) program.Value { return v.Round().Clip(l.lowest, l.highest) }

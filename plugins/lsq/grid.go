@@ -14,9 +14,9 @@ import (
 //	official  levels −Q_N + ½ … Q_P + ½; dx passes where −Q_N ≤ r − ½ ≤ Q_P
 //
 // The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST)
-// with its default levels, "raise_zero", and the gradient of torch.clamp. There N of
-// an activation counts the tokens, too. The 1e-9·s that it adds to its output is
-// left out: x̂ would not be on the grid.
+// with its default levels, "raise_zero", and the gradient of torch.clamp. There, the N of
+// an activation also counts the tokens. That code adds 1e-9·s to its output; here this is
+// left out, because x̂ would not be on the grid.
 type grid struct {
 	site sdk.Site
 	// qn and qp are Q_N and Q_P.
@@ -24,7 +24,7 @@ type grid struct {
 	// shift is the distance of the levels from the integers, 0 or ½. codes is the factor
 	// from levels to codes: 1, or 2 where half-integers are stored as odd integers.
 	shift, codes float64
-	// gradientScale is gs.
+	// gradientScale is gs = 1/√(N·Q_P).
 	gradientScale float64
 }
 
@@ -49,7 +49,7 @@ func (g grid) plus() bool     { return g.site.Text("variant") == variantPlus }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
 func (g grid) weight() bool   { return g.site.Role != sdk.RoleActivation }
 
-// rounded is the step as a number of the type of scales.
+// rounded is the step, rounded to the type of scales.
 func (g grid) rounded(step program.Value) program.Value {
 	if g.official() {
 		return microscaling.ScaleTypeOf(g.site).RoundStep(step)
@@ -57,7 +57,8 @@ func (g grid) rounded(step program.Value) program.Value {
 	return microscaling.ScaleTypeOf(g.site).Round(step)
 }
 
-// sharing is N, how many numbers share a step; for an activation, those of one token count.
+// sharing is N, how many numbers share a step. For an activation in the paper form, only the
+// numbers of one token count.
 func (g grid) sharing() int {
 	if g.rows() || !g.weight() && !g.official() {
 		return g.site.RowLen()
@@ -85,8 +86,8 @@ func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	return level, inside.Select(level.Sub(r), level), inside
 }
 
-// finite is false for groups that hold NaN or ±Inf, whose sum is not finite. A sum costs one
-// pass and writes no result of the tensor's size. In binary32 it is also infinite when
+// finite is false for groups that hold NaN or ±Inf: their sum is not finite. A sum costs one
+// pass and writes no result of the tensor's size. In binary32 it also becomes infinite when
 // elements come near 1e38.
 func (g grid) finite(x program.Value) program.Value {
 	if g.rows() {

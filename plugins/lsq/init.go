@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// officialK holds, by bits, the factors of QuEST's published code for the amplitude
-// of a Gaussian on a grid of half-integers (IST-DASLab/QuEST,
+// officialK holds, indexed by the number of bits, the factors of QuEST's published code
+// for the amplitude of a Gaussian on a grid of half-integers (IST-DASLab/QuEST,
 // src/models/quantization/base_linear.py).
 var officialK = [9]float64{
 	1: 0.7978845587140913,
@@ -24,7 +24,7 @@ var officialK = [9]float64{
 // officialEps is what the published code adds to the amplitude.
 const officialEps = 1e-8
 
-// InitTrained writes the initial step, float or float[…,1] with one for each row,
+// InitTrained writes the initial step, a scalar or one number for each row (float[…,1]),
 // and the initial offset, a scalar:
 //
 //	LSQ                       s = 2·mean|x|/√Q_P
@@ -33,9 +33,9 @@ const officialEps = 1e-8
 //	LSQ+ weight, official     s = 2·(k_b·RMS(x) + 1e-8)/(2^b − 1)
 //	LSQ+ activation, official the same s, β = min x + Q_N·s
 //
-// σ is the population's deviation. Steps are at least 1e-8, which is what a tensor of
-// zeros gets. For activations the LSQ+ paper searches the first batches for the
-// least squared error; here the range of the first batch is taken.
+// σ is the population standard deviation. Steps are at least 1e-8, which is what a tensor
+// of zeros gets. For activations, the LSQ+ paper searches for the values with the least
+// squared error on the first batches; here the range of the first batch is used instead.
 func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
 	g, err := newGrid(site)
 	if err != nil {
@@ -52,7 +52,7 @@ func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	return state, nil
 }
 
-// initialStep is the initial step, less the constant extra, which is to be added to it.
+// initialStep is the initial step without the constant extra, which the caller adds.
 func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	half := math.Ldexp(1, g.site.Int("bits")-1)
 	switch {
@@ -72,7 +72,7 @@ func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	}
 }
 
-// largest is the largest magnitude of what shares a step, in the shape of a mean.
+// largest is the largest magnitude among the numbers that share a step, in the shape that mean has.
 func (g grid) largest(x program.Value) program.Value {
 	if g.rows() {
 		return x.Abs().MaxRow()
@@ -80,9 +80,9 @@ func (g grid) largest(x program.Value) program.Value {
 	return x.Abs().MaxAll()
 }
 
-// mean is the mean over what shares a step: float[…,1] for rows, otherwise a scalar.
-// Rows come first, as one running sum in binary32 over millions of numbers would
-// lose digits.
+// mean is the mean over the numbers that share a step: float[…,1] for rows, otherwise a
+// scalar. Rows are averaged first, because one running sum in binary32 over millions of
+// numbers would lose digits.
 func (g grid) mean(v program.Value) program.Value {
 	v = v.MeanRow()
 	if g.rows() {

@@ -20,8 +20,8 @@
 // initial values.
 //
 // The step that is used is max(s, 1e-8), rounded to the type that scale_dtype names; the
-// gradient passes the rounding unchanged. An s below the bound still gets its gradient, so
-// that training can bring it back.
+// gradient passes through the rounding unchanged. An s below the bound still gets its
+// gradient, so that training can bring it back.
 package main
 
 import (
@@ -92,7 +92,7 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	}
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
-	// One factor makes NaN of everything that shares the step with a NaN or ±Inf.
+	// One factor turns everything that shares the step with NaN or ±Inf into NaN.
 	s := finite.Select(g.rounded(step.Max(b.Const(smallestStep))), b.Const(math.NaN()))
 	level, deviation, inside := g.round(relative(x, offset, s))
 	return sdk.Quantized{
@@ -112,7 +112,7 @@ func relative(x, offset, s program.Value) program.Value {
 	return x.Div(s)
 }
 
-// value is x̂ of levels, or of codes with the scale of one code.
+// value is x̂, computed from levels and the step, or from codes and the scale of one code.
 func value(level, scale, offset program.Value) program.Value {
 	v := level.Mul(scale)
 	if offset.Valid() {
@@ -126,7 +126,7 @@ func value(level, scale, offset program.Value) program.Value {
 //
 //	inside ? x : gs·β  +  gs·s·deviation
 //
-// Nothing reaches the parameters of a group that is not finite.
+// The parameters of a group that is not finite get no gradient.
 func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value) program.Value {
 	zero := x.Builder().Const(0)
 	trained := func(v program.Value) program.Value { return finite.Select(v.Scale(g.gradientScale), zero) }
@@ -138,7 +138,7 @@ func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value
 }
 
 // pack puts the scale and the offset, if there is one, side by side: all that
-// Unpack needs beside the codes.
+// Unpack needs besides the codes.
 func pack(scale, offset program.Value) program.Value {
 	if !offset.Valid() {
 		return scale
@@ -146,7 +146,7 @@ func pack(scale, offset program.Value) program.Value {
 	return scale.Reshape(1).Concatenate(0, offset.Reshape(1))
 }
 
-// Unpack is scale·codes, with the offset added.
+// Unpack writes scale·codes, plus the offset if there is one.
 func (lsq) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	codes = codes.Convert(program.Float)
 	if !hasOffset(site) {

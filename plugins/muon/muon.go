@@ -1,14 +1,13 @@
 // Command muon is the optimizer Muon as a plugin (Jordan et al. 2024; Liu et al.,
-// "Muon is Scalable for LLM Training", 2025): momentum, then the nearest matrix
-// with orthonormal rows or columns, about:
+// "Muon is Scalable for LLM Training", 2025): the momentum is replaced by, approximately,
+// the nearest matrix with orthonormal rows or columns:
 //
 //	original:   buf ← μ·buf + (1−μ)·g   U = (1−μ)·g + μ·buf   u = O·√max(1, R/C)
 //	rms_match:  buf ← μ·buf + g         U = g + μ·buf         u = O·0.2·√max(R, C)
 //
-// with O from U[R,C] by Newton–Schulz steps (newtonschulz.go), and U = buf without
-// Nesterov. With rms_match the entries of u have about the size that those of Adam
-// have, so that Adam's learning rate and decay fit; the original wants a rate of
-// about 0.02.
+// where O comes from U[R,C] by Newton–Schulz steps (newtonschulz.go). Without Nesterov,
+// U = buf. With rms_match the entries of u are about as large as those of Adam, so Adam's
+// learning rate and decay fit; the original variant needs a rate of about 0.02.
 //
 // Muon is meant for the matrices of hidden layers. A weight that holds several matrices one
 // below the other, such as queries, keys and values, is taken apart, and each matrix is
@@ -84,7 +83,7 @@ func (muon) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	return orthogonalizeParts(u, parts, t), next, nil
 }
 
-// momentum is what is orthogonalized, and the next state.
+// momentum returns the matrix that is to be orthogonalized, and the next state.
 func momentum(in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State) {
 	mu, g := t.Float("momentum"), in.Gradient
 	if mu == 0 {

@@ -17,18 +17,18 @@ type iteration struct {
 //
 //	X ← U/(‖U‖_F + ε);  steps times:  S = XXᵀ,  X ← aX + (bS + cS²)X
 //
-// times factor. With the published coefficients the singular values do not converge to 1:
-// they end between 0.7 and 1.3, but after fewer steps. Zeros stay zeros.
+// The result is multiplied by factor. With the published coefficients the singular values do
+// not converge to 1: they end up between 0.7 and 1.3, but in fewer steps. Zeros stay zeros.
 //
 // Each step is written as X ← PX with P = cS² + bS + aI (with more rows than columns, as
-// X ← XP with S = XᵀX). So a step costs three products; everything else is work on square
-// matrices of the shorter side. Scalars are multiplied into P: the norm, from ‖U‖² = tr S,
-// in the first step, and the factor in the last. With more rows than columns the first
-// step leaves Xᵀ, and the last one turns it back, so that no other product needs a
-// transposed operand.
+// X ← XP with S = XᵀX). So a step costs three products; everything else works on square
+// matrices whose order is the shorter side. Scalars are multiplied into P: the norm, from
+// ‖U‖² = tr S, in the first step, and the factor in the last. With more rows than columns
+// the first step produces Xᵀ, and the last one transposes it back, so that no other
+// product needs a transposed operand.
 //
-// If one side is clearly longer, only S is iterated. P commutes with S, so that S ← PSP,
-// and X is read only twice: for the first S, and for the product with all P.
+// If one side is clearly longer, only S is iterated. P commutes with S, so the next S is
+// PSP, and X is read only twice: for the first S, and for the product with all the P.
 func newtonSchulz(u program.Value, it iteration) program.Value {
 	x := stack{u}
 	rows, cols := x.sides()
@@ -73,16 +73,16 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 }
 
 // shorter reports whether iterating S alone takes fewer multiplications. After the first S
-// it takes four products of square matrices for each step, less three that the first and
+// it takes four products of square matrices for each step, minus three that the first and
 // the last step do not need, and one product with X. Iterating X takes one product of square
-// matrices and two with X for each step, less one with X in the first step.
+// matrices and two with X for each step, minus one with X in the first step.
 func (it iteration) shorter(short, long int) bool {
 	alone := (4*it.steps-3)*short + long
 	return it.steps > 1 && alone < it.steps*(short+2*long)-long
 }
 
-// product multiplies the P of all steps, and divides by norm. X·product or product·X is the
-// result.
+// product is the product of the P of all steps, divided by norm. The result of the
+// iteration is X·product or product·X.
 func (it iteration) product(s stack, eye, norm program.Value) program.Value {
 	var all program.Value
 	for i := range it.steps {
@@ -101,7 +101,7 @@ func (it iteration) product(s stack, eye, norm program.Value) program.Value {
 	return all
 }
 
-// polynomial is P of a step.
+// polynomial is the P of one step; that of the last step includes factor.
 func (it iteration) polynomial(s stack, eye program.Value, last bool) program.Value {
 	a, b, c := it.a, it.b, it.c
 	if last {
@@ -110,10 +110,10 @@ func (it iteration) polynomial(s stack, eye program.Value, last bool) program.Va
 	return s.times(s.Value, 1, 0).Scale(c).Add(s.Scale(b)).Add(eye.Scale(a))
 }
 
-// stack is a matrix, or several of one shape along a first axis.
+// stack is a matrix, or several matrices of one shape, stacked along a first axis.
 type stack struct{ program.Value }
 
-// sides are the rows and columns of a matrix.
+// sides returns the numbers of rows and columns of a matrix.
 func (v stack) sides() (rows, cols int) {
 	shape := v.Shape()
 	if len(shape) < 2 { // the builder has recorded a mistake
@@ -122,8 +122,8 @@ func (v stack) sides() (rows, cols int) {
 	return shape[len(shape)-2], shape[len(shape)-1]
 }
 
-// times multiplies each matrix with its counterpart, summing over axis i of v's and
-// axis j of o's, which are 0 (rows) or 1 (columns).
+// times multiplies each matrix of v by its counterpart in o, summing over axis i of the
+// former and axis j of the latter; an axis is 0 (rows) or 1 (columns).
 func (v stack) times(o program.Value, i, j int) program.Value {
 	if len(v.Shape()) == 2 {
 		return v.Dot(o, [2][]int{{i}, {j}}, [2][]int{})

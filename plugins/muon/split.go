@@ -9,14 +9,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The values of the parameter split beside a number.
+// The values of the parameter split besides numbers.
 const (
 	splitAuto = "auto"
 	splitNone = "none"
 )
 
-// split says how a weight is taken apart: the numbers of rows of its parts, from the top
-// down.
+// split says how a weight is taken apart: it returns the number of rows of each part,
+// from the top down.
 func split(t sdk.Tensor) (rows []int, err error) {
 	all := t.Shape[0]
 	switch text := t.Text("split"); text {
@@ -41,8 +41,8 @@ func split(t sdk.Tensor) (rows []int, err error) {
 	return rows, nil
 }
 
-// orthogonalizeParts orthogonalizes parts of the given numbers of rows. Neighbours with the
-// same number of rows are computed together, as a stack of matrices.
+// orthogonalizeParts orthogonalizes each part of u by itself; parts has their numbers of rows.
+// Neighbours with the same number of rows are computed together, as a stack of matrices.
 func orthogonalizeParts(u program.Value, parts []int, t sdk.Tensor) program.Value {
 	cols := t.Shape[1]
 	var done []program.Value
@@ -75,7 +75,7 @@ func newIteration(t sdk.Tensor, rows, cols int) iteration {
 	}
 }
 
-// factor scales the orthogonalized matrix of a part.
+// factor is the number by which the orthogonalized matrix of a part is multiplied.
 func factor(t sdk.Tensor, rows, cols int) float64 {
 	if t.Text("variant") == variantOriginal {
 		return math.Sqrt(max(1, float64(rows)/float64(cols)))

@@ -6,9 +6,10 @@
 //
 //	P = E2M1(V/X) ; V̂ = X·P
 //
-// Sources of the rules for X, in scale.go: the OCP specification; Quartet and FP-Quant
-// (IST-DASLab). The entries may be rotated by a block Hadamard matrix before they are
-// divided into blocks, z = Hx, and back, x̂ = Hᵀẑ. Backward dx = Hᵀ(M ⊙ H·dx̂).
+// The rules for X are in scale.go; their sources are the OCP specification, Quartet and
+// FP-Quant (IST-DASLab). The entries may be rotated by a block Hadamard matrix before
+// they are divided into blocks, z = Hx, and rotated back afterwards, x̂ = Hᵀẑ. The
+// backward pass is dx = Hᵀ(M ⊙ H·dx̂), where M is the mask.
 package main
 
 import (
@@ -79,7 +80,7 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Scale: s.scale,
 	}
 	if kind := maskKind(site); kind == maskNone {
-		// M is constant along each block of the rotation, which then cancels.
+		// M is constant along each block of the rotation, so the two rotations cancel.
 		out.Mask = blocks.Spread(s.finite)
 		out.Surrogate = blocks.Join(s.finite.Select(blocks.Split(x), b.Const(0)))
 	} else {
@@ -106,9 +107,9 @@ func maskKind(site sdk.Site) string {
 	return maskNone
 }
 
-// within is the mask of ratios V/X, false where they are NaN: clip is |V/X| < 6,
-// trust |V/X − P| ≤ 1. No number up to 6 is farther than 1 from its level, whatever
-// the rule for ties, and above 6 that level is 6.
+// within is the mask for ratios V/X; it is false where they are NaN. clip is |V/X| < 6,
+// and trust is |V/X − P| ≤ 1. The latter is the same as |V/X| ≤ 7: no number up to 6 is
+// farther than 1 from its level, whatever the rule for ties, and above 6 the level is 6.
 func within(ratio program.Value, kind string) program.Value {
 	m, b := ratio.Abs(), ratio.Builder()
 	if kind == maskClip {

@@ -22,11 +22,11 @@ const (
 	questEps = 1e-8
 )
 
-// scale is what the entries of each block share, in shape float[…,blocks,1].
+// scale is what the entries of each block share. Its values have the shape […,blocks,1].
 type scale struct {
 	scale   program.Value // X; NaN in blocks that are not finite
 	inverse program.Value // 1/X, exact except in the subnormal range; NaN in the same blocks
-	finite  program.Value // bool: blocks without NaN and ±Inf
+	finite  program.Value // bool: true for blocks without NaN or ±Inf
 }
 
 // newScale writes the scales of blocks v, float[…,blocks,32]:
@@ -36,12 +36,12 @@ type scale struct {
 //	absmax34  X = (4/3)·2^e     e likewise, so that |V/X| < 6
 //	quest     X = 2^e           e = floor(log2((2.92247856/6)·std V + 1e-8))
 //
-// e is kept in −127…127. The logarithm is exact, taken from the representation. The
-// ratio V/X has to be computed as V·inverse: inverse is a power of two, or ¾ of one,
-// so that ties stay ties.
+// e is kept in −127…127. The logarithm is exact, because it is read from the
+// representation. The ratio V/X has to be computed as V·inverse: inverse is a power of
+// two, or ¾ of one, so that ties stay ties.
 //
-// In binary32 the quest rule counts a block as not finite also when its squares
-// overflow, at magnitudes of about 1e19.
+// In binary32 the quest rule also counts a block as not finite when its squares overflow,
+// at magnitudes of about 1e19.
 func newScale(v program.Value, rule string) scale {
 	b := v.Builder()
 	gain := 1.0
@@ -57,7 +57,7 @@ func newScale(v program.Value, rule string) scale {
 		switch rule {
 		case ruleAbsMax34:
 			gain = rangeGain
-		case ruleRound: // from 1.75·2^k on the rounded maximum is 2^(k+1)
+		case ruleRound: // from 1.75·2^k on, the maximum is rounded to 2^(k+1)
 			exponent = largest.Div(b.Const(1.75)).Logb().Shift(1)
 		}
 		exponent = exponent.Shift(-microscaling.LargestExponentE2M1)
@@ -71,8 +71,8 @@ func newScale(v program.Value, rule string) scale {
 	}
 }
 
-// deviation is the population standard deviation of each block, with the zeros that fill
-// up a short one. It subtracts the mean first, which costs one pass more than
+// deviation is the population standard deviation of each block, including the zeros that
+// fill up a short one. It subtracts the mean first, which costs one pass more than
 // E[V²] − E[V]². In binary32 that formula has no correct digit if the deviation is below a
 // thousandth of the mean.
 func deviation(v program.Value) program.Value {

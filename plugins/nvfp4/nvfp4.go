@@ -1,5 +1,5 @@
-// Command nvfp4 is NVIDIA's NVFP4 format as a plugin: each 16 entries of a row share
-// a scale of eight bits (E4M3), the whole tensor a second one in binary32, and each
+// Command nvfp4 is NVIDIA's NVFP4 format as a plugin: every 16 entries of a row share a
+// scale of eight bits (E4M3), the whole tensor has a second scale in binary32, and each
 // entry is a float of four bits (E2M1).
 //
 // With T the tensor and V the entries of a block,
@@ -13,9 +13,10 @@
 //	sB = E4M3(max|V|/6 · G)
 //	P  = E2M1(V/(sB/G)) ; V̂ = P·(sB/G)
 //
-// The first is that of NVIDIA's Transformer Engine and of FP-Quant (IST-DASLab), the second
-// that of compressed-tensors. They differ in the last bit of some numbers. The entries may
-// be rotated by a block Hadamard matrix before, and back after. Gradients pass unchanged.
+// The first form is that of NVIDIA's Transformer Engine and of FP-Quant (IST-DASLab), the
+// second is that of compressed-tensors. They differ in the last bit of some numbers. The
+// entries may be rotated by a block Hadamard matrix before quantization, and rotated back
+// afterwards. Gradients pass unchanged.
 package main
 
 import (
@@ -77,7 +78,7 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Codes:     blocks.Join(codes),
 		Scale:     s.scale,
 		Mask:      s.finite.Broadcast(site.Shape, nil),
-		// sB depends on ratios within the tensor only, and g follows it.
+		// sB depends only on ratios within the tensor, and g is in proportion to the tensor.
 		Homogeneous: true,
 	}, nil
 }

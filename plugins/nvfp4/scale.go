@@ -11,17 +11,17 @@ import (
 type scales struct {
 	tensor  program.Value // g or G, a scalar
 	block   program.Value // sB, float[…,blocks,1]
-	scale   program.Value // sB·g or sB/G, likewise; NaN everywhere when the tensor is not finite
-	divisor program.Value // the same, but +∞ where that is 0: then every ratio is 0
-	finite  program.Value // bool, a scalar: the tensor holds neither NaN nor ±Inf
+	scale   program.Value // sB·g or sB/G, in the shape of block; NaN everywhere when the tensor is not finite
+	divisor program.Value // scale, but +∞ where it is 0: then every ratio there is 0
+	finite  program.Value // bool, a scalar: true if the tensor holds neither NaN nor ±Inf
 }
 
 // newScales writes the scales of blocks v, float[…,blocks,16], in the form that
 // scale_form names.
 //
 // g or G is rounded to binary32, as formats store it, whatever the precision of the
-// computation: taking its bits and reading them back does just that. For a tensor of
-// zeros it is 1. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
+// computation: bitcasting it to an integer and back does just that. For a tensor of zeros
+// it is 1. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
 func newScales(v program.Value, form string) scales {
 	b := v.Builder()
 	var s scales

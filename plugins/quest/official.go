@@ -18,9 +18,9 @@ const officialEps = 1e-8
 //	ẑ = round(clip(z, −a, a)/step + ½)·step − step/2
 //	trust: M = [|ẑ − z| ≤ σ·trust·k_b/(n−1)]     clip: M = [|z| ≤ trust·a]
 //
-// The levels are ±step/2, ±3·step/2, …, ±a; there is no zero. It is worked out in
-// units of the step, r = z/step, where the levels are exact half-integers; codes
-// are the odd integers 2·level, so that ẑ = (step/2)·codes.
+// The levels are ±step/2, ±3·step/2, …, ±a; there is no zero. The computation is in units
+// of the step, r = z/step, where the levels are exact half-integers. Codes are the odd
+// integers 2·level, so that ẑ = (step/2)·codes.
 //
 // σ = 0 gives ẑ = −step/2 and M = 0 in the published code, since 1e-8 is in a but
 // not in the threshold; with zero_guard the row gives zeros and M = 1.

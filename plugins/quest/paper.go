@@ -59,11 +59,11 @@ func (l levels) quantize(z program.Value, site sdk.Site) grid {
 }
 
 // mask is false in rows that are not finite: there r is NaN, for which no
-// comparison holds. inside is r within the bounds.
+// comparison holds. inside is r, clipped to the bounds.
 //
 // Rounding moves r by at most ½. So with trust ≥ 1 everything inside the bounds is trusted,
-// and outside of them the nearest level is the bound: |r − inside| ≤ trust/2 is the same
-// mask. On the CPU it takes less time.
+// and outside them the nearest level is the bound. Then |r − inside| ≤ trust/2 is the same
+// mask, and it takes the CPU less time.
 func (l levels) mask(r, inside, finite program.Value, site sdk.Site) program.Value {
 	trust := site.Float("trust")
 	switch site.Text("mask") {

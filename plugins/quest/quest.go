@@ -5,7 +5,8 @@
 // A row x is rotated by a Hadamard matrix, z = Hx, so that its entries look
 // Gaussian; its root mean square σ and a factor k that minimises the squared error
 // on a Gaussian give the scale; z is rounded to the grid, ẑ, and rotated back,
-// x̂ = Hᵀẑ. Backward, only the entries whose rounding error can be trusted pass:
+// x̂ = Hᵀẑ. In the backward pass, only the entries whose rounding error can be trusted
+// pass gradients:
 //
 //	dx = Hᵀ(M ⊙ H·dx̂)
 //
@@ -67,13 +68,13 @@ func (quest) Describe() sdk.Description {
 	}
 }
 
-// grid is what rounding in the rotated domain gives. ẑ = scale·codes.
+// grid is the result of rounding in the rotated domain, with ẑ = scale·codes.
 type grid struct {
 	zhat   program.Value // on the grid, in the shape of z; NaN in rows that are not finite
 	codes  program.Value // float integers in the shape of z
 	scale  program.Value // one for each row: float[…,1]
 	mask   program.Value // bool in the shape of z, or one for each row
-	finite program.Value // bool[…,1]: rows without NaN and ±Inf
+	finite program.Value // bool[…,1]: true for rows without NaN or ±Inf
 }
 
 // Quantize writes the program of one site.
@@ -128,7 +129,7 @@ func surrogate(x, z, mask program.Value, kind string, block int) program.Value {
 	return rotate(mask.Select(z, zero), block)
 }
 
-// expand repeats a bool that has one element for each row to the whole shape.
+// expand repeats a mask that has one element for each row, so that it has the given shape.
 func expand(mask program.Value, shape []int) program.Value {
 	if slices.Equal(mask.Shape(), shape) {
 		return mask
@@ -136,16 +137,16 @@ func expand(mask program.Value, shape []int) program.Value {
 	return mask.Broadcast(shape, nil)
 }
 
-// rms is the root mean square of each row and whether the row is usable. The sum
-// of squares is infinite or NaN when any element of the row is; in binary32 also
-// when elements exceed about 1e19, but then training has failed anyway.
+// rms returns the root mean square of each row, and whether the row is finite. The sum of
+// squares is infinite or NaN when any element of the row is; in binary32 it is also
+// infinite when elements exceed about 1e19, but then training has failed anyway.
 func rms(z program.Value) (sigma, finite program.Value) {
 	sigma = z.Square().MeanRow().Sqrt()
 	return sigma, sigma.IsFinite()
 }
 
-// poison is v in finite rows and NaN in the others. Multiplied by it, a row that holds NaN
-// or ±Inf becomes NaN as a whole, as it must.
+// poison is v in finite rows and NaN in the others. A row that holds NaN or ±Inf becomes
+// NaN as a whole, as it must, when it is multiplied by the result.
 func poison(v, finite program.Value) program.Value {
 	return finite.Select(v, v.Builder().Const(math.NaN()))
 }

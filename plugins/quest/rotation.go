@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The values of the parameter rotation beside a number.
+// The values of the parameter rotation besides numbers.
 const (
 	rotateAuto = "auto"
 	rotateFull = "full"
@@ -16,8 +16,8 @@ const (
 )
 
 // rotationBlock is the order of the Hadamard matrix for rows of length d; 1 means
-// no rotation. The paper rotates by a matrix as large as the row, which exists in
-// natural order for powers of two only: auto takes the largest power of two that
+// no rotation. The paper rotates by a matrix as large as the row. In natural order such a
+// matrix exists only for powers of two, so auto takes the largest power of two that
 // divides d.
 func rotationBlock(rotation string, d int) (int, error) {
 	largest := 1 << bits.TrailingZeros(uint(d))
@@ -42,7 +42,7 @@ func rotationBlock(rotation string, d int) (int, error) {
 	return block, nil
 }
 
-// rotate applies the block-diagonal Hadamard matrix, its own inverse and
+// rotate applies the block-diagonal Hadamard matrix, which is its own inverse and
 // transpose, to every row.
 func rotate(v program.Value, block int) program.Value {
 	if block == 1 {

@@ -11,8 +11,8 @@ import (
 // layout says how a tensor is cut into blocks.
 type layout struct {
 	shape []int // of the tensor after axes were merged
-	// regions are the parts of the tensor that hold blocks of one shape, in the
-	// order of their places, the last axis running fastest.
+	// regions are the parts of the tensor, each with blocks of one shape, in the order of
+	// their positions, with the last axis running fastest.
 	regions []region
 }
 
@@ -26,11 +26,12 @@ type stretch struct {
 	rest               bool // what is left of an axis after the blocks of full size
 }
 
-// eachBlock are the batch axes of products of two stacks of blocks.
+// eachBlock names the batch axes of a product of two stacks of blocks.
 var eachBlock = [2][]int{{0}, {0}}
 
 // layoutOf cuts the tensor so that no axis of a block is longer than max_precond_dim: a
-// longer axis is cut into blocks of just this size, and a smaller one at its end.
+// longer axis is cut into blocks of exactly this size, with a smaller one at its end if
+// there is a remainder.
 func layoutOf(t sdk.Tensor) layout {
 	most := t.Int("max_precond_dim")
 	l := layout{shape: slices.Clone(t.Shape)}
@@ -53,8 +54,8 @@ func layoutOf(t sdk.Tensor) layout {
 	return l
 }
 
-// merge drops axes of one element and makes one axis of neighbours while their
-// product is at most most.
+// merge drops axes of one element, and merges neighbouring axes as long as the product of
+// their lengths does not exceed most.
 func merge(shape []int, most int) []int {
 	var out []int
 	for _, d := range shape {
@@ -69,7 +70,7 @@ func merge(shape []int, most int) []int {
 	return out
 }
 
-// cut divides an axis of d elements.
+// cut divides an axis of d elements into stretches.
 func cut(d, most int) []stretch {
 	if d <= most {
 		return []stretch{{count: 1, size: d}}
@@ -107,7 +108,7 @@ func (r region) suffix() string {
 	return "." + strings.Join(places, "")
 }
 
-// stacked is the shape of the region's blocks, one after the other.
+// stacked is the shape of the region's blocks, stacked along a first axis.
 func (r region) stacked() []int {
 	shape := []int{r.blocks()}
 	for _, s := range r {
@@ -116,7 +117,7 @@ func (r region) stacked() []int {
 	return shape
 }
 
-// interleaved is the region's own shape with each axis as count × size, and the
+// interleaved is the region's own shape with each axis split into count × size, and the
 // order of axes that puts all counts first.
 func (r region) interleaved() (shape, order []int) {
 	for i, s := range r {
@@ -129,14 +130,13 @@ func (r region) interleaved() (shape, order []int) {
 	return shape, order
 }
 
-// inPlace reports whether the blocks already lie one after the other: only the first
-// axis is cut.
+// inPlace reports whether the blocks already lie one after the other, as they do if only
+// the first axis is cut.
 func (r region) inPlace() bool {
 	return !slices.ContainsFunc(r[1:], func(s stretch) bool { return s.count > 1 })
 }
 
-// axesBut lists the axes of stacked blocks other than the first and that of one
-// factor.
+// axesBut lists the axes of stacked blocks, except the first and the given axis of the blocks.
 func (r region) axesBut(axis int) []int {
 	var axes []int
 	for i := range r {
@@ -164,7 +164,7 @@ func (l layout) take(v program.Value, r region) program.Value {
 	return v.Reshape(r.stacked()...)
 }
 
-// put makes a tensor of the stacked blocks of its regions.
+// put assembles a tensor from the stacked blocks of its regions.
 func (l layout) put(stacks []program.Value) program.Value {
 	parts := make([]program.Value, len(stacks))
 	for i, r := range l.regions {
@@ -176,7 +176,7 @@ func (l layout) put(stacks []program.Value) program.Value {
 	return parts[0]
 }
 
-// put turns a stack of blocks into the region.
+// put turns a stack of blocks back into the region.
 func (r region) put(v program.Value) program.Value {
 	if !r.inPlace() {
 		shape, order := r.interleaved()

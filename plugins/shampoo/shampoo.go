@@ -8,13 +8,13 @@
 //	A = m̂/(√v̂ + ε')                                    Adam's direction
 //	u = L⁻m̂R⁻·‖A‖/(‖L⁻m̂R⁻‖ + 1e-16)                    grafting: of Adam's size
 //
-// where ^ is the correction by 1 − βᵗ. Before the first root, u = A. A tensor of
-// another order has a factor for each axis, and the exponent −1/(2·order). An axis
-// that is too long is cut into blocks (blocks.go), each preconditioned and grafted
-// alone.
+// where a hat means the bias correction, division by 1 − βᵗ. Before the first root,
+// u = A. A tensor of another order has a factor for each axis, and the exponent
+// −1/(2·order). An axis that is too long is cut into blocks (blocks.go), each
+// preconditioned and grafted by itself.
 //
-// The factors are part of every update, the inverse roots (root.go) of a refresh.
-// Decay, decoupled, is the host's.
+// The factors change in every update, the inverse roots (root.go) only in refreshes.
+// Decoupled weight decay is the host's.
 package main
 
 import (
@@ -45,7 +45,8 @@ const (
 )
 
 // Describe declares the parameters. The defaults are those of a public speed record
-// in training language models, but for max_precond_dim, which is 8192 there: a CPU takes long for such factors.
+// in training language models, except max_precond_dim, which is 8192 there: factors of that size
+// are slow on a CPU.
 func (shampoo) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "shampoo",
@@ -108,7 +109,7 @@ func (shampoo) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sd
 	return seen, nil
 }
 
-// RefreshAt is start, then every multiple of freq after it.
+// RefreshAt asks for a refresh at update start, and at every multiple of freq after it.
 func (shampoo) RefreshAt(t sdk.Tensor) sdk.Due {
 	freq := t.Int("freq")
 	return sdk.Due{First: start(t), Next: freq, Every: freq}
@@ -132,12 +133,12 @@ func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Te
 // start is the update of the first refresh.
 func start(t sdk.Tensor) int { return cmp.Or(t.Int("start"), t.Int("freq")) }
 
-// power is what the factors are raised to, without the sign.
+// power is the exponent that the factors are raised to, without its minus sign.
 func power(t sdk.Tensor) float64 {
 	return cmp.Or(t.Float("exponent"), 1/float64(2*len(layoutOf(t).shape)))
 }
 
-// factor is one of the statistics of a tensor: of one axis of the blocks of a region.
+// factor names one of the statistics of a tensor: that of one axis of the blocks of a region.
 type factor struct {
 	region region
 	axis   int // of the blocks, from 0
@@ -156,12 +157,12 @@ func factors(t sdk.Tensor) iter.Seq[factor] {
 	}
 }
 
-// name completes the name of a state tensor.
+// name is the full name of the factor's state tensor of the given kind.
 func (f factor) name(kind string) string {
 	return fmt.Sprint(kind, f.axis, f.region.suffix())
 }
 
-// shape is one square matrix for each block.
+// shape is that of a stack with one square matrix for each block.
 func (f factor) shape() []int {
 	return []int{f.region.blocks(), f.region[f.axis].size, f.region[f.axis].size}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Update writes one step. The correction of m for its start at zero is applied to the
-// scalars that m is multiplied with anyway, which saves a pass over it.
+// scalars that m is multiplied by anyway, which saves a pass over m.
 func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	m, next := in.Gradient, maps.Clone(in.State)
 	if beta1 := t.Float("beta1"); beta1 > 0 {
@@ -38,7 +38,7 @@ func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 	return u, next, nil
 }
 
-// adamDirection is (m/c1)/(√(v/c2) + ε'), written with one division over the tensor.
+// adamDirection is (m/c1)/(√(v/c2) + ε'), written so that only one division runs over the tensor.
 func adamDirection(m, v, c1, step program.Value, t sdk.Tensor) program.Value {
 	ratio := c1
 	if c2, ok := correction(step, t.Float("graft_beta2"), t); ok {
@@ -48,7 +48,7 @@ func adamDirection(m, v, c1, step program.Value, t sdk.Tensor) program.Value {
 }
 
 // precondition multiplies each block of m by its inverse roots, one for each axis, and the
-// product by scale of it: one number, or one for each block.
+// product p by scale(r, p), which is one number, or one for each block.
 func precondition(m program.Value, state sdk.State, t sdk.Tensor, scale func(r region, p program.Value) program.Value) program.Value {
 	l := layoutOf(t)
 	stacks := make([]program.Value, len(l.regions))
@@ -62,8 +62,8 @@ func precondition(m program.Value, state sdk.State, t sdk.Tensor, scale func(r r
 	return l.put(stacks).Reshape(t.Shape...)
 }
 
-// along multiplies each of the stacked blocks of p, of the given order, along one of
-// its axes by a symmetric matrix. A first and a last axis need no transposition.
+// along multiplies each of the stacked blocks of p by a symmetric matrix along one of its axes;
+// order is the number of axes of a block. The first and the last axis need no transposition.
 func along(p, root program.Value, axis, order int) program.Value {
 	switch {
 	case axis == 0:
@@ -88,7 +88,7 @@ func along(p, root program.Value, axis, order int) program.Value {
 
 // norm is the Frobenius norm of each stacked block, in a shape that broadcasts to theirs.
 // Rows are added up first: in binary32, one running sum over many squares would lose
-// what is small beside it.
+// the small ones.
 func norm(p program.Value) program.Value {
 	p = p.Square()
 	shape := p.Shape()
@@ -99,7 +99,7 @@ func norm(p program.Value) program.Value {
 	return p.Reshape(shape...).Sqrt()
 }
 
-// average is β·old + (1−β)·new, and the sum of both when β = 1.
+// average is β·old + (1−β)·new, or the sum of both when β = 1.
 func average(old, new program.Value, beta float64) program.Value {
 	if beta == 1 {
 		return old.Add(new)
@@ -108,8 +108,8 @@ func average(old, new program.Value, beta float64) program.Value {
 }
 
 // correction is 1 − βᵗ, unless there is nothing to correct: then ok is false. It is
-// −expm1(t·log β), as βᵗ in binary32 would lose the digits of 1 − βᵗ when β is
-// close to 1 and t small.
+// computed as −expm1(t·log β), because βᵗ in binary32 would lose the digits of 1 − βᵗ
+// when β is close to 1 and t is small.
 func correction(step program.Value, beta float64, t sdk.Tensor) (c program.Value, ok bool) {
 	if beta == 0 || beta == 1 || !t.Bool("bias_correction") {
 		return program.Value{}, false

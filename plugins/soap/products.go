@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// gram is the product of a gradient with itself, summed over all axes but the given one:
-// what it adds to the factor of that axis.
+// gram is the product of a gradient with itself, summed over all axes but the given one.
+// This is what the gradient adds to the factor of that axis.
 func gram(g program.Value, axis int) program.Value {
 	var others []int
 	for i := range g.Shape() {
@@ -19,9 +19,10 @@ func gram(g program.Value, axis int) program.Value {
 	return g.Dot(g, [2][]int{others, others}, [2][]int{})
 }
 
-// flipped reports whether the moments of a tensor are kept transposed: those of a matrix
-// with more rows than columns are. A device transposes an operand of a product in every
-// update. Flipped, the larger basis stands on the right, where it need not be transposed.
+// flipped reports whether the moments of a tensor are kept transposed, as those of a
+// matrix with more rows than columns are. In every update a device has to transpose an
+// operand of a product. When the moments are flipped, the larger basis stands on the
+// right, where it need not be transposed.
 func flipped(t sdk.Tensor) bool { return len(t.Shape) == 2 && t.Shape[0] > t.Shape[1] }
 
 // momentShape is the shape of the moments.
@@ -33,7 +34,7 @@ func momentShape(t sdk.Tensor) []int {
 	return shape
 }
 
-// momentAxis is where the moments have an axis of the tensor.
+// momentAxis is the axis of the moments that corresponds to the given axis of the tensor.
 func momentAxis(t sdk.Tensor, axis int) int {
 	if flipped(t) {
 		return 1 - axis
@@ -41,19 +42,19 @@ func momentAxis(t sdk.Tensor, axis int) int {
 	return axis
 }
 
-// rotate takes a gradient into the bases, in the shape of the moments.
+// rotate transforms a gradient into the bases. The result has the shape of the moments.
 func rotate(g program.Value, state sdk.State, t sdk.Tensor) program.Value {
 	if flipped(t) {
 		return flip(g, state, t, 1, 0)
 	}
-	// The last axis is the longer one of a matrix: the smaller basis is transposed.
+	// The last axis of a matrix is the longer one here, so that the smaller basis is transposed.
 	for _, axis := range slices.Backward(rotated(t)) {
 		g = along(g, axis, state[name(stateBasis, axis)], 0)
 	}
 	return g
 }
 
-// rotateBack takes a direction out of the bases.
+// rotateBack transforms a direction back out of the bases.
 func rotateBack(u program.Value, state sdk.State, t sdk.Tensor) program.Value {
 	if flipped(t) {
 		return flip(u, state, t, 0, 1)
@@ -64,8 +65,8 @@ func rotateBack(u program.Value, state sdk.State, t sdk.Tensor) program.Value {
 	return u
 }
 
-// flip transposes a matrix while it multiplies it by the bases, that of the axis first on
-// the left and the other one on the right, and sums over the given axis of both.
+// flip transposes a matrix while multiplying it by the bases: the basis of the axis first
+// on the left, the other one on the right. The sums are over the axis summed of both bases.
 func flip(v program.Value, state sdk.State, t sdk.Tensor, first, summed int) program.Value {
 	axes := rotated(t)
 	if slices.Contains(axes, first) {
@@ -80,8 +81,8 @@ func flip(v program.Value, state sdk.State, t sdk.Tensor, first, summed int) pro
 }
 
 // along multiplies v along an axis by the square matrix q and sums over the given axis of q:
-// 0 rotates into the basis of its columns, 1 rotates back. A first and a last axis of v need
-// no transposition.
+// 0 rotates into the basis of its columns, 1 rotates back. The first and the last axis of v
+// need no transposition.
 func along(v program.Value, axis int, q program.Value, summed int) program.Value {
 	last := len(v.Shape()) - 1
 	switch {
@@ -105,7 +106,7 @@ func along(v program.Value, axis int, q program.Value, summed int) program.Value
 	return v.Transpose(back...)
 }
 
-// product sums over axis i of x and axis j of y.
+// product is the product of x and y, summed over axis i of x and axis j of y.
 func product(x, y program.Value, i, j int) program.Value {
 	return x.Dot(y, [2][]int{{i}, {j}}, [2][]int{})
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// shift times the mean of its eigenvalues is added to the diagonal of a factor before a step
-// of power iteration. It is no more than what rounding does to the product, but it is not
-// zero where a factor is.
+// shift, times the mean eigenvalue of a factor, is added to the factor's diagonal before a
+// step of power iteration. That is no more than the rounding errors of the product, but it
+// is not zero where the factor is.
 const shift = 0x1p-52
 
 // Observe does nothing: a refresh must not see this update's gradient in the factors, so
@@ -17,7 +17,7 @@ func (soap) Observe(*program.Builder, sdk.UpdateInput, sdk.Tensor) (sdk.State, e
 }
 
 // RefreshAt asks for the first bases before the second update, and then for new ones after
-// every freq updates, counted from the second: the first one only makes the factors.
+// every freq updates, counted from the second: the first update only makes the factors.
 func (soap) RefreshAt(t sdk.Tensor) sdk.Due {
 	if len(rotated(t)) == 0 {
 		return sdk.Due{}
@@ -27,7 +27,8 @@ func (soap) RefreshAt(t sdk.Tensor) sdk.Due {
 }
 
 // Refresh renews the bases, and with them the moments, which are kept in these bases: m is
-// rotated into the new ones, v is only permuted as the columns of the old ones are.
+// rotated into the new ones, and v is only permuted, in the way in which the columns of
+// the old ones are sorted.
 func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.Tensor) (sdk.State, error) {
 	renewed := sdk.State{}
 	m, v := in.State[stateM], in.State[stateV]
@@ -58,14 +59,14 @@ func eigenvectors(factor, old program.Value) program.Value {
 
 // iterated is the result of a step of power iteration on a basis.
 type iterated struct {
-	basis program.Value // the new one
-	keys  program.Value // the columns of the old one were sorted by these, descending
-	ok    program.Value // false if the old one has to stay
+	basis program.Value // the new basis
+	keys  program.Value // the columns of the old basis were sorted by these, in descending order
+	ok    program.Value // false if the old basis has to stay
 }
 
-// iterate is one step of power iteration on a basis q of factor f: its columns are
-// sorted by the estimates of the eigenvalues, diag(qᵀfq), and q ← orthonormalized
-// (f + εI)·q, which has the eigenvectors of f.
+// iterate is one step of power iteration on a basis q of factor f: its columns are sorted
+// by the estimates of the eigenvalues, diag(qᵀfq), and q becomes (f + εI)·q,
+// orthonormalized. ε is shift times the mean eigenvalue; f + εI has the eigenvectors of f.
 //
 // A factor has zero rows where the gradient has always been zero, as for tokens of the
 // embedding that do not occur. Then f·q is zero in these rows, too, and has too few
@@ -90,7 +91,7 @@ func rebase(v program.Value, axis int, from, to program.Value) program.Value {
 	return along(v, axis, product(from, to, 0, 0), 0)
 }
 
-// sort puts v along an axis in the descending order of keys.
+// sort reorders v along an axis by descending keys.
 func sort(v program.Value, axis int, keys program.Value) program.Value {
 	last := len(v.Shape()) - 1
 	order := make([]int, last+1) // of axes: the given one and the last change places
@@ -105,8 +106,8 @@ func sort(v program.Value, axis int, keys program.Value) program.Value {
 	return v.Reshape(shape...).Transpose(order...)
 }
 
-// firstRow is enough to see whether a basis is finite: if anything in it is not, all of it
-// is NaN.
+// firstRow is the first row of a basis, which is enough to see whether the basis is
+// finite: if anything in it is not, all of it is NaN.
 func firstRow(q program.Value) program.Value {
 	return q.Slice([]int{0, 0}, []int{1, q.Shape()[1]}, []int{1, 1})
 }

@@ -15,10 +15,9 @@
 // max_precond_dim has no factor and is not rotated, nor are vectors unless
 // precondition_1d is set.
 //
-// The published code renews the bases at the end of an update, from the factors that this
-// update left, and nothing reads them before the next update. So here a refresh is the
-// beginning of the next update. Update itself changes the factors, and there is nothing to
-// observe.
+// The published code renews the bases at the end of an update, from the factors that this update
+// left, and nothing reads them before the next update. So here a refresh comes at the beginning
+// of the next update. Update itself changes the factors, so there is nothing to observe.
 //
 // The host applies the decay: before the update or, with train.decay = "last", after it, as
 // the published code does. The difference is of the order of the rate squared.
@@ -49,7 +48,7 @@ const (
 	stateBasis  = "basis"
 )
 
-// sameAsBeta2 is the value of shampoo_beta that stands for that of beta2.
+// sameAsBeta2 is the value of shampoo_beta that means the value of beta2.
 const sameAsBeta2 = -1
 
 // Describe declares the parameters. The defaults are the published ones.
@@ -83,8 +82,8 @@ func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 	return state, nil
 }
 
-// Update writes one step. In the first one the gradient gets the weight 0 in the
-// moments, which therefore stay zero, and u with them.
+// Update writes one step. In the first one the gradient has weight 0 in the moments,
+// which therefore stay zero, as does u.
 func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	next := sdk.State{}
 	for _, axis := range rotated(t) {
@@ -106,7 +105,7 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	return rotateBack(u, in.State, t), next, nil
 }
 
-// scale is the scalar that the direction u is multiplied with; ok is false when there is
+// scale is the scalar that the direction u is multiplied by; ok is false when there is
 // none. u is still in the rotated bases, which does not matter: rotations keep norms.
 func scale(u, step program.Value, t sdk.Tensor) (factor program.Value, ok bool) {
 	factor = step.Builder().Const(1)
@@ -121,8 +120,8 @@ func scale(u, step program.Value, t sdk.Tensor) (factor program.Value, ok bool) 
 	return factor, ok
 }
 
-// correction is 1 − βᵗ as −expm1(t·log β): βᵗ in binary32 would lose the digits of
-// 1 − βᵗ when β is close to 1 and t small.
+// correction is 1 − βᵗ, computed as −expm1(t·log β): βᵗ in binary32 would lose the digits
+// of 1 − βᵗ when β is close to 1 and t is small.
 func correction(updates program.Value, beta float64) program.Value {
 	if beta == 0 {
 		return updates.Builder().Const(1)
@@ -131,7 +130,7 @@ func correction(updates program.Value, beta float64) program.Value {
 }
 
 // rms is the root mean square of all elements. Rows are added up first: in binary32,
-// one running sum over many squares would lose what is small beside it.
+// one running sum over many squares would lose the small ones.
 func rms(u program.Value) program.Value {
 	size := u.Type().Size()
 	u = u.Square()
@@ -162,7 +161,7 @@ func rotated(t sdk.Tensor) []int {
 	return axes
 }
 
-// name completes the name of a state tensor.
+// name is the full name of the state tensor of the given kind for an axis.
 func name(kind string, axis int) string { return fmt.Sprint(kind, axis) }
 
 func main() { sdk.ServeOptimizer(soap{}) }

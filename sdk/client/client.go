@@ -15,16 +15,17 @@ import (
 // concurrently.
 type Quantizer struct{ rpc pb.QuantizerClient }
 
-// Describe asks what the plugin is and checks the answer. Errors are [*Mistake],
-// wrap [ErrAnswer] or [ErrVersion], or are those of the call, as gRPC statuses.
+// Describe asks what the plugin is and checks the answer. An error is a [*Mistake], wraps
+// [ErrAnswer] or [ErrVersion], or is an error of the call itself, as a gRPC status.
 func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
 	return describe(ctx, q.rpc.Describe)
 }
 
-// Quantize asks for the programs of a site and checks them: strictly decoded, valid
-// within the limits, with the signatures of a quantizer for that shape. The limits
-// hold for each program; the trained parameters together may be as large as one
-// value of it. Errors are also [*sdk.Refusal]; otherwise as for Describe.
+// Quantize asks for the programs of a site and checks them: they are decoded strictly,
+// must be valid within the limits, and must have the signatures of a quantizer for that
+// shape. The limits hold for each program; the trained parameters together may be as
+// large as one value of a program. An error may also be an [*sdk.Refusal]; otherwise
+// errors are those of Describe.
 func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (sdk.QuantizerProgram, error) {
 	request, err := toSite(site)
 	if err != nil {
@@ -43,9 +44,9 @@ func (o *Optimizer) Describe(ctx context.Context) (Info, error) {
 }
 
 // Program asks for the programs of a parameter tensor and checks them as
-// [Quantizer.Quantize] does, the state as the trained parameters there.
-// Factorizations pass in refresh programs, whatever the limits say of them. An
-// optimizer that declines the tensor is no error.
+// [Quantizer.Quantize] does; the state is checked like the trained parameters there.
+// Refresh programs may factorize, and only these, whatever the limits say about it. It is
+// not an error if the optimizer declines the tensor.
 func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (sdk.OptimizerProgram, error) {
 	request, err := toTensor(tensor)
 	if err != nil {
@@ -74,7 +75,7 @@ func ask[Q, R any, P interface{ Check(shape []int) error }](ctx context.Context,
 	return out, nil
 }
 
-// call makes one call with the limits of the protocol and a scan of the answer.
+// call makes one call, within the limits of the protocol, and scans the answer.
 func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
 	codec := wire.NewCodec()
 	response, err := f(ctx, request,

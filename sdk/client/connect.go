@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// The versions that this host speaks, and what it promises of messages.
+// The versions that this host speaks, and the size of the messages that it accepts.
 const (
-	// ProtocolVersion is exchanged in the handshake: sides with different ones
-	// cannot read each other.
+	// ProtocolVersion is exchanged in the handshake: sides with different versions cannot
+	// read each other's messages.
 	ProtocolVersion = wire.ProtocolVersion
 	// APIVersion is negotiated by Describe: it counts changes in the meaning of
 	// messages, such as new operations.
@@ -23,14 +23,14 @@ const (
 	MaxMessage = wire.MaxMessage
 )
 
-// Handshake is what tells a plugin that a host has started it.
+// Handshake returns the cookie by which a plugin knows that a host has started it.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue}
 }
 
-// Environment is what a host adds to a plugin's environment beside what go-plugin
-// adds. The host must hold a pipe open on the plugin's standard input as long as
-// it wants the plugin to live. logLevel is trace, debug, info, warn or error.
+// Environment returns what a host adds to a plugin's environment, besides what go-plugin
+// adds. The host must hold a pipe open on the plugin's standard input as long as it wants
+// the plugin to live. logLevel is trace, debug, info, warn or error.
 func Environment(logLevel string) []string {
 	return []string{wire.LifelineKey + "=" + wire.LifelineStdin, wire.LogKey + "=" + logLevel}
 }
@@ -44,12 +44,12 @@ func Plugins() map[int]goplugin.PluginSet {
 	}}
 }
 
-// NewQuantizer speaks to the quantizer at the other end of conn.
+// NewQuantizer returns a client for the quantizer at the other end of conn.
 func NewQuantizer(conn grpc.ClientConnInterface) *Quantizer {
 	return &Quantizer{pb.NewQuantizerClient(conn)}
 }
 
-// NewOptimizer speaks to the optimizer at the other end of conn.
+// NewOptimizer returns a client for the optimizer at the other end of conn.
 func NewOptimizer(conn grpc.ClientConnInterface) *Optimizer {
 	return &Optimizer{pb.NewOptimizerClient(conn)}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Here are the host's conversions: of sites and tensors to messages, and of programs from
+// This file has the host's conversions: sites and tensors to messages, and programs from
 // messages.
 
 func toSite(s sdk.Site) (*pb.Site, error) {
@@ -92,7 +92,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 
 var errNoAnswer = errors.New("there is no answer")
 
-// sent is a program of an answer, which may be absent, and where it goes.
+// sent is a program of an answer, which may be absent, and the variable that it goes into.
 type sent struct {
 	name       string
 	message    *pb.Program

@@ -14,18 +14,19 @@ var (
 	// ErrAnswer is an answer that breaks the protocol: undecodable, incomplete, or
 	// with an invalid program.
 	ErrAnswer = errors.New("the answer breaks the plugin protocol")
-	// ErrVersion is a plugin that needs another version of the host.
+	// ErrVersion is a plugin that does not fit this host: one of the two is too old for the other.
 	ErrVersion = errors.New("the plugin and this host do not go together")
 )
 
 // Mistake is a failure of the plugin's own code: a panic, a program that cannot be
-// built, any error but a refusal.
+// built, or any error other than a refusal.
 type Mistake struct{ Text string }
 
-// Error is what the plugin says.
+// Error returns the plugin's message.
 func (e *Mistake) Error() string { return e.Text }
 
-// fromStatus gives an error of the plugin its type; every other stays as it is.
+// fromStatus gives an error that comes from the plugin its Go type; every other
+// error stays as it is.
 func fromStatus(err error) error {
 	reason, text, ok := wire.FromStatus(err)
 	switch {

@@ -9,7 +9,7 @@ import (
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
-// Info is what a plugin says of itself.
+// Info is what a plugin says about itself.
 type Info struct {
 	// Description has passed its Check.
 	sdk.Description

@@ -15,8 +15,8 @@ type Blocks struct {
 }
 
 // NewBlocks describes blocks of size entries in a tensor of the given shape, which
-// has at least one axis. The last block of a row is filled up with zeros where the
-// row is no multiple of size.
+// has at least one axis. The last block of a row is filled up with zeros if the length of
+// the row is not a multiple of size.
 func NewBlocks(shape []int, size int) Blocks {
 	return Blocks{slices.Clone(shape), size}
 }
@@ -37,7 +37,7 @@ func (b Blocks) padded() []int {
 
 // Split gives each block an axis of its own: float[…,row] becomes
 // float[…,blocks,size]. Reductions of the last axis that keep it, such as MaxRow,
-// then give one number for each block, in a shape that goes with the blocks.
+// then give one number for each block, in a shape that combines with the blocks.
 func (b Blocks) Split(v program.Value) program.Value {
 	last := len(b.shape) - 1
 	length, n := b.row()
@@ -58,8 +58,8 @@ func (b Blocks) Join(v program.Value) program.Value {
 	return v.Slice(make([]int, len(b.shape)), b.shape, slices.Repeat([]int{1}, len(b.shape)))
 }
 
-// Spread repeats a value that has one element for each block to all entries, in the
-// shape of the tensor.
+// Spread repeats the one element that v has for each block over all entries of that
+// block. The result has the shape of the tensor.
 func (b Blocks) Spread(v program.Value) program.Value {
 	last := len(b.shape) - 1
 	_, n := b.row()
@@ -67,9 +67,9 @@ func (b Blocks) Spread(v program.Value) program.Value {
 	return b.Join(v.Broadcast(shape, nil))
 }
 
-// Unpack is the inverse of a quantizer that rotates by the setting "rotation" of its site
-// and then rounds blocks of size entries to E2M1: the numbers with the given codes, times
-// the scales of their blocks, rotated back.
+// Unpack decodes the codes and scales of a quantizer that rotates by the setting
+// "rotation" of its site and then rounds blocks of size entries to E2M1. The result is
+// the numbers with the given codes, times the scales of their blocks, rotated back.
 func Unpack(codes, scale program.Value, site sdk.Site, size int) (program.Value, error) {
 	rotation, err := NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

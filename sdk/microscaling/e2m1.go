@@ -12,10 +12,10 @@ const (
 // signE2M1 is the sign bit of a code.
 const signE2M1 = 8
 
-// exponentBits are those of binary32.
+// exponentBits are the bits of the exponent in a binary32 number.
 const exponentBits = 0x7f800000
 
-// Ties says where a number goes that lies half way between two others. The zero
+// Ties says how a number that lies half way between two levels is rounded. The zero
 // value is [TiesEven].
 type Ties string
 
@@ -31,10 +31,9 @@ func TiesNames() []string {
 	return []string{string(TiesEven), string(TiesAway), string(TiesDown)}
 }
 
-// RoundE2M1 is the nearest of ±{0, ½, 1, 1½, 2, 3, 4, 6} (OCP Microscaling
-// specification 1.0, E2M1); magnitudes above 6, infinity included, become 6. The
-// sign of a zero result is not defined, and what becomes of NaN is not either: the
-// scale has to be NaN there.
+// RoundE2M1 rounds r to the nearest of ±{0, ½, 1, 1½, 2, 3, 4, 6} (OCP Microscaling
+// specification 1.0, E2M1); magnitudes above 6, infinity included, become 6. The sign of
+// a zero result is not defined. Nor is the result for NaN: the scale has to be NaN there.
 //
 // Between two powers of two the numbers of a format are equidistant. With one bit
 // of mantissa their distance is half the lower power, which the exponent bits give;
@@ -46,12 +45,12 @@ func RoundE2M1(r program.Value, ties Ties) program.Value {
 	r = r.Clip(-LargestE2M1, LargestE2M1)
 	power := r.Bitcast(program.Uint).And(b.ConstUint(exponentBits)).Bitcast(program.Float)
 	distance := power.Clip(1, 4).Scale(0.5)
-	// The bounds change nothing; the CPU rounds faster what it knows to be small.
+	// The bounds change nothing, but the CPU rounds faster what it knows to be small.
 	return nearest(r.Div(distance).Clip(-4, 4), ties).Mul(distance)
 }
 
-// nearest is the integer nearest to q. Only on a tie does a rule other than that
-// of round move it, and q ± ½ is exact there.
+// nearest is the integer nearest to q. Rules other than that of Round change it only for
+// ties, and q ± ½ is exact there.
 func nearest(q program.Value, ties Ties) program.Value {
 	var step float64
 	switch ties {
@@ -67,9 +66,9 @@ func nearest(q program.Value, ties Ties) program.Value {
 	return tie.Select(q.Add(q.Sign().Scale(step)), even)
 }
 
-// EncodeE2M1 gives the codes 0…15 of numbers that [RoundE2M1] has returned: 8 for
-// the sign of x, what was rounded, which is kept where the result is zero (−0 has
-// the code 8), plus the index of the magnitude in 0, ½, 1, 1½, 2, 3, 4, 6.
+// EncodeE2M1 gives the codes 0…15 of numbers that [RoundE2M1] has returned. A code is the
+// index of the magnitude in 0, ½, 1, 1½, 2, 3, 4, 6, plus 8 if x, which was rounded, has
+// its sign bit set. The sign is kept where the result is zero: −0 has the code 8.
 func EncodeE2M1(rounded, x program.Value) program.Value {
 	b := x.Builder()
 	m := rounded.Abs()

@@ -5,9 +5,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// ScaleType is the type of numbers to which a quantizer rounds its scales. Formats of other
-// programs store scales in a short type: weights that are trained with scales of that type
-// are stored exactly.
+// ScaleType is the type of numbers to which a quantizer rounds its scales. The file formats
+// of other programs store scales in a short type; weights that were trained with scales of
+// that type are stored exactly.
 type ScaleType string
 
 // The types of scales.
@@ -26,13 +26,14 @@ func ScaleParameter() sdk.Parameter {
 		"type of numbers to which scales are rounded: bf16 and f16 are those of formats that other programs load")
 }
 
-// ScaleTypeOf is the type that a site sets.
+// ScaleTypeOf is the type that the settings of a site name.
 func ScaleTypeOf(site sdk.Site) ScaleType { return ScaleType(site.Text(scaleParameter)) }
 
-// Round rounds scales to the nearest number of the type, ties to even. Scales are not
-// negative. What is above the largest number becomes that, and what is below the smallest
-// normal number of bf16 or the smallest number of f16, zero included, becomes this, so that
-// no scale is zero. What becomes of NaN and infinities is not defined.
+// Round rounds scales to the nearest number of the type, ties to even. Scales must not be
+// negative. A scale above the largest number of the type becomes that number. A scale below
+// the smallest normal number of bf16, or below the smallest number of f16, becomes that
+// number, so that no scale is zero; this includes zero itself. The result for NaN and
+// infinities is not defined. With f32, nothing is changed.
 func (t ScaleType) Round(v program.Value) program.Value {
 	switch t {
 	case ScaleBF16:
@@ -43,20 +44,20 @@ func (t ScaleType) Round(v program.Value) program.Value {
 	return v
 }
 
-// RoundStep is Round for the step of a grid of half-integers up to 7½. With f16 it keeps 7
-// significant bits, so that 7½ steps are a number of the type, too: formats store the
-// lowest level beside the step.
+// RoundStep is [ScaleType.Round] for the step of a grid of half-integers up to 7½. With
+// f16 it keeps 7 significant bits, so that 7½ steps are a number of the type, too: formats
+// store the lowest level along with the step.
 func (t ScaleType) RoundStep(v program.Value) program.Value {
 	if t == ScaleF16 {
-		const largest = 68 * 128 // 7½ times it is the last of these below 65504
+		const largest = 68 * 128 // the largest number of 7 significant bits such that 7½ times it is below 65504
 		return roundSignificand(v, 7, 0x1p-17, 0x1p13).Clip(0x1p-23, largest)
 	}
 	return t.Round(v)
 }
 
-// roundSignificand rounds to so many significant bits; numbers below the power of two least
-// keep the distance that those from there on have. Those above the power largest have to be
-// cut off by the caller.
+// roundSignificand rounds v to the given number of significant bits. least and largest are
+// powers of two. Below least, numbers are as far apart as they are just above it. From
+// 2·largest on the distance is too small, so the caller has to cut off such numbers.
 func roundSignificand(v program.Value, bits int, least, largest float64) program.Value {
 	b := v.Builder()
 	power := v.Bitcast(program.Uint).And(b.ConstUint(exponentBits)).Bitcast(program.Float).Clip(least, largest)

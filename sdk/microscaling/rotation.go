@@ -11,9 +11,9 @@ import (
 // NoRotation is the setting of [NewRotation] that leaves a tensor as it is.
 const NoRotation = "none"
 
-// Rotation is the order of a Hadamard matrix by which each run of so many entries of
-// a row is multiplied. It spreads outliers before a tensor is divided into blocks.
-// The matrix is symmetric and its own inverse.
+// Rotation is the order of a Hadamard matrix. Each run of that many entries of a row is
+// multiplied by the matrix, which spreads outliers before the tensor is divided into
+// blocks. The matrix is symmetric and its own inverse.
 type Rotation int
 
 // NewRotation reads the setting of a plugin, [NoRotation] or a power of two such as

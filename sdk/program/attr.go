@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// check fails when an attribute is given that op does not use, so that nodes which mean
-// the same are equal. It also bounds the lists of axes, so that the checks after it may
-// go through them whatever a plugin sent.
+// check fails if an attribute is given that op does not use, so that nodes that mean the
+// same are equal. It also bounds the lengths of the lists of axes, so that later checks
+// can go through them, whatever a plugin sent.
 func (a *Attr) check(op Op) error {
 	fields := []struct {
 		name   string
@@ -45,8 +45,8 @@ func usesAxes(op Op) bool {
 	return false
 }
 
-// clone copies the lists of axes, which callers may change afterwards. Elements of
-// constants are large and are copied where they come in.
+// clone copies the lists of axes, which callers may change afterwards. The elements of
+// constants, which may be many, are copied where they come in.
 func (a Attr) clone() Attr {
 	for _, list := range []*[]int{
 		&a.Axes, &a.Start, &a.Limit, &a.Stride,

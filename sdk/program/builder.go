@@ -12,9 +12,9 @@ import (
 // Builder writes a program. Operations are methods of [Value], so that a formula
 // reads from left to right: x.Sub(mean).Div(scale).Round().
 //
-// The first mistake (shapes that do not go together, a value of another builder)
-// is kept with the line of the caller, all later operations do nothing, and Build
-// returns it: an author checks once, at the end.
+// The builder keeps the first mistake (shapes that do not go together, a value of another
+// builder) with the line of the caller. All later operations do nothing, and Build
+// returns the mistake, so an author checks only once, at the end.
 type Builder struct {
 	p    Program
 	err  error

@@ -7,7 +7,7 @@ import (
 )
 
 // infer returns the type of a node's result. For most operations it follows from the
-// operands' types; for the others (constant, reshape, …) want says what it shall be.
+// operands' types; for the others (constant, reshape, …) want says what it should be.
 func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
 	info, ok := op.Info()
 	if !ok {

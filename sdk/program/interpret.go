@@ -3,9 +3,9 @@ package program
 import "slices"
 
 // Interpret goes through p, which must be valid, from its inputs to its last node and
-// computes a T for every value: that of an input is given, that of a node is what the
-// function node returns for those of its operands. T is a [Value] where a program is
-// copied, a tensor where it is executed, a mark or a bound where it is analyzed.
+// computes a T for every value: the T of an input is given, and the T of a node is what
+// the function node returns for the Ts of its operands. T is a [Value] to copy a program,
+// a tensor to execute it, and a mark or a bound to analyze it.
 func Interpret[T any](p *Program, inputs []T, node func(id ID, n *Node, args []T) T) []T {
 	of := append(make([]T, 0, p.NumValues()), inputs...)
 	for i := range p.Nodes {
@@ -19,7 +19,7 @@ func Interpret[T any](p *Program, inputs []T, node func(id ID, n *Node, args []T
 	return of
 }
 
-// Needs marks the given values and all that they are computed from.
+// Needs marks the given values and all values that they are computed from.
 func (p *Program) Needs(values []Output) []bool {
 	marks := make([]bool, p.NumValues())
 	for _, v := range values {
@@ -35,9 +35,10 @@ func (p *Program) Needs(values []Output) []bool {
 	return marks
 }
 
-// Copy writes into b the operations of p, which must be valid, that follow from the given
-// values. These stand for values of p by number, with absent ones where there are none;
-// the result also has what was written. Build drops what turns out to be of no use.
+// Copy writes into b the operations of p, which must be valid, whose results follow from
+// the given values. given has, for each value of p by number, the value of b that stands
+// for it, or an absent one. The result is given, completed by the values that were
+// written. Build drops what turns out to be unused.
 func (b *Builder) Copy(p *Program, given []Value) []Value {
 	return Interpret(p, given[:len(p.Inputs)], func(id ID, n *Node, args []Value) Value {
 		if given[id].Valid() || slices.Contains(args, Value{}) {
@@ -47,9 +48,9 @@ func (b *Builder) Copy(p *Program, given []Value) []Value {
 	})
 }
 
-// Extract returns the part of p, which must be valid, that computes the values to
-// from the values from, as a program of that name. It is an error if they do not
-// follow from them and constants.
+// Extract returns, as a program of the given name, the part of p that computes the values
+// in to from the values in from. p must be valid. It is an error if the values in to do
+// not follow from those in from and from constants.
 func (p *Program) Extract(name string, from, to []Output) (*Program, error) {
 	b := NewBuilder(name)
 	given := make([]Value, p.NumValues())

@@ -88,7 +88,7 @@ const (
 	ClassReduce                       // folds axes away
 	ClassLinear                       // dot and hadamard
 	ClassGradient                     // stop_gradient
-	ClassLinalg                       // matrix factorizations and what goes with them, in refresh programs only
+	ClassLinalg                       // matrix factorizations and the sorting of columns, in refresh programs only
 )
 
 // OpInfo describes one operation: this is the normative text for authors of

@@ -44,7 +44,7 @@ type Node struct {
 	Attr Attr
 }
 
-// Attr holds the attributes that an operation needs; all others are empty.
+// Attr holds the attributes of an operation. Those that it does not use are empty.
 type Attr struct {
 	// Axes: the axis of iota and concatenate, the permutation of transpose, the
 	// axis mapping of broadcast, the folded axes of reductions.

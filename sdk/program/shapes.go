@@ -70,17 +70,17 @@ func OtherAxes(rank int, lists ...[]int) []int {
 	return axes
 }
 
-// MeanRow is the mean over the last axis, kept with one element so that the
-// result goes with v: float[…,d] gives float[…,1].
+// MeanRow is the mean over the last axis, which is kept with one element, so that the
+// result combines with v: float[…,d] gives float[…,1].
 func (v Value) MeanRow() Value {
 	d := v.lastDim()
 	return v.keepLast(OpReduceSum).Scale(1 / float64(d))
 }
 
-// MaxRow is the maximum over the last axis, kept with one element.
+// MaxRow is the maximum over the last axis, which is kept with one element.
 func (v Value) MaxRow() Value { return v.keepLast(OpReduceMax) }
 
-// MinRow is the minimum over the last axis, kept with one element.
+// MinRow is the minimum over the last axis, which is kept with one element.
 func (v Value) MinRow() Value { return v.keepLast(OpReduceMin) }
 
 func (v Value) reduce(op Op, axes []int) Value {
@@ -133,6 +133,6 @@ func (v Value) EighValues() Value { return v.unary(OpEighValues) }
 // EighVectors are the eigenvectors of symmetric matrices, as columns.
 func (v Value) EighVectors() Value { return v.unary(OpEighVectors) }
 
-// SortColumns puts the columns of matrices in the descending order of keys, one for
-// each column.
+// SortColumns puts the columns of matrices in the descending order of keys, which has one
+// key for each column.
 func (v Value) SortColumns(keys Value) Value { return v.binary(OpSortColumns, keys) }

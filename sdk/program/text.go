@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// String writes the program in its text form, one node a line:
+// String writes the program in its text form, one node per line:
 //
 //	program absmax.weight(x: float[4,64]) {
 //	  %1 = abs %0 : float[4,64]

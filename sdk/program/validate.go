@@ -51,11 +51,10 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Validate checks a program from an untrusted source: that every operation
-// exists, operands are defined before they are used, each stated type is the one
-// that follows from the operands, names are unique, and nothing exceeds the
-// limits. Nothing in proportion to the stated shapes is allocated. The error is
-// an [*Error].
+// Validate checks a program from an untrusted source: that every operation exists,
+// operands are defined before they are used, each stated type is the one that
+// follows from the operands, names are unique, and nothing exceeds the limits. It
+// allocates nothing in proportion to the stated shapes. The error is an [*Error].
 func (p *Program) Validate(limits Limits) error {
 	v := validator{p: p, limits: limits.WithDefaults()}
 	if err := v.signature(); err != nil {
@@ -124,7 +123,7 @@ func (v *validator) node(i int) error {
 	if len(n.Args) > v.limits.Nodes {
 		return fmt.Errorf("%d operands", len(n.Args))
 	}
-	// A gradient has operations for each operand.
+	// The gradient of a program has operations for each operand.
 	if v.operands += int64(len(n.Args)); v.operands > operandsPerNode*int64(v.limits.Nodes) {
 		return fmt.Errorf("all operations together have more than %d operands", operandsPerNode*int64(v.limits.Nodes))
 	}
@@ -171,7 +170,7 @@ func (v *validator) size(t Type) error {
 	return nil
 }
 
-// operandsPerNode bounds the operands of a program, by the nodes that it may have.
+// operandsPerNode is how many operands a program may have for each node that the limits allow it.
 const operandsPerNode = 16
 
 // addWork counts the multiplications of products: result elements times the
@@ -200,7 +199,7 @@ func (v *validator) addWork(n *Node, args []Type) error {
 // MaxName is the largest length, in bytes, of the name of a program, input or output.
 const MaxName = 200
 
-// checkName accepts printable names that the text form can show in one word.
+// checkName accepts printable names that the text form can show as one word.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -218,7 +217,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkNew is checkName for a name that must not be among those seen, and adds it.
+// checkNew is checkName for a name that must not be among those seen. It adds the name to them.
 func checkNew(name string, seen map[string]bool) error {
 	if seen[name] {
 		return fmt.Errorf("the name is used twice")

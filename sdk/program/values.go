@@ -38,7 +38,7 @@ func (b *Builder) Full(v float64, shape ...int) Value {
 // Zeros is a float value of the given shape filled with 0.
 func (b *Builder) Zeros(shape ...int) Value { return b.Full(0, shape...) }
 
-// Table is a constant float value with all its elements in row-major order.
+// Table is a constant float value; data has all its elements in row-major order.
 func (b *Builder) Table(data []float64, shape ...int) Value {
 	return b.Apply(OpConstant, Attr{Floats: append([]float64(nil), data...)}, FloatType(shape...))
 }
@@ -48,8 +48,8 @@ func (b *Builder) Iota(t Type, axis int) Value {
 	return b.Apply(OpIota, Attr{Axes: []int{axis}}, t)
 }
 
-// RandomBits is a uint value of the given shape from a uint[2] key; see
-// [OpRandomBits].
+// RandomBits is a uint value of random bits in the given shape, made from a uint[2] key;
+// see [OpRandomBits].
 func (b *Builder) RandomBits(key Value, shape ...int) Value {
 	return b.Apply(OpRandomBits, Attr{}, Type{Uint, shape}, key)
 }
@@ -59,7 +59,7 @@ func (v Value) unary(op Op) Value { return v.builder().Apply(op, Attr{}, Type{},
 func (v Value) binary(op Op, o Value) Value { return v.builder().Apply(op, Attr{}, Type{}, v, o) }
 
 // builder returns the owner of v. The zero Value gets a builder of its own that
-// holds the mistake, so that it surfaces where the result is used or built.
+// holds the mistake, so that the mistake surfaces where the result is used or built.
 func (v Value) builder() *Builder {
 	if v.b != nil {
 		return v.b
@@ -111,7 +111,7 @@ func (v Value) IsFinite() Value { return v.unary(OpIsFinite) }
 // Not is logical or bitwise negation.
 func (v Value) Not() Value { return v.unary(OpNot) }
 
-// StopGradient is v, constant for the reverse pass.
+// StopGradient is v, but the reverse pass treats it as a constant.
 func (v Value) StopGradient() Value { return v.unary(OpStopGradient) }
 
 // Add is v + o.
@@ -180,16 +180,15 @@ func (v Value) Shift(c float64) Value { return v.Add(v.builder().Const(c)) }
 // Square is v·v.
 func (v Value) Square() Value { return v.Mul(v) }
 
-// Clamp limits the number v to [lo, hi], scalars with lo ≤ hi. Where v is NaN the
-// result is NaN or any number in [lo, hi]; v.Max(lo).Min(hi) is the strict form, at
-// a higher price. A quantizer turns what shares a scale with NaN into NaN through
-// the scale. The gradient passes within the bounds, and none goes to them.
+// Clamp limits v to [lo, hi], where lo and hi are scalars with lo ≤ hi. Where v is NaN
+// the result is NaN or any number in [lo, hi]; v.Max(lo).Min(hi) is the strict form, at a
+// higher price. A quantizer turns everything that shares a scale with NaN into NaN by way
+// of the scale. The gradient passes to v within the bounds; lo and hi get none.
 func (v Value) Clamp(lo, hi Value) Value {
 	return v.builder().Apply(OpClamp, Attr{}, Type{}, v, lo, hi)
 }
 
-// Clip is Clamp to literal bounds, with its rule for NaN: what becomes of it is
-// not defined.
+// Clip is [Value.Clamp] to literal bounds. As there, what becomes of NaN is not defined.
 func (v Value) Clip(lo, hi float64) Value {
 	b := v.builder()
 	switch {
@@ -201,12 +200,12 @@ func (v Value) Clip(lo, hi float64) Value {
 	return v.Clamp(b.Const(lo), b.Const(hi))
 }
 
-// Select is x where v, a bool, holds and y elsewhere.
+// Select is x where v, a bool, is true, and y elsewhere.
 func (v Value) Select(x, y Value) Value {
 	return v.builder().Apply(OpSelect, Attr{}, Type{}, v, x, y)
 }
 
-// Convert is the same number as another element type.
+// Convert is the same number in another element type.
 func (v Value) Convert(t DType) Value {
 	return v.builder().Apply(OpConvert, Attr{}, Type{DType: t}, v)
 }

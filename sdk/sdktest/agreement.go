@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// How a machine in binary32 is compared with the oracle. An element may differ by
-// closeness times the largest magnitude of its tensor, the error of a sum of a
-// thousand terms; and by amplification times as much as it moves on the oracle with noise
-// in the inputs. So an element on a rounding boundary may go either way, as it
-// would in training, and an ill-conditioned one may differ by more than others.
+// These constants say how a machine in binary32 is compared with the oracle. An element may
+// differ by closeness times the largest magnitude of its tensor, which is the error of a sum
+// of a thousand terms, plus amplification times the distance that it moves on the oracle
+// when there is noise in the inputs. So an element on a rounding boundary may go either way,
+// as it would in training, and an ill-conditioned one may differ by more than others.
 const (
 	closeness     = 4e-6
 	amplification = 16
@@ -29,8 +29,8 @@ type expectation struct {
 	spread  map[string][]float64
 }
 
-// expect runs p on the oracle as it is, with noise in its float inputs, and with
-// each result rounded to binary32. The number of the step is never noisy.
+// expect runs p on the oracle with the inputs as they are, with each result rounded to
+// binary32, and with noise in the float inputs. The number of the step never gets noise.
 func expect(p *program.Program, inputs map[string]reference.Tensor) (expectation, error) {
 	base, err := reference.Run(p, inputs)
 	if err != nil {
@@ -54,7 +54,7 @@ func expect(p *program.Program, inputs map[string]reference.Tensor) (expectation
 	return e, nil
 }
 
-// widen takes another result into the spread.
+// widen extends the spread so that it covers another result.
 func (e expectation) widen(out map[string]reference.Tensor) {
 	for name, base := range e.outputs {
 		spread, other := e.spread[name], out[name].Float64s()
@@ -64,7 +64,7 @@ func (e expectation) widen(out map[string]reference.Tensor) {
 	}
 }
 
-// noisy changes each float input but the step.
+// noisy adds noise to each float input except the step.
 func noisy(inputs map[string]reference.Tensor, seed uint64) map[string]reference.Tensor {
 	out := make(map[string]reference.Tensor, len(inputs))
 	for name, in := range inputs {

@@ -10,17 +10,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// cost is what a program takes, in total.
+// cost is the total cost of a program.
 type cost struct {
-	operations int64 // results of elementwise operations, elements folded by reductions
+	operations int64 // results of elementwise operations, and elements folded by reductions
 	products   int64 // multiplications in products, rotations and factorizations
 	passes     int   // times the tensor has to be read, one after the other
 }
 
-// count adds up what a program costs after it was simplified as hosts do. A pass over the
-// tensor ends where a result depends on more than the corresponding elements: at a
-// reduction, a product, a rotation or a transposition. Elementwise operations in between
-// are taken as fused into one pass.
+// count adds up what a program costs after it has been simplified in the way that hosts
+// do it. A pass over the tensor ends where a result depends on more than the
+// corresponding elements: at a reduction, a product, a rotation or a transposition.
+// Elementwise operations in between are taken as fused into one pass.
 func count(p *program.Program) cost {
 	if s, err := simplify.Program(p); err == nil {
 		p = s
@@ -126,7 +126,7 @@ func (r *Report) add(what string, n float64, p *program.Program) {
 	r.measure(what+": passes over the tensor", float64(c.passes), "")
 }
 
-// bytes is the size of a value on a device.
+// bytes is the size of a value on a device, in bytes.
 func bytes(t program.Type) int64 {
 	if t.DType == program.Bool {
 		return t.Size()

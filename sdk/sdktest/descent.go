@@ -7,11 +7,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// landscape is a function to be minimised, over n numbers: where to start, and the value
-// and the gradient at a point.
+// landscape is a function of n numbers that is to be minimised: where to start, and the
+// value and the gradient at a point.
 type landscape func(n int) (start []float64, at func(x []float64) (value float64, gradient []float64))
 
-// parabola is ½·Σ a·(x − c)² with a from 0.1 to 10, from x = 0.
+// parabola is ½·Σ a·(x − c)² with a from 0.1 to 10. It starts at x = 0.
 func parabola(n int) ([]float64, func([]float64) (float64, []float64)) {
 	c, a := normal(90, n), make([]float64, n)
 	for i := range a {
@@ -27,8 +27,8 @@ func parabola(n int) ([]float64, func([]float64) (float64, []float64)) {
 	}
 }
 
-// rosenbrock is Σ 100·(y − x²)² + (1 − x)² over pairs (x, y), from the customary
-// (−1.2, 1) (Rosenbrock 1960); an odd last element has the square alone.
+// rosenbrock is Σ 100·(y − x²)² + (1 − x)² over pairs (x, y), starting at the customary
+// (−1.2, 1) (Rosenbrock 1960). If n is odd, the last element has only the term (1 − x)².
 func rosenbrock(n int) ([]float64, func([]float64) (float64, []float64)) {
 	start := make([]float64, n)
 	for i := range start {
@@ -53,7 +53,7 @@ func rosenbrock(n int) ([]float64, func([]float64) (float64, []float64)) {
 // rates are tried in this order; each falls linearly to zero over a descent.
 var rates = []float64{0.1, 0.03, 0.01, 0.3, 0.003, 0.001, 1, 3e-4, 1e-4}
 
-// descent runs an optimizer down a landscape and returns the last value in parts of
+// descent runs an optimizer down a landscape and returns the last value as a fraction of
 // the first.
 func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) float64 {
 	x, at := l(s.size())
@@ -73,8 +73,8 @@ func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) f
 	return value / first
 }
 
-// checkDescent asks every accepted kind of tensor, with the default settings, to
-// come down to the goal, a part of the first value, with some rate.
+// checkDescent checks that the optimizer comes down to the goal, a fraction of the first value,
+// with some rate. It tries every kind of tensor that is accepted, with the default settings.
 func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float64) {
 	if o.traits.NoDescent {
 		t.skipf("no descent is claimed")
@@ -96,7 +96,7 @@ func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float
 				break
 			}
 		}
-		if !(best <= goal) && (claimed || len(s.settings) == 0) { // what a person chose may need other rates
+		if !(best <= goal) && (claimed || len(s.settings) == 0) { // settings that a person chose may need other rates
 			t.failf(s.example, "after %d steps the value is %.3g times the first at best, with rate %v; want %v", steps, best, bestRate, goal)
 		}
 		worst, at = max(worst, best), bestRate

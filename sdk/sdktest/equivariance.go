@@ -6,7 +6,7 @@ import (
 	"github.com/cage-qat/cage/internal/golden"
 )
 
-// checkFixed quantizes twice.
+// checkFixed quantizes twice, to see whether the second time changes anything.
 func (q *quantizerRun) checkFixed(t *trial) {
 	holds, some := true, false
 	q.onOracle(t, func(in *instance, x []float64) {
@@ -32,11 +32,11 @@ func (q *quantizerRun) checkFixed(t *trial) {
 	}
 }
 
-// checkHomogeneous multiplies x by c: by powers of two, for which both sides have the
-// same bits, and by a factor that rounds, for which an entry on a boundary may go either
-// way, in whatever precision the plugin keeps its scale. On a grid that puts entries of
-// any tensor on a boundary, the rounding of the scale decides about them: that has to be
-// claimed.
+// checkHomogeneous multiplies x by c. If c is a power of two, both sides must have the
+// same bits. If c is another factor, there are rounding errors, and an entry on a
+// boundary may go either way, whatever the precision in which the plugin keeps its scale.
+// On a grid that puts entries of every tensor on a boundary, the rounding of the scale
+// decides where they go; such a grid has to be claimed (see [Traits]).
 func (q *quantizerRun) checkHomogeneous(t *trial) {
 	q.onOracle(t, func(in *instance, x []float64) {
 		if !in.Homogeneous {

@@ -8,7 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// halves rounds to multiples of a half, and divides zero by zero in a row of zeros.
+// halves rounds each row to multiples of half its largest magnitude. In a row of
+// zeros it divides zero by zero.
 type halves struct{}
 
 func (halves) Describe() sdk.Description {

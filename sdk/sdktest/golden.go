@@ -16,12 +16,12 @@ import (
 
 const goldenAsks = "the values of an independent implementation: on the oracle within the file's tolerance, on devices within that of binary32; codes and masks are equal"
 
-// goldenCloseness is closeness for golden files, whose tensors are small and whose sums
-// are short.
+// goldenCloseness takes the place of closeness for golden files, whose tensors are small
+// and whose sums are short.
 const goldenCloseness = 1e-6
 
-// GoldenKind returns the kind of plugins that a golden file is for. The error says
-// what is wrong with the file, or that no plugin computes its values.
+// GoldenKind returns the kind of plugin that a golden file is for. The error says what is
+// wrong with the file, or that no plugin computes its values.
 func GoldenKind(file []byte) (sdk.Kind, error) {
 	f, err := golden.Parse(file)
 	if err != nil {
@@ -91,7 +91,7 @@ func goldenStep(file []byte, kind sdk.Kind, run func(goldenCase)) step {
 	}}
 }
 
-// goldenCase puts the questions of a case on every machine.
+// goldenCase asks the questions of a case and compares the answers with the file, on every machine.
 func (q *quantizerRun) goldenCase(c goldenCase) {
 	for _, ask := range c.kind.questions(c) {
 		c.t.run(func() {
@@ -142,7 +142,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, x []float64, ask q
 }
 
 // compare compares one output on one machine with the file. Outputs that the plugin
-// does not give are passed over, but for the value.
+// does not give are skipped; it always gives the value.
 func (c goldenCase) compare(on example, want comparand, out map[string]reference.Tensor, e expectation, orderless bool) {
 	got, ok := out[want.output]
 	if !ok {
@@ -156,7 +156,7 @@ func (c goldenCase) compare(on example, want comparand, out map[string]reference
 		case i >= len(spread):
 			return 0
 		case want.exact && orderless && e.single[want.output].Float64s()[i] == expected.Data[i]:
-			return 0 // every operation is exact or correctly rounded, and so nothing is left to the device
+			return 0 // every operation is exact or correctly rounded, so nothing is left to the device
 		case want.exact:
 			return amplification * spread[i]
 		}
@@ -165,7 +165,7 @@ func (c goldenCase) compare(on example, want comparand, out map[string]reference
 }
 
 // within compares a result with the file: on the oracle within the file's tolerance, or
-// exactly, on a device within what is allowed there.
+// exactly if exact is set; on a device within what the function device allows.
 func (c goldenCase) within(on example, key string, got []float64, want golden.Array, exact bool, device func(i int) float64) {
 	allowed := device
 	if on.machine == (Oracle{}).Name() {

@@ -11,36 +11,36 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// goldenKind says how the cases of one kind of golden file, known by its name, are
-// put to a plugin.
+// goldenKind says how the cases of one kind of golden file, which is known by its name,
+// are tried on a plugin.
 type goldenKind struct {
 	kind sdk.Kind
 	// settings maps parameters of a case to those of the plugin.
 	settings map[string]string
-	// others are parameters of a case that are no settings.
+	// others are parameters of a case that are not settings.
 	others []string
 	// optional settings are given to plugins that declare them.
 	optional map[string]any
-	// special changes the settings of one case where a name is not enough.
+	// special changes the settings of a case where matching names is not enough.
 	special func(c goldenCase, settings map[string]any) error
-	// applies reports whether a case is for plugins; nil is all of them.
+	// applies reports whether a case is for plugins; nil means that all cases are.
 	applies func(c goldenCase) bool
 	// questions are what a quantizer is asked in one case.
 	questions func(c goldenCase) []question
-	// decayLast applies weight decay after the step, and not at the first.
+	// decayLast applies weight decay after each step except the first.
 	decayLast bool
 }
 
 // question is one run of a quantizer and what it is compared with.
 type question struct {
-	settings map[string]any // beside those of the case
+	settings map[string]any // besides those of the case
 	role     sdk.Role
 	trained  map[string]float64
 	compare  []comparand
 }
 
-// comparand is an output of a program or a gradient. Times the factor it must be what the
-// case has under the key, and equal to it if it is exact.
+// comparand is an output of a program, or a gradient, that is compared. Multiplied by factor
+// it must agree with what the case has under key, and be equal to it if exact is set.
 type comparand struct {
 	output, key string
 	factor      float64
@@ -53,7 +53,7 @@ const (
 )
 
 // goldenKinds are the files that can be run, by the name that the file states. A
-// plugin takes part when it declares the parameters on the right.
+// plugin can run a file if it declares the parameters on the right-hand side of settings.
 var goldenKinds = map[string]goldenKind{
 	"quest": {kind: sdk.KindQuantizer,
 		settings: map[string]string{"form": "form", "bits": "bits", "mode": "rotation", "k_table": "k_table", "mask": "mask", "trust": "trust"},
@@ -87,7 +87,7 @@ var goldenKinds = map[string]goldenKind{
 		settings: map[string]string{"beta1": "beta1", "beta2": "beta2", "shampoo_beta": "shampoo_beta", "eps": "eps", "freq": "freq", "max_dim": "max_precond_dim", "normalize": "normalize"}},
 }
 
-// decayKey is the coefficient of decoupled weight decay, which is the host's.
+// decayKey names the coefficient of decoupled weight decay, which the host applies.
 const decayKey = "weight_decay"
 
 func same(names ...string) map[string]string {
@@ -102,8 +102,8 @@ func ask(compare ...comparand) []question {
 	return []question{{role: sdk.RoleWeight, compare: compare}}
 }
 
-// askQuest: the scale that the official form states is its largest level, 2^b − 1
-// halves of a step.
+// askQuest: the scale that the file states for the official form is the largest level,
+// 2^b − 1 half steps.
 func askQuest(c goldenCase) []question {
 	factor := 1.0
 	if bits, err := golden.Int(c.params["bits"]); err == nil && c.params["form"] == "official" {
@@ -152,7 +152,7 @@ func askLSQ(c goldenCase) []question {
 	return []question{q}
 }
 
-// lsqGrid tells the grid from its ends.
+// lsqGrid derives the settings of the grid from its ends, qn and qp.
 func lsqGrid(c goldenCase, settings map[string]any) error {
 	qn, err := golden.Int(c.params["qn"])
 	if err != nil {
@@ -187,8 +187,8 @@ func noGroup(_ goldenCase, settings map[string]any) error {
 	return nil
 }
 
-// resolve returns the settings of a case for a plugin: those given by the caller, unless
-// the case has others, unless the question has others.
+// resolve returns the settings of a case for a plugin. Settings of the case replace those
+// given by the caller, and settings of the question replace both.
 func (k goldenKind) resolve(d sdk.Description, given map[string]any, c goldenCase, asked map[string]any) (variant, error) {
 	declared := map[string]sdk.Parameter{}
 	for _, p := range d.Parameters {
@@ -237,7 +237,7 @@ func (k goldenKind) renamed(declared map[string]sdk.Parameter, c goldenCase) (ma
 	return settings, nil
 }
 
-// setting reads a value of a golden file in the type of a parameter.
+// setting reads a value of a golden file as the type of a parameter.
 func setting(p sdk.Parameter, v any) (any, error) {
 	switch p.Type {
 	case sdk.TypeInt:

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// goldenTraining is a case of an optimizer: the parameter after every step.
+// goldenTraining is a case of an optimizer, which has the parameter after every step.
 type goldenTraining struct {
 	*tensorAnswer
 	goldenCase
@@ -41,7 +41,8 @@ func (o *optimizerRun) goldenCase(c goldenCase) {
 	}
 }
 
-// run takes the host's part: x ← (1 − αω)·x, u, x ← x − α·u; or the decay last.
+// run plays the host's part in every step: x ← (1 − αω)·x, then the update u, then x ← x − α·u; or
+// the decay last. It returns x after every step.
 func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all []float64) {
 	r := g.untrained(g.t, m, x)
 	g.must(r.init())
@@ -54,7 +55,7 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 		u, err := r.step(x, gradients[i*len(x):(i+1)*len(x)])
 		g.must(err)
 		x = added(x, -rate, u)
-		if g.kind.decayLast && i > 0 { // the published code leaves its first call before the decay
+		if g.kind.decayLast && i > 0 { // the published code returns from its first call before the decay
 			x = scaled(keep, x)
 		}
 		all = append(all, x...)

@@ -23,7 +23,8 @@ const probes = 12
 // of Σ dy·surrogate.
 func (q *quantizerRun) checkGradient(t *trial) {
 	q.onOracle(t, func(in *instance, x []float64) {
-		// Where a trained parameter starts, the largest entry may be just clipped.
+		// At the initial value of a trained parameter, the largest entry may be on
+		// the very edge of being clipped.
 		for name, v := range in.trained {
 			in.trained[name] = reference.Floats(scaled(1.0137, v.Floats), v.Type.Shape...).Single()
 		}
@@ -42,8 +43,8 @@ func (q *quantizerRun) checkGradient(t *trial) {
 	})
 }
 
-// probe compares one element of the gradient by one input. A difference across a
-// kink is wrong for one width and right for another.
+// probe compares one element of the gradient with respect to one input. It tries two
+// widths, because a difference across a kink is wrong for one width and right for another.
 func (in *instance) probe(f *frozen, name string, i int, dy []float64, got reference.Tensor) {
 	in.t.tried()
 	gradient := got.Floats
@@ -65,9 +66,9 @@ func (in *instance) probe(f *frozen, name string, i int, dy []float64, got refer
 	in.t.add(fail)
 }
 
-// frozen is a program one of whose outputs is evaluated around a point. What passes
-// stop_gradient keeps the value that it has at the point, as the reverse pass takes it
-// for constant.
+// frozen is a program of which one output is evaluated around a point. What passes
+// through stop_gradient keeps the value that it has at the point, because the reverse
+// pass treats it as a constant.
 type frozen struct {
 	p      *program.Program
 	output string
@@ -104,7 +105,7 @@ func newFrozen(p *program.Program, output string, inputs map[string]reference.Te
 	return f, err
 }
 
-// difference is the central difference of Σ dy·output by one element of an input.
+// difference is the central difference of Σ dy·output with respect to one element of an input.
 func (f *frozen) difference(name string, i int, h float64, dy []float64) (float64, error) {
 	at := f.inputs[name]
 	defer func() { f.inputs[name] = at }()
@@ -120,9 +121,9 @@ func (f *frozen) difference(name string, i int, h float64, dy []float64) (float6
 	return (sums[0] - sums[1]) / (2 * h), nil
 }
 
-// checkGradientSize takes the Jacobian of the surrogate by x. With the masked
-// straight-through gradient dx = Hᵀ(M ⊙ H·dx̂) its trace is the number of entries
-// that the mask passes, whatever the rotation H; without a rotation it is the mask itself.
+// checkGradientSize computes the Jacobian of the surrogate with respect to x. With the masked
+// straight-through gradient dx = Hᵀ(M ⊙ H·dx̂) its trace is the number of entries that the
+// mask passes, whatever the rotation H; without a rotation the diagonal is the mask itself.
 func (q *quantizerRun) checkGradientSize(t *trial) {
 	if q.traits.AnyGradient {
 		t.skipf("another gradient is claimed")
@@ -139,8 +140,8 @@ func (q *quantizerRun) checkGradientSize(t *trial) {
 	}
 }
 
-// withOutliers is x with some entries that are far larger than the others, as those of
-// activations are: a mask stops them.
+// withOutliers is x with some entries that are far larger than the others, as in
+// activations: a mask stops them.
 func withOutliers(x []float64) []float64 {
 	out := slices.Clone(x)
 	for i := 2; i < len(out); i += 7 {

@@ -12,35 +12,35 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// The gradient check compares the reverse pass of the surrogate with the surrogate, and
-// so it cannot know whether the surrogate is a good one: if none is given, both are zero,
-// and a wrong sign is wrong on both sides. But what a trained parameter is there for can
-// be measured: it makes ½·Σ (Q(x) − x)² small, whose gradient by Q(x) is Q(x) − x. From a
-// parameter that is far off, a step against the gradient has to make that smaller, and
-// not one along it.
+// The gradient check compares the reverse pass of the surrogate with the surrogate
+// itself, so it cannot know whether the surrogate is a good one: if none is given, both
+// are zero, and a wrong sign is wrong on both sides. But the purpose of a trained
+// parameter can be measured: it makes the error ½·Σ (Q(x) − x)² small, whose gradient
+// with respect to Q(x) is Q(x) − x. From a parameter that is far off, a step against the
+// gradient, not one along it, has to make the error smaller.
 
-// offFactors and offShifts take a trained parameter away from where it starts: times a
-// factor, or plus so many times the root mean square of x.
+// offFactors and offShifts move a trained parameter away from its initial value: it is
+// multiplied by a factor, or shifted by so many times the root mean square of x.
 var (
 	offFactors = []float64{8, 0.125}
 	offShifts  = []float64{2, -2}
 )
 
-// lessonSteps are the lengths of the steps that are tried, in parts of the parameter.
+// lessonSteps are the lengths of the steps that are tried, as fractions of the parameter.
 var lessonSteps = []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2}
 
-// enough is the part to which the error must come down along the gradient to prove that the
-// sign is wrong. A single rounding does not halve it by chance.
+// enough is the fraction to which a step along the gradient must reduce the error, to prove
+// that the sign is wrong. A single rounding does not halve the error by chance.
 const enough = 0.5
 
-// lesson is a trained parameter under test; the others stay where they start.
+// lesson is a trained parameter under test; the others keep their initial values.
 type lesson struct {
 	*instance
 	x    []float64
 	name string // of the input
 }
 
-// checkLearning looks at every trained parameter.
+// checkLearning tests every trained parameter.
 func (q *quantizerRun) checkLearning(t *trial) {
 	q.onOracle(t, func(in *instance, x []float64) {
 		if len(x) < 64 || in.Init == nil {
@@ -53,7 +53,7 @@ func (q *quantizerRun) checkLearning(t *trial) {
 	t.skipUntried("none")
 }
 
-// run tries the parameter at its start, where it may be best already, and away from it.
+// run tries the parameter at its initial value, which may be the best already, and away from it.
 func (l lesson) run() {
 	l.t.tried()
 	start := l.trained[l.name].Floats
@@ -83,7 +83,7 @@ func (l lesson) run() {
 	}
 }
 
-// leads takes steps of several lengths against the gradient and along it. It fails when
+// leads takes steps of several lengths against the gradient and along it. It fails if
 // only the latter make the error smaller.
 func (l lesson) leads(v, gradient []float64, e float64) bool {
 	best := map[float64]float64{}

@@ -10,7 +10,7 @@ import (
 // Machine executes programs. The oracle is always there; a host adds its device,
 // which computes in binary32.
 type Machine interface {
-	// Name is that in the report, "cpu" for example.
+	// Name is the machine's name in the report, for example "cpu".
 	Name() string
 	// Run executes a valid program without factorizations on inputs by name and
 	// returns its outputs by name. Float inputs are rounded to the machine's
@@ -29,8 +29,8 @@ func (Oracle) Run(p *program.Program, inputs map[string]reference.Tensor) (map[s
 	return reference.Run(p, inputs)
 }
 
-// factorizes reports whether a program is for the oracle alone, which is where
-// hosts run refreshes.
+// factorizes reports whether a program factorizes. Such a program runs only on the
+// oracle, as refreshes do in hosts.
 func factorizes(p *program.Program) bool {
 	return slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
 		info, _ := n.Op.Info()

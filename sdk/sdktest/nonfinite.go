@@ -10,9 +10,10 @@ import (
 
 // influence marks the elements whose value changes when element j of x takes other
 // finite values: those that share a scale with it, or are mixed with it by a rotation.
-// It is found on the oracle. On a coarse grid the code of an element may be zero, and its
-// value with it, whatever the scale. So x is also tried with all elements as large as the
-// largest, of which no grid can make zeros; an unsigned one, if they are positive.
+// It is found on the oracle. On a coarse grid the code of an element, and with it the
+// value, may be zero whatever the scale. So tensors are tried, too, whose elements are
+// all as large as the largest of x, once positive and once negative: no grid can make
+// zeros of both (an unsigned grid does so only with the negative ones).
 func (in *instance) influence(x []float64, j int) []bool {
 	on := *in
 	on.m = Oracle{}
@@ -63,7 +64,7 @@ type poisoning struct {
 	*instance
 	x        []float64
 	at       int
-	shared   []bool // by the element, while it is finite
+	shared   []bool // what the element at influences while it is finite
 	base     quantization
 	gradient []float64 // of the matrix as it is
 	dy       []float64
@@ -100,7 +101,8 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	if !p.extent(what, marks) {
 		return marks, false
 	}
-	// same compares a result with what it was: at the marks it must be another value.
+	// same compares a result with what it was without poison; at the marks it must
+	// have the given value instead.
 	same := func(name string, got, base []float64, at float64) bool {
 		want := slices.Clone(base)
 		for i, m := range marks {
@@ -136,7 +138,7 @@ func (p poisoning) extent(what string, marks []bool) bool {
 		return fail(p.at, "the value there is not NaN")
 	}
 	if p.Init != nil {
-		return true // a trained scale is not moved by the data
+		return true // a trained scale does not depend on the data
 	}
 	reach := hull(p.shared, p.shape[1])
 	for i := range marks {

@@ -117,7 +117,7 @@ func (o *optimizerRun) checkShapes(t *trial) {
 		for _, shape := range shapes[role] {
 			s, err := o.ask(o.space.singles[0], role, shape...)
 			switch {
-			case isRefusal(err) && len(s.settings) > 0: // what a person chose need not go with every shape
+			case isRefusal(err) && len(s.settings) > 0: // settings that a person chose need not go with every shape
 				refused.add(err)
 			case err != nil:
 				t.ok(s.example, err)
@@ -145,14 +145,14 @@ func (o *optimizerRun) checkParts(t *trial) {
 		for _, rows := range fusedRows {
 			plain, err := o.ask(v, sdk.TensorMatrix, rows[0]+rows[1]+rows[2], 6)
 			if err != nil || o.diverging[settingsText(v.changed)] {
-				continue // what a check of matrices reports
+				continue // the checks of plain matrices report this
 			}
 			s := &tensorAnswer{variant: v, example: plain.example}
 			s.OptimizerProgram, err = o.programs(v, sdk.TensorMatrix, "layers.0.qkv", s.shape,
 				sdk.Part{Name: "q", Rows: rows[0]}, sdk.Part{Name: "k", First: rows[0], Rows: rows[1]},
 				sdk.Part{Name: "v", First: rows[0] + rows[1], Rows: rows[2]})
 			switch {
-			case isRefusal(err) && len(s.settings) > 0: // what a person chose need not go with every weight
+			case isRefusal(err) && len(s.settings) > 0: // settings that a person chose need not go with every weight
 				refused.add(err)
 			case err != nil:
 				t.ok(s.example, fmt.Errorf("with parts of %v rows: %w", rows, err))
@@ -225,7 +225,7 @@ func (o *optimizerRun) checkZeroGradient(t *trial) {
 	}
 }
 
-// sizes are root mean squares of gradients: far below and above what trainings have.
+// sizes are root mean squares of gradients, from far below to far above what occurs in training.
 var sizes = []float64{1e-12, 1e-3, 1, 1e6}
 
 func (o *optimizerRun) checkFinite(t *trial) {

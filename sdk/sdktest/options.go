@@ -2,26 +2,27 @@ package sdktest
 
 import "maps"
 
-// Traits are what an algorithm promises beyond the interface, and what it must be allowed.
-// The zero Traits is right for most plugins.
+// Traits say what an algorithm promises beyond the interface, and what the checks must
+// allow it. The zero Traits is right for most plugins.
 type Traits struct {
 	// Idempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
 	Idempotent bool
 	// AnyRounding lets values go to other levels than the nearest, as stochastic
 	// rounding does. The noise may depend on the place of an element in its tensor.
 	AnyRounding bool
-	// AnyGradient lets the surrogate be another function than the identity on the
-	// entries that the mask passes.
+	// AnyGradient lets the surrogate be something other than the identity on the entries
+	// that the mask passes.
 	AnyGradient bool
-	// Ties is for grids that put entries of any tensor exactly half way between two
-	// levels, such as the largest. Homogeneity is then tried with powers of two only.
+	// Ties is for grids that put some entries of any tensor, such as the largest, exactly
+	// half way between two levels. Homogeneity is then tried with powers of two only.
 	Ties bool
 	// NoDescent is for optimizers that do not minimise on their own.
 	NoDescent bool
 	// Still promises that nothing moves as long as all gradients have been zero.
 	Still bool
 	// Descent promises that, with some rate, the parabola and Rosenbrock's function
-	// come down to this part of their first value. 0 is what is asked of all plugins.
+	// come down to this fraction of their first value. 0 means the fraction that is asked
+	// of all plugins.
 	Descent float64
 }
 
@@ -43,17 +44,17 @@ func With(settings map[string]any) Option {
 // Claim states what the algorithm promises and needs.
 func Claim(t Traits) Option { return func(o *options) { o.traits = t } }
 
-// On adds machines to the oracle.
+// On adds machines on which programs run, besides the oracle.
 func On(machines ...Machine) Option {
 	return func(o *options) { o.machines = append(o.machines, machines...) }
 }
 
-// Golden adds the cases of a golden file, whose text is given. What the file's name
-// says decides which plugins can run it, and how its parameters become settings:
-// quest, mxfp4, nvfp4, absmax and baselines (LSQ) for quantizers; adamw, sgd, muon,
-// shampoo and soap for optimizers. Weight decay is applied where that algorithm's
-// published code does. Elements in binary32 may go either way where noise of a few
-// units in the last place moves them.
+// Golden adds the cases of a golden file; the argument is the file's content. The name
+// that the file states decides which plugins can run it, and how its parameters become
+// settings: quest, mxfp4, nvfp4, absmax and baselines (LSQ) for quantizers; adamw, sgd,
+// muon, shampoo and soap for optimizers. Weight decay is applied where the published code
+// of the algorithm applies it. On a machine in binary32, an element may go either way if
+// noise of a few units in the last place moves it.
 func Golden(file []byte) Option { return func(o *options) { o.golden = append(o.golden, file) } }
 
 func newOptions(list []Option) options {

@@ -43,8 +43,8 @@ func (in *instance) checkBackward(parts *autodiff.Partition, x []float64, forwar
 	}
 }
 
-// checkUnpack packs matrices of ordinary and of odd rows, and with the settings given
-// some with longer rows.
+// checkUnpack packs and unpacks matrices with ordinary and with unusual rows and, for the
+// settings given, some with longer rows.
 func (q *quantizerRun) checkUnpack(t *trial) {
 	q.each(t, q.machines, (*instance).checkUnpack)
 	for _, d := range []int{128, 640} {
@@ -58,7 +58,8 @@ func (q *quantizerRun) checkUnpack(t *trial) {
 	t.skipUntried("not a packer")
 }
 
-// checkWhole looks for codes that are no whole numbers: a host counts how they move as integers.
+// checkWhole looks for codes that are not whole numbers: a host treats codes as integers when it
+// counts how they move.
 func (q *quantizerRun) checkWhole(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
 		for _, x := range append(oddities(x, in.shape[1]), x) {
@@ -76,7 +77,7 @@ func whole(x []float64) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {
 		if math.IsInf(v, 0) || math.IsNaN(v) {
-			continue // 0 is none of them
+			continue // leaves 0, which equals none of these
 		}
 		out[i] = math.RoundToEven(v)
 	}

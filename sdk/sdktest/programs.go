@@ -6,7 +6,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// hashes are those of the programs of an answer, by their names.
+// hashes returns the hashes of the programs of an answer, by their names.
 func hashes(programs iter.Seq2[string, *program.Program]) map[string]string {
 	out := map[string]string{}
 	for name, p := range programs {

@@ -43,7 +43,7 @@ func newQuantizerRun(subject QuantizerSubject, list []Option) *session {
 }
 
 // checkParameters builds every variant for every role, and runs it once. The
-// defaults must be accepted for one role.
+// defaults must be accepted for at least one role.
 func (q *quantizerRun) checkParameters(t *trial) {
 	var refused refusals
 	variants := slices.Concat(q.space.singles, q.space.mixed)

@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// Write prints the report for a person: a line for each check, below it what
-// failed, at the end the measures.
+// Write prints the report for a person: a line for each check, with what failed below it,
+// and the measures at the end.
 func (r Report) Write(w io.Writer) error {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s", r.Kind, r.Plugin)
@@ -71,7 +71,7 @@ func (c Check) write(s *strings.Builder, width int) {
 	}
 }
 
-// remark is what stands behind the name of a check that did not fail.
+// remark is what follows the name of a check that did not fail.
 func (c Check) remark() string {
 	var parts []string
 	if c.Status == Pass {
@@ -83,7 +83,7 @@ func (c Check) remark() string {
 	return "  " + strings.Join(parts, "; ")
 }
 
-// String tells the whole example in one line.
+// String describes the failure, with its example, in one line.
 func (f Failure) String() string {
 	var parts []string
 	if f.Machine != "" {

@@ -13,8 +13,8 @@ import (
 // Status is the outcome of a check.
 type Status string
 
-// The outcomes. A check is skipped when the plugin gives nothing to check, a
-// quantizer without codes for example; its notes say so.
+// The outcomes. A check is skipped when the plugin gives nothing to check, for example a
+// quantizer without codes; the notes of the check say so.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
@@ -50,7 +50,7 @@ type Check struct {
 	// Failed counts the examples that failed; Failures holds the first of them.
 	Failed   int       `json:"failed,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
-	// Notes tell what is worth knowing of a check that did not fail.
+	// Notes tell what is worth knowing about a check that did not fail.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -64,8 +64,8 @@ type Failure struct {
 	Shape []int  `json:"shape,omitempty"`
 	// Settings are the parameters that differ from their defaults.
 	Settings map[string]any `json:"settings,omitempty"`
-	// Index is the element at fault, empty for a single number, with what x is there,
-	// what it became and what it should be.
+	// Index is the element at fault, empty for a single number. Input is x there, Got is
+	// the result, and Want is what it should be.
 	Index []int   `json:"index,omitempty"`
 	Input *Number `json:"input,omitempty"`
 	Got   *Number `json:"got,omitempty"`
@@ -83,7 +83,7 @@ type Measure struct {
 // "NaN", "Inf" and "-Inf".
 type Number float64
 
-// String writes the number with as many digits as it has.
+// String writes the number with as many digits as it needs.
 func (n Number) String() string {
 	switch v := float64(n); {
 	case math.IsNaN(v):

@@ -9,18 +9,18 @@ import (
 	"github.com/cage-qat/cage/internal/golden"
 )
 
-// sweepPoints is the number of places at which a sweep looks.
+// sweepPoints is the number of places that a sweep tries.
 const sweepPoints = 401
 
 // sweep moves one entry of the second row of a matrix through its range, while the sum,
-// the sum of squares and the maximum of the row, and with them its scale, stay what they
-// are: a second entry moves against it, and two more make up for the squares. The entries
-// are the third four of a row, so that they share the scale of any block from 16 on, with
-// the largest one after them.
+// the sum of squares and the maximum of the row, and with them its scale, stay the same:
+// a second entry moves the opposite way, and two more make up for the squares. The four
+// entries are those with the indices 8 to 11 of the row. So in any block of 16 entries or
+// more they share the scale with the largest entry, which comes after them.
 //
-// It returns the places of the entry, and its values there. It is not ok when the other
-// entries of the matrix do not stay where they are: then the entry is mixed with others,
-// or the scale depends on something else.
+// It returns the places of the entry, and its quantized values there. ok is false if the
+// other entries of the matrix do not keep their values: then the entry is mixed with
+// others, or the scale depends on something else.
 func sweep(in *instance, x []float64) (places, values []float64, ok bool) {
 	const largest, span = 2.5, 2.4
 	x = mapped(x, func(v float64) float64 { return 2 * math.Tanh(v/2) })
@@ -45,7 +45,7 @@ func sweep(in *instance, x []float64) (places, values []float64, ok bool) {
 	return places, values, true
 }
 
-// checkNearest looks at each variant in which the levels can be seen.
+// checkNearest tests each variant whose levels can be seen from outside.
 func (q *quantizerRun) checkNearest(t *trial) {
 	if q.traits.AnyRounding {
 		t.skipf("any rounding is claimed")
@@ -65,13 +65,13 @@ func (q *quantizerRun) checkNearest(t *trial) {
 	t.skipUntried("the levels of an entry cannot be seen from outside")
 }
 
-// distinct lists values that differ, sorted.
+// distinct lists the values that differ from each other, sorted.
 func distinct(values []float64) []float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return slices.CompactFunc(sorted, func(a, b float64) bool { return math.Abs(a-b) <= 1e-9 })
 }
 
-// nearest is the nearest level for each place; of two that are equally near, the
+// nearest is the nearest level for each place; of two that are equally near, it is the
 // one that was taken.
 func nearest(levels, places, values []float64) []float64 {
 	out := slices.Clone(values)
@@ -85,10 +85,10 @@ func nearest(levels, places, values []float64) []float64 {
 	return out
 }
 
-// Bounds on the error of a matrix of uniform numbers, which has no outliers to clip. The
-// error of a row is at most rowFactor times that of the median row, or rowError if that is
-// larger, as one rotated entry may be clipped. With the default settings at most biasPart
-// of the error is bias, and values shrink or grow by a factor from least to greatest.
+// Bounds on the error of a matrix of uniform numbers, which has no outliers to clip. The error
+// of a row is at most rowFactor times that of the median row, or rowError if that is larger,
+// because one rotated entry may be clipped. With the default settings at most biasPart of the
+// error is bias, and values shrink or grow by a factor from least to greatest.
 const (
 	rowFactor  = 2
 	rowError   = 0.1
@@ -120,7 +120,7 @@ func (q *quantizerRun) checkError(t *trial) {
 }
 
 // rowErrors compares the rows with each other and returns the error of the median
-// row in parts of its norm.
+// row, relative to its norm.
 func (in *instance) rowErrors(x, value []float64) float64 {
 	errs := make([]float64, errorRows)
 	for i := range errs {

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// exactness is the relative difference that another order of a sum may make in binary64.
+// exactness is the relative difference that another order of summation may make in binary64.
 const exactness = 1e-12
 
 // checkRows compares each row of a matrix with the same row alone, and with itself among
@@ -40,7 +40,7 @@ func (q *quantizerRun) checkRows(t *trial) {
 	})
 }
 
-// sameRow compares a row with what it was in the matrix.
+// sameRow compares the result for a row with the result for the same row in the matrix.
 func (in *instance) sameRow(where string, x []float64, got, want quantization, allowed float64) {
 	same := func(what string, got, want []float64, allowed float64) {
 		in.t.within(in.given(x), what+" of a row "+where+", against the row in a matrix", []int{1, len(x)}, got, want, upTo(allowed))
@@ -62,15 +62,15 @@ func (q *quantizerRun) rowAlone(in *instance, x []float64, want quantization) {
 	alone.sameRow("alone", x, out, want, exactness*golden.Largest(want.value))
 }
 
-// alike is the largest factor between the errors of two random roundings of one row. It
-// holds for rows of at least enoughEntries entries, whose errors chance changes little.
+// alike is the largest factor allowed between the errors of two random roundings of one row.
+// It applies to rows of at least enoughEntries entries, whose errors depend little on chance.
 const (
 	alike         = 3
 	enoughEntries = 31
 )
 
-// sameError is for a rounding whose noise may depend on the place of the row. The grid must
-// be the same, and so must be the size of the error.
+// sameError compares a row alone with the row in a matrix for a rounding whose noise may depend
+// on the place of the row. The grid must be the same, and so must the size of the error.
 func (in *instance) sameError(x, alone, inMatrix []float64) {
 	if len(x) < enoughEntries {
 		return

@@ -35,7 +35,7 @@ func mapped(v []float64, f func(float64) float64) []float64 {
 	return out
 }
 
-// full is n times v.
+// full is a slice of n numbers, all v.
 func full(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
 
 // scaled is c·v.

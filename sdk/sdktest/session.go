@@ -41,14 +41,14 @@ type session struct {
 	measure func()
 }
 
-// step is a check by its name, with what it asks, that is still to be run.
+// step is a check that is still to be run, with its name and what it asks.
 type step struct {
 	name, asks string
 	run        func(*trial)
 }
 
-// newSession asks for the description, which is the first step. The session is not ok
-// if that is wrong: then there are no others.
+// newSession asks for the description, and makes checking it the first step. ok is false
+// if the description is wrong: then there are no other steps.
 func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []Option) (s *session, ok bool) {
 	s = &session{options: newOptions(list)}
 	var err error
@@ -77,7 +77,7 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 	return s, err == nil
 }
 
-// addSteps adds the checks of a kind of plugins, and those of the golden files.
+// addSteps adds the checks of a kind of plugin, and those of the golden files.
 func (s *session) addSteps(checks []step, golden func(goldenCase)) {
 	s.steps = append(s.steps, checks...)
 	for _, file := range s.golden {

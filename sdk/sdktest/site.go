@@ -55,11 +55,11 @@ var matrices = [][]int{{4, 33}, {3, 128}}
 // single rows, and rows a little shorter or longer than a block.
 var edges = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
 
-// roles are those of sites.
+// roles are the roles that sites have.
 var roles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
 
 // sites are the answers for a variant at a shape: for a weight, and for an
-// activation if that is another program.
+// activation if its programs are different.
 func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	var list []*siteAnswer
 	for _, role := range roles {
@@ -71,8 +71,8 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	return list
 }
 
-// each calls f for every variant and matrix shape that the plugin answers, on each
-// machine, with a normal matrix. Other checks report the answers that are errors.
+// each calls f for every variant and matrix shape that the plugin answers, on each machine,
+// with a matrix of normal random numbers. Other checks report the answers that are errors.
 func (q *quantizerRun) each(t *trial, machines []Machine, f func(in *instance, x []float64)) {
 	for k, v := range q.space.core() {
 		shapes := matrices
@@ -95,7 +95,7 @@ func (q *quantizerRun) onOracle(t *trial, f func(in *instance, x []float64)) {
 	q.each(t, []Machine{Oracle{}}, f)
 }
 
-// wrt names the inputs that gradients are taken by.
+// wrt names the inputs with respect to which gradients are taken.
 func (s *siteAnswer) wrt() []string {
 	names := []string{sdk.InputX}
 	for _, p := range s.Trained {
@@ -144,7 +144,7 @@ func (in *instance) from(sample []float64) *instance {
 	return in.siteAnswer.instance(in.t, in.m, sample)
 }
 
-// at is where the instance runs; given says also on which x.
+// at is where the instance runs; given also says on which x.
 func (in *instance) at() example { return in.example.on(in.m) }
 
 func (in *instance) given(x []float64) example {
@@ -160,7 +160,8 @@ func (in *instance) inputs(x []float64) map[string]reference.Tensor {
 	return inputs
 }
 
-// reverseInputs are those of the reverse pass: also dy, the gradient by the surrogate.
+// reverseInputs are those of the reverse pass: they also have dy, the gradient with
+// respect to the surrogate.
 func (in *instance) reverseInputs(x, dy []float64) map[string]reference.Tensor {
 	inputs := in.inputs(x)
 	inputs[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, in.shape...)
@@ -193,7 +194,7 @@ func (q quantization) part(from, to int) quantization {
 	return quantization{value: cut(q.value), codes: cut(q.codes), mask: cut(q.mask)}
 }
 
-// gradient returns the gradients of Σ dy·surrogate by x and by the trained
+// gradient returns the gradients of Σ dy·surrogate with respect to x and the trained
 // parameters.
 func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
 	vjp, err := in.reverse()
@@ -201,13 +202,13 @@ func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
 	return in.run(vjp, in.reverseInputs(x, dy))
 }
 
-// byX is the gradient by x alone.
+// byX is the gradient with respect to x alone.
 func (in *instance) byX(x, dy []float64) []float64 {
 	return in.gradient(x, dy)[autodiff.Prefix+sdk.InputX].Float64s()
 }
 
-// within, equal and finite are those of the trial, for results that have an element for
-// each of x, which is nil if it does not tell anything.
+// within, equal and finite are the methods of the trial for results that have an element
+// for each of x. x is nil if it would tell a reader nothing.
 func (in *instance) within(x []float64, what string, got, want []float64, allowed func(i int) float64) bool {
 	return in.t.within(in.given(x), what, in.shape, got, want, allowed)
 }

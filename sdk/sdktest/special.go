@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/internal/golden"
 )
 
-// nearZero bounds what zeros may become if zero is no level: published half-integer
+// nearZero bounds what zeros may become if zero is not a level: published half-integer
 // quantizers add 1e-8 to their scale.
 const nearZero = 1e-6
 
@@ -64,7 +64,7 @@ func (q *quantizerRun) checkConstants(t *trial) {
 
 // checkLargest puts a row of the largest numbers first. In binary32 their squares
 // overflow, and what becomes of the row is the plugin's choice; in binary64 it is a row
-// like others.
+// like any other.
 func (q *quantizerRun) checkLargest(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
 		d := in.shape[1]

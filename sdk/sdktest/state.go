@@ -11,7 +11,8 @@ import (
 )
 
 // horizon is the number of updates within which every part of the state must have an
-// effect. Refreshes are among them, unless there were more updates than a test can take.
+// effect. It is large enough to include refreshes, unless that would take more updates
+// than a test can afford.
 func (s *tensorAnswer) horizon() int {
 	const most = 400
 	h := 6
@@ -58,7 +59,7 @@ func (s *tensorAnswer) checkChanges(t *trial, name string) {
 	t.failf(s.example, "%s is still what it was at the start after %d updates", name, s.horizon())
 }
 
-// checkEffect fails unless another content of the named state tensor changes a later
+// checkEffect fails unless a change of the named state tensor's content changes a later
 // direction. The content is changed between two of the first updates or after the first
 // refresh; or between a refresh and its update, for a tensor that every refresh renews.
 func (s *tensorAnswer) checkEffect(t *trial, name string) {
@@ -82,9 +83,9 @@ func (s *tensorAnswer) checkEffect(t *trial, name string) {
 	t.failf(s.example, "what %s holds has no effect on %d later directions", name, s.horizon())
 }
 
-// differs goes on with both trainings and reports whether the other has another
-// direction within the horizon, or fails: a state that no training has may break a
-// factorization.
+// differs continues both trainings and reports whether, within the horizon, the other one
+// has a different direction or fails. It may fail because a state that no training
+// reaches can break a factorization.
 func (r *training) differs(other *training, seed uint64) bool {
 	for range r.horizon() {
 		g := r.gradient(seed)

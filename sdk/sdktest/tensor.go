@@ -58,7 +58,7 @@ var tensorKinds = []struct {
 }
 
 // accepted lists the kinds of tensors that the optimizer accepts with the settings of a
-// variant. There is none if these make it diverge. err is that of the last kind.
+// variant. There is none if these settings make it diverge. err is the error for the last kind.
 func (o *optimizerRun) accepted(v variant) (list []*tensorAnswer, err error) {
 	for _, k := range tensorKinds {
 		var s *tensorAnswer
@@ -69,8 +69,8 @@ func (o *optimizerRun) accepted(v variant) (list []*tensorAnswer, err error) {
 	return list, err
 }
 
-// each calls f for every variant that the plugin answers, with the kinds of tensors
-// that it accepts: all for the defaults, the first for others; on each machine.
+// each calls f on each machine, for every variant that the plugin answers, with the kinds of
+// tensors that it accepts: all of them for the defaults, only the first for other variants.
 func (o *optimizerRun) each(t *trial, machines []Machine, f func(s *tensorAnswer, m Machine)) {
 	for i, v := range o.space.core() {
 		list, _ := o.accepted(v)
@@ -117,7 +117,7 @@ type training struct {
 	trace func(what string, p *program.Program, inputs map[string]reference.Tensor)
 }
 
-// train is a training of the tensor from a normal x, with its initial state.
+// train is a training of the tensor, with its initial state, from an x of normal random numbers.
 func (s *tensorAnswer) train(t *trial, m Machine) *training {
 	return s.trainFrom(t, m, normal(11, s.shape...))
 }
@@ -147,8 +147,8 @@ func (r *training) fork() *training {
 	return &other
 }
 
-// next updates with a normal gradient, another one after each update, and returns the
-// direction. An error fails the trial and ends the example.
+// next makes an update with a gradient of normal random numbers, a different one each
+// time, and returns the direction. An error fails the trial and ends the example.
 func (r *training) next(seed uint64) (u []float64) { return r.update(r.x, r.gradient(seed)) }
 
 // gradient is that of the next update.
@@ -156,7 +156,7 @@ func (r *training) gradient(seed uint64) []float64 {
 	return normal(seed+uint64(r.updates), r.shape...)
 }
 
-// update is step, whose error fails the trial and ends the example.
+// update is step, except that an error fails the trial and ends the example.
 func (r *training) update(x, gradient []float64) []float64 {
 	u, err := r.step(x, gradient)
 	r.t.must(r.at(), err)

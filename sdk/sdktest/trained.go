@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// checkTrained initialises from ordinary and from odd tensors, and quantizes with
-// what it gets.
+// checkTrained computes initial values from ordinary and from unusual tensors, and
+// quantizes with them.
 func (q *quantizerRun) checkTrained(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
 		if in.Init == nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// few is the number of values up to which all of an integer parameter are tried.
+// few is the largest number of values of an integer parameter for which all of them are tried.
 const few = 9
 
 // mixtures is the number of random combinations of parameter values.
 const mixtures = 24
 
-// coreMixtures of them take part in every check.
+// coreMixtures is how many of the mixtures take part in every check.
 const coreMixtures = 8
 
 // variant is a choice of settings: all values, and those that are not the default.
@@ -25,7 +25,7 @@ type variant struct {
 	changed map[string]any
 }
 
-// space is what the kit tries of a plugin's parameters.
+// space has the settings of a plugin that the kit tries.
 type space struct {
 	// singles begins with the defaults, followed by one variant for each other
 	// value of one parameter.
@@ -96,7 +96,7 @@ func newVariant(d sdk.Description, settings map[string]any) (variant, error) {
 }
 
 // samples are the values of a parameter that are tried, the default first: every
-// choice, both ends of a range, something beyond the default where it is open.
+// choice, both ends of a range, and something beyond the default where a range is open.
 func samples(p sdk.Parameter) []any {
 	list := []any{p.Default}
 	add := func(v any) {
@@ -104,7 +104,7 @@ func samples(p sdk.Parameter) []any {
 			list = append(list, v)
 		}
 	}
-	def, _ := p.Convert(p.Default) // which the check of the description has done, too
+	def, _ := p.Convert(p.Default) // cannot fail: the check of the description has done it, too
 	switch {
 	case p.Type == sdk.TypeBool:
 		add(true)
@@ -114,7 +114,7 @@ func samples(p sdk.Parameter) []any {
 			add(c)
 		}
 	case p.Type == sdk.TypeInt && p.Max-p.Min < few:
-		for i := range int(p.Max-p.Min) + 1 { // a float64 that counts would stand still above 2⁵³
+		for i := range int(p.Max-p.Min) + 1 { // a float64 as the counter would stand still above 2⁵³
 			add(int(p.Min) + i)
 		}
 	case p.Type == sdk.TypeInt:
@@ -130,7 +130,7 @@ func samples(p sdk.Parameter) []any {
 }
 
 // ends are the two ends of a range. An end that is infinite, or nearly so, is replaced by a
-// number beyond the default, but inside of the range.
+// number beyond the default, but inside the range.
 func ends(p sdk.Parameter, def float64) (lo, hi float64) {
 	const open = 1 << 31
 	lo, hi = p.Min, p.Max

@@ -1,7 +1,7 @@
 // Package direct writes the algorithms of two plugins, QuEST's quantizer and AdamW,
-// straight into the graph, as a program without plugins would. It exists to
-// measure what the boundary between host and plugins costs in a step, and must not
-// be used for anything else.
+// straight into the graph, as a program without plugins would. It exists to measure how
+// much the boundary between host and plugins costs in a step, and must not be used for
+// anything else.
 package direct
 
 import (
@@ -17,12 +17,12 @@ import (
 )
 
 // Quest is the QuEST quantizer (Panferov et al. 2025) in the integer form of the CAGE
-// paper, §4 "Quantization pipeline", with the trust mask of 1.
+// paper, §4 "Quantization pipeline", with a trust mask of 1.
 type Quest struct {
 	Bits  int
-	Block int     // of the Hadamard rotation; 1 for none
+	Block int     // block size of the Hadamard rotation; 1 for none
 	K     float64 // clipping factor k_b
-	Half  bool    // returns H·Q(x) and takes gradients on it
+	Half  bool    // whether it returns H·Q(x), and takes gradients with respect to that
 }
 
 // KeepRotated returns the half variant, which saves a rotation in each direction.
@@ -35,14 +35,14 @@ func (q Quest) KeepRotated() (*lower.Rotated, error) {
 	return &lower.Rotated{Quantizer: half, Block: q.Block, Saved: 2}, nil
 }
 
-// Trained says that there are no trained parameters.
+// Trained returns nil: there are no trained parameters.
 func (Quest) Trained() []sdk.StateTensor { return nil }
 
-// Init has nothing to initialise.
+// Init returns nil: there is nothing to initialise.
 func (Quest) Init(*graph.Node) []*graph.Node { return nil }
 
-// Forward returns Q(x) and the mask. A row that holds NaN or ±Inf becomes NaN by its
-// scale, with the mask 0; a zero row stays zero. The rotation alone is taken from the
+// Forward returns Q(x) and the mask. A row that contains NaN or ±Inf becomes NaN through
+// its scale, with the mask 0; a zero row stays zero. Only the rotation is taken from the
 // host's lowering, where it is a primitive.
 func (q Quest) Forward(x *graph.Node, _ []*graph.Node) (*graph.Node, []*graph.Node) {
 	top := math.Exp2(float64(q.Bits-1)) - 1
@@ -61,7 +61,7 @@ func (q Quest) Forward(x *graph.Node, _ []*graph.Node) (*graph.Node, []*graph.No
 	return value, []*graph.Node{mask}
 }
 
-// Backward is dx = Hᵀ(M ⊙ H·dy), in the half variant Hᵀ(M ⊙ dy).
+// Backward returns dx = Hᵀ(M ⊙ H·dy), or Hᵀ(M ⊙ dy) in the half variant.
 func (q Quest) Backward(_ lower.Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
 	if !q.Half {
 		dy = q.rotate(dy)
@@ -90,9 +90,9 @@ func round(x *graph.Node) *graph.Node {
 	return graph.AddScalar(graph.AddScalar(x, shifter), -shifter)
 }
 
-// AdamW builds the update of one tensor as cage.Rule does with the AdamW plugin:
-// clip, decay, Adam's moments, and the decoupled correction of a homogeneous
-// quantizer.
+// AdamW returns a function that builds the update of one tensor as cage.Rule does with
+// the AdamW plugin: clip, decay, Adam's moments, and the decoupled correction of a
+// homogeneous quantizer.
 func AdamW(beta1, beta2, eps float64) func(cage.Rule, update.Nodes) update.Nodes {
 	return func(rule cage.Rule, in update.Nodes) update.Nodes {
 		x, g, t, rate := in[cage.InputX], in[cage.InputGradient], in[cage.InputStep], in[cage.InputRate]

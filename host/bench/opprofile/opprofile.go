@@ -1,7 +1,7 @@
-// Package opprofile says where the processor time of training steps goes: by the
-// executable of the step (quantize, gradient, finish, update) and by kind of
-// operation. It reads what Go's CPU profiler samples; it knows the names of the
-// engine's and the runtime's functions, and nothing of what is measured.
+// Package opprofile determines where the processor time of training steps goes, by
+// executable of the step (quantize, gradient, finish, update) and by kind of operation.
+// It reads the samples of Go's CPU profiler. It knows the names of the engine's and the
+// runtime's functions, but nothing about what is measured.
 package opprofile
 
 import (
@@ -47,12 +47,12 @@ var rules = []struct{ part, kind string }{
 
 // Row is the processor time of one kind of operation in one executable.
 type Row struct {
-	Executable string  `json:"executable"` // "" outside of executables
+	Executable string  `json:"executable"` // "" for time outside executables
 	Kind       string  `json:"kind"`
 	Seconds    float64 `json:"seconds"`
 }
 
-// Measure samples the process while f runs. Only one profile can be taken at a time.
+// Measure profiles the process while f runs. Only one profile can be taken at a time.
 func Measure(ctx context.Context, f func(context.Context) error) ([]Row, error) {
 	var text bytes.Buffer
 	if err := pprof.StartCPUProfile(&text); err != nil {
@@ -70,7 +70,7 @@ func Measure(ctx context.Context, f func(context.Context) error) ([]Row, error) 
 	return Rows(p)
 }
 
-// Rows adds up the samples of a CPU profile, the largest first.
+// Rows adds up the samples of a CPU profile and returns the rows, the largest first.
 func Rows(p *profile.Profile) ([]Row, error) {
 	at := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "cpu" && t.Unit == "nanoseconds" })
 	if at < 0 {
@@ -112,7 +112,8 @@ func kindOf(s *profile.Sample) string {
 	return Other
 }
 
-// By adds up rows that agree in what of returns, the largest first.
+// By adds up the rows for which of returns the same, and returns the sums, the largest
+// first.
 func By(rows []Row, of func(Row) string) []Row {
 	sums := map[string]float64{}
 	for _, r := range rows {

@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// FromJSON returns the value that a JSON text stands for. Mappings keep the order of their
-// keys, and numbers that are written as integers are integers.
+// FromJSON returns the value that a JSON text represents. Mappings keep the order of
+// their keys, and numbers that are written as integers are integers.
 func FromJSON(text []byte) (any, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("not valid UTF-8")

@@ -14,7 +14,8 @@ type Template struct {
 	generation bool
 }
 
-// Parse reads the source of a template; name stands in errors, which are of type [*Error].
+// Parse parses the source of a template; name is used in errors, which are of type
+// [*Error].
 func Parse(name, source string) (t *Template, err error) {
 	defer recoverError(name, &err)
 	if !utf8.ValidString(source) {
@@ -31,27 +32,27 @@ func Parse(name, source string) (t *Template, err error) {
 	return &Template{name: name, body: body, generation: p.generation}, nil
 }
 
-// HasGeneration tells whether the template has generation blocks, which mark what the
+// HasGeneration reports whether the template has generation blocks, which mark what the
 // assistant says.
 func (t *Template) HasGeneration() bool { return t.generation }
 
-// Span is a range of bytes, End not included.
+// Span is a range of bytes that does not include End.
 type Span struct{ Start, End int }
 
-// Rendering is what a template printed.
+// Rendering is the output of a template.
 type Rendering struct {
 	Text string
 	// Generated are the parts of Text that generation blocks printed, in order.
 	Generated []Span
 }
 
-// Limits bound what a template may do. Zero values stand for the defaults.
+// Limits bounds what a template may do. Zero values mean the defaults.
 type Limits struct {
 	// Steps is the number of evaluated expressions and statements. Default: 2 million.
 	Steps int
-	// Bytes is the size of all texts and lists that it makes. Default: 256 MiB.
+	// Bytes is the total size of all texts and lists that it makes. Default: 256 MiB.
 	Bytes int
-	// Strict makes it an error to print what is undefined.
+	// Strict makes it an error to print undefined values.
 	Strict bool
 }
 
@@ -63,8 +64,9 @@ const (
 	maxRange     = 100000  // elements of range(), as in Jinja's sandbox
 )
 
-// Render runs the template. Variables are none (nil), bool, int64, float64, string, [List]
-// and [*Dict]. Time is what strftime_now answers. Errors are of type [*Error].
+// Render runs the template. Variables are none (nil), bool, int64, float64, string,
+// [List] or [*Dict]. now is the time that strftime_now returns. Errors are of type
+// [*Error].
 func (t *Template) Render(variables map[string]any, now time.Time, limits Limits) (r Rendering, err error) {
 	defer recoverError(t.name, &err)
 	if limits.Steps == 0 {
@@ -88,7 +90,7 @@ type Error struct {
 	Template string
 	Line     int
 	Problem  string
-	// Raised is set where the template itself refused its input, with raise_exception.
+	// Raised says that the template itself refused its input, with raise_exception.
 	Raised bool
 }
 

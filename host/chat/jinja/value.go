@@ -9,17 +9,17 @@ import (
 // The values of a template are nil (none), bool, int64, float64, string, List, *Dict and
 // the types of this file that are not exported.
 
-// List is a list or a tuple: both cannot be changed, and so are the same here.
+// List is a list or a tuple. Neither can be changed, so they are the same here.
 type List []any
 
-// Dict is a mapping from strings that keeps the order in which its keys came. The zero
-// value is empty.
+// Dict is a mapping from strings that keeps the order in which its keys were added. The
+// zero value is empty.
 type Dict struct {
 	keys   []string
 	values map[string]any
 }
 
-// Set stores a value; a key that is there keeps its place.
+// Set stores a value; an existing key keeps its place.
 func (d *Dict) Set(key string, value any) {
 	if d.values == nil {
 		d.values = map[string]any{}

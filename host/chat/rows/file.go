@@ -29,8 +29,8 @@ type File struct {
 	buffers sync.Pool
 }
 
-// Open opens the chat file at path, and checks its header and the places of its documents.
-// A file that is no chat file, or a damaged one, is a [*FormatError].
+// Open opens the chat file at path, and checks its header and the positions of its
+// documents. A file that is damaged or not a chat file is a [*FormatError].
 func Open(path string) (*File, error) {
 	file, err := regular.Open(path)
 	if wrong, ok := errors.AsType[*regular.Error](err); ok {
@@ -99,16 +99,16 @@ func (f *File) readIndex() error {
 // Path returns the path that the file was opened with.
 func (f *File) Path() string { return f.path }
 
-// Paths returns that path alone.
+// Paths returns a list of that path.
 func (f *File) Paths() []string { return []string{f.path} }
 
-// Tokenizer returns what made the tokens.
+// Tokenizer returns the description of the tokenizer that made the tokens.
 func (f *File) Tokenizer() tokenizer.Info { return f.header.Tokenizer }
 
 // SHA256 returns the hash of the documents, in lower-case hexadecimal.
 func (f *File) SHA256() string { return f.header.SHA256 }
 
-// Len returns the number of tokens of all documents.
+// Len returns the number of tokens in all documents.
 func (f *File) Len() int64 { return f.header.Tokens }
 
 // Header returns what the file says about itself.
@@ -117,20 +117,20 @@ func (f *File) Header() Header { return f.header }
 // Documents returns the number of documents.
 func (f *File) Documents() int { return len(f.firsts) }
 
-// Tokens returns the number of tokens of a document.
+// Tokens returns the number of tokens in a document.
 func (f *File) Tokens(document int) int {
 	return int(f.starts[document+1] - f.starts[document])
 }
 
-// Learned tells whether the first tokens of a document, as many as a row has, hold one to
-// learn.
+// Learned reports whether the first tokens of a document, as many as fit into a row,
+// include one that carries loss.
 func (f *File) Learned(document, length int) bool { return int64(f.firsts[document]) < int64(length) }
 
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 
-// Read fills ids and loss, which have the same length, with the first tokens of a document
-// and their marks.
+// Read fills ids and loss, which must have the same length, with the first tokens of a
+// document and their marks.
 func (f *File) Read(document int, ids []int32, loss []bool) error {
 	if document < 0 || document >= f.Documents() || len(ids) != len(loss) || len(ids) > f.Tokens(document) {
 		return fmt.Errorf("chat file %s: %d tokens of document %d asked for, which it does not have", f.path, len(ids), document)
@@ -155,13 +155,14 @@ func (f *File) Read(document int, ids []int32, loss []bool) error {
 	return nil
 }
 
-// Verify reads the whole file and compares it with its hash, its vocabulary and its index;
-// it stops when ctx ends. A file that was changed or damaged is a [*FormatError], or a
-// [*tokenizer.RangeError] where that shows in an id.
+// Verify reads the whole file and checks it against its hash, its vocabulary and its
+// index; it stops when ctx ends. A file that was changed or damaged is a [*FormatError],
+// or a [*tokenizer.RangeError] if the damage shows in an id.
 func (f *File) Verify(ctx context.Context) error { return f.VerifyPaced(ctx, nil) }
 
 // VerifyPaced is Verify with pauses for other work on the same processors: after some
-// documents, about a megabyte, it calls pause, unless nil, with the time that they took.
+// documents, about a megabyte, it calls pause, unless that is nil, with the time that
+// they took.
 func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error {
 	began, read := time.Now(), 0
 	sum := digest.New()

@@ -21,7 +21,7 @@ import (
 // with every number little-endian. The first token of a document is never predicted, and so
 // its mark has no effect.
 const (
-	// Magic is what every chat file begins with.
+	// Magic is at the beginning of every chat file.
 	Magic         = "CAGECHAT"
 	formatVersion = 1
 	headerSize    = fileheader.Size
@@ -34,30 +34,30 @@ var format = fileheader.Format{Magic: Magic, What: "chat file", Oldest: formatVe
 
 // Header says what a chat file holds.
 type Header struct {
-	// Documents is the number of documents, Tokens that of all their tokens, and Learned
-	// of those that carry loss.
+	// Documents is the number of documents, Tokens the number of all their tokens, and
+	// Learned the number of tokens that carry loss.
 	Documents int64 `json:"documents"`
 	Tokens    int64 `json:"tokens"`
 	Learned   int64 `json:"learned"`
-	// Longest is the number of tokens of the longest document.
+	// Longest is the number of tokens in the longest document.
 	Longest int64 `json:"longest"`
-	// Origin is how the documents were made.
+	// Origin says how the documents were made.
 	Origin
-	// SHA256 is the hash of all behind the header, in lower-case hexadecimal.
+	// SHA256 is the hash of everything after the header, in lower-case hexadecimal.
 	SHA256 string `json:"sha256"`
 }
 
-// Origin says how documents were made of conversations.
+// Origin says how documents were made from conversations.
 type Origin struct {
 	Tokenizer tokenizer.Info `json:"tokenizer"`
-	// Template is the name of the template, TemplateSHA256 the hash of its source.
+	// Template is the name of the template, and TemplateSHA256 the hash of its source.
 	Template       string `json:"template"`
 	TemplateSHA256 string `json:"template_sha256"`
 	// TrainOn says which turns carry loss.
 	TrainOn string `json:"train_on"`
 }
 
-// A FormatError reports a file that is not a chat file, or a damaged one.
+// A FormatError reports a file that is damaged or not a chat file.
 type FormatError struct {
 	Path    string
 	Problem string

@@ -9,37 +9,38 @@ import (
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
-// Config says how a [Sampler] lays out and orders documents.
+// Config says how a [Sampler] arranges and orders documents.
 type Config struct {
-	// Length is the number of tokens in a row. Longer documents are cut at its end; those
-	// that have nothing to learn then are left out.
+	// Length is the number of tokens in a row. Longer documents are cut to it; those that
+	// then have nothing to learn from are left out.
 	Length int
-	// Batch is the number of rows of a step.
+	// Batch is the number of rows in a step.
 	Batch int
-	// Epochs is how often every document comes.
+	// Epochs is how many times every document is used.
 	Epochs int
 	// Packing says how documents are put into rows.
 	Packing Packing
 	// Seed fixes the order of the documents; epoch k uses Seed + k.
 	Seed uint64
-	// InOrder takes the documents as they stand in the file, for evaluation.
+	// InOrder keeps the documents in the order of the file, for evaluation.
 	InOrder bool
 }
 
 // Row is one row of a batch; its slices have the same length.
 type Row struct {
-	// Tokens are those of the documents, and 0 in places that none fills.
+	// Tokens are the tokens of the documents; 0 in places without a document.
 	Tokens []int32
 	// Positions count from 0 in each document.
 	Positions []int32
-	// Segments number the documents from 0; -1 where there is none.
+	// Segments number the documents from 0; -1 in places without a document.
 	Segments []int32
-	// Weights are those of the losses: the token at a place predicts the one at the next
-	// place, with weight 1 where that is of the same document and to be learned, else 0.
+	// Weights are the weights of the losses. The token at a place predicts the one at the
+	// next place, with weight 1 if that belongs to the same document and carries loss,
+	// and otherwise 0.
 	Weights []float32
 }
 
-// NoDocument is the segment of places that no document fills.
+// NoDocument is the segment of places without a document.
 const NoDocument = -1
 
 // NewRow returns an empty row.
@@ -59,10 +60,10 @@ func (r Row) clear() {
 }
 
 // Sampler makes the batches of a training. In each epoch every document comes once, in an
-// order of the epoch's own, and rows are laid out anew. The last batch of an epoch has as
-// many rows as are left; the others of its rows are empty.
+// order specific to that epoch, and rows are arranged anew. The last batch of an epoch
+// has the rows that are left; its other rows are empty.
 //
-// A sampler is not safe for concurrent use; samplers share a [File].
+// A sampler is not safe for concurrent use; samplers may share a [File].
 type Sampler struct {
 	file   *File
 	config Config
@@ -74,7 +75,7 @@ type Sampler struct {
 	loss   []bool // of one document
 }
 
-// NewSampler returns a sampler. It lays out every epoch once, to count the steps.
+// NewSampler returns a sampler. It arranges every epoch once, to count the steps.
 func NewSampler(file *File, config Config) (*Sampler, error) {
 	s := &Sampler{file: file, config: config, epoch: -1}
 	switch {
@@ -105,7 +106,7 @@ func NewSampler(file *File, config Config) (*Sampler, error) {
 	return s, nil
 }
 
-// Config is what the sampler was made with.
+// Config returns the configuration with which the sampler was made.
 func (s *Sampler) Config() Config { return s.config }
 
 // sequence keeps these random numbers apart from other uses of the same seed.
@@ -124,16 +125,16 @@ func (s *Sampler) begin(epoch int) {
 // tokens is how many of a document's fit into a row.
 func (s *Sampler) tokens(document int) int { return min(s.file.Tokens(document), s.config.Length) }
 
-// Steps returns the number of steps of all epochs.
+// Steps returns the number of steps in all epochs together.
 func (s *Sampler) Steps() int64 { return s.ends[len(s.ends)-1] }
 
-// LeftOut returns the number of documents that have nothing to learn in the length of a
-// row.
+// LeftOut returns the number of documents that have nothing to learn from within the
+// length of a row.
 func (s *Sampler) LeftOut() int { return s.file.Documents() - len(s.usable) }
 
-// At fills rows with those of a step, from 0: with the ones that begin at number first,
-// so that the rows of one step can be read in several parts. It returns how many are not
-// empty.
+// At fills rows with rows of a step, counted from 0, beginning with row number first, so
+// that the rows of one step can be read in several parts. It returns how many of them are
+// not empty.
 func (s *Sampler) At(step int64, first int, rows []Row) (filled int, err error) {
 	if step < 0 || step >= s.Steps() {
 		return 0, fmt.Errorf("step %d asked for, %s gives %d", step, s.file.Path(), s.Steps())

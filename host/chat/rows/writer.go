@@ -34,9 +34,9 @@ func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 	return &Writer{header: Header{Origin: origin}, path: path, file: file}, nil
 }
 
-// Write appends a document: ids, and for each whether it carries loss. One token behind
-// the first must. An id outside the vocabulary is a [*tokenizer.RangeError]; nothing is
-// written then.
+// Write appends a document: ids, and for each whether it carries loss. At least one token
+// after the first must. If an id is outside the vocabulary, the error is a
+// [*tokenizer.RangeError] and nothing is written.
 func (w *Writer) Write(ids []int32, loss []bool) error {
 	first := 0
 	if len(ids) == len(loss) && len(ids) > 1 {
@@ -75,7 +75,7 @@ func (w *Writer) Write(ids []int32, loss []bool) error {
 	return nil
 }
 
-// Commit writes the rest, puts the file in its place, and returns when it is on disk.
+// Commit writes the rest, moves the file to its path, and returns when it is on disk.
 func (w *Writer) Commit() (Header, error) {
 	if err := w.commit(); err != nil {
 		return Header{}, errors.Join(fmt.Errorf("chat file %s: %w", w.path, err), w.Abort())
@@ -98,5 +98,5 @@ func (w *Writer) commit() error {
 	return w.file.CommitAs(w.path)
 }
 
-// Abort removes what was written. After Commit it does nothing, so that it can be deferred.
+// Abort removes what was written. After Commit it does nothing, so it can be deferred.
 func (w *Writer) Abort() error { return w.file.Abort() }

@@ -21,8 +21,8 @@ const (
 // zstd program has the same limit.
 const maxWindow = 128 << 20
 
-// Decompress returns a reader of what r holds in compressed form. Close releases memory
-// and leaves r open.
+// Decompress returns a reader of the decompressed content of r. Close releases memory and
+// leaves r open.
 func Decompress(r io.Reader, kind Compression) (io.ReadCloser, error) {
 	in := &counter{r: r}
 	d := &decompressor{in: in, kind: string(kind)}

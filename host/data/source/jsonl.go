@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// ReadJSONL returns the text in a field of every line; lines of white space are passed
-// over. The error, if any, comes last and is one of reading r.
+// ReadJSONL returns the text in a field of every line; lines of white space are skipped.
+// An error in reading r, if any, comes last.
 func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		l := &lines{r: bufio.NewReaderSize(r, 1<<20)}

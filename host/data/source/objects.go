@@ -12,9 +12,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ReadObjects returns every line of JSONL as it is; lines of white space are passed over.
-// Whether a line is JSON is not looked at. The error, if any, comes last and is one of
-// reading r.
+// ReadObjects returns every line of JSONL as it is; lines of white space are skipped. It
+// does not check whether a line is JSON. An error in reading r, if any, comes last.
 func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		l := &lines{r: bufio.NewReaderSize(r, 1<<20)}
@@ -37,9 +36,9 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	}
 }
 
-// ReadParquetObjects returns the rows of the size bytes of r as objects of JSON, with those
-// of the columns that there are: numbers, texts, lists and groups of them. At least one
-// must be there. The error, if any, comes last.
+// ReadParquetObjects returns the rows of a Parquet file, the size bytes of r, as JSON
+// objects with those of the columns that exist; at least one must. The values are
+// numbers, texts, and lists and groups of them. An error, if any, comes last.
 func ReadParquetObjects(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		o := &objects{newParquetRows(r, size, yield)}

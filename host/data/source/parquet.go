@@ -10,8 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// ReadParquet returns the texts in a column of the size bytes of r. The error, if any,
-// comes last.
+// ReadParquet returns the texts in a column of a Parquet file, the size bytes of r. An
+// error, if any, comes last.
 func ReadParquet(r io.ReaderAt, size int64, column string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		t := &table{parquetRows: newParquetRows(r, size, yield), name: column}

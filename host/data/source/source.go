@@ -1,11 +1,12 @@
-// Package source reads the texts in files: plain text, rows of JSON and Parquet, each
-// of them also compressed.
+// Package source reads the texts in files: plain text, JSON rows and Parquet, each of
+// them possibly compressed.
 //
-// It knows formats and nothing of what becomes of the texts. Whatever is wrong with a
-// file ends in an error that says where: in a damaged file ([DamagedError]), or in a row
-// ([RowError]), after which reading can go on with the next one. What a hostile file can
-// make the program allocate is bounded: by [MaxRow], by what a page of Parquet
-// says of its size and its values, and by how many times as large as its file a text may be.
+// It knows formats, and nothing about what becomes of the texts. A problem in a file
+// gives an error that says where it is: in a damaged file ([DamagedError]), or in a row
+// ([RowError]), after which reading can continue with the next row. The memory that a
+// hostile file can make the program allocate is limited: by [MaxRow], by what a Parquet
+// page declares as its size and values, and by how many times the size of its file a text
+// may have.
 package source
 
 import (
@@ -14,20 +15,20 @@ import (
 	"strings"
 )
 
-// Format says what a file is made of, once it is decompressed.
+// Format is the format of a file, once it is decompressed.
 type Format string
 
 // The formats.
 const (
 	Text    Format = "text"    // plain text
-	JSONL   Format = "jsonl"   // an object of JSON in each line
+	JSONL   Format = "jsonl"   // a JSON object in each line
 	Parquet Format = "parquet" // columns
 )
 
-// Formats are all formats.
+// Formats lists all formats.
 var Formats = []Format{Text, JSONL, Parquet}
 
-// ParseFormat returns the format of a name; "" is no format, and accepted.
+// ParseFormat returns the format with that name; "" means no format, and is accepted.
 func ParseFormat(name string) (Format, error) {
 	for _, f := range append(Formats, "") {
 		if name == string(f) {
@@ -47,8 +48,8 @@ const (
 	Zstd Compression = "zstd"
 )
 
-// ByName tells what the name of a file says about its format and compression. A name
-// that says nothing is that of a text.
+// ByName determines the format and compression of a file from its name. If the name says
+// nothing, the file is plain text.
 func ByName(name string) (Format, Compression) {
 	name = strings.ToLower(filepath.Base(name))
 	compression := None
@@ -67,7 +68,7 @@ func ByName(name string) (Format, Compression) {
 	return Text, compression
 }
 
-// ByContent tells by the first bytes of a file how it is compressed.
+// ByContent determines how a file is compressed from its first bytes.
 func ByContent(begin []byte) Compression {
 	switch {
 	case strings.HasPrefix(string(begin), "\x1f\x8b"):
@@ -78,13 +79,13 @@ func ByContent(begin []byte) Compression {
 	return None
 }
 
-// MaxRow bounds a row: a line of JSON, or a value of a column.
+// MaxRow is the maximal size of a row, in bytes: a line of JSON, or a value of a column.
 const MaxRow = 64 << 20
 
-// Row is one row of a file, numbered from 1: of JSON, its line.
+// Row is one row of a file. Rows are numbered from 1; in JSON that is the line.
 type Row struct {
 	Number int64
-	// Text is valid until the next row.
+	// Text is valid until the next row is read.
 	Text []byte
 	// Err, if not nil, says why there is no text.
 	Err *RowError
@@ -101,7 +102,7 @@ func (e *RowError) Error() string { return fmt.Sprintf("%s %d: %s", e.Unit, e.Nu
 
 // A DamagedError reports a file that cannot be read to its end.
 type DamagedError struct {
-	Format  string // of what was damaged, as "gzip"
+	Format  string // format of what was damaged, such as "gzip"
 	Problem string
 }
 

@@ -11,8 +11,8 @@ type Bytes struct{}
 
 var _ Tokenizer = Bytes{}
 
-// Info returns the name "bytes", 256 tokens, and 0 as the token that begins a
-// document. No token ends one.
+// Info returns the name "bytes", 256 tokens, and 0 as the token that begins a document.
+// There is no token that ends one.
 func (Bytes) Info() Info {
 	return Info{Name: bytesName, VocabSize: 256, BOS: 0, EOS: NoToken, SHA256: hash([]byte(bytesName))}
 }
@@ -29,7 +29,7 @@ func (Bytes) Encode(text string) ([]int32, error) {
 // Cut returns the length of text: it can be cut anywhere.
 func (Bytes) Cut(text []byte) int { return len(text) }
 
-// EncodeRest is Encode.
+// EncodeRest is the same as Encode.
 func (b Bytes) EncodeRest(text string) ([]int32, error) { return b.Encode(text) }
 
 // Decode returns the bytes; an id outside 0–255 is a [*RangeError].

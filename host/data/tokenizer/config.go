@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Config is what a tokenizer_config.json says. A key is read when it is asked for, so that
-// a mistake at another one does no harm. Every text is empty where there is none.
+// Config is the content of a tokenizer_config.json. A key is parsed only when it is asked
+// for, so that a mistake in another one does no harm. Texts that are absent are empty.
 type Config struct {
 	bos, eos, pad, template json.RawMessage
 }
 
-// ParseConfig reads a tokenizer_config.json.
+// ParseConfig parses a tokenizer_config.json.
 func ParseConfig(text []byte) (Config, error) {
 	var file struct {
 		BOS      json.RawMessage `json:"bos_token"`
@@ -24,13 +24,13 @@ func ParseConfig(text []byte) (Config, error) {
 	return Config{file.BOS, file.EOS, file.Pad, file.Template}, err
 }
 
-// BOS is the token that begins a document.
+// BOS returns the token that begins a document.
 func (c Config) BOS() (string, error) { return configToken("bos_token", c.bos) }
 
-// EOS is the token that ends a document.
+// EOS returns the token that ends a document.
 func (c Config) EOS() (string, error) { return configToken("eos_token", c.eos) }
 
-// Pad is the token that fills up sequences.
+// Pad returns the token that pads sequences.
 func (c Config) Pad() (string, error) { return configToken("pad_token", c.pad) }
 
 // configToken reads a token: a string, or an object with its content.
@@ -48,8 +48,8 @@ func configToken(key string, value json.RawMessage) (string, error) {
 	return *object.Content, nil
 }
 
-// Template is the chat template: a string, or of a list of named ones that with the name
-// default.
+// Template returns the chat template. If the key holds a list of named templates, it is
+// the one named default.
 func (c Config) Template() (string, error) {
 	var source string
 	if !present(c.template) || json.Unmarshal(c.template, &source) == nil {

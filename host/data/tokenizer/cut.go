@@ -64,7 +64,7 @@ func newCutting(t *HuggingFace, def *definition) cutting {
 	return c
 }
 
-// Cut finds a place where a text can be cut.
+// Cut finds a place near the end of text at which it can be cut; see [Tokenizer].
 func (t *HuggingFace) Cut(text []byte) int {
 	c := &t.cutting
 	if !c.byPattern && !c.byMark {

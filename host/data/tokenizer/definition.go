@@ -9,8 +9,8 @@ import (
 // An UnsupportedError reports a part of a tokenizer.json that this package
 // cannot compute exactly.
 type UnsupportedError struct {
-	Section string // where in the file, as "pre_tokenizer"
-	Feature string // what it asks for
+	Section string // place in the file, such as "pre_tokenizer"
+	Feature string // what the file asks for
 	Hint    string // what would work
 }
 

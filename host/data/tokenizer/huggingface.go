@@ -13,10 +13,10 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of
-// GPT-2, Llama 3, OLMo 2 and Qwen, and the SentencePiece-style BPE of Llama 2
-// and Mistral. It gives the ids that the original library gives, except where
-// the two sides' Unicode tables differ in age.
+// HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of GPT-2,
+// Llama 3, OLMo 2 and Qwen, or the SentencePiece-style BPE of Llama 2 and Mistral. It
+// gives the same ids as the original library, except where the two use different versions
+// of the Unicode tables.
 type HuggingFace struct {
 	info       Info
 	cutting    cutting
@@ -38,11 +38,10 @@ var _ Tokenizer = (*HuggingFace)(nil)
 
 // LoadHuggingFace reads the tokenizer.json at path.
 //
-// The begin token is what its post-processor puts before a text; failing that, the
-// bos_token of a tokenizer_config.json in the same folder; failing that, there is none.
-// The end token is what the post-processor puts behind a text, or the eos_token. Truncation
-// and padding settings are ignored. A file that needs an unsupported feature gives an error that
-// wraps an [*UnsupportedError].
+// The begin token is the one that its post-processor puts before a text; failing that, the bos_token of a
+// tokenizer_config.json in the same folder; failing that, there is none. The end token is the one that the
+// post-processor puts after a text, or the eos_token. Truncation and padding settings are ignored. If the file needs an
+// unsupported feature, the error wraps an [*UnsupportedError].
 func LoadHuggingFace(path string) (*HuggingFace, error) {
 	data, err := regular.ReadFile(path)
 	if err != nil {
@@ -66,7 +65,7 @@ func LoadHuggingFace(path string) (*HuggingFace, error) {
 	return t, nil
 }
 
-// ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. It has no name.
+// ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. The tokenizer gets no name.
 func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
 	return newHuggingFace(definition, nil)
 }
@@ -106,8 +105,8 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	return t, t.setMarkers(def.PostProcessor, config)
 }
 
-// Normal brings text into the normal form of Unicode that the tokenizer's normalizer asks for, and changes nothing if it
-// asks for something else. It is what the ids of a byte-level tokenizer give back.
+// Normal converts text to the Unicode normal form that the tokenizer's normalizer asks for; if the normalizer does
+// anything else, it changes nothing. The result is what the ids of a byte-level tokenizer decode to.
 func (t *HuggingFace) Normal(text string) string {
 	if !t.formsOnly {
 		return text
@@ -162,15 +161,15 @@ func (t *HuggingFace) setTokens(def *definition) error {
 // Info identifies the tokenizer.
 func (t *HuggingFace) Info() Info { return t.info }
 
-// Definition returns the content of the tokenizer.json, which must not be
-// changed. Stored as that, it is all that [Reopen] needs.
+// Definition returns the content of the tokenizer.json, which must not be changed. It is
+// all that [Reopen] needs, stored as tokenizer.json.
 func (t *HuggingFace) Definition() []byte { return t.definition }
 
-// Encode returns the ids of text, which must be valid UTF-8. Added tokens that
-// appear in the text, as "<|end_of_text|>", become their id.
+// Encode returns the ids of text, which must be valid UTF-8. Added tokens that appear in
+// the text, such as "<|end_of_text|>", become their id.
 func (t *HuggingFace) Encode(text string) ([]int32, error) { return t.encode(text, false) }
 
-// EncodeRest is Encode for text that follows on a place that Cut found.
+// EncodeRest is Encode for text that follows a place found by Cut.
 func (t *HuggingFace) EncodeRest(text string) ([]int32, error) { return t.encode(text, true) }
 
 // encode is both; rest says that other text stood before.
@@ -210,7 +209,7 @@ func (t *HuggingFace) appendWords(words *wordCache, text string, first bool) err
 	return err
 }
 
-// Decode returns the text of ids; an id that is no token is a [*RangeError].
+// Decode returns the text of ids; an id that is not a token is a [*RangeError].
 func (t *HuggingFace) Decode(ids []int32) (string, error) {
 	tokens := make([]string, len(ids))
 	for i, id := range ids {
@@ -226,9 +225,9 @@ func (t *HuggingFace) Decode(ids []int32) (string, error) {
 	return strings.Join(tokens, ""), nil
 }
 
-// Special tells whether a token is one that stands for no text, as those that begin and end documents and turns.
+// Special reports whether a token stands for no text, like those that begin and end documents and turns.
 func (t *HuggingFace) Special(id int32) bool { return t.special[id] }
 
-// AddsBOS tells whether the Python package puts the begin token before every text. A begin token that only
-// tokenizer_config.json names it does not.
+// AddsBOS reports whether the Python package puts the begin token before every text. It does not if only
+// tokenizer_config.json names that token.
 func (t *HuggingFace) AddsBOS() bool { return t.addsBOS }

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Learner makes a tokenizer of texts: byte-level BPE (Sennrich et al., 2016; Radford et al.,
-// 2019) with the words of Llama 3. Its tokens are the 256 bytes, then what is merged of two
-// tokens, the most frequent pair first, then special tokens.
+// Learner learns a tokenizer from texts: byte-level BPE (Sennrich et al., 2016; Radford
+// et al., 2019) that cuts words as Llama 3 does. Its tokens are first the 256 bytes, then
+// those merged from two tokens, the most frequent pair first, then special tokens.
 type Learner struct {
 	pre   *preTokenizer
 	words map[string]int // how often each was seen
@@ -38,12 +38,13 @@ func (l *Learner) Add(text string) error {
 	})
 }
 
-// Specials are the special tokens of a learned tokenizer: those of the chat template of
-// Llama 3. The first is put before each document, the second ends it.
+// Specials lists the special tokens of a learned tokenizer: those of the chat template of
+// Llama 3. The first is put before each document; the second ends it.
 var Specials = []string{"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
 
-// Definition returns the tokenizer.json of a tokenizer with so many tokens, or fewer where
-// the texts have no more pairs. Equal texts give equal bytes, in whatever order they came.
+// Definition returns the tokenizer.json of a tokenizer with the given number of tokens,
+// or fewer if the texts have no more pairs. The same texts give the same bytes, in
+// whatever order they were added.
 func (l *Learner) Definition(tokens int) ([]byte, error) {
 	least := 256 + len(Specials)
 	if tokens < least {

@@ -9,24 +9,22 @@ import (
 	"unicode/utf8"
 )
 
-// SentencePiece is what programs need to know of a tokenizer that compute its ids as
-// SentencePiece does: they write spaces as "▁" and join, again and again, the two neighbours
-// whose joined text is the token with the highest score, leftmost first. Characters that are no
-// token become bytes in the end.
+// SentencePiece describes a tokenizer for programs that compute its ids as SentencePiece does: they write spaces as "▁"
+// and repeatedly join the two neighbours whose joined text is the token with the highest score, leftmost first.
+// Characters that are not tokens become bytes at the end.
 type SentencePiece struct {
-	// Scores has one number for each id below VocabSize: the later a token is made by merges,
-	// the smaller.
+	// Scores has one number for each id below VocabSize: the later merges make a token, the smaller its score.
 	Scores []float32
 	// Unknown is the id of the unknown token, or [NoToken].
 	Unknown int32
-	// Prefix tells that "▁" is put before a text, and before what follows an added token.
+	// Prefix says that "▁" is put before a text, and before what follows an added token.
 	Prefix bool
-	// Differs lists why some texts get other ids than from the tokenizer; empty: none does.
+	// Differs lists the reasons why some texts get other ids than from the tokenizer; empty if none does.
 	Differs []string
 }
 
-// SentencePiece describes a byte-pair model with byte fallback, as those of Llama 2 and
-// Mistral, in the terms of SentencePiece. Any other is an [*UnsupportedError].
+// SentencePiece describes a byte-pair model with byte fallback, like those of Llama 2 and
+// Mistral, in the terms of SentencePiece. Any other model is an [*UnsupportedError].
 func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	var def definition
 	if err := json.Unmarshal(t.definition, &def); err != nil {

@@ -1,13 +1,12 @@
 // Package tokenizer turns text into token ids and back.
 //
-// Two kinds live here: [Bytes], one token per byte, which needs no files, and
-// [HuggingFace], which reads the byte-pair tokenizers of published models from
-// their tokenizer.json. Neither adds markers: the writer of a token file puts
-// [Info.BOS] before each document and [Info.EOS] behind it. A tokenizer.json that asks
-// for something this package does not compute exactly is refused when it is
-// loaded ([UnsupportedError]): with a tokenizer that is almost right, a model
-// would train on text that nobody wrote. Token files and datasets are those of
-// package data.
+// There are two kinds of tokenizers: [Bytes], one token per byte, which needs no files,
+// and [HuggingFace], which reads the byte-pair tokenizers of published models from their
+// tokenizer.json. Neither adds markers: the writer of a token file puts [Info.BOS] before
+// each document and [Info.EOS] after it. A tokenizer.json that asks for something this
+// package does not compute exactly is refused when it is loaded ([UnsupportedError]):
+// with a tokenizer that is only almost right, a model would train on text that nobody
+// wrote. Token files and datasets belong to package data.
 package tokenizer
 
 import (
@@ -21,13 +20,13 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// NoToken is the value of [Info.BOS] and [Info.EOS] of a tokenizer without such a token.
+// NoToken is the value of [Info.BOS] and [Info.EOS] if a tokenizer has no such token.
 const NoToken int32 = -1
 
 // Info identifies a tokenizer, in the form in which token files record it.
 type Info struct {
-	// Name is for people: "bytes", or the name of the folder or file that
-	// the tokenizer was read from.
+	// Name is for people to read: "bytes", or the name of the folder or file that the
+	// tokenizer was read from.
 	Name string `json:"name"`
 	// VocabSize is one more than the largest id that Encode can return.
 	VocabSize int `json:"vocab_size"`
@@ -35,8 +34,8 @@ type Info struct {
 	BOS int32 `json:"bos"`
 	// EOS is the token that ends every document, or NoToken.
 	EOS int32 `json:"eos"`
-	// SHA256 is what makes two tokenizers the same: the hash, in lower-case
-	// hexadecimal, of the tokenizer.json, or of the name of a built-in one.
+	// SHA256 identifies the tokenizer: it is the hash, in lower-case hexadecimal, of the
+	// tokenizer.json, or of the name of a built-in one.
 	SHA256 string `json:"sha256"`
 }
 
@@ -50,7 +49,7 @@ type storedInfo struct {
 	SHA256    string `json:"sha256"`
 }
 
-// MarshalJSON leaves out an end token that is not there.
+// MarshalJSON leaves out an end token if there is none.
 func (i Info) MarshalJSON() ([]byte, error) {
 	stored := storedInfo{Name: i.Name, VocabSize: i.VocabSize, BOS: i.BOS, SHA256: i.SHA256}
 	if i.EOS != NoToken {
@@ -59,7 +58,7 @@ func (i Info) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stored)
 }
 
-// UnmarshalJSON refuses keys that it does not know.
+// UnmarshalJSON refuses unknown keys.
 func (i *Info) UnmarshalJSON(text []byte) error {
 	stored := storedInfo{}
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -81,25 +80,26 @@ type Tokenizer interface {
 	Info() Info
 	// Encode returns the ids of text, without begin and end tokens.
 	Encode(text string) ([]int32, error)
-	// Cut finds a place near the end of text, the beginning of a longer one, where that
-	// can be cut: the ids of text[:n] and then those that EncodeRest gives for the rest
-	// are the ids of the whole, whatever follows text. It is 0 when there is none.
+	// Cut finds a place near the end of text at which it can be cut, if text is the
+	// beginning of a longer one. If Cut returns n, the ids of text[:n] followed by those
+	// that EncodeRest gives for the rest are the ids of the whole, whatever follows text.
+	// It is 0 if there is no such place.
 	Cut(text []byte) int
-	// EncodeRest is Encode for text that follows on other text that was cut off.
+	// EncodeRest is Encode for text that follows a place at which other text was cut.
 	EncodeRest(text string) ([]int32, error)
 	// Decode returns the text of ids, special tokens included. The ids of half
 	// a character give half a character: the result need not be valid UTF-8.
 	Decode(ids []int32) (string, error)
 }
 
-// AddsBOS tells whether a text that a tokenizer encodes elsewhere begins with its begin token. That a token of that meaning
-// exists is not enough: see [HuggingFace.AddsBOS].
+// AddsBOS reports whether other programs put the begin token before a text that they encode with the tokenizer. Having
+// such a token is not enough: see [HuggingFace.AddsBOS].
 func AddsBOS(t Tokenizer) bool {
 	h, ok := t.(*HuggingFace)
 	return t.Info().BOS != NoToken && (!ok || h.AddsBOS())
 }
 
-// IsSpecial tells whether a token stands for no text: see [HuggingFace.Special].
+// IsSpecial reports whether a token stands for no text: see [HuggingFace.Special].
 func IsSpecial(t Tokenizer, id int32) bool {
 	h, ok := t.(*HuggingFace)
 	return ok && h.Special(id)
@@ -122,9 +122,9 @@ func Open(spec string) (Tokenizer, error) {
 	return LoadHuggingFace(spec)
 }
 
-// Reopen returns the tokenizer that info describes, in a folder that holds its
-// tokenizer.json unless it is built in. Name, BOS and EOS are taken from info; a
-// tokenizer.json with another hash is an error.
+// Reopen returns the tokenizer that info describes. Unless it is built in, its
+// tokenizer.json is in folder. Name, BOS and EOS are taken from info; a tokenizer.json
+// with another hash is an error.
 func Reopen(folder string, info Info) (Tokenizer, error) {
 	content, err := Definition(folder, info)
 	if err != nil {
@@ -133,7 +133,7 @@ func Reopen(folder string, info Info) (Tokenizer, error) {
 	return Restore(content, info)
 }
 
-// Restore is [Reopen] for a tokenizer.json that [Definition] has read.
+// Restore is [Reopen] for the content of a tokenizer.json that [Definition] has returned.
 func Restore(content []byte, info Info) (Tokenizer, error) {
 	if info == (Bytes{}).Info() {
 		return Bytes{}, nil
@@ -149,9 +149,9 @@ func Restore(content []byte, info Info) (Tokenizer, error) {
 	return t, t.accept(info.BOS, info.EOS)
 }
 
-// Definition returns the tokenizer.json of the tokenizer that info describes, and nil
-// for one that is built in. spec names it as for [Open]. The content is compared with
-// the hash, but not read otherwise.
+// Definition returns the tokenizer.json of the tokenizer that info describes, and nil for
+// one that is built in. spec names it as for [Open]. The content is checked against the
+// hash, but otherwise not parsed.
 func Definition(spec string, info Info) ([]byte, error) {
 	if info == (Bytes{}).Info() {
 		return nil, nil
@@ -169,7 +169,7 @@ func Definition(spec string, info Info) ([]byte, error) {
 	return content, nil
 }
 
-// Check compares the hash of a tokenizer.json with the tokenizer's.
+// Check checks the content of a tokenizer.json against the tokenizer's hash.
 func (i Info) Check(content []byte) error {
 	if got := hash(content); got != i.SHA256 {
 		return fmt.Errorf("another tokenizer, or a damaged one: it has the hash %s, want tokenizer %s with %s", got, i.Name, i.SHA256)

@@ -24,8 +24,8 @@ var wordPatterns = map[string]wordPattern{
 	patternRuns:      {next: (*scanner).nextGPT4},
 }
 
-// Patterns by which published tokenizers cut text into words: that of GPT-4, and others that
-// differ from it in how they cut numbers.
+// Patterns by which published tokenizers cut text into words: that of GPT-4, and others
+// that differ from it in how they cut numbers.
 const (
 	PatternGPT4 = beforeNumbers + `\p{N}{1,3}` + behindNumbers // Llama 3 and OLMo 2, too
 	PatternQwen = beforeNumbers + `\p{N}` + behindNumbers      // Qwen 2 and later

@@ -30,8 +30,8 @@ func beginsWith(token string, id int) map[string]any {
 		"special_tokens": map[string]any{token: map[string]any{"id": token, "ids": []int{id}, "tokens": []string{token}}}}
 }
 
-// BytesDefinition returns a tokenizer.json with which other programs get the ids of [Bytes]:
-// each byte is the token of its value.
+// BytesDefinition returns a tokenizer.json with which other programs get the same ids as
+// [Bytes]: the id of each byte is its value.
 func BytesDefinition() ([]byte, error) {
 	vocab := map[string]int{}
 	for b, r := range byteToRune {

@@ -1,7 +1,6 @@
-// Package autodiff holds the rules for gradients that GoMLX's own differentiation does not offer: a value with a
-// gradient of one's own choice.
+// Package autodiff adds what GoMLX's own differentiation lacks: nodes whose gradient the caller defines.
 //
-// Its functions build graphs and, by GoMLX's convention, panic on a mistake. No model and no quantizer lives here.
+// Its functions build graphs and, by GoMLX's convention, panic on a mistake. Models and quantizers do not belong here.
 package autodiff
 
 import (
@@ -11,15 +10,15 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// Custom returns a node whose value is that of value, bit for bit, and whose gradient is the caller's: when the loss is
-// differentiated and its adjoint with respect to the returned node is dy, of value's shape, then vjp(dy) is the adjoint
-// with respect to each of the inputs. vjp returns one node per input, each of its input's shape and element type, or
-// nil for an input that gets no gradient. Nothing flows back through value itself.
+// Custom returns a node whose value is that of value, bit for bit, and whose gradient is defined by vjp: when the loss
+// is differentiated and its adjoint with respect to the returned node is dy, of value's shape, then vjp(dy) is the
+// adjoint with respect to each of the inputs. vjp returns one node per input, each with its input's shape and element
+// type, or nil for an input that gets no gradient. No gradient flows through value itself.
 //
-// vjp is called once per differentiation, and not at all where no gradient is asked for. The device never computes
-// results that are not needed, so vjp need not ask which inputs matter.
+// vjp is called once per differentiation, and not at all if no gradient is asked for. The device never computes results
+// that are not needed, so vjp need not ask which inputs matter.
 //
-// With vjp the identity, it is the straight-through estimator (Bengio et al., 2013) of a quantizer's value.
+// If vjp is the identity, this is the straight-through estimator (Bengio et al., 2013) of a quantizer's value.
 func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []*graph.Node) *graph.Node {
 	if len(inputs) == 0 {
 		exceptions.Panicf("autodiff: a custom gradient needs at least one input")

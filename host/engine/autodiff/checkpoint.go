@@ -7,10 +7,10 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 )
 
-// Checkpoint returns f(inputs), with the gradient that f has, computed from the inputs alone: the backward pass calls f
-// a second time and differentiates what it returns, so that the intermediate values of the first time need not be kept
-// (Chen et al., 2016). Values and gradients are those of f, bit for bit. f may read other nodes than its inputs: the
-// gradient reaches these too.
+// Checkpoint returns f(inputs), with the gradient of f computed from the inputs alone: the backward pass calls f a
+// second time and differentiates what it returns, so that the intermediate values of the first call need not be kept
+// (Chen et al., 2016). Values and gradients are those of f, bit for bit. f may read nodes other than its inputs; they
+// get their gradients, too.
 //
 // The second call gets copies of the inputs that become available together with the adjoint of the result. Otherwise a
 // device might merge both calls, or compute the second early, and no memory would be saved. f must build the same both

@@ -9,8 +9,8 @@ import (
 // blockSize is the number of elements of a block of GGUF.
 const blockSize = 32
 
-// Q8_0 makes a block of 32 codes −128…127 and their scale: the scale as a half float, then
-// a byte for each code.
+// Q8_0 appends a block of 32 codes −128…127 and their scale: the scale as a half float,
+// then a byte for each code.
 func Q8_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	if len(codes) != blockSize {
 		return nil, errLength(codes)
@@ -28,8 +28,8 @@ func Q8_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	return dst, nil
 }
 
-// Q4_0 makes a block of 32 codes −8…7 and their scale: the scale as a half float, then the
-// codes plus 8.
+// Q4_0 appends a block of 32 codes −8…7 and their scale: the scale as a half float, then
+// the codes plus 8.
 func Q4_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	dst, err := withHalf(dst, scale)
 	if err != nil {
@@ -38,7 +38,7 @@ func Q4_0(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	return nibbles(dst, codes, 8)
 }
 
-// Q4_1 makes a block of 32 codes 0…15 that stand for code·scale + minimum: both as half
+// Q4_1 appends a block of 32 codes 0…15 that stand for code·scale + minimum: both as half
 // floats, then the codes.
 func Q4_1(dst []byte, codes []int32, scale, minimum float32) ([]byte, error) {
 	dst, err := withHalf(dst, scale)
@@ -51,8 +51,8 @@ func Q4_1(dst []byte, codes []int32, scale, minimum float32) ([]byte, error) {
 	return nibbles(dst, codes, 0)
 }
 
-// MXFP4 makes a block of 32 codes of E2M1 and a power of two: its exponent plus 127, then
-// the codes.
+// MXFP4 appends a block of 32 codes of E2M1 and a scale that is a power of two: its
+// exponent plus 127, then the codes.
 func MXFP4(dst []byte, codes []int32, scale float32) ([]byte, error) {
 	exponent, ok := E8M0(scale)
 	if !ok {

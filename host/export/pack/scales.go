@@ -12,7 +12,7 @@ func BF16(v float32) uint16 {
 }
 
 // F16 returns the bits of the IEEE binary16 number that is nearest to v, ties to even;
-// beyond the largest it is infinite.
+// beyond the largest one it is infinite.
 func F16(v float32) uint16 {
 	b := math.Float32bits(v)
 	sign, m := uint16(b>>16&0x8000), math.Abs(float64(v))
@@ -59,7 +59,7 @@ func E8M0(v float32) (code byte, ok bool) {
 	return byte(exponent - 1 + 127), true
 }
 
-// E4M3Values lists the numbers of E4M3 from 0 to 448; the index of each is its code.
+// E4M3Values lists the numbers of E4M3 from 0 to 448, each at the index that is its code.
 func E4M3Values() []float32 {
 	list := make([]float32, 127)
 	for code := range list {

@@ -27,8 +27,8 @@ type quantization struct {
 	} `json:"config_groups"`
 }
 
-// Directory reads all weights of a directory of Hugging Face, plain or in one of the
-// layouts of compressed-tensors, under the names that they have without quantization.
+// Directory reads all weights of a Hugging Face directory, plain or in one of the layouts
+// of compressed-tensors, under the names that they have without quantization.
 func Directory(dir vfs.Path, each Each) (err error) {
 	text, err := dir.Join("config.json").ReadFile()
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package badfiles holds what is wrong with configuration files to what users are told
-// about it. It is for tests only.
+// Package badfiles tests what users are told about mistakes in configuration files. It is
+// for tests only.
 //
-// Each case is a txtar archive in testdata/bad of the tested package: the files that are
-// read, and in the member "want" the messages. With -update the messages found are written
-// there.
+// Each case is a txtar archive in testdata/bad of the tested package. It contains the
+// files that are read, and the expected messages in the member "want". With -update the
+// actual messages are written there.
 package badfiles
 
 import (
@@ -22,13 +22,13 @@ var update = flag.Bool("update", false, "write the messages found into testdata/
 // want is the member with the messages.
 const want = "want"
 
-// Case is an archive of testdata/bad.
+// Case is an archive in testdata/bad.
 type Case struct {
 	path    string
 	archive *txtar.Archive
 }
 
-// File returns a member of the archive, nil when there is none.
+// File returns a member of the archive; nil if there is none.
 func (c Case) File(name string) []byte {
 	for _, f := range c.archive.Files {
 		if f.Name == name {
@@ -38,7 +38,7 @@ func (c Case) File(name string) []byte {
 	return nil
 }
 
-// Read reads all cases, at least so many as there are known to be.
+// Read reads all cases. The test fails if there are fewer than least.
 func Read(t testing.TB, least int) []Case {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/bad/*.txt")
@@ -59,7 +59,7 @@ func Read(t testing.TB, least int) []Case {
 	return cases
 }
 
-// Test runs load on every case and compares its error with the messages wanted.
+// Test runs load on every case and compares its error with the expected messages.
 func Test(t *testing.T, least int, load func(*testing.T, Case) error) {
 	for _, c := range Read(t, least) {
 		t.Run(strings.TrimSuffix(filepath.Base(c.path), ".txt"), func(t *testing.T) {

@@ -1,9 +1,9 @@
-// Package pjrtrecord opens a CUDA device that computes nothing and writes down everything that XLA is asked to do, so that
-// tests can look at the programs of several GPUs where there is none.
+// Package pjrtrecord opens a CUDA device that computes nothing and records everything that XLA is asked to do, so that
+// tests can examine programs for several GPUs on machines without any.
 //
-// It compiles a PJRT plugin of a few functions, testdata/record.c, for which it needs a C compiler, and the tests a build
-// with the tag "cuda"; they are skipped without. With [XLA] the same plugin hands programs to a process of Python, which
-// compiles and executes them with XLA on processors, as many as the machine pretends to have GPUs.
+// It compiles a PJRT plugin of a few functions, testdata/record.c, which takes a C compiler. The tests need a build
+// with the tag "cuda". Without these, they are skipped. With [XLA], the same plugin passes programs to a Python
+// process, which compiles and executes them with XLA on CPU devices, as many as the machine pretends to have GPUs.
 package pjrtrecord
 
 import (
@@ -35,11 +35,11 @@ const (
 	compileVariable   = "CAGE_RECORD_COMPILE_ONLY"
 )
 
-// A Recorder has what the device was asked to do.
+// A Recorder gives access to what the device was asked to do.
 type Recorder struct{ dir string }
 
-// Open opens a CUDA device on a pretended machine with that many GPUs. It is closed when the test ends. It returns the
-// errors of [engine.Open]. Tests that use it do not run in parallel.
+// Open opens a CUDA device on a machine that pretends to have that many GPUs. It is closed when the test ends. It
+// returns the errors of [engine.Open]. Tests that use it must not run in parallel.
 func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorder, error) {
 	t.Helper()
 	plugin, r := Plugin(t, gpus)
@@ -56,7 +56,7 @@ func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorde
 	return d, r, nil
 }
 
-// Plugin returns the path of the PJRT plugin, for what opens the device itself. The recorder is for one device.
+// Plugin returns the path of the PJRT plugin, for code that opens the device itself. The recorder is for one device.
 func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	t.Helper()
 	if !slices.Contains(engine.Built(), engine.CUDA) {
@@ -108,7 +108,7 @@ func ask(t *testing.T, arguments ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// Programs returns the StableHLO of all programs that were compiled, in this order.
+// Programs returns the StableHLO of all compiled programs, in the order of their compilation.
 func (r *Recorder) Programs(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(r.dir, "*.mlir"))
@@ -126,9 +126,9 @@ func (r *Recorder) Programs(t *testing.T) []string {
 	return programs
 }
 
-// Log returns what was uploaded and run, one line each. A buffer is its number, counted from 0, and "@" with the number
-// of its device. "run 3: 1@0 -> 5@0; 2@1 -> 6@1; keep 0" is the program 3 on two devices, each with an argument, the first of
-// which is not donated, and a result.
+// Log returns what was uploaded and run, one line each. A buffer is given by its number, counted from 0, and "@" with
+// the number of its device. "run 3: 1@0 -> 5@0; 2@1 -> 6@1; keep 0" means that program 3 ran on two devices, each with
+// one argument and one result, and that the argument (number 0) was not donated.
 func (r *Recorder) Log(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.dir, "log"))

@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// TestVariable is the environment variable that has the path of a Python with JAX. Tests of [XLA] are skipped without.
+// TestVariable is the environment variable with the path of a Python that has JAX. Without it, tests of [XLA] are
+// skipped.
 const TestVariable = "CAGE_TEST_XLA"
 
-// XLA is [Plugin] with programs that are executed: by XLA on processors, in a process of its own that starts when the
-// device is opened. The process is the plugin's, and so the caller's alone.
+// XLA is [Plugin], except that programs are executed: by XLA on CPU devices, in a separate process that starts when the
+// device is opened. The process belongs to the plugin, and so only to the caller.
 func XLA(t *testing.T, gpus int) (string, *Recorder) {
 	t.Helper()
 	python := os.Getenv(TestVariable)
@@ -30,17 +31,17 @@ func XLA(t *testing.T, gpus int) (string, *Recorder) {
 // A Fault is a rule by which compilations or executions fail.
 type Fault struct {
 	At       Event  `json:"at"`
-	Contains string `json:"contains"` // what the text of the program contains; empty: any program
-	After    int    `json:"after"`    // how many such events succeed before
-	Code     int    `json:"code"`     // of the PJRT error
+	Contains string `json:"contains"` // a text that the program must contain; empty: any program
+	After    int    `json:"after"`    // how many such events succeed first
+	Code     int    `json:"code"`     // PJRT error code
 	Message  string `json:"message"`
 	End      End    `json:"end"`
 }
 
-// Event is what can fail.
+// Event is an event that can fail.
 type Event string
 
-// The events.
+// The events that can fail.
 const (
 	Compile Event = "compile"
 	Execute Event = "execute"

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Explain puts into words why a program could not be started. It returns nil for nil.
+// Explain returns an error that explains why a program could not be started; nil for nil.
 func Explain(path string, err error) error {
 	_, missing := os.Stat(path)
 	switch {

@@ -15,18 +15,18 @@ import (
 // startTime is how long the supervisor may take to start the program.
 const startTime = 30 * time.Second
 
-// Process is a program below a supervisor.
+// Process is a program running below a supervisor.
 type Process struct {
-	// PID is the number of the program's process.
+	// PID is the process ID of the program.
 	PID    int
 	cmd    *exec.Cmd
 	report *bufio.Reader
 	pipe   *os.File
 }
 
-// Start starts the program at path with an environment and standard files, which stay
-// the caller's, and at most so many bytes of memory. It must be called on a thread that
-// lives as long as the program shall.
+// Start starts the program at path with an environment and standard files, which still
+// belong to the caller, and a limit of memory in bytes. It must be called on a thread
+// that lives as long as the program should.
 func Start(path string, env []string, stdin, stdout, stderr *os.File, limit uint64) (*Process, error) {
 	pipe, theirs, err := os.Pipe()
 	if err != nil {
@@ -69,18 +69,18 @@ func (p *Process) started() (pid int, err error) {
 	return pid, p.pipe.SetReadDeadline(time.Time{})
 }
 
-// Kill ends the program and all its descendants. It may be called at any time.
+// Kill kills the program and all its descendants. It may be called at any time.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	_ = p.cmd.Process.Signal(syscall.SIGCONT) // should the program have stopped it
 }
 
-// Abandon kills the supervisor, if it does not do as it should; the program, but not
-// its descendants, ends with it.
+// Abandon kills the supervisor, in case it misbehaves; the program ends with it, but its
+// descendants do not.
 func (p *Process) Abandon() { _ = p.cmd.Process.Kill() }
 
-// Wait waits until the program and all its descendants have ended, and says how the
-// program has: ok is false when the supervisor was ended before it knew.
+// Wait waits until the program and all its descendants have ended, and returns the
+// program's exit status. ok is false if the supervisor ended before it knew.
 func (p *Process) Wait() (status syscall.WaitStatus, ok bool) {
 	line, _ := p.report.ReadString('\n')
 	_ = p.cmd.Wait()

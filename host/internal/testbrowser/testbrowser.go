@@ -1,5 +1,5 @@
 // Package testbrowser opens pages in a headless Chromium, for tests. It collects what a
-// page must not do: requests of anything else, errors, warnings and output on its console.
+// page must not do: requests to other addresses, errors, warnings and console output.
 package testbrowser
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/chromium"
 )
 
-// Browser is a page in Chromium, with all that it complained about.
+// Browser is a page in Chromium, with all complaints about it.
 type Browser struct {
 	T          testing.TB
 	ctx        context.Context
@@ -31,8 +31,8 @@ type Browser struct {
 	complaints []string
 }
 
-// Open shows a page in a headless Chromium of 1200 × 900 pixels; the test is skipped where
-// there is none. May tells which addresses the page may ask for.
+// Open shows a page in a headless Chromium of 1200 × 900 pixels; if there is no Chromium,
+// the test is skipped. may reports whether the page may request an address.
 func Open(t testing.TB, url string, may func(url string) bool) *Browser {
 	t.Helper()
 	options, ok := chromium.Options()
@@ -56,8 +56,8 @@ func Open(t testing.TB, url string, may func(url string) bool) *Browser {
 	return b
 }
 
-// Limit is how long one action may take: longer than any does, even on a machine that
-// does many other things.
+// Limit is the longest time that one action may take. It is longer than any needs, even
+// on a machine that is busy with other things.
 const Limit = time.Minute
 
 // listen collects what a page must not do. A dialog, which would stop the page, fails
@@ -79,7 +79,7 @@ func (b *Browser) listen(event any, may func(url string) bool) {
 	}
 }
 
-// Complaints returns what the page did that it must not, and forgets it.
+// Complaints returns what the page did that it must not do, and clears the list.
 func (b *Browser) Complaints() []string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -88,7 +88,7 @@ func (b *Browser) Complaints() []string {
 	return list
 }
 
-// Do carries out actions.
+// Do performs actions.
 func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, Limit)
@@ -98,7 +98,7 @@ func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Call runs a command of the protocol.
+// Call runs a command of the Chrome DevTools protocol.
 func Call[P, R any](b *Browser, command cdp.Command[P, R], params P) {
 	b.T.Helper()
 	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
@@ -128,7 +128,7 @@ func (b *Browser) Await(what, expression string) {
 	}
 }
 
-// Want compares what was found with what is right.
+// Want fails the test if got differs from want.
 func (b *Browser) Want(what string, got, want any) {
 	b.T.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -136,14 +136,13 @@ func (b *Browser) Want(what string, got, want any) {
 	}
 }
 
-// Mode shows the page as on a medium, "screen" or "print", and in the colours "light" or "dark".
+// Mode shows the page as on a medium, "screen" or "print", and in a colour scheme, "light" or "dark".
 func (b *Browser) Mode(medium, scheme string) {
 	b.T.Helper()
 	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: medium, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-// Shoot keeps a picture of the page, for a person who gives a directory for it in
-// CAGE_SCREENSHOTS.
+// Shoot saves a screenshot of the page, if CAGE_SCREENSHOTS names a directory for it.
 func (b *Browser) Shoot(name string) {
 	b.T.Helper()
 	dir := os.Getenv("CAGE_SCREENSHOTS")

@@ -1,8 +1,8 @@
 // Package testdevice opens the device that tests run on: the CPU, or the one that the environment variable
-// CAGE_TEST_DEVICE names, so that the same tests check a GPU where there is one.
+// CAGE_TEST_DEVICE names, so that the same tests can check a GPU.
 //
-// Only tests whose assertions hold on every device use it. Those of exact bits, of rounding and of what the CPU device
-// alone promises open that device themselves.
+// It is only for tests whose assertions hold on every device. Tests of exact bits, of rounding, and of what only the
+// CPU device promises open that device themselves.
 package testdevice
 
 import (
@@ -18,15 +18,15 @@ import (
 // Variable is the environment variable that names the kind of device, "cpu" if it is empty.
 const Variable = "CAGE_TEST_DEVICE"
 
-// CountVariable is the environment variable that says how many replicas the device has, one if it is empty, where a
-// test does not say so itself.
+// CountVariable is the environment variable with the number of replicas of the device, one if it is empty. It is used
+// if a test does not specify a number.
 const CountVariable = "CAGE_TEST_DEVICE_COUNT"
 
-// Kind is the kind of device that tests run on.
+// Kind returns the kind of device that tests run on.
 func Kind() string { return cmp.Or(os.Getenv(Variable), engine.CPU) }
 
 // Open opens the device. It is closed when the test ends. A test that asks for more
-// replicas than there are is skipped; one that runs on too many by [CountVariable] fails.
+// replicas than there are is skipped; one that gets too many from [CountVariable] fails.
 func Open(t testing.TB, opts engine.Options) *engine.Device {
 	t.Helper()
 	asked := opts.Count

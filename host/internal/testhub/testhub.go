@@ -1,5 +1,5 @@
-// Package testhub writes checkpoints in the layout of the Hugging Face hub. It is for tests
-// only: host/export writes those that are kept.
+// Package testhub writes checkpoints in the layout of the Hugging Face hub. It is for
+// tests only; real exports are written by host/export.
 package testhub
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Write writes a checkpoint into a directory: the weights as elements of the type F32, BF16
+// Write writes a checkpoint into a directory: the weights as elements of type F32, BF16
 // or F16, in files with at most limit bytes of data (0: safetensors.ShardSize). values
-// returns the elements of a parameter, by its name; they are not changed.
+// returns the elements of a parameter, by its name; Write does not change them.
 func Write(t testing.TB, dir string, c *huggingface.Config, dtype safetensors.DType, limit int64, values func(param string) ([]float32, error)) {
 	t.Helper()
 	places, err := huggingface.Layout(c.Settings)

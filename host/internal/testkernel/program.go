@@ -11,14 +11,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// A Program is a program as package triton divides and writes it.
+// A Program is a program as divided and written by package triton.
 type Program struct {
 	triton.Division
-	Kernel *triton.Kernel // nil where no rows are left for it
+	Kernel *triton.Kernel // nil if no rows are left for it
 	Stored map[string]triton.Storage
 }
 
-// Rows is the number of rows of the largest input.
+// Rows returns the number of rows of the largest input.
 func Rows(p *program.Program) int {
 	rows, largest := 1, int64(0)
 	for _, in := range p.Inputs {
@@ -51,8 +51,8 @@ func compile(p *program.Program, rows, largest int, stored map[string]triton.Sto
 	return out, err
 }
 
-// Run returns the outputs of the program for its inputs, in binary32. The part for whole
-// tensors is the oracle's; it sees inputs rounded as the kernel does.
+// Run returns the outputs of the program for its inputs, in binary32. The oracle computes
+// the part for whole tensors; it sees inputs rounded as the kernel does.
 func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	known := maps.Clone(inputs)
 	for name, t := range known {

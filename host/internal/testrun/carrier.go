@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Carrier is an optimizer with a state that both updates and refreshes write, m, beside
-// one that only refreshes write, a. The direction is a.
+// Carrier is an optimizer with one state, m, that both updates and refreshes write, and
+// another, a, that only refreshes write. The direction is a.
 type Carrier struct{}
 
 // Describe implements sdk.Optimizer.
@@ -24,7 +24,7 @@ func (Carrier) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sd
 	return sdk.State{"n": in.State["n"].Shift(1)}, nil
 }
 
-// Refresh is a' = a + n, m' = 2m − a + a·n + t, if n > 0.
+// Refresh writes a' = a + n, m' = 2m − a + a·n + t, if n > 0.
 func (Carrier) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor) (sdk.State, error) {
 	a, m, n := in.State["a"], in.State["m"], in.State["n"]
 	ok := n.Gt(b.Const(0))

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/safetensors"
 )
 
-// Checkpoint opens the checkpoint of a step of a run, until the test ends.
+// Checkpoint opens the checkpoint of a run after a step. It is closed when the test ends.
 func Checkpoint(t testing.TB, dir string, step int) checkpoint.State {
 	t.Helper()
 	f, err := checkpoint.Open(rundir.At(dir).Checkpoints().Join(checkpoint.FileName(step)))
@@ -29,7 +29,7 @@ func Checkpoint(t testing.TB, dir string, step int) checkpoint.State {
 	return f.State
 }
 
-// Newest opens the newest checkpoint of a run, until the test ends.
+// Newest opens the newest checkpoint of a run. It is closed when the test ends.
 func Newest(t testing.TB, dir string) checkpoint.State {
 	t.Helper()
 	list, err := checkpoint.List(rundir.At(dir).Checkpoints())
@@ -53,7 +53,8 @@ func Values(t testing.TB, s checkpoint.State) map[string][]float32 {
 	return out
 }
 
-// SameTensors reports tensors of two checkpoints that differ in any bit.
+// SameTensors reports an error for tensors that differ between two checkpoints in any
+// bit.
 func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
 	t.Helper()
 	byName := map[string]safetensors.Tensor{}
@@ -87,8 +88,8 @@ func content(t testing.TB, x safetensors.Tensor) []byte {
 	return data
 }
 
-// Records returns the records of a run without what depends on the clock or on the memory of
-// the process: one JSON text each, in which numbers keep all digits.
+// Records returns the records of a run without what depends on the clock or on the memory
+// of the process, each as JSON text in which numbers keep all digits.
 func Records(t testing.TB, dir string) []string {
 	t.Helper()
 	data, err := rundir.At(dir).Metrics().ReadFile()
@@ -111,8 +112,8 @@ func Records(t testing.TB, dir string) []string {
 	return list
 }
 
-// SameRun reports where two finished runs of the same length differ: in the tensors
-// of the last checkpoint, or in the records.
+// SameRun reports an error where two finished runs of the same length differ: in the
+// tensors of the last checkpoint, or in the records.
 func SameRun(t testing.TB, what, a, b string) {
 	t.Helper()
 	x, y := Newest(t, a), Newest(t, b)

@@ -18,7 +18,7 @@ import (
 // device is opened by the first test that needs it and shared by the process.
 var device = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(testdevice.Kind(), engine.Options{}) })
 
-// Device is the device of the tests: the CPU, unless testdevice says another.
+// Device returns the device for tests: the CPU, unless testdevice names another.
 func Device(t testing.TB) *engine.Device {
 	t.Helper()
 	d, err := device()
@@ -28,8 +28,8 @@ func Device(t testing.TB) *engine.Device {
 	return d
 }
 
-// Plan is the plan of a configuration's step, with programs from the real plugins.
-// model.vocab must be set; the data is not looked at. pieces are those of assembly.Request.
+// Plan returns the plan of a configuration's step, with programs from the real plugins.
+// model.vocab must be set; the data is not read. pieces are those of assembly.Request.
 func Plan(t testing.TB, cfg *config.Config, pieces ...int) step.Plan {
 	t.Helper()
 	m, err := assembly.Model(cfg)
@@ -47,7 +47,7 @@ func Plan(t testing.TB, cfg *config.Config, pieces ...int) step.Plan {
 	return plan
 }
 
-// Compile compiles a plan for the device; it is closed when the test ends.
+// Compile compiles a plan for the device. The result is closed when the test ends.
 func Compile(t testing.TB, plan step.Plan) *step.Compiled {
 	t.Helper()
 	c, err := step.Compile(Device(t), plan)
@@ -58,8 +58,8 @@ func Compile(t testing.TB, plan step.Plan) *step.Compiled {
 	return c
 }
 
-// Upload makes a state from parameters in the model's order, with zeros for the
-// optimizer's state, by the way of a checkpoint.
+// Upload makes a state from parameters in the model's order, as if from a checkpoint,
+// with zeros for the optimizer's state.
 func Upload(t testing.TB, c *step.Compiled, params [][]float32) *step.State {
 	t.Helper()
 	tensors := map[string]step.Tensor{}
@@ -79,7 +79,7 @@ func Upload(t testing.TB, c *step.Compiled, params [][]float32) *step.State {
 	return s
 }
 
-// Tensors are copies of all tensors of a state.
+// Tensors returns copies of all tensors of a state.
 func Tensors(t testing.TB, c *step.Compiled, s *step.State) []step.Tensor {
 	t.Helper()
 	var list []step.Tensor
@@ -112,7 +112,7 @@ func Params(m model.Model, seed uint64) [][]float32 {
 	return out
 }
 
-// Tokens is a batch [rows, columns] of ids below vocab that follow from the seed.
+// Tokens returns a batch [rows, columns] of ids below vocab, determined by the seed.
 func Tokens(seed uint64, rows, columns, vocab int) []int32 {
 	out := make([]int32, rows*columns)
 	for i := range out {

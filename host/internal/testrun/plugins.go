@@ -63,7 +63,7 @@ func Executables(t testing.TB) map[string]string {
 	return paths
 }
 
-// Finder finds the plugins of this repository, already built.
+// Finder returns a finder of the plugins of this repository, already built.
 func Finder(t testing.TB) *plugin.Finder {
 	t.Helper()
 	dir := t.TempDir()
@@ -75,14 +75,14 @@ func Finder(t testing.TB) *plugin.Finder {
 	return &plugin.Finder{Dirs: []string{dir}}
 }
 
-// Recorder finds plugins that note their process numbers when they start.
+// Recorder finds plugins that record their process IDs when they start.
 type Recorder struct {
 	*plugin.Finder
 	notes string // a directory with one file for each process
 }
 
-// NewRecorder returns a finder of the plugins of this repository, each behind a
-// script that notes the process's number and then becomes the plugin.
+// NewRecorder returns a finder of the plugins of this repository, each behind a script
+// that records the process ID and then becomes the plugin.
 func NewRecorder(t testing.TB) Recorder {
 	t.Helper()
 	r := Recorder{&plugin.Finder{Dirs: []string{t.TempDir()}}, t.TempDir()}
@@ -92,8 +92,8 @@ func NewRecorder(t testing.TB) Recorder {
 	return r
 }
 
-// Script puts a shell script in the place of a plugin, which notes its process
-// number and then does what the lines say.
+// Script puts a shell script in place of a plugin. The script records its process ID and
+// then runs the given lines.
 func (r Recorder) Script(t testing.TB, name, lines string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -106,7 +106,7 @@ func (r Recorder) Script(t testing.TB, name, lines string) {
 	}
 }
 
-// Processes returns the numbers of all plugin processes that have started.
+// Processes returns the IDs of all plugin processes that have started.
 func (r Recorder) Processes(t testing.TB) []int {
 	t.Helper()
 	entries, err := os.ReadDir(r.notes)
@@ -124,7 +124,7 @@ func (r Recorder) Processes(t testing.TB) []int {
 	return pids
 }
 
-// Alive returns those of the processes that still run.
+// Alive returns those of the processes that are still running.
 func Alive(pids []int) []int {
 	var list []int
 	for _, pid := range pids {
@@ -149,7 +149,7 @@ func alive(pid int) bool {
 	return string(rest[0]) != "Z" && string(rest[0]) != "X"
 }
 
-// AwaitDeath fails the test when one of the processes still runs after that time.
+// AwaitDeath fails the test if one of the processes is still running after the given time.
 func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -163,7 +163,7 @@ func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
 	}
 }
 
-// Cage builds the command and returns its path.
+// Cage builds the cage command and returns its path.
 func Cage(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cage")

@@ -1,8 +1,8 @@
-// Package testrun sets up small training runs for tests: token files made on the
-// fly, a configuration of a model that trains in milliseconds, the plugins of this
-// repository as processes, and comparisons of what runs leave behind.
+// Package testrun sets up small training runs for tests: token files made on the fly, a
+// configuration of a model that trains in milliseconds, the plugins of this repository as
+// processes, and comparisons of what runs leave behind.
 //
-// It is imported by tests alone and asserts nothing about training itself.
+// It is imported only by tests, and asserts nothing about training itself.
 package testrun
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Rare is a token that is in the training file only, in about one of four batches of
+// Rare is a token that occurs only in the training file, in about one of four batches of
 // [Config].
 const Rare = 1
 
-// Dataset writes two token files of byte tokens and returns their paths. Their
-// content is the same in every call.
+// Dataset writes two token files of byte tokens and returns their paths. Their content is
+// always the same.
 func Dataset(t testing.TB) (trainFile, validation string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,8 +112,8 @@ bits = 4
 plugin = "adamw"
 `
 
-// Config is the configuration of a run of 20 steps of a two-layer model, QuEST in 4
-// bits, AdamW and the decoupled correction, on the data of [Dataset], into a new
+// Config returns the configuration of a run of 20 steps with a two-layer model, QuEST in
+// 4 bits, AdamW and the decoupled correction, on the data of [Dataset], in a new
 // directory. Overrides are those of config.Load.
 func Config(t testing.TB, overrides ...string) *config.Config {
 	t.Helper()
@@ -121,12 +121,12 @@ func Config(t testing.TB, overrides ...string) *config.Config {
 	return Parse(t, ConfigText(trainFile, validation, filepath.Join(t.TempDir(), "run")), overrides...)
 }
 
-// ConfigText is the TOML of [Config] for the given files and run directory.
+// ConfigText returns the TOML of [Config] for the given files and run directory.
 func ConfigText(trainFile, validation, out string) string {
 	return fmt.Sprintf(configText, trainFile, validation, out)
 }
 
-// Parse reads a configuration.
+// Parse parses a configuration.
 func Parse(t testing.TB, text string, overrides ...string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse("test.toml", []byte(text), overrides)
@@ -136,7 +136,7 @@ func Parse(t testing.TB, text string, overrides ...string) *config.Config {
 	return cfg
 }
 
-// Again is a copy of a configuration with overrides.
+// Again returns a copy of a configuration with overrides.
 func Again(t testing.TB, cfg *config.Config, overrides ...string) *config.Config {
 	t.Helper()
 	text, err := cfg.Encode()
@@ -146,14 +146,14 @@ func Again(t testing.TB, cfg *config.Config, overrides ...string) *config.Config
 	return Parse(t, string(text), overrides...)
 }
 
-// Elsewhere is Again with a new run directory.
+// Elsewhere is [Again] with a new run directory.
 func Elsewhere(t testing.TB, cfg *config.Config, overrides ...string) *config.Config {
 	t.Helper()
 	return Again(t, cfg, append([]string{fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run"))}, overrides...)...)
 }
 
-// Train runs a training to its end with the plugins of [Finder] and fails the test
-// when it does not get there.
+// Train runs a training to its end with the plugins of [Finder]. It fails the test if the
+// training does not get there.
 func Train(t testing.TB, cfg *config.Config, o train.Options) *metrics.Summary {
 	t.Helper()
 	if o.Finder == nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/cage-qat/cage/host/posttrain"
 )
 
-// Methods of quantization.
+// The methods of quantization.
 const (
-	RTN  = "rtn"  // each element to the nearest level
-	GPTQ = "gptq" // see package posttrain
+	RTN  = "rtn"  // rounds each element to the nearest level
+	GPTQ = "gptq" // GPTQ, see package posttrain
 )
 
 // Where the scales of groups come from.
 const (
-	// AutoScales are CurrentScales where levels are equally far apart, several groups are in a row, and columns keep their
-	// order; else OriginalScales.
+	// AutoScales means CurrentScales if levels are equally far apart, a row has several groups, and columns keep their
+	// order; otherwise OriginalScales.
 	AutoScales     = "auto"
-	OriginalScales = "original" // from the weights as they are before
-	CurrentScales  = "current"  // from the weights as they are corrected when the group is entered
+	OriginalScales = "original" // computed from the original weights
+	CurrentScales  = "current"  // computed from the weights as corrected when the group is entered
 )
 
 // Settings say how weights are quantized.
@@ -31,8 +31,8 @@ type Settings struct {
 	Damping         float64 `json:"damping,omitempty"` // share of the mean of H's diagonal
 	ActivationOrder bool    `json:"activation_order,omitempty"`
 	Scales          string  `json:"scales,omitempty"`
-	// OnePass takes the inputs of all layers of a block from its original weights, in one pass instead of one for each
-	// layer.
+	// OnePass computes the inputs of all layers of a block with its original weights, in one pass instead of one for
+	// each layer.
 	OnePass bool `json:"one_pass,omitempty"`
 }
 
@@ -43,29 +43,29 @@ type Matrix struct {
 	// WeightError is ‖W − Ŵ‖/‖W‖.
 	WeightError float64 `json:"weight_error"`
 	*OutputErrors
-	// Rotation is the block of the quantizer's rotation; 0: it does not rotate.
+	// Rotation is the block size of the quantizer's rotation; 0: it does not rotate.
 	Rotation int `json:"rotation,omitempty"`
-	// Damping is what H took; 0 where the matrix was rounded to the nearest levels.
+	// Damping is what was added for H; 0 if the matrix was rounded to the nearest levels.
 	Damping float64 `json:"damping,omitempty"`
-	// Fallback says that GPTQ was not possible, so that the matrix was rounded to the nearest levels.
+	// Fallback says that GPTQ was not possible, and the matrix was rounded to the nearest levels instead.
 	Fallback bool   `json:"fallback,omitempty"`
-	Dead     int    `json:"dead_columns,omitempty"` // columns whose inputs were all 0
+	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
 	Scales   string `json:"scales,omitempty"`
 }
 
-// OutputErrors compare the outputs of a layer on the texts of the calibration, summed over all tokens.
+// OutputErrors compares the outputs of a layer on the calibration texts, summed over all tokens.
 type OutputErrors struct {
 	OutputError   float64 `json:"output_error"`   // ‖(W − Ŵ)X‖²
 	RelativeError float64 `json:"relative_error"` // the same over ‖WX‖²
-	RoundingError float64 `json:"rounding_error"` // ‖(W − Q(W))X‖², that of rounding to the nearest levels
+	RoundingError float64 `json:"rounding_error"` // ‖(W − Q(W))X‖², the error of rounding to the nearest levels
 }
 
 // Quantized is a weight that was quantized.
 type Quantized struct {
 	Report Matrix
 	Value  []float32 // Ŵ
-	// Scale are the scales that belong to the codes of Ŵ, nil where there are no codes, or where these are of the rotated
-	// weight.
+	// Scale holds the scales that belong to the codes of Ŵ; nil if there are no codes, or if the codes are those of the
+	// rotated weight.
 	Scale      []float32
 	ScaleShape []int
 }

@@ -11,23 +11,25 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// Run is the quantization of a model.
+// Run describes the quantization of a model.
 type Run struct {
 	Settings Settings
 	Device   *engine.Device
 	Model    model.Blockwise
-	// Weights are the programs of quantizers by parameter; a parameter that is missing is not quantized. Activations are
-	// those by site for Batch sequences; where one is missing, weights are calibrated for activations as they are.
+	// Weights holds the programs of quantizers by parameter; a parameter without an entry is not quantized. Activations
+	// holds those by site, for Batch sequences; for sites without an entry, weights are calibrated with unquantized
+	// activations.
 	Weights, Activations map[string]sdk.QuantizerProgram
 	// Values reads the elements of a parameter, which are used before the next call.
 	Values func(param string) ([]float32, error)
-	// Trained reads a trained parameter of a weight's quantizer; nil: each has the value with which a training begins.
+	// Trained reads a trained parameter of a weight's quantizer; nil means that each has its value at the start of
+	// training.
 	Trained func(param, name string) ([]float32, error)
-	// Sequences are the texts of the calibration, of Context tokens each; they are computed Batch at once, which divides
-	// their number. Without any, weights are rounded and nothing is known of outputs.
+	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at once; it must divide
+	// their number. Without any, weights are rounded to nearest and nothing is known about outputs.
 	Sequences      [][]int32
 	Batch, Context int
-	// Block receives the quantized weights of each block in turn.
+	// Block is called with the quantized weights of each block in turn.
 	Block func(block int, weights []*Quantized) error
 }
 
@@ -35,7 +37,8 @@ type Run struct {
 // arrays of numbers, in which there is nothing to look through, so that collecting often costs little.
 const garbage = 10
 
-// Do quantizes block after block. It stops soon after ctx has ended. Meanwhile the process collects garbage more often.
+// Do quantizes block after block. It stops soon after ctx has ended. While it runs, the process collects garbage more
+// often.
 func (r *Run) Do(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations)

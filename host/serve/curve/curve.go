@@ -1,11 +1,12 @@
-// Package curve keeps a curve of any length in bounded memory: of each stretch of steps its
-// lowest and its highest value, so that no peak is lost, and the newest value. When there
-// are too many stretches, they become twice as long.
+// Package curve keeps a curve of any length in bounded memory: for each stretch of steps
+// its lowest and its highest value, so that no peak is lost, and in addition the newest
+// value. When there are too many stretches, they are made twice as long.
 package curve
 
 import "math"
 
-// Curve is a curve that grows at its end. The zero value is not ready; see [New].
+// Curve is a curve to which points are added at the end. The zero value is not usable;
+// see [New].
 type Curve struct {
 	most  int
 	shift uint // a stretch has 2^shift steps
@@ -27,11 +28,11 @@ type cell struct {
 	values            int     // their number
 }
 
-// New makes a curve of at most so many stretches, at least 2.
+// New makes a curve with at most the given number of stretches, and at least 2.
 func New(most int) *Curve { return &Curve{most: max(2, most)} }
 
-// Add appends the value at a step, in the order of the steps. Of several at one step the
-// first counts.
+// Add appends the value at a step. Steps must be in order. If there are several values at
+// one step, the first counts.
 func (c *Curve) Add(step int, y float64) {
 	if c.count > 0 && step <= c.step {
 		return
@@ -93,21 +94,22 @@ func (c *cell) merge(d cell) {
 	c.sum, c.values = c.sum+d.sum, c.values+d.values
 }
 
-// Len is the number of values that were added.
+// Len returns the number of values that were added.
 func (c *Curve) Len() int { return c.count }
 
-// Last returns the newest value, false when there is none.
+// Last returns the newest value; ok is false if there is none.
 func (c *Curve) Last() (step int, y float64, ok bool) { return c.step, c.value, c.count > 0 }
 
-// Point is a place of a curve; NaN, where a value was not finite, breaks it.
+// Point is a point of a curve. A NaN, which stands for a value that was not finite,
+// breaks the curve.
 type Point struct {
 	Step  int
 	Value float64
 }
 
-// Points returns at most 3·most + 1 points in the order of their steps: of each stretch the
-// lowest and the highest, and one that is NaN where a value was not finite; and the newest.
-// Every finite value of the curve lies between the lowest and the highest of its stretch.
+// Points returns at most 3·most + 1 points in the order of their steps: for each stretch
+// the lowest and the highest, and a NaN if a value was not finite; and the newest. Every
+// finite value of the curve lies between the lowest and the highest of its stretch.
 func (c *Curve) Points() []Point {
 	out := make([]Point, 0, 2*len(c.cells)+1)
 	for _, s := range c.cells {

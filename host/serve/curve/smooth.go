@@ -10,10 +10,9 @@ const (
 	smoothShare = 0.02
 )
 
-// Smoothed returns a value for each of [Curve.Points]: the mean of all values in the
-// stretches around it, NaN where the curve breaks. The window is centred, narrower at the
-// beginning, where a loss falls too steeply to be averaged over, and cut off at the end. Of a
-// short curve it returns nothing.
+// Smoothed returns a value for each of [Curve.Points]: the mean of all values in the stretches around it, or NaN where
+// the curve breaks. The window is centred. It is narrower at the beginning, where a loss falls too steeply to be
+// averaged over, and cut off at the end. For a short curve it returns nothing.
 func (c *Curve) Smoothed() []float64 {
 	if c.count < smoothFrom {
 		return nil

@@ -1,7 +1,7 @@
-// Package evaluation is what the trained models of a study can be asked: which commands ask it, what it measures, and how
-// what came out is read.
+// Package evaluation defines what the trained models of a study can be asked: the commands that ask it, the metrics it
+// yields, and how its results are read.
 //
-// It starts no process and knows no model; which cells are asked, and when, is the business of host/study.
+// It starts no process and knows no model. Which cells are asked, and when, is decided in host/study.
 package evaluation
 
 import (
@@ -17,32 +17,36 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Evaluation is something that a model is asked.
+// Evaluation is something that a model is asked, such as the questions of a benchmark.
 type Evaluation interface {
-	// ID is fit for a file name. Evaluations of the same ID ask a model the same, as long as [Evaluation.Rows] is the same.
+	// ID identifies the evaluation and is fit for a file name. Evaluations with the same ID ask a model the same
+	// questions, as long as their [Evaluation.Rows] are the same.
 	ID() string
-	// Metrics are what it measures, in order.
+	// Metrics lists what is measured, in order.
 	Metrics() []Metric
-	// Arguments are those of the command cage that asks the model of a run directory, and leaves the answers in the directory
-	// out. Interrupted, it goes on with the same arguments. What it prints is kept in the file [OutputFile] there.
+	// Arguments returns the arguments of the cage command that asks the model in the directory run, and leaves the
+	// answers in the directory out. After an interruption it continues if given the same arguments. Its output is kept
+	// in [OutputFile] there.
 	Arguments(run, out string) []string
-	// Lock is the file in out that is locked while the command works there.
+	// Lock returns the file in out that is locked while the command works there.
 	Lock(out vfs.Path) vfs.Path
-	// Read reads what the command has left, by the names of metrics. Logs of commands are not part of it.
+	// Read reads the results that the command has left in out, by the names of the metrics. Logs of the command do not
+	// affect it.
 	Read(out vfs.Path) (map[string]float64, error)
-	// Rows is a hash of the files that questions are made of. The error is about a file that is missing or cannot be read.
+	// Rows returns a hash of the files that questions are made of. The error is about a file that is missing or
+	// unreadable.
 	Rows() (string, error)
-	// Check reads these files and makes the questions, to find what is wrong before a model is asked.
+	// Check reads these files and makes the questions, to find problems before a model is asked.
 	Check() error
 }
 
-// OutputFile holds what the command has printed.
+// OutputFile is the name of the file that holds the output of the command.
 const OutputFile = "output.json"
 
-// Metric is a number that is measured.
+// Metric is a quantity that an evaluation measures.
 type Metric struct {
 	Name   string // such as "hellaswag.acc_norm"
-	Higher bool   // the higher, the better
+	Higher bool   // whether higher is better
 }
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._]+`)

@@ -11,14 +11,14 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Ruler measures how long a text may be for a model to work with it, as `cage ruler` does.
+// Ruler measures how long a text may be for a model to work with it, with the benchmark RULER, as `cage ruler` does.
 type Ruler struct {
 	Lengths  []int // in tokens
-	Samples  int   // of each task and length
+	Samples  int   // number for each task and length
 	Tasks    []ruler.Task
 	Files    ruler.Files
-	Template string // of conversations; "": none
-	Batch    int    // prompts that are answered at once
+	Template string // template of conversations; "" means none
+	Batch    int    // number of prompts answered at once
 }
 
 var _ Evaluation = (*Ruler)(nil)
@@ -33,8 +33,8 @@ func (e *Ruler) ID() string {
 	return identify("ruler", []any{e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "", e.Template, e.Batch})
 }
 
-// Metrics implements [Evaluation]: the average, that of each length, and the scores of all tasks that lack no input, in
-// percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
+// Metrics implements [Evaluation]: the average, the average for each length, and the score of each task whose input is
+// present, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
 func (e *Ruler) Metrics() []Metric {
 	list := []Metric{{"ruler.average", true}}
 	for _, length := range e.Lengths {

@@ -14,12 +14,12 @@ import (
 // Tasks asks the questions of evaluation tasks, as `cage eval --tasks` does.
 type Tasks struct {
 	List   []*tasks.Task
-	Names  []string // as they are named in the study: by name, or the path of a file
+	Names  []string // as given in the study: names of tasks, or paths of files
 	Source tasks.Source
-	Batch  int // texts that are generated at once
-	// MaxTokens bounds a generated answer; 0: the task's number.
+	Batch  int // number of texts generated at once
+	// MaxTokens limits the length of a generated answer; 0 means the task's own limit.
 	MaxTokens     int
-	Chat, OneTurn bool // questions in the model's template of conversations; examples and question in one message
+	Chat, OneTurn bool // use the model's chat template; put examples and question into one message
 }
 
 var _ Evaluation = (*Tasks)(nil)
@@ -33,7 +33,7 @@ func (e *Tasks) ID() string {
 	return identify(strings.Join(names, "-"), []any{hashes, e.Source.Shots, e.Source.Limit, e.Batch, e.MaxTokens, e.Chat, e.OneTurn})
 }
 
-// Metrics implements [Evaluation]: "TASK.METRIC", and behind a comma the filter, if the task has some.
+// Metrics implements [Evaluation]: "TASK.METRIC", followed by a comma and the filter if the task has filters.
 func (e *Tasks) Metrics() (list []Metric) {
 	for _, t := range e.List {
 		for _, name := range t.MetricNames() {

@@ -10,9 +10,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Validation is the loss on the validation set of the run, for a model that was not trained: a training measures it itself.
+// Validation measures the loss on the validation set of the run, for a model that was not trained; a training measures
+// it itself.
 type Validation struct {
-	Batches int // only so many; 0: all
+	Batches int // number of batches; 0 means all
 }
 
 var _ Evaluation = (*Validation)(nil)

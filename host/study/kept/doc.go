@@ -1,11 +1,10 @@
-// Package kept holds what came out of a study in one small file, which can be committed
-// beside a document when the runs themselves are gone: for each cell its numbers, and what
-// they were made with. From it, tables are made again as from the runs.
+// Package kept stores the results of a study in one small file, which can be committed
+// beside a document after the runs themselves are gone: for each cell its numbers, and
+// what they were made with. Tables can be made from it as from the runs.
 //
-// A cell is known by its ID, which ends in a hash of its configuration: a study file that
-// asks for something else finds nothing. That plugins or data are not what they were shows
-// as in studies whose runs are there ([File.FindStale]).
+// A cell is identified by its ID, which ends in a hash of its configuration: if a study
+// file now asks for something else, nothing is found. That plugins or data have changed
+// is detected as for studies whose runs still exist ([File.FindStale]).
 //
-// How cells are trained is the business of host/study, what tables look like that of
-// host/study/report.
+// host/study trains the cells; host/study/report makes the tables.
 package kept

@@ -11,7 +11,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Write writes the file, a line for each cell, so that changes can be read in a diff.
+// Write writes the file with one line for each cell, so that changes are readable in a
+// diff.
 func (f *File) Write(path string) error {
 	text, err := f.encode()
 	if err != nil {
@@ -47,7 +48,7 @@ func (f *File) encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Read reads a file of kept results. An error names the file.
+// Read reads a file of kept results. Errors name the file.
 func Read(path string) (*File, error) {
 	text, err := vfs.At(path).ReadFile()
 	if err != nil {

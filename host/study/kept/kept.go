@@ -14,48 +14,49 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// File is what is kept of a study.
+// File is the stored form of a study's results.
 type File struct {
 	Study string `json:"study"`
 	From  string `json:"from"` // path of the study file, as it was given
-	// Sources are the occasions on which results were taken over, the newest first, one for each build.
+	// Sources lists the occasions on which results were added, the newest first, one for each build.
 	Sources []Source `json:"sources"`
 	Cells   []Cell   `json:"cells"` // in the order of the study
 }
 
-// Source says with what results were made.
+// Source says with what some of the results were made.
 type Source struct {
-	Date     string             `json:"date"`     // on which they were taken over, as in 2026-11-21
-	Revision string             `json:"revision"` // of the cage that took them over
-	Builds   []engine.BuildInfo `json:"builds"`   // of the runs; one but in files of older versions
+	Date     string             `json:"date"`     // when they were added, as in 2026-11-21
+	Revision string             `json:"revision"` // of the cage that added them
+	Builds   []engine.BuildInfo `json:"builds"`   // of the runs; only one, except in files of older versions
 	Plugins  []Plugin           `json:"plugins"`
 	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by their paths
 }
 
-// Plugin is one that took part in runs.
+// Plugin is a plugin that took part in runs.
 type Plugin struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// Cell is a cell that is done, or that diverged, which is a result as well.
+// Cell is a cell that is done, or that diverged, which is a result, too.
 type Cell struct {
 	ID     string `json:"id"`
-	Source int    `json:"source"` // its place in File.Sources
-	// Programs is a hash of the programs that its plugins gave; empty where that of a model
-	// that was quantized after training is not known.
+	Source int    `json:"source"` // its index in File.Sources
+	// Programs is a hash of the programs that its plugins returned; empty if it is not
+	// known, as may be for a model that was quantized after training.
 	Programs string `json:"programs,omitempty"`
-	// Asked are the evaluations that it was asked, see [study.Study.Asked]; nil where there are none, and in files of
-	// versions that did not note them: these are taken as asked what the study asks now.
+	// Asked holds the evaluations that its model was asked, see [study.Study.Asked]. It is nil if there are none, and
+	// in files of versions that did not record them; such cells are assumed to have been asked what the study asks now.
 	Asked   map[string]string         `json:"asked,omitempty"`
-	Metrics map[string]metrics.Number `json:"metrics"` // but for times and speeds; none of one that diverged
-	// Diverged tells that the training ended because loss or gradient were not finite.
+	Metrics map[string]metrics.Number `json:"metrics"` // without times and speeds; empty if it diverged
+	// Diverged says that the training ended because the loss or gradient was not finite.
 	Diverged bool `json:"diverged,omitempty"`
 }
 
-// Take returns what is to be kept of a study: the results that are done, and of those that
-// were kept before (nil: none) what the study still has and nobody trained again. Of these,
-// what was trained on other tokens than the results is left out.
+// Take returns what is to be kept of a study: the results that are done and, of those
+// that were kept before (nil: none), the ones that the study still has and that were not
+// trained again. Of the latter, those that were trained on other tokens than the results
+// are left out.
 func Take(s *study.Study, results []study.Result, before *File, revision string, now time.Time) (*File, error) {
 	out := &File{Study: s.Name, From: s.File}
 	occasion := Source{Date: now.Format(time.DateOnly), Revision: revision}
@@ -120,8 +121,8 @@ func (f *File) takeOver(before *File, cells []Cell) {
 	}
 }
 
-// Results are those of the study's cells: done, or failed as they diverged, where they are kept, not evaluated where the study asks something else now, missing
-// elsewhere.
+// Results returns a result for each of the study's cells. Kept cells are done, failed if they diverged, or unevaluated
+// if the study asks something else now; all others are missing.
 func (f *File) Results(s *study.Study) []study.Result {
 	kept, out := f.byConfiguration(), make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
@@ -160,7 +161,7 @@ func (f *File) byConfiguration() map[string]Cell {
 	return cells
 }
 
-// Unknown lists the IDs of kept cells that the study does not have, because its file asks
+// Unknown lists the IDs of kept cells that the study no longer has, because its file asks
 // for something else now.
 func (f *File) Unknown(s *study.Study) []string {
 	known := map[string]bool{}
@@ -179,7 +180,7 @@ func (f *File) Unknown(s *study.Study) []string {
 	return list
 }
 
-// SourcesOf returns those of the given cells, each once, the newest first.
+// SourcesOf returns the sources of the given cells, each once, the newest first.
 func (f *File) SourcesOf(cells map[string]bool) []Source {
 	kept, used := f.byConfiguration(), map[int]bool{}
 	for id := range cells {

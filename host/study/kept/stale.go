@@ -11,10 +11,10 @@ import (
 	"github.com/cage-qat/cage/internal/digest"
 )
 
-// FindStale gives the state [study.Stale] to results of [File.Results] that would be made
-// of other programs or data now. The error is about cells that could not be compared, whose
-// results stay as they are. A model that was quantized after training is stale where the one
-// that it was made of is; its own programs are not compared.
+// FindStale gives the state [study.Stale] to those results of [File.Results] that would
+// be made with other programs or data now. The error is about cells that could not be
+// compared, whose results stay as they are. A model that was quantized after training is
+// stale if the model that it was made from is; its own programs are not compared.
 func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Result, survey study.Survey) error {
 	defer s.FindRemade(results)
 	var list []*config.Config
@@ -46,8 +46,8 @@ func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Re
 	return nil
 }
 
-// Changed counts the cells whose runs here, known from results, had other programs or data than the kept ones, and says of
-// the first what was other. A run that does not tell what it was made of is not counted.
+// Changed counts the cells in results whose runs had other programs or data than the kept ones, and describes the
+// difference for the first of them. A run that does not record what it was made of is not counted.
 func (f *File) Changed(results []study.Result) (cells int, first string) {
 	kept, seen := f.byConfiguration(), map[string]bool{}
 	for _, r := range results {

@@ -9,33 +9,33 @@ import (
 	"github.com/cage-qat/cage/host/study/stat"
 )
 
-// Agreement tells how the results of a study came out when it was trained again. It is about
-// those cells whose results are known from both times.
+// Agreement says how well the results of a study were reproduced when it was trained
+// again. It covers the cells whose results are known from both times.
 type Agreement struct {
 	Cells  int         `json:"cells"`
-	Same   int         `json:"same"`   // cells with all numbers equal to the last bit
-	Values int         `json:"values"` // means and differences in the tables of these cells
-	Others []Deviation `json:"others"` // those of the values that a table would write in another way now
+	Same   int         `json:"same"`   // number of cells whose numbers are all equal to the last bit
+	Values int         `json:"values"` // number of means and differences in the tables of these cells
+	Others []Deviation `json:"others"` // those of the values that are now written differently in a table
 }
 
-// Deviation is a mean, or a difference to the baseline, that came out in another way.
+// Deviation is a mean, or a difference from the baseline, that was not reproduced.
 type Deviation struct {
-	Table      string            `json:"table"` // its title
+	Table      string            `json:"table"` // title of the table
 	Labels     map[string]string `json:"labels"`
-	Difference bool              `json:"difference"` // to the baseline; a mean otherwise
-	N          int               `json:"n"`          // replicates
+	Difference bool              `json:"difference"` // whether it is a difference from the baseline, rather than a mean
+	N          int               `json:"n"`          // number of replicates
 	Before     string            `json:"before"`     // with its 95 % confidence interval, if there is one
 	Again      string            `json:"again"`      // without an interval
 	Place      Where             `json:"place"`
 }
 
-// Where tells on which side of an interval a value is.
+// Where says whether a value lies inside an interval.
 type Where string
 
-// The places of a value.
+// The possible relations of a value to the interval.
 const (
-	Inside  Where = "inside"      // of the interval
-	Outside Where = "outside"     // of it, or one of the two is NaN or infinite
+	Inside  Where = "inside"      // inside the interval
+	Outside Where = "outside"     // outside it, or one of the two is NaN or infinite
 	Unknown Where = "no interval" // fewer than two replicates
 )
 
@@ -132,7 +132,7 @@ func (a *Agreement) add(d Deviation, write func(float64) string, before stat.Dif
 	a.Others = append(a.Others, d)
 }
 
-// Count is how many of the other values are at a place.
+// Count returns how many of the deviating values have this relation to their interval.
 func (a *Agreement) Count(place Where) int {
 	n := 0
 	for _, d := range a.Others {

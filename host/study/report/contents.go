@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/study/report/page"
 )
 
-// Contents writes a page with the tables of several reports that leads to the page of
-// each. dirs are the directories of the reports, dir is the directory of the contents.
+// Contents returns a page with the tables of several reports and links to their pages.
+// dirs are the directories of the reports; dir is the directory of the contents.
 func Contents(title string, reports []*Report, dirs []string, dir string) ([]byte, error) {
 	c := page.Contents{Title: title}
 	dir, err := filepath.Abs(dir) // there is no way from an absolute path to a relative one

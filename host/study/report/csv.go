@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// CSV writes every entry of every table as a line, in full precision: the labels of
-// all axes (empty where an axis is a replicate or has no part), the numbers, and the
-// comparisons. Missing numbers are empty.
+// CSV returns every entry of every table as a line, in full precision: the labels of all
+// axes (empty for axes of replicates and axes that are not in the table), the numbers,
+// and the comparisons. Missing numbers are empty.
 func (r *Report) CSV() ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)

@@ -6,10 +6,10 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Damage is a run that is left out of a report because a file of it cannot be read, or
-// because it is stale.
+// Damage is a run that is left out of a report because one of its files cannot be read,
+// or because it is stale.
 type Damage struct {
-	Run string `json:"run"` // its directory
+	Run string `json:"run"` // directory of the run
 	Err string `json:"error"`
 }
 

@@ -16,17 +16,18 @@ import (
 
 // Figure is a figure of the report.
 type Figure struct {
-	Name    string // of its files, without an ending
+	Name    string // name of its files, without an extension
 	Kind    string // as in the study file
 	Title   string
-	Notes   []string // sentences below it
+	Notes   []string // sentences shown below it
 	Picture figure.Picture
 }
 
 // nothingToDraw stands in the place of an empty figure.
 const nothingToDraw = "No cell of this figure is done, or none has a value that can be drawn."
 
-// Empty tells whether there is nothing to draw: no cell of the figure is done, or none has a value with a place on the axes.
+// Empty reports whether there is nothing to draw: no cell of the figure is done, or none has a value that fits on the
+// axes.
 func (f Figure) Empty() bool { return f.Picture == nil }
 
 // file is the path of the figure inside the report's directory.

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/study/report/page"
 )
 
-// HTML writes the page.
+// HTML returns the report as a page.
 func (r *Report) HTML() ([]byte, error) {
 	p := page.Page{Title: r.Name, Summary: r.Progress(), Runs: r.runs()}
 	for i := range r.Tables {

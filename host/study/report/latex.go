@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// LaTeX writes the tables for a paper, with the rules of the package booktabs.
+// LaTeX returns the tables for a paper, with the rules of the package booktabs.
 func (r *Report) LaTeX() []byte {
 	var b strings.Builder
 	b.WriteString("% Needs \\usepackage{booktabs}.\n")

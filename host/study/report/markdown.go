@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Markdown writes the tables and names the figures, for a README or an issue.
+// Markdown returns the tables and the names of the figures, for a README or an issue.
 func (r *Report) Markdown() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s\n", markdownText(r.Name), r.Progress())
@@ -69,8 +69,8 @@ func (t *Table) markdown(b *strings.Builder) {
 	}
 }
 
-// Markdown writes the means, and where there is a baseline the differences to it, each with
-// the sentences that explain it and without a title.
+// Markdown returns the means and, if there is a baseline, the differences from it. Each
+// is followed by explanatory notes, and there is no title.
 func (t *Table) Markdown() []byte {
 	var b strings.Builder
 	for i, g := range t.grids() {

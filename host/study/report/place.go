@@ -2,16 +2,16 @@ package report
 
 import "fmt"
 
-// Place is an entry of a table as a reader sees it.
+// Place is an entry of a table as text.
 type Place struct {
-	N          int    // replicates
-	Expected   int    // that the study has here
-	Mean       string // with its standard deviation, where there are several
-	Difference string // to the baseline, with its interval; empty where there is none
+	N          int    // number of replicates
+	Expected   int    // number of replicates that the study plans here
+	Mean       string // mean, with its standard deviation if there are several replicates
+	Difference string // difference from the baseline, with its interval; empty if there is none
 }
 
-// Place finds the one entry with all of the given labels, which are of axes of rows and
-// columns.
+// Place finds the only entry that has all of the given labels, which belong to axes of
+// rows and columns.
 func (t *Table) Place(labels map[string]string) (Place, error) {
 	var found []Entry
 	for i := range t.Rows {

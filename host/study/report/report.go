@@ -1,11 +1,12 @@
-// Package report turns the results of a study into what can be read: tables in
-// Markdown, CSV and LaTeX, figures, and one self-contained page.
+// Package report turns the results of a study into readable form: tables in Markdown, CSV
+// and LaTeX, figures, and one self-contained page.
 //
 // It reads run directories and computes means, paired differences and principal
-// components (with host/study/stat); host/figure draws, host/study/report/page
-// lays out the page. A report depends on what the runs computed and on
-// nothing else: it holds no time, date, speed or absolute path, so that a study that
-// was interrupted and resumed ends in the bytes of one that was not.
+// components (with host/study/stat); host/figure draws the figures, and
+// host/study/report/page lays out the page. A report depends only on what the runs
+// computed: it contains no time, date, speed or absolute path. So the report of a study
+// that was interrupted and resumed is identical, byte by byte, to that of one that was
+// not.
 package report
 
 import (
@@ -16,22 +17,22 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Report is what came out of a study.
+// Report is the report of a study.
 type Report struct {
 	Name    string
 	Axes    []study.Axis
-	Cells   int            // of the study
-	States  map[string]int // cells in each state, by its name
+	Cells   int            // number of cells in the study
+	States  map[string]int // number of cells in each state, by its name
 	Tables  []Table
 	Figures []Figure
 	Runs    []Run
-	Damages []Damage // runs that are left out because a file cannot be read
+	Damages []Damage // runs that are left out because one of their files cannot be read
 	Stale   []Damage // runs that are left out because they are stale
 }
 
-// Of computes the report of the results of a study. Tables and figures leave out cells that
-// are not done, stale ones, and those with a damaged file. The results of the last are
-// changed to failed ones.
+// Of computes the report of the results of a study. Tables and figures leave out cells
+// that are not done, stale ones, and those with a damaged file. The state of the last in
+// results is changed to failed.
 func Of(s *study.Study, results []study.Result) (*Report, error) {
 	for {
 		r, err := build(s, results)
@@ -65,7 +66,7 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 	return r, nil
 }
 
-// Tables computes the tables of a study. They need nothing of the runs but their results.
+// Tables computes the tables of a study. Of the runs they need nothing but their results.
 func Tables(s *study.Study, results []study.Result) ([]Table, error) {
 	var list []Table
 	for i, t := range s.Tables {
@@ -92,8 +93,8 @@ func allFigures(s *study.Study, results []study.Result) (all []Figure, err error
 	return all, nil
 }
 
-// Figures computes the figures of a study that need nothing of the runs but their results; it
-// refuses others: curves and trajectories.
+// Figures computes the figures of a study that need nothing of the runs but their results. It refuses others: curves
+// and trajectories.
 func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 	for i, f := range s.Figures {
 		if f.Kind == study.Curves || f.Kind == study.Trajectories {

@@ -8,19 +8,20 @@ import (
 	"github.com/cage-qat/cage/host/study/stat"
 )
 
-// Results are the numbers of a report, for JSON.
+// Results holds the numbers of a report, for JSON.
 type Results struct {
 	Study  string         `json:"study"`
 	Cells  int            `json:"cells"`
-	States map[string]int `json:"states"` // cells in each state
+	States map[string]int `json:"states"` // number of cells in each state
 	Tables []TableResults `json:"tables"`
-	// Damages are the runs that are left out because a file of theirs cannot be read.
+	// Damages lists the runs that are left out because one of their files cannot be read.
 	Damages []Damage `json:"unreadable,omitempty"`
-	// Stale are the runs that are left out because a plugin or the data has changed since.
+	// Stale lists the runs that are left out because a plugin or the data has changed
+	// since.
 	Stale []Damage `json:"stale,omitempty"`
 }
 
-// TableResults are the numbers of a table.
+// TableResults holds the numbers of a table.
 type TableResults struct {
 	Title    string            `json:"title"`
 	Metric   string            `json:"metric"`
@@ -31,7 +32,7 @@ type TableResults struct {
 	Entries  []EntryResults    `json:"entries"`
 }
 
-// EntryResults are the numbers of an entry. What is not known is left out.
+// EntryResults holds the numbers of an entry. Unknown numbers are left out.
 type EntryResults struct {
 	Labels     map[string]string  `json:"labels"`
 	N          int                `json:"n"`
@@ -42,7 +43,7 @@ type EntryResults struct {
 	Difference *DifferenceResults `json:"difference,omitempty"`
 }
 
-// DifferenceResults are the numbers of a paired difference to the baseline.
+// DifferenceResults holds the numbers of a paired difference from the baseline.
 type DifferenceResults struct {
 	N    int             `json:"n"`
 	Mean metrics.Number  `json:"mean"`
@@ -109,7 +110,7 @@ func byAxis(axes, labels []string) map[string]string {
 	return out
 }
 
-// TextNotes are sentences that explain [Table.Text].
+// TextNotes returns notes that explain [Table.Text].
 func (t *Table) TextNotes() []string {
 	notes := t.notes()
 	for i, n := range notes {
@@ -118,8 +119,8 @@ func (t *Table) TextNotes() []string {
 	return notes
 }
 
-// Text is the table as rows of texts. The first is the heading; the best of a row has a
-// star. [Table.TextNotes] explain it.
+// Text returns the table as rows of texts. The first is the heading; the best of each row
+// has a star. [Table.TextNotes] explains it.
 func (t *Table) Text() [][]string {
 	g := t.grids()[0]
 	head := slices.Clone(t.RowAxes)

@@ -14,16 +14,16 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Run is a cell as the report lists it.
+// Run is a cell as listed in the report.
 type Run struct {
 	ID         string
 	Labels     []string // in the order of the axes
 	State      study.State
-	Err        string // of a failed cell
+	Err        string // the error of a failed cell
 	Summary    map[string]float64
 	Set        []study.Setting
-	Config     string // resolved, in TOML; without the place of the run
-	Provenance string // JSON: build, plugins, hashes of programs; empty when the cell has not begun
+	Config     string // resolved, in TOML; without the location of the run
+	Provenance string // JSON: build, plugins, hashes of programs; empty if the cell has not begun
 }
 
 func newRun(s *study.Study, r study.Result) (*Run, error) {

@@ -22,7 +22,7 @@ const (
 	figuresDir   = "figures"
 )
 
-// Dir is where the report of a study is kept that lives in the directory out.
+// Dir returns the directory of the report of a study that lives in the directory out.
 func Dir(out string) string { return filepath.Join(out, "report") }
 
 // Save writes the report into a directory and returns the names of its files there.

@@ -21,32 +21,32 @@ type Table struct {
 	Over     []string   // axes of replicates
 	Rows     [][]string // labels of RowAxes
 	Columns  [][]string // labels of ColAxes
-	Baseline int        // the column that others are compared with; -1: none
+	Baseline int        // the column with which the others are compared; -1: none
 	Better   string     // "lower", "higher" or "none", which marks nothing
 	Entries  [][]Entry  // by row and column
 
 	format, differences string // verbs of a number, and of a difference
 }
 
-// Entry is a place in a table.
+// Entry is one cell of a table.
 type Entry struct {
 	stat.Sample
-	Expected int // replicates that the study has here; 0: the place is not part of it
+	Expected int // number of replicates that the study plans here; 0: this combination is not part of the study
 	Mark     Mark
-	// Difference is that to the column of the baseline in the same row, over the
-	// replicates that both have; nil in that column itself, or without one.
+	// Difference is the difference from the baseline column in the same row, over the
+	// replicates that both have; nil in that column itself, or without a baseline.
 	Difference *stat.Difference
 }
 
 // Mark says how an entry compares with the best of its row.
 type Mark string
 
-// The marks. Comparisons are those of replicates, pair by pair.
+// The marks. Comparisons are made replicate by replicate, in pairs.
 const (
-	Plain    Mark = ""         // clearly not the best: the interval of the difference leaves out zero
-	Best     Mark = "best"     // the best mean of its row
+	Plain    Mark = ""         // clearly not the best: the interval of the difference excludes zero
+	Best     Mark = "best"     // the best mean in its row
 	Tied     Mark = "tied"     // the interval of its difference to the best includes zero
-	Untested Mark = "untested" // its replicates cannot be compared with those of the best, or say the opposite of the means
+	Untested Mark = "untested" // its replicates cannot be compared with those of the best, or contradict the means
 )
 
 func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, error) {

@@ -1,8 +1,8 @@
 // Package stat holds the statistics of a report: mean and standard deviation over
 // replicates, and paired differences with their confidence interval.
 //
-// It knows numbers only: which of them belong together is decided in
-// host/study/report. What cannot be said is NaN, never zero.
+// It works on numbers only; which of them belong together is decided in
+// host/study/report. What is undefined is NaN, never zero.
 package stat
 
 import (
@@ -16,16 +16,15 @@ import (
 // Level is the confidence level of a report's intervals.
 const Level = 0.95
 
-// Sample describes values of one quantity.
+// Sample describes a sample of values of one quantity.
 type Sample struct {
 	N    int
 	Mean float64 // NaN when N is 0, or when a value is not a number
 	SD   float64 // standard deviation, with N−1 in the denominator; NaN when N < 2
 }
 
-// Describe returns the mean and standard deviation of x. Values that are not finite
-// are not left out: a run that diverged belongs to the mean, which then is not
-// finite either.
+// Describe returns the mean and standard deviation of x. Values that are not finite are
+// included: a run that diverged is part of the mean, which then is not finite either.
 func Describe(x []float64) Sample {
 	s := Sample{N: len(x), Mean: math.NaN(), SD: math.NaN()}
 	switch len(x) {
@@ -41,8 +40,9 @@ func Describe(x []float64) Sample {
 	return s
 }
 
-// Interval is the confidence interval of the mean, that of Student's t for independent,
-// normally distributed values: mean ± t·SD/√N, with N−1 degrees of freedom. NaN when N < 2.
+// Interval returns the confidence interval of the mean, by Student's t for independent,
+// normally distributed values: mean ± t·SD/√N, with N−1 degrees of freedom. It is NaN
+// when N < 2.
 func (s Sample) Interval(level float64) (low, high float64) {
 	if s.N < 2 {
 		return math.NaN(), math.NaN()
@@ -54,19 +54,18 @@ func (s Sample) Interval(level float64) (low, high float64) {
 
 // Difference describes paired differences of two quantities.
 type Difference struct {
-	N         int     // pairs
+	N         int     // number of pairs
 	Mean      float64 // NaN when N is 0
 	SD        float64 // standard deviation of the differences; NaN when N < 2
-	Low, High float64 // confidence interval of the mean; NaN when N < 2, and when all differ by the same
+	Low, High float64 // confidence interval of the mean; NaN when N < 2, and when all differences are equal and not zero
 }
 
 // rounding is the part of the larger of two numbers by which their difference may be off.
 const rounding = 1e-12
 
-// Pair describes the differences a[i] − b[i], which the two slices of equal length
-// give one by one, with the [Sample.Interval] of their mean.
-// Pairing takes out what both have in common, such as the difficulty of a seed. Pairs that all
-// have the same difference tell nothing about chance: there is no interval, unless that difference is zero.
+// Pair describes the differences a[i] − b[i] of two slices of equal length, with the [Sample.Interval] of their mean.
+// Pairing removes what both have in common, such as the difficulty of a seed. If all pairs have the same difference,
+// that says nothing about chance, so there is no interval, unless the difference is zero.
 func Pair(a, b []float64, level float64) Difference {
 	differences, largest := make([]float64, len(a)), 0.0
 	for i := range a {
@@ -84,9 +83,9 @@ func Pair(a, b []float64, level float64) Difference {
 	return Difference{N: s.N, Mean: s.Mean, SD: s.SD, Low: low, High: high}
 }
 
-// Known tells whether there is an interval.
+// Known reports whether there is an interval.
 func (d Difference) Known() bool { return !math.IsNaN(d.Low) && !math.IsNaN(d.High) }
 
-// Clear tells whether the interval leaves out zero, so that the difference is
-// larger than chance makes plausible.
+// Clear reports whether the interval excludes zero, so that the difference is larger than
+// chance makes plausible.
 func (d Difference) Clear() bool { return d.Known() && (d.Low > 0 || d.High < 0) }

@@ -20,21 +20,22 @@ import (
 
 // Model is a language model.
 type Model interface {
-	// Score tells how likely continuations are, in batches that depend on the requests alone. Batches of which skip is true
-	// of every request are left out; each receives the scores of the others.
+	// Score computes how likely continuations are, in batches that depend only on the requests. A batch is left out if
+	// skip is true for all of its requests; each is called with the scores of the others.
 	Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error
-	// Generate continues prompts with the likeliest tokens, until a text contains one of until, or the document ends.
+	// Generate continues prompts greedily, until a text contains one of the strings in until, or the document ends.
 	Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error)
 }
 
-// Asking says what is asked of which model.
+// Asking describes what is asked, and on which settings the answers depend.
 type Asking struct {
 	Task  *tasks.Task
 	Items []tasks.Item
 	Until []string
-	// Settings are what answers depend on beside the items: above all, the model. Answers of others are not taken over.
+	// Settings are what answers depend on in addition to the items: above all, the model. Stored answers with other
+	// settings are not used.
 	Settings map[string]string
-	Batch    int // prompts that are continued at once
+	Batch    int // number of prompts that are continued at once
 	Progress func(done, of int)
 }
 
@@ -67,7 +68,8 @@ type asking struct {
 	file     vfs.File     // nil: answers are not kept
 }
 
-// Ask returns the answers to all items. Those that the file at path has are not asked for again; path may be nil.
+// Ask returns the answers to all items. Items that the file at path already answers are not asked again; path may be
+// nil.
 func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []tasks.Answer, err error) {
 	s := &asking{Asking: a, said: map[int]line{}}
 	for i, it := range a.Items {

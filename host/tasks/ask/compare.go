@@ -13,17 +13,18 @@ import (
 	"github.com/cage-qat/cage/host/tasks"
 )
 
-// Comparison is of two models on the same items: differences are those of the first from the second.
+// Comparison compares two models on the same items. Differences are those of the first from the second.
 type Comparison struct {
 	Task, Metric  string
 	Items         int
 	First, Second float64
 	Difference    float64
-	// Low and High bound the difference with 95 % confidence: percentiles of bootstrap samples of the items, in which both
-	// models answer the same ones.
+	// Low and High bound the difference with 95 % confidence. They are percentiles over bootstrap samples of the items,
+	// each of which is used for both models.
 	Low, High float64
-	// OnlyFirst and OnlySecond count items that one model alone has right; McNemar is the probability that they divide at
-	// least as unevenly by chance (exact, two-sided). It is NaN for metrics that are not right or wrong.
+	// OnlyFirst and OnlySecond count the items that only one of the models has right. McNemar is the probability that
+	// these divide at least as unevenly by chance (exact, two-sided). It is NaN for metrics that are not right or
+	// wrong.
 	OnlyFirst, OnlySecond int
 	McNemar               float64
 }
@@ -31,10 +32,11 @@ type Comparison struct {
 // bootstraps is the number of samples of a bootstrap.
 const bootstraps = 10000
 
-// ErrText is the error about a task of whole texts.
+// ErrText is the error for a task of whole texts.
 var ErrText = errors.New("whole texts are not compared one by one")
 
-// Compare compares the answers of two models to the same items of a task. The error wraps [ErrText] for a task that has none.
+// Compare compares the answers of two models to the same items of a task. For a task of whole texts, the error wraps
+// [ErrText].
 func Compare(t *tasks.Task, first, second []Sample) ([]Comparison, error) {
 	if t.Kind == tasks.Text {
 		return nil, fmt.Errorf("%s: %w", t.Name, ErrText)

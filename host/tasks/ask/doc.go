@@ -1,6 +1,6 @@
-// Package ask puts the items of tasks to a model and keeps what it answers: every answer is on disk before the next batch
-// is computed, so that an evaluation that was killed goes on, and its report does not depend on that. Answers can be judged
-// again without a model.
+// Package ask asks a model the items of tasks and keeps its answers. Every answer is on disk before the next batch is
+// computed, so that an evaluation that was killed can be continued, and its report is the same as without the
+// interruption. Stored answers can be judged again without a model.
 //
-// What the questions are is the business of package tasks, and how a model answers of the caller.
+// The questions are defined in package tasks; how a model answers is up to the caller.
 package ask

@@ -14,17 +14,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Answers is where the folder of an evaluation has the answers, and AnswersFile the file of those to a task.
+// Answers returns the directory of the answers in the folder of an evaluation.
 func Answers(dir vfs.Path) vfs.Path { return dir.Join("answers") }
 
-// AnswersFile is described at [Answers].
+// AnswersFile returns the path of the answers to a task.
 func AnswersFile(dir vfs.Path, task string) vfs.Path { return Answers(dir).Join(task + ".jsonl") }
 
 // resultsFile is the file of all results in a folder.
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 
-// OneModel fails when a folder has answers of another model than the given one, which is [Asking.Settings]' "model", to
-// any task: its results would stand beside those of this one.
+// OneModel returns an error if a folder has answers, to any task, of another model than the given one, which is the
+// setting "model" of [Asking]: results of both would be side by side.
 func OneModel(dir vfs.Path, model string) error {
 	entries, err := Answers(dir).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,8 @@ func modelOf(path vfs.Path) (string, error) {
 	return h.Settings["model"], nil
 }
 
-// Write writes the samples of tasks and results.json, where other tasks of the folder keep their results.
+// Write writes the samples of tasks, and adds results to results.json, which keeps the results of other tasks in the
+// folder.
 func Write(dir vfs.Path, list []*Result, results *Results) error {
 	for _, r := range list {
 		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {

@@ -16,20 +16,20 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Sample is an item with what was answered and how it was judged.
+// Sample is an item with the answer to it and its judgment.
 type Sample struct {
 	tasks.Item
 	tasks.Answer
 	Values map[string]float64 `json:"metrics"` // by metric and filter
 }
 
-// Result is what came of a task.
+// Result is the result of a task.
 type Result struct {
 	Task    *tasks.Task
 	Shots   int
 	Samples []Sample
 	Metrics []tasks.Metric
-	All     int // questions that the task has, of which only some may have been asked; 0: not known
+	All     int // number of questions that the task has, of which only some may have been asked; 0: not known
 }
 
 // Judge judges the answers to all items of a task.
@@ -50,8 +50,8 @@ func Judge(t *tasks.Task, items []tasks.Item, answers []tasks.Answer) (*Result, 
 	return r, nil
 }
 
-// Results are those of several tasks, with names and values as in the results of lm-eval, so that programs that read those
-// read these.
+// Results holds the results of several tasks. Names and values are as in the results of lm-eval, so that programs that
+// read those can read these.
 type Results struct {
 	Results  map[string]map[string]any  `json:"results"`
 	Shots    map[string]int             `json:"n-shot"`
@@ -68,7 +68,7 @@ func newResults(config map[string]string) *Results {
 		Groups: map[string][]string{}, Configs: map[string]map[string]any{}, Higher: map[string]map[string]bool{}, Config: config}
 }
 
-// Summarize sums results up; config says which model answered, and how.
+// Summarize summarizes results; config says which model answered, and how.
 func Summarize(list []*Result, config map[string]string) *Results {
 	out := newResults(config)
 	for _, r := range list {
@@ -113,7 +113,7 @@ func cut(name string) (metric, filter string) {
 	return name[:at], name[at+1:]
 }
 
-// WriteSamples writes the samples of a task, one on each line.
+// WriteSamples writes the samples of a task, one per line.
 func WriteSamples(path vfs.Path, samples []Sample) error {
 	var text bytes.Buffer
 	for _, s := range samples {
@@ -124,7 +124,7 @@ func WriteSamples(path vfs.Path, samples []Sample) error {
 	return atomicfile.WriteBytes(path, text.Bytes())
 }
 
-// ReadSamples reads what [WriteSamples] wrote. Values of metrics are left out: they are for Judge to find.
+// ReadSamples reads what [WriteSamples] wrote, except the values of metrics, which Judge computes.
 func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err error) {
 	f, err := path.Open()
 	if err != nil {
@@ -155,7 +155,7 @@ func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err
 // samplesFile is the file of a task's samples.
 func samplesFile(dir vfs.Path, task string) vfs.Path { return dir.Join("samples_" + task + ".jsonl") }
 
-// Table shows results: a row for each metric.
+// Table returns results as a table with a row for each metric.
 func Table(list []*Result) [][]string {
 	rows := [][]string{{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
 	for _, r := range list {
@@ -174,8 +174,8 @@ func Table(list []*Result) [][]string {
 	return rows
 }
 
-// Load reads the samples of all tasks in a folder that [Write] wrote, and judges their answers again. Tasks that do not
-// come with the program are found among the given ones.
+// Load reads the samples of all tasks in a folder written by [Write], and judges their answers again. Tasks that are
+// not part of the program are looked up in own.
 func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
 	entries, err := dir.ReadDir()
 	if err != nil {

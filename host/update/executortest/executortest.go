@@ -1,10 +1,11 @@
-// Package executortest holds the executors of programs to what programs mean. One suite
-// is for all of them: random programs like those of optimizers, by the hundred, whose
-// results are compared with the oracle (package reference). An executor joins with an
-// [Executor] of two methods; see the tests of this package, where all join.
+// Package executortest tests that executors compute what programs mean. One suite tests
+// all of them: it runs hundreds of random programs like those of optimizers and compares
+// the results with the oracle (package reference). To be tested, an executor needs an
+// [Executor] of two methods; see the tests of this package, which cover all executors.
 //
 // Only what every executor must do belongs here: results, memory, goroutines. What one
-// executor alone promises (passes over memory, what it refuses) is tested beside it.
+// executor alone promises (passes over memory, what it refuses) is tested beside that
+// executor.
 package executortest
 
 import (
@@ -21,33 +22,33 @@ import (
 type Executor interface {
 	// Compile prepares a program, or refuses it with an error that is [ErrRefused].
 	Compile(p *program.Program) (Kernel, error)
-	// Run executes calls, none of which writes what another one reads or writes, on so
-	// many goroutines.
+	// Run executes calls on the given number of goroutines. None of the calls writes what
+	// another one reads or writes.
 	Run(threads int, calls []Call) error
 }
 
-// A Kernel is what an executor made of a program.
+// A Kernel is a program compiled by an executor.
 type Kernel any
 
-// A Call is a kernel with a slice for each input and output of its program. An output
-// may be the slice of the input of its name.
+// A Call is a kernel with a slice for each input and output of its program. An output may
+// share its slice with the input of the same name.
 type Call struct {
 	Kernel          Kernel
 	Program         *program.Program
 	Inputs, Outputs map[string][]float32
 }
 
-// ErrRefused is the error of an executor that does not take a program, without a fault of
-// the program.
+// ErrRefused is the error of an executor that does not take a program, although the
+// program is valid.
 var ErrRefused = errors.New("refused")
 
-// A Subject is an executor with what it promises.
+// A Subject is an executor to be tested, with what it promises.
 type Subject struct {
 	Executor
-	// Accepts is the least share of the random programs of a family that it must not
-	// refuse; families that it is not for are left out.
+	// Accepts is the smallest share of the random programs of each family that it must
+	// accept; families that it is not meant for have no entry.
 	Accepts map[randprog.Family]float64
-	// Double says that it computes in binary64 and rounds its results only.
+	// Double says that it computes in binary64 and only rounds its results to binary32.
 	Double bool
 }
 
@@ -57,7 +58,7 @@ var goroutines = []int{1, 2, 5}
 // group is the number of programs that run at once.
 const group = 8
 
-// Run holds a subject to the programs of all families that it is for.
+// Run tests a subject with programs of all families that it is meant for.
 func Run(t *testing.T, s Subject) {
 	count := uint64(320)
 	if testing.Short() {
@@ -101,8 +102,9 @@ func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64,
 	}
 }
 
-// Check compiles the programs and runs those that are accepted: apart and in the place of
-// inputs, on several numbers of goroutines, all at once. It returns how many they are.
+// Check compiles the programs and runs those that are accepted: with separate outputs and
+// with outputs in place of inputs, on several numbers of goroutines, all at once. It
+// returns how many were accepted.
 func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err error) {
 	var trials []*trial
 	for _, c := range cases {

@@ -6,15 +6,16 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// RefusedError tells why a program is not one that this package executes. It is no
-// fault of the program.
+// RefusedError says why this package does not execute a program. The program itself is
+// not at fault.
 type RefusedError struct {
 	Program string
-	// Value is the input or node in the way, as "input \"x\"" or "%3 = dot".
+	// Value is the input or node that is the obstacle, as in "input \"x\"" or "%3 = dot".
 	Value  string
 	Reason string
-	// Never says that no tile can: each is computed from the same elements of other
-	// tensors alone. What could run in tiles, and does not yet, is false.
+	// Never says that the program can never run in tiles, in which every element is
+	// computed from the same elements of other tensors alone. It is false for what could
+	// run in tiles but is not implemented yet.
 	Never bool
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Elements is the number of elements of a tile. A tile of every tensor of an update
-// and of its intermediate results fit a processor's first or second cache.
+// Elements is the number of elements in a tile. The tiles of all tensors of an update and
+// of its intermediate results fit into a processor's first- or second-level cache.
 const Elements = 2048
 
 // A Kernel is a program compiled for tiles. It is immutable: several runners may

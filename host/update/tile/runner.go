@@ -13,16 +13,16 @@ import (
 // executor is the name of this one in errors.
 const executor = "tile"
 
-// A Call is a kernel with its memory: a slice for every input and output of its
-// program, in order, scalars as slices of one element. An output may be the same slice
-// as the input of the same name; all others must be apart.
+// A Call is a kernel with its memory: a slice for every input and output of its program,
+// in order, with scalars as slices of one element. An output may be the same slice as the
+// input of the same name; all others must not overlap.
 type Call struct {
 	Kernel          *Kernel
 	Inputs, Outputs [][]float32
 }
 
-// A Runner executes calls. It keeps the memory that it works with, so that in a steady
-// state a run allocates nothing. It is not safe for concurrent use.
+// A Runner executes calls. It keeps its working memory, so that in a steady state a run
+// allocates nothing. It is not safe for concurrent use.
 type Runner struct {
 	threads int
 	calls   []Call
@@ -56,7 +56,8 @@ type unit struct{ call, phase, part int }
 // are added in order, so the number is part of what a sum is.
 const partTiles = 16
 
-// NewRunner makes a runner of so many goroutines; 0 means one for each processor.
+// NewRunner makes a runner with the given number of goroutines; 0 means one for each
+// processor.
 func NewRunner(threads int) *Runner {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -72,8 +73,8 @@ func NewRunner(threads int) *Runner {
 	return r
 }
 
-// Run executes the calls, side by side: none may write what another reads or writes.
-// It fails before anything is written when slices do not fit the programs.
+// Run executes the calls in parallel: none may write what another reads or writes. If
+// slices do not fit the programs, it fails before anything is written.
 func (r *Runner) Run(calls []Call) error {
 	for i := range calls {
 		if err := CheckMemory(calls[i].Kernel.p, calls[i].Inputs, calls[i].Outputs); err != nil {
@@ -247,8 +248,8 @@ func (r *Runner) finish(call, phase int) {
 	r.advance.Broadcast()
 }
 
-// CheckMemory reports slices that do not fit the inputs and outputs of a program, and an
-// output in the place of an input of another name.
+// CheckMemory returns an error if slices do not fit the inputs and outputs of a program,
+// or if an output takes the place of an input with another name.
 func CheckMemory(p *program.Program, inputs, outputs [][]float32) error {
 	if len(inputs) != len(p.Inputs) || len(outputs) != len(p.Outputs) {
 		return fmt.Errorf("program %q: %d inputs and %d outputs, want %d and %d", p.Name, len(inputs), len(outputs), len(p.Inputs), len(p.Outputs))

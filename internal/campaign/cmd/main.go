@@ -2,8 +2,8 @@
 //
 //	make build && go run ./internal/campaign/cmd
 //
-// Stopped at any moment, the same command goes on. It ends with tables of what was done, and
-// with exit code 1 when anything was lost.
+// It can be stopped at any moment; the same command then continues. At the end it prints
+// tables of what was done, and exits with code 1 if anything was lost.
 package main
 
 import (

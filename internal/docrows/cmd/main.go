@@ -1,5 +1,5 @@
-// Command cmd writes conversations about Go's standard library to a file, a JSON object per
-// line: see package docrows.
+// Command cmd writes conversations about Go's standard library to a file, one JSON object
+// per line: see package docrows.
 package main
 
 import (

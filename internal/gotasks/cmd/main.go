@@ -1,4 +1,5 @@
-// Command cmd writes small evaluation tasks of Go source, and texts to train for them on: see package gotasks.
+// Command cmd writes small evaluation tasks made from Go source, and texts on which to train for them: see package
+// gotasks.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command keptdocs writes kept results into the documents that it is given, or with --check
-// fails where they say something else.
+// Command keptdocs writes kept results into the given documents. With --check, it fails
+// if the documents say something else.
 package main
 
 import (

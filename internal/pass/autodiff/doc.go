@@ -1,10 +1,10 @@
 // Package autodiff differentiates programs in reverse mode. The gradient of a program is
-// a program.
+// again a program.
 //
-// The rule of each operation is the column Gradient of the table in package
-// program. [VJP] gives the gradient as one program of the same inputs. [Split]
-// gives two, as a training step needs them: a forward program that also returns
-// what the backward pass needs, and a backward program that starts from there. A
-// device may differentiate programs by means of its own; what the right answer is,
-// and what need not be computed, is decided here.
+// The rule for each operation is in the column Gradient of the table in package program.
+// [VJP] returns the gradient as one program with the same inputs. [Split] returns two
+// programs, as a training step needs them: a forward program that also returns what the
+// backward pass needs, and a backward program that starts from that. A device may
+// differentiate programs in its own way; this package defines what the right result is,
+// and what need not be computed.
 package autodiff

@@ -8,40 +8,39 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Partition is a program with its gradient, cut between the forward and the
+// Partition is a program together with its gradient, cut between the forward and the
 // backward pass.
 type Partition struct {
-	// Forward takes the inputs of the original program and returns the outputs
-	// asked for, in that order, followed by the residuals that are neither inputs
-	// nor among those outputs, named r.0, r.1, …
+	// Forward takes the inputs of the original program and returns the requested outputs,
+	// in that order, followed by those residuals that are neither inputs nor among these
+	// outputs, named r.0, r.1, …
 	Forward *program.Program
-	// Backward takes the residuals, in the order of Residuals, and then
-	// d.<output>; it returns d.<input> for each input differentiated by.
+	// Backward takes the residuals, in the order of Residuals, and then d.<output>; it
+	// returns d.<input> for each input in wrt.
 	Backward *program.Program
-	// Residuals lists what Backward needs of the forward pass.
+	// Residuals lists what Backward needs from the forward pass.
 	Residuals []Residual
 }
 
 // Residual is a forward value kept for the backward pass.
 type Residual struct {
-	// Name is that of the Backward input, and of where the value comes from.
+	// Name is the name of the Backward input, and of the value that it comes from.
 	Name string
-	// Input tells that the value is the input of this name of the original program;
-	// otherwise it is the output of this name of Forward.
+	// Input says that the value is the input with this name of the original program;
+	// otherwise it is the output with this name of Forward.
 	Input bool
 	Type  program.Type
 }
 
-// Split differentiates p, which must be valid, as [VJP] does and cuts the result
-// in two. outputs are those wanted of the forward pass; output, the one that is
+// Split differentiates p, which must be valid, as [VJP] does and cuts the result in two.
+// outputs lists the outputs wanted from the forward pass; output, the one that is
 // differentiated, need not be among them.
 //
-// What is handed across is the smallest set, in bytes, of forward values from
-// which the backward pass can be computed without repeating work. Constants, and
-// reshapes, broadcasts, slices and transposes of what is handed over, are made
-// again; what only the backward pass needs is computed on the side where less
-// crosses. stop_gradient is left out, so neither program can be differentiated
-// again.
+// What is passed from one part to the other is the smallest set, in bytes, of forward
+// values from which the backward pass can be computed without repeating work. Constants,
+// and reshapes, broadcasts, slices and transposes of what is passed, are recomputed; what
+// only the backward pass needs is computed on the side where that means passing less.
+// stop_gradient is left out, so neither program can be differentiated again.
 func Split(p *program.Program, outputs []string, output string, wrt ...string) (*Partition, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)

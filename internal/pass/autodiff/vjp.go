@@ -8,17 +8,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Prefix stands before the name of an output for its cotangent, and before that
-// of an input for its gradient.
+// Prefix precedes the name of an output to name its cotangent, and the name of an input
+// to name its gradient.
 const Prefix = "d."
 
-// VJP returns the vector–Jacobian product of p, which must be valid: a program
-// that takes the inputs of p and the cotangent d.<output>, of that output's type,
-// and returns d.<input> for each name in wrt, of that input's type. Where no path
-// leads from an input to the output the gradient is zero.
+// VJP returns the vector–Jacobian product of p, which must be valid: a program that takes
+// the inputs of p and the cotangent d.<output>, of that output's type, and returns
+// d.<input> for each name in wrt, of that input's type. If no path leads from an input to
+// the output, its gradient is zero.
 //
-// The error says that a name does not exist, is not a float, or that the path
-// leads through a matrix factorization, which has no gradient.
+// It is an error if a name does not exist or is not a float, or if the path leads through
+// a matrix factorization, which has no gradient.
 func VJP(p *program.Program, output string, wrt ...string) (*program.Program, error) {
 	t, err := newTape(p, output, wrt, ".vjp")
 	if err != nil {
@@ -133,7 +133,7 @@ func (t *tape) activate() {
 	t.active = active(t.p, inputs)
 }
 
-// Reaches tells whether a gradient of a value can come to an input: whether the value depends on it by other ways than
+// Reaches reports whether a gradient of a value can reach an input: whether the value depends on it in other ways than
 // through operations whose gradient is zero everywhere.
 func Reaches(p *program.Program, value program.ID, input int) bool {
 	inputs := make([]bool, len(p.Inputs))

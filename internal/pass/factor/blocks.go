@@ -8,28 +8,29 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Sizes of blocks: how many entries of a row share a scale. Scales of E8M0 are powers of two, as MXFP4 has them; NVFP4 has
-// those of E4M3.
+// The block sizes: how many entries of a row share a scale. With blocks of BlockE8M0 entries, scales are in E8M0,
+// powers of two, as in MXFP4; with blocks of BlockE4M3 entries they are in E4M3, as in NVFP4.
 const BlockE8M0, BlockE4M3 = 32, 16
 
-// Names of the outputs that [Blocks] adds. The first two are whole numbers from −128 to 127, bytes with a sign, as floats.
+// Names of the outputs that [Blocks] adds. The first two are whole numbers from −128 to 127 (signed bytes), as floats.
 const (
-	// OutputPacked are the codes of E2M1, [n, m/2], two in a byte: that of the even entry in the lower four bits.
+	// OutputPacked holds the codes of E2M1, [n, m/2], two in a byte: that of the even entry is in the lower four bits.
 	OutputPacked = "factor.packed"
-	// OutputScales are the scales of blocks, [n, m/32] in E8M0 or [n, m/16] in E4M3, and NaN where the matrix is.
+	// OutputScales holds the scales of blocks, [n, m/32] in E8M0 or [n, m/16] in E4M3; they are NaN where the matrix
+	// is.
 	OutputScales = "factor.scales"
-	// OutputOverall is what scales of a row are multiplied with, [n, 1].
+	// OutputOverall holds the factors by which the scales of each row are multiplied, [n, 1].
 	OutputOverall = "factor.overall"
 )
 
 // Bytes that are NaN, and what is added to exponents (OCP Microscaling specification 1.0; OCP 8-bit floating point).
 const nanE8M0, nanE4M3, biasE8M0 = 255, 127, 127
 
-// Blocks returns p with three more outputs, from which [Unblock] computes the named one, a matrix, exactly but for the signs
-// of zeros, and for rounding where a scale is the product of two: numbers of E2M1, ±{0, ½, 1, 1½, 2, 3, 4, 6}, and
-// scales of the blocks of a row. It is not ok where the program does not show that they are: it follows numbers, not
-// conditions, so that it does not see what a rule for ties other than that of round makes of them. Where one entry of a block
-// is NaN, its codes say that all are.
+// Blocks returns p with three more outputs, from which [Unblock] computes the output with the given name, a matrix.
+// They are numbers of E2M1, ±{0, ½, 1, 1½, 2, 3, 4, 6}, and scales of the blocks of a row. The result is exact except
+// for the signs of zeros, and for rounding if a scale is the product of two. ok is false if it cannot be seen in the
+// program that the matrix consists of these: Blocks follows numbers, not conditions, and so does not see the effect of
+// a rule for ties other than that of round. If one entry of a block is NaN, its codes say that all are.
 func Blocks(p *program.Program, output string) (factored *program.Program, ok bool) {
 	id, ok := p.Output(output)
 	if !ok || len(p.TypeOf(id).Shape) != 2 {
@@ -149,9 +150,9 @@ func positive(x program.Value, half float64) program.Value {
 	return x.Lt(x.Builder().Const(0)).Select(x.Shift(2*half), x)
 }
 
-// Unblock is the program that computes a matrix [rows, length] from the codes and the scales that [Blocks] adds for blocks of a
-// size, which are its inputs, as the output of the given name. The rows of the matrix remain to be multiplied with
-// [OutputOverall].
+// Unblock returns the program that computes a matrix [rows, length], as the output with the given name. Its inputs are
+// the codes and the scales that [Blocks] adds, for blocks of the given size. The rows of the matrix still have to be
+// multiplied by [OutputOverall].
 func Unblock(rows, length, size int, output string) *program.Program {
 	b := program.NewBuilder("blocks.unpacked")
 	packed := b.Input(OutputPacked, program.FloatType(rows, length/2))

@@ -1,25 +1,26 @@
-// Package factor finds out that a matrix which a program computes is small numbers times scales, as quantizers make it:
-// whole numbers times one scale for each row ([Rows]), which can be multiplied in integers, or floats of four bits in blocks
-// with scales ([Blocks]), which some GPUs multiply as they are.
+// Package factor recognizes programs that compute a matrix of small numbers times scales, as quantizers do. The small
+// numbers are either integers, with one scale for each row ([Rows]), which can be multiplied in integer arithmetic, or
+// four-bit floats in blocks with scales ([Blocks]), which some GPUs multiply directly.
 //
-// It reads programs, and nothing else: what quantizer a program is of does not matter.
+// It only reads programs; it does not matter which quantizer a program belongs to.
 package factor
 
 import "github.com/cage-qat/cage/sdk/program"
 
 // Names of the outputs that [Rows] adds.
 const (
-	// OutputIntegers are the whole numbers, from −127 to 127, as floats of the matrix's shape [n, m].
+	// OutputIntegers holds the integers, from −127 to 127, as floats of the matrix's shape [n, m].
 	OutputIntegers = "factor.integers"
-	// OutputScale are the scales, [n, 1]. Where the integers of a row have NaN among them its scale is NaN.
+	// OutputScale holds the scales, [n, 1]. If a row has NaN among its integers, its scale is NaN.
 	OutputScale = "factor.scale"
 )
 
 // largest is what 8 bits with a sign hold.
 const largest = 127
 
-// Rows returns p with two more outputs, whose product is the named one, a matrix, in exact arithmetic and, because the
-// integers are small, in binary32 but for the smallest numbers. It is not ok where the program does not show them.
+// Rows returns p with two more outputs, whose product is the output with the given name, a matrix. This holds in exact
+// arithmetic and, because the integers are small, in binary32, except for the smallest numbers. ok is false if the
+// integers and scales cannot be seen in the program.
 func Rows(p *program.Program, output string) (factored *program.Program, ok bool) {
 	id, ok := p.Output(output)
 	if !ok {

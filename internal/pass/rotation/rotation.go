@@ -9,13 +9,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Ending returns the block of the rotation that an output of a valid program ends in:
-// the largest for which [Undo] needs no operation more than the program has. It is 0
-// where there is none.
+// Ending returns the block size of the rotation that an output of a valid program ends
+// in: the largest for which [Undo] does not need more operations than the program has. It
+// is 0 if there is none.
 //
-// Between the rotation and the output may stand whatever a rotation can change places
-// with: reshapes that keep its blocks whole, factors and selections that are the same
-// along each block, sums of such values.
+// Between the rotation and the output there may be operations that commute with a
+// rotation: reshapes that keep its blocks whole, factors and selections that are the same
+// along each block, and sums of such values.
 func Ending(p *program.Program, output string) int {
 	id, ok := p.Output(output)
 	if !ok {
@@ -37,17 +37,18 @@ func Ending(p *program.Program, output string) int {
 	return 0
 }
 
-// Undo returns p, which must be valid, with the named outputs rotated by the given
-// block once more. A rotation is its own inverse: where an output ends in one of that
-// block, both are left out.
+// Undo returns p, which must be valid, with the named outputs rotated once more by the
+// given block size. A rotation is its own inverse: if an output ends in a rotation of
+// that block size, both are left out.
 //
-// It serves surrogates as well as values. Where v = Hz, the gradient on z is that on v
-// rotated; so the gradient that a surrogate S derives from that on v is the one that
-// H·S derives from that on z, and the rotations of the backward pass cancel, too.
+// This works for surrogates as well as for values. If v = Hz, the gradient with respect
+// to z is the rotated gradient with respect to v. So the gradient that a surrogate S
+// derives from the gradient with respect to v is the one that H·S derives from the
+// gradient with respect to z, and the rotations of the backward pass cancel, too.
 //
-// Values are the same in exact arithmetic. Where all that goes is one rotation, what is
-// left is computed from the same numbers in the same way. The error says that an output
-// does not exist, is not a float, or has rows that are no multiple of the block.
+// Values are the same in exact arithmetic. If all that is removed is one rotation, the
+// rest is computed from the same numbers in the same way. It is an error if an output
+// does not exist, is not a float, or has rows that are not a multiple of the block.
 func Undo(p *program.Program, block int, outputs ...string) (*program.Program, error) {
 	u := newUndoer(p, block)
 	for _, name := range outputs {
@@ -73,7 +74,7 @@ func Undo(p *program.Program, block int, outputs ...string) (*program.Program, e
 	return u.w.Build()
 }
 
-// Elements counts the elements of all rotations of a program: what rotating costs.
+// Elements counts the elements of all rotations in a program: the cost of rotating.
 func Elements(p *program.Program) int64 {
 	var sum int64
 	for _, n := range p.Nodes {

@@ -62,8 +62,8 @@ func (w *Writer) Inputs(p *program.Program) []program.Value {
 	return values
 }
 
-// Copy writes the operations of p, with inputs in the place of its own, and returns
-// what each value of p has become.
+// Copy writes the operations of p, with inputs in place of its own, and returns what each
+// value of p has become.
 func (w *Writer) Copy(p *program.Program, inputs []program.Value) []program.Value {
 	return program.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		return w.Apply(n.Op, n.Attr, n.Type, args...)
@@ -79,7 +79,7 @@ func (w *Writer) Build() (*program.Program, error) { return w.b.Build() }
 // Err returns the first mistake so far.
 func (w *Writer) Err() error { return w.b.Err() }
 
-// Const is a scalar float.
+// Const returns a scalar float constant.
 func (w *Writer) Const(v float64) program.Value {
 	return w.Apply(program.OpConstant, program.Attr{Floats: []float64{v}}, program.FloatType())
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Program returns p, which must be valid, over a leading axis of n: every input has
-// that axis but those named in shared, and every output has it. Slice i of the outputs
-// is what p gives for slice i of the inputs and the shared ones.
+// Program returns p, which must be valid, vectorized over a leading axis of size n: every
+// input except those named in shared has that axis, and every output has it. Slice i of
+// the outputs is what p returns for slice i of the inputs and the shared inputs.
 //
-// Values that follow from shared inputs alone are computed once. The elements of
-// random_bits, and of clamp where the bounds are not shared, are computed one after the
-// other, as these operations have no form over an axis. The error names a value that
-// has as many axes as a value may have, or says which argument is wrong.
+// Values that depend only on shared inputs are computed once. The elements of
+// random_bits, and of clamp if the bounds are not shared, are computed one after the
+// other, because these operations have no form over an axis. The error names a value that
+// already has the largest number of axes, or says which argument is wrong.
 func Program(p *program.Program, n int, shared ...string) (*program.Program, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("vectorize program %q: %d copies: at least 1 is needed", p.Name, n)

@@ -1,4 +1,4 @@
-// Command typescript draws what a terminal showed: script -qefc COMMAND /dev/null | typescript --out FILE.svg
+// Command typescript draws what a terminal has shown: script -qefc COMMAND /dev/null | typescript --out FILE.svg
 package main
 
 import (

@@ -1,11 +1,11 @@
-// Package crashfs records what a program does to the files of a directory and makes that
-// directory anew as a loss of power could have left it: with what was synced, some of
-// the rest, and garbage where unsynced bytes were. It is imported by tests alone.
+// Package crashfs records what a program does to the files of a directory, and makes new
+// directories as a loss of power could have left it: with what was synced, some of the
+// rest, and garbage where unsynced bytes were. It is imported only by tests.
 //
-// It assumes little of a disk. A file's content is safe after File.Sync and not before. A
-// name (created, renamed, removed) is safe after SyncDir of its directory and not before;
-// unsynced changes of names may arrive in part, and also in another order than they were
-// made in. A rename arrives whole or not at all.
+// It assumes little of a disk. The content of a file is safe after File.Sync and not
+// before. A name (created, renamed, removed) is safe after SyncDir of its directory and
+// not before; unsynced changes of names may be kept in part, and in another order than
+// they were made in. A rename is kept as a whole or not at all.
 package crashfs
 
 import (
@@ -58,7 +58,8 @@ const (
 	syncDir  kind = "syncdir"
 )
 
-// New records below root, which must exist. What is there counts as synced.
+// New returns an FS that records what happens below root, which must exist. Existing
+// files count as synced.
 func New(root string) (*FS, error) {
 	f := &FS{FS: vfs.OS, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
 	err := filepath.WalkDir(f.root, func(path string, d fs.DirEntry, err error) error {
@@ -91,7 +92,7 @@ func New(root string) (*FS, error) {
 	return f, nil
 }
 
-// Moments is the number of moments so far at which power can be lost: moment m comes
+// Moments returns the number of moments so far at which power can be lost: moment m comes
 // after the first m events.
 func (f *FS) Moments() int {
 	f.mu.Lock()

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Each makes the directory as it may be after a loss of power at every moment, seeds times
-// each, and says which it was. The test fails where there are fewer than least of them.
+// Each yields directories as they may be after a loss of power, seeds of them for every
+// moment, and a description of each. The test fails if there are fewer than least of
+// them.
 func (f *FS) Each(t testing.TB, seeds uint64, least int) iter.Seq2[string, string] {
 	return func(yield func(dir, what string) bool) {
 		states := 0

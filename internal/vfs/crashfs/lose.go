@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Lose makes in the directory to, which must be empty, what a loss of power after the
+// Lose creates, in the directory to, which must be empty, what a loss of power after the
 // first m events could have left of the root. Different seeds keep different parts of
 // what was not synced: seed 0 nothing, seed 1 everything.
 func (f *FS) Lose(m int, seed uint64, to string) error {

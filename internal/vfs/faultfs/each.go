@@ -9,9 +9,10 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Each makes operation 0, every, 2·every, … of the operating system's files fail in turn,
-// first once and then with all that follow. Each half ends with a try in which nothing
-// failed; the test fails where that is operation least or an earlier one.
+// Each makes operation 0, every, 2·every, … of the operating system's file system fail in
+// turn, first only that operation, then also all that follow. Each of these two passes
+// ends with a try in which nothing failed; the test fails if that try was for an
+// operation before least.
 func Each(t testing.TB, every, least int) iter.Seq[*FS] {
 	return func(yield func(*FS) bool) {
 		for _, forever := range []bool{false, true} {
@@ -42,8 +43,8 @@ func (f *FS) What() string {
 	return fmt.Sprintf("%s failed, forever %v", fired[0], f.forever)
 }
 
-// Reported demands that err tells of what was made to fail, and that there is none where
-// nothing was. It returns what failed.
+// Reported fails the test unless err reports the injected fault, or is nil if nothing was
+// made to fail. It returns what failed.
 func (f *FS) Reported(t testing.TB, err error) (what string) {
 	t.Helper()
 	what = f.What()

@@ -1,7 +1,7 @@
-// Package faultfs is a file system whose i-th operation fails, once or with all that
-// follow, as a full or a broken disk does. It is imported by tests alone: they let a
-// program run for i = 0, 1, 2, … until nothing fails any more, and demand each time that
-// the fault is reported and that nothing is lost.
+// Package faultfs is a file system whose i-th operation fails, alone or with all that
+// follow, as on a full or broken disk. It is imported only by tests. They run a program
+// for i = 0, 1, 2, … until nothing fails any more, and require each time that the fault
+// is reported and that nothing is lost.
 package faultfs
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind string
 
 // The kinds of operations.
 const (
-	Create   Kind = "create" // open a file that may not be there yet
+	Create   Kind = "create" // opens a file that may not exist yet
 	Open     Kind = "open"
 	Read     Kind = "read"
 	Write    Kind = "write"
@@ -40,12 +40,12 @@ const (
 
 // Op is an operation.
 type Op struct {
-	Index int // from 0, in the order of their beginning
+	Index int // number of the operation, from 0, in the order in which operations begin
 	Kind  Kind
-	Path  string // of a rename, the old one
+	Path  string // for a rename, the old path
 }
 
-// String is the operation as in "17 rename run/.run.toml#"; # stands for the random
+// String returns the operation, as in "17 rename run/.run.toml#"; # stands for the random
 // number of a temporary file.
 func (o Op) String() string {
 	return fmt.Sprintf("%d %s %s", o.Index, o.Kind, temporary.ReplaceAllString(o.Path, "$1#"))
@@ -54,8 +54,8 @@ func (o Op) String() string {
 // temporary matches the name of a temporary file of internal/atomicfile.
 var temporary = regexp.MustCompile(`(/\.[^/]*[^/0-9])[0-9]+$`)
 
-// Error is the error of an operation that was made to fail. It wraps ENOSPC where more
-// room was asked for, else EIO.
+// Error is the error of an operation that was made to fail. It wraps ENOSPC if the
+// operation needed more space, and otherwise EIO.
 type Error struct {
 	Op  Op
 	Err error
@@ -64,7 +64,7 @@ type Error struct {
 func (e *Error) Error() string { return "injected fault " + e.Op.String() + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// FS is a file system one of whose operations fails.
+// FS is a file system in which operations fail as given to [New].
 type FS struct {
 	inner   vfs.FS
 	fail    int
@@ -75,18 +75,18 @@ type FS struct {
 	fired []Op
 }
 
-// New makes operation i of a file system fail, and all later ones if forever. A negative
-// i makes none fail.
+// New returns a file system in which operation i fails and, with forever, all later ones.
+// With a negative i none fails.
 func New(inner vfs.FS, i int, forever bool) *FS { return &FS{inner: inner, fail: i, forever: forever} }
 
-// Ops are the operations so far.
+// Ops returns the operations so far.
 func (f *FS) Ops() []Op {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.ops)
 }
 
-// Fired are the operations that were made to fail.
+// Fired returns the operations that were made to fail.
 func (f *FS) Fired() []Op {
 	f.mu.Lock()
 	defer f.mu.Unlock()

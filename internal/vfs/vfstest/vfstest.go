@@ -1,4 +1,4 @@
-// Package vfstest looks at what is in directories. It is for tests only.
+// Package vfstest reads the contents of directories. It is for tests only.
 package vfstest
 
 import (
@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// Contents are the files below a directory, by their paths with slashes. Lines in which one
-// of the words stands are left out: those that say when something was, or how long it took.
+// Contents returns the files below a directory, by their slash-separated paths. Lines
+// that contain one of the words in without are left out: those that say when something
+// happened, or how long it took.
 func Contents(t testing.TB, dir string, without ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Codec is gRPC's protobuf codec, which scans a message before it decodes it. Use
-// one for each call: Err keeps why a message could not be read, which gRPC reports in
-// words only.
+// Codec is gRPC's protobuf codec, except that it scans a message before decoding it. Use
+// a new one for each call: Err keeps the reason why a message could not be read, which
+// gRPC reports only as text.
 type Codec struct {
 	encoding.CodecV2
 	Err error

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Reason tells apart why a plugin answers with an error. On the wire it is the code
-// of the gRPC status and, where that is not enough, a google.rpc.ErrorInfo of
+// Reason says why a plugin answers with an error. On the wire it is the code of the gRPC
+// status and, where that is not enough, a google.rpc.ErrorInfo with the domain
 // [ErrorDomain] among the details of the status. Texts are for people only.
 type Reason string
 
@@ -22,21 +22,21 @@ const (
 	// Unreadable: the plugin cannot read the request; its host is of another version.
 	// The code is INVALID_ARGUMENT, too.
 	Unreadable Reason = "UNREADABLE_REQUEST"
-	// Mistaken: everything else that the plugin's code may come to: a panic, a program
-	// that is not valid, an error that nobody expected. The code is INTERNAL; a
-	// status with any other code of an application means the same.
+	// Mistaken: everything else that can go wrong in the plugin's code: a panic, a
+	// program that is not valid, an unexpected error. The code is INTERNAL; any other
+	// code that an application sends means the same.
 	Mistaken Reason = "MISTAKE"
 )
 
-// ErrorDomain is the domain of reasons in details.
+// ErrorDomain is the domain of reasons in the details of a status.
 const ErrorDomain = "cage.plugin.v1"
 
-// maxText is where the text of an error is cut: trailers of gRPC hold a few
-// kilobytes at most.
+// maxText is the length, in bytes, at which the text of an error is cut: trailers of gRPC
+// hold a few kilobytes at most.
 const maxText = 4096
 
-// ToStatus makes the gRPC status of a failed call. Text that is not UTF-8 could not be
-// sent.
+// ToStatus makes the gRPC status of a failed call. It replaces what is not valid UTF-8,
+// because that could not be sent.
 func ToStatus(reason Reason, text string) error {
 	if len(text) > maxText {
 		text = text[:maxText] + "…"
@@ -52,9 +52,9 @@ func ToStatus(reason Reason, text string) error {
 	return s.Err()
 }
 
-// FromStatus reads why a plugin answered with an error. It is not ok for statuses of
-// the connection, such as UNAVAILABLE, of the call, such as DEADLINE_EXCEEDED, and for
-// errors that are no status.
+// FromStatus reads why a plugin answered with an error. ok is false for statuses of the
+// connection, such as UNAVAILABLE, for those of the call, such as DEADLINE_EXCEEDED, and
+// for errors that are not a status.
 func FromStatus(err error) (reason Reason, text string, ok bool) {
 	s, isStatus := status.FromError(err)
 	if !isStatus {

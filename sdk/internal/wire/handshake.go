@@ -11,7 +11,7 @@ const (
 	APIVersion = 1
 
 	// CookieKey and CookieValue are the environment variable by which a plugin
-	// knows that a host started it, and not a person. It is no secret.
+	// knows that it was started by a host, not by a person. The value is not a secret.
 	CookieKey   = "CAGE_PLUGIN"
 	CookieValue = "5a1f8d0c2b7e4e36a9c3d471f06be928"
 
@@ -20,8 +20,8 @@ const (
 	LifelineKey   = "CAGE_PLUGIN_LIFELINE"
 	LifelineStdin = "stdin"
 
-	// LogKey is the least level that the plugin shall log: trace, debug, info,
-	// warn or error.
+	// LogKey is the variable with the lowest level that the plugin should log: trace,
+	// debug, info, warn or error.
 	LogKey = "CAGE_PLUGIN_LOG"
 
 	// MaxMessage is the largest message that either side accepts, in bytes. It

@@ -59,9 +59,9 @@ func toAttr(a *program.Attr) *pb.Attr {
 	return m
 }
 
-// FromProgram reads a program from a message. The result has existing operations
-// and element types and no number that overflows, but is not yet validated.
-// Constants share memory with the message.
+// FromProgram reads a program from a message. The operations and element types of the
+// result exist, and none of its numbers overflows, but it is not validated yet. Constants
+// share memory with the message.
 func FromProgram(m *pb.Program) (*program.Program, error) {
 	if m == nil {
 		return nil, fmt.Errorf("the program %w", errAbsent)

@@ -55,7 +55,7 @@ func each[A, B any](x []A, f func(A) B) []B {
 	return out
 }
 
-// pairs applies f to the elements of two lists of one length.
+// pairs applies f to the elements of two lists of the same length.
 func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
 	out := make([]B, len(x))
 	for i, v := range x {
@@ -93,7 +93,8 @@ var floatBinary = map[program.Op]func(x, y float64) float64{
 	program.OpLdexp: ldexp,
 }
 
-// Shift counts outside 0…31 mean nothing; they are reduced so that they cannot panic.
+// Shift counts outside 0…31 have no defined meaning; they are reduced modulo 32 so
+// that they cannot panic.
 var intBinary = map[program.Op]func(x, y int64) int64{
 	program.OpAdd: func(x, y int64) int64 { return x + y },
 	program.OpSub: func(x, y int64) int64 { return x - y },

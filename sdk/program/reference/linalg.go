@@ -39,7 +39,7 @@ func factorize(n *program.Node, args []Tensor) (Tensor, error) {
 	return out, nil
 }
 
-// sortColumns are the columns of a, those with the largest keys first.
+// sortColumns returns the columns of a, those with the largest keys first.
 func sortColumns(a, keys []float64) []float64 {
 	order := make([]int, len(keys))
 	for i := range order {

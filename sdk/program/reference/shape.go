@@ -106,7 +106,7 @@ func part[T any](data []T, i, count int) []T {
 	return data[i*size : (i+1)*size]
 }
 
-// reduce folds the named axes, which it moves behind the others first.
+// reduce folds the named axes, after moving them behind the others.
 func reduce(n *program.Node, x Tensor) Tensor {
 	x = transpose(x, append(program.OtherAxes(x.Type.Rank(), n.Attr.Axes), n.Attr.Axes...))
 	out := Tensor{Type: n.Type}

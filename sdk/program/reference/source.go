@@ -36,7 +36,7 @@ func source(n *program.Node, args []Tensor) Tensor {
 	return out
 }
 
-// fill repeats a single element so many times.
+// fill repeats a single element size times. Longer data is returned as it is.
 func fill[T any](data []T, size int) []T {
 	if len(data) == 1 {
 		return slices.Repeat(data, size)
@@ -49,7 +49,7 @@ func fill[T any](data []T, size int) []T {
 // rotates and xors; after every four rounds the next pair of key words is added
 // with the count of injections so far.
 func threefry2x32(key, counter [2]uint32) [2]uint32 {
-	const parity = 0x1BD11BDA // makes the third key word differ from zero for a zero key
+	const parity = 0x1BD11BDA // makes the third key word nonzero for a zero key
 	rotations := [8]int{13, 15, 26, 6, 17, 29, 16, 24}
 	words := [3]uint32{key[0], key[1], parity ^ key[0] ^ key[1]}
 	x0, x1 := counter[0]+words[0], counter[1]+words[1]

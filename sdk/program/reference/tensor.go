@@ -54,7 +54,7 @@ func widen[T int32 | uint32](dtype program.DType, data []T, shape []int) Tensor 
 func (t Tensor) Len() int { return len(t.Floats) + len(t.Ints) }
 
 // Scalar is the only element of a tensor of one element, as a float64; for any
-// other it is the first.
+// other tensor it is the first element.
 func (t Tensor) Scalar() float64 { return t.Float64s()[0] }
 
 // Float64s returns the elements as float64, whatever their type; those of a float
@@ -89,7 +89,7 @@ func (t Tensor) String() string {
 	return fmt.Sprintf("%s %v", t.Type, t.Float64s())
 }
 
-// check fails unless the data goes with the type and each element fits it.
+// check fails unless the data has the size of the type and each element fits the type.
 func (t Tensor) check() error {
 	size := t.Type.Size()
 	if t.Type.DType == program.Float {

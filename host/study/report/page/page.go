@@ -1,10 +1,10 @@
-// Package page lays out the report of a study as one HTML file that needs nothing
-// else: no network, no other file, and a browser of any kind; without JavaScript it
-// only cannot sort, filter or show values under the pointer.
+// Package page lays out the report of a study as one HTML file that needs no network, no
+// other file, and no particular browser. Without JavaScript, all that is missing is
+// sorting, filtering, and values under the pointer.
 //
-// It knows texts, numbers and pictures, and nothing of studies: what stands in the
-// page is decided in host/study/report. All texts are escaped here. Curves are drawn by
-// uPlot, whose files, as they are on npm, are in the directory uplot.
+// It handles texts, numbers and pictures, and knows nothing about studies:
+// host/study/report decides what is on the page. All texts are escaped here. Curves are
+// drawn by uPlot, whose files, as published on npm, are in the directory uplot.
 package page
 
 import (
@@ -16,10 +16,10 @@ import (
 	"strconv"
 )
 
-// Page is what is shown, top to bottom.
+// Page is the content of the page, from top to bottom.
 type Page struct {
 	Title    string
-	Summary  string // a sentence below the title
+	Summary  string // a sentence shown below the title
 	Tables   []Table
 	Figures  []Figure
 	Failures []Failure
@@ -29,32 +29,32 @@ type Page struct {
 // Table is a table whose columns can be sorted.
 type Table struct {
 	Title string
-	Head  [][]Heading // lines of headings; those of the last line sort
+	Head  [][]Heading // lines of headings; those in the last line sort
 	Rows  [][]Cell
 	Notes []string
-	// Below is a table that belongs to this one, nil for none.
+	// Below is a table that belongs to this one; nil if there is none.
 	Below *Table
 }
 
-// Heading is a heading above one or several columns.
+// Heading is a heading above one or more columns.
 type Heading struct {
 	Label   string
 	Columns int
-	Text    bool // the column has texts, which stand at the left
+	Text    bool // the column contains texts, which are left-aligned
 }
 
 // Cell is a cell of a table.
 type Cell struct {
 	Text string
-	Note string   // smaller, below the text
-	Sort *float64 // by what the column is sorted; nil: at the end
-	Head bool     // it names its row
+	Note string   // smaller text, below the text
+	Sort *float64 // value by which the column is sorted; nil: at the end
+	Head bool     // whether it names its row
 	Bold bool
-	Left bool   // it stands at the left, as texts do
+	Left bool   // left-aligned, as texts are
 	Link string // the ID of an element of the page
 }
 
-// Key makes a number something to sort by; what is not a number is sorted to the end.
+// Key makes a number a value to sort by; NaN is sorted to the end.
 func Key(x float64) *float64 {
 	if math.IsNaN(x) {
 		return nil
@@ -65,26 +65,26 @@ func Key(x float64) *float64 {
 // Figure is a picture with its title.
 type Figure struct {
 	Title string
-	SVG   []byte // as host/figure writes it; empty: nothing to draw
+	SVG   []byte // as written by host/figure; empty: nothing to draw
 	Notes []string
-	// Paper keeps the picture on light paper in the dark: of one whose colours have an order, from
-	// light to dark, which must not turn round.
+	// Paper keeps the picture on a light background in dark mode. It is for pictures whose colours are ordered from
+	// light to dark, which must not be inverted.
 	Paper bool
-	Chart *Chart // what the pointer can be asked about; nil: the picture alone
+	Chart *Chart // values to show under the pointer; nil: the picture alone
 }
 
-// Chart is a figure of curves as numbers.
+// Chart is a figure of curves in the form of numbers.
 type Chart struct {
 	X      string  `json:"x"` // labels of the axes
 	Y      string  `json:"y"`
 	LogX   bool    `json:"logx"`
 	LogY   bool    `json:"logy"`
-	YMin   float64 `json:"ymin,omitempty"` // the range of Y; YMax 0: that of the curves
+	YMin   float64 `json:"ymin,omitempty"` // range of Y; if YMax is 0, that of the curves
 	YMax   float64 `json:"ymax,omitempty"`
 	Series []Curve `json:"series"`
 }
 
-// Curve is a curve of a chart, with a band around it. All slices have the same length;
+// Curve is a curve in a chart, with a band around it. All slices have the same length; a
 // null breaks the curve.
 type Curve struct {
 	Name string     `json:"name"`
@@ -92,42 +92,43 @@ type Curve struct {
 	Y    []*float64 `json:"y"`
 	Low  []*float64 `json:"low"`  // empty: no band
 	High []*float64 `json:"high"` // empty: no band
-	// Color is the n-th colour of all curves, from 1; 0: by its place among the curves.
+	// Color is the number of the colour among all colours of curves, from 1; 0: by its
+	// place among the curves.
 	Color int        `json:"color,omitempty"`
-	Dash  int        `json:"dash,omitempty"` // the n-th kind of line, in the same way
-	Raw   []*float64 `json:"raw,omitempty"`  // what Y was smoothed from; empty: Y is as recorded. There is no band then
+	Dash  int        `json:"dash,omitempty"` // number of the line style, in the same way
+	Raw   []*float64 `json:"raw,omitempty"`  // what Y was smoothed from, in which case there is no band; empty: Y is as recorded
 }
 
 // Failure is a cell that ended in an error.
 type Failure struct{ Name, Err string }
 
-// Runs lists all cells.
+// Runs lists all cells of the study.
 type Runs struct {
 	Table       Table
 	Details     []Detail
-	Provenances []string // texts that details share
+	Provenances []string // texts that several details share
 }
 
-// Detail is what is known of one cell.
+// Detail is what is known about one cell.
 type Detail struct {
-	ID         string // for links
+	ID         string // used in links
 	Name       string
 	State      string
-	Settings   []string // what it changes of the base
+	Settings   []string // what it changes in the base
 	Config     string
-	Provenance int // in Provenances; -1: none
+	Provenance int // index in Provenances; -1: none
 }
 
-// Contents is a page that leads to the pages of several studies, with their tables.
+// Contents is a page with the tables of several studies and links to their pages.
 type Contents struct {
 	Title   string
 	Studies []Entry
 }
 
-// Entry is a study in the contents.
+// Entry is a study on the contents page.
 type Entry struct {
 	Name    string
-	Summary string // a sentence below the name
+	Summary string // a sentence shown below the name
 	Link    string // to the study's page, relative to the contents
 	Tables  []Table
 }
@@ -143,7 +144,7 @@ var layout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
 	"inc": func(i int) int { return i + 1 },
 }).ParseFS(files, "page.gohtml", "contents.gohtml"))
 
-// Assets are the files that pages are made of, for other pages that look the same.
+// Assets returns the files that pages are made of, for other pages with the same look.
 func Assets() fs.FS { return files }
 
 // read returns files one after another.
@@ -168,10 +169,10 @@ func picture(svg []byte) template.HTML {
 	return template.HTML(bytes.TrimSpace(svg))
 }
 
-// Render writes the page.
+// Render renders the page as HTML.
 func Render(p Page) ([]byte, error) { return render("page.gohtml", p) }
 
-// RenderContents writes the page.
+// RenderContents renders the contents page as HTML.
 func RenderContents(c Contents) ([]byte, error) { return render("contents.gohtml", c) }
 
 func render(name string, data any) ([]byte, error) {

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// root is where the import paths of the .proto files begin, the package wire.
+// root is where the import paths of the .proto files begin: the directory of package wire.
 const root = "."
 
 var files = []string{"cage/plugin/v1/program.proto", "cage/plugin/v1/plugin.proto"}
@@ -62,7 +62,7 @@ func compile() ([]byte, error) {
 	return proto.Marshal(request)
 }
 
-// run gives the request to one generator and writes the files it answers.
+// run gives the request to one generator and writes the files that it answers with.
 func run(generator string, request []byte) error {
 	cmd := exec.Command("go", "tool", generator)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
