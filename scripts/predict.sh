@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compiles the training step of each preset for an NVIDIA GPU that is not there, and prints
 # what XLA makes of it: memory, what is updated in place, kernels, and for each kind of kernel
-# a lower bound of its time from the bytes and operations that it takes. A prediction, not a
-# measurement.
+# a time from its bytes and floating-point operations. A prediction, not a measurement: the
+# instructions of cage's own kernels are not counted, so their times are too short.
 #
 #   scripts/predict.sh             the table, and the tests of these properties
 #   scripts/predict.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
