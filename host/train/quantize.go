@@ -30,7 +30,7 @@ type QuantizeOptions struct {
 	// Activations says whether to quantize activations with the same quantizer, during calibration and from then on.
 	Activations bool
 	Out         string // run directory to create
-	Step        int    // checkpoint of a run; 0 means the newest intact one
+	Step        int    // checkpoint of a run; 0 means the newest one
 	Context     int    // of a Hugging Face checkpoint, see [Import]
 	// Data is a token file or a text to calibrate with; empty means the training set of a run.
 	Data string
