@@ -54,11 +54,10 @@ pruned_intact() { # damaged checkpoints push the intact ones out
 	short --resume --stop-after 9
 	[ ! -e runs/quadratic/checkpoints/step-00000009.safetensors ]
 }
-silent_fallback() { # eval takes an older checkpoint than the newest, and does not say so
+silent_fallback() { # eval takes an older checkpoint than the newest
 	short --set train.checkpoint_every=1000
 	printf x >runs/quadratic/checkpoints/step-00002000.safetensors
 	"$cage" eval runs/quadratic >out 2>&1
-	! grep -q damaged out
 }
 flipped_bit() { # a token file is not what its header says
 	mkdir text

@@ -144,6 +144,11 @@ func (e *evaluation) all(cmd *cobra.Command, list []*tasks.Task) (results []*ask
 		if err := ask.OneModel(vfs.At(e.out), e.name()); err != nil {
 			return nil, err
 		}
+		for _, t := range list {
+			if err := ask.CheckOurs(vfs.At(e.out), t.Name); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for _, t := range list {
 		r, err := e.one(cmd, t)

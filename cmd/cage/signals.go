@@ -12,11 +12,13 @@ import (
 )
 
 // interruptible returns a context that ends with the first signal that asks this
-// process to stop: SIGINT, SIGTERM, or SIGHUP, unless that was ignored at the start, as
-// under nohup. A second SIGINT or SIGTERM ends the process at once. A second SIGHUP does
-// nothing: when a session closes, the system sends one and the shell another.
+// process to stop: SIGINT, SIGTERM, SIGQUIT, or SIGHUP, unless that was ignored at the
+// start, as under nohup. A second SIGINT or SIGTERM ends the process at once, and so does a
+// second SIGQUIT, with the stacks of all goroutines: what it did when it did not stop. A
+// second SIGHUP does nothing: when a session closes, the system sends one and the shell
+// another.
 func interruptible() (context.Context, func()) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	context.AfterFunc(ctx, stop)
 	if signal.Ignored(syscall.SIGHUP) {
 		return ctx, stop

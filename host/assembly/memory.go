@@ -18,10 +18,7 @@ import (
 // before anything large is allocated. On a GPU, and with train.memory_check = "off", only
 // sizes that no machine has are refused.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
-	available := availableMemory(cfg)
-	if cfg.Train.MemoryCheck == "off" {
-		available = nil
-	}
+	available := checkedMemory(cfg)
 	sizes, err := memoryModel(cfg, m, programs)
 	if err != nil {
 		return err
@@ -33,6 +30,30 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 		memory.Limit(*available)
 	}
 	return nil
+}
+
+// manyTensors is more than published models have. To ask plugins about them takes seconds, and memory.
+const manyTensors = 2000
+
+// CheckSizes refuses a run of very many tensors whose model alone needs too much memory, before plugins are asked about
+// each of them. Of others, CheckMemory can say all that they need.
+func CheckSizes(req Request) error {
+	if len(req.Model.Params()) <= manyTensors {
+		return nil
+	}
+	sizes := modelSizes(req.Config, req.Forward, req.Piece)
+	for _, p := range req.Model.Params() {
+		sizes.Parameters += elements(p.Dims)
+	}
+	return memory.CheckPart(sizes, checkedMemory(req.Config))
+}
+
+// checkedMemory is the memory that a run is compared with; nil: that of any machine.
+func checkedMemory(cfg *config.Config) *memory.Available {
+	if cfg.Train.MemoryCheck == "off" {
+		return nil
+	}
+	return availableMemory(cfg)
 }
 
 // availableMemory is what the device of a run has; nil: that is not known. Of GPUs it is not.
@@ -57,13 +78,7 @@ func Memory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Repo
 
 // memoryModel gathers the sizes that memory depends on.
 func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.Model, error) {
-	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: programs.Forward, Piece: programs.Piece}
-	if cfg.Model.Language() {
-		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
-		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize
-		out.Normed = cfg.Model.Kind != model.KindLlama
-		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
-	}
+	out := modelSizes(cfg, programs.Forward, programs.Piece)
 	for _, p := range m.Params() {
 		if _, ok := programs.Weights[p.Name]; ok {
 			out.Quantized += elements(p.Dims)
@@ -98,6 +113,18 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		out.Measured = out.Parameters
 	}
 	return out, err
+}
+
+// modelSizes are the sizes that follow from the configuration alone.
+func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
+	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: forward, Piece: piece}
+	if cfg.Model.Language() {
+		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
+		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize
+		out.Normed = cfg.Model.Kind != model.KindLlama
+		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
+	}
+	return out
 }
 
 // inputs counts the elements that a program reads.

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"iter"
 	"math"
 	"slices"
@@ -118,6 +120,9 @@ func (p *preparation) run(ctx context.Context) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.checkOurs(); err != nil {
+		return nil, err
+	}
 	lock, err := enter(o.out())
 	if err != nil {
 		return nil, err
@@ -138,6 +143,45 @@ func (p *preparation) run(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	return p.commit()
+}
+
+// besideFile is a file of a data set, beside its documents and the manifest.
+type besideFile struct {
+	name    string
+	content []byte
+}
+
+// beside are the files with which the folder of the data, and a run that copies from it, has all that chats need.
+func (o *PrepareOptions) beside() (list []besideFile, err error) {
+	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
+		list = append(list, besideFile{tokenizer.DefinitionFile, t.Definition()})
+	}
+	text, err := atomicfile.JSON(o.Template.tokenizerConfig())
+	return append(list, besideFile{tokenizer.ConfigFile, text}, besideFile{tokenizer.TemplateFile, []byte(o.Template.Source)}), err
+}
+
+// checkOurs fails if a file of somebody else stands in the folder where one of the data set is to be. With a manifest the
+// folder is a data set, which is replaced; without, a preparation may have been killed that wrote the same.
+func (o *PrepareOptions) checkOurs() error {
+	manifest, err := o.out(ManifestFile).ReadFile()
+	if err == nil && new(Manifest).parse(manifest) == nil {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	files, err := o.beside()
+	if err != nil {
+		return err
+	}
+	errs := []error{atomicfile.CheckOurs(o.out(ManifestFile), func(io.Reader) bool { return false })}
+	for _, name := range []string{TrainFile, ValFile} {
+		errs = append(errs, atomicfile.CheckOurs(o.out(name), atomicfile.Begins(rows.Magic)))
+	}
+	for _, f := range files {
+		errs = append(errs, atomicfile.CheckOurs(o.out(f.name), atomicfile.Is(f.content)))
+	}
+	return errors.Join(errs...)
 }
 
 // lockFile is held while a data set is prepared.
@@ -203,19 +247,15 @@ func (p *preparation) commit() (*Manifest, error) {
 	if m.Dropped == nil {
 		m.Dropped = []DroppedRows{}
 	}
-	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
-		if err := atomicfile.WriteBytes(o.out(tokenizer.DefinitionFile), t.Definition()); err != nil {
+	files, err := o.beside()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if err := atomicfile.WriteBytes(o.out(f.name), f.content); err != nil {
 			return nil, err
 		}
 	}
-	// So that the folder of the data, and a run that copies from it, has all that chats need.
-	if err := atomicfile.WriteJSON(o.out(tokenizer.ConfigFile), o.Template.tokenizerConfig()); err != nil {
-		return nil, err
-	}
-	if err := atomicfile.WriteBytes(o.out(tokenizer.TemplateFile), []byte(o.Template.Source)); err != nil {
-		return nil, err
-	}
-	var err error
 	if m.Train, err = part(p.train); err != nil {
 		return nil, err
 	}

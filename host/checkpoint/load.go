@@ -91,6 +91,37 @@ func (f *File) Digest() string { return f.file.Digest() }
 // Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.file.Size() }
 
+// Use opens the checkpoint of a step in dir, or the newest one if step is 0, and passes it to use. It does not take an
+// older one in place of a damaged one, which would be another model than the one that was asked for: the error names the
+// newest that is intact. It is ErrNone if there are no checkpoints.
+func Use(dir vfs.Path, step int, use func(*File) error) error {
+	entries, err := List(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("%w in %s", ErrNone, dir)
+	}
+	chosen := entries[len(entries)-1]
+	if step > 0 {
+		chosen = Entry{Step: step, Path: dir.Join(FileName(step))}
+	}
+	isDamaged, err := tryOne(chosen.Path, use)
+	if !isDamaged {
+		return err
+	}
+	err = fmt.Errorf("%s: %w", chosen.Path, err)
+	for _, other := range slices.Backward(entries) {
+		if other.Step == chosen.Step {
+			continue
+		}
+		if damaged, otherErr := tryOne(other.Path, (*File).Verify); !damaged && otherErr == nil {
+			return fmt.Errorf("%w; the newest intact checkpoint is of step %d: name it with --step %[2]d, or move the damaged file away", err, other.Step)
+		}
+	}
+	return fmt.Errorf("%w; no checkpoint of the run is intact", err)
+}
+
 // Latest opens the newest checkpoint in dir and passes it to use, which reads what it
 // needs from it. If the content turns out to be damaged, the checkpoint is passed to warn
 // (unless that is nil) and left where it is, and use is called with the previous one. The

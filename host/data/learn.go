@@ -16,6 +16,13 @@ func LearnTokenizer(ctx context.Context, f *File, tokens int, dir vfs.Path) (tok
 	if f.Tokenizer() != (tokenizer.Bytes{}).Info() {
 		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: a tokenizer is learned from a token file of bytes, `cage data prepare` without --tokenizer", f.Path(), f.Tokenizer().Name)
 	}
+	config, err := atomicfile.JSON(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokenizer.Specials[0], "eos_token": tokenizer.Specials[1]})
+	if err == nil {
+		err = atomicfile.CheckOurs(dir.Join(tokenizer.ConfigFile), atomicfile.Is(config))
+	}
+	if err != nil {
+		return tokenizer.Info{}, err
+	}
 	l := tokenizer.NewLearner()
 	if err := eachDocument(ctx, f, l.Add); err != nil {
 		return tokenizer.Info{}, err
@@ -27,8 +34,10 @@ func LearnTokenizer(ctx context.Context, f *File, tokens int, dir vfs.Path) (tok
 	if err := dir.MkdirAll(); err != nil {
 		return tokenizer.Info{}, err
 	}
-	config := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokenizer.Specials[0], "eos_token": tokenizer.Specials[1]}
-	if err := atomicfile.WriteJSON(dir.Join(tokenizer.ConfigFile), config); err != nil {
+	if err := atomicfile.CheckOurs(dir.Join(tokenizer.DefinitionFile), atomicfile.Is(definition)); err != nil {
+		return tokenizer.Info{}, err
+	}
+	if err := atomicfile.WriteBytes(dir.Join(tokenizer.ConfigFile), config); err != nil {
 		return tokenizer.Info{}, err
 	}
 	// The definition comes last: with it the tokenizer is whole.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -55,6 +57,9 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 	if err := o.out().MkdirAll(); err != nil {
 		return nil, err
 	}
+	if err := o.checkOurs(); err != nil {
+		return nil, err
+	}
 	lock, err := enter(o.out())
 	if err != nil {
 		return nil, err
@@ -87,6 +92,39 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 
 // lockFile is held while a dataset is prepared.
 const lockFile = vfs.LockFile
+
+// checkOurs fails if a file of somebody else stands in the folder where one of the dataset is to be. With a manifest the
+// folder is a dataset, which is replaced; without, a preparation may have been killed that wrote the same.
+func (o *PrepareOptions) checkOurs() error {
+	manifest, err := o.out(ManifestFile).ReadFile()
+	if err == nil && new(Manifest).parse(manifest) == nil {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	entries, err := o.out().ReadDir()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		ours := atomicfile.Begins(magic)
+		if e.Name() == ManifestFile {
+			ours = func(io.Reader) bool { return false }
+		}
+		if e.Name() == tokenizer.DefinitionFile {
+			t, ok := o.Tokenizer.(interface{ Definition() []byte })
+			if !ok {
+				continue // it is not written
+			}
+			ours = atomicfile.Is(t.Definition())
+		}
+		if ownFile(e.Name()) {
+			err = errors.Join(err, atomicfile.CheckOurs(o.out(e.Name()), ours))
+		}
+	}
+	return err
+}
 
 // enter makes sure that nobody else prepares the dataset in dir. It removes what a killed
 // preparation has left there.

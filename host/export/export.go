@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -32,15 +32,14 @@ type Report struct {
 }
 
 // Write exports a model to a directory that does not exist yet. The directory is complete
-// or absent: until it is complete it has another name, [incomplete], which a later export
-// to the same place replaces.
+// or absent: see package atomicdir.
 func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options) (*Report, error) {
 	f, err := formatOf(format)
 	if err != nil {
 		return nil, err
 	}
 	to = vfs.On(to.FS, filepath.Clean(to.Name)) // DIR/ is DIR: the other name stands beside it
-	if err := checkAbsent(to); err != nil {
+	if err := atomicdir.Check(to); err != nil {
 		return nil, err
 	}
 	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
@@ -57,14 +56,6 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	return e.into(ctx, to)
 }
 
-func checkAbsent(to vfs.Path) error {
-	exists, err := to.Exists()
-	if err == nil && exists {
-		err = fmt.Errorf("%s: %w; give another --out", to, fs.ErrExist)
-	}
-	return err
-}
-
 // exporting is an export that is known to be possible.
 type exporting struct {
 	format  string
@@ -73,40 +64,16 @@ type exporting struct {
 	options Options
 }
 
-// incomplete is the name of a directory until it is complete.
-func incomplete(to vfs.Path) vfs.Path { return vfs.On(to.FS, to.Name+".incomplete") }
-
-// into writes the directory under another name, and gives it its own in the end.
-func (e exporting) into(ctx context.Context, to vfs.Path) (*Report, error) {
-	dir := incomplete(to)
-	if err := dir.MkdirAll(); err != nil {
-		return nil, err
-	}
-	lock, err := dir.Join(lockFile).Lock()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	report, err := e.fill(ctx, dir, to)
-	if err != nil {
-		return nil, errors.Join(err, lock.Unlock(), removeAll(dir))
-	}
-	err = errors.Join(dir.Join(lockFile).Remove(), lock.Unlock(), dir.SyncDir())
-	if err == nil {
-		err = dir.Rename(to.Name)
-	}
-	if err == nil {
-		err = to.Dir().SyncDir()
-	}
+// into makes the directory.
+func (e exporting) into(ctx context.Context, to vfs.Path) (report *Report, err error) {
+	err = atomicdir.Write(to, func(dir vfs.Path) (err error) {
+		report, err = e.fill(ctx, dir, to)
+		return err
+	})
 	return report, err
 }
 
-// lockFile is locked while its directory is filled.
-const lockFile = vfs.LockFile
-
 func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) {
-	if err := empty(dir); err != nil { // of what an export left that was killed
-		return nil, err
-	}
 	if err := e.plan.Write(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -124,27 +91,6 @@ func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) 
 	return report, errors.Join(
 		atomicfile.WriteJSON(dir.Join(reportFile), report),
 		atomicfile.WriteBytes(dir.Join(cardFile), card))
-}
-
-// empty removes the files of a directory, but for the lock.
-func empty(dir vfs.Path) error {
-	list, err := dir.ReadDir()
-	if err != nil {
-		return err
-	}
-	for _, f := range list {
-		if f.Name() == lockFile {
-			continue
-		}
-		if err := dir.Join(f.Name()).Remove(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func removeAll(dir vfs.Path) error {
-	return errors.Join(empty(dir), dir.Join(lockFile).Remove(), dir.Remove())
 }
 
 // compare reads everything back and notes how it differs from what was to be exported.

@@ -15,6 +15,9 @@ const Accuracy = 0.25
 // addressable is more than a process can have on the machines of today (48 bits of address, half of them its own).
 const addressable = 1 << 47
 
+// noMachine is a limit of memory that is not known.
+const noMachine = "more than any machine has"
+
 // Check returns an [*Error] if a run needs more memory than is available or, if available
 // is nil, more than any machine has.
 func Check(m Model, available *Available) error {
@@ -22,10 +25,24 @@ func Check(m Model, available *Available) error {
 	if need.fits(available) {
 		return nil
 	}
-	e := &Error{Need: need, Limit: "more than any machine has"}
+	e := &Error{Need: need, Limit: noMachine}
 	if available != nil {
 		e.Limit = available.String()
 		e.Fits = fitting(m, float64(available.Bytes))
+	}
+	return e
+}
+
+// CheckPart is [Check] with only a part of what a run needs, such as the model without its optimizer. The error says so; it
+// cannot tell what would fit.
+func CheckPart(m Model, available *Available) error {
+	need := Estimate(m)
+	if need.fits(available) {
+		return nil
+	}
+	e := &Error{Need: need, Limit: noMachine, part: true}
+	if available != nil {
+		e.Limit = available.String()
 	}
 	return e
 }
@@ -46,16 +63,23 @@ type Error struct {
 	Need  Need
 	Limit string
 	Fits  []string // changed settings with which the run would fit
+
+	part bool // the need is only a part
 }
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "this needs about %s of memory, %s", Bytes(e.Need.Total()), e.Limit)
+	about, without := "about", ""
+	if e.part {
+		about, without = "at least", "\n  and what quantizers and optimizers need"
+	}
+	fmt.Fprintf(&b, "this needs %s %s of memory, %s", about, Bytes(e.Need.Total()), e.Limit)
 	for _, p := range e.Need.Parts() {
 		if p.Bytes >= 0.01*e.Need.Total() {
 			fmt.Fprintf(&b, "\n  %s", p)
 		}
 	}
+	b.WriteString(without)
 	if len(e.Fits) > 0 {
 		fmt.Fprintf(&b, "\nwhat would fit: %s", strings.Join(e.Fits, "; or "))
 	} else {

@@ -15,6 +15,25 @@ var small = memory.Model{
 	Parameters: 2.2e6, Quantized: 1.7e6, States: 4.4e6,
 }
 
+// TestCheckPart: an error about a part of what is needed says so, and not what would fit.
+func TestCheckPart(t *testing.T) {
+	need := memory.Estimate(small).Total()
+	if err := memory.CheckPart(small, &memory.Available{Bytes: int64(need)}); err != nil {
+		t.Errorf("refused what fits: %v", err)
+	}
+	err := memory.CheckPart(small, &memory.Available{Bytes: int64(need / 2), Limit: "of a test"})
+	for _, part := range []string{"this needs at least ", "(of a test)\n", "\n  and what quantizers and optimizers need\nwhat would fit is a smaller model"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+	large := small
+	large.Parameters = 1e15
+	if err := memory.CheckPart(large, nil); err == nil || !strings.Contains(err.Error(), "more than any machine has") {
+		t.Errorf("on no machine: %v", err)
+	}
+}
+
 // TestCheck: what is said to fit does fit, and one more does not.
 func TestCheck(t *testing.T) {
 	need := memory.Estimate(small).Total()

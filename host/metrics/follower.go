@@ -19,6 +19,9 @@ type Follower struct {
 
 	offset int64  // of the byte after the last line
 	last   []byte // the last line with its end, as far as it is compared
+
+	searched int64       // bytes after offset that have no line end; they are not searched again
+	info     fs.FileInfo // of the file in which they are
 }
 
 // followBytes are read at once, comparedBytes of the last line looked at again.
@@ -60,7 +63,7 @@ func (f *Follower) Offset() int64 { return f.offset }
 
 func (f *Follower) again() {
 	if f.offset > 0 {
-		f.offset, f.last = 0, nil
+		f.offset, f.last, f.searched = 0, nil, 0
 		f.Restart()
 	}
 }
@@ -79,32 +82,64 @@ func (f *Follower) continues(file vfs.File) (bool, error) {
 }
 
 func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
+	info, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	if f.changed(info) {
+		f.searched = 0
+	}
+	f.info = info
+	if f.searched >= longestLine {
+		return false, f.tooLong()
+	}
 	buffer := make([]byte, followBytes)
 	for read := int64(0); ; {
-		n, err := file.ReadAt(buffer, f.offset)
+		n, err := file.ReadAt(buffer, f.offset+f.searched)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, err
 		}
 		whole := bytes.LastIndexByte(buffer[:n], '\n') + 1
-		switch {
-		case whole == 0 && n < len(buffer):
-			return false, nil
-		case whole == 0 && n >= longestLine:
-			return false, fmt.Errorf("a line at byte %d is longer than %d bytes", f.offset, longestLine)
-		case whole == 0:
-			buffer = make([]byte, 4*len(buffer))
+		if whole == 0 {
+			f.searched += int64(n)
+			if f.searched >= longestLine {
+				return false, f.tooLong()
+			}
+			if n < len(buffer) {
+				return false, nil
+			}
 			continue
 		}
-		f.pass(buffer[:whole])
-		if read += int64(whole); read >= budget {
+		text := buffer[:whole]
+		if f.searched > 0 {
+			text = make([]byte, f.searched+int64(whole))
+			if n, err := file.ReadAt(text, f.offset); n < len(text) {
+				if errors.Is(err, io.EOF) { // it was cut at this moment
+					err = nil
+				}
+				return false, err
+			}
+		}
+		f.pass(text)
+		if read += int64(len(text)); read >= budget {
 			return true, nil
 		}
 	}
 }
 
+// changed tells whether the bytes that were searched may be others now: the file is another one, or was cut.
+func (f *Follower) changed(now fs.FileInfo) bool {
+	end := f.offset + f.searched
+	return f.searched > 0 && (!vfs.SameFile(f.info, now) || now.Size() < end || now.Size() == end && !now.ModTime().Equal(f.info.ModTime()))
+}
+
+func (f *Follower) tooLong() error {
+	return fmt.Errorf("a line at byte %d is longer than %d bytes", f.offset, longestLine)
+}
+
 // pass passes on whole lines.
 func (f *Follower) pass(text []byte) {
-	f.offset += int64(len(text))
+	f.offset, f.searched = f.offset+int64(len(text)), 0
 	start := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
 	f.last = bytes.Clone(text[max(start, len(text)-comparedBytes):])
 	for len(text) > 0 {

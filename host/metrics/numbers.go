@@ -96,7 +96,7 @@ func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
 		return r, false, fmt.Errorf("metrics: %w", err)
 	}
 	defer f.Close()
-	text, _, err := tail(f, evaluationBytes)
+	text, err := tail(f, evaluationBytes)
 	if err != nil {
 		return r, false, fmt.Errorf("metrics: %s: %w", path, err)
 	}
@@ -111,38 +111,57 @@ func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
 	return r, ok, nil
 }
 
-// tail reads up to so many bytes at the end of a file, and tells whether they are all of it.
-func tail(f vfs.File, most int64) (text []byte, all bool, err error) {
+// tail reads up to so many bytes at the end of a file.
+func tail(f vfs.File, most int64) ([]byte, error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	text = make([]byte, min(end, most))
+	text := make([]byte, min(end, most))
 	n, err := f.ReadAt(text, end-int64(len(text)))
 	if errors.Is(err, io.EOF) { // it may be cut at this moment
 		err = nil
 	}
-	return text[:n], end <= most, err
+	return text[:n], err
 }
 
 // lastLine returns the last line that has an end, nil when there is none.
 func lastLine(f vfs.File) ([]byte, error) {
-	for length := int64(tailBytes); ; length *= 4 {
-		text, all, err := tail(f, length)
-		if err != nil {
-			return nil, err
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	stop, err := lineEndBefore(f, info.Size())
+	if err != nil || stop < 0 {
+		return nil, err
+	}
+	start, err := lineEndBefore(f, stop)
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, stop-start-1)
+	n, err := f.ReadAt(text, start+1)
+	if errors.Is(err, io.EOF) { // it may be cut at this moment
+		err = nil
+	}
+	return text[:n], err
+}
+
+// lineEndBefore is the place of the last line end before a place, -1 when there is none.
+func lineEndBefore(f vfs.File, end int64) (int64, error) {
+	buffer := make([]byte, tailBytes)
+	for at := end; at > 0; {
+		from := max(0, at-int64(len(buffer)))
+		n, err := f.ReadAt(buffer[:at-from], from)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
 		}
-		if stop := bytes.LastIndexByte(text, '\n'); stop >= 0 {
-			start := bytes.LastIndexByte(text[:stop], '\n') + 1
-			if start > 0 || all {
-				return text[start:stop], nil
-			}
+		if i := bytes.LastIndexByte(buffer[:n], '\n'); i >= 0 {
+			return from + int64(i), nil
 		}
-		if all {
-			return nil, nil
-		}
-		if length >= longestLine {
-			return nil, fmt.Errorf("the last line is longer than %d bytes", longestLine)
+		if at = from; end-at >= longestLine {
+			return 0, fmt.Errorf("the last line is longer than %d bytes", longestLine)
 		}
 	}
+	return -1, nil
 }

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -110,11 +111,14 @@ func syncFile(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
+// ofCache matches the names of what is in the cache: hashes, and directories in which something is built.
+var ofCache = regexp.MustCompile(`^([0-9a-f]{32}|building-[0-9]+)$`)
+
 // prune removes builds that have not been used for a long time, as far as it can.
 func (f *Finder) prune() {
 	entries, _ := os.ReadDir(f.CacheDir)
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepBuilds {
+		if info, err := e.Info(); err == nil && ofCache.MatchString(e.Name()) && time.Since(info.ModTime()) > keepBuilds {
 			_ = os.RemoveAll(filepath.Join(f.CacheDir, e.Name()))
 		}
 	}

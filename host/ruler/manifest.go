@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
@@ -108,6 +109,11 @@ func (d Directory) keep(m *Manifest, tasks []Task) error {
 			delete(m.LeftOut, t.Name)
 		}
 	}
+	if old == nil {
+		if err := d.checkOurs(); err != nil {
+			return err
+		}
+	}
 	for name := range m.LeftOut {
 		made, err := d.made(name)
 		if err != nil {
@@ -121,6 +127,28 @@ func (d Directory) keep(m *Manifest, tasks []Task) error {
 		return err
 	}
 	return atomicfile.WriteJSON(d.manifest(), m)
+}
+
+// checkOurs fails for a directory without a manifest, which comes first, that has prompts or answers all the same, such as
+// those that RULER's scripts made: they would be completed, and lines that are no answers would be cut off.
+func (d Directory) checkOurs() error {
+	lengths, err := d.lengths()
+	if err != nil {
+		return err
+	}
+	for _, length := range lengths {
+		for _, name := range []string{"data", "pred"} {
+			path := d.path.Join(strconv.Itoa(length), name)
+			there, err := path.Exists()
+			if err != nil {
+				return err
+			}
+			if there {
+				return fmt.Errorf("%s is in the way, and there is no %s: cage did not make it. Move it away, or choose another directory", path, d.manifest().Base())
+			}
+		}
+	}
+	return nil
 }
 
 // follow compares m with what was before it, and takes over what it does not say itself.

@@ -3,14 +3,13 @@ package study
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/atomicdir"
 )
 
 // run is the run directory of a cell.
@@ -24,20 +23,25 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 	case !ready:
 		return Interrupted, nil, nil
 	}
-	// A process that lost its parent may still be at work: its directory has another name when it has ended.
-	err := awaitFree(ctx, rundir.On(r.study.Files, c.Run+".incomplete"))
+	// A process that lost its parent may still be at work.
+	for busy := true; busy && ctx.Err() == nil; {
+		var err error
+		if busy, err = atomicdir.Busy(r.study.run(c).Path); err != nil {
+			return Interrupted, nil, err
+		}
+		if busy {
+			pause(ctx, lockRetry)
+		}
+	}
 	if ctx.Err() != nil {
 		return Interrupted, nil, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Interrupted, nil, err
 	}
 	if _, done, err := metrics.ReadNumbers(r.study.run(c).Summary()); err == nil && done { // a damaged one is made again
 		return Done, nil, nil
 	}
 	if left, err := r.study.run(c).Exists(); err != nil {
 		return Interrupted, nil, err
-	} else if left { // an import that was killed, or a damaged run
+	} else if left { // a damaged run
 		if err := r.study.moveAside(r.study.run(c).Path, c.ID+"-"+rundir.StudyModel); err != nil {
 			return Interrupted, nil, err
 		}
@@ -77,12 +81,17 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *
 		if !toBeTrained || r.stateOf(source) == Failed {
 			return false, &Failure{Error: fmt.Sprintf("the model that it is to be made of is not trained: %s", r.study.Label(source)), File: logFile}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(interval):
-		}
+		pause(ctx, interval)
 	}
 	return false, nil
+}
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // withSources adds the cells that others are made of, which are trained first.

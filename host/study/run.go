@@ -124,6 +124,9 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := o.defaults(); err != nil {
 		return Outcome{}, err
 	}
+	if err := s.checkOurs(); err != nil {
+		return Outcome{}, err
+	}
 	if err := s.at(rundir.StudyCells).MkdirAll(); err != nil {
 		return Outcome{}, err
 	}
@@ -159,6 +162,15 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 		err = fmt.Errorf("%w: %d of %d cells are done", ErrInterrupted, out.Done, out.Cells)
 	}
 	return out, err
+}
+
+// checkOurs fails for a directory in which no study was run, and which has a file with the name of the copy of this one.
+func (s *Study) checkOurs() error {
+	began, err := s.at(rundir.StudyCells).Exists()
+	if err != nil || began {
+		return err
+	}
+	return atomicfile.CheckOurs(s.at(rundir.StudyFile), atomicfile.Is(s.text))
 }
 
 // defaults fills in the commands.

@@ -21,14 +21,14 @@ type built struct {
 // build fills b, which is to be closed also after an error. file names the configuration in
 // which the memory check can be turned off; empty: the one that the user has given.
 func (b *built) build(ctx context.Context, req assembly.Request, warn func(message string, details ...any), file string) (err error) {
+	if err := assembly.CheckSizes(req); err != nil {
+		return refusal(err, file)
+	}
 	if b.programs, err = assembly.Collect(ctx, req); err != nil {
 		return err
 	}
 	if err := assembly.CheckMemory(req.Config, req.Model, b.programs); err != nil {
-		if file != "" {
-			file = " in " + file
-		}
-		return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\"%s tries it all the same", err, 100*memory.Accuracy, file)
+		return refusal(err, file)
 	}
 	if b.device, err = assembly.Device(req.Config, warn); err != nil {
 		return err
@@ -39,6 +39,14 @@ func (b *built) build(ctx context.Context, req assembly.Request, warn func(messa
 	}
 	b.compiled, err = step.Compile(b.device, plan)
 	return err
+}
+
+// refusal says how to do what needs too much memory all the same.
+func refusal(err error, file string) error {
+	if file != "" {
+		file = " in " + file
+	}
+	return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\"%s tries it all the same", err, 100*memory.Accuracy, file)
 }
 
 func (b *built) close() {

@@ -225,6 +225,18 @@ func (r *run) nothingOfAnother() error {
 			return fail("the " + path.Base() + " of another run")
 		}
 	}
+	// What begins a run may have been written before it was killed.
+	p, err := readProvenance(r.dir)
+	if text := new(descriptionError); errors.As(err, &text) && !errors.Is(err, fs.ErrNotExist) || err == nil && p.Programs == nil {
+		return fail("a " + r.dir.Provenance().Base() + " that is not of a run")
+	}
+	kept, err := r.dir.Tokenizer().ReadFile()
+	if err == nil && r.data != nil && r.data.Train.Tokenizer().Check(kept) != nil {
+		return fail("a " + r.dir.Tokenizer().Base() + " that is not the one of its data")
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return nil
 }
 

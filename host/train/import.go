@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"github.com/cage-qat/cage/host/checkpoint"
@@ -17,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -28,13 +28,20 @@ const usualContext = 2048
 // model as its state. context is the number of tokens in a sequence; 0 means the model's number of positions, but at
 // most 2048. If out is empty, nothing is written and the checkpoint is only checked.
 func Import(ctx context.Context, dir, out string, context int) (*huggingface.Checkpoint, error) {
+	if out != "" {
+		if err := atomicdir.Check(vfs.At(out)); err != nil {
+			return nil, err
+		}
+	}
 	c, cfg, err := openHub(dir, out, context)
 	if err != nil {
 		return nil, err
 	}
 	err = c.Verify()
 	if err == nil && out != "" {
-		err = importInto(ctx, rundir.At(out), vfs.At(dir), c, cfg)
+		err = atomicdir.Write(vfs.At(out), func(to vfs.Path) error {
+			return importInto(ctx, rundir.Dir{Path: to}, rundir.At(out), vfs.At(dir), c, cfg)
+		})
 	}
 	return c, errors.Join(err, c.Close())
 }
@@ -58,11 +65,8 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	return c, cfg, nil
 }
 
-// importInto writes the run directory. run.toml makes it one, and comes last.
-func importInto(ctx context.Context, to rundir.Dir, from vfs.Path, c *huggingface.Checkpoint, cfg *config.Config) error {
-	if err := unused(to); err != nil {
-		return err
-	}
+// importInto writes the run directory, which is named out once it is complete.
+func importInto(ctx context.Context, to, out rundir.Dir, from vfs.Path, c *huggingface.Checkpoint, cfg *config.Config) error {
 	text, err := cfg.Encode()
 	if err != nil {
 		return err
@@ -92,25 +96,12 @@ func importInto(ctx context.Context, to rundir.Dir, from vfs.Path, c *huggingfac
 	if err != nil {
 		return err
 	}
-	summary := metrics.Summary{Name: to.Base(), Completed: true, Dir: to.Name, Method: cfg.Method.Name, Form: string(cfg.Method.Form),
+	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: cfg.Method.Name, Form: string(cfg.Method.Form),
 		Parameters: int64(model.CountParams(m.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(m.Params()))}
 	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
 		return err
 	}
 	return atomicfile.WriteBytes(to.Config(), text)
-}
-
-// unused fails for a directory in which there is a run, or something of one.
-func unused(dir rundir.Dir) error {
-	there, err := dir.Config().Exists()
-	if err == nil && there {
-		return fmt.Errorf("%s already holds a run: give another directory", dir)
-	}
-	entries, listErr := checkpoint.List(dir.Checkpoints())
-	if len(entries) > 0 {
-		return fmt.Errorf("%s has checkpoints, but no %s: move them away, or give another directory", dir, rundir.ConfigFile)
-	}
-	return errors.Join(err, listErr)
 }
 
 // importedFrom is the provenance of a run that was imported.

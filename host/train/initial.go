@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/huggingface"
@@ -48,7 +46,7 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		return nil, err
 	}
 	var state *step.State
-	from, err := readWeights(found, r.cfg.Model, r.model, r.log, func(load step.LoadFunc) (err error) {
+	from, err := readWeights(found, r.cfg.Model, r.model, func(load step.LoadFunc) (err error) {
 		state, err = r.compiled.NewStateFrom(load, tokens)
 		return err
 	})
@@ -76,15 +74,15 @@ func (r *run) findInitial() (*config.Initial, error) {
 }
 
 // readWeights reads the weights of a model of these settings.
-func readWeights(found *config.Initial, s model.Settings, m model.Model, log hclog.Logger, use func(step.LoadFunc) error) (*origin, error) {
+func readWeights(found *config.Initial, s model.Settings, m model.Model, use func(step.LoadFunc) error) (*origin, error) {
 	if found.Run {
-		return fromRun(rundir.At(found.Dir), log, use)
+		return fromRun(rundir.At(found.Dir), use)
 	}
 	return fromHub(vfs.At(found.Dir), s, m, use)
 }
 
-// fromRun loads the newest intact checkpoint of a run.
-func fromRun(dir rundir.Dir, log hclog.Logger, use func(step.LoadFunc) error) (*origin, error) {
+// fromRun loads the newest checkpoint of a run.
+func fromRun(dir rundir.Dir, use func(step.LoadFunc) error) (*origin, error) {
 	made, err := readProvenance(dir)
 	if err != nil {
 		return nil, err
@@ -93,10 +91,7 @@ func fromRun(dir rundir.Dir, log hclog.Logger, use func(step.LoadFunc) error) (*
 	if from.Path, err = filepath.Abs(dir.Name); err != nil {
 		return nil, err
 	}
-	warn := func(path vfs.Path, err error) {
-		log.Warn("passing over a damaged checkpoint", "path", path, "error", err)
-	}
-	err = checkpoint.Latest(dir.Checkpoints(), warn, func(f *checkpoint.File) error {
+	err = checkpoint.Use(dir.Checkpoints(), 0, func(f *checkpoint.File) error {
 		if err := made.checkOwner(dir, f.Step, f.Meta); err != nil {
 			return err
 		}

@@ -19,12 +19,11 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/internal/digest"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // OpenOptions say which parts of a run to open, and for what.
 type OpenOptions struct {
-	// Step is the checkpoint's step; 0 means the newest intact one.
+	// Step is the checkpoint's step; 0 means the newest one.
 	Step int
 	// Data is a token file to evaluate on; empty means the validation set.
 	Data string
@@ -126,27 +125,7 @@ func checkSaved(dir string, o OpenOptions) error {
 
 // load reads the trained tensors of the checkpoint, without the states of optimizers.
 func (t *Trained) load(o OpenOptions) error {
-	checkpoints := rundir.At(t.dir).Checkpoints()
-	if o.Step > 0 {
-		f, err := checkpoint.Open(checkpoints.Join(checkpoint.FileName(o.Step)))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return t.loadFrom(f)
-	}
-	passed := false
-	err := checkpoint.Latest(checkpoints, func(path vfs.Path, err error) {
-		passed = true
-		o.Logger.Warn("passing over a damaged checkpoint", "path", path, "error", err)
-	}, t.loadFrom)
-	if err != nil {
-		return fmt.Errorf("%s: %w", t.dir, err)
-	}
-	if passed {
-		o.Logger.Warn("using an older checkpoint", "step", t.step)
-	}
-	return nil
+	return checkpoint.Use(rundir.At(t.dir).Checkpoints(), o.Step, t.loadFrom)
 }
 
 func (t *Trained) loadFrom(f *checkpoint.File) error {

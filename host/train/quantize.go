@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -29,7 +30,7 @@ type QuantizeOptions struct {
 	// Activations says whether to quantize activations with the same quantizer, during calibration and from then on.
 	Activations bool
 	Out         string // run directory to create
-	Step        int    // checkpoint of a run; 0 means the newest intact one
+	Step        int    // checkpoint of a run; 0 means the newest one
 	Context     int    // of a Hugging Face checkpoint, see [Import]
 	// Data is a token file or a text to calibrate with; empty means the training set of a run.
 	Data string
@@ -63,10 +64,9 @@ func Quantize(ctx context.Context, dir string, o QuantizeOptions) (*Posttrained,
 	if o.Method == layerwise.GPTQ && o.Windows < 1 {
 		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
 	}
-	o.Out = filepath.Clean(o.Out) // a slash at its end would put what is incomplete into it
-	to := vfs.At(o.Out)
-	if exists, err := to.Exists(); err != nil || exists {
-		return nil, orElse(err, fmt.Errorf("%s is there already: give another directory", o.Out))
+	o.Out = filepath.Clean(o.Out)
+	if err := atomicdir.Check(vfs.At(o.Out)); err != nil {
+		return nil, err
 	}
 	var out *Posttrained
 	err = withSource(dir, o, func(s *source) (err error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -147,8 +148,10 @@ func TestQuantizeInterrupted(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(o.Out+".incomplete", "blocks", "more"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(o.Out+".incomplete", "blocks", "0.safetensors"), []byte("half"), 0o644); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{atomicdir.Mark, "blocks/0.safetensors"} {
+		if err := os.WriteFile(filepath.Join(o.Out+".incomplete", name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o.Logger = nil
 	if _, err := train.Quantize(t.Context(), cfg.Train.Out, o); err != nil {

@@ -55,16 +55,7 @@ func withSource(dir string, o QuantizeOptions, use func(*source) error) error {
 		}
 		return use(s)
 	}
-	if o.Step == 0 {
-		return checkpoint.Latest(rundir.At(dir).Checkpoints(), func(path vfs.Path, err error) {
-			o.Logger.Warn("passing over a damaged checkpoint", "path", path, "error", err)
-		}, from)
-	}
-	f, err := checkpoint.Open(rundir.At(dir).Checkpoints().Join(checkpoint.FileName(o.Step)))
-	if err != nil {
-		return err
-	}
-	return errors.Join(from(f), f.Close())
+	return checkpoint.Use(rundir.At(dir).Checkpoints(), o.Step, from)
 }
 
 // openCheckpoint reads weights from a checkpoint of the run.

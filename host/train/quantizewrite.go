@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -27,7 +28,7 @@ import (
 // scaleName is the name that the scales of a quantized weight have in a checkpoint.
 func scaleName(param string) string { return "scale/" + param }
 
-// quantizedRun writes the run directory of a model that is being quantized. Until it is complete it has another name.
+// quantizedRun writes the run directory of a model that is being quantized.
 type quantizedRun struct {
 	*source
 	out    string
@@ -47,50 +48,10 @@ type quantizedRun struct {
 // write makes the directory.
 func (w *quantizedRun) write(ctx context.Context, run *layerwise.Run) error {
 	w.ready = map[string][]safetensors.Tensor{}
-	w.dir = rundir.At(w.out + ".incomplete")
-	if err := w.dir.MkdirAll(); err != nil {
-		return err
-	}
-	lock, err := w.dir.Lock().Lock()
-	if err != nil {
-		return fmt.Errorf("%s: %w", w.dir, err)
-	}
-	err = emptied(w.dir.Path, w.dir.Lock().Name) // of what a killed process left
-	if err == nil {
-		err = w.fill(ctx, run)
-	}
-	if err != nil {
-		return errors.Join(err, emptied(w.dir.Path, w.dir.Lock().Name), w.dir.Lock().Remove(), lock.Unlock(), w.dir.Remove())
-	}
-	// The lock is held until the directory has its name: another process would empty the one it finds under the old name.
-	to := rundir.At(w.out)
-	if err = w.dir.SyncDir(); err == nil {
-		err = w.dir.Rename(to.Name)
-	}
-	if err != nil {
-		return errors.Join(err, lock.Unlock())
-	}
-	return errors.Join(to.Lock().Remove(), lock.Unlock(), to.SyncDir(), to.Dir().SyncDir())
-}
-
-// emptied removes all that is in a directory, but for one file.
-func emptied(dir vfs.Path, but string) error {
-	list, err := dir.ReadDir()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, entry := range list {
-		path := dir.Join(entry.Name())
-		if path.Name == but {
-			continue
-		}
-		if entry.IsDir() {
-			errs = append(errs, emptied(path, ""))
-		}
-		errs = append(errs, path.Remove())
-	}
-	return errors.Join(errs...)
+	return atomicdir.Write(vfs.At(w.out), func(dir vfs.Path) error {
+		w.dir = rundir.Dir{Path: dir}
+		return w.fill(ctx, run)
+	})
 }
 
 // fill writes everything; run.toml, which makes it a run directory, comes last.
@@ -113,7 +74,7 @@ func (w *quantizedRun) fill(ctx context.Context, run *layerwise.Run) (err error)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(emptied(parts, ""), parts.Remove()); err != nil {
+	if err := parts.RemoveAll(); err != nil {
 		return err
 	}
 	held, err := w.held()

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// copyFiles copies those of the files that a folder has into a run directory.
+// copyFiles copies those of the files that a folder has into a run directory, where no other files of these names may be.
 func copyFiles(to rundir.Dir, from vfs.Path, names []string) error {
 	files := map[string][]byte{}
 	if err := readFiles(files, from, names); err != nil {
@@ -19,6 +19,9 @@ func copyFiles(to rundir.Dir, from vfs.Path, names []string) error {
 		content, have := files[name]
 		if !have {
 			continue
+		}
+		if err := atomicfile.CheckOurs(to.Join(name), atomicfile.Is(content)); err != nil {
+			return err
 		}
 		if err := atomicfile.WriteBytes(to.Join(name), content); err != nil {
 			return err

@@ -64,11 +64,17 @@ func WriteBytes(path vfs.Path, content []byte) error {
 
 // WriteJSON is [Write] for a value, as indented JSON.
 func WriteJSON(path vfs.Path, value any) error {
-	text, err := json.MarshalIndent(value, "", "  ")
+	text, err := JSON(value)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return WriteBytes(path, append(text, '\n'))
+	return WriteBytes(path, text)
+}
+
+// JSON is what [WriteJSON] writes.
+func JSON(value any) ([]byte, error) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	return append(text, '\n'), err
 }
 
 // File is a file that is being written. Nothing appears under its name before

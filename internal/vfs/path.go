@@ -86,6 +86,9 @@ func (p Path) ReadDir() ([]fs.DirEntry, error) { return p.fs().ReadDir(p.Name) }
 // Stat describes the file.
 func (p Path) Stat() (fs.FileInfo, error) { return p.fs().Stat(p.Name) }
 
+// Lstat describes the file; of a symbolic link, the link itself.
+func (p Path) Lstat() (fs.FileInfo, error) { return p.fs().Lstat(p.Name) }
+
 // Exists reports whether there is a file or directory at the path.
 func (p Path) Exists() (bool, error) {
 	_, err := p.Stat()
@@ -110,6 +113,26 @@ func (p Path) Rename(to string) error { return p.fs().Rename(p.Name, to) }
 
 // Remove removes a file or an empty directory.
 func (p Path) Remove() error { return p.fs().Remove(p.Name) }
+
+// RemoveAll removes a file, or a directory with all that is in it. A symbolic link is removed, and never followed.
+func (p Path) RemoveAll() error {
+	info, err := p.Lstat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		list, err := p.ReadDir()
+		if err != nil {
+			return err
+		}
+		for _, entry := range list {
+			if err := p.Join(entry.Name()).RemoveAll(); err != nil {
+				return err
+			}
+		}
+	}
+	return p.Remove()
+}
 
 // SyncDir makes all creations, renames and removals in the directory durable.
 func (p Path) SyncDir() error { return p.fs().SyncDir(p.Name) }

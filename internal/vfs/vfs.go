@@ -22,6 +22,7 @@ type FS interface {
 	Mkdir(name string, perm fs.FileMode) error
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Stat(name string) (fs.FileInfo, error)
+	Lstat(name string) (fs.FileInfo, error)
 	Rename(from, to string) error
 	Remove(name string) error
 

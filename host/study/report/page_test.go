@@ -13,11 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // Save removes pictures of figures that the report does not have, and nothing else.
 func TestSaveRemovesOldFigures(t *testing.T) {
 	dir := t.TempDir()
+	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
+		t.Fatal(err)
+	}
 	write(t, filepath.Join(dir, "figures"), "09-old.png", "")
 	write(t, filepath.Join(dir, "figures"), "notes.txt", "")
 	write(t, filepath.Join(dir, "figures"), "setup.png", "")
@@ -28,6 +32,20 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 	for path, kept := range map[string]bool{"figures/09-old.png": false, "figures/notes.txt": true, "figures/setup.png": true, "old.svg": true, "figures/05-paths.svg": true} {
 		if _, err := os.Stat(filepath.Join(dir, path)); (err == nil) != kept {
 			t.Errorf("%s is there: %v, want %v", path, err == nil, kept)
+		}
+	}
+}
+
+// Save replaces nothing in a directory without a report.
+func TestSaveBesideOthers(t *testing.T) {
+	for _, name := range []string{"index.html", "report.md", "report.csv", "report.tex", "figures/01-mine.svg"} {
+		dir := t.TempDir()
+		write(t, filepath.Dir(filepath.Join(dir, name)), filepath.Base(name), "# My notes\n")
+		if _, err := build(t, grid).Save(vfs.At(dir)); err == nil || !strings.Contains(err.Error(), name+" is in the way") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(map[string]string{name: "# My notes\n"}, vfstest.Contents(t, dir)); diff != "" {
+			t.Errorf("%s: the directory differs:\n%s", name, diff)
 		}
 	}
 }

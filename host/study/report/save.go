@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -32,6 +33,9 @@ func (r *Report) Save(dir vfs.Path) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkOurs(dir); err != nil {
+		return nil, err
+	}
 	if err := dir.Join(figuresDir).MkdirAll(); err != nil {
 		return nil, err
 	}
@@ -43,6 +47,36 @@ func (r *Report) Save(dir vfs.Path) ([]string, error) {
 		names = append(names, f.name)
 	}
 	return names, removeOthers(dir, names)
+}
+
+// ours begins the text of a report: the name of a study, and how much of it is done.
+var ours = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
+
+// checkOurs fails for a directory without the text of a report, which is written first, if files of somebody else have the
+// names of its other files.
+func checkOurs(dir vfs.Path) error {
+	text, err := dir.Join(MarkdownFile).ReadFile()
+	if err == nil && ours.Match(text) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	names := []string{MarkdownFile, CSVFile, LaTeXFile, PageFile}
+	entries, err := dir.Join(figuresDir).ReadDir()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if ofReports.MatchString(e.Name()) {
+			names = append(names, filepath.Join(figuresDir, e.Name()))
+		}
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, atomicfile.CheckOurs(dir.Join(name), func(io.Reader) bool { return false }))
+	}
+	return errors.Join(errs...)
 }
 
 type file struct {

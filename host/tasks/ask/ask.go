@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/score"
 	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -178,10 +179,30 @@ func (s *asking) keep(lines []line, of int) error {
 	return nil
 }
 
+// begin makes a file of answers with its first line, unless there is one. So what has another first line is not ours, and
+// stays as it is.
+func begin(path vfs.Path, header []byte) error {
+	there, err := path.Exists()
+	if err != nil || there {
+		return err
+	}
+	if err := atomicfile.RemoveAbandoned(path.Dir(), func(name string) bool { return name == path.Base() }); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(path, header)
+}
+
 // open reads the answers of a file, or begins one. A line that is not whole, as a loss of power may leave it, is cut off
 // with all that follows it.
 func (s *asking) open(path vfs.Path) (err error) {
-	if s.file, err = path.OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+	want, err := s.header()
+	if err != nil {
+		return err
+	}
+	if err := begin(path, want); err != nil {
+		return err
+	}
+	if s.file, err = path.OpenFile(os.O_RDWR|os.O_APPEND, 0); err != nil {
 		return err
 	}
 	defer func() {
@@ -189,23 +210,9 @@ func (s *asking) open(path vfs.Path) (err error) {
 			err = errors.Join(err, s.file.Close())
 		}
 	}()
-	if err := path.Dir().SyncDir(); err != nil { // the name is to be as durable as the answers
-		return err
-	}
-	want, err := s.header()
-	if err != nil {
-		return err
-	}
 	r := bufio.NewReader(s.file)
 	first, err := r.ReadBytes('\n')
-	if errors.Is(err, io.EOF) { // empty, or not even the first line is whole
-		if err := s.file.Truncate(0); err != nil {
-			return err
-		}
-		_, err = s.file.Write(want)
-		return errors.Join(err, s.file.Sync())
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if !bytes.Equal(first, want) {

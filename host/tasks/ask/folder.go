@@ -46,6 +46,17 @@ func OneModel(dir vfs.Path, model string) error {
 	return nil
 }
 
+// CheckOurs fails if the samples of a task, or the results, would replace a file of somebody else in the folder. Samples are ours
+// where the answers are from which they are made.
+func CheckOurs(dir vfs.Path, task string) error {
+	answered, err := AnswersFile(dir, task).Exists()
+	if err != nil {
+		return err
+	}
+	_, err = readResults(dir)
+	return errors.Join(err, atomicfile.CheckOurs(samplesFile(dir, task), func(io.Reader) bool { return answered }))
+}
+
 // modelOf is the model that the first line of a file of answers names; "" where the line is not whole.
 func modelOf(path vfs.Path) (string, error) {
 	f, err := path.Open()
@@ -80,19 +91,16 @@ func Write(dir vfs.Path, list []*Result, results *Results) error {
 	return atomicfile.WriteJSON(resultsFile(dir), all)
 }
 
-// readResults reads the results of a folder: empty ones where there are none, or where the file is not what Write writes.
+// readResults reads the results of a folder: empty ones where there are none. A file that is not what Write writes is an
+// error.
 func readResults(dir vfs.Path) (*Results, error) {
 	out := newResults(nil)
-	text, err := resultsFile(dir).ReadFile()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return out, nil
-	case err != nil:
-		return nil, err
-	case json.Unmarshal(text, out) != nil:
-		return newResults(nil), nil
-	}
-	return out, nil
+	err := atomicfile.CheckOurs(resultsFile(dir), func(text io.Reader) bool {
+		d := json.NewDecoder(text)
+		d.DisallowUnknownFields()
+		return d.Decode(out) == nil
+	})
+	return out, err
 }
 
 // add takes the results of more tasks, in the place of earlier ones of the same.

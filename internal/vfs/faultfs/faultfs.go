@@ -158,6 +158,11 @@ func (f *FS) Stat(name string) (fs.FileInfo, error) {
 	return get(f, Stat, name, func() (fs.FileInfo, error) { return f.inner.Stat(name) })
 }
 
+// Lstat implements vfs.FS.
+func (f *FS) Lstat(name string) (fs.FileInfo, error) {
+	return get(f, Stat, name, func() (fs.FileInfo, error) { return f.inner.Lstat(name) })
+}
+
 // Rename implements vfs.FS.
 func (f *FS) Rename(from, to string) error {
 	return f.try(Rename, from, func() error { return f.inner.Rename(from, to) })

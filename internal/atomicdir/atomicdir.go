@@ -1,0 +1,166 @@
+// Package atomicdir makes directories that are either complete or absent, whenever the process or the machine stops.
+//
+// Until a directory DIR is complete its name is DIR.incomplete, and it holds the empty file [Mark], which is written before
+// anything else. So what a killed process left can be told from what somebody else put there. The former is replaced, the
+// latter is never touched: it is an error that says what is there.
+//
+// Single files are the business of internal/atomicfile.
+package atomicdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Mark is the name of the file that says that a directory is being filled. It is locked meanwhile.
+const Mark = ".cage-incomplete"
+
+// Write makes the directory to, with what fill puts into the directory that it is given. If fill returns an error, nothing
+// is left. It is an error if there is something at to already.
+func Write(to vfs.Path, fill func(dir vfs.Path) error) error {
+	to = clean(to)
+	if err := Check(to); err != nil {
+		return err
+	}
+	dir := incomplete(to)
+	mark := dir.Join(Mark)
+	if err := dir.MkdirAll(); err != nil {
+		return err
+	}
+	lock, err := mark.Lock()
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	err = dir.SyncDir() // the mark is durable before anything else is there
+	if err == nil {
+		err = empty(dir) // of what a killed process left
+	}
+	if err == nil {
+		err = fill(dir)
+	}
+	if err != nil {
+		return errors.Join(err, discard(dir), lock.Unlock())
+	}
+	// The mark stays until the directory has its name for good: without it, a directory that was left could not be replaced.
+	// So does its lock: another process would empty the directory under the name that it still has.
+	if err = dir.SyncDir(); err == nil {
+		err = dir.Rename(to.Name)
+	}
+	if err == nil {
+		err = to.Dir().SyncDir()
+	}
+	if err != nil {
+		return errors.Join(err, lock.Unlock())
+	}
+	return errors.Join(to.Join(Mark).Remove(), lock.Unlock(), to.SyncDir())
+}
+
+// Check tells early whether Write would refuse to make the directory.
+func Check(to vfs.Path) error {
+	to = clean(to)
+	_, err := to.Lstat()
+	if err == nil {
+		return errors.Join(fmt.Errorf("%s: %w; give another --out", to, fs.ErrExist), unmark(to))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return replaceable(incomplete(to))
+}
+
+// Busy reports whether a process is making the directory.
+func Busy(to vfs.Path) (bool, error) { return incomplete(clean(to)).Join(Mark).Locked() }
+
+// clean makes DIR of DIR/, so that the other name stands beside it and not in it.
+func clean(to vfs.Path) vfs.Path { return vfs.On(to.FS, filepath.Clean(to.Name)) }
+
+// incomplete is the name of a directory until it is complete.
+func incomplete(to vfs.Path) vfs.Path { return vfs.On(to.FS, to.Name+".incomplete") }
+
+// replaceable fails for anything but an empty directory and one with the mark.
+func replaceable(dir vfs.Path) error {
+	info, err := dir.Lstat()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	what := "a file"
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		what = "a symbolic link"
+	case info.IsDir():
+		list, err := dir.ReadDir()
+		if err != nil || len(list) == 0 || marked(list) {
+			return err
+		}
+		what = "a directory with " + names(list) + ", and without " + Mark + ", which marks what cage left when it was stopped"
+	}
+	return fmt.Errorf("%s is in the way. It is %s. Move it away, or choose another --out", dir, what)
+}
+
+func marked(list []fs.DirEntry) bool {
+	for _, e := range list {
+		if e.Name() == Mark && e.Type().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
+// names are those of the first files.
+func names(list []fs.DirEntry) string {
+	const most = 3
+	var first []string
+	for _, e := range list[:min(most, len(list))] {
+		first = append(first, e.Name())
+	}
+	if more := len(list) - most; more > 0 {
+		first = append(first, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(first, ", ")
+}
+
+// unmark removes the mark of a directory whose writer was killed after the renaming: it is complete.
+func unmark(to vfs.Path) error {
+	list, err := to.ReadDir()
+	if err != nil || !marked(list) {
+		return nil // a file, or somebody else's
+	}
+	mark := to.Join(Mark)
+	if busy, err := mark.Locked(); err != nil || busy {
+		return err
+	}
+	return mark.Remove()
+}
+
+// discard removes a directory. Its mark goes when everything else is gone for good: what is left has it.
+func discard(dir vfs.Path) error {
+	for _, do := range []func() error{func() error { return empty(dir) }, dir.SyncDir, dir.Join(Mark).Remove, dir.Remove} {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty removes all that is in a directory, but for the mark.
+func empty(dir vfs.Path) error {
+	list, err := dir.ReadDir()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range list {
+		if e.Name() != Mark {
+			errs = append(errs, dir.Join(e.Name()).RemoveAll())
+		}
+	}
+	return errors.Join(errs...)
+}

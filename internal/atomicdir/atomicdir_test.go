@@ -1,0 +1,237 @@
+package atomicdir_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
+)
+
+// fill writes two files, one of them in a directory below.
+func fill(dir vfs.Path) error {
+	if err := atomicfile.WriteBytes(dir.Join("a"), []byte("first")); err != nil {
+		return err
+	}
+	if err := dir.Join("below").MkdirAll(); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(dir.Join("below", "b"), []byte("second"))
+}
+
+var filled = map[string]string{"a": "first", "below/b": "second"}
+
+// put writes files below a directory.
+func put(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func check(t *testing.T, what, dir string, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, vfstest.Contents(t, dir)); diff != "" {
+		t.Errorf("%s: %s differs:\n%s", what, dir, diff)
+	}
+}
+
+// TestForeign: what somebody else put in the place of the directory is refused and stays, as does what a link leads to.
+func TestForeign(t *testing.T) {
+	for what, lay := range map[string]func(t *testing.T, root string){
+		"a symbolic link": func(t *testing.T, root string) {
+			if err := os.Symlink("precious", filepath.Join(root, "out.incomplete")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a symbolic link to what cage left": func(t *testing.T, root string) {
+			put(t, root, map[string]string{"precious/" + atomicdir.Mark: ""})
+			if err := os.Symlink("precious", filepath.Join(root, "out.incomplete")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a directory with notes, sub, and without": func(t *testing.T, root string) {
+			put(t, root, map[string]string{"out.incomplete/notes": "mine", "out.incomplete/sub/more": "mine, too"})
+		},
+		"1 more, and without": func(t *testing.T, root string) {
+			put(t, root, map[string]string{"out.incomplete/1": "", "out.incomplete/2": "", "out.incomplete/3": "", "out.incomplete/4": ""})
+		},
+		"a directory with " + atomicdir.Mark: func(t *testing.T, root string) {
+			put(t, root, map[string]string{"out.incomplete/" + atomicdir.Mark + "/notes": "a directory of that name is no mark"})
+		},
+		"a file": func(t *testing.T, root string) { put(t, root, map[string]string{"out.incomplete": "mine"}) },
+	} {
+		root := t.TempDir()
+		put(t, root, map[string]string{"precious/f": "keep", "precious/sub/g": "keep"})
+		lay(t, root)
+		before := vfstest.Contents(t, root)
+		out := vfs.At(filepath.Join(root, "out"))
+		for _, err := range []error{atomicdir.Check(out), atomicdir.Write(out, fill)} {
+			if err == nil || !strings.Contains(err.Error(), "out.incomplete is in the way. It is "+strings.TrimSuffix(what, " to what cage left")) &&
+				!strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "Move it away, or choose another --out") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		check(t, what, root, before)
+	}
+}
+
+// TestLeft: an empty directory, and what a killed process left, are replaced. Links in it are removed, not followed.
+func TestLeft(t *testing.T) {
+	for _, left := range []map[string]string{{}, {atomicdir.Mark: ""}, {atomicdir.Mark: "", "a": "ha", "old/deep/c": "x"}} {
+		root := t.TempDir()
+		dir := filepath.Join(root, "out.incomplete")
+		put(t, root, map[string]string{"precious/f": "keep"})
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, dir, left)
+		if len(left) > 1 {
+			if err := os.Symlink("../precious", filepath.Join(dir, "link")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := atomicdir.Write(vfs.At(filepath.Join(root, "out")+"/"), fill); err != nil {
+			t.Fatal(err)
+		}
+		check(t, "replaced", root, map[string]string{"precious/f": "keep", "out/a": "first", "out/below/b": "second"})
+	}
+}
+
+// TestThere: what has the final name stays as it is, and loses the mark if it is complete.
+func TestThere(t *testing.T) {
+	root := t.TempDir()
+	out := vfs.At(filepath.Join(root, "out"))
+	refused := func(what string, want map[string]string) {
+		t.Helper()
+		if err := atomicdir.Write(out, fill); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "give another --out") {
+			t.Errorf("%s: %v", what, err)
+		}
+		check(t, what, root, want)
+	}
+	put(t, root, map[string]string{"out/f": "keep", "out/" + atomicdir.Mark: ""})
+	refused("killed after the renaming", map[string]string{"out/f": "keep"})
+	put(t, root, map[string]string{"out/" + atomicdir.Mark: ""})
+	lock, err := out.Join(atomicdir.Mark).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("another process renames it", map[string]string{"out/f": "keep", "out/" + atomicdir.Mark: ""})
+	if err := errors.Join(lock.Unlock(), out.RemoveAll(), os.Symlink("nowhere", out.Name)); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicdir.Write(out, fill); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a link that leads nowhere: %v", err)
+	}
+	if _, err := os.Lstat(out.Name); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOneAtATime: while a process makes the directory, another one is refused, and what is there stays.
+func TestOneAtATime(t *testing.T) {
+	root := t.TempDir()
+	out := vfs.At(filepath.Join(root, "out"))
+	busy := func(want bool) {
+		t.Helper()
+		if got, err := atomicdir.Busy(out); got != want || err != nil {
+			t.Errorf("busy: %v, %v", got, err)
+		}
+	}
+	busy(false)
+	err := atomicdir.Write(out, func(dir vfs.Path) error {
+		busy(true)
+		if err := fill(dir); err != nil {
+			return err
+		}
+		if err := atomicdir.Write(out, fill); !errors.Is(err, vfs.ErrLocked) {
+			t.Errorf("twice at once: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy(false)
+	check(t, "made once", root, map[string]string{"out/a": "first", "out/below/b": "second"})
+}
+
+// TestFailed: a directory that cannot be filled leaves nothing.
+func TestFailed(t *testing.T) {
+	root := t.TempDir()
+	failed := errors.New("failed")
+	if err := atomicdir.Write(vfs.At(filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), failed) }); !errors.Is(err, failed) {
+		t.Errorf("error %v", err)
+	}
+	if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// again demands that the directory is whole or absent, and that the same call makes it then.
+func again(t *testing.T, what, root string) {
+	t.Helper()
+	out := vfs.At(filepath.Join(root, "out"))
+	_, missing := os.Stat(out.Name)
+	if err := atomicdir.Write(out, fill); (missing != nil) != (err == nil) || err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Errorf("%s: the next call: %v", what, err)
+	}
+	check(t, what, out.Name, filled)
+	if left, err := os.ReadDir(root); err != nil || len(left) != 1 {
+		t.Errorf("%s: left are %v, %v", what, left, err)
+	}
+}
+
+// TestFaults: whichever operation on files fails, once or with all after it, it is reported, and the same call makes the
+// directory then. Half of the directories replace what a killed process left.
+func TestFaults(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		for files := range faultfs.Each(t, 1, 25) {
+			root := t.TempDir()
+			if left {
+				put(t, root, map[string]string{"out.incomplete/" + atomicdir.Mark: "", "out.incomplete/old": "x", "out.incomplete/deep/old": "x"})
+			}
+			err := atomicdir.Write(vfs.On(files, filepath.Join(root, "out")), fill)
+			again(t, files.Reported(t, err), root)
+		}
+	}
+}
+
+// TestPowerLoss: whenever power is lost, also while a directory is given up, the same call makes it then.
+func TestPowerLoss(t *testing.T) {
+	failed := errors.New("failed")
+	for _, end := range []error{nil, failed} {
+		for _, left := range []bool{false, true} {
+			root := t.TempDir()
+			if left {
+				put(t, root, map[string]string{"out.incomplete/" + atomicdir.Mark: "", "out.incomplete/old": "x"})
+			}
+			files, err := crashfs.New(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := atomicdir.Write(vfs.On(files, filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), end) }); !errors.Is(err, end) {
+				t.Fatal(err)
+			}
+			for lost, what := range files.Each(t, uint64(faultfs.Sweep(1, 6)), 15) {
+				again(t, what, lost)
+			}
+		}
+	}
+}
