@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Exports small models in every format and loads them with the programs that the formats are
-# made for: transformers, compressed-tensors, gguf and llama.cpp. Weights have to be equal bit
-# for bit, and losses and logits those of the other program. What was found stands in
+# made for: transformers, compressed-tensors, gguf, llama.cpp and lm-eval. Weights have to be
+# equal bit for bit, losses, logits and log-likelihoods those of the other program, and a model
+# that was trained on conversations has to end its answers there. What was found stands in
 # docs/export.md.
 #
 #   scripts/interop.sh
@@ -12,12 +13,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 work=${INTEROP_DIR:-/tmp/cage-interop}
-packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36"
+packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36 lm-eval==0.4.13"
 . scripts/interop/setup.sh
 
 python=$work/venv/bin/python
 cage=$work/cage
-rm -rf runs llama2
+rm -rf runs llama2 eval tokenizer
 sources=("$(go env GOROOT)/src/strconv")
 "$cage" data prepare "${sources[@]}" --include '*.go' --validation 0.2 --out data/bytes >/dev/null
 # A tokenizer as that of Llama 2.
@@ -93,7 +94,7 @@ llama() {
 }
 
 "$python" -c 'import compressed_tensors, gguf, importlib.metadata as m, torch, transformers
-print(", ".join(f"{p} {m.version(p)}" for p in ("torch", "transformers", "compressed-tensors", "gguf", "llama-cpp-python")))'
+print(", ".join(f"{p} {m.version(p)}" for p in ("torch", "transformers", "compressed-tensors", "gguf", "llama-cpp-python", "lm-eval")))'
 
 train int4 'quantizer.weights={plugin="absmax", granularity="group", group=32, scale_dtype="f16"}' 'model.head="tied"' \
 	'model.rope_factor=8.0' 'model.rope_original=32'
@@ -131,4 +132,25 @@ data=llama2
 train llama2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}'
 packed llama2
 llama llama2
+"$cage" eval runs/llama2 --tasks arc_easy,lambada_openai --data "$repo/host/tasks/testdata/data" --out eval/llama2 >/dev/null
+"$python" "$repo/scripts/interop/lmeval.py" out/llama2-hf eval/llama2/samples_*.jsonl
+
+# Conversations: the sums of small numbers, in which every turn ends with another token than a document.
+number=(zero one two three four five six seven eight nine)
+for a in {0..9}; do
+	for ((b = 0; a + b < 10; b++)); do
+		printf '{"messages": [{"role": "user", "content": "%s and %s"}, {"role": "assistant", "content": "%s"}]}\n' \
+			"${number[a]}" "${number[b]}" "${number[a + b]}"
+	done
+done >talks.jsonl
+"$cage" data tokenizer data/bytes/train.tokens --tokens 300 --out tokenizer >/dev/null
+"$cage" data prepare talks.jsonl --kind chat --template llama3 --tokenizer tokenizer --validation 0.1 --out data/talks >/dev/null
+"$cage" train model.toml --set 'train={steps=300, batch=4, out="runs/chat"}' --set 'schedule.rate=5e-3' \
+	--set 'data={kind="chat", train="data/talks/train.chat", validation="data/talks/val.chat", epochs=60}' >train.log 2>&1 || { cat train.log >&2; exit 1; }
+"$cage" export runs/chat --to hf --out out/chat-hf >/dev/null
+"$cage" export runs/chat --to gguf --out out/chat-gguf >/dev/null
+for question in 'two and three' 'one and one' 'four and zero' 'zero and nine'; do
+	"$cage" chat runs/chat --message "$question" --temperature 0 --tokens 24 --json | "$python" -c 'import json, sys; print(json.dumps(json.load(sys.stdin)))'
+done >answers.jsonl
+"$python" "$repo/scripts/interop/chat.py" out/chat-hf answers.jsonl --gguf out/chat-gguf/model.gguf
 echo "all is equal"

@@ -89,27 +89,17 @@ func newDialogue(trained *train.Trained, dir, template, system string, o generat
 }
 
 // findEnds finds what ends an answer: the tokens that end any text of the model, and what the
-// template prints behind an answer, where that is known: a special token, or a text.
+// template prints behind an answer.
 func (d *dialogue) findEnds() error {
-	d.options.Stop = d.trained.Ends(d.tok.Info())
-	const question, reply = "question", "reply"
-	r, err := d.template.Render(append(d.said[:len(d.said):len(d.said)], chat.NewMessage(chat.User, question), chat.NewMessage(chat.Assistant, reply)), false)
+	end, err := d.template.Ending(d.tok, d.said)
 	if err != nil {
 		return err
 	}
-	at := strings.LastIndex(r.Text, reply)
-	if at < 0 {
-		return nil // it prints answers in another way
-	}
-	behind := r.Text[at+len(reply):]
-	ids, err := d.tok.Encode(behind)
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	if tokenizer.IsSpecial(d.tok, ids[0]) {
-		d.options.Stop = append(d.options.Stop, ids[0])
-	} else if end := strings.TrimSpace(behind); end != "" {
-		d.until = append(d.until, end)
+	d.options.Stop = d.trained.Ends(d.tok)
+	if end.Token != tokenizer.NoToken {
+		d.options.Stop = append(d.options.Stop, end.Token)
+	} else if end.Text != "" {
+		d.until = append(d.until, end.Text)
 	}
 	return nil
 }

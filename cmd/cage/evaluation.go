@@ -108,9 +108,9 @@ func newGenerate() *cobra.Command {
 		Use:   "generate RUN|CHECKPOINT",
 		Short: "Continue a prompt with a trained model",
 		Long: `Continue a prompt with a checkpoint of a run directory, with the run's quantizers,
-until the document ends. The text appears as it grows. Equal seeds give equal text. The
-data of the training is not needed. The directory of a Hugging Face checkpoint is used as
-it is.`,
+until the document ends, or a turn of a conversation. The text appears as it grows. Equal
+seeds give equal text. The data of the training is not needed. The directory of a Hugging
+Face checkpoint is used as it is.`,
 		Args: notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "tokens", "temperature", "top-k", "top-p", "step", "context"),
 	}
 	contextFlag(cmd, &context)

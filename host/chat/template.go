@@ -94,6 +94,26 @@ func OpenTemplate(spec, tokenizer string, addsBOS bool) (*Template, error) {
 	return t, t.parse()
 }
 
+// ModelTemplate returns the template that comes with a tokenizer, given the contents of the tokenizer's files by their names;
+// nil if there is none.
+func ModelTemplate(files map[string][]byte) (*Template, error) {
+	t := &Template{Name: tokenizer.TemplateFile, Source: string(files[tokenizer.TemplateFile])}
+	if text, ok := files[tokenizer.ConfigFile]; ok {
+		c, err := parseConfig(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", tokenizer.ConfigFile, err)
+		}
+		t.Tokens, t.config = c.tokens, *c
+	}
+	if _, ok := files[tokenizer.TemplateFile]; !ok {
+		t.Name, t.Source = tokenizer.ConfigFile, t.config.template
+	}
+	if t.Source == "" {
+		return nil, nil
+	}
+	return t, t.parse()
+}
+
 func (t *Template) parse() (err error) {
 	t.program, err = jinja.Parse(t.Name, t.Source)
 	return err

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -30,17 +31,53 @@ rate = 1e-4
 `
 }
 
+// hubConfig reads what a test compares of the config.json of a checkpoint.
+func hubConfig(t *testing.T, name string) (c struct {
+	Layers  int     `json:"num_hidden_layers"`
+	Width   int     `json:"hidden_size"`
+	Heads   int     `json:"num_attention_heads"`
+	KVHeads int     `json:"num_key_value_heads"`
+	Head    int     `json:"head_dim"`
+	Hidden  int     `json:"intermediate_size"`
+	Vocab   int     `json:"vocab_size"`
+	Eps     float64 `json:"rms_norm_eps"`
+	Theta   float64 `json:"rope_theta"`
+	Tied    bool    `json:"tie_word_embeddings"`
+	Rope    struct {
+		Factor   float64 `json:"factor"`
+		Low      float64 `json:"low_freq_factor"`
+		High     float64 `json:"high_freq_factor"`
+		Original int     `json:"original_max_position_embeddings"`
+	} `json:"rope_scaling"`
+}) {
+	t.Helper()
+	text, err := os.ReadFile(hub + name + "/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestInitSizes: a model that starts from a checkpoint has the sizes that its config.json says.
 func TestInitSizes(t *testing.T) {
 	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64\nrope_pairs = \"half\"")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := model.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, KVHeads: 2, HeadSize: 16, Hidden: 96, Vocab: 328, Context: 64, NormEps: 1e-5, Head: "tied",
-		RopeTheta: 500000, RopePairs: model.HalfSplit, RopeFactor: 32, RopeLow: 1, RopeHigh: 4, RopeOriginal: 64, InitStd: 0.02}
+	c := hubConfig(t, "llama32")
+	want := model.Settings{Kind: "llama", Layers: c.Layers, Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.Head, Hidden: c.Hidden, Vocab: c.Vocab,
+		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: model.HalfSplit, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low, RopeHigh: c.Rope.High,
+		RopeOriginal: c.Rope.Original, InitStd: 0.02}
+	if !c.Tied || c.Layers == 0 || c.Rope.Factor == 0 {
+		t.Fatalf("the config.json says %+v", c)
+	}
 	if diff := cmp.Diff(want, cfg.Model); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if cfg, err = config.Parse("run.toml", []byte(started(hub+"qwen3", "context = 8")), nil); err != nil || cfg.Model.Kind != model.KindQwen3 || cfg.Model.HeadSize != 32 {
+	if cfg, err = config.Parse("run.toml", []byte(started(hub+"qwen3", "context = 8")), nil); err != nil || cfg.Model.Kind != model.KindQwen3 || cfg.Model.HeadSize != hubConfig(t, "qwen3").Head {
 		t.Errorf("the kind is not that of the checkpoint: %v, error %v", cfg, err)
 	}
 }

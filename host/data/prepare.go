@@ -288,8 +288,8 @@ func (p *preparation) write(train, val []document) (*Manifest, error) {
 		return nil, err
 	}
 	defer valOut.abort()
-	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
-		if err := atomicfile.WriteBytes(o.out(tokenizer.DefinitionFile), t.Definition()); err != nil {
+	if t, ok := o.Tokenizer.(*tokenizer.HuggingFace); ok {
+		if err := keepTokenizer(o.out(), t); err != nil {
 			return nil, err
 		}
 	}

@@ -105,7 +105,7 @@ var trainingName = regexp.MustCompile(`^train(-[0-9]{5,}-of-[0-9]{5,})?\.tokens$
 
 // ownFile tells whether a file of that name is part of a dataset.
 func ownFile(name string) bool {
-	return trainingName.MatchString(name) || slices.Contains([]string{ValFile, ManifestFile, tokenizer.DefinitionFile}, name)
+	return trainingName.MatchString(name) || slices.Contains(tokenizer.Files, name) || name == ValFile || name == ManifestFile
 }
 
 // removeStale removes the training files of an earlier preparation that are no part of

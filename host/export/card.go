@@ -51,7 +51,9 @@ tags:
 | exact | {{.Exact}} |
 {{- range .Report.Notes}}
 | note | {{.}} |{{end}}
-
+{{range .Report.Warnings}}
+Warning: {{.}}
+{{end}}
 Made by cage {{.Card.Version}} with
 
     {{.Card.Command}}

@@ -29,6 +29,8 @@ type Report struct {
 	Tensors []Stored `json:"tensors"`
 	// Notes list other differences from training.
 	Notes []string `json:"notes,omitempty"`
+	// Warnings say what programs that load the export will not know.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Write exports a model to a directory that does not exist yet. The directory is complete
@@ -77,7 +79,7 @@ func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) 
 	if err := e.plan.Write(ctx, dir); err != nil {
 		return nil, err
 	}
-	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors()}
+	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors(), Warnings: e.model.Tokenizer.Warnings}
 	if n, ok := e.plan.(noter); ok {
 		report.Notes = n.Notes()
 	}

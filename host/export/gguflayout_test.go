@@ -2,7 +2,9 @@ package export_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +57,44 @@ func TestLayoutsOfLlamaCpp(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--to hf")) {
 			t.Errorf("%s: %v, want %q", c.kind, err, c.want)
 		}
+	}
+}
+
+// TestTurnedNorms: llama.cpp turns the two halves of a head of Qwen 3. The scales of its queries and keys stand in the order
+// of the features that they scale: with another, a model that turns neighbours would be served with other attention.
+func TestTurnedNorms(t *testing.T) {
+	m := smallOf(t, model.Settings{Kind: model.KindQwen3, RopePairs: model.Interleaved}, nil)
+	const features = 16 // of a head
+	m.Latent = func(name string) ([]float32, error) {
+		i := slices.IndexFunc(m.Params, func(p model.Param) bool { return p.Name == name })
+		values := make([]float32, m.Params[i].Size())
+		for j := range values {
+			values[j] = float32(j)
+		}
+		return values, nil
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	if _, err := export.Write(t.Context(), "gguf", at(dir), m, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var want []float32 // first the even features, then the odd ones
+	for i := range features {
+		want = append(want, float32(2*i%features+2*i/features))
+	}
+	f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+	seen := 0
+	for _, info := range f.Tensors() {
+		if info.Name != "blk.0.attn_q_norm.weight" && info.Name != "blk.0.attn_k_norm.weight" {
+			continue
+		}
+		seen++
+		got := make([]float32, features)
+		if _, err := binary.Decode(ggufBytes(t, f, info), binary.LittleEndian, got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s is %v, want %v, error %v", info.Name, got, want, err)
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d norms of queries and keys", seen)
 	}
 }
 

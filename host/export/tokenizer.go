@@ -17,7 +17,10 @@ type Tokenizer struct {
 	// AddBOS tells programs to put BOS before every text.
 	AddBOS bool
 	EOS    []int32 // tokens that end a text
+	Turn   int32   // the one of them that ends a turn of a conversation; −1: none
 	Pad    int32   // token for padding; −1: none
+	// Warnings say what programs that load the tokenizer will not know.
+	Warnings []string
 }
 
 // config reads the tokenizer's settings; what is not understood counts as absent.
@@ -46,20 +49,24 @@ func understood(text string, err error) string {
 }
 
 // NewTokenizer makes the tokenizer of a run, which info describes, from its files. For
-// the built-in tokenizer bytes, which has no files, it makes a tokenizer.json that gives
-// the same ids. A text ends where the tokenizer_config.json, info or a
-// generation_config.json says; if none of them says anything, at the token that begins
-// the next document.
-func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, error) {
-	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0, Pad: -1}
-	if len(files) == 0 {
+// the built-in tokenizer bytes, which has no tokenizer.json, it makes one that gives the
+// same ids. A text ends at ends, and where the tokenizer_config.json, info or a
+// generation_config.json says; if there is none of these, at the token that begins the
+// next document. Negative ids stand for no token.
+func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (Tokenizer, error) {
+	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0, Turn: tokenizer.NoToken, Pad: tokenizer.NoToken}
+	if _, ok := files[tokenizer.DefinitionFile]; !ok {
 		if info.SHA256 != (tokenizer.Bytes{}).Info().SHA256 {
 			return t, fmt.Errorf("the tokenizer %s has no %s", info.Name, tokenizer.DefinitionFile)
 		}
-		var err error
-		if t.Files, err = bytesFiles(); err != nil {
+		made, err := bytesFiles()
+		if err != nil {
 			return t, err
 		}
+		if t.Files == nil {
+			t.Files = map[string][]byte{}
+		}
+		maps.Copy(t.Files, made)
 	}
 	ids, err := t.ids()
 	if err != nil {
@@ -69,7 +76,7 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info) (Tokenizer, erro
 	if id, ok := ids[understood(config.EOS())]; ok {
 		t.EOS = append(t.EOS, id)
 	}
-	t.EOS = append(t.EOS, append(t.generationEnds(), info.EOS)...)
+	t.EOS = slices.Concat(t.EOS, t.generationEnds(), []int32{info.EOS}, ends)
 	t.EOS = slices.DeleteFunc(t.EOS, func(id int32) bool { return id < 0 })
 	if len(t.EOS) == 0 && t.BOS >= 0 {
 		t.EOS = []int32{t.BOS}

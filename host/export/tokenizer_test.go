@@ -1,6 +1,7 @@
 package export_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,6 +150,50 @@ func TestEnds(t *testing.T) {
 		if _, copied := tok.Files["generation_config.json"]; copied {
 			t.Error("generation_config.json would be copied")
 		}
+	}
+}
+
+// TestTurn: programs are told of the token that ends a turn, which is another than the one that ends a document. GGUF has
+// a key for it, and for the token that ends a message of Llama 3.1; what has no key is in a note.
+func TestTurn(t *testing.T) {
+	m := small(t, model.KindLlama, nil)
+	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 7}, "merges": []},
+		"added_tokens": [{"id": 9, "content": "<|end_of_text|>", "special": true}, {"id": 10, "content": "<|eom_id|>", "special": true}, {"id": 11, "content": "<|eot_id|>", "special": true}]}`)
+	m.Tokenizer.Files["tokenizer_config.json"] = []byte(`{"eos_token": "<|end_of_text|>"}`)
+	tok, err := export.NewTokenizer(m.Tokenizer.Files, tokenizer.Info{BOS: tokenizer.NoToken, EOS: 9}, 10, 11, 7, tokenizer.NoToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok.Turn = 11
+	m.Tokenizer = tok
+	dir := t.TempDir()
+	if _, err := export.Write(t.Context(), "hf", at(filepath.Join(dir, "hf")), m, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"generation_config.json", "config.json"} {
+		text, err := os.ReadFile(filepath.Join(dir, "hf", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file struct {
+			EOS []int32 `json:"eos_token_id"`
+		}
+		if err := json.Unmarshal(text, &file); err != nil || !slices.Equal(file.EOS, []int32{9, 10, 11, 7}) {
+			t.Errorf("by %s a text ends at %v, error %v", name, file.EOS, err)
+		}
+	}
+	report, err := export.Write(t.Context(), "gguf", at(filepath.Join(dir, "gguf")), m, export.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := openGGUF(t, filepath.Join(dir, "gguf", "model.gguf"))
+	for key, want := range map[string]uint32{"eos": 9, "eom": 10, "eot": 11} {
+		if got := f.Value("tokenizer.ggml." + key + "_token_id"); got != want {
+			t.Errorf("%s is %v, want %d", key, got, want)
+		}
+	}
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "ends at the token 7 too") {
+		t.Errorf("the notes are %q", report.Notes)
 	}
 }
 

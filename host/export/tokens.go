@@ -71,7 +71,11 @@ func ggufTokens(t Tokenizer, vocab int, inexact bool) (entries []gguf.Entry, not
 	} else {
 		entries, notes, err = f.byteLevel(vocab, inexact)
 	}
-	return append(entries, ggufMarks(t)...), notes, err
+	if err != nil {
+		return nil, nil, err
+	}
+	marks, more, err := ggufMarks(t)
+	return append(entries, marks...), append(notes, more...), err
 }
 
 // byteLevel are the entries about a byte-level tokenizer.
@@ -137,23 +141,46 @@ func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
 	return []string{note}, nil
 }
 
-// ggufMarks are the entries about tokens with a meaning of their own.
-func ggufMarks(t Tokenizer) []gguf.Entry {
-	var entries []gguf.Entry
-	if t.BOS >= 0 {
-		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.bos_token_id", Value: uint32(t.BOS)})
+// endOfMessage is the token with which Llama 3.1 ends a message that it goes on from, to call a tool.
+const endOfMessage = "<|eom_id|>"
+
+// ggufMarks are the entries about tokens with a meaning of their own. GGUF has a key for each of three tokens that end a
+// text; notes name those that end it too.
+func ggufMarks(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
+	ids, err := t.ids()
+	if err != nil {
+		return nil, nil, err
 	}
-	if len(t.EOS) > 0 {
-		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.eos_token_id", Value: uint32(t.EOS[0])})
+	add := func(key string, id int32) {
+		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml." + key, Value: uint32(id)})
+	}
+	if t.BOS >= 0 {
+		add("bos_token_id", t.BOS)
+	}
+	for i, id := range t.EOS {
+		message, ok := ids[endOfMessage]
+		isMessage := ok && id == message
+		if i == 0 {
+			add("eos_token_id", id)
+		}
+		if id == t.Turn {
+			add("eot_token_id", id)
+		}
+		if isMessage {
+			add("eom_token_id", id)
+		}
+		if i > 0 && id != t.Turn && !isMessage {
+			notes = append(notes, fmt.Sprintf("a text ends at the token %d too, for which GGUF has no key: llama.cpp goes on behind it unless it knows its name", id))
+		}
 	}
 	if t.Pad >= 0 {
-		entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.padding_token_id", Value: uint32(t.Pad)})
+		add("padding_token_id", t.Pad)
 	}
 	entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.add_bos_token", Value: t.AddBOS})
 	if template := t.template(); template != "" {
 		entries = append(entries, gguf.Entry{Key: "tokenizer.chat_template", Value: template})
 	}
-	return entries
+	return entries, notes, nil
 }
 
 // tokens lists the token of each id and its type.

@@ -29,7 +29,7 @@ func (t *Trained) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, pr
 		all[i] = all[i][max(0, len(all[i])-room):]
 	}
 	said := make([]answer, len(all))
-	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok.Info(), generate.Options{Tokens: tokens}), func(i int, token int32) error {
+	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok, generate.Options{Tokens: tokens}), func(i int, token int32) error {
 		return said[i].add(tok, token, until)
 	})
 	if err != nil {

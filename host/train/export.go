@@ -68,30 +68,56 @@ func (t *Trained) checkQuantizer(param string) error {
 	return nil
 }
 
-// exportTokenizer collects the files of the tokenizer: its definition, and what stands
-// beside it where the run found it.
+// exportTokenizer is the tokenizer with all that is known about where its texts begin and end.
 func (t *Trained) exportTokenizer() (export.Tokenizer, error) {
 	tok, err := t.tokenizer()
 	if err != nil {
 		return export.Tokenizer{}, err
 	}
-	defined, ok := tok.(interface{ Definition() []byte })
-	if !ok { // it is built in
-		return export.NewTokenizer(nil, tok.Info())
+	files, err := t.tokenizerFiles(tok)
+	if err != nil {
+		return export.Tokenizer{}, err
 	}
-	files := map[string][]byte{tokenizer.DefinitionFile: defined.Definition()}
+	end, unknown := endingOf(files, tok)
+	out, err := export.NewTokenizer(files, tok.Info(), slices.Concat(t.made.Initial.ends(), []int32{end.Token})...)
+	if err != nil {
+		return out, err
+	}
+	out.Turn = end.Token
+	if _, ok := out.Files[tokenizer.ConfigFile]; !ok {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s is missing, which was published with the tokenizer: AutoTokenizer then knows no token that begins or ends a text, "+
+			"and no template of conversations. Copy the file to %s, with %s if there is one, and export again", tokenizer.ConfigFile, t.dir, tokenizer.TemplateFile))
+	}
+	if unknown != nil {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("it is not known what ends an answer, since the template of conversations fails: %v", unknown))
+	} else if end.Text != "" {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the template of conversations ends an answer with the text %q, which is no special token: "+
+			"programs go on behind it unless they are given it as a stop string", end.Text))
+	}
+	// Texts of token files begin with the token, whatever the tokenizer does elsewhere.
+	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
+	return out, nil
+}
+
+// tokenizerFiles collects the files of the tokenizer: its definition, and what stands
+// beside it where the run found it. For one that is built in, the run itself
+// may have a template.
+func (t *Trained) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	defined, ok := tok.(interface{ Definition() []byte })
+	if !ok {
+		return files, readFiles(files, vfs.At(t.dir), tokenizer.Beside)
+	}
+	files[tokenizer.DefinitionFile] = defined.Definition()
 	for _, folder := range t.tokenizerFolders() {
 		if content, err := folder.Join(tokenizer.DefinitionFile).ReadFile(); err != nil || tok.Info().Check(content) != nil {
 			continue
 		}
 		if err := readFiles(files, folder, tokenizer.Beside); err != nil {
-			return export.Tokenizer{}, err
+			return nil, err
 		}
 	}
-	out, err := export.NewTokenizer(files, tok.Info())
-	// Texts of token files begin with the token, whatever the tokenizer does elsewhere.
-	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
-	return out, err
+	return files, nil
 }
 
 // tokenizerFolders are where the tokenizer may be, best first.
@@ -106,6 +132,9 @@ func (t *Trained) tokenizerFolders() []vfs.Path {
 		for _, place := range t.search.Places(path) {
 			folders = append(folders, vfs.At(filepath.Dir(place)))
 		}
+	}
+	if from := t.made.Initial; from != nil && from.Path != "" {
+		folders = append(folders, vfs.At(from.Path))
 	}
 	return folders
 }

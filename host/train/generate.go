@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/chat"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/generate"
@@ -72,7 +73,7 @@ func (t *Trained) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []i
 
 // through continues ids and has a stream write the text.
 func (t *Trained) through(ctx context.Context, s *stream, ids []int32, o generate.Options) (string, error) {
-	o = t.untilEnd(s.tok.Info(), o)
+	o = t.untilEnd(s.tok, o)
 	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.add)
 	if err != nil {
 		return "", err
@@ -90,7 +91,7 @@ func (t *Trained) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prom
 	for len(all) < t.sequences { // places that nobody wants get a copy
 		all = append(all, prompts[0])
 	}
-	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok.Info(), o), nil)
+	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok, o), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -105,18 +106,40 @@ func (t *Trained) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prom
 
 // untilEnd are options with the tokens that end a document or an answer, unless others are
 // named, for tokens that the tokenizer has.
-func (t *Trained) untilEnd(info tokenizer.Info, o generate.Options) generate.Options {
-	o.Vocab = info.VocabSize
+func (t *Trained) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.Options {
+	o.Vocab = tok.Info().VocabSize
 	if o.Stop == nil {
-		o.Stop = t.Ends(info)
+		o.Stop = t.Ends(tok)
 	}
 	return o
 }
 
-// Ends returns the tokens that end a text: those that the model's source names, the one that ends a document, and the
-// one that begins the next.
-func (t *Trained) Ends(info tokenizer.Info) []int32 {
-	return slices.Concat(t.made.Initial.ends(), ends(info))
+// Ends returns the tokens that end a text: those that the model's source names, the one that ends a turn in the model's
+// template of conversations, the one that ends a document, and the one that begins the next.
+func (t *Trained) Ends(tok tokenizer.Tokenizer) []int32 {
+	if t.ends == nil {
+		files, _ := t.tokenizerFiles(tok) // without a template there is no end of a turn
+		t.ends = allEnds(t.made.Initial, files, tok)
+	}
+	return t.ends
+}
+
+// allEnds are the tokens that end a text, given the files of the tokenizer.
+func allEnds(from *origin, files map[string][]byte, tok tokenizer.Tokenizer) []int32 {
+	list := slices.Concat(from.ends(), ends(tok.Info()))
+	if end, err := endingOf(files, tok); err == nil && end.Token != tokenizer.NoToken {
+		list = append(list, end.Token)
+	}
+	return list
+}
+
+// endingOf is what ends a turn in the template that is among the files of a tokenizer.
+func endingOf(files map[string][]byte, tok tokenizer.Tokenizer) (chat.Ending, error) {
+	template, err := chat.ModelTemplate(files)
+	if err != nil || template == nil {
+		return chat.Ending{Token: tokenizer.NoToken}, err
+	}
+	return template.Ending(tok, nil)
 }
 
 // ends are the tokens of a tokenizer that end a text.

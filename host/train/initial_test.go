@@ -32,7 +32,12 @@ func fromHub(t *testing.T, overrides ...string) (cfg *config.Config, dir string)
 	if err := os.CopyFS(dir, os.DirFS("../huggingface/testdata/llama32")); err != nil {
 		t.Fatal(err)
 	}
-	sizes := []string{fmt.Sprintf("model.init=%q", dir), "model.width=64", "model.heads=4", "model.hidden=96"}
+	c, err := huggingface.ReadConfig(vfs.At(dir), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := []string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.width=%d", c.Settings.Width), fmt.Sprintf("model.heads=%d", c.Settings.Heads),
+		fmt.Sprintf("model.hidden=%d", c.Settings.Hidden)}
 	return testrun.Config(t, slices.Concat(sizes, still, overrides)...), dir
 }
 
@@ -118,7 +123,7 @@ func TestWarmStart(t *testing.T) {
 		t.Errorf("the loss is %v, of the run that it starts from %v", b, a)
 	}
 	initial := initialOf(t, warm.Train.Out)
-	if initial.Path != trained.Train.Out || initial.Step != 20 || initial.Run == "" || len(initial.Files) != 1 || len(initial.Files[0].SHA256) != 64 {
+	if initial.Path != trained.Train.Out || initial.Step != trained.Train.Steps || initial.Run == "" || len(initial.Files) != 1 || len(initial.Files[0].SHA256) != 64 {
 		t.Errorf("the provenance says %+v", initial)
 	}
 	// The usual way to quantization-aware training.

@@ -56,6 +56,7 @@ type Trained struct {
 	other  bool // the quantizers are not those of the training
 	built
 
+	ends      []int32         // tokens that end a text; nil until they are asked for
 	sequences int             // that are continued at once
 	evaluator *step.Evaluator // for them; nil until the first ones
 }

@@ -88,10 +88,13 @@ func (r *run) keepTokenizer() error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := r.keepTemplate(); err != nil {
-		return err
-	}
 	content, err := r.data.Definition(r.cfg)
+	// Conversations have their template beside them, even those in bytes.
+	if content != nil || r.cfg.Data.Kind == config.KindChat {
+		if err := copyFiles(r.dir, vfs.At(r.tokenizerFolder()), tokenizer.Beside); err != nil {
+			return err
+		}
+	}
 	switch {
 	case err != nil && r.cfg.Data.Tokenizer == "":
 		r.log.Warn("the run directory gets no copy of the tokenizer, so it cannot generate text", "error", err)
@@ -102,13 +105,12 @@ func (r *run) keepTokenizer() error {
 	return atomicfile.WriteBytes(r.dir.Tokenizer(), content)
 }
 
-// keepTemplate copies what stands beside the tokenizer of conversations: their template, and
-// the names of special tokens.
-func (r *run) keepTemplate() error {
-	if r.cfg.Data.Kind != config.KindChat {
-		return nil
+// tokenizerFolder is where the names of special tokens and the template of conversations are.
+func (r *run) tokenizerFolder() string {
+	if path := r.cfg.Data.Tokenizer; path != "" && r.cfg.Data.Kind == config.KindText {
+		return filepath.Dir(path)
 	}
-	return copyFiles(r.dir, vfs.At(filepath.Dir(r.data.Train.Path())), tokenizer.Beside)
+	return filepath.Dir(r.data.Train.Path())
 }
 
 // readProvenance reads what a run directory says of how it came to be.

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"slices"
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -104,9 +103,12 @@ func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
 	}
 	defer e.Close()
 	t, tok := r.cfg.Train, r.samples.tokenizer
-	info := tok.Info()
+	files := map[string][]byte{}
+	if err := readFiles(files, r.dir.Path, tokenizer.Beside); err != nil {
+		return nil, err
+	}
 	next, err := generate.Continue(ctx, writing{e, r.cfg.Model.Context}, r.samples.ids, generate.Options{
-		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: slices.Concat(r.initial.ends(), ends(info)), Vocab: info.VocabSize, Seed: uint64(r.cfg.Seed),
+		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: allEnds(r.initial, files, tok), Vocab: tok.Info().VocabSize, Seed: uint64(r.cfg.Seed),
 	}, nil)
 	if err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func TestEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ends := m.Ends(tok.Info())
+	ends := m.Ends(tok)
 	for _, id := range []int32{321, 324, tok.Info().BOS} {
 		if !slices.Contains(ends, id) {
 			t.Errorf("texts end with %v, and not with %d", ends, id)

@@ -35,7 +35,7 @@ var rooms = []room{
 	{"tasks/ask", "tasks score", "asks, keeps answers and sums up: which model answers is the caller's business"},
 	{"tasks", "data chat chat/jinja score", "rows become questions of token ids, and answers numbers: it knows no model, but the templates of conversations"},
 	{"ruler", "", "makes prompts and scores answers: how many tokens a text has, and what a model answers, come from outside"},
-	{"train", "export posttrain/layerwise huggingface generate tensorboard score assembly step refresh memory plugin checkpoint safetensors rundir config cage model diagnostics schedule engine data/tokenizer console metrics sdk",
+	{"train", "export posttrain/layerwise huggingface generate tensorboard score assembly step refresh memory plugin checkpoint safetensors rundir config cage model diagnostics schedule engine chat data/tokenizer console metrics sdk",
 		"the loop holds all ends together, and so knows most rooms; no room knows it"},
 	{"export", "export/pack export/readback huggingface gguf safetensors model data/tokenizer", "from weights to formats of other programs: where the weights come from is the caller's business"},
 	{"export/pack", "", "turns codes into bytes"},

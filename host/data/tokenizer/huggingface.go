@@ -2,7 +2,9 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -21,6 +23,7 @@ type HuggingFace struct {
 	info       Info
 	cutting    cutting
 	definition []byte    // the tokenizer.json
+	folder     string    // where it was read from; "" if that is not known
 	added      *addedSet // matched in the text as it is
 	normAdded  *addedSet // matched after normalization
 	normalize  normalizer
@@ -58,6 +61,7 @@ func LoadHuggingFace(path string) (*HuggingFace, error) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
+	t.folder = filepath.Dir(path)
 	t.info.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	if filepath.Base(path) == DefinitionFile {
 		t.info.Name = filepath.Base(filepath.Dir(path))
@@ -164,6 +168,25 @@ func (t *HuggingFace) Info() Info { return t.info }
 // Definition returns the content of the tokenizer.json, which must not be changed. It is
 // all that [Reopen] needs, stored as tokenizer.json.
 func (t *HuggingFace) Definition() []byte { return t.definition }
+
+// ReadBeside reads those of the files in [Beside] that are in the folder of the tokenizer.json.
+func (t *HuggingFace) ReadBeside() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	if t.folder == "" {
+		return files, nil
+	}
+	for _, name := range Beside {
+		content, err := regular.ReadFile(filepath.Join(t.folder, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		files[name] = content
+	}
+	return files, nil
+}
 
 // Encode returns the ids of text, which must be valid UTF-8. Added tokens that appear in
 // the text, such as "<|end_of_text|>", become their id.
