@@ -22,8 +22,11 @@ A run directory may be moved or copied. The validation set and plugins that it n
 by a path are looked for at that path, then where the run was trained, then in the run
 directory; --data needs neither the training nor the validation set.
 
+--data names a token file or a chat file, whichever of the two the run was trained on. On
+conversations the loss is that of a training's validation: over what is learned in them.
+
 The directory of a Hugging Face checkpoint is evaluated as it is, in full precision, on
-the token file that --data names.
+the file that --data names.
 
 --quantizer evaluates the same weights under another quantizer than the run's, or under
 one where there was none, without any training for it; with none, in full precision:
@@ -51,7 +54,7 @@ func newEval() *cobra.Command {
 	contextFlag(cmd, &f.context)
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
-	cmd.Flags().StringVar(&f.data, "data", "", "evaluate on the token file `FILE` instead of the validation set; with --tasks the folder of their rows")
+	cmd.Flags().StringVar(&f.data, "data", "", "evaluate on the token file or chat file `FILE` instead of the validation set; with --tasks the folder of their rows")
 	quantizer.add(cmd.Flags(), "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
 	cmd.Flags().BoolVar(&weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
 	f.add(cmd)

@@ -43,10 +43,11 @@ func newQuantize() *cobra.Command {
 	quantizer.add(flags, "`NAME` or path of the quantizer plugin; default: that of the run")
 	flags.StringVar(&o.Out, "out", "", "`RUN` directory to make")
 	flags.BoolVar(&o.Activations, "activations", false, "quantize activations, too, with the same quantizer")
-	flags.StringVar(&o.Data, "data", "", "calibrate with the token file or text `FILE`; default: the training set of the run")
+	flags.StringVar(&o.Data, "data", "", "calibrate with the token file, chat file or text `FILE`; default: the training set of the run")
 	flags.IntVar(&o.Windows, "windows", 128, "sequences of the calibration; 0: none, with --method rtn")
 	flags.Int64Var(&o.Seed, "seed", 0, "seed of the choice of sequences")
-	flags.BoolVar(&o.Evaluate, "evaluate", false, "evaluate the result on the validation set of the run, for its summary")
+	flags.BoolVar(&o.Evaluate, "evaluate", false, "evaluate the result on its validation set, for its summary")
+	flags.StringVar(&o.Validation, "validation", "", "token file or chat file `FILE` that becomes the validation set of the result; default: that of the run")
 	flags.IntVar(&o.Step, "step", 0, "quantize the checkpoint of this step instead of the newest")
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: that of the run")
 	flags.Float64Var(&o.Damping, "damping", 0.01, "gptq: share of the mean of the Hessian's diagonal that is added to it")
@@ -110,7 +111,7 @@ func showQuantized(w io.Writer, out string, p *train.Posttrained) {
 	}
 	table(w, rows)
 	if c := p.Calibration; c != nil {
-		fmt.Fprintf(w, "\ncalibrated with %d sequences of %d tokens from %s\n", c.Windows, c.Context, c.Path)
+		fmt.Fprintf(w, "\ncalibrated with %s\n", c)
 	}
 	if p.Loss != nil {
 		fmt.Fprintf(w, "validation loss %.4f, perplexity %.3f\n", float64(*p.Loss), math.Exp(float64(*p.Loss)))

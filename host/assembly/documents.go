@@ -6,26 +6,33 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// separate fills dst, rows of documents, from windows of tokens, [rows, context+1]: a document
-// begins at a begin token and behind an end token, and its first token is nobody's target. Where both
-// are the same token, documents have no end token, as data.Writer writes them.
+// separate fills dst, rows of documents, from windows of tokens, [rows, context+1]. The first token of a document is nobody's
+// target.
 func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	width := context + 1
-	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
 	for i, row := range model.DocumentRows(dst, context) {
 		copy(row.Tokens, windows[i*width:(i+1)*width])
-		segment := int32(0)
-		for place, token := range row.Tokens {
+		numberDocuments(row.Segments, row.Tokens, info)
+		for place := 1; place < width; place++ {
 			weight := float32(1)
-			if place > 0 && (token == info.BOS || ends && row.Tokens[place-1] == info.EOS) {
-				segment++
+			if row.Segments[place] != row.Segments[place-1] {
 				weight = 0
 			}
-			row.Segments[place] = segment
-			if place > 0 {
-				row.SetWeight(place, weight)
-			}
+			row.SetWeight(place, weight)
 		}
+	}
+}
+
+// numberDocuments fills segments with the numbers of the documents in a window of tokens, from 0: one begins at a begin
+// token and behind an end token. Where both are the same token, documents have no end token, as data.Writer writes them.
+func numberDocuments(segments, window []int32, info tokenizer.Info) {
+	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
+	number := int32(0)
+	for place, token := range window {
+		if place > 0 && (token == info.BOS || ends && window[place-1] == info.EOS) {
+			number++
+		}
+		segments[place] = number
 	}
 }
 

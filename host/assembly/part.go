@@ -3,12 +3,14 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // Part is what a model is trained or evaluated on: either texts, as a [data.File], or
@@ -43,5 +45,27 @@ func openFiles(kind string, paths ...string) (Part, error) {
 	return f, nil
 }
 
-// OpenPart opens a file on which to evaluate a model that the configuration describes.
-func OpenPart(cfg *config.Config, path string) (Part, error) { return openFiles(cfg.Data.Kind, path) }
+// OpenPart opens a token file, or several that a pattern names, or a chat file, whatever its name is.
+func OpenPart(path string) (Part, error) { return openFiles(kindOfFile(path), path) }
+
+// kindOfFile is the kind of data that a file begins like. What it cannot read is for the one who opens it to report.
+func kindOfFile(path string) string {
+	f, err := regular.Open(path)
+	if err != nil {
+		return config.KindText
+	}
+	defer f.Close()
+	begin := make([]byte, len(rows.Magic))
+	if _, err := io.ReadFull(f, begin); err != nil || string(begin) != rows.Magic {
+		return config.KindText
+	}
+	return config.KindChat
+}
+
+// KindOf is the kind of data that a part holds.
+func KindOf(p Part) string {
+	if _, ok := p.(*rows.File); ok {
+		return config.KindChat
+	}
+	return config.KindText
+}

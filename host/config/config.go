@@ -105,6 +105,13 @@ const (
 // as conversations always are.
 func (d *Data) Separate() bool { return d.Kind == KindChat || d.Documents == documentsSeparate }
 
+// SetKind changes the kind of data. Where it is another one, settings that belong to a kind get their defaults.
+func (d *Data) SetKind(kind string) {
+	if d.Kind != kind {
+		d.Kind, d.Documents, d.Packing, d.Epochs = kind, documentsJoined, defaultPacking, 1
+	}
+}
+
 // Files lists the token files to train on; those of a mixture in its order. Each may be a
 // pattern.
 func (d *Data) Files() []string {

@@ -21,8 +21,9 @@ type Blockwise interface {
 	BlockSites(block, batch, context int) []ActivationSite
 
 	// Block computes a block for whole sequences, from their first token on. It maps the residual stream x that enters
-	// the block, [batch·context, width], to the one that leaves it. params are the values of BlockParams.
-	Block(block int, params []*graph.Node, x *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node
+	// the block, [batch·context, width], to the one that leaves it. params are the values of BlockParams. segments are
+	// those of the documents in each sequence, [batch, context], nil where each is one document; see [Padding].
+	Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node
 }
 
 var _ Blockwise = (*transformer)(nil)
@@ -51,10 +52,10 @@ func (m *transformer) checkBlock(block int) {
 }
 
 // Block implements [Blockwise].
-func (m *transformer) Block(block int, params []*graph.Node, x *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node {
+func (m *transformer) Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node {
 	if want := m.BlockParams(block); len(params) != len(want) {
 		exceptions.Panicf("%s: got %d parameters of a block, want %d", m.Kind, len(params), len(want))
 	}
-	r := newRope(x.Graph(), m.Settings, batch, context, nil)
-	return m.block(m.Settings, x, params, m.blockSites(block, batch*context), r, q)
+	r := newRope(x.Graph(), m.Settings, batch, context, segments)
+	return m.block(m.Settings, x, params, m.blockSites(block, batch*context), r, q.withoutPadding(segments))
 }

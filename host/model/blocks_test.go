@@ -25,7 +25,7 @@ func testBlocks(t *testing.T, language Language) {
 		at := 1
 		for block := range m.Blocks() {
 			own := m.BlockParams(block)
-			x = m.Block(block, weights[at:at+len(own)], x, batch, context, seen)
+			x = m.Block(block, weights[at:at+len(own)], x, nil, batch, context, seen)
 			at += len(own)
 			params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
 		}

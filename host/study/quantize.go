@@ -225,8 +225,8 @@ func (c Cell) quantizable(hasSource bool) *unquantizable {
 		return &unquantizable{"there is no model.init", `want it, or leave of = "init" out`}
 	case c.Quantize.Of == OfFullPrecision && !hasSource:
 		return &unquantizable{"no cell trains the same in full precision", `add one: the same settings with "quantizer.plugin" = "none"`}
-	case c.Quantize.Method == GPTQ && c.Quantize.Data == "" && (c.Quantize.Of == OfInit || c.Config.Data.Kind == config.KindChat):
-		return &unquantizable{"there are no token files to calibrate with", "name one, or a text, with data"}
+	case c.Quantize.Method == GPTQ && c.Quantize.Data == "" && c.Quantize.Of == OfInit:
+		return &unquantizable{"there is no training set to calibrate with", "name a token file, a chat file or a text with data"}
 	}
 	return nil
 }

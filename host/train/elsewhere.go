@@ -16,7 +16,7 @@ import (
 // A run directory is often used in another place, or on another machine, than it was
 // trained in. This file looks for what it does not hold itself.
 
-// openData opens the token file to evaluate on.
+// openData opens the token file or chat file to evaluate on, of whichever kind the data of the training was.
 func (t *Trained) openData(o OpenOptions) error {
 	if !t.cfg.Model.Language() {
 		if o.Data != "" {
@@ -29,16 +29,28 @@ func (t *Trained) openData(o OpenOptions) error {
 	case o.NoData:
 		return nil
 	case o.Data == "" && t.cfg.Data.Validation == "":
-		return fmt.Errorf("%s has no validation data of its own: name a token file with --data", t.dir)
+		return fmt.Errorf("%s has no validation data of its own: name a token or chat file with --data", t.dir)
 	case o.Data == "":
 		if t.data, err = assembly.FindValidation(t.cfg, t.search); err != nil {
-			return fmt.Errorf("%w\nname a token file with --data", err)
+			return fmt.Errorf("%w\nname a token or chat file with --data", err)
 		}
 		return nil
 	}
-	if t.data, err = assembly.OpenPart(t.cfg, o.Data); err != nil {
+	if t.data, err = assembly.OpenPart(o.Data); err != nil {
 		return err
 	}
+	if err := t.checkTokenizer(o); err != nil {
+		return err
+	}
+	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
+		c.Data.SetKind(assembly.KindOf(t.data))
+		return nil
+	})
+	return err
+}
+
+// checkTokenizer compares the tokenizer of the file to evaluate on with that of the model.
+func (t *Trained) checkTokenizer(o OpenOptions) error {
 	want, err := t.tokenizerInfo()
 	if err != nil {
 		o.Logger.Warn("the run does not say what its tokenizer is, and its data cannot be asked: it is not known whether this file was made with it", "file", o.Data)

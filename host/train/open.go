@@ -25,9 +25,9 @@ import (
 type OpenOptions struct {
 	// Step is the checkpoint's step; 0 means the newest one.
 	Step int
-	// Data is a token file to evaluate on; empty means the validation set.
+	// Data is a token file or a chat file to evaluate on; empty means the validation set.
 	Data string
-	// NoData opens no token file: the run can then generate, but not be evaluated.
+	// NoData opens no data: the run can then generate, but not be evaluated.
 	NoData bool
 	// Context is the sequence length, in tokens, at which a Hugging Face checkpoint is used; see [Import]. That of a
 	// run is fixed.

@@ -22,7 +22,7 @@ func openFromHub(ctx context.Context, dir string, o OpenOptions) (*Trained, erro
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
 	}
 	if o.Data == "" && !o.NoData {
-		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a token file with --data", dir)
+		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a token or chat file with --data", dir)
 	}
 	c, cfg, err := openHub(dir, "", o.Context)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -32,10 +33,12 @@ type QuantizeOptions struct {
 	Out         string // run directory to create
 	Step        int    // checkpoint of a run; 0 means the newest one
 	Context     int    // of a Hugging Face checkpoint, see [Import]
-	// Data is a token file or a text to calibrate with; empty means the training set of a run.
+	// Data is a token file, a chat file or a text to calibrate with; empty means the training set of a run.
 	Data string
-	// Evaluate says whether to evaluate the result on the validation set of the run and record the loss in its summary.
-	// That needs memory for the whole model.
+	// Validation is a token file or a chat file that becomes the validation set of the result; empty means that of the run.
+	Validation string
+	// Evaluate says whether to evaluate the result on its validation set and record the loss in its summary. That needs
+	// memory for the whole model.
 	Evaluate bool
 	Windows  int   // number of sequences to calibrate with; 0 means none, which is enough for rounding to nearest
 	Seed     int64 // seed for choosing the sequences
@@ -120,18 +123,21 @@ func (s *source) quantize(ctx context.Context, o QuantizeOptions) (*Posttrained,
 	if !ok {
 		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize", s.dir, s.cfg.Model.Kind)
 	}
-	if o.Evaluate && s.cfg.Data.Validation == "" {
-		return nil, fmt.Errorf("%s has no validation set to evaluate the result on", s.dir)
+	if o.Evaluate && s.cfg.Data.Validation == "" && o.Validation == "" {
+		return nil, fmt.Errorf("%s has no validation set to evaluate the result on: name a token or chat file with --validation", s.dir)
 	}
 	if s.cfg, err = s.withQuantizer(o); err != nil {
 		return nil, err
 	}
-	texts, calibration, err := s.texts(o)
+	texts, err := s.texts(o)
 	if err != nil {
 		return nil, err
 	}
-	run := &layerwise.Run{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts,
-		Batch: atOnce(len(texts), s.cfg.Model.Context), Context: s.cfg.Model.Context}
+	if s.cfg, err = s.withValidation(o); err != nil {
+		return nil, err
+	}
+	run := &layerwise.Run{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts.sequences, Segments: texts.segments,
+		Batch: atOnce(len(texts.sequences), s.cfg.Model.Context), Context: s.cfg.Model.Context}
 	programs, err := assembly.Collect(ctx, assembly.Request{Config: s.cfg, Model: m, Batch: run.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
 	if err != nil {
 		return nil, err
@@ -144,7 +150,7 @@ func (s *source) quantize(ctx context.Context, o QuantizeOptions) (*Posttrained,
 		return nil, err
 	}
 	defer run.Device.Close()
-	result := &Posttrained{Settings: o.Settings, Calibration: calibration, Activations: o.Activations}
+	result := &Posttrained{Settings: o.Settings, Calibration: texts.Calibration, Activations: o.Activations}
 	w := &quantizedRun{source: s, out: o.Out, model: m, result: result, used: programs.Used, programs: (&assembly.Programs{Weights: programs.Weights}).Hashes(), build: run.Device.BuildInfo(), log: o.Logger}
 	return result, w.write(ctx, run)
 }
@@ -172,6 +178,33 @@ func (s *source) withQuantizer(o QuantizeOptions) (*config.Config, error) {
 		if q.Weights == nil && len(q.Overrides) == 0 {
 			return fmt.Errorf("%s has no quantizer of its own: name one with --quantizer", s.dir)
 		}
+		return nil
+	})
+}
+
+// withValidation is the configuration with the validation set that is asked for.
+func (s *source) withValidation(o QuantizeOptions) (*config.Config, error) {
+	if o.Validation == "" {
+		return s.cfg, nil
+	}
+	file, err := assembly.OpenPart(o.Validation)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := s.checkTokenizer(file, o); err != nil {
+		return nil, err
+	}
+	path := o.Validation
+	if here, err := os.Getwd(); err != nil || s.made.Directory != "" && s.made.Directory != here {
+		// The result's paths are relative to the directory that those of its source are relative to.
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+	}
+	return s.cfg.Changed(func(c *config.Config) error {
+		c.Data.SetKind(assembly.KindOf(file))
+		c.Data.Validation, c.Data.ValidationSHA256 = path, file.SHA256()
 		return nil
 	})
 }

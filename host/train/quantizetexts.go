@@ -8,43 +8,91 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model"
 )
 
-// Calibration describes the texts that a quantization was calibrated with.
+// Calibration describes what a quantization was calibrated with.
 type Calibration struct {
-	Path    string `json:"path"`
-	SHA256  string `json:"sha256"` // of the tokens, or of the text
-	Windows int    `json:"windows"`
-	Context int    `json:"context"`
-	Seed    int64  `json:"seed"`
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"` // of the tokens, or of the text
+	// Kind is that of the data: config.KindText or config.KindChat.
+	Kind string `json:"kind"`
+	// Separate says that the documents in a sequence did not see each other.
+	Separate bool  `json:"separate"`
+	Windows  int   `json:"windows"`
+	Context  int   `json:"context"`
+	Tokens   int64 `json:"tokens"` // in all windows, without padding
+	Seed     int64 `json:"seed"`
 }
 
-// texts draws the sequences of the calibration, of as many tokens as the model's context.
-func (s *source) texts(o QuantizeOptions) (list [][]int32, c *Calibration, err error) {
-	if o.Windows == 0 {
-		return nil, nil, nil
+// String says it in words.
+func (c *Calibration) String() string {
+	text := fmt.Sprintf("%d sequences of %d tokens from %s", c.Windows, c.Context, c.Path)
+	switch {
+	case c.Kind == config.KindChat:
+		text += fmt.Sprintf(": conversations, in which none sees another, with %d tokens in all", c.Tokens)
+	case c.Separate:
+		text += ": documents, of which none sees another"
 	}
-	c = &Calibration{Path: o.Data, Context: s.cfg.Model.Context, Seed: o.Seed}
+	return text
+}
+
+// calibrating are the sequences of a calibration, of as many tokens as the model's context. See [layerwise.Run] for
+// segments.
+type calibrating struct {
+	sequences, segments [][]int32
+	*Calibration
+}
+
+// texts draws the sequences of the calibration.
+func (s *source) texts(o QuantizeOptions) (c calibrating, err error) {
+	if o.Windows == 0 {
+		return c, nil
+	}
+	c.Calibration = &Calibration{Path: o.Data, Kind: config.KindText, Context: s.cfg.Model.Context, Seed: o.Seed}
 	file, text, err := s.openTexts(o)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
 	if file == nil {
 		sum := sha256.Sum256(text)
 		c.SHA256 = hex.EncodeToString(sum[:])
-		list, err = s.plainText(text, o)
+		c.sequences, err = s.plainText(text, o)
 	} else {
 		defer file.Close()
-		c.Path, c.SHA256 = file.Path(), file.SHA256()
-		if err := s.checkTokenizer(file.Tokenizer(), o); err != nil {
-			return nil, nil, err
+		c.Path, c.SHA256, c.Kind = file.Path(), file.SHA256(), assembly.KindOf(file)
+		if o.Data != "" {
+			if err := s.checkTokenizer(file, o); err != nil {
+				return c, err
+			}
 		}
-		list, err = assembly.Windows(file, c.Context, o.Windows, uint64(o.Seed))
+		cfg, _ := s.cfg.Changed(func(cfg *config.Config) error {
+			cfg.Data.SetKind(c.Kind)
+			return nil
+		})
+		c.sequences, c.segments, err = assembly.Windows(cfg, file, o.Windows, uint64(o.Seed))
 	}
-	if c.Windows = len(list); err == nil && c.Windows < o.Windows {
-		o.Logger.Warn("the text has fewer windows to calibrate with than asked for", "file", c.Path, "windows", c.Windows, "wanted", o.Windows)
+	if err != nil {
+		return c, err
 	}
-	return list, c, err
+	c.Separate, c.Windows, c.Tokens = c.segments != nil, len(c.sequences), int64(len(c.sequences)*c.Context)
+	for _, list := range c.segments {
+		c.Tokens -= int64(padding(list))
+	}
+	if c.Windows < o.Windows {
+		o.Logger.Warn("there are fewer sequences to calibrate with than asked for", "file", c.Path, "sequences", c.Windows, "wanted", o.Windows)
+	}
+	return c, nil
+}
+
+// padding is the number of places without a document.
+func padding(segments []int32) (n int) {
+	for _, s := range segments {
+		if s == model.Padding {
+			n++
+		}
+	}
+	return n
 }
 
 // openTexts opens what the quantization is calibrated with.
@@ -52,26 +100,24 @@ func (s *source) openTexts(o QuantizeOptions) (tokens assembly.Part, text []byte
 	if o.Data != "" {
 		return assembly.OpenTexts(o.Data)
 	}
-	if s.cfg.Untrained() || s.cfg.Data.Kind == config.KindChat {
-		return nil, nil, fmt.Errorf("%s has no token files to calibrate with: name one, or a text, with --data; rounding can do without (--windows 0)", s.dir)
+	if s.cfg.Untrained() {
+		return nil, nil, fmt.Errorf("%s has no training set to calibrate with: name a token file, a chat file or a text with --data; rounding can do without (--windows 0)", s.dir)
 	}
 	if tokens, _, err = assembly.FindTrain(s.cfg, s.search); err != nil {
-		return nil, nil, fmt.Errorf("%w\nname a token file or a text to calibrate with, with --data", err)
+		return nil, nil, fmt.Errorf("%w\nname a token file, a chat file or a text to calibrate with, with --data", err)
 	}
 	return tokens, nil, nil
 }
 
-// checkTokenizer compares the tokenizer of a file with that of the model.
-func (s *source) checkTokenizer(got tokenizer.Info, o QuantizeOptions) error {
-	want := s.made.Tokenizer
+// checkTokenizer compares the tokenizer of a file that the user names with that of the model.
+func (s *source) checkTokenizer(file assembly.Part, o QuantizeOptions) error {
+	got, want := file.Tokenizer(), s.made.Tokenizer
 	if want == nil {
-		if o.Data != "" {
-			o.Logger.Warn("it is not known whether this file was made with the tokenizer of the model", "file", o.Data)
-		}
+		o.Logger.Warn("it is not known whether this file was made with the tokenizer of the model", "file", file.Path())
 		return nil
 	}
 	if got.SHA256 != want.SHA256 {
-		return fmt.Errorf("%s was made with the tokenizer %s, the model's is %s", o.Data, got.Name, want.Name)
+		return fmt.Errorf("%s was made with the tokenizer %s, the model's is %s", file.Path(), got.Name, want.Name)
 	}
 	return nil
 }

@@ -23,11 +23,18 @@ type forward struct {
 	model          model.Blockwise
 	batch, context int
 	activations    map[string]lower.Quantizer // by site
-	streams        [][]float32                // one for each batch
+	texts          []text
 
 	block    int
 	weights  []*engine.Buffer // of the block, in the order of its parameters
 	compiled map[string]*engine.Executable
+}
+
+// text is what a batch of sequences becomes on its way through the model.
+type text struct {
+	stream   []float32 // [batch·context, width]
+	segments []int32   // of the documents in each sequence, [batch, context]; nil: each is one document
+	tokens   int64     // places that are not padding
 }
 
 // newForward prepares a forward pass. Programs of activations are those of batch sequences.
@@ -45,19 +52,28 @@ func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activ
 	return f, nil
 }
 
-// begin looks the tokens of all sequences up in the embedding, [vocabulary, width].
-func (f *forward) begin(embedding []float32, width int, sequences [][]int32) error {
-	for batch := range slices.Chunk(sequences, f.batch) {
-		stream := make([]float32, 0, f.batch*f.context*width)
-		for _, tokens := range batch {
+// begin looks the tokens of all sequences up in the embedding, [vocabulary, width]. Without segments each sequence is one
+// document.
+func (f *forward) begin(embedding []float32, width int, sequences, segments [][]int32) error {
+	for at := 0; at < len(sequences); at += f.batch {
+		t := text{stream: make([]float32, 0, f.batch*f.context*width), tokens: int64(f.batch * f.context)}
+		for _, tokens := range sequences[at : at+f.batch] {
 			for _, id := range tokens {
 				if id < 0 || int(id) >= len(embedding)/width {
 					return fmt.Errorf("the token %d is not among the %d of the model", id, len(embedding)/width)
 				}
-				stream = append(stream, embedding[int(id)*width:(int(id)+1)*width]...)
+				t.stream = append(t.stream, embedding[int(id)*width:(int(id)+1)*width]...)
 			}
 		}
-		f.streams = append(f.streams, stream)
+		if segments != nil {
+			t.segments = slices.Concat(segments[at : at+f.batch]...)
+			for _, s := range t.segments {
+				if s == model.Padding {
+					t.tokens--
+				}
+			}
+		}
+		f.texts = append(f.texts, t)
 	}
 	return nil
 }
@@ -92,10 +108,10 @@ func (f *forward) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, stream := range f.streams {
-		out, err := f.run(ctx, e, stream)
+	for _, t := range f.texts {
+		out, err := f.run(ctx, e, t)
 		if err == nil {
-			err = engine.DownloadInto(out[0], stream)
+			err = engine.DownloadInto(out[0], t.stream)
 		}
 		if err := errors.Join(err, engine.FinalizeAll(out...)); err != nil {
 			return err
@@ -118,23 +134,31 @@ func (f *forward) close() {
 	}
 }
 
-// run runs an executable on the weights, a stream and more.
-func (f *forward) run(ctx context.Context, e *engine.Executable, stream []float32, more ...*engine.Buffer) ([]*engine.Buffer, error) {
+// run runs an executable on the weights, a text and more.
+func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more ...*engine.Buffer) ([]*engine.Buffer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	rows := f.batch * f.context
-	x, err := engine.Upload(f.dev, stream, rows, len(stream)/rows)
+	x, err := engine.Upload(f.dev, t.stream, rows, len(t.stream)/rows)
 	if err != nil {
 		return nil, err
 	}
 	defer x.Finalize()
-	in := slices.Concat(f.weights, []*engine.Buffer{x}, more)
-	donate := make([]bool, len(in))
-	for i := range more {
-		donate[len(f.weights)+1+i] = more[i].Shape().Rank() > 0
+	in := append(slices.Clone(f.weights), x)
+	if t.segments != nil {
+		segments, err := engine.Upload(f.dev, t.segments, f.batch, f.context)
+		if err != nil {
+			return nil, err
+		}
+		defer segments.Finalize()
+		in = append(in, segments)
 	}
-	return e.Run(in, donate)
+	donate := make([]bool, len(in), len(in)+len(more))
+	for _, b := range more {
+		donate = append(donate, b.Shape().Rank() > 0)
+	}
+	return e.Run(append(in, more...), donate)
 }
 
 // hessians are those of the inputs at some sites of the block, from all texts.
@@ -150,14 +174,16 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 			return nil, err
 		}
 	}
-	rows := f.batch * f.context
-	for n, stream := range f.streams {
-		// The mean over n batches becomes that over n + 1.
-		keep, add, err := f.scalars(float32(n)/float32(n+1), 2/(float32(n+1)*float32(rows)))
+	tokens := int64(0)
+	for _, t := range f.texts {
+		// The mean over the tokens before becomes that over these, too.
+		before := tokens
+		tokens += t.tokens
+		keep, add, err := f.scalars(float32(float64(before)/float64(tokens)), float32(2/float64(tokens)))
 		if err != nil {
 			return nil, err
 		}
-		next, err := f.run(ctx, e, stream, append(slices.Clone(sums), keep, add)...)
+		next, err := f.run(ctx, e, t, append(slices.Clone(sums), keep, add)...)
 		if err := errors.Join(err, engine.FinalizeAll(keep, add)); err != nil {
 			return nil, err
 		}
@@ -165,7 +191,7 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 	}
 	list := make([]*inputs, len(sites))
 	for i, s := range sites {
-		list[i] = &inputs{f, s.Width, int64(rows) * int64(len(f.streams)), sums[i]}
+		list[i] = &inputs{f, s.Width, tokens, sums[i]}
 	}
 	sums = nil // they are the list's now
 	return list, nil
@@ -194,14 +220,19 @@ func (f *forward) compile(what string, sites []model.ActivationSite) (*engine.Ex
 	specs := f.specs(sites)
 	e, err := f.dev.Compile(what, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		count := len(f.weights)
+		x, more := in[count], in[count+1:]
+		var segments *graph.Node
+		if f.texts[0].segments != nil {
+			segments, more = more[0], more[1:]
+		}
 		sums := make([]*graph.Node, len(sites))
-		y := f.model.Block(f.block, in[:count], in[count], f.batch, f.context, func(site model.ActivationSite, x *graph.Node) *graph.Node {
+		y := f.model.Block(f.block, in[:count], x, segments, f.batch, f.context, func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			if q, ok := f.activations[site.Name]; ok {
 				x, _ = q.Forward(x, nil)
 			}
 			if i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == site.Name }); i >= 0 {
-				keep, add := in[len(in)-2], in[len(in)-1]
-				sums[i] = graph.Add(graph.Mul(in[count+1+i], keep), graph.Mul(gram(x), add))
+				keep, add := more[len(more)-2], more[len(more)-1]
+				sums[i] = graph.Add(graph.Mul(more[i], keep), graph.Mul(gram(x), add))
 			}
 			return x
 		})
@@ -225,7 +256,8 @@ func gram(x *graph.Node) *graph.Node {
 	return graph.DotGeneral(x, []int{0}, nil, x, []int{0}, nil)
 }
 
-// specs are the inputs of an executable: the weights, a residual stream, and with sites the sums so far and two factors.
+// specs are the inputs of an executable: the weights, a residual stream, the segments of its sequences if they have any,
+// and with sites the sums so far and two factors.
 func (f *forward) specs(sites []model.ActivationSite) []engine.Spec {
 	spec := func(name string, donated bool, dims ...int) engine.Spec {
 		return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
@@ -235,7 +267,10 @@ func (f *forward) specs(sites []model.ActivationSite) []engine.Spec {
 		specs = append(specs, spec(p.Name, false, p.Dims...))
 	}
 	rows := f.batch * f.context
-	specs = append(specs, spec("x", false, rows, len(f.streams[0])/rows))
+	specs = append(specs, spec("x", false, rows, len(f.texts[0].stream)/rows))
+	if f.texts[0].segments != nil {
+		specs = append(specs, engine.Spec{Name: "segments", Shape: shapes.Make(dtypes.Int32, f.batch, f.context)})
+	}
 	if len(sites) == 0 {
 		return specs
 	}

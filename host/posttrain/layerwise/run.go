@@ -27,7 +27,10 @@ type Run struct {
 	Trained func(param, name string) ([]float32, error)
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at once; it must divide
 	// their number. Without any, weights are rounded to nearest and nothing is known about outputs.
-	Sequences      [][]int32
+	Sequences [][]int32
+	// Segments number the document that each token of a sequence belongs to; see [model.DocumentRow]. A token sees its
+	// own document alone, and padding does not count. Nil means that each sequence is one document.
+	Segments       [][]int32
 	Batch, Context int
 	// Block is called with the quantized weights of each block in turn.
 	Block func(block int, weights []*Quantized) error
@@ -52,7 +55,7 @@ func (r *Run) Do(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := forward.begin(embedding, first.Dims[1], r.Sequences); err != nil {
+		if err := forward.begin(embedding, first.Dims[1], r.Sequences, r.Segments); err != nil {
 			return err
 		}
 	}
@@ -81,7 +84,7 @@ func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantiz
 		}
 		values[p.Name] = slices.Clone(read)
 	}
-	if len(f.streams) == 0 {
+	if len(f.texts) == 0 {
 		return r.weights(ctx, nil, r.Model.BlockParams(block), values, nil)
 	}
 	if err := f.enter(block, values); err != nil {
