@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,7 +104,7 @@ func runs(begun string) ([]string, cobra.ShellCompDirective) {
 		}
 	}
 	var out []string
-	if found, err := rundir.List(dirs...); err == nil {
+	if found, err := rundir.List(context.Background(), dirs...); err == nil {
 		for _, r := range found {
 			out = append(out, filepath.ToSlash(r.Dir)+"\t"+string(r.State))
 		}

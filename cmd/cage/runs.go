@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,11 +81,11 @@ func newRunsList() *cobra.Command {
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if watch {
 			return nil, watchTable(cmd, func() ([][]string, error) {
-				_, rows, err := q.list(args)
+				_, rows, err := q.list(cmd.Context(), args)
 				return rows, err
 			})
 		}
-		value, rows, err := q.list(args)
+		value, rows, err := q.list(cmd.Context(), args)
 		if err != nil {
 			return nil, err
 		}
@@ -100,8 +101,8 @@ type runsQuery struct {
 }
 
 // list finds the runs below the directories. The first row is the heading.
-func (q runsQuery) list(dirs []string) ([]runListing, [][]string, error) {
-	list, err := findRuns(dirs)
+func (q runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]string, error) {
+	list, err := findRuns(ctx, dirs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +114,11 @@ func (q runsQuery) list(dirs []string) ([]runListing, [][]string, error) {
 	}
 	columns := q.columns
 	if len(columns) == 0 {
-		columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, rundir.Varying(list, columnsOfKeys))
+		keys, err := rundir.Varying(ctx, list, columnsOfKeys)
+		if err != nil {
+			return nil, nil, err
+		}
+		columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, keys)
 	}
 	value, rows := []runListing{}, [][]string{columns}
 	for _, r := range list {
@@ -155,7 +160,7 @@ func watchTable(cmd *cobra.Command, read func() ([][]string, error)) error {
 }
 
 // findRuns lists the runs below the directories, or below the usual ones.
-func findRuns(dirs []string) ([]*rundir.Run, error) {
+func findRuns(ctx context.Context, dirs []string) ([]*rundir.Run, error) {
 	if len(dirs) == 0 {
 		for _, dir := range roots {
 			if _, err := os.Stat(dir); err == nil {
@@ -168,7 +173,7 @@ func findRuns(dirs []string) ([]*rundir.Run, error) {
 			return nil, errors.New("there is neither a directory runs nor studies here; name one")
 		}
 	}
-	return rundir.List(dirs...)
+	return rundir.List(ctx, dirs...)
 }
 
 // selectRuns filters and sorts. A name that no run has is an error.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"strings"
 
@@ -142,7 +143,7 @@ func newRunsDiff() *cobra.Command {
 		Short: "Show in what two runs differ, and their results side by side",
 		Args:  exactly(2, "two run directories"),
 	}
-	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		a, err := rundir.Open(args[0])
 		if err != nil {
 			return nil, err
@@ -153,7 +154,11 @@ func newRunsDiff() *cobra.Command {
 		}
 		config, results := map[string][]string{}, map[string][]*metrics.Number{}
 		rows := [][]string{{"", a.Dir, b.Dir}}
-		for _, d := range rundir.Diff(a, b) {
+		differences, _, err := rundir.Diff(cmd.Context(), []*rundir.Run{a, b}, math.MaxInt)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range differences {
 			config[d.Key] = d.Values
 			rows = append(rows, []string{d.Key, cmp.Or(d.Values[0], "–"), cmp.Or(d.Values[1], "–")})
 		}
@@ -170,8 +175,10 @@ func newRunsDiff() *cobra.Command {
 // resultNames are the names of the results of either run.
 func resultNames(a, b *rundir.Run) []string {
 	var names []string
+	known := map[string]bool{}
 	for _, x := range slices.Concat(a.Results(), b.Results()) {
-		if !slices.Contains(names, x.Name) {
+		if !known[x.Name] {
+			known[x.Name] = true
 			names = append(names, x.Name)
 		}
 	}

@@ -21,8 +21,8 @@ func newStudyCheck() *cobra.Command {
 whether results that were kept come out again, on another machine, with another build or
 after a change of a plugin. Cells that are done in both places take part, the others do
 not. It tells how many of them have the same numbers to the last bit, and lists the
-means and differences of the study's tables that would be written in another way now,
-with the 95 % confidence interval of the kept one. Where plugins or data are not those
+means, differences and choices of the study's tables that would be written in another
+way now, with the 95 % confidence interval of the kept one. Where plugins or data are not those
 of the kept results, it says so: then other numbers are no surprise.
 
 The exit code is 1 when one lies outside of that interval, or has none because there are
@@ -92,6 +92,9 @@ func (c *checked) print(w io.Writer, s *study.Study, keptFile string) {
 		title, labels := d.Table, []string{}
 		if d.Difference {
 			title += ", difference"
+		}
+		if d.Choice {
+			title += ", choice"
 		}
 		for _, name := range s.AxisNames() {
 			if label, ok := d.Labels[name]; ok {

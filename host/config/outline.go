@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +13,10 @@ import (
 // unbounded stack, so the bound is checked before it sees the text.
 const maxDepth = 16
 
+// longestNames bounds the full names of all keys of a text together, in bytes: a long
+// name of a table stands before each of its keys. A study of 10,000 cells has a tenth.
+const longestNames = 32 << 20
+
 // outline finds where the keys of a TOML text stand, and how numbers are written, which
 // BurntSushi/toml does not tell. Where the text is no TOML it stops: what is wrong
 // there, the library says.
@@ -20,6 +25,7 @@ type outline struct {
 	text   string // what is left
 	line   int
 	arrays map[string]int // how many tables [[NAME]] there are so far
+	names  int            // bytes of all names so far
 	err    *Error
 }
 
@@ -147,6 +153,11 @@ func (o *outline) key(at location, array bool) location {
 }
 
 func (o *outline) mention(at location) {
+	if o.names += len(at.name); o.names > longestNames {
+		o.err = &Error{File: o.doc.file, Line: at.line, Msg: "the names of the keys are too long together",
+			Hint: fmt.Sprintf("want at most %d bytes, each name with those of its tables", longestNames)}
+		o.text = ""
+	}
 	if _, known := o.doc.keys[at.name]; !known {
 		o.doc.keys[at.name] = place{line: at.line}
 	}

@@ -69,7 +69,7 @@ const (
 func WriteSummary(path vfs.Path, summary Summary) error { return atomicfile.WriteJSON(path, summary) }
 
 // longestSummary is far more than any summary has, in bytes.
-const longestSummary = 4 << 20
+const longestSummary = 1 << 20
 
 // ReadSummary reads the summary at path.
 func ReadSummary(path vfs.Path) (Summary, error) {

@@ -1,6 +1,7 @@
 package rundir_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"os"
@@ -39,7 +40,7 @@ func ExampleList() {
 			}
 		}
 	}
-	list, err := rundir.List(dir)
+	list, err := rundir.List(context.Background(), dir)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func write(t testing.TB, path, text string) {
 
 func list(t testing.TB, roots ...string) []*Run {
 	t.Helper()
-	l, err := List(roots...)
+	l, err := List(t.Context(), roots...)
 	if err != nil {
 		t.Fatal(err)
 	}

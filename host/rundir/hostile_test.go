@@ -1,7 +1,11 @@
 package rundir
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,7 +36,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	listed := make(chan []*Run)
 	go func() {
-		l, err := List("runs")
+		l, err := List(t.Context(), "runs")
 		if err != nil {
 			t.Error(err)
 		}
@@ -51,5 +55,42 @@ func TestHostileFiles(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the list waits")
+	}
+}
+
+// TestHostileConfigs: a run.toml that would take all memory or all time is refused at a glance.
+func TestHostileConfigs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var many, named strings.Builder
+	for i := range 30_000 {
+		fmt.Fprintf(&many, "k%d = %d\n", i, i)
+	}
+	named.WriteString("[" + strings.Repeat("a", 900_000) + "]\n")
+	for i := range 4_900 {
+		fmt.Fprintf(&named, "k%d = %d\n", i, i)
+	}
+	for name, c := range map[string]struct{ text, says string }{
+		"keys":   {many.String(), "more than 5000 keys or tables"},
+		"tables": {strings.Repeat("[[a]]\n", 30_000), "more than 5000 keys or tables"},
+		"deep":   {"[" + strings.Repeat("a.", 200_000) + "a]\nx = 1\n", "nested too deep"},
+		"named":  {named.String(), "names of the keys are too long"},
+	} {
+		dir := "runs/" + name
+		write(t, At(dir).Config().Name, c.text)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := Open(dir)
+		runtime.ReadMemStats(&after)
+		if err != nil || r.State != Unreadable || !strings.Contains(r.Err, c.says) || !strings.Contains(r.Err, ConfigFile) || len(r.Err) > 1000 {
+			t.Errorf("%s: %v, %s", name, err, r.Err)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 128<<20 {
+			t.Errorf("%s: %d bytes are allocated", name, used)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := List(ctx, "runs"); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits for the list: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"bytes"
+	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 const indexFile = ".runs-index"
 
 // magic begins an index; it changes with the format.
-const magic = "cage runs index 3\n"
+const magic = "cage runs index 4\n"
 
 // longestIndex is more than the index of 100,000 runs has, in bytes.
 const longestIndex = 256 << 20
@@ -44,10 +45,10 @@ type indexed struct {
 }
 
 // listRoot returns the runs below a root, by its index where that is still right.
-func listRoot(root string) ([]*Run, error) {
+func listRoot(ctx context.Context, root string) ([]*Run, error) {
 	path := vfs.At(root).Join(indexFile)
 	known := load(path).runs(root)
-	list, changed, err := scan(root, known)
+	list, changed, err := scan(ctx, root, known)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +71,13 @@ type entry struct {
 }
 
 // scan finds the runs below a root and reads those that are not known as they are now.
-func scan(root string, known map[string]entry) (list []entry, changed bool, err error) {
+func scan(ctx context.Context, root string, known map[string]entry) (list []entry, changed bool, err error) {
 	var fresh []int
 	var walk func(dir string) error
 	walk = func(dir string) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		e, isKnown := known[dir]
 		if s, ok := stampsOf(dir, e); ok {
 			// What cannot be read may be readable later, without any change of its files.
@@ -107,6 +111,9 @@ func scan(root string, known map[string]entry) (list []entry, changed bool, err 
 	readers.SetLimit(2 * runtime.GOMAXPROCS(0))
 	for _, i := range fresh {
 		readers.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			list[i] = read(list[i].run.Dir, list[i].stamps)
 			return nil
 		})

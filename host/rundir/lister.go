@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -32,8 +33,9 @@ func NewLister(roots ...string) *Lister {
 	return l
 }
 
-// List is the function [List] for the lister's roots. The returned runs belong to the
-// caller.
+// List is the function [List] for the lister's roots, except that it goes on to its end
+// whoever is waiting: what it has read is known to those who ask next. The returned runs
+// belong to the caller.
 func (l *Lister) List() ([]*Run, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +46,7 @@ func (l *Lister) List() ([]*Run, error) {
 			l.known[i] = nil
 			continue
 		}
-		list, _, err := scan(root, l.known[i])
+		list, _, err := scan(context.Background(), root, l.known[i])
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -67,8 +68,12 @@ func read(dir string, s stamps) entry {
 	return entry{r, s}
 }
 
-// longestConfig is far more than any run.toml has, in bytes.
-const longestConfig = 4 << 20
+// Limits of a run.toml: far more than any has, and little enough that a stranger's file is
+// refused in no time, or read in a part of a second.
+const (
+	longestConfig = 1 << 20 // bytes
+	mostKeys      = 5_000
+)
 
 func (r *Run) read() error {
 	path := At(r.Dir).Config()
@@ -76,10 +81,14 @@ func (r *Run) read() error {
 	if err != nil {
 		return err
 	}
-	var values map[string]any
-	if _, err := toml.Decode(string(text), &values); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if bytes.Count(text, []byte("=")) > mostKeys || bytes.Count(text, []byte("[")) > mostKeys {
+		return fmt.Errorf("%s has more than %d keys or tables", path, mostKeys)
 	}
+	doc, err := config.ParseDocument(path.Name, text)
+	if err != nil {
+		return err
+	}
+	values := doc.Values()
 	splitQuantizer(values)
 	r.config = flatten("", values, nil)
 	slices.SortFunc(r.config, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,8 +131,8 @@ func plain(value string) string {
 
 // List returns the runs below the roots, sorted by directory. A root may be a run itself;
 // a root that does not exist is an error. Runs that cannot be read are listed with the
-// reason.
-func List(roots ...string) ([]*Run, error) {
+// reason. It ends early with the context.
+func List(ctx context.Context, roots ...string) ([]*Run, error) {
 	var all []*Run
 	seen := map[string]bool{}
 	for _, root := range roots {
@@ -141,7 +142,7 @@ func List(roots ...string) ([]*Run, error) {
 			}
 			return nil, err
 		}
-		list, err := listRoot(filepath.Clean(root))
+		list, err := listRoot(ctx, filepath.Clean(root))
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ func TestList(t *testing.T) {
 				t.Errorf("%s: %s is %s, want %s", how, l[i].Dir, l[i].State, want)
 			}
 		}
-		if !strings.HasPrefix(l[2].Err, filepath.Join("runs", "broken", "run.toml")+": toml: line 1") {
+		if !strings.HasPrefix(l[2].Err, filepath.Join("runs", "broken", "run.toml")+":1: not valid TOML") {
 			t.Errorf("%s: %s", how, l[2].Err)
 		}
 		for name, want := range map[string]string{
@@ -52,10 +52,10 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: the loss of e is %v", how, x)
 		}
 	}
-	if _, err := List("runs", "runz"); err == nil || err.Error() != "there is no directory runz" {
+	if _, err := List(t.Context(), "runs", "runz"); err == nil || err.Error() != "there is no directory runz" {
 		t.Errorf("%v", err)
 	}
-	if _, err := List("runs/nothing/notes.txt"); err == nil {
+	if _, err := List(t.Context(), "runs/nothing/notes.txt"); err == nil {
 		t.Error("a file is taken for a directory of runs")
 	}
 }
@@ -104,7 +104,7 @@ func TestDamagedIndex(t *testing.T) {
 	some(t)
 	want := list(t, "runs")
 	good := content(t, "runs/.runs-index")
-	damaged := []string{"", "x", magic, magic + "12345678", good[:len(good)/2], strings.Replace(good, "index 3", "index 2", 1), good + "x"}
+	damaged := []string{"", "x", magic, magic + "12345678", good[:len(good)/2], strings.Replace(good, "index 4", "index 3", 1), good + "x"}
 	for i := 0; i < len(good); i += 151 {
 		b := []byte(good)
 		b[i] ^= 0x10

@@ -3,6 +3,7 @@ package rundir
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -131,16 +132,29 @@ func rank(first bool) int {
 	return 1
 }
 
-// Known returns an error if no run has anything under that name, nor will have it when
-// the run is done. The error suggests the name that was probably meant.
+// Has tells whether any of the runs has something under that name, or will have it when
+// the run is done. Where there are no runs, every name is good.
+func Has(list []*Run, name string) bool {
+	later := slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name)
+	return len(list) == 0 || slices.ContainsFunc(list, func(r *Run) bool {
+		_, ok := r.Lookup(name)
+		return ok || later && r.State != Done && r.State != Unreadable
+	})
+}
+
+// mostSuggested bounds the names among which one is looked for that was probably meant.
+const mostSuggested = 10_000
+
+// Known returns an error unless the runs have that name, by [Has]. The error suggests the
+// name that was probably meant.
 func Known(list []*Run, name string) error {
-	if len(list) == 0 {
+	if Has(list, name) {
 		return nil
 	}
 	names := map[string]bool{dirName: true, stateName: true, modifiedName: true}
 	for _, r := range list {
-		if _, ok := r.Lookup(name); ok {
-			return nil
+		if len(names) >= mostSuggested {
+			break
 		}
 		for _, e := range r.config {
 			names[e.Key] = true
@@ -148,17 +162,9 @@ func Known(list []*Run, name string) error {
 		for _, e := range r.results {
 			names[e.Name] = true
 		}
-		if r.State != Done && r.State != Unreadable && slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name) {
-			return nil
-		}
 	}
-	err := fmt.Errorf("no run has %q", name)
-	var all []string
-	for n := range names {
-		all = append(all, n)
-	}
-	slices.Sort(all)
-	if near := schema.Nearest(name, all); near != "" {
+	err := fmt.Errorf("no run has %q", schema.Clipped(name, 100))
+	if near := schema.Nearest(name, slices.Sorted(maps.Keys(names))); near != "" {
 		err = fmt.Errorf("%w; did you mean %s?", err, near)
 	}
 	return err

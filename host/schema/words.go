@@ -87,10 +87,15 @@ func Nearest(key string, known []string) string {
 	if len(key) > longestCompared {
 		return ""
 	}
-	best, limit := "", max(1, (utf8.RuneCountInString(key)+1)/3)
+	key = strings.ToLower(key)
+	length := utf8.RuneCountInString(key)
+	best, limit := "", max(1, (length+1)/3)
 	for _, k := range known {
-		d := levenshtein.ComputeDistance(strings.ToLower(key), strings.ToLower(k))
-		if d <= limit && d < utf8.RuneCountInString(k) {
+		n := utf8.RuneCountInString(k)
+		if n < length-limit || n > length+limit {
+			continue // so many letters are missing or too many
+		}
+		if d := levenshtein.ComputeDistance(key, strings.ToLower(k)); d <= limit && d < n {
 			best, limit = k, d-1
 		}
 	}

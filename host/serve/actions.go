@@ -20,10 +20,6 @@ var requests = map[string]rundir.Request{"stop": rundir.Stop, "checkpoint": rund
 
 // ask passes a request on to a run that is being trained.
 func (s *Server) ask(w http.ResponseWriter, r *http.Request) error {
-	var sites http.CrossOriginProtection
-	if err := sites.Check(r); err != nil {
-		return refuse(http.StatusForbidden, "%v", err)
-	}
 	if s.token == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(s.token)) != 1 {
 		return refuse(http.StatusForbidden, "open the page by the address that cage serve has printed: it holds a token without which nothing can be changed")
 	}

@@ -27,8 +27,25 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			http.Error(w, "this page is not known under that name: ask for it by the IP address of the machine, or start cage serve with --listen NAME:PORT", http.StatusForbidden)
 			return
 		}
+		if elsewhere(r) {
+			http.Error(w, "a page of another site asks for this one: only links may lead here", http.StatusForbidden)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// elsewhere tells whether a page of another site makes the browser ask. It could not read
+// the answer, but keep this server busy. A link may lead here from everywhere: then the
+// browser shows the page in a window of its own, and does not fetch it beforehand.
+func elsewhere(r *http.Request) bool {
+	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header.Get("Sec-Purpose") == "" {
+		return false
+	}
+	var sites http.CrossOriginProtection
+	asked := *r
+	asked.Method = http.MethodPost // it lets every GET pass
+	return sites.Check(&asked) != nil
 }
 
 // knows tells whether a request for a host is meant for this server. A page of another

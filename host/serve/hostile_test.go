@@ -37,6 +37,44 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// TestOtherSites: a page of another site cannot make the browser ask, by whatever element or script; a link leads here.
+func TestOtherSites(t *testing.T) {
+	h := pages(runs(t))
+	for _, c := range []struct {
+		name, site, mode, dest, more string
+		want                         int
+	}{
+		{"the address bar", "none", "navigate", "document", "", 200},
+		{"a script of these pages", "same-origin", "cors", "empty", "", 200},
+		{"a style sheet of these pages", "same-origin", "no-cors", "style", "", 200},
+		{"a link", "cross-site", "navigate", "document", "", 200},
+		{"a program that is no browser", "", "", "", "", 200},
+		{"a picture", "cross-site", "no-cors", "image", "", 403},
+		{"a script", "cross-site", "cors", "empty", "", 403},
+		{"a frame", "cross-site", "navigate", "iframe", "", 403},
+		{"a page of another port", "same-site", "no-cors", "image", "", 403},
+		{"a page fetched beforehand", "cross-site", "navigate", "document", "Sec-Purpose: prefetch", 403},
+		{"a script, by an old browser", "", "", "", "Origin: http://evil.example", 403},
+		{"a report, by an old browser", "", "", "", "Origin: null", 403},
+		{"a script of these pages, by an old browser", "", "", "", "Origin: http://localhost:7170", 200},
+	} {
+		r := httptest.NewRequest("GET", "http://localhost:7170/table?q=a", nil)
+		for name, value := range map[string]string{"Sec-Fetch-Site": c.site, "Sec-Fetch-Mode": c.mode, "Sec-Fetch-Dest": c.dest} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		if name, value, ok := strings.Cut(c.more, ": "); ok {
+			r.Header.Set(name, value)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%s: %d, want %d: %s", c.name, w.Code, c.want, w.Body)
+		}
+	}
+}
+
 // TestBadRequests: a request names a run of the list or an asset, never a file.
 func TestBadRequests(t *testing.T) {
 	root := runs(t)

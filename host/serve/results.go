@@ -17,9 +17,11 @@ var firstResults = []string{"val_loss", "val_ppl", "train_loss", "error_rel", "e
 // notResults are numbers of summaries that repeat the configuration.
 var notResults = []string{"lambda", "silence", "total_steps"}
 
-// resultNames are those of all results of the runs.
-func resultNames(list []*rundir.Run) []string {
-	var names []string
+// mostRows is of how many keys and results a page tells. Only the files of strangers have more.
+const mostRows = 1000
+
+// resultNames are those of the results of the runs, and how many more there are.
+func resultNames(list []*rundir.Run) (names []string, more int) {
 	known := map[string]bool{}
 	for _, run := range list {
 		for _, x := range run.Results() {
@@ -30,7 +32,8 @@ func resultNames(list []*rundir.Run) []string {
 		}
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return place(a) - place(b) })
-	return names
+	shown := min(len(names), mostRows)
+	return names[:shown], len(names) - shown
 }
 
 func place(name string) int {

@@ -26,6 +26,7 @@ type factsView struct {
 	Row         rowView
 	Checkpoints []int // steps
 	Results     []resultView
+	More        int // results that are not shown
 }
 
 // one returns the run that a request is about.
@@ -68,7 +69,9 @@ func factsOf(run *rundir.Run) factsView {
 	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil { // without any they cannot be shown, but all else can
 		v.Checkpoints = checkpoint.Steps(list)
 	}
-	for _, name := range resultNames([]*rundir.Run{run}) {
+	names, more := resultNames([]*rundir.Run{run})
+	v.More = more
+	for _, name := range names {
 		v.Results = append(v.Results, resultView{name, metrics.Label(name), quantity(run, name)})
 	}
 	return v
@@ -86,6 +89,7 @@ type comparePage struct {
 type comparison struct {
 	Title, Nothing string // Nothing is said where there are no rows
 	Rows           []comparedRow
+	More           int // rows that are not shown
 }
 
 type comparedRow struct {
@@ -104,7 +108,12 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: url.Values{"run": names}.Encode()}
 	config := comparison{Title: "Configurations", Nothing: "Their configurations are the same."}
-	for _, d := range rundir.Diff(list...) {
+	differences, more, err := rundir.Diff(r.Context(), list, mostRows)
+	if err != nil {
+		return err
+	}
+	config.More = more
+	for _, d := range differences {
 		config.Rows = append(config.Rows, comparedRow{d.Key, orAbsent(d.Values)})
 	}
 	states, results := comparedRow{Name: "state"}, comparison{Title: "Results"}
@@ -113,7 +122,8 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 		states.Values = append(states.Values, string(run.State))
 	}
 	results.Rows = append(results.Rows, states)
-	for _, name := range resultNames(list) {
+	names, results.More = resultNames(list)
+	for _, name := range names {
 		row := comparedRow{Name: metrics.Label(name)}
 		for _, run := range list {
 			row.Values = append(row.Values, quantity(run, name))

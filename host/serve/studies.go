@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // reportFile is the report in the directory of a study.
 const reportFile = "report/index.html"
-
-// mostReport bounds the size of a report that is shown.
-const mostReport = 256 << 20
 
 // reportPolicy lets a report do what it needs, which is to sort and draw, and nothing else:
 // it is a file that anybody may have written, so that it counts as a page of another site,
@@ -115,16 +113,21 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	if !below(dir, path) {
 		return refuse(http.StatusNotFound, "%s has no report", dir)
 	}
-	if info, err := os.Stat(path); err != nil || info.Size() > mostReport {
+	file, err := regular.Open(path)
+	if err != nil {
 		return refuse(http.StatusNotFound, "%s has no report that can be shown", dir)
 	}
-	text, err := vfs.At(path).ReadFile()
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Security-Policy", reportPolicy)
 	w.Header().Del("Cross-Origin-Opener-Policy") // with a sandbox it is an error, by the HTML standard
-	return send(w, r, "text/html; charset=utf-8", text)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, "", info.ModTime(), file) // in small pieces, however large it is
+	return nil
 }
 
 // below tells whether a file is in a directory, whatever symbolic links are on the way.

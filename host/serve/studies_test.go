@@ -1,9 +1,14 @@
 package serve_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -24,20 +29,73 @@ func TestQuantizedCells(t *testing.T) {
 	}
 }
 
-// TestReportElsewhere: a report that is a link to a file elsewhere is not shown.
+// TestReportElsewhere: a report that is a link to a file elsewhere is not shown, not even if the name of the directory
+// of that file begins like the study's.
 func TestReportElsewhere(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "studies")
 	one := filepath.Join(root, "one")
 	put(t, one, "study.toml", "")
 	put(t, one, "cells", "x", "run.toml", "seed = 1\n")
+	put(t, one, "another", "a report")
 	put(t, filepath.Dir(root), "secret", "a secret")
-	if err := os.MkdirAll(filepath.Join(one, "report"), 0o755); err != nil {
+	put(t, root, "one-private", "secret", "a secret")
+	report := filepath.Join(one, "report", "index.html")
+	if err := os.MkdirAll(filepath.Dir(report), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(filepath.Dir(root), "secret"), filepath.Join(one, "report", "index.html")); err != nil {
+	for target, want := range map[string]int{"../../../secret": 404, "../../one-private/secret": 404, "/etc/passwd": 404, "../another": 200} {
+		if err := os.Symlink(target, report); err != nil {
+			t.Fatal(err)
+		}
+		if w := get(t, pages(root), "/report", "study", one); w.Code != want || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+		if err := os.Remove(report); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// discarded is an answer that nobody keeps.
+type discarded struct {
+	header http.Header
+	code   int
+	bytes  int64
+}
+
+func (d *discarded) Header() http.Header { return d.header }
+func (d *discarded) WriteHeader(c int)   { d.code = c }
+func (d *discarded) Write(p []byte) (int, error) {
+	d.bytes += int64(len(p))
+	return len(p), nil
+}
+
+// TestLongReport: a report is sent in pieces. Eight at once of 250 MB need little memory.
+func TestLongReport(t *testing.T) {
+	one := filepath.Join(t.TempDir(), "studies", "one")
+	put(t, one, "study.toml", "")
+	put(t, one, "cells", "x", "run.toml", "seed = 1\n")
+	put(t, one, "report", "index.html", "")
+	const size = 250 << 20
+	if err := os.Truncate(filepath.Join(one, "report", "index.html"), size); err != nil {
 		t.Fatal(err)
 	}
-	if w := get(t, pages(root), "/report", "study", one); w.Code != 404 {
-		t.Errorf("%d %s", w.Code, w.Body)
+	h := pages(filepath.Dir(one))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			r := httptest.NewRequest("GET", "http://localhost/report?study="+url.QueryEscape(one), nil)
+			w := &discarded{header: http.Header{}}
+			if h.ServeHTTP(w, r); w.code != 200 || w.bytes != size {
+				t.Errorf("%d, %d bytes", w.code, w.bytes)
+			}
+		})
+	}
+	all.Wait()
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
+		t.Errorf("%d bytes are allocated", used)
 	}
 }

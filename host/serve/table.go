@@ -2,6 +2,8 @@ package serve
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -52,7 +54,7 @@ type rowView struct {
 }
 
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.view(r.URL.Query())
+	t, err := s.view(r.Context(), r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) table(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.view(r.URL.Query())
+	t, err := s.view(r.Context(), r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func (s *Server) table(w http.ResponseWriter, r *http.Request) error {
 
 // view makes the table that a query asks for: q are words and conditions, sort a name, and
 // all is set where no run is to be left out.
-func (s *Server) view(q url.Values) (tableView, error) {
+func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	all, err := s.runs()
 	if err != nil {
 		return tableView{}, err
@@ -81,12 +83,12 @@ func (s *Server) view(q url.Values) (tableView, error) {
 			v.Running++
 		}
 	}
-	list, err := search(all, q.Get("q"))
+	list, err := search(ctx, all, q.Get("q"))
 	if err != nil {
 		v.Wrong = err.Error()
 	}
 	by := q.Get("sort")
-	if name := strings.TrimPrefix(by, "-"); name != "" && rundir.Known(list, name) == nil {
+	if name := strings.TrimPrefix(by, "-"); name != "" && rundir.Has(list, name) {
 		rundir.Sort(list, by)
 	}
 	v.Found = len(list)
@@ -94,7 +96,10 @@ func (s *Server) view(q url.Values) (tableView, error) {
 		v.More = link(q, "all", "1")
 		list = list[:shownRuns]
 	}
-	keys := rundir.Varying(list, keyColumns)
+	keys, err := rundir.Varying(ctx, list, keyColumns)
+	if err != nil {
+		return tableView{}, err
+	}
 	v.Columns = columnsOf(q, keys)
 	for _, r := range list {
 		v.Rows = append(v.Rows, rowOf(r, keys))
@@ -102,36 +107,59 @@ func (s *Server) view(q url.Values) (tableView, error) {
 	return v, nil
 }
 
+// mostTerms bounds the words and conditions of a filter: nobody types more.
+const mostTerms = 32
+
 // search returns the runs that fulfil all conditions and have all words, in a list of its
-// own. Of those that are wrong it says so, and they do not count.
-func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) {
+// own. Of those that are wrong it says so, and they do not count. It ends early with the context.
+func search(ctx context.Context, list []*rundir.Run, text string) (found []*rundir.Run, wrong error) {
 	var conditions []rundir.Condition
 	var words []string
-	for _, term := range rundir.Terms(text) {
+	unknown := ""
+	terms := rundir.Terms(text)
+	if len(terms) > mostTerms {
+		wrong = fmt.Errorf("%d words and conditions: the first %d count", len(terms), mostTerms)
+		terms = terms[:mostTerms]
+	}
+	for _, term := range terms {
 		if strings.IndexAny(term, "=<>!~") <= 0 {
 			words = append(words, strings.ToLower(term))
 			continue
 		}
 		c, err := rundir.ParseCondition(term)
-		if err == nil {
-			err = rundir.Known(list, c.Name)
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			wrong = err
-			continue
+		case !rundir.Has(list, c.Name):
+			unknown = c.Name
+		default:
+			conditions = append(conditions, c)
 		}
-		conditions = append(conditions, c)
 	}
-	return slices.DeleteFunc(slices.Clone(rundir.Filter(list, conditions)), func(r *rundir.Run) bool { return !has(r, words) }), wrong
+	if unknown != "" {
+		wrong = rundir.Known(list, unknown)
+	}
+	for _, r := range rundir.Filter(list, conditions) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if has(r, words) {
+			found = append(found, r)
+		}
+	}
+	return found, wrong
 }
 
 // has tells whether the name, the state or the configuration of a run has all words.
 func has(r *rundir.Run, words []string) bool {
-	return !slices.ContainsFunc(words, func(word string) bool {
-		contains := func(text string) bool { return strings.Contains(strings.ToLower(text), word) }
-		return !contains(r.Dir) && !contains(string(r.State)) &&
-			!slices.ContainsFunc(r.Config(), func(e rundir.Entry) bool { return contains(e.Key) || contains(e.Value) })
-	})
+	words = slices.Clone(words)
+	look := func(text string) (all bool) {
+		text = strings.ToLower(text)
+		words = slices.DeleteFunc(words, func(word string) bool { return strings.Contains(text, word) })
+		return len(words) == 0
+	}
+	return look(r.Dir) || look(string(r.State)) ||
+		slices.ContainsFunc(r.Config(), func(e rundir.Entry) bool { return look(e.Key) || look(e.Value) })
 }
 
 // columnsOf are the headings, with links that sort: ascending, descending, by name.

@@ -27,6 +27,7 @@ func (s *Study) readTables(study *table, axes []axis, plans []plan) {
 		if out.Metric == "" {
 			out.Metric = defaultMetric
 		}
+		out.Best = s.readBest(t, out, known, axes, plans)
 		if out.Title == "" {
 			out.Title = metrics.Label(out.Metric)
 		}
@@ -34,7 +35,11 @@ func (s *Study) readTables(study *table, axes []axis, plans []plan) {
 			out.Better = s.better(out.Metric)
 		}
 		if len(study.errs) == problems {
-			t.checkAllUsed(axes, out.Where, "rows, columns or over", slices.Concat(out.Rows, out.Columns, out.Over))
+			used := slices.Concat(out.Rows, out.Columns, out.Over)
+			if out.Best != nil {
+				used = append(used, out.Best.Axis)
+			}
+			t.checkAllUsed(axes, out.Where, "rows, columns, over or best.axis", used)
 		}
 		out.Baseline = t.baseline(axes, out.Columns)
 		if len(study.errs) == problems {

@@ -78,6 +78,18 @@ type Table struct {
 	Better   string              // "lower", "higher", or "none" to mark no best value
 	Where    map[string][]string // by axis, labels to which the table is restricted
 	Format   string              // fmt verb for numbers; "" leaves it to the report
+	Best     *Best               // the axis of which each place has its own label; nil: there is none
+}
+
+// Best says how each place of a table gets its own label of an axis, such as each optimizer its own rate: the one with
+// the best mean.
+type Best struct {
+	Axis   string
+	Metric string // as in Table
+	Better string // "lower" or "higher"
+	// On are the replicates to choose on, by axes of Over. They are not reported. If it is nil, those that are reported
+	// also choose.
+	On map[string][]string
 }
 
 // Kinds of figures.

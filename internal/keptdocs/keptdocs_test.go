@@ -96,6 +96,27 @@ func TestNumber(t *testing.T) {
 	}
 }
 
+// TestChoice: a document can name the value that was chosen, and says so where the table chooses none.
+func TestChoice(t *testing.T) {
+	const chosen = `<!-- kept {study = "small", table = 1, at = {method = "CAGE, λ = 1"}, show = "choice"} -->?<!-- /kept -->.`
+	r := prepare(t)
+	if _, err := r.Render(t.Context(), []byte(strings.Replace(chosen, "at = {", `at = {bits = "4", `, 1))); err == nil || !strings.Contains(err.Error(), "chooses nothing") {
+		t.Errorf("a table without a choice: %v", err)
+	}
+	text, err := os.ReadFile("small.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := strings.Replace(string(text), `rows = ["bits"]`, `best = {axis = "bits", on = {seed = 0}}`, 1)
+	if err := os.WriteFile("small.toml", []byte(best), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := (&keptdocs.Renderer{Dir: "."}).Render(t.Context(), []byte(chosen))
+	if err != nil || !strings.HasSuffix(string(out), "-->4† of 1/2<!-- /kept -->.") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
 const table = `Text.
 
 <!-- kept {study = "small", table = 1, where = {bits = "4"}} -->

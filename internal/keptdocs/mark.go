@@ -18,7 +18,7 @@ type mark struct {
 	// Where restricts a table: labels by axis.
 	Where map[string][]string `toml:"-"`
 	// At are the labels of the entry of a number, and Show says what of it: "mean",
-	// "difference" or "n".
+	// "difference", "choice" or "n".
 	At   map[string]string `toml:"at"`
 	Show string            `toml:"show"`
 
@@ -137,8 +137,8 @@ func (m *mark) check() error {
 		return fmt.Errorf("table: found %d, want the number of a table of the study, from 1", m.Table)
 	case m.alone && (m.Show != "" || len(m.At) > 0):
 		return fmt.Errorf("at and show are for numbers within a line, not for tables")
-	case !m.alone && !slices.Contains([]string{"mean", "difference", "n"}, m.Show):
-		return fmt.Errorf(`show: found %q, want "mean", "difference" or "n"`, m.Show)
+	case !m.alone && !slices.Contains([]string{"mean", "difference", "choice", "n"}, m.Show):
+		return fmt.Errorf(`show: found %q, want "mean", "difference", "choice" or "n"`, m.Show)
 	}
 	return nil
 }

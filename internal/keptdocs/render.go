@@ -189,6 +189,10 @@ func (s *results) render(m mark) (string, error) {
 		return fmt.Sprint(p.N), nil
 	case m.Show == "mean":
 		return p.Mean + s.caveat(p), nil
+	case m.Show == "choice" && p.Choice == "":
+		return "", fmt.Errorf("the table %q chooses nothing", tables[0].Title)
+	case m.Show == "choice":
+		return p.Choice + s.caveat(p), nil
 	case p.Difference == "":
 		return "", fmt.Errorf("%v of the table %q has no difference", m.At, tables[0].Title)
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"math"
 
@@ -14,15 +15,16 @@ import (
 type Agreement struct {
 	Cells  int         `json:"cells"`
 	Same   int         `json:"same"`   // number of cells whose numbers are all equal to the last bit
-	Values int         `json:"values"` // number of means and differences in the tables of these cells
+	Values int         `json:"values"` // number of means, differences and choices in the tables of these cells
 	Others []Deviation `json:"others"` // those of the values that are now written differently in a table
 }
 
-// Deviation is a mean, or a difference from the baseline, that was not reproduced.
+// Deviation is a mean, a difference from the baseline, or a choice that was not reproduced.
 type Deviation struct {
 	Table      string            `json:"table"` // title of the table
 	Labels     map[string]string `json:"labels"`
 	Difference bool              `json:"difference"` // whether it is a difference from the baseline, rather than a mean
+	Choice     bool              `json:"choice"`     // whether it is a value that was chosen
 	N          int               `json:"n"`          // number of replicates
 	Before     string            `json:"before"`     // with its 95 % confidence interval, if there is one
 	Again      string            `json:"again"`      // without an interval
@@ -108,6 +110,13 @@ func (a *Agreement) compare(t, now *Table) {
 			d := Deviation{Table: t.Title, Labels: t.labels(i, c), N: e.N}
 			low, high := e.Interval(stat.Level)
 			a.add(d, t.number, stat.Difference{N: e.N, Mean: e.Mean, SD: e.SD, Low: low, High: high}, f.Mean)
+			if t.best != nil {
+				chosen := d
+				if a.Values++; e.chosen() != f.chosen() {
+					chosen.Choice, chosen.Before, chosen.Again, chosen.Place = true, cmp.Or(e.chosen(), absent), cmp.Or(f.chosen(), absent), Unknown
+					a.Others = append(a.Others, chosen)
+				}
+			}
 			if e.Difference != nil && f.Difference != nil {
 				d.Difference, d.N = true, e.Difference.N
 				a.add(d, t.signed, *e.Difference, f.Difference.Mean)

@@ -11,7 +11,7 @@ import (
 )
 
 // CSV returns every entry of every table as a line, in full precision: the labels of all
-// axes (empty for axes of replicates and axes that are not in the table), the numbers,
+// axes (empty for axes of replicates and axes that are not in the table; a label that was chosen too), the numbers,
 // and the comparisons. Missing numbers are empty.
 func (r *Report) CSV() ([]byte, error) {
 	var b bytes.Buffer
@@ -39,7 +39,11 @@ func (r *Report) CSV() ([]byte, error) {
 func (e EntryResults) record(axes []study.Axis, t *Table) []string {
 	record := []string{t.Title, t.Metric}
 	for _, a := range axes {
-		record = append(record, e.Labels[a.Name])
+		label := e.Labels[a.Name]
+		if t.best != nil && t.best.Axis == a.Name && e.Choice != nil {
+			label = e.Choice.Label
+		}
+		record = append(record, label)
 	}
 	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), meanOf(e.Mean), full(e.SD), string(e.Mark))
 	if d := e.Difference; d != nil {

@@ -16,7 +16,7 @@ type grid struct {
 type cell struct {
 	text string // as a reader sees it; empty: the study has no such place
 	sign string // how it compares with the best, to be set behind text
-	note string // its number of replicates, where that is not what the table has
+	note string // what was chosen, and its number of replicates, where that is not what the table has
 	bold bool
 	key  *float64 // what it is sorted by; nil where a value is missing
 }
@@ -27,7 +27,7 @@ const absent = "–"
 // grids are the table of means and, where there are columns beside that of the baseline, that of the differences to it.
 func (t *Table) grids() []grid {
 	list := []grid{t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
-		return cell{t.mean(e), t.sign(e), t.replicates(e), e.Mark == Best, &e.Mean}
+		return cell{t.mean(e), t.sign(e), withoutEmpty(e.chosen(), t.replicates(e)), e.Mark == Best, &e.Mean}
 	})}
 	if t.Baseline < 0 || len(t.Columns) == 1 {
 		return list
@@ -57,6 +57,8 @@ func (t *Table) grid(title string, notes []string, without int, show func(Entry)
 			case c == without:
 			case e.Expected == 0:
 				row = append(row, cell{})
+			case e.N == 0 && without < 0:
+				row = append(row, cell{text: absent, note: e.chosen()})
 			case e.N == 0:
 				row = append(row, cell{text: absent})
 			default:

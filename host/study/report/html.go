@@ -188,6 +188,9 @@ func (r *Report) metrics() []string {
 	}
 	for _, t := range r.Tables {
 		shown[t.Metric] = true
+		if t.best != nil {
+			shown[t.best.Metric] = true
+		}
 	}
 	for _, name := range []string{"train_loss", "val_loss", "val_ppl", "distance"} {
 		shown[name] = true

@@ -140,7 +140,7 @@ var latexEscapes = func() *strings.Replacer {
 	pairs := []string{
 		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `%`, `\%`, `_`, `\_`,
 		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`,
-		"−", `$-$`, "±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "≤", `$\le$`, "≥", `$\ge$`, "≈", `$\approx$`, "→", `$\to$`, "∞", `$\infty$`,
+		"−", `$-$`, "±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "≤", `$\le$`, "≥", `$\ge$`, "≈", `$\approx$`, "†", `$\dagger$`, "→", `$\to$`, "∞", `$\infty$`,
 		"–", "--", "—", "---", "…", `\ldots{}`, "²", `$^2$`, "³", `$^3$`, "ᵀ", `$^{\top}$`, "‖", `$\Vert$`, "∇", `$\nabla$`,
 	}
 	for digit := range 10 {

@@ -164,7 +164,7 @@ func (t *Table) notes() []string {
 	if t.Better != "none" {
 		first += "; " + t.Better + " is better"
 	}
-	notes := []string{first + "."}
+	notes := append([]string{first + "."}, t.choiceNotes()...)
 	has := map[Mark]bool{}
 	incomplete, diverged := false, false
 	for _, row := range t.Entries {
@@ -197,10 +197,14 @@ func (t *Table) notes() []string {
 
 // differenceNotes explain the table of differences.
 func (t *Table) differenceNotes() []string {
-	return []string{
+	notes := []string{
 		fmt.Sprintf("Differences to %s, replicate by replicate, with the 95 %% interval of Student's t for each alone (no correction for their number).", join(t.Columns[t.Baseline])),
 		"Bold: the interval leaves out zero. Without an interval: one pair, or differences that are all the same or not finite.",
 	}
+	if t.best != nil {
+		notes = append(notes, fmt.Sprintf("Each column with its own %s, as above.", t.best.Axis))
+	}
+	return notes
 }
 
 // sign says, after an entry's value, how it compares with the best. In a table of single

@@ -7,6 +7,7 @@ type Place struct {
 	N          int    // number of replicates
 	Expected   int    // number of replicates that the study plans here
 	Mean       string // mean, with its standard deviation if there are several replicates
+	Choice     string // the value that was chosen here, with † at the end of its axis; empty where none is chosen
 	Difference string // difference from the baseline, with its interval; empty if there is none
 }
 
@@ -28,7 +29,7 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 	if e.N == 0 {
 		return Place{}, fmt.Errorf("there is no result yet for %v of the table %q", labels, t.Title)
 	}
-	p := Place{N: e.N, Expected: e.Expected, Mean: t.mean(e)}
+	p := Place{N: e.N, Expected: e.Expected, Mean: t.mean(e), Choice: e.chosen()}
 	if e.Difference != nil {
 		p.Difference = t.interval(*e.Difference)
 	}

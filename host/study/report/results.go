@@ -28,8 +28,25 @@ type TableResults struct {
 	Better   string            `json:"better"`
 	Over     []string          `json:"over"`
 	Baseline map[string]string `json:"baseline,omitempty"`
+	Best     *BestResults      `json:"best,omitempty"`
 	Level    float64           `json:"level"` // confidence level of intervals
 	Entries  []EntryResults    `json:"entries"`
+}
+
+// BestResults says how a value of an axis is chosen for each place of a table.
+type BestResults struct {
+	Axis   string              `json:"axis"`
+	Metric string              `json:"metric"`
+	Better string              `json:"better"`
+	On     map[string][]string `json:"on,omitempty"` // the replicates to choose on, which are not reported; absent: those that are
+}
+
+// ChoiceResults is the value that was chosen for an entry.
+type ChoiceResults struct {
+	Label string `json:"label"`
+	AtEnd bool   `json:"at_end"` // it is the first or last that was tried
+	Tried int    `json:"tried"`  // values of which all is known
+	Of    int    `json:"of"`     // values
 }
 
 // EntryResults holds the numbers of an entry. Unknown numbers are left out.
@@ -40,6 +57,7 @@ type EntryResults struct {
 	Mean       *metrics.Number    `json:"mean,omitempty"`
 	SD         *metrics.Number    `json:"sd,omitempty"`
 	Mark       Mark               `json:"mark,omitempty"`
+	Choice     *ChoiceResults     `json:"choice,omitempty"`
 	Difference *DifferenceResults `json:"difference,omitempty"`
 }
 
@@ -63,6 +81,9 @@ func (r *Report) Results() Results {
 
 func (t *Table) results() TableResults {
 	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Level: stat.Level, Entries: []EntryResults{}}
+	if t.best != nil {
+		out.Best = &BestResults{t.best.Axis, t.best.Metric, t.best.Better, t.best.On}
+	}
 	if t.Baseline >= 0 {
 		out.Baseline = byAxis(t.ColAxes, t.Columns[t.Baseline])
 	}
@@ -73,6 +94,9 @@ func (t *Table) results() TableResults {
 				continue
 			}
 			entry := EntryResults{Labels: t.labels(i, c), N: e.N, Expected: e.Expected, Mark: e.Mark}
+			if e.Choice != nil {
+				entry.Choice = &ChoiceResults{e.Choice.Label, e.Choice.AtEnd, e.Choice.Tried, e.Choice.Of}
+			}
 			if e.N > 0 {
 				entry.Mean = metrics.Some(e.Mean)
 			}

@@ -25,7 +25,8 @@ type Table struct {
 	Better   string     // "lower", "higher" or "none", which marks nothing
 	Entries  [][]Entry  // by row and column
 
-	format, differences string // verbs of a number, and of a difference
+	best                *study.Best // nil: every axis is in the table
+	format, differences string      // verbs of a number, and of a difference
 }
 
 // Entry is one cell of a table.
@@ -36,6 +37,8 @@ type Entry struct {
 	// Difference is the difference from the baseline column in the same row, over the
 	// replicates that both have; nil in that column itself, or without a baseline.
 	Difference *stat.Difference
+	// Choice is the value that was chosen here; nil in tables that choose none, and where nothing is known yet.
+	Choice *Choice
 }
 
 // Mark says how an entry compares with the best of its row.
@@ -53,23 +56,38 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 	if err := deterministic(t.Metric); err != nil {
 		return nil, err
 	}
-	g, err := grouping{s, [][]string{t.Rows, t.Columns}, t.Over, t.Where}.group(results)
+	sides := [][]string{t.Rows, t.Columns}
+	if t.Best != nil {
+		if err := deterministic(t.Best.Metric); err != nil {
+			return nil, err
+		}
+		sides = append(sides, []string{t.Best.Axis})
+	}
+	g, err := grouping{s, sides, t.Over, t.Where}.group(results)
 	if err != nil {
 		return nil, err
 	}
 	out := &Table{
 		Title: cmp.Or(t.Title, metrics.Label(t.Metric)), Metric: t.Metric, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
-		Rows: g.labels[0], Columns: g.labels[1], Better: cmp.Or(t.Better, "lower"),
+		Rows: g.labels[0], Columns: g.labels[1], Better: cmp.Or(t.Better, "lower"), best: t.Best,
 	}
 	if out.Baseline, err = baseline(t, out.Columns); err != nil {
 		return nil, err
 	}
 	for _, row := range out.Rows {
-		places := make([][]replicate, len(out.Columns))
+		places, choices := make([][]replicate, len(out.Columns)), make([]*Choice, len(out.Columns))
 		for c, column := range out.Columns {
-			places[c] = g.at(row, column)
+			if t.Best != nil {
+				choices[c], places[c] = g.choose(t.Best, row, column)
+			} else {
+				places[c] = g.at(row, column)
+			}
 		}
-		out.Entries = append(out.Entries, out.entries(places))
+		entries := out.entries(places)
+		for c := range entries {
+			entries[c].Choice = choices[c]
+		}
+		out.Entries = append(out.Entries, entries)
 	}
 	out.format = cmp.Or(t.Format, chooseFormat(out.Entries))
 	out.differences = differenceFormat(out.format, out.Entries)
@@ -172,9 +190,4 @@ func (t *Table) mark(c, best int, places [][]replicate) Mark {
 	return Tied
 }
 
-func (t *Table) better(a, b float64) bool {
-	if t.Better == "higher" {
-		return a > b
-	}
-	return a < b
-}
+func (t *Table) better(a, b float64) bool { return better(t.Better, a, b) }

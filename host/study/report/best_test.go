@@ -1,0 +1,215 @@
+package report_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/report"
+)
+
+const rates = base + `
+[study]
+name = "rates"
+out = "rates"
+[[study.axes]]
+name = "optimizer"
+values = [{label = "AdamW", set = {}}, {label = "SOAP", set = {"optimizer.plugin" = "soap"}}]
+[[study.axes]]
+name = "rate"
+key = "schedule.rate"
+values = [1e-2, 1e-3, 1e-1]
+[[study.axes]]
+name = "seed"
+key = "seed"
+values = [0, 1, 2, 3]
+[[study.tables]]
+title = "Shared"
+columns = ["optimizer"]
+over = ["seed"]
+baseline = {optimizer = "AdamW"}
+where = {rate = "1e-2", seed = [2, 3]}
+[[study.tables]]
+title = "Own"
+columns = ["optimizer"]
+over = ["seed"]
+baseline = {optimizer = "AdamW"}
+best = {axis = "rate", on = {seed = [0, 1]}}
+`
+
+// tuned are losses of the seeds 0 to 3. SOAP is behind at AdamW's best rate, and ahead at its own.
+var tuned = map[string][]float64{
+	"AdamW 1e-3": {2.5, 2.6, 2.5, 2.5}, "AdamW 1e-2": {2.1, 2.2, 2.15, 2.25}, "AdamW 1e-1": {3, 3, 3, 3},
+	"SOAP 1e-3": {2.9, 2.9, 2.9, 2.9}, "SOAP 1e-2": {2.6, 2.7, 2.5, 2.7}, "SOAP 1e-1": {1.9, 2.1, 2.0, 2.2},
+}
+
+// ended are the results of cells that ended with these losses. Those that have none are missing.
+func ended(s *study.Study, losses map[string][]float64) []study.Result {
+	list := make([]study.Result, len(s.Cells))
+	for i, c := range s.Cells {
+		list[i] = study.Result{Cell: c, State: study.Missing}
+		seed := int(c.Labels["seed"][0] - '0')
+		if of := losses[c.Labels["optimizer"]+" "+c.Labels["rate"]]; seed < len(of) {
+			list[i].State, list[i].Summary = study.Done, map[string]float64{"val_loss": of[seed], "train_loss": -of[seed]}
+			if math.IsNaN(of[seed]) {
+				list[i].State, list[i].Summary, list[i].Diverged = study.Failed, nil, true
+			}
+		}
+	}
+	return list
+}
+
+func bestOf(t testing.TB, text string, losses map[string][]float64) *report.Report {
+	t.Helper()
+	s := parse(t, text, "")
+	r, err := report.Of(s, ended(s, losses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// with are the losses, some replaced.
+func with(change map[string][]float64) map[string][]float64 {
+	out := map[string][]float64{}
+	for _, m := range []map[string][]float64{tuned, change} {
+		for name, x := range m {
+			out[name] = x
+		}
+	}
+	return out
+}
+
+// TestBestOverAnAxis: a shared rate says the opposite of what each optimizer does at its own. The seeds that choose are
+// not reported, and the paired differences are those of the others.
+func TestBestOverAnAxis(t *testing.T) {
+	r := bestOf(t, rates, tuned)
+	shared, own := r.Tables[0].Entries[0], r.Tables[1].Entries[0]
+	if d := shared[1].Difference; shared[0].Mark != report.Best || math.Abs(d.Mean-0.4) > 1e-12 {
+		t.Errorf("at a shared rate: %+v", shared)
+	}
+	if d := own[1].Difference; own[1].Mark != report.Best || d.N != 2 || math.Abs(d.Mean+0.1) > 1e-12 {
+		t.Errorf("at its own rate: %+v, %+v", own, d)
+	}
+	if own[0].N != 2 || own[0].Expected != 2 || math.Abs(own[0].Mean-2.2) > 1e-12 || math.Abs(own[1].Mean-2.1) > 1e-12 {
+		t.Errorf("reported is %+v", own)
+	}
+	want := []*report.Choice{{Label: "1e-2", Tried: 3, Of: 3}, {Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}}
+	if diff := cmp.Diff(want, []*report.Choice{own[0].Choice, own[1].Choice}); diff != "" {
+		t.Errorf("choices (-want +got):\n%s", diff)
+	}
+	// What is reported has no part in the choice, nor what chooses in the numbers.
+	again := bestOf(t, rates, with(map[string][]float64{"AdamW 1e-3": {2.5, 2.6, 0, 0}, "SOAP 1e-1": {1.1, 1.2, 2.0, 2.2}})).Tables[1].Entries[0]
+	if again[0].Choice.Label != "1e-2" || again[0].Mean != own[0].Mean || again[1].Mean != own[1].Mean || *again[1].Difference != *own[1].Difference {
+		t.Errorf("with other losses elsewhere: %+v", again)
+	}
+}
+
+// TestBestIsShown: every form of a report says which value was chosen, by what, and whether it is at the end of its axis.
+func TestBestIsShown(t *testing.T) {
+	r := bestOf(t, rates, tuned)
+	html, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	csv, err := r.CSV()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &r.Tables[1]
+	text := strings.Join(slices.Concat(own.Text()...), " ") + strings.Join(own.TextNotes(), " ")
+	for _, c := range []struct {
+		form, text string
+		want       []string
+	}{
+		{"terminal", text, []string{"2.20 ± 0.07 ≈ (1e-2)", "2.10 ± 0.14 * (1e-1†)"}},
+		{"Markdown", string(r.Markdown()), []string{"(1e-2)", "(1e-1†)", "Each column with its own rate"}},
+		{"page", string(html), []string{"1e-2", "1e-1†"}},
+		{"LaTeX", string(r.LaTeX()), []string{`(1e-1$\dagger$)`}},
+		{"CSV", string(csv), []string{"Own,val_loss,AdamW,1e-2,,2,2,2.2", "Own,val_loss,SOAP,1e-1,,2,2,2.1"}},
+	} {
+		for _, want := range c.want {
+			if !strings.Contains(c.text, want) {
+				t.Errorf("%s lacks %q:\n%s", c.form, want, c.text)
+			}
+		}
+		if c.form == "CSV" {
+			continue
+		}
+		for _, want := range []string{
+			"the rate of each place, chosen by the lowest mean of validation loss with seed 0, 1; reported are the others.",
+			"the first or last rate that was tried: a better one may lie beyond.",
+		} {
+			if !strings.Contains(c.text, want) {
+				t.Errorf("%s does not say: %s", c.form, want)
+			}
+		}
+	}
+	json := r.Results().Tables[1]
+	if diff := cmp.Diff(&report.BestResults{Axis: "rate", Metric: "val_loss", Better: "lower", On: map[string][]string{"seed": {"0", "1"}}}, json.Best); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(&report.ChoiceResults{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, json.Entries[1].Choice); diff != "" {
+		t.Error(diff)
+	}
+	if p, err := own.Place(map[string]string{"optimizer": "SOAP"}); err != nil || p.Choice != "1e-1†" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestBestOfFew: a value that diverged is not chosen, one that is not done may be later, and the note says what flatters.
+func TestBestOfFew(t *testing.T) {
+	nan := math.NaN()
+	for name, c := range map[string]struct {
+		text   string
+		losses map[string][]float64
+		want   *report.Choice
+		n      int
+		says   string
+	}{
+		"one diverged": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, nan, 2, 2}}), &report.Choice{Label: "1e-2", Tried: 3, Of: 3}, 2, "reported are the others"},
+		"a reported one diverged": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, 2, nan, 2}}), &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 2,
+			"NaN or ∞: a replicate diverged"},
+		"one is not done":       {rates, with(map[string][]float64{"SOAP 1e-1": {1.9}}), &report.Choice{Label: "1e-2", Tried: 2, Of: 3}, 2, "“of 2/3”: two of the three values are done"},
+		"nothing to report yet": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, 2}}), &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 0, "reported are the others"},
+		"nothing to choose by":  {rates, map[string][]float64{"AdamW 1e-2": {2, 2, 2}, "SOAP 1e-1": {1}}, nil, 0, "reported are the others"},
+		"chosen on what is reported": {strings.Replace(rates, "on = {seed = [0, 1]}", `on = "reported"`, 1), tuned, &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 4,
+			"on the replicates that are reported: that flatters"},
+		"by another measure": {strings.Replace(rates, "on = {seed = [0, 1]}", `metric = "train_loss", better = "higher", on = "reported"`, 1), tuned, &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 4,
+			"chosen by the highest mean of training loss on the replicates that are reported."},
+		"words, as the study lists them": {strings.NewReplacer("[1e-2, 1e-3, 1e-1]", `[{label = "low", value = 1e-3}, {label = "middle", value = 1e-2}, {label = "high", value = 0.1}]`, `rate = "1e-2"`, `rate = "middle"`).Replace(rates),
+			map[string][]float64{"SOAP low": {1, 1, 1, 1}, "SOAP middle": {2, 2, 2, 2}, "SOAP high": {3, 3, 3, 3}}, &report.Choice{Label: "low", AtEnd: true, Tried: 3, Of: 3}, 2, "†"},
+	} {
+		table := &bestOf(t, c.text, c.losses).Tables[1]
+		e := table.Entries[0][1]
+		if diff := cmp.Diff(c.want, e.Choice); diff != "" || e.N != c.n || e.Expected == 0 {
+			t.Errorf("%s: %+v\n%s", name, e, diff)
+		}
+		if notes := strings.Join(table.TextNotes(), " "); !strings.Contains(notes, c.says) && table.Entries[0][0].N+e.N > 0 {
+			t.Errorf("%s: the notes lack %q: %s", name, c.says, notes)
+		}
+	}
+}
+
+// TestAgreeOnChoices: another choice is a deviation that no interval excuses.
+func TestAgreeOnChoices(t *testing.T) {
+	s := parse(t, rates, "")
+	a, err := report.Agree(s, ended(s, tuned), ended(s, with(map[string][]float64{"SOAP 1e-3": {1, 1, 2.9, 2.9}})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(a.Others, func(d report.Deviation) bool { return d.Choice })
+	if i < 0 {
+		t.Fatalf("%+v", a.Others)
+	}
+	if d := a.Others[i]; d.Before != "1e-1†" || d.Again != "1e-3†" || d.Place != report.Unknown || d.Labels["optimizer"] != "SOAP" {
+		t.Errorf("%+v", d)
+	}
+	if a, err = report.Agree(s, ended(s, tuned), ended(s, tuned)); err != nil || len(a.Others) > 0 {
+		t.Errorf("%+v, %v", a.Others, err)
+	}
+}
