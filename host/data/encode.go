@@ -19,6 +19,7 @@ type batch struct {
 
 // piece is part of a document; first and last say which.
 type piece struct {
+	path        string // of the document
 	text        string
 	first, last bool
 }
@@ -107,7 +108,7 @@ func (p *preparation) pieces(d document, yield func(batch, error) bool) bool {
 		if cut == 0 {
 			continue
 		}
-		if !yield(batch{piece: &piece{string(text[:cut]), first, last}}, nil) {
+		if !yield(batch{piece: &piece{p.files[d.file()].path, string(text[:cut]), first, last}}, nil) {
 			return false
 		}
 		text, first = append(text[:0:0], text[cut:]...), false
@@ -130,8 +131,8 @@ func (p *preparation) encodeBatch(b batch) ([]encoded, error) {
 			return nil, err
 		}
 		var err error
-		if list[i], err = p.encodePiece(&piece{string(buf), true, true}); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.files[d.file()].path, err)
+		if list[i], err = p.encodePiece(&piece{p.files[d.file()].path, string(buf), true, true}); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil
@@ -144,7 +145,7 @@ func (p *preparation) encodePiece(piece *piece) (encoded, error) {
 	}
 	ids, err := encode(piece.text)
 	if err != nil {
-		return encoded{}, fmt.Errorf("the text that begins with %q: %w", piece.text[:min(len(piece.text), 40)], err)
+		return encoded{}, fmt.Errorf("%s: the text that begins with %q: %w", piece.path, piece.text[:min(len(piece.text), 40)], err)
 	}
 	return encoded{ids, int64(len(piece.text)), piece.first, piece.last}, nil
 }

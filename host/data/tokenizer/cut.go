@@ -88,7 +88,8 @@ func (c *cutting) between(t *HuggingFace, text []byte, n int) bool {
 		return text[n] == ' ' && string(r) != spaceMark
 	}
 	if text[n] == '\n' { // the pattern sees normalized text, in which a letter may end with a mark, to which line ends belong
-		r, _ = utf8.DecodeLastRuneInString(t.normalize(string(r), true))
+		normal, _ := t.normalize(string(r), true, mostOfSize(size)) // a normal form, which is never too long
+		r, _ = utf8.DecodeLastRuneInString(normal)
 	}
 	before, _ := t.pre.scan.classAt(string(r), 0)
 	return before == letter || before == number || before == other && text[n] == ' '

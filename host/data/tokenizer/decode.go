@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// decodeStep rewrites the list of tokens; what is left at the end is joined.
-type decodeStep func(tokens []string) []string
+// decodeStep rewrites the list of tokens; what is left at the end is joined. More than most bytes are an error.
+type decodeStep func(tokens []string, most int) ([]string, error)
 
 // newDecoder builds the section "decoder". Without one, tokens are joined with
 // spaces between them, as the original library does.
 func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	if !present(section) {
-		return []decodeStep{func(tokens []string) []string { return []string{strings.Join(tokens, " ")} }}, nil
+		return []decodeStep{joined(" ")}, nil
 	}
 	var def struct {
 		Type          string            `json:"type"`
@@ -43,55 +43,75 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	case "ByteLevel":
 		return []decodeStep{decodeByteLevel}, nil
 	case "ByteFallback":
-		return []decodeStep{decodeByteFallback}, nil
+		return []decodeStep{each(decodeByteFallback)}, nil
 	case "Fuse":
-		return []decodeStep{func(tokens []string) []string { return []string{strings.Join(tokens, "")} }}, nil
+		return []decodeStep{joined("")}, nil
 	case "Replace":
 		if def.Pattern.String == nil || *def.Pattern.String == "" {
 			return nil, &UnsupportedError{"decoder", "Replace with a regular expression", "a literal pattern works"}
 		}
-		return []decodeStep{each(strings.NewReplacer(*def.Pattern.String, def.Content).Replace)}, nil
+		return []decodeStep{replaceEach(*def.Pattern.String, def.Content)}, nil
 	case "Strip":
 		return []decodeStep{each(func(token string) string { return strip(token, def.Content, def.Start, def.Stop) })}, nil
 	case "Metaspace":
 		prepended := def.PrependScheme == nil || *def.PrependScheme != "never"
-		return []decodeStep{decodeMetaspace(def.Replacement, prepended)}, nil
+		mark, err := metaspaceMark("decoder", def.Replacement)
+		return []decodeStep{decodeMetaspace(mark, prepended)}, err
 	}
 	return nil, &UnsupportedError{"decoder", fmt.Sprintf("type %q", def.Type),
 		"supported are ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace and Sequence"}
 }
 
+// joined makes one text of the tokens.
+func joined(between string) decodeStep {
+	return func(tokens []string, _ int) ([]string, error) { return []string{strings.Join(tokens, between)}, nil }
+}
+
+// each rewrites tokens without making them longer.
 func each(rewrite func(string) string) decodeStep {
-	return func(tokens []string) []string {
+	return func(tokens []string, _ int) ([]string, error) {
 		for i := range tokens {
 			tokens[i] = rewrite(tokens[i])
 		}
-		return tokens
+		return tokens, nil
+	}
+}
+
+// replaceEach replaces a text in every token.
+func replaceEach(old, content string) decodeStep {
+	return func(tokens []string, most int) ([]string, error) {
+		for i := range tokens {
+			token, err := replaced("decoder", tokens[i], old, content, most)
+			if err != nil {
+				return nil, err
+			}
+			tokens[i] = token
+			most -= len(token)
+		}
+		return tokens, nil
 	}
 }
 
 // decodeByteLevel returns a single text, since a character may begin in one
 // token and end in the next.
-func decodeByteLevel(tokens []string) []string {
+func decodeByteLevel(tokens []string, _ int) ([]string, error) {
 	var text []byte
 	for _, token := range tokens {
 		text = fromByteLevel(text, token)
 	}
-	return []string{string(text)}
+	return []string{string(text)}, nil
 }
 
-// decodeByteFallback turns tokens of the form <0x0A> into the byte they name.
-func decodeByteFallback(tokens []string) []string {
-	return each(func(token string) string {
-		if len(token) != 6 || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
-			return token
-		}
-		value, err := strconv.ParseUint(token[3:5], 16, 8)
-		if err != nil {
-			return token
-		}
-		return string([]byte{byte(value)})
-	})(tokens)
+// decodeByteFallback turns a token of the form <0x0A> into the byte that it names.
+func decodeByteFallback(token string) string {
+	if len(token) != 6 || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
+		return token
+	}
+	value, err := strconv.ParseUint(token[3:5], 16, 8)
+	if err != nil {
+		return token
+	}
+	return string([]byte{byte(value)})
 }
 
 // strip removes up to start copies of content from the front, and up to stop from the end.
@@ -108,10 +128,7 @@ func strip(token, content string, start, stop int) string {
 // decodeMetaspace turns marks into spaces. Where a mark was prepended to the text,
 // those of the first token are removed.
 func decodeMetaspace(mark string, prepended bool) decodeStep {
-	if mark == "" {
-		mark = "\u2581"
-	}
-	return func(tokens []string) []string {
+	return func(tokens []string, _ int) ([]string, error) {
 		for i := range tokens {
 			space := " "
 			if i == 0 && prepended {
@@ -119,6 +136,6 @@ func decodeMetaspace(mark string, prepended bool) decodeStep {
 			}
 			tokens[i] = strings.ReplaceAll(tokens[i], mark, space)
 		}
-		return tokens
+		return tokens, nil
 	}
 }

@@ -67,6 +67,18 @@ func (m *modelDefinition) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// check refuses sections that are too deep, and models that are not supported.
+func (d *definition) check() error {
+	for name, section := range map[string]json.RawMessage{
+		"normalizer": d.Normalizer, "pre_tokenizer": d.PreTokenizer, "post_processor": d.PostProcessor, "decoder": d.Decoder,
+	} {
+		if err := checkNesting(name, section); err != nil {
+			return err
+		}
+	}
+	return d.Model.check()
+}
+
 // check refuses what bpe.go does not compute, and ids that are out of range or used twice.
 func (m *modelDefinition) check() error {
 	set := func(s *string) bool { return s != nil && *s != "" }

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"cmp"
+	"io"
 	"slices"
 	"strings"
 
@@ -12,15 +13,41 @@ import (
 // Stream-Safe Text Format). A normal form has no more of them than the text.
 const joiner = "\u034f"
 
+// mostOfForm is by how much a normal form can lengthen a text: NFKC and NFKD write U+FDFA, of 3 bytes, in 33.
+const mostOfForm = 11
+
 // inForm brings text into a normal form of Unicode.
-func inForm(f norm.Form) func(text string) string {
-	return func(text string) string {
+func inForm(f norm.Form) normalizer {
+	return func(text string, _ bool, most int) (string, error) {
+		// A text that other steps have lengthened is checked piece by piece.
+		if len(text) > most/mostOfForm {
+			if err := formFits(f, text, most); err != nil {
+				return "", err
+			}
+		}
 		out := f.String(text)
 		if out == text || strings.Count(out, joiner) == strings.Count(text, joiner) {
-			return out
+			return out, nil
 		}
-		return inFormByRule(f, text)
+		return inFormByRule(f, text), nil
 	}
+}
+
+// formFits is an error if a text in a normal form has more than most bytes.
+func formFits(f norm.Form, text string, most int) error {
+	w := f.Writer(&fitting{most: most})
+	_, err := io.WriteString(w, text)
+	return cmp.Or(err, w.Close())
+}
+
+// fitting counts the bytes written to it, and fails where there are more than most.
+type fitting struct{ size, most int }
+
+func (f *fitting) Write(p []byte) (int, error) {
+	if f.size += len(p); f.size > f.most {
+		return 0, &growthError{"normalizer"}
+	}
+	return len(p), nil
 }
 
 // inFormByRule is the algorithm of the Unicode Standard (section 3.11) for texts with any number of marks in a row.

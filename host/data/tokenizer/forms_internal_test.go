@@ -25,8 +25,8 @@ func TestManyMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := normalize(c.text, false); got != c.want {
-			t.Errorf("%s of %+q is %+q, want %+q", c.form, c.text, got, c.want)
+		if got, err := normalize(c.text, false, mostOf(c.text)); err != nil || got != c.want {
+			t.Errorf("%s of %+q is %+q, %v, want %+q", c.form, c.text, got, err, c.want)
 		}
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
-
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of GPT-2,
@@ -46,11 +44,11 @@ var _ Tokenizer = (*HuggingFace)(nil)
 // post-processor puts after a text, or the eos_token. Truncation and padding settings are ignored. If the file needs an
 // unsupported feature, the error wraps an [*UnsupportedError].
 func LoadHuggingFace(path string) (*HuggingFace, error) {
-	data, err := regular.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	config, err := regular.ReadFile(filepath.Join(filepath.Dir(path), ConfigFile))
+	config, err := readFile(filepath.Join(filepath.Dir(path), ConfigFile))
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
@@ -80,7 +78,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	var def definition
 	err := json.Unmarshal(data, &def)
 	if err == nil {
-		err = def.Model.check()
+		err = def.check()
 	}
 	if err != nil {
 		return nil, err
@@ -117,11 +115,12 @@ func (t *HuggingFace) Normal(text string) string {
 	}
 	var out strings.Builder
 	done := 0
-	_ = t.added.split(text, func(start, end int) error { // which fails only where this function does
+	_ = t.added.split(text, func(start, end int) error { // which fails only where a normal form does, and that never does
 		out.WriteString(text[done:start])
-		out.WriteString(t.normalize(text[start:end], false))
+		normal, err := t.normalize(text[start:end], false, mostOf(text))
+		out.WriteString(normal)
 		done = end
-		return nil
+		return err
 	}, func(int32) {})
 	out.WriteString(text[done:])
 	return out.String()
@@ -149,7 +148,11 @@ func (t *HuggingFace) setTokens(def *definition) error {
 			t.special[added.ID] = true
 		}
 		if added.Normalized {
-			added.Content = t.normalize(added.Content, false)
+			content, err := t.normalize(added.Content, false, mostOf(added.Content))
+			if err != nil {
+				return fmt.Errorf("added_tokens[%d]: %w", i, err)
+			}
+			added.Content = content
 			normalized = append(normalized, added)
 		} else {
 			raw = append(raw, added)
@@ -203,8 +206,14 @@ func (t *HuggingFace) encode(text string, rest bool) ([]int32, error) {
 	words := t.wordCaches.Get().(*wordCache)
 	defer t.wordCaches.Put(words)
 	words.ids = make([]int32, 0, len(text)/3+1)
+	most, size := mostOf(text), 0 // of the normalized text
+	words.left = most
 	err := t.added.split(text, func(start, end int) error {
-		normal := t.normalize(text[start:end], rest && start == 0)
+		normal, err := t.normalize(text[start:end], rest && start == 0, most-size)
+		if err != nil {
+			return err
+		}
+		size += len(normal)
 		return t.normAdded.split(normal, func(from, to int) error {
 			return t.appendWords(words, normal[from:to], start == 0 && from == 0 && !rest)
 		}, words.appendID)
@@ -221,7 +230,7 @@ func (t *HuggingFace) appendWords(words *wordCache, text string, first bool) err
 	if t.pre.scan != nil {
 		return t.pre.scan.eachWord(text, t.pre.isolate, words.appendWord)
 	}
-	pieces, err := t.pre.words(text, first)
+	pieces, err := t.pre.words(text, first, &words.left)
 	for i := 0; i < len(pieces) && err == nil; i++ {
 		if t.model.wordMark == "" {
 			err = words.appendWord(pieces[i].text)
@@ -234,16 +243,20 @@ func (t *HuggingFace) appendWords(words *wordCache, text string, first bool) err
 
 // Decode returns the text of ids; an id that is not a token is a [*RangeError].
 func (t *HuggingFace) Decode(ids []int32) (string, error) {
-	tokens := make([]string, len(ids))
+	tokens, size := make([]string, len(ids)), 0
 	for i, id := range ids {
 		token, ok := t.tokens[id]
 		if !ok {
 			return "", &RangeError{ID: int64(id), VocabSize: t.info.VocabSize}
 		}
 		tokens[i] = token
+		size += len(token)
 	}
 	for _, step := range t.decode {
-		tokens = step(tokens)
+		var err error
+		if tokens, err = step(tokens, mostOfSize(size)); err != nil {
+			return "", fmt.Errorf("tokenizer %s: %w", t.info.Name, err)
+		}
 	}
 	return strings.Join(tokens, ""), nil
 }

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"container/heap"
 	"math"
+	"slices"
 )
 
 // wordMerger joins symbols. It keeps memory between words.
@@ -71,7 +72,7 @@ type symbol struct {
 
 // mergeMany is merge with a heap, in O(n log n).
 func (m *bpe) mergeMany(dst []int32, g *wordMerger) []int32 {
-	g.list, g.queue = g.list[:0], g.queue[:0]
+	g.list, g.queue = slices.Grow(g.list[:0], len(g.ids)), slices.Grow(g.queue[:0], len(g.ids))
 	for i, id := range g.ids {
 		g.list = append(g.list, symbol{id, int32(i) - 1, int32(i) + 1})
 	}

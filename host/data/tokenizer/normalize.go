@@ -3,26 +3,21 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizer rewrites text before it is cut. rest says that other text stood before it.
-type normalizer func(text string, rest bool) string
+// normalizer rewrites text before it is cut. rest says that other text stood before it. More than most bytes are an
+// error.
+type normalizer func(text string, rest bool, most int) (string, error)
 
 // normalForms are the normalizers that bring text into a normal form of Unicode.
 var normalForms = []string{"NFC", "NFD", "NFKC", "NFKD"}
 
-// everywhere is a normalizer that does the same with every text.
-func everywhere(rewrite func(string) string) normalizer {
-	return func(text string, _ bool) string { return rewrite(text) }
-}
-
 // newNormalizer builds the section "normalizer"; an absent one changes nothing.
 func newNormalizer(section json.RawMessage) (normalizer, error) {
 	if !present(section) {
-		return everywhere(func(text string) string { return text }), nil
+		return func(text string, _ bool, _ int) (string, error) { return text, nil }, nil
 	}
 	var def struct {
 		Type        string            `json:"type"`
@@ -38,23 +33,28 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	case "Sequence":
 		return normalizerChain(def.Normalizers)
 	case "NFC":
-		return everywhere(inForm(norm.NFC)), nil
+		return inForm(norm.NFC), nil
 	case "NFD":
-		return everywhere(inForm(norm.NFD)), nil
+		return inForm(norm.NFD), nil
 	case "NFKC":
-		return everywhere(inForm(norm.NFKC)), nil
+		return inForm(norm.NFKC), nil
 	case "NFKD":
-		return everywhere(inForm(norm.NFKD)), nil
+		return inForm(norm.NFKD), nil
 	case "Prepend":
-		return func(text string, rest bool) string {
+		return func(text string, rest bool, most int) (string, error) {
 			if text == "" || rest {
-				return text
+				return text, nil
 			}
-			return def.Prepend + text
+			if len(def.Prepend)+len(text) > most {
+				return "", &growthError{"normalizer"}
+			}
+			return def.Prepend + text, nil
 		}, nil
 	case "Replace":
 		if def.Pattern.String != nil && *def.Pattern.String != "" {
-			return everywhere(strings.NewReplacer(*def.Pattern.String, def.Content).Replace), nil
+			return func(text string, _ bool, most int) (string, error) {
+				return replaced("normalizer", text, *def.Pattern.String, def.Content, most)
+			}, nil
 		}
 		return nil, &UnsupportedError{"normalizer", "Replace with a regular expression", "a literal pattern works"}
 	}
@@ -71,10 +71,11 @@ func normalizerChain(sections []json.RawMessage) (normalizer, error) {
 		}
 		steps[i] = step
 	}
-	return func(text string, rest bool) string {
-		for _, step := range steps {
-			text = step(text, rest)
+	return func(text string, rest bool, most int) (string, error) {
+		var err error
+		for i := 0; i < len(steps) && err == nil; i++ {
+			text, err = steps[i](text, rest, most)
 		}
-		return text
+		return text, err
 	}, nil
 }

@@ -138,9 +138,9 @@ func (p *preTokenizer) addByteLevel(def *preTokenizerDefinition) error {
 // addMetaspace writes spaces as a visible character (U+2581 by default), puts
 // one before the text, and cuts before each.
 func (p *preTokenizer) addMetaspace(def *preTokenizerDefinition) error {
-	mark := def.Replacement
-	if mark == "" {
-		mark = "\u2581"
+	mark, err := metaspaceMark("pre_tokenizer", def.Replacement)
+	if err != nil {
+		return err
 	}
 	scheme := "always"
 	if def.PrependScheme != nil {
@@ -164,21 +164,31 @@ func (p *preTokenizer) addMetaspace(def *preTokenizerDefinition) error {
 	return nil
 }
 
-// words cuts text; first says that it begins where the whole input begins.
-func (p *preTokenizer) words(text string, first bool) ([]piece, error) {
+// words cuts text; first says that it begins where the whole input begins. The words have
+// at most left bytes, which then are fewer.
+func (p *preTokenizer) words(text string, first bool, left *int) ([]piece, error) {
 	if text == "" {
 		return nil, nil
 	}
 	pieces, next := []piece{{text, first}}, []piece(nil)
+	size := len(text) // of the pieces: cutters put marks before them
 	for _, cut := range p.cutters {
-		next = next[:0]
+		next, size = next[:0], 0
 		for _, one := range pieces {
 			var err error
+			before := len(next)
 			if next, err = cut.cut(next, one); err != nil {
 				return nil, err
+			}
+			for _, made := range next[before:] {
+				size += len(made.text)
+			}
+			if size > *left {
+				return nil, &growthError{"pre_tokenizer"}
 			}
 		}
 		pieces, next = next, pieces
 	}
+	*left -= size
 	return pieces, nil
 }

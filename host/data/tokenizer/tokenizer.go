@@ -16,8 +16,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // NoToken is the value of [Info.BOS] and [Info.EOS] if a tokenizer has no such token.
@@ -159,7 +157,7 @@ func Definition(spec string, info Info) ([]byte, error) {
 	if stat, err := os.Stat(spec); err == nil && stat.IsDir() {
 		spec = filepath.Join(spec, DefinitionFile)
 	}
-	content, err := regular.ReadFile(spec)
+	content, err := readFile(spec)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", info.Name, err)
 	}

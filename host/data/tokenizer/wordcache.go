@@ -7,6 +7,7 @@ import "strings"
 type wordCache struct {
 	model *bpe
 	ids   []int32 // of the text so far
+	left  int     // bytes that its words may still have
 
 	known map[string][]int32
 	fresh []int32 // memory for the ids of known words
