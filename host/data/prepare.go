@@ -103,6 +103,13 @@ func (o *PrepareOptions) checkOurs() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	files := map[string][]byte{}
+	if t, ok := o.Tokenizer.(*tokenizer.HuggingFace); ok {
+		if files, err = t.ReadBeside(); err != nil {
+			return err
+		}
+		files[tokenizer.DefinitionFile] = t.Definition()
+	}
 	entries, err := o.out().ReadDir()
 	if err != nil {
 		return err
@@ -112,12 +119,12 @@ func (o *PrepareOptions) checkOurs() error {
 		if e.Name() == ManifestFile {
 			ours = func(io.Reader) bool { return false }
 		}
-		if e.Name() == tokenizer.DefinitionFile {
-			t, ok := o.Tokenizer.(interface{ Definition() []byte })
+		if slices.Contains(tokenizer.Files, e.Name()) {
+			content, ok := files[e.Name()]
 			if !ok {
 				continue // it is not written
 			}
-			ours = atomicfile.Is(t.Definition())
+			ours = atomicfile.Is(content)
 		}
 		if ownFile(e.Name()) {
 			err = errors.Join(err, atomicfile.CheckOurs(o.out(e.Name()), ours))

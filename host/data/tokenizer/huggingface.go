@@ -179,7 +179,7 @@ func (t *HuggingFace) ReadBeside() (map[string][]byte, error) {
 		return files, nil
 	}
 	for _, name := range Beside {
-		content, err := regular.ReadFile(filepath.Join(t.folder, name))
+		content, err := readFile(filepath.Join(t.folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
