@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cage-qat/cage/host/rundir"
 )
@@ -40,6 +43,72 @@ func TestHangUpSaves(t *testing.T) {
 	}
 	if saved(t, dir) == 0 {
 		t.Error("there is no checkpoint")
+	}
+}
+
+// SIGQUIT saves, as SIGTERM does.
+func TestQuitSaves(t *testing.T) {
+	t.Parallel()
+	file, dir := toyRun(t, endless)
+	cmd := command(t, "train", "--quiet", file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	awaitGrowth(t, rundir.At(dir).Metrics().Name, 0)
+	if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if got := code(t, cmd); got != exitInterrupted {
+		t.Errorf("exit code %d, want %d", got, exitInterrupted)
+	}
+	if saved(t, dir) == 0 {
+		t.Error("there is no checkpoint")
+	}
+}
+
+// Of a process that does not stop, a second SIGQUIT shows the stacks. The process is this test, started by itself.
+func TestSecondQuit(t *testing.T) {
+	if os.Getenv("CAGE_TEST_STUCK") != "" {
+		ctx, stop := interruptible()
+		defer stop()
+		fmt.Println("begun")
+		<-ctx.Done()
+		fmt.Println("asked to stop")
+		select {}
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSecondQuit$")
+	cmd.Env = append(os.Environ(), "CAGE_TEST_STUCK=1")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	for _, want := range []string{"begun", "asked to stop"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("it said %q, want %q", lines.Text(), want)
+		}
+		if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for err = nil; err == nil; { // the second takes its effect a moment after the first was told
+		select {
+		case err = <-ended:
+		case <-time.After(20 * time.Millisecond):
+			_ = cmd.Process.Signal(syscall.SIGQUIT)
+		}
+	}
+	if !strings.Contains(said.String(), "SIGQUIT: quit") || !strings.Contains(said.String(), "TestSecondQuit") {
+		t.Errorf("it ended with %v and said:\n%s", err, said.String())
 	}
 }
 

@@ -27,8 +27,8 @@ func newTrain() *cobra.Command {
 
 The run directory (train.out, by default runs/NAME for NAME.toml) receives the
 resolved configuration, metrics, checkpoints and a summary. Training stops cleanly
-on Ctrl-C, SIGTERM or SIGHUP: the step under way is finished and a checkpoint saved;
-with --resume the run goes on, bit for bit as if it had not stopped (on the CPU).
+on Ctrl-C, SIGTERM, SIGQUIT or SIGHUP: the step under way is finished and a checkpoint
+saved; with --resume the run goes on, bit for bit as if it had not stopped (on the CPU).
 With a larger train.steps, or data.epochs of conversations, a run goes on beyond its
 end, finished or not, where the learning rate and λ of the steps that are done stay what
 they were: with the schedule "constant" at any time, with "wsd" before its decay.

@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"fmt"
@@ -27,6 +28,10 @@ type index struct {
 
 // parseIndex decodes an index and checks the names of its files.
 func parseIndex(text []byte) (index, error) {
+	// Each name is followed by a colon. They are counted before they take memory.
+	if names := bytes.Count(text, []byte{':'}); names > maxIndexNames {
+		return index{}, fmt.Errorf("%w index: about %d names, want at most %d", ErrFormat, names, maxIndexNames)
+	}
 	var x index
 	if err := json.Unmarshal(text, &x); err != nil { // names that occur twice are an error
 		return index{}, fmt.Errorf("%w index: %w", ErrFormat, err)
@@ -34,8 +39,12 @@ func parseIndex(text []byte) (index, error) {
 	if x.WeightMap == nil {
 		return index{}, fmt.Errorf("%w index: it has no weight_map", ErrFormat)
 	}
+	files := x.files()
+	if len(files) > maxIndexFiles {
+		return index{}, fmt.Errorf("%w index: %d files, want at most %d", ErrFormat, len(files), maxIndexFiles)
+	}
 	var faults []string
-	for _, name := range x.files() {
+	for _, name := range files {
 		if !isPlain(name) {
 			faults = append(faults, fmt.Sprintf("weight_map names the file %q, want a name in the same directory", name))
 		}
@@ -58,11 +67,20 @@ func (x index) files() []string {
 	return slices.Compact(list)
 }
 
-// compare returns what is wrong with a file that the index names: tensors that it lacks, and
-// tensors that the index does not place in it.
-func (x index) compare(name string, f *File) (faults []string) {
+// places lists the tensors of each file.
+func (x index) places() map[string][]string {
+	list := map[string][]string{}
 	for tensor, file := range x.WeightMap {
-		if _, has := f.index[tensor]; file == name && !has {
+		list[file] = append(list[file], tensor)
+	}
+	return list
+}
+
+// compare returns what is wrong with a file that the index names: tensors that it lacks of
+// those that are placed there, and tensors that the index does not place in it.
+func (x index) compare(name string, placed []string, f *File) (faults []string) {
+	for _, tensor := range placed {
+		if _, has := f.index[tensor]; !has {
 			faults = append(faults, fmt.Sprintf("%s lacks the tensor %q, which weight_map places there", name, tensor))
 		}
 	}

@@ -17,8 +17,13 @@ type Shards struct {
 	of    map[string]*File // by tensor
 }
 
-// maxIndexSize bounds an index, as the format bounds a header.
-const maxIndexSize = maxHeaderSize
+// Bounds of an index, several times those of the largest published checkpoints: its size in bytes, the tensors that it
+// names, and their files.
+const (
+	maxIndexSize  = 50_000_000
+	maxIndexNames = 500_000
+	maxIndexFiles = 10_000
+)
 
 // OpenShards opens the checkpoint in a directory: its [SingleName], or else all files that its [IndexName] names. Every
 // tensor must be where the index says, and the files must contain no others. The error lists all problems. It wraps
@@ -65,6 +70,7 @@ func (s *Shards) openAll(dir vfs.Path) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	var faults []string
+	places := x.places()
 	for _, name := range x.files() {
 		f, err := Open(dir.Join(name))
 		switch {
@@ -76,7 +82,7 @@ func (s *Shards) openAll(dir vfs.Path) error {
 			return err
 		default:
 			s.add(name, f)
-			faults = append(faults, x.compare(name, f)...)
+			faults = append(faults, x.compare(name, places[name], f)...)
 		}
 	}
 	if err := listed("checkpoint", faults); err != nil {

@@ -58,7 +58,7 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
 	command := r.opts.Command
-	p := process{dir: dir, log: logFile, threads: r.plan.Threads,
+	p := process{dir: dir, log: logFile, environment: c.environment, threads: r.plan.Threads,
 		command: append(command[:len(command):len(command)], CellConfigPath(c.Dir), "--resume", "--quiet", "--lifeline")}
 	failure, err := p.run(ctx)
 	if err != nil {
@@ -86,6 +86,8 @@ type process struct {
 	output  *vfs.Path  // receives the standard output; nil: that goes to the log, too
 	command []string
 	threads int
+	// environment is added to that of this process.
+	environment []string
 
 	start int64 // where its messages begin in the log
 }
@@ -101,7 +103,7 @@ func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 		return nil, err
 	}
 	cmd := exec.Command(p.command[0], p.command[1:]...)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", p.threads))
+	cmd.Env = slices.Concat(os.Environ(), []string{fmt.Sprintf("GOMAXPROCS=%d", p.threads)}, p.environment)
 	output, err := vfs.OSFile(log)
 	if err != nil {
 		return nil, err

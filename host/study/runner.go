@@ -17,6 +17,7 @@ type runner struct {
 	study *Study
 	opts  RunOptions
 	plan  Plan
+	gpus  *gpus
 	began time.Time
 
 	mu      sync.Mutex // guards what follows, and calls of Watch
@@ -29,7 +30,7 @@ type runner struct {
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
-	return &runner{study: s, opts: o, plan: p, began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}, stopped: map[string]bool{}}
+	return &runner{study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}, stopped: map[string]bool{}}
 }
 
 // run trains and evaluates the cells of the plan. Its error is about the files of the study: that of a
@@ -85,7 +86,10 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 		return err
 	}
 	began := time.Now()
+	var giveBack func()
+	c.environment, giveBack = r.gpus.take(c)
 	state, failure, err := r.attempt(ctx, c)
+	giveBack()
 	if err == nil && state == Interrupted && ctx.Err() == nil {
 		r.noteStopped(c)
 	}

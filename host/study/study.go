@@ -57,6 +57,8 @@ type Cell struct {
 
 	from   int    // the number of that cell
 	source string // its run directory, or the checkpoint that is quantized instead
+
+	environment []string // of its processes while it runs, in addition to that of this one
 }
 
 // Setting gives a value to a key of a configuration.

@@ -153,3 +153,29 @@ func TestResumePrunes(t *testing.T) {
 		t.Errorf("checkpoints %v, %v, want those of steps 15 and 20", list, err)
 	}
 }
+
+// The last step that is done counts, too: a run that was stopped right behind the first step of its decay cannot be given
+// more steps, of which that one would have had another rate. One step before it can.
+func TestNotExtendedByItsLastStep(t *testing.T) {
+	for stop, refused := range map[int]bool{5: false, 6: true} {
+		// Steps 1 to 5 have the full rate; with 12 steps, the first 10 have.
+		cfg := testrun.Config(t, "train.steps=8", `schedule={kind="wsd", rate=3e-3, warmup=1, decay=0.5}`, `method={form="off"}`)
+		runParts(t, cfg, stop)
+		_, err := train.Run(t.Context(), testrun.Again(t, cfg, "train.steps=20"), train.Options{Resume: true, Finder: testrun.Finder(t)})
+		if refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "of which 6 are done: the learning rate of step 6 was") {
+			t.Errorf("stopped at %d: %v", stop, err)
+		}
+	}
+}
+
+// The same holds for the strength of the correction.
+func TestNotExtendedOnTheFirstStepOfTheRamp(t *testing.T) {
+	for stop, refused := range map[int]bool{4: false, 5: true} {
+		cfg := testrun.Config(t, "train.steps=8", `schedule={kind="constant", rate=3e-3, warmup=1}`, `method={silence=0.5}`)
+		runParts(t, cfg, stop)
+		_, err := train.Run(t.Context(), testrun.Again(t, cfg, "train.steps=16"), train.Options{Resume: true, Finder: testrun.Finder(t)})
+		if refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "of which 5 are done: λ of step 5 was") {
+			t.Errorf("stopped at %d: %v", stop, err)
+		}
+	}
+}

@@ -105,14 +105,6 @@ func (p *Posttrained) evaluate(ctx context.Context, o QuantizeOptions) error {
 	return metrics.WriteSummary(path, summary)
 }
 
-// orElse is the first error that is not nil.
-func orElse(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
 // quantize does the work, with the weights at hand.
 func (s *source) quantize(ctx context.Context, o QuantizeOptions) (*Posttrained, error) {
 	m, err := model.New(s.cfg.Model, model.Options{})

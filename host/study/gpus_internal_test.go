@@ -1,0 +1,83 @@
+package study
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/config"
+)
+
+func TestVisible(t *testing.T) {
+	for _, c := range []struct {
+		value string
+		set   bool
+		there int
+		want  []string
+	}{
+		{"", false, 0, nil},
+		{"", false, 3, []string{"0", "1", "2"}},
+		{"", true, 3, nil}, // all are hidden
+		{"2,0", true, 3, []string{"2", "0"}},
+		{" 5 , 6", true, 0, []string{"5", "6"}},
+		{"1,-1,0", true, 3, []string{"1"}},
+		{"GPU-8a1,MIG-7", true, 1, []string{"GPU-8a1", "MIG-7"}},
+		{"-1", true, 3, nil},
+	} {
+		if got := visible(c.value, c.set, c.there); !slices.Equal(got, c.want) {
+			t.Errorf("CUDA_VISIBLE_DEVICES %q (set: %v), %d there: %q, want %q", c.value, c.set, c.there, got, c.want)
+		}
+	}
+}
+
+func TestLeastUsed(t *testing.T) {
+	for _, c := range []struct {
+		used []int
+		n    int
+		want []int
+	}{
+		{[]int{0, 0, 0}, 1, []int{0}},
+		{[]int{1, 0, 0}, 1, []int{1}},
+		{[]int{1, 1, 0}, 2, []int{0, 2}},
+		{[]int{2, 1, 2}, 1, []int{1}},
+		{[]int{3, 0}, 2, []int{0, 1}},
+		{[]int{0}, 2, nil},
+		{nil, 1, nil},
+	} {
+		if got := leastUsed(c.used, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("%d of GPUs with %v cells: %v, want %v", c.n, c.used, got, c.want)
+		}
+	}
+}
+
+// TestTakeGPUs: cells that run at once have GPUs of their own as long as there are some, and share them evenly then.
+func TestTakeGPUs(t *testing.T) {
+	t.Setenv(visibleDevices, "4,7,5")
+	g := newGPUs()
+	cell := func(kind string, count int) Cell {
+		c := Cell{Config: &config.Config{}}
+		c.Config.Device.Kind, c.Config.Device.Count = kind, count
+		return c
+	}
+	taken := func(c Cell, want ...string) func() {
+		t.Helper()
+		environment, giveBack := g.take(c)
+		if !slices.Equal(environment, want) {
+			t.Errorf("the environment is %q, want %q", environment, want)
+		}
+		return giveBack
+	}
+	first := taken(cell("cuda", 0), "CUDA_VISIBLE_DEVICES=4")
+	taken(cell("cuda", 2), "CUDA_VISIBLE_DEVICES=7,5")
+	taken(cell("cpu", 1))
+	taken(cell("cuda", 4)) // too few: the training says so
+	first()
+	second := taken(cell("cuda", 1), "CUDA_VISIBLE_DEVICES=4")
+	third := taken(cell("cuda", 1), "CUDA_VISIBLE_DEVICES=4")
+	second()
+	third()
+	taken(cell("cuda", 1), "CUDA_VISIBLE_DEVICES=4")
+	t.Setenv(visibleDevices, "")
+	if environment, _ := newGPUs().take(cell("cuda", 1)); environment != nil {
+		t.Errorf("with all GPUs hidden: %q", environment)
+	}
+}
