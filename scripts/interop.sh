@@ -48,10 +48,18 @@ final_eval_batches = 0
 rate = 1e-2
 END
 
-# train NAME SETTING… trains a model on data/$data, exports Q(x) as floats and checks it.
+# Sequences of up to one token more than the context, in ids that all tokenizers have.
+"$python" -c 'import random
+random.seed(1)
+for n in [2, 3, 64, 65] + [random.randint(2, 65) for _ in range(20)]:
+    print([random.randrange(256) for _ in range(n)])' >ids.jsonl
+
+# train NAME SETTING… trains a model on data/$data, exports Q(x) as floats and checks it, and each token that it scores.
 train() {
 	run "$@"
 	"$python" "$repo/scripts/interop/hub.py" "out/$name-hf" "out/$name-hf" --tokens "data/$data/val.tokens" --loss "$loss"
+	"$cage" score "runs/$name" --ids ids.jsonl --out scores.safetensors >/dev/null
+	"$python" "$repo/scripts/interop/scores.py" "out/$name-hf" scores.safetensors
 }
 
 # run is train without the check. It sets name and loss.

@@ -27,7 +27,7 @@ type completer func(begun string) ([]string, cobra.ShellCompDirective)
 var ofArguments = map[string]completer{
 	"train": tomlFiles, "bench step": tomlFiles, "study run": tomlFiles, "study report": tomlFiles, "study status": tomlFiles,
 	"study keep": tomlFiles, "study check": tomlFiles,
-	"eval": runs, "generate": runs, "chat": runs, "ruler": runs, "export": runs, "quantize": runs, "verify": runs, "plot": runs,
+	"eval": runs, "score": runs, "generate": runs, "chat": runs, "ruler": runs, "export": runs, "quantize": runs, "verify": runs, "plot": runs,
 	"compare": runs, "fit": runs, "runs show": runs, "runs diff": runs, "runs export": runs, "checkpoint show": runs,
 	"checkpoint verify": runs,
 	"plugins show":      pluginNames, "plugins test": pluginNames,

@@ -96,7 +96,7 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
+	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), newScore(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
 	root.InitDefaultCompletionCmd() // now, as it refuses no unknown shells by itself
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)

@@ -55,7 +55,8 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	return s, s.global-s.global == 0
 }
 
-// nvfp4With gives each scale the nearest E4M3 number under a global scale. When one of
+// nvfp4With gives each scale the nearest E4M3 number under a global scale, half way between two the one with the even
+// code, as a cast to E4M3 and the plugin nvfp4 do. When one of
 // the first scales is not met, the rest still get theirs, unless exactness is all that
 // matters: the caller looks at exact.
 func nvfp4With(scales []float32, global float32, values []float32) nvfp4Scales {
@@ -63,8 +64,13 @@ func nvfp4With(scales []float32, global float32, values []float32) nvfp4Scales {
 	for _, s := range scales {
 		at := float32(float64(s) * float64(global))
 		code, _ := slices.BinarySearch(values, at)
-		if code == len(values) || code > 0 && at-values[code-1] < values[code]-at {
+		if code == len(values) {
 			code--
+		} else if code > 0 {
+			below, above := at-values[code-1], values[code]-at
+			if below < above || below == above && code%2 == 1 {
+				code--
+			}
 		}
 		out.blocks[s] = byte(code)
 		out.exact = out.exact && values[code]/global == s

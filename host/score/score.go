@@ -128,6 +128,15 @@ func (b *Batch) addOne(r Request, at, context int) {
 	b.counts = append(b.counts, count)
 }
 
+// Split returns the part of a list with an entry for each target that belongs to each request, in the order of Requests.
+func (b *Batch) Split(targets []float32) [][]float32 {
+	list := make([][]float32, len(b.counts))
+	for i, n := range b.counts {
+		list[i], targets = targets[:n:n], targets[n:]
+	}
+	return list
+}
+
 // Scores adds up the model's results for the targets: the log-probability of each, and whether it is the likeliest
 // token.
 func (b *Batch) Scores(logProbs []float32, likeliest []bool) []Score {

@@ -28,6 +28,22 @@ func run(b *score.Batch) []score.Score {
 	return b.Scores(logProbs, likeliest)
 }
 
+// logProbs are the model's, for each target.
+func logProbs(b *score.Batch) []float32 {
+	list := make([]float32, len(b.Targets))
+	for i, place := range b.Places {
+		list[i], _ = fake(seen(b, int(place)), b.Targets[i])
+	}
+	return list
+}
+
+func sum(list []float32) (s float64) {
+	for _, v := range list {
+		s += float64(v)
+	}
+	return s
+}
+
 // seen are the tokens that the one at a place sees, up to itself, in the order of their positions.
 func seen(b *score.Batch, place int) (list []int32) {
 	for k := place / b.Length * b.Length; k <= place; k++ {
@@ -76,8 +92,12 @@ func TestBatches(t *testing.T) {
 			if b.Rows*b.Length != tokens || len(b.Tokens) != tokens || len(b.Lengths) != b.Rows {
 				t.Fatalf("%d rows of %d, %d tokens, want %d", b.Rows, b.Length, len(b.Tokens), tokens)
 			}
+			split := b.Split(logProbs(&b))
 			for i, s := range run(&b) {
 				r := b.Requests[i]
+				if sum := sum(split[i]); len(split) != len(b.Requests) || sum != s.LogProb {
+					t.Fatalf("request %d: the parts add up to %v, want %v", r, sum, s.LogProb)
+				}
 				if seen[r] || s != alone(requests[r], context) {
 					t.Fatalf("request %d: %+v, want %+v, seen before: %v", r, s, alone(requests[r], context), seen[r])
 				}

@@ -62,33 +62,42 @@ func carrierAfter(updates, delay int) carried {
 
 // TestRefreshDelay: a refresh reads the state of the update at which it is due and
 // takes effect late, on what updates have made of the rest; in one go and through a
-// checkpoint before every update.
+// checkpoint before every update. A step of one executable, as on a GPU, must not miss it
+// and go on with the old preconditioner.
 func TestRefreshDelay(t *testing.T) {
-	for delay := range 3 {
-		c := testrun.Compile(t, delayed(t, testrun.Carrier{}, delay))
-		if err := c.Prepare(false); err != nil {
-			t.Fatal(err)
+	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
+		for delay := range 3 {
+			t.Run(fmt.Sprintf("%s, delay %d", dispatch, delay), func(t *testing.T) { testRefreshDelay(t, dispatch, delay) })
 		}
-		whole, parts := newState(t, c), newState(t, c)
-		b := batches(sgdConfig(t), 1, 1)
-		start := testrun.Download(t, c, whole)
-		for i := 1; i <= 14; i++ {
-			set := step.Settings{Step: i, Rate: 0.5}
-			run(t, c, whole, b, set)
-			parts = throughCheckpoint(t, c, parts)
-			run(t, c, parts, b, set)
-			got := testrun.Download(t, c, whole)
-			sameBits(t, fmt.Sprintf("delay %d, update %d: without and with checkpoints", delay, i), got, testrun.Download(t, c, parts))
-			want := carrierAfter(i, delay)
-			for _, p := range c.Plan().Model.Params() {
-				state := func(name string) float32 { return got["state/"+p.Name+"/"+name][0] }
-				now := carried{state("a"), state("m"), state("n"), want.moved}
-				if now != want {
-					t.Fatalf("delay %d, update %d, %s: %+v, want %+v", delay, i, p.Name, now, want)
-				}
-				// Sums of up to 14 directions, of which the largest is 59.
-				near(t, "direction", float64(start["param/"+p.Name][0]-got["param/"+p.Name][0]), float64(want.moved)*0.5, 1e-5)
+	}
+}
+
+func testRefreshDelay(t *testing.T, dispatch step.Dispatch, delay int) {
+	plan := delayed(t, testrun.Carrier{}, delay)
+	plan.Dispatch = dispatch
+	c := testrun.Compile(t, plan)
+	if err := c.Prepare(false); err != nil {
+		t.Fatal(err)
+	}
+	whole, parts := newState(t, c), newState(t, c)
+	b := batches(sgdConfig(t), 1, 1)
+	start := testrun.Download(t, c, whole)
+	for i := 1; i <= 14; i++ {
+		set := step.Settings{Step: i, Rate: 0.5}
+		run(t, c, whole, b, set)
+		parts = throughCheckpoint(t, c, parts)
+		run(t, c, parts, b, set)
+		got := testrun.Download(t, c, whole)
+		sameBits(t, fmt.Sprintf("update %d: without and with checkpoints", i), got, testrun.Download(t, c, parts))
+		want := carrierAfter(i, delay)
+		for _, p := range c.Plan().Model.Params() {
+			state := func(name string) float32 { return got["state/"+p.Name+"/"+name][0] }
+			now := carried{state("a"), state("m"), state("n"), want.moved}
+			if now != want {
+				t.Fatalf("update %d, %s: %+v, want %+v", i, p.Name, now, want)
 			}
+			// Sums of up to 14 directions, of which the largest is 59.
+			near(t, "direction", float64(start["param/"+p.Name][0]-got["param/"+p.Name][0]), float64(want.moved)*0.5, 1e-5)
 		}
 	}
 }

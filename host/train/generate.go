@@ -58,8 +58,8 @@ func beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int3
 
 // Tokenizer opens the tokenizer of the model.
 func (t *Trained) Tokenizer() (tokenizer.Tokenizer, error) {
-	if !t.cfg.Model.Language() {
-		return nil, fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
+	if err := t.checkLanguage(); err != nil {
+		return nil, err
 	}
 	return t.tokenizer()
 }
@@ -150,6 +150,17 @@ func ends(info tokenizer.Info) (list []int32) {
 		}
 	}
 	return list
+}
+
+// Vocab returns the number of tokens that the model has.
+func (t *Trained) Vocab() (int, error) { return t.cfg.Model.Vocab, t.checkLanguage() }
+
+// checkLanguage refuses problems without data.
+func (t *Trained) checkLanguage() error {
+	if !t.cfg.Model.Language() {
+		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
+	}
+	return nil
 }
 
 // Context implements [generate.Model].

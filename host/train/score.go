@@ -32,15 +32,48 @@ func (t *Trained) scoredTokens() int {
 // none. each receives the scores of a batch, with the indices of its requests in the
 // list.
 func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error {
-	if !t.cfg.Model.Language() {
-		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
-	}
 	for i, r := range requests {
 		if err := errors.Join(t.checkIDs(i, r.Context), t.checkIDs(i, r.Continuation)); err != nil {
 			return err
 		}
 	}
-	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context, t.cfg.Device.Precision == engine.Float32)
+	share := t.cfg.Device.Precision == engine.Float32
+	return t.scored(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
+		return each(b.Requests, b.Scores(logProbs, likeliest))
+	})
+}
+
+// LogProbs computes the log-probability, in nats, of each token of a sequence given those before it, with the run's
+// quantizers: of n tokens n−1 numbers. A sequence has at least two tokens, and at most one more than the context, the last
+// of which the model does not read. The run must have been opened with Score.
+func (t *Trained) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32, error) {
+	requests := make([]score.Request, len(sequences))
+	for i, ids := range sequences {
+		if err := t.checkIDs(i, ids); err != nil {
+			return nil, err
+		}
+		if most := t.Context() + 1; len(ids) < 2 || len(ids) > most {
+			return nil, fmt.Errorf("%s: sequence %d has %d tokens: want from 2 to %d", t.dir, i, len(ids), most)
+		}
+		requests[i] = score.Request{Context: ids[:1], Continuation: ids[1:]}
+	}
+	list := make([][]float32, len(sequences))
+	return list, t.scored(ctx, requests, false, nil, func(b *score.Batch, logProbs []float32, _ []bool) error {
+		for i, of := range b.Split(logProbs) {
+			list[b.Requests[i]] = of
+		}
+		return nil
+	})
+}
+
+// scored computes the log-probability of each target of the requests, and whether it is the likeliest token, batch by batch.
+// With share, requests with the same context can share a row.
+func (t *Trained) scored(ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
+	each func(b *score.Batch, logProbs []float32, likeliest []bool) error) error {
+	if err := t.checkLanguage(); err != nil {
+		return err
+	}
+	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context, share)
 	if err != nil {
 		return err
 	}
@@ -60,7 +93,7 @@ func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func
 		if err != nil {
 			return err
 		}
-		if err := each(b.Requests, b.Scores(logProbs, likeliest)); err != nil {
+		if err := each(&b, logProbs, likeliest); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -54,6 +55,57 @@ func TestScore(t *testing.T) {
 	bad := []score.Request{{Context: []int32{1}, Continuation: []int32{1 << 20}}}
 	if err := m.Score(t.Context(), bad, nil, never); err == nil || !strings.Contains(err.Error(), "the model has") {
 		t.Errorf("a token that there is not: %v", err)
+	}
+}
+
+// TestLogProbs: the log-probability of each token is that of transformers; sequences that cannot be scored are refused.
+func TestLogProbs(t *testing.T) {
+	for _, name := range []string{"llama32", "olmo2", "qwen3"} {
+		dir := "../huggingface/testdata/" + name
+		text, err := os.ReadFile(dir + "/golden.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var golden struct {
+			Tolerance   struct{ Abs, Rel float64 }
+			InputIDs    [][]int32   `json:"input_ids"`
+			TokenLosses [][]float64 `json:"token_losses"`
+		}
+		if err := json.Unmarshal(text, &golden); err != nil || len(golden.InputIDs) == 0 {
+			t.Fatalf("%s: %d sequences, %v", name, len(golden.InputIDs), err)
+		}
+		ids, losses := golden.InputIDs, golden.TokenLosses
+		ids, losses = append(ids, ids[0][:5], ids[0][:2]), append(losses, losses[0][:4], losses[0][:1])
+		context := len(ids[0]) - 1 // the last token is predicted, and not read
+		m, err := train.Open(t.Context(), dir, train.OpenOptions{NoData: true, Score: true, Context: context})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		got, err := m.LogProbs(t.Context(), ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range losses {
+			if len(got[i]) != len(want) {
+				t.Fatalf("%s: %d numbers for %d tokens", name, len(got[i]), len(ids[i]))
+			}
+			for k, loss := range want {
+				if off := math.Abs(float64(got[i][k]) + loss); off > golden.Tolerance.Abs+golden.Tolerance.Rel*loss {
+					t.Errorf("%s: token %d of sequence %d has %v, want %v", name, k+1, i, got[i][k], -loss)
+				}
+			}
+		}
+		for want, bad := range map[string][]int32{
+			"sequence 1 has the token 4096, and the model has": {1, 4096},
+			"sequence 1 has 1 tokens: want from 2 to":          {1},
+			"sequence 1 has 0 tokens: want from 2 to":          {},
+			fmt.Sprintf("sequence 1 has %d tokens", context+2): slices.Repeat([]int32{1}, context+2),
+		} {
+			if _, err := m.LogProbs(t.Context(), [][]int32{{1, 2}, bad}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error is %v, want %q", name, err, want)
+			}
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"the headers of token files and chat files", "internal/fileheader", "FuzzDecode"},
 	{"what programs write to a terminal, for pictures of it", "internal/typescript", "FuzzPlay"},
 	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
-	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
+	{"settings of plugins test, provenance in runs show, sequences to score", "cmd/cage", "FuzzMadeWith FuzzSequences FuzzSet"},
 }
 
 // unfuzzed are packages that decode something, and need no target.

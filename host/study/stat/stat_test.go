@@ -55,6 +55,8 @@ func TestPair(t *testing.T) {
 		// differences 1, 2, 3, 4, 5: mean 3, SD √2.5, error √0.5
 		{[]float64{1, 2, 3, 4, 5}, make([]float64, 5), 0.95, stat.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5), 3 + 2.77644510519779*math.Sqrt(0.5)}},
 		{[]float64{1, 2}, []float64{1, 2}, 0.95, stat.Difference{2, 0, 0, 0, 0}},
+		// none solves a question: that they are equal is known, and not left open as an interval without ends
+		{make([]float64, 3), make([]float64, 3), 0.95, stat.Difference{3, 0, 0, 0, 0}},
 		// 5 questions of 300 more for each seed: equal but for rounding, and nothing about chance
 		{[]float64{187. / 300, 156. / 300, 214. / 300}, []float64{182. / 300, 151. / 300, 209. / 300}, 0.95, stat.Difference{3, 5. / 300, 0, nan, nan}},
 		{[]float64{inf, 2}, []float64{1, 2}, 0.95, stat.Difference{2, inf, nan, nan, nan}},

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/regular"
+)
+
+const scoreHelp = `Compute the log-probability of each token given those before it, with the run's quantizers,
+to compare a model with what other programs make of it. A line of the input is a sequence:
+
+  --ids FILE     a list of token ids, as [128000, 9906, 1917]
+  --texts FILE   a text as a JSON string, as "Hello world", for the model's tokenizer; it gets
+                 a begin token where the tokenizer puts one before every text
+
+A line of the output is {"ids": [...], "log_probs": [...]}, in the order of the input: of n
+ids the n−1 log-probabilities (natural logarithms) of all but the first. Each is a float32,
+written with as many digits as tell it from its neighbours. With --out NAME.safetensors the
+tensors ids.0, log_probs.0, ids.1 … hold the same.
+
+  cage score runs/run --ids ids.jsonl > scores.jsonl
+  echo '"func main() {"' | cage score runs/run --texts - --out scores.safetensors`
+
+func newScore() *cobra.Command {
+	var f scoreFlags
+	var o train.OpenOptions
+	var quantizer quantizerFlags
+	var weightsOnly bool
+	cmd := &cobra.Command{
+		Use:   "score RUN|CHECKPOINT",
+		Short: "Compute the log-probability of each token of texts",
+		Long:  scoreHelp,
+		Args:  notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.ids, "ids", "", "read lists of token ids from the lines of `FILE`; -: the standard input")
+	flags.StringVar(&f.texts, "texts", "", "read texts, as JSON strings, from the lines of `FILE`; -: the standard input")
+	flags.StringVar(&f.out, "out", "", "write to `FILE`, as safetensors if its name ends so, else as JSON lines; default: the standard output")
+	flags.IntVar(&o.Step, "step", 0, "use the checkpoint of this step instead of the newest")
+	contextFlag(cmd, &o.Context)
+	quantizer.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
+	flags.BoolVar(&weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		switch {
+		case (f.ids == "") == (f.texts == ""):
+			return nil, usageError{errors.New("want --ids FILE or --texts FILE, one of them")}
+		case wantsJSON(cmd) && f.out == "":
+			return nil, usageError{errors.New("--json says what was written with --out FILE; the standard output has JSON lines without it")}
+		}
+		var err error
+		if o.Quantizer, err = quantizer.instead(weightsOnly); err != nil {
+			return nil, err
+		}
+		return f.score(cmd, args[0], o)
+	})
+}
+
+// scoreFlags say what to score, and where the result goes.
+type scoreFlags struct{ ids, texts, out string }
+
+// score scores with the model in dir.
+func (f *scoreFlags) score(cmd *cobra.Command, dir string, o train.OpenOptions) (*answer, error) {
+	o.NoData, o.Score = true, true
+	trained, err := openRun(cmd, dir, o)
+	if err != nil {
+		return nil, err
+	}
+	defer trained.Close()
+	sequences, err := f.read(cmd, trained)
+	if err != nil {
+		return nil, err
+	}
+	logProbs, err := trained.LogProbs(cmd.Context(), sequences)
+	if err != nil {
+		return nil, err
+	}
+	if f.out == "" {
+		return nil, writeScores(cmd.OutOrStdout(), sequences, logProbs)
+	}
+	if err := f.write(cmd.Context(), sequences, logProbs); err != nil {
+		return nil, err
+	}
+	mean, tokens := meanLogProb(logProbs)
+	result := map[string]any{"run": dir, "step": trained.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
+	return inWords(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, trained.Step(), len(sequences), f.out, mean, tokens), nil
+}
+
+// meanLogProb is the mean over all tokens that have one, and their number.
+func meanLogProb(list [][]float32) (mean float64, tokens int) {
+	for _, sequence := range list {
+		for _, v := range sequence {
+			mean += float64(v)
+		}
+		tokens += len(sequence)
+	}
+	return mean / float64(tokens), tokens
+}
+
+// read reads the sequences.
+func (f *scoreFlags) read(cmd *cobra.Command, trained *train.Trained) (list [][]int32, err error) {
+	s := sequenceReader{most: trained.Context() + 1}
+	if s.vocab, err = trained.Vocab(); err != nil {
+		return nil, err
+	}
+	name := f.ids
+	if f.texts != "" {
+		name = f.texts
+		if s.encoder, _, err = encoderOf(trained); err != nil {
+			return nil, err
+		}
+	}
+	if name == "-" {
+		if list, err = s.read(cmd.InOrStdin()); err != nil {
+			return nil, fmt.Errorf("the standard input: %w", err)
+		}
+		return list, nil
+	}
+	file, err := regular.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if list, err = s.read(file); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return list, nil
+}
+
+// write writes the file that the flags name.
+func (f *scoreFlags) write(ctx context.Context, sequences [][]int32, logProbs [][]float32) error {
+	to, err := atomicfile.Target(f.out)
+	if err != nil {
+		return err
+	}
+	if filepath.Ext(f.out) != ".safetensors" {
+		return atomicfile.Write(to, func(w io.Writer) error { return writeScores(w, sequences, logProbs) })
+	}
+	var tensors []safetensors.Tensor
+	for i := range sequences {
+		ids, err := safetensors.New(fmt.Sprintf("ids.%d", i), []int{len(sequences[i])}, sequences[i])
+		if err != nil {
+			return err
+		}
+		values, err := safetensors.New(fmt.Sprintf("log_probs.%d", i), []int{len(logProbs[i])}, logProbs[i])
+		if err != nil {
+			return err
+		}
+		tensors = append(tensors, ids, values)
+	}
+	return safetensors.WriteFile(ctx, to, tensors, nil)
+}
+
+// writeScores writes a line for each sequence.
+func writeScores(to io.Writer, sequences [][]int32, logProbs [][]float32) error {
+	w := bufio.NewWriter(to)
+	var line []byte
+	for i, ids := range sequences {
+		line = append(line[:0], `{"ids": [`...)
+		for k, id := range ids {
+			if k > 0 {
+				line = append(line, ", "...)
+			}
+			line = strconv.AppendInt(line, int64(id), 10)
+		}
+		line = append(line, `], "log_probs": [`...)
+		for k, v := range logProbs[i] {
+			if k > 0 {
+				line = append(line, ", "...)
+			}
+			line = appendFloat32(line, v)
+		}
+		if _, err := w.Write(append(line, "]}\n"...)); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// appendFloat32 appends a number with the fewest digits from which it comes back, or the name of one that JSON does not have,
+// as [metrics.Number] writes it.
+func appendFloat32(to []byte, v float32) []byte {
+	if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) {
+		text, _ := metrics.Number(x).MarshalJSON() // a text, which has no error
+		return append(to, text...)
+	}
+	return strconv.AppendFloat(to, float64(v), 'g', -1, 32)
+}
