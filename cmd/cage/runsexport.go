@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,8 @@ func newRunsExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export RUN...",
 		Short: "Write the records of runs for other programs",
-		Long: `Write the records of runs for other programs: as one table of comma-separated values, or as
-event files, which TensorBoard shows and Weights & Biases takes.
+		Long: `Write the records of runs for other programs: as one table of comma-separated values, as event
+files, which TensorBoard shows and Weights & Biases takes, or as both.
 
   cage runs export runs/a runs/b --csv records.csv
   cage runs export runs/* --tensorboard events
@@ -38,32 +39,34 @@ A run with train.tensorboard = true writes event files while it trains.`,
 	cmd.Flags().StringVar(&table, "csv", "", "write a table to `FILE`; -: to the standard output")
 	cmd.Flags().StringVar(&events, "tensorboard", "", "write event files to `DIR`, a folder for each run")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		switch {
-		case table == "" && events == "":
-			return nil, usageError{errors.New("want --csv FILE or --tensorboard DIR")}
-		case table != "" && events != "":
-			return nil, usageError{errors.New("want --csv FILE or --tensorboard DIR, one at a time")}
+		if table == "" && events == "" {
+			return nil, usageError{errors.New("want --csv FILE, --tensorboard DIR or both")}
 		}
 		var names columns
 		list, err := recordsOf(cmd.ErrOrStderr(), args, names.add)
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case table == "-":
+		if events != "" { // which is refused where there are files already, before a table is replaced
+			if err := writeEvents(vfs.At(events), list); err != nil {
+				return nil, err
+			}
+		}
+		switch table {
+		case "":
+		case "-":
 			return nil, names.writeCSV(cmd.OutOrStdout(), list)
-		case table != "":
-			var to vfs.Path
-			if to, err = atomicfile.Target(table); err == nil {
+		default:
+			to, err := atomicfile.Target(table)
+			if err == nil {
 				err = atomicfile.Write(to, func(w io.Writer) error { return names.writeCSV(w, list) })
 			}
-		default:
-			err = writeEvents(vfs.At(events), list)
+			if err != nil {
+				return nil, err
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		return inWords(map[string]any{"runs": len(list), "out": table + events}, "the records of %d runs are in %s\n", len(list), table+events), nil
+		out := slices.DeleteFunc([]string{table, events}, func(name string) bool { return name == "" })
+		return inWords(map[string]any{"runs": len(list), "out": out}, "the records of %d runs are in %s\n", len(list), strings.Join(out, " and ")), nil
 	})
 }
 

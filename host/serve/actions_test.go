@@ -105,7 +105,7 @@ func TestStudies(t *testing.T) {
 	put(t, root, "none", "cells", "x", "run.toml", "seed = 1\n")
 	h := pages(root)
 	body := get(t, h, "/studies").Body.String()
-	for _, want := range []string{">" + one + "</a>", "1 / 3", `<span class="state done">1 done</span>`, `<span class="state interrupted">2 interrupted</span>`} {
+	for _, want := range []string{`title="` + one + `">studies/one</a>`, "1 / 3", `<span class="state done">1 done</span>`, `<span class="state interrupted">2 interrupted</span>`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page of studies lacks %q:\n%s", want, body)
 		}

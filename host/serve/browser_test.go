@@ -159,3 +159,22 @@ func TestModes(t *testing.T) {
 		b.Shoot("serve-phone-" + strings.Trim(strings.Split(page, "?")[0], "/"))
 	}
 }
+
+// TestAxes: labels of axes fit beside their charts, and an axis of zeros alone does not go up to 100.
+func TestAxes(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	put(t, root, "a", "run.toml", "seed = 1\n")
+	put(t, root, "a", "metrics.jsonl", `{"step":1,"loss":2,"lambda":0,"cross_entropy":1,"divergence":1,"flip_rate":0.5,"flops_per_second":1e9}`+"\n"+`{"step":2,"loss":1,"lambda":0}`+"\n")
+	b := opened(t, root, "/run?run="+url.QueryEscape(filepath.Join(root, "a")))
+	b.Await("no curves are drawn", drawing+` >= 6`)
+	const limits = `(data, low, high) => JSON.stringify(options({ x: "step", y: "y", series: [], ...data }, false, 500, 280).scales.y.range(null, low, high))`
+	b.Want("the axis of zeros", testbrowser.Eval[string](b, `(`+limits+`)({}, 0, 0)`), "[0,1]")
+	b.Want("another axis", testbrowser.Eval[string](b, `(`+limits+`)({}, 0, 90)`), "[0,99]")
+	b.Want("an axis without values", testbrowser.Eval[string](b, `(`+limits+`)({}, null, null)`), "[null,null]")
+	b.Want("an axis that is given", testbrowser.Eval[string](b, `JSON.stringify(options({ x: "step", y: "y", series: [], ymax: 7, logy: false }, false, 500, 280).scales.y.range)`), "[0,7]")
+	const width = `(label, room) => { ruler.font = fitted(label, room); return ruler.measureText(label).width; }`
+	b.Want("short labels that are not cut", testbrowser.Eval[bool](b, `(`+width+`)("Floating-point operations of the model per second", 216) <= 216`), true)
+	b.Want("the font of a short label", testbrowser.Eval[string](b, `fitted("Loss", 216)`), "12px system-ui, sans-serif")
+	shown := `[...document.querySelectorAll("#charts .u-over")].map((o) => o.getAttribute("aria-label").split(" over ")[0]).join("; ")`
+	b.Want("the labels", testbrowser.Eval[string](b, shown), "Loss, nats per token; nats per token; nats per token; Strength of the correction, λ; fraction; Floating-point operations of the model per second")
+}

@@ -187,10 +187,17 @@ func told(runs []*rundir.Run) []string {
 	return names
 }
 
-// axis labels the vertical axis, which has no room for formulas.
+// longestAxis is how many bytes of a label have room beside a chart of a run.
+const longestAxis = 36
+
+// axis labels the vertical axis, which has no room for formulas, or for a long name and its unit: the title says it.
 func (p panel) axis() string {
-	if short, formula, _ := strings.Cut(p.Title, ", "); len(formula) > len("nats per token") {
-		return short
+	name, unit, found := strings.Cut(p.Title, ", ")
+	switch {
+	case len(unit) > len("nats per token"): // it is a formula
+		return name
+	case found && len(p.Title) > longestAxis:
+		return unit
 	}
 	return p.Title
 }

@@ -14,6 +14,7 @@ import (
 // runPage is what the template run shows.
 type runPage struct {
 	Run     string
+	Name    string // of the run as it is read
 	Query   string // names the run in addresses
 	Facts   factsView
 	Weights weightsView
@@ -44,7 +45,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return show(w, r, "run.gohtml", runPage{
-		Run: run.Dir, Query: url.Values{"run": {run.Dir}}.Encode(), Facts: factsOf(run), Weights: s.weightsOf(run), Samples: s.samplesOf(run), Config: run.Config(),
+		Run: run.Dir, Name: s.name(run.Dir), Query: url.Values{"run": {run.Dir}}.Encode(), Facts: s.factsOf(run), Weights: s.weightsOf(run), Samples: s.samplesOf(run), Config: run.Config(),
 	})
 }
 
@@ -53,7 +54,7 @@ func (s *Server) facts(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return show(w, r, "facts", factsOf(run))
+	return show(w, r, "facts", s.factsOf(run))
 }
 
 func (s *Server) configuration(w http.ResponseWriter, r *http.Request) error {
@@ -64,8 +65,8 @@ func (s *Server) configuration(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "configuration", run.Config())
 }
 
-func factsOf(run *rundir.Run) factsView {
-	v := factsView{Row: rowOf(run, nil)}
+func (s *Server) factsOf(run *rundir.Run) factsView {
+	v := factsView{Row: s.rowOf(run, nil)}
 	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil { // without any they cannot be shown, but all else can
 		v.Checkpoints = checkpoint.Steps(list)
 	}
@@ -118,7 +119,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	states, results := comparedRow{Name: "state"}, comparison{Title: "Results"}
 	for _, run := range list {
-		p.Runs = append(p.Runs, rowOf(run, nil))
+		p.Runs = append(p.Runs, s.rowOf(run, nil))
 		states.Values = append(states.Values, string(run.State))
 	}
 	results.Rows = append(results.Rows, states)

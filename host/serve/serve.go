@@ -15,12 +15,14 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"html/template"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +45,7 @@ type Options struct {
 // Server answers requests. Create it with [New].
 type Server struct {
 	host, token string
+	above       string // the directory that all roots with absolute names are in, with its separator
 	logs        *logs
 
 	mu     sync.Mutex
@@ -53,8 +56,33 @@ type Server struct {
 
 // New makes a server. Nothing is read before the first request.
 func New(o Options) *Server {
-	return &Server{host: o.Host, token: o.Token, lister: rundir.NewLister(o.Roots...), logs: newLogs()}
+	return &Server{host: o.Host, token: o.Token, above: above(o.Roots), lister: rundir.NewLister(o.Roots...), logs: newLogs()}
 }
+
+// above returns the directory that all roots with absolute names are in. Pages leave it out: every name would begin with it.
+func above(roots []string) string {
+	common := ""
+	for _, root := range roots {
+		if !filepath.IsAbs(root) {
+			continue
+		}
+		dir := withSeparator(filepath.Dir(filepath.Clean(root)))
+		if common == "" {
+			common = dir
+		}
+		for !strings.HasPrefix(dir, common) {
+			common = withSeparator(filepath.Dir(filepath.Clean(common)))
+		}
+	}
+	return common
+}
+
+func withSeparator(dir string) string {
+	return strings.TrimSuffix(dir, string(filepath.Separator)) + string(filepath.Separator)
+}
+
+// name is a directory as pages call it.
+func (s *Server) name(dir string) string { return cmp.Or(strings.TrimPrefix(dir, s.above), dir) }
 
 // Handler returns the handler for requests of the pages, whose paths begin at the root.
 func (s *Server) Handler() http.Handler {

@@ -29,7 +29,8 @@ type studiesPage struct {
 }
 
 type studyView struct {
-	Study, Link  string // Link leads to its runs
+	Study, Name  string // Name is as it is read
+	Link         string // leads to its runs
 	Begun, Done  int    // cells
 	States       []stateView
 	Report, Made string // where its report is and when it was made, "" for none
@@ -68,7 +69,7 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		if n := len(p.Studies); n == 0 || p.Studies[n-1].Study != dir {
-			p.Studies = append(p.Studies, newStudy(dir))
+			p.Studies = append(p.Studies, s.newStudy(dir))
 		}
 		p.Studies[len(p.Studies)-1].count(run)
 	}
@@ -78,8 +79,8 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "studies.gohtml", p)
 }
 
-func newStudy(dir string) studyView {
-	v := studyView{Study: dir, Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
+func (s *Server) newStudy(dir string) studyView {
+	v := studyView{Study: dir, Name: s.name(dir), Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
 	if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
 		v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
 	}

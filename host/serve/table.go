@@ -47,6 +47,7 @@ type columnView struct {
 
 type rowView struct {
 	Run, Link, State, Err      string
+	Name                       string // of the run as it is read
 	Steps, Total               string // Total is "" where it is not known
 	Done                       int    // percent
 	TrainLoss, ValLoss, Change string
@@ -79,14 +80,13 @@ func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	}
 	v := tableView{All: len(all)}
 	for _, r := range all {
-		if r.State == rundir.Running {
-			v.Running++
-		}
+		v.Running += running(r)
 	}
 	list, err := search(ctx, all, q.Get("q"))
 	if err != nil {
 		v.Wrong = err.Error()
 	}
+	slices.SortStableFunc(list, func(a, b *rundir.Run) int { return running(b) - running(a) }) // what happens now comes first
 	by := q.Get("sort")
 	if name := strings.TrimPrefix(by, "-"); name != "" && rundir.Has(list, name) {
 		rundir.Sort(list, by)
@@ -102,13 +102,20 @@ func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	}
 	v.Columns = columnsOf(q, keys)
 	for _, r := range list {
-		v.Rows = append(v.Rows, rowOf(r, keys))
+		v.Rows = append(v.Rows, s.rowOf(r, keys))
 	}
 	return v, nil
 }
 
 // mostTerms bounds the words and conditions of a filter: nobody types more.
 const mostTerms = 32
+
+func running(r *rundir.Run) int {
+	if r.State == rundir.Running {
+		return 1
+	}
+	return 0
+}
 
 // search returns the runs that fulfil all conditions and have all words, in a list of its
 // own. Of those that are wrong it says so, and they do not count. It ends early with the context.
@@ -208,8 +215,8 @@ func link(q url.Values, name, value string) string {
 // absent stands for what a run does not have.
 const absent = "–"
 
-func rowOf(r *rundir.Run, keys []string) rowView {
-	v := rowView{Run: r.Dir, Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(), State: string(r.State), Err: r.Err,
+func (s *Server) rowOf(r *rundir.Run, keys []string) rowView {
+	v := rowView{Run: r.Dir, Name: s.name(r.Dir), Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(), State: string(r.State), Err: r.Err,
 		Steps: number(r, "steps"), TrainLoss: number(r, "train_loss"), ValLoss: number(r, "val_loss"), Change: moment(r.Modified, time.Now())}
 	if steps, _ := r.Result("steps"); steps >= 0 {
 		if text, ok := r.Lookup("train.steps"); ok {

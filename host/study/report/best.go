@@ -114,7 +114,7 @@ func (t *Table) choiceNotes() []string {
 	if t.best == nil {
 		return nil
 	}
-	first := fmt.Sprintf("In parentheses: the %s of each place, chosen by the %s mean of %s", t.best.Axis,
+	first := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s", t.best.Axis,
 		map[bool]string{true: "highest", false: "lowest"}[t.best.Better == "higher"], spelled(t.best.Metric))
 	var notes []string
 	switch {

@@ -141,7 +141,7 @@ func TestBestIsShown(t *testing.T) {
 			continue
 		}
 		for _, want := range []string{
-			"the rate of each place, chosen by the lowest mean of validation loss with seed 0, 1; reported are the others.",
+			"With each value: the rate of its place, chosen by the lowest mean of validation loss with seed 0, 1; reported are the others.",
 			"the first or last rate that was tried: a better one may lie beyond.",
 		} {
 			if !strings.Contains(c.text, want) {

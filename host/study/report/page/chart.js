@@ -58,9 +58,16 @@ function columns(data, logy) {
   return all.map((c, i) => c.slice(from).map((v) => (logy && v <= 0 && (curveOf(i) >= 0 || i % 3 === 1 && raw(data.series[(i - 1) / 3])) ? null : v)));
 }
 
+// fitted is the font in which a label is no longer than so many pixels, if that can still be read.
+const ruler = document.createElement("canvas").getContext("2d");
+function fitted(label, room) {
+  ruler.font = FONT;
+  return Math.max(8, Math.min(12, Math.floor((120 * room) / ruler.measureText(label).width) / 10)) + FONT.slice(2);
+}
+
 function options(data, logy, width, height) {
-  const axis = (label, log) => ({
-    label, size: 64, font: FONT, labelFont: FONT, stroke: () => css("--ink"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
+  const axis = (label, log, room) => ({
+    label, size: 64, font: FONT, labelFont: fitted(label, room), stroke: () => css("--ink"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
     border: { show: true, stroke: () => css("--faint"), width: 1 }, values: (u, splits) => (log ? splits.map((v) => format(v)) : marks(splits)),
     ...(log ? { splits: (u, i, low, high) => logTicks(low, high), filter: (u, splits) => splits } : {}),
   });
@@ -76,11 +83,12 @@ function options(data, logy, width, height) {
     return low === null ? [1, 2] : [low / f, high * f];
   };
   const whole = (u, low, high) => (low < high ? [low, high] : data.logx ? [low / 2, low * 2] : [low - 1, low + 1]);
+  const flat = (u, low, high) => (low === null ? [null, null] : low === 0 && high === 0 ? [0, 1] : uPlot.rangeNum(low, high, 0.1, true)); // of zeros alone uPlot would go up to 100
   const shared = data.ymax !== undefined && logy === data.logy;
   return {
     width, height,
-    scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: { ...(logy ? { distr: 3, range: padded } : {}), ...(shared ? { range: [data.ymin ?? 0, data.ymax] } : {}) } },
-    axes: [{ ...axis(data.x, data.logx), size: 32 }, axis(data.y, logy)],
+    scales: { x: { time: false, distr: data.logx ? 3 : 1, range: whole }, y: { ...(logy ? { distr: 3, range: padded } : { range: flat }), ...(shared ? { range: [data.ymin ?? 0, data.ymax] } : {}) } },
+    axes: [{ ...axis(data.x, data.logx, width - 64), size: 32 }, axis(data.y, logy, height - 64)],
     series: [{ label: data.x, value: (u, v) => (v == null ? "" : place(v)) }].concat(
       data.series.flatMap((s, i) => [{ class: "end", auto: raw(s) || !logy, ...(raw(s) ? { stroke: () => css(color(s, i)) + faint(data.series), width: 1, points: { show: false } } : {}) }, { class: "end" }, {
         label: s.name || data.y, stroke: () => css(color(s, i)), width: 1.8, dash: DASHES[dash(s, i)],
