@@ -166,6 +166,8 @@ func plain(value any) (out any, valid bool) {
 	switch v := value.(type) {
 	case []byte:
 		return string(v), utf8.Valid(v)
+	case string:
+		return v, utf8.ValidString(v)
 	case []any:
 		for i := range v {
 			v[i] = of(v[i])
