@@ -48,6 +48,8 @@ type PrepareOptions struct {
 	// Special says what to do with special tokens in messages; empty means that they are
 	// allowed.
 	Special Special
+	// Marks says what becomes of marks of the template that are no tokens; empty means that they are an error.
+	Marks Marks
 	// SkipBad leaves out and counts rows that hold no conversation; otherwise the first
 	// of them is an error.
 	SkipBad bool
@@ -65,6 +67,9 @@ func (o *PrepareOptions) resolve() error {
 	}
 	if o.Special == "" {
 		o.Special = AllowSpecial
+	}
+	if o.Marks == "" {
+		o.Marks = RefuseMarks
 	}
 	switch {
 	case o.Out == "":
@@ -104,11 +109,15 @@ type preparation struct {
 	encoder    *Encoder
 	train, val *rows.Writer
 	counts     counts
+	added      []AddedToken
 }
 
 func (p *preparation) run(ctx context.Context) (*Manifest, error) {
 	o := p.options
 	err := o.resolve()
+	if err == nil {
+		o.Tokenizer, p.added, err = o.Template.withMarks(o.Tokenizer, o.Marks)
+	}
 	if err == nil {
 		p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn, o.Special)
 	}
@@ -195,7 +204,7 @@ func (p *preparation) commit() (*Manifest, error) {
 	o := p.options
 	m := &Manifest{
 		Version: manifestVersion, Origin: p.origin(), Tokens: o.Template.Tokens, Special: o.Special,
-		Counts: p.counts.Counts, ValFraction: o.ValFraction, Seed: o.Seed,
+		AddedTokens: p.added, Counts: p.counts.Counts, ValFraction: o.ValFraction, Seed: o.Seed,
 	}
 	if len(o.Template.Variables) > 0 {
 		m.Variables = o.Template.Variables
@@ -203,19 +212,22 @@ func (p *preparation) commit() (*Manifest, error) {
 	if m.Dropped == nil {
 		m.Dropped = []DroppedRows{}
 	}
+	config, err := o.Template.tokenizerConfig(p.added)
+	if err != nil {
+		return nil, err
+	}
 	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
 		if err := atomicfile.WriteBytes(o.out(tokenizer.DefinitionFile), t.Definition()); err != nil {
 			return nil, err
 		}
 	}
 	// So that the folder of the data, and a run that copies from it, has all that chats need.
-	if err := atomicfile.WriteJSON(o.out(tokenizer.ConfigFile), o.Template.tokenizerConfig()); err != nil {
+	if err := atomicfile.WriteJSON(o.out(tokenizer.ConfigFile), config); err != nil {
 		return nil, err
 	}
 	if err := atomicfile.WriteBytes(o.out(tokenizer.TemplateFile), []byte(o.Template.Source)); err != nil {
 		return nil, err
 	}
-	var err error
 	if m.Train, err = part(p.train); err != nil {
 		return nil, err
 	}

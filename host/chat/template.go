@@ -30,8 +30,9 @@ type Template struct {
 	// Time is the template's current time. Zero means DefaultTime.
 	Time time.Time
 
-	program *jinja.Template
-	config  config // of the model
+	program    *jinja.Template
+	config     config // of the model
+	ofItsModel bool   // it came with the tokenizer
 }
 
 // DefaultTime is the current time for templates that print a date: the day that the
@@ -107,6 +108,7 @@ func (t *Template) fromFile(path string) error {
 
 // ofModel takes the template that comes with the tokenizer.
 func (t *Template) ofModel(folder string, c *config) error {
+	t.ofItsModel = true
 	dir := tokenizerFolder(folder)
 	err := t.fromFile(filepath.Join(dir, tokenizer.TemplateFile))
 	if !errors.Is(err, fs.ErrNotExist) {
