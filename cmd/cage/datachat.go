@@ -22,12 +22,13 @@ import (
 // chatFlags are the flags of `data prepare` that conversations have beside those of texts.
 type chatFlags struct {
 	kind, template, trainOn, special, date string
+	addTokens, plainMarks                  bool
 	variables                              map[string]string
 }
 
 // only are the names of the flags for one kind.
 var (
-	onlyChat = []string{"template", "train-on", "special-in-content", "template-date", "template-var"}
+	onlyChat = []string{"template", "train-on", "special-in-content", "template-date", "template-var", "add-tokens", "plain-marks"}
 	onlyText = []string{"separator", "max-bytes", "field", "shard-tokens"}
 )
 
@@ -37,6 +38,8 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&c.template, "template", "", "chat: template of the text: "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
 	flags.StringVar(&c.trainOn, "train-on", string(chat.AllTurns), "chat: all_turns or last_turn of the assistant")
 	flags.StringVar(&c.special, "special-in-content", string(chat.AllowSpecial), "chat: special tokens in messages: allow, or error")
+	flags.BoolVar(&c.addTokens, "add-tokens", false, "chat: add the marks of the template that are no tokens, such as <|im_end|>, to the tokenizer")
+	flags.BoolVar(&c.plainMarks, "plain-marks", false, "chat: marks of the template that are no tokens are ordinary text, instead of an error")
 	flags.StringVar(&c.date, "template-date", chat.DefaultTime.Format(time.DateOnly), "chat: the `DATE` that templates take for today")
 	flags.StringToStringVar(&c.variables, "template-var", nil, "chat: variable of the template, `NAME=TEXT` (repeatable)")
 }
@@ -56,6 +59,9 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 			return usageError{fmt.Errorf("--%s has no meaning with --kind %s", name, c.kind)}
 		}
 	}
+	if c.addTokens && c.plainMarks {
+		return usageError{fmt.Errorf("--add-tokens and --plain-marks exclude each other: the marks become tokens, or stay text")}
+	}
 	return nil
 }
 
@@ -69,7 +75,7 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 	}
 	o := chat.PrepareOptions{
 		Rows: chatRows(files.Rows()), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
-		TrainOn: chat.TrainOn(c.trainOn), Special: chat.Special(c.special), SkipBad: opts.SkipBad,
+		TrainOn: chat.TrainOn(c.trainOn), Special: chat.Special(c.special), Marks: c.marks(), SkipBad: opts.SkipBad,
 		Progress: chatProgress(cmd.ErrOrStderr()),
 	}
 	if len(opts.ValInputs) > 0 {
@@ -89,6 +95,16 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 		printChat(w, opts.Out, m)
 		printLeftOut(w, files.LeftOut)
 	}}, nil
+}
+
+func (c *chatFlags) marks() chat.Marks {
+	switch {
+	case c.addTokens:
+		return chat.AddMarks
+	case c.plainMarks:
+		return chat.PlainMarks
+	}
+	return chat.RefuseMarks
 }
 
 // preparedChat is what --json prints.
@@ -148,6 +164,14 @@ func printChat(w io.Writer, dir string, m *chat.Manifest) {
 	table(w, [][]string{{"", "conversations", "tokens", "learned", "longest", "file"},
 		row("training", chat.TrainFile, m.Train), row("validation", chat.ValFile, m.Val)})
 	fmt.Fprintf(w, "template %s, loss on %s; tokenizer %s, vocabulary %d, %.1f s\n", m.Template, m.TrainOn, m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds)
+	if len(m.AddedTokens) > 0 {
+		var list []string
+		for _, token := range m.AddedTokens {
+			list = append(list, fmt.Sprintf("%s (%d)", token.Content, token.ID))
+		}
+		fmt.Fprintf(w, "added to the tokenizer: %s; a model with fewer than %d token ids needs model.new_tokens\n",
+			strings.Join(list, ", "), m.Tokenizer.VocabSize)
+	}
 	left := [][]string{{"left out", "rows", "the first"}}
 	for _, d := range m.Dropped {
 		left = append(left, []string{string(d.Reason), fmt.Sprint(d.Rows), d.First})

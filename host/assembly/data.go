@@ -108,6 +108,10 @@ func (d *Data) fit(cfg *config.Config) error {
 	if cfg.Model.Vocab != 0 && cfg.Model.Vocab < train.VocabSize {
 		e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d", cfg.Model.Vocab, train.VocabSize)
 		e.Hint = "leave the key out to take the data's"
+		if cfg.Init != "" {
+			e.Hint = fmt.Sprintf("if the tokenizer of the data is that of the model with tokens added, give the model rows for them: new_tokens = %d",
+				cfg.NewTokens+train.VocabSize-cfg.Model.Vocab)
+		}
 		return e
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/regular"
@@ -67,13 +68,23 @@ func parseConfig(text []byte) (*config, error) {
 }
 
 // tokenizerConfig is the tokenizer_config.json of a data set: the model's with the tokens of the template, and without a
-// template of its own, which stands in a file beside it.
-func (t *Template) tokenizerConfig() map[string]any {
+// template of its own, which stands in a file beside it. Added tokens stand among its own, where it lists them.
+func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	out := map[string]any{}
 	for key, value := range t.config.file {
 		out[key] = value
 	}
 	delete(out, "chat_template")
+	if listed, ok := t.config.file["added_tokens_decoder"]; ok && len(added) > 0 {
+		list := map[string]any{}
+		if err := json.Unmarshal(listed, &list); err != nil {
+			return nil, fmt.Errorf("%s: added_tokens_decoder: %w", tokenizer.ConfigFile, err)
+		}
+		for _, token := range added {
+			list[strconv.Itoa(token.ID)] = map[string]any{"content": token.Content, "lstrip": false, "normalized": false, "rstrip": false, "single_word": false, "special": true}
+		}
+		out["added_tokens_decoder"] = list
+	}
 	for key, token := range map[string]struct{ now, before string }{
 		"bos_token": {t.Tokens.BOS, t.config.tokens.BOS}, "eos_token": {t.Tokens.EOS, t.config.tokens.EOS}, "pad_token": {t.Tokens.Pad, t.config.tokens.Pad},
 	} {
@@ -85,7 +96,7 @@ func (t *Template) tokenizerConfig() map[string]any {
 			out[key] = token.now
 		}
 	}
-	return out
+	return out, nil
 }
 
 // specialTokens lists the special tokens of a tokenizer.json.

@@ -73,6 +73,9 @@ func ParseRow(row []byte) (Conversation, error) {
 	if !ok || !too {
 		return nil, errors.New("prompt and completion must be strings")
 	}
+	if hasZero(question) || hasZero(answer) {
+		return nil, errZero
+	}
 	return Conversation{NewMessage(User, question), NewMessage(Assistant, answer)}, nil
 }
 
@@ -113,11 +116,33 @@ func parseMessages(key string, value any, parse func(*jinja.Dict) (Message, erro
 			return nil, fmt.Errorf("%s[%d]: want an object", key, i)
 		}
 		var err error
-		if c[i], err = parse(d); err != nil {
+		if c[i], err = parse(d); err == nil && hasZero(d) {
+			err = errZero
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s[%d]: %w", key, i, err)
 		}
 	}
 	return c, nil
+}
+
+// errZero is the same error as that of a text in JSONL.
+var errZero = errors.New("the text has a zero byte")
+
+// hasZero tells whether a value has a text with a zero byte.
+func hasZero(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return strings.Contains(v, "\x00")
+	case jinja.List:
+		return slices.ContainsFunc(v, hasZero)
+	case *jinja.Dict:
+		return slices.ContainsFunc(v.Keys(), func(key string) bool {
+			value, _ := v.Get(key)
+			return hasZero(value)
+		})
+	}
+	return false
 }
 
 // meaningful are keys of a message that would be wrong to ignore.

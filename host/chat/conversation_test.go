@@ -32,8 +32,18 @@ func TestParseRow(t *testing.T) {
 
 func TestParseRowMistakes(t *testing.T) {
 	for _, c := range []struct{ row, want string }{
-		{``, "EOF"},
-		{`{"messages": `, "unexpected"},
+		{``, "not JSON: it ends too early"},
+		{`{"messages": `, "not JSON: it ends too early"},
+		{`{"messages": [}`, "not JSON: at byte 15"},
+		{`{"messages": [{"role": "user", "content": "\ud800"}]}`, `not JSON: at byte 44: invalid surrogate pair`},
+		{`{"messages": [{"role": "user", "content": "` + "\xff" + `"}]}`, "not JSON: at byte 44: invalid UTF-8"},
+		{`{"messages": [{"role": "user", "content": "a", "content": "b"}]}`, `the key "content" for the second time`},
+		{`{"messages": [{"role": "user", "content": "a"}], "messages": []}`, `the key "messages" for the second time`},
+		{`{"messages": [{"role": "user", "content": "a"}]} {}`, "more text follows"},
+		{`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b\u0000"}]}`, "messages[1]: the text has a zero byte"},
+		{`{"messages": [{"role": "user", "content": "a", "thinking": [{"text": "\u0000"}]}]}`, "messages[0]: the text has a zero byte"},
+		{`{"conversations": [{"from": "gpt", "value": "\u0000"}]}`, "conversations[0]: the text has a zero byte"},
+		{`{"prompt": "a", "completion": "\u0000"}`, "the text has a zero byte"},
 		{`[]`, "want a JSON object"},
 		{`{}`, "want the key messages, conversations, or prompt and completion; the row has none"},
 		{`{"text": "x", "prompt": "y"}`, "the row has text, prompt"},

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -109,7 +110,7 @@ func refused(err error) error {
 
 // Encode returns the document of a conversation. If the conversation has nothing to learn
 // from, or the template refuses it, the error is a [*Dropped].
-func (e *Encoder) Encode(c Conversation) (*Document, error) {
+func (e *Encoder) Encode(ctx context.Context, c Conversation) (*Document, error) {
 	for i, m := range c {
 		for _, token := range e.refused {
 			if strings.Contains(m.Content, token) {
@@ -117,7 +118,7 @@ func (e *Encoder) Encode(c Conversation) (*Document, error) {
 			}
 		}
 	}
-	whole, err := e.template.Render(c, false)
+	whole, err := e.template.render(c, false, jinja.Limits{Context: ctx})
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -126,7 +127,7 @@ func (e *Encoder) Encode(c Conversation) (*Document, error) {
 		return nil, err
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
-	if err := e.mark(d, c, whole); err != nil {
+	if err := e.mark(ctx, d, c, whole); err != nil {
 		return nil, err
 	}
 	// The first token is never predicted.

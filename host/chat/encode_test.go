@@ -74,7 +74,7 @@ func TestMarks(t *testing.T) {
 		{cutsOther, LastTurn, two, "u:q;a:;u:r;a:[two;]"},
 	} {
 		e := encoder(t, c.template, c.trainOn)
-		d, err := e.Encode(c.conversation)
+		d, err := e.Encode(t.Context(), c.conversation)
 		if err != nil {
 			t.Errorf("%s, %s: %v", c.template, c.trainOn, err)
 			continue
@@ -100,7 +100,7 @@ func TestDropped(t *testing.T) {
 		{alternate, Conversation{two[0], two[0]}, "the template refuses: roles must alternate"},
 		{needsUser, Conversation{NewMessage(System, "s"), two[1], two[0]}, "the template refuses: no user"},
 	} {
-		_, err := encoder(t, c.template, "").Encode(c.conversation)
+		_, err := encoder(t, c.template, "").Encode(t.Context(), c.conversation)
 		d, ok := errors.AsType[*Dropped](err)
 		if !ok || d.Reason != c.want {
 			t.Errorf("%s: got %v, want %s", c.template, err, c.want)
@@ -139,7 +139,7 @@ func TestNormalForms(t *testing.T) {
 		}
 		c[1] = NewMessage(Assistant, k.answer)
 		for _, conversation := range []Conversation{c, append(c[:2:2], c...)} {
-			d, err := e.Encode(conversation)
+			d, err := e.Encode(t.Context(), conversation)
 			if err != nil {
 				t.Errorf("%s, %s: %v", k.form, k.template, err)
 				continue
@@ -174,8 +174,8 @@ func TestVastVocabulary(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one")}
-	got, err := e.Encode(c)
-	want, wantErr := encoder(t, plain, "").Encode(c)
+	got, err := e.Encode(t.Context(), c)
+	want, wantErr := encoder(t, plain, "").Encode(t.Context(), c)
 	if err != nil || wantErr != nil || !slices.Equal(got.Loss, want.Loss) {
 		t.Errorf("%v, %v; want %v, %v", got, err, want, wantErr)
 	}
@@ -184,7 +184,7 @@ func TestVastVocabulary(t *testing.T) {
 // TestEncodeMistakes: faults of the template or the tokenizer are errors, not dropped rows.
 func TestEncodeMistakes(t *testing.T) {
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one <|eot_id|>")}
-	if _, err := encoder(t, "{{ eos_token + 'x' }}", "").Encode(c); err == nil || !strings.Contains(err.Error(), "eos_token, which is undefined") {
+	if _, err := encoder(t, "{{ eos_token + 'x' }}", "").Encode(t.Context(), c); err == nil || !strings.Contains(err.Error(), "eos_token, which is undefined") {
 		t.Errorf("an undefined variable: %v", err)
 	}
 	metaspace, err := tokenizer.LoadHuggingFace("../data/tokenizer/testdata/llama2.tokenizer.json")
@@ -196,13 +196,13 @@ func TestEncodeMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Encode(c); err == nil || !strings.Contains(err.Error(), "changes the text that it cuts") {
+	if _, err := e.Encode(t.Context(), c); err == nil || !strings.Contains(err.Error(), "changes the text that it cuts") {
 		t.Errorf("a tokenizer that changes the text: %v", err)
 	}
 	if e, err = NewEncoder(tmpl, goldenTokenizer(t), "", RefuseSpecial); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Encode(c); err == nil || err.Error() != "messages[1]: the content has the special token <|eot_id|>" {
+	if _, err := e.Encode(t.Context(), c); err == nil || err.Error() != "messages[1]: the content has the special token <|eot_id|>" {
 		t.Errorf("a special token in a message: %v", err)
 	}
 	for want, make := range map[string]func() (*Encoder, error){

@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 
@@ -22,7 +23,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	document, err := encoder.Encode(conversation)
+	document, err := encoder.Encode(context.Background(), conversation)
 	if err != nil {
 		log.Fatal(err)
 	}

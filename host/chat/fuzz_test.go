@@ -25,7 +25,7 @@ func FuzzRow(f *testing.F) {
 			return
 		}
 		for source, e := range encoders {
-			d, err := e.Encode(c)
+			d, err := e.Encode(t.Context(), c)
 			if _, dropped := errors.AsType[*Dropped](err); dropped {
 				continue
 			}

@@ -142,7 +142,7 @@ func TestGoldenMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := e.spans(conversation, e.turns(conversation), c.Rendered)
+		found, err := e.spans(e.prefixes(t.Context(), conversation, e.turns(conversation)), e.turns(conversation), c.Rendered)
 		if err != nil {
 			t.Errorf("%s: %v", c.Name, err)
 			continue
@@ -167,7 +167,7 @@ func TestGoldenMarks(t *testing.T) {
 			want = c.Generation
 			generated++
 		}
-		if d, err = e.Encode(conversation); err != nil {
+		if d, err = e.Encode(t.Context(), conversation); err != nil {
 			t.Errorf("%s: %v", c.Name, err)
 			continue
 		}

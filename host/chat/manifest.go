@@ -33,8 +33,10 @@ type Manifest struct {
 	Tokens    SpecialTokens  `json:"tokens"`
 	Variables map[string]any `json:"variables,omitempty"`
 	Special   Special        `json:"special_in_content"`
-	Train     Part           `json:"train"`
-	Val       Part           `json:"val"`
+	// AddedTokens are the marks of the template that were added to the tokenizer.
+	AddedTokens []AddedToken `json:"added_tokens,omitempty"`
+	Train       Part         `json:"train"`
+	Val         Part         `json:"val"`
 	Counts
 	ValFraction float64 `json:"val_fraction,omitempty"`
 	Seed        uint64  `json:"seed"`

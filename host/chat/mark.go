@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,19 +10,20 @@ import (
 )
 
 // mark sets the loss of a document.
-func (e *Encoder) mark(d *Document, c Conversation, whole jinja.Rendering) error {
+func (e *Encoder) mark(ctx context.Context, d *Document, c Conversation, whole jinja.Rendering) error {
 	if e.template.program.HasGeneration() {
 		return e.markBytes(d, whole.Text, e.chosen(whole.Generated))
 	}
 	turns := e.turns(c)
-	spans, err := e.spans(c, turns, whole.Text)
+	p := e.prefixes(ctx, c, turns)
+	spans, err := e.spans(p, turns, whole.Text)
 	if err == nil {
 		return e.markBytes(d, whole.Text, spans)
 	}
 	if _, dropped := errors.AsType[*Dropped](err); !dropped {
 		return err
 	}
-	return e.markCounted(d, c, turns)
+	return e.markCounted(d, p, turns)
 }
 
 // turns are the messages that carry loss.
@@ -49,62 +51,21 @@ func (e *Encoder) chosen(spans []jinja.Span) []jinja.Span {
 // spans finds the turns in the text. A turn begins where the text ends that the messages
 // before it give with a prompt, and ends where the text with it ends; both must be
 // beginnings of the whole.
-func (e *Encoder) spans(c Conversation, turns []int, whole string) ([]jinja.Span, error) {
+func (e *Encoder) spans(p *prefixes, turns []int, whole string) ([]jinja.Span, error) {
 	var list []jinja.Span
 	for _, i := range turns {
-		head, through, err := e.around(c, i)
+		head, through, err := p.around(i)
 		if err != nil {
 			return nil, refused(err)
 		}
-		if len(head) > len(through) || !strings.HasPrefix(whole, head) || !strings.HasPrefix(whole, through) {
+		start, begins := p.endIn(whole, head)
+		end, ends := p.endIn(whole, through)
+		if start > end || !begins || !ends {
 			return nil, &Dropped{NotFound}
 		}
-		list = append(list, jinja.Span{Start: len(head), End: len(through)})
+		list = append(list, jinja.Span{Start: start, End: end})
 	}
 	return list, nil
-}
-
-// around returns the texts before message i, with the prompt for it, and up to its end. A
-// conversation that begins with the assistant has no text before it.
-func (e *Encoder) around(c Conversation, i int) (head, through string, err error) {
-	if i > 0 {
-		r, err := e.template.Render(c[:i], true)
-		if err != nil {
-			return "", "", err
-		}
-		head = r.Text
-	}
-	r, err := e.template.Render(c[:i+1], false)
-	return head, r.Text, err
-}
-
-// normal is the text as the tokenizer normalizes it, which its tokens give back.
-func (e *Encoder) normal(text string) string {
-	if t, ok := e.tokenizer.(interface{ Normal(text string) string }); ok {
-		return t.Normal(text)
-	}
-	return text
-}
-
-// normalSpans finds spans of a text in its normal form. A letter that is composed of what stands on both sides of an end
-// belongs to the span.
-func (e *Encoder) normalSpans(text, normal string, spans []jinja.Span) []jinja.Span {
-	if text == normal {
-		return spans
-	}
-	list := make([]jinja.Span, len(spans))
-	for i, s := range spans {
-		before, behind := e.normal(text[:s.Start]), e.normal(text[s.End:])
-		start, end := 0, len(normal)
-		for start < len(before) && start < len(normal) && before[start] == normal[start] {
-			start++
-		}
-		for back := len(behind) - 1; back >= 0 && end > start && behind[back] == normal[end-1]; back-- {
-			end--
-		}
-		list[i] = jinja.Span{Start: start, End: end}
-	}
-	return list
 }
 
 // markBytes sets the loss of all tokens that share a byte with a span.
@@ -141,31 +102,32 @@ func (e *Encoder) changesText() error {
 // markCounted finds the turns by the number of tokens before and up to them, for templates
 // that write a turn otherwise when others follow. The text found must begin with what the
 // message says.
-func (e *Encoder) markCounted(d *Document, c Conversation, turns []int) error {
+func (e *Encoder) markCounted(d *Document, p *prefixes, turns []int) error {
+	p.next = 0
 	for _, i := range turns {
-		head, through, err := e.around(c, i)
+		head, through, err := p.around(i)
 		if err != nil {
 			return refused(err)
 		}
-		from, err := e.tokenizer.Encode(head)
+		from, err := p.tokens(head)
 		if err != nil {
 			return err
 		}
-		to, err := e.tokenizer.Encode(through)
+		to, err := p.tokens(through)
 		if err != nil {
 			return err
 		}
-		if len(from) > len(to) || len(to) > len(d.IDs) {
+		if from > to || to > len(d.IDs) {
 			return &Dropped{NotFound}
 		}
-		said, err := e.tokenizer.Decode(d.IDs[len(from):len(to)])
+		said, err := e.tokenizer.Decode(d.IDs[from:to])
 		if err != nil {
 			return err
 		}
-		if !strings.HasPrefix(strings.TrimSpace(said), strings.TrimSpace(e.normal(c[i].Content))) {
+		if !strings.HasPrefix(strings.TrimSpace(said), strings.TrimSpace(e.normal(p.c[i].Content))) {
 			return &Dropped{NotFound}
 		}
-		for at := len(from); at < len(to); at++ {
+		for at := from; at < to; at++ {
 			d.Loss[at] = true
 		}
 	}

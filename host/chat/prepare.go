@@ -50,6 +50,8 @@ type PrepareOptions struct {
 	// Special says what to do with special tokens in messages; empty means that they are
 	// allowed.
 	Special Special
+	// Marks says what becomes of marks of the template that are no tokens; empty means that they are an error.
+	Marks Marks
 	// SkipBad leaves out and counts rows that hold no conversation; otherwise the first
 	// of them is an error.
 	SkipBad bool
@@ -67,6 +69,9 @@ func (o *PrepareOptions) resolve() error {
 	}
 	if o.Special == "" {
 		o.Special = AllowSpecial
+	}
+	if o.Marks == "" {
+		o.Marks = RefuseMarks
 	}
 	switch {
 	case o.Out == "":
@@ -106,11 +111,15 @@ type preparation struct {
 	encoder    *Encoder
 	train, val *rows.Writer
 	counts     counts
+	added      []AddedToken
 }
 
 func (p *preparation) run(ctx context.Context) (*Manifest, error) {
 	o := p.options
 	err := o.resolve()
+	if err == nil {
+		o.Tokenizer, p.added, err = o.Template.withMarks(o.Tokenizer, o.Marks)
+	}
 	if err == nil {
 		p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn, o.Special)
 	}
@@ -120,7 +129,7 @@ func (p *preparation) run(ctx context.Context) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.checkOurs(); err != nil {
+	if err := p.checkOurs(); err != nil {
 		return nil, err
 	}
 	lock, err := enter(o.out())
@@ -152,17 +161,23 @@ type besideFile struct {
 }
 
 // beside are the files with which the folder of the data, and a run that copies from it, has all that chats need.
-func (o *PrepareOptions) beside() (list []besideFile, err error) {
+func (p *preparation) beside() (list []besideFile, err error) {
+	o := p.options
+	config, err := o.Template.tokenizerConfig(p.added)
+	if err != nil {
+		return nil, err
+	}
 	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
 		list = append(list, besideFile{tokenizer.DefinitionFile, t.Definition()})
 	}
-	text, err := atomicfile.JSON(o.Template.tokenizerConfig())
+	text, err := atomicfile.JSON(config)
 	return append(list, besideFile{tokenizer.ConfigFile, text}, besideFile{tokenizer.TemplateFile, []byte(o.Template.Source)}), err
 }
 
 // checkOurs fails if a file of somebody else stands in the folder where one of the data set is to be. With a manifest the
 // folder is a data set, which is replaced; without, a preparation may have been killed that wrote the same.
-func (o *PrepareOptions) checkOurs() error {
+func (p *preparation) checkOurs() error {
+	o := p.options
 	manifest, err := o.out(ManifestFile).ReadFile()
 	if err == nil && new(Manifest).parse(manifest) == nil {
 		return nil
@@ -170,7 +185,7 @@ func (o *PrepareOptions) checkOurs() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	files, err := o.beside()
+	files, err := p.beside()
 	if err != nil {
 		return err
 	}
@@ -239,7 +254,7 @@ func (p *preparation) commit() (*Manifest, error) {
 	o := p.options
 	m := &Manifest{
 		Version: manifestVersion, Origin: p.origin(), Tokens: o.Template.Tokens, Special: o.Special,
-		Counts: p.counts.Counts, ValFraction: o.ValFraction, Seed: o.Seed,
+		AddedTokens: p.added, Counts: p.counts.Counts, ValFraction: o.ValFraction, Seed: o.Seed,
 	}
 	if len(o.Template.Variables) > 0 {
 		m.Variables = o.Template.Variables
@@ -247,7 +262,7 @@ func (p *preparation) commit() (*Manifest, error) {
 	if m.Dropped == nil {
 		m.Dropped = []DroppedRows{}
 	}
-	files, err := o.beside()
+	files, err := p.beside()
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -106,6 +108,35 @@ func contents(t *testing.T, dir string) map[string]string {
 	return vfstest.Contents(t, dir, `"seconds"`)
 }
 
+// TestPrepareShare: a document is for validation if its number is below the share, and so stays there when the share grows. If
+// another than the one with the largest number were kept for training, documents that were validated on would be trained on
+// later. With every share, the smallest number is for validation and the largest for training.
+func TestPrepareShare(t *testing.T) {
+	const n = 40
+	for _, fraction := range []float64{1e-9, 0.1, 0.5, 0.9, 1 - 1e-9} {
+		o := options(t, conversations(n), t.TempDir())
+		o.ValFraction = fraction
+		if _, err := Prepare(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.NewPCG(o.Seed, splitSequence)
+		numbers := make([]uint64, n)
+		for i := range numbers {
+			numbers[i] = rng.Uint64()
+		}
+		var want []string
+		for i, number := range numbers {
+			if number == slices.Min(numbers) || number < share(fraction) && number != slices.Max(numbers) {
+				want = append(want, strconv.Itoa(i))
+			}
+		}
+		got := answers(t, filepath.Join(o.Out, ValFile))
+		if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			t.Errorf("share %v: for validation are %v, want %v", fraction, got, want)
+		}
+	}
+}
+
 // TestPrepareFew: with few conversations one is for validation and one for training, whatever
 // the share; a single one cannot be divided.
 func TestPrepareFew(t *testing.T) {
@@ -160,7 +191,7 @@ func TestPrepareCounts(t *testing.T) {
 		`{"prompt": "q", "completion": "answer 2"}`, `{"messages": []}`, `{"messages": [{"role": "user", "content": "y"}]}`,
 	}
 	o := options(t, rowsOf(texts...), t.TempDir())
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rows: line 2: invalid character") || !strings.Contains(err.Error(), "--skip-bad") {
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rows: line 2: not JSON: at byte 2") || !strings.Contains(err.Error(), "--skip-bad") {
 		t.Errorf("a bad row: %v", err)
 	}
 	if left, err := os.ReadDir(o.Out); err != nil || len(left) != 1 {
@@ -172,7 +203,7 @@ func TestPrepareCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Counts{Rows: 6, Documents: 2, Dropped: []DroppedRows{{NoLoss, 2, "rows: line 3"}}, Bad: 2, FirstBad: m.FirstBad}
-	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: invalid character") {
+	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: not JSON: at byte 2") {
 		t.Errorf("first bad %q\n%s", m.FirstBad, diff)
 	}
 	var c counts

@@ -21,7 +21,7 @@ type outcome struct {
 // each makes the documents of rows, on all processors, and hands them over in order. Of
 // several errors the first in that order is returned.
 func (p *preparation) each(ctx context.Context, list Rows, use func(*Document) error) error {
-	work := func(r Row) (outcome, error) { return p.outcome(r), nil }
+	work := func(r Row) (outcome, error) { return p.outcome(ctx, r), ctx.Err() }
 	return inorder.Run(ctx, list, work, func(o outcome) error {
 		if o.err != nil {
 			return o.err
@@ -38,7 +38,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func(*Document) e
 }
 
 // outcome makes the document of a row.
-func (p *preparation) outcome(r Row) outcome {
+func (p *preparation) outcome(ctx context.Context, r Row) outcome {
 	o := outcome{place: r.Place}
 	var c Conversation
 	err := r.Err
@@ -47,8 +47,10 @@ func (p *preparation) outcome(r Row) outcome {
 	}
 	ofRow := err != nil
 	if err == nil {
-		o.document, err = p.encoder.Encode(c)
-		_, ofRow = errors.AsType[*specialError](err)
+		o.document, err = p.encoder.Encode(ctx, c)
+		_, special := errors.AsType[*specialError](err)
+		_, long := errors.AsType[*longError](err)
+		ofRow = special || long
 	}
 	dropped, ok := errors.AsType[*Dropped](err)
 	switch {

@@ -30,8 +30,9 @@ type Template struct {
 	// Time is the template's current time. Zero means DefaultTime.
 	Time time.Time
 
-	program *jinja.Template
-	config  config // of the model
+	program    *jinja.Template
+	config     config // of the model
+	ofItsModel bool   // it came with the tokenizer
 }
 
 // DefaultTime is the current time for templates that print a date: the day that the
@@ -127,6 +128,7 @@ func (t *Template) fromFile(path string) error {
 
 // ofModel takes the template that comes with the tokenizer.
 func (t *Template) ofModel(folder string, c *config) error {
+	t.ofItsModel = true
 	dir := tokenizerFolder(folder)
 	err := t.fromFile(filepath.Join(dir, tokenizer.TemplateFile))
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -151,6 +153,25 @@ func tokenizerFolder(tokenizer string) string {
 // Render writes a conversation as text. With prompt set, the text ends where the
 // assistant is to continue. Errors are of type [*jinja.Error].
 func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) {
+	return t.render(c, prompt, jinja.Limits{})
+}
+
+func (t *Template) render(c Conversation, prompt bool, limits jinja.Limits) (jinja.Rendering, error) {
+	return t.program.Render(t.variables(c, prompt), t.now(), limits)
+}
+
+// prefixes are the texts that Render gives for several beginnings of a conversation.
+func (t *Template) prefixes(c Conversation, list []jinja.Prefix, limits jinja.Limits) (jinja.Prefixes, error) {
+	return t.program.RenderPrefixes(t.variables(c, false), messagesVariable, promptVariable, list, t.now(), limits)
+}
+
+// The names of the variables that differ between conversations.
+const (
+	messagesVariable = "messages"
+	promptVariable   = "add_generation_prompt"
+)
+
+func (t *Template) variables(c Conversation, prompt bool) map[string]any {
 	messages := make(jinja.List, len(c))
 	for i, m := range c {
 		messages[i] = m.fields
@@ -162,10 +183,13 @@ func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) 
 		}
 	}
 	maps.Copy(variables, t.Variables)
-	variables["messages"], variables["add_generation_prompt"] = messages, prompt
-	now := t.Time
-	if now.IsZero() {
-		now = DefaultTime
+	variables[messagesVariable], variables[promptVariable] = messages, prompt
+	return variables
+}
+
+func (t *Template) now() time.Time {
+	if t.Time.IsZero() {
+		return DefaultTime
 	}
-	return t.program.Render(variables, now, jinja.Limits{})
+	return t.Time
 }

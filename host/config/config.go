@@ -17,6 +17,8 @@ type Config struct {
 	Seed        int64 // seed for the model's initialization, and for the noise of problems
 	Model       model.Settings
 	Init        string // directory of the weights that the model starts from; "": they are drawn at random
+	NewTokens   int    // number of token ids that the model has beyond those of the model in Init
+	NewRowsFrom *int   // token id whose rows these start with; nil: the mean of all
 	Data        Data
 	Train       Train
 	Schedule    schedule.Settings

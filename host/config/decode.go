@@ -89,7 +89,7 @@ func (d *decoder) suggestions() map[string]any {
 		}
 	}
 	if d.initial != nil {
-		return d.initial.values()
+		return d.initial.values(d.cfg.NewTokens)
 	}
 	preset, problems := d.cfg.Model.FindPreset()
 	d.problems(problems)

@@ -129,7 +129,7 @@ func randomTexts(r *rand.Rand, choices []string) string {
 // randomValue is "" for a key to leave out.
 func randomValue(r *rand.Rand, t table, k schema.Key) string {
 	switch key := t.path(k.Name); {
-	case key == "model.kind", key == "model.preset", key == "model.init", key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention", key == "device.kernels", key == "device.products",
+	case key == "model.kind", key == "model.preset", key == "model.init", key == newTokensKey, key == newRowsKey, key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention", key == "device.kernels", key == "device.products",
 		key == "device.allocator", key == "device.preallocate", key == "device.memory_fraction", key == "device.cache":
 		return "" // tied to other keys, or to files; TestRoundTripPresets has them
 	case key == teacherKey:

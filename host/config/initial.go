@@ -16,13 +16,23 @@ import (
 // RunFile is the file of a run directory that holds its configuration.
 const RunFile = "run.toml"
 
-// initKey names what the model starts from.
-const initKey = "model.init"
+// initKey names what the model starts from, newTokensKey how many token ids it has beyond those, and newRowsKey what their
+// rows start from.
+const (
+	initKey      = "model.init"
+	newTokensKey = "model.new_tokens"
+	newRowsKey   = "model.new_rows_from"
+)
 
-func (c *Config) initKey() schema.Key {
-	return schema.Key{Name: "init", To: &c.Init, Is: schema.Anything("that names a directory, or empty"), For: model.Languages, Default: "",
+func (c *Config) initKeys() []schema.Key {
+	return []schema.Key{{Name: "init", To: &c.Init, Is: schema.Anything("that names a directory, or empty"), For: model.Languages, Default: "",
 		Doc: "directory of the weights that the model starts from: a Hugging Face checkpoint, or a run (its newest checkpoint is used). The sizes of the model " +
-			"are then those of the checkpoint, and need not be given; empty: weights are drawn"}
+			"are then those of the checkpoint, and need not be given; empty: weights are drawn"},
+		{Name: "new_tokens", To: &c.NewTokens, Is: schema.From(0, schema.Most), For: model.Languages, Default: 0,
+			Doc: "number of token ids beyond those of the model in init, for tokens that were added to its tokenizer: the embedding and the output head get a row for each"},
+		{Name: "new_rows_from", To: &c.NewRowsFrom, Is: schema.From(0, schema.Most), For: model.Languages, Optional: "the mean of all rows",
+			Doc: "token id of the model in init whose row each of the new rows copies"},
+	}
 }
 
 // Keys of [model] that are taken from the model that this one starts from.
@@ -83,10 +93,18 @@ func loadInitial(path string) (*Config, error) {
 	return d.result()
 }
 
-// values are what the model says of keys that are absent, by full key.
-func (i *Initial) values() map[string]any {
+// grown are the settings of the model with new tokens.
+func (i *Initial) grown(newTokens int) model.Settings {
+	s := i.Settings
+	s.Vocab += newTokens
+	return s
+}
+
+// values are what the model, with new tokens, says of keys that are absent, by full key.
+func (i *Initial) values(newTokens int) map[string]any {
 	values := map[string]any{}
-	for _, k := range i.Settings.Keys() {
+	s := i.grown(newTokens)
+	for _, k := range s.Keys() {
 		known := slices.Contains(fixedKeys, k.Name) || slices.Contains(scalingKeys, k.Name) || k.Name == pairsKey
 		if known || k.Name == contextKey && i.Settings.Context > 0 {
 			values["model."+k.Name] = k.Value()
@@ -96,8 +114,9 @@ func (i *Initial) values() map[string]any {
 }
 
 // problems lists the settings with which the weights cannot be used.
-func (i *Initial) problems(s model.Settings) (out schema.Problems) {
-	theirs, rescaled := i.Settings.Keys(), false
+func (i *Initial) problems(c *Config) (out schema.Problems) {
+	s, grown := c.Model, i.grown(c.NewTokens)
+	theirs, rescaled := grown.Keys(), false
 	for n, k := range s.Keys() {
 		mine, found := k.Value(), theirs[n].Value()
 		if equal(mine, found) {
@@ -113,7 +132,17 @@ func (i *Initial) problems(s model.Settings) (out schema.Problems) {
 	out.Unless(i.MaxPositions == 0 || s.Context <= i.MaxPositions || rescaled, schema.Problem{Key: "model." + contextKey, With: []string{initKey},
 		Found: fmt.Sprintf("the integer %d, but the model in %s has %d positions", s.Context, i.Dir, i.MaxPositions),
 		Hint:  "want at most as many; longer sequences need other wavelengths of positions, as with model.rope_factor"})
+	out.Unless(c.NewRowsFrom == nil || *c.NewRowsFrom < i.Settings.Vocab, schema.Problem{Key: newRowsKey, With: []string{initKey},
+		Found: fmt.Sprintf("%s, but the model in %s has %d token ids", describe(c.NewRowsFrom), i.Dir, i.Settings.Vocab), Hint: "want one of them"})
 	return out
+}
+
+// describe is the value of an optional key.
+func describe(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return schema.Describe(int64(*n))
 }
 
 // equal compares values of keys that are no lists.
@@ -128,7 +157,7 @@ func equal(a, b any) bool {
 // CheckInitial reports, as [Errors], the keys whose values do not allow the model to start from another one.
 func (c *Config) CheckInitial(i *Initial) error {
 	var errs Errors
-	for _, p := range i.problems(c.Model) {
+	for _, p := range i.problems(c) {
 		e := c.ErrorAt(p.Key, "found %s", p.Found)
 		e.Hint = p.Hint
 		errs = append(errs, e)

@@ -82,6 +82,27 @@ func TestInitSizes(t *testing.T) {
 	}
 }
 
+// TestNewTokens: the model has the token ids of the one that it starts from, and the new ones; what is resolved says the same.
+func TestNewTokens(t *testing.T) {
+	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 3")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Parse("run.toml", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*config.Config{cfg, again} {
+		if c.Model.Vocab != 330 || c.NewTokens != 2 || c.NewRowsFrom == nil || *c.NewRowsFrom != 3 {
+			t.Errorf("a vocabulary of %d, %d new, from %v", c.Model.Vocab, c.NewTokens, c.NewRowsFrom)
+		}
+	}
+}
+
 // TestInitResolved: the resolved configuration is read where the checkpoint is gone, and another run can start from it.
 func TestInitResolved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoint")
@@ -142,6 +163,9 @@ func TestInitProblems(t *testing.T) {
 		"a context beyond the positions": {hub + "llama32", "context = 513", []string{`run.toml:3: model.context: found the integer 513, but the model in ` + hub + `llama32 has 512 positions; want at most as many`}},
 		"no context":                     {hub + "llama32", "", []string{"run.toml:1: model.context: missing; want an integer from 1 to 1048576: tokens per sequence"}},
 		"a preset beside it":             {hub + "llama32", "context = 64\npreset = \"30M\"", []string{"run.toml:4: model.preset: found with model.init; leave one of them out"}},
+		"other sizes with new tokens":    {hub + "llama32", "context = 64\nnew_tokens = 2\nvocab = 328", []string{`run.toml:5: model.vocab: found the integer 328, but the model in ` + hub + `llama32 has 330; leave the key out`}},
+		"a row of a token that is new":   {hub + "llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 328", []string{`run.toml:5: model.new_rows_from: found the integer 328, but the model in ` + hub + `llama32 has 328 token ids; want one of them`}},
+		"rows without tokens":            {hub + "llama32", "context = 64\nnew_rows_from = 3", []string{"run.toml:4: model.new_rows_from: found without model.new_tokens; leave it out"}},
 		"no directory":                   {"nowhere", "context = 64", []string{"run.toml:2: model.init: nowhere is neither a run directory nor a Hugging Face checkpoint"}},
 		"a file":                         {hub + "llama32/config.json", "context = 64", []string{"run.toml:2: model.init: "}},
 		"a run that names itself":        {run, "context = 8", []string{"run.toml:2: model.init: " + filepath.Join(run, "run.toml") + ":1: model."}},
@@ -164,6 +188,10 @@ func TestInitProblems(t *testing.T) {
 				t.Errorf("%s: message\n%s\nwant\n%s", name, found[i], want)
 			}
 		}
+	}
+	drawn := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nnew_tokens = 2")
+	if _, err := config.Parse("run.toml", []byte(drawn), nil); err == nil || !strings.Contains(err.Error(), "run.toml:7: model.new_tokens: found without model.init") {
+		t.Errorf("new tokens of a model that starts from nothing: %v", err)
 	}
 	// Longer sequences with other wavelengths are no mistake.
 	if _, err := config.Parse("run.toml", []byte(started(hub+"sharded", "context = 256\nrope_theta = 1e6")), nil); err != nil {

@@ -28,8 +28,14 @@ func (d *decoder) relations() {
 	d.distillation()
 	d.samples()
 	d.cfg.Model.FillIn()
+	if d.cfg.NewTokens > 0 && d.cfg.Init == "" && d.good(newTokensKey, initKey) {
+		d.report(newTokensKey, "found without "+initKey, "leave it out: the rows of all tokens are drawn")
+	}
+	if d.cfg.NewRowsFrom != nil && d.cfg.NewTokens == 0 && d.good(newRowsKey, newTokensKey) {
+		d.report(newRowsKey, "found without "+newTokensKey, "leave it out, or say how many new tokens there are")
+	}
 	if d.initial != nil {
-		d.problems(d.initial.problems(d.cfg.Model))
+		d.problems(d.initial.problems(d.cfg))
 	}
 	if !d.cfg.Model.Language() {
 		d.cfg.Train.Batch = 1

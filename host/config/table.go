@@ -17,7 +17,7 @@ func (c *Config) tables() []table {
 			{Name: "seed", To: &c.Seed, Is: schema.From(0, math.MaxInt64), Default: 0,
 				Doc: "seed of the model's initialisation, and of the noise of a problem without data"},
 		}},
-		{name: "model", keys: append(c.Model.Keys(), c.initKey()),
+		{name: "model", keys: append(c.Model.Keys(), c.initKeys()...),
 			doc: "What is trained. A language model (llama, olmo2, qwen3) has free sizes, or those of a preset (llama, olmo2): a preset fixes layers,\n" +
 				"width, heads and hidden, and suggests the rest. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with\n" +
 				"A = UΛUᵀ and b = Ax*, of which the one parameter x is quantized; or the toy, f(x) = ½(x − ½)² on the numbers.\n" +

@@ -46,7 +46,7 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		return nil, err
 	}
 	var state *step.State
-	from, err := readWeights(found, r.cfg.Model, r.model, func(load step.LoadFunc) (err error) {
+	from, err := r.readWeights(found, r.cfg.Model, r.model, func(load step.LoadFunc) (err error) {
 		state, err = r.compiled.NewStateFrom(load, tokens)
 		return err
 	})
@@ -61,6 +61,9 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	}
 	r.initial = from
 	r.log.Info("starting from the weights of another model", "path", r.initial.Path, "step", r.initial.Step)
+	if n := r.cfg.NewTokens; n > 0 {
+		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)
+	}
 	return state, nil
 }
 
@@ -73,12 +76,62 @@ func (r *run) findInitial() (*config.Initial, error) {
 	return found, r.cfg.CheckInitial(found)
 }
 
-// readWeights reads the weights of a model of these settings.
-func readWeights(found *config.Initial, s model.Settings, m model.Model, use func(step.LoadFunc) error) (*origin, error) {
+// readWeights reads the weights of a model of these settings, which may have more token ids than the one that was found.
+func (r *run) readWeights(found *config.Initial, s model.Settings, m model.Model, use func(step.LoadFunc) error) (*origin, error) {
+	if n := s.Vocab - found.Settings.Vocab; n > 0 {
+		s.Vocab = found.Settings.Vocab
+		grown := m
+		var err error
+		if m, err = model.New(s, model.Options{}); err != nil {
+			return nil, err
+		}
+		ungrown := use
+		use = func(load step.LoadFunc) error { return ungrown(withRows(load, grown, n, r.cfg.NewRowsFrom)) }
+	}
 	if found.Run {
 		return fromRun(rundir.At(found.Dir), use)
 	}
 	return fromHub(vfs.At(found.Dir), s, m, use)
+}
+
+// withRows loads the parameters of a model that has n more token ids than the loaded one. Their rows, in the embedding and in
+// the output head, are the row of another token, or the mean of all.
+func withRows(load step.LoadFunc, grown model.Model, n int, from *int) step.LoadFunc {
+	rows := map[string]bool{}
+	for _, p := range grown.Params() {
+		if p.Role == model.RoleEmbedding || p.Role == model.RoleHead {
+			rows[step.ParamName(p.Name)] = true
+		}
+	}
+	return func(name string) (step.Tensor, error) {
+		t, err := load(name)
+		if err != nil || !rows[name] {
+			return t, err
+		}
+		width := t.Dims[1]
+		row := make([]float32, width)
+		if from != nil {
+			copy(row, t.Data[*from*width:])
+		} else {
+			setMean(row, t.Data)
+		}
+		data := append(make([]float32, 0, len(t.Data)+n*width), t.Data...)
+		for range n {
+			data = append(data, row...)
+		}
+		return step.Tensor{Name: name, Dims: []int{t.Dims[0] + n, width}, Data: data}, nil
+	}
+}
+
+// setMean sets a row to the mean of rows.
+func setMean(mean, rows []float32) {
+	sums := make([]float64, len(mean))
+	for i, x := range rows {
+		sums[i%len(mean)] += float64(x)
+	}
+	for i, sum := range sums {
+		mean[i] = float32(sum / float64(len(rows)/len(mean)))
+	}
 }
 
 // fromRun loads the newest checkpoint of a run.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,60 @@ func TestFromHub(t *testing.T) {
 			t.Errorf("%s: after it went on, the provenance says %+v", pairs, initial)
 		}
 		evaluate(t, cfg.Train.Out)
+	}
+}
+
+// TestNewTokens: new tokens have rows of their own in the embedding and in the head, which start as the mean of the others or
+// as the row of one; all other weights are those of the checkpoint. A run that was saved goes on without the checkpoint.
+func TestNewTokens(t *testing.T) {
+	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} { // with a tied head, and with one of its own
+		for _, from := range []int{-1, 3} {
+			dir := filepath.Join("../huggingface/testdata", hub)
+			overrides := append([]string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.new_tokens=%d", n)}, still...)
+			if from >= 0 {
+				overrides = append(overrides, fmt.Sprintf("model.new_rows_from=%d", from))
+			}
+			text := testrun.ConfigText("train.tokens", "val.tokens", filepath.Join(t.TempDir(), "run"))
+			trainFile, validation := testrun.Dataset(t)
+			text = strings.NewReplacer("train.tokens", trainFile, "val.tokens", validation).Replace(text)
+			for _, key := range []string{"layers", "width", "heads", "hidden"} {
+				text = regexp.MustCompile(`(?m)\b`+key+` = \d+,?`).ReplaceAllString(text, "")
+			}
+			cfg := testrun.Parse(t, text, overrides...)
+			testrun.Train(t, cfg, train.Options{})
+			c, err := huggingface.Open(vfs.At(dir), huggingface.Options{Pairs: cfg.Model.RopePairs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			got := testrun.Values(t, testrun.Newest(t, cfg.Train.Out))
+			for _, p := range c.Params() {
+				want, err := c.Values(p.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = slices.Clone(want)
+				if p.Name == "embedding" || p.Name == "head" {
+					rows, width := p.Dims[0], p.Dims[1]
+					row := make([]float32, width)
+					for i := range row {
+						sum := 0.0
+						for r := range rows {
+							sum += float64(want[r*width+i])
+						}
+						row[i] = float32(sum / float64(rows))
+					}
+					if from >= 0 {
+						row = slices.Clone(want[from*width : (from+1)*width])
+					}
+					want = append(want, slices.Repeat(row, n)...)
+				}
+				if !slices.Equal(got["param/"+p.Name], want) {
+					t.Errorf("%s, from %d: parameter %s is not that of the checkpoint with new rows", hub, from, p.Name)
+				}
+			}
+			evaluate(t, cfg.Train.Out)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func (r *run) loadTeacher() error {
 	if err != nil {
 		return err
 	}
-	from, err := readWeights(found, s, d.Teacher, r.compiled.LoadTeacher)
+	from, err := r.readWeights(found, s, d.Teacher, r.compiled.LoadTeacher)
 	if err != nil {
 		return fail(err)
 	}

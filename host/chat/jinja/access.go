@@ -38,6 +38,9 @@ func own(line int, of any, name string) any {
 // eval of a subscript: the keys of a mapping come before its methods.
 func (x *subscript) eval(m *machine, s *scope) any {
 	m.step(x.line)
+	if open := m.openList(x.of, s); open != nil {
+		return open.element(x.key.eval(m, s))
+	}
 	return m.element(x.line, x.of.eval(m, s), x.key.eval(m, s))
 }
 

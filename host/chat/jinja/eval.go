@@ -10,7 +10,7 @@ func (c *constant) eval(*machine, *scope) any { return c.value }
 
 func (v *variable) eval(m *machine, s *scope) any {
 	m.step(v.line)
-	value := s.get(v.name)
+	value := settled(s.get(v.name))
 	if _, missing := value.(*undefined); missing && slices.Contains(implicit, v.name) {
 		fail(v.line, "%s, which Jinja gives to macros, is not supported", v.name)
 	}
@@ -271,6 +271,9 @@ func (f *filter) ofBlock() bool {
 
 func (t *test) eval(m *machine, s *scope) any {
 	m.step(t.line)
+	if t.name == "defined" && m.isOpen(t.input, s) {
+		return true
+	}
 	c := newCalling(m, s, t.line, t.name, t.args)
 	return c.test(t.name)(c, t.input.eval(m, s))
 }

@@ -187,7 +187,7 @@ func TestGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := jinja.Rendering{Text: "<ü!><b!>", Generated: []jinja.Span{{Start: 1, End: 4}, {Start: 6, End: 8}}}
+	want := jinja.Rendering{Text: "<ü!><b!>", Generated: []jinja.Span{{Start: 1, End: 4}, {Start: 6, End: 8}}, Steps: 6}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -206,13 +206,15 @@ func TestVariablesStay(t *testing.T) {
 
 func TestFromJSONMistakes(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{`{"a": 1`, "unexpected end"},
-		{`{"a": 1} x`, "more text follows"},
+		{`{"a": 1`, "not JSON: it ends too early"},
+		{`{"a": 1} 2`, "more text follows"},
+		{`{"a": 1} x`, "not JSON: at byte 10"},
 		{`[12345678901234567890]`, "does not fit into 64 bits"},
 		{`[1e999]`, "does not fit into 64 bits"},
 		{strings.Repeat("[", 200), "levels of values within values"},
-		{"\"\xff\"", "not valid UTF-8"},
-		{"", "EOF"},
+		{"\"\xff\"", "invalid UTF-8"},
+		{"", "not JSON: it ends too early"},
+		{`{"a": {"b": 1, "b": 1}}`, `the key "b" for the second time`},
 	} {
 		if value, err := jinja.FromJSON([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, %v, want an error with %q", c.text, value, err, c.want)

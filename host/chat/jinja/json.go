@@ -2,7 +2,7 @@ package jinja
 
 import (
 	"bytes"
-	"encoding/json"
+	"encoding/json/jsontext"
 	"errors"
 	"fmt"
 	"io"
@@ -11,48 +11,54 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // FromJSON returns the value that a JSON text represents. Mappings keep the order of
-// their keys, and numbers that are written as integers are integers.
+// their keys, and numbers that are written as integers are integers. A key that a mapping
+// has twice is an error, and so is half of a surrogate pair.
 func FromJSON(text []byte) (any, error) {
-	if !utf8.Valid(text) {
-		return nil, errors.New("not valid UTF-8")
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
+	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	value, err := readJSON(dec, 0)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		if _, err = dec.ReadToken(); err == nil {
+			return nil, errors.New("more text follows the JSON value")
+		} else if err == io.EOF {
+			return value, nil
+		}
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("more text follows the JSON value")
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, errors.New("not JSON: it ends too early")
 	}
-	return value, nil
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return nil, fmt.Errorf("not JSON: at byte %d: the key %q for the second time", syntactic.ByteOffset+1, syntactic.JSONPointer.LastToken())
+		}
+		return nil, fmt.Errorf("not JSON: at byte %d: %w", syntactic.ByteOffset+1, syntactic.Err)
+	}
+	return nil, err
 }
 
-func readJSON(dec *json.Decoder, depth int) (any, error) {
+func readJSON(dec *jsontext.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("more than %d levels of values within values", maxDepth)
 	}
-	t, err := dec.Token()
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
+	t, err := dec.ReadToken()
 	if err != nil {
 		return nil, err
 	}
-	switch t := t.(type) {
-	case json.Delim:
-		if t == '[' {
-			return readList(dec, depth)
-		}
+	switch t.Kind() {
+	case '[':
+		return readList(dec, depth)
+	case '{':
 		return readDict(dec, depth)
-	case json.Number:
+	case '0':
 		return readNumber(t.String())
+	case '"':
+		return t.String(), nil
+	case 'n':
+		return nil, nil
 	}
-	return t, nil
+	return t.Bool(), nil
 }
 
 func readNumber(s string) (any, error) {
@@ -70,37 +76,34 @@ func readNumber(s string) (any, error) {
 	return x, nil
 }
 
-func readList(dec *json.Decoder, depth int) (any, error) {
+func readList(dec *jsontext.Decoder, depth int) (any, error) {
 	list := List{}
-	for dec.More() {
+	for dec.PeekKind() != ']' {
 		element, err := readJSON(dec, depth+1)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, element)
 	}
-	_, err := dec.Token()
+	_, err := dec.ReadToken()
 	return list, err
 }
 
-func readDict(dec *json.Decoder, depth int) (any, error) {
+func readDict(dec *jsontext.Decoder, depth int) (any, error) {
 	d := &Dict{}
-	for dec.More() {
-		key, err := dec.Token()
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
 		if err != nil {
 			return nil, err
 		}
-		name, ok := key.(string)
-		if !ok {
-			return nil, fmt.Errorf("the key %v is not a string", key)
-		}
+		key := name.String() // before the next token is read
 		value, err := readJSON(dec, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		d.Set(name, value)
+		d.Set(key, value)
 	}
-	_, err := dec.Token()
+	_, err := dec.ReadToken()
 	return d, err
 }
 

@@ -1,6 +1,8 @@
 package jinja
 
 import (
+	"context"
+	"maps"
 	"strings"
 	"time"
 )
@@ -14,6 +16,19 @@ type machine struct {
 	out          *strings.Builder
 	captures     int // how many blocks around the place print into a variable
 	generated    []Span
+	ctx          context.Context
+	follow       *following // of the prefixes of a list; nil: the template is rendered once
+}
+
+func newMachine(limits Limits, now time.Time, out *strings.Builder) *machine {
+	return &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now, out: out, ctx: limits.Context}
+}
+
+// topScope is the scope of a whole template.
+func topScope(variables map[string]any) *scope {
+	vars := map[string]any{}
+	maps.Copy(vars, variables)
+	return &scope{vars: vars, parent: &scope{vars: globals}}
 }
 
 // scope holds the variables of a block. Those of the blocks around it are seen, and hidden
@@ -37,9 +52,14 @@ func (s *scope) get(name string) any {
 // step counts one operation.
 func (m *machine) step(line int) {
 	if m.steps--; m.steps < 0 {
-		fail(line, "the template was stopped: it computes too much, perhaps in a loop that does not end")
+		fail(line, tooMuchWork)
+	}
+	if m.steps%1024 == 0 && m.ctx.Err() != nil {
+		panic(&Error{Line: line, Problem: "the template was stopped", Cause: m.ctx.Err()})
 	}
 }
+
+const tooMuchWork = "the template was stopped: it computes too much, perhaps in a loop that does not end"
 
 // make counts bytes of texts and lists before they are made.
 func (m *machine) make(line, bytes int) {
@@ -57,6 +77,9 @@ func (m *machine) enter(line int) {
 }
 
 func (m *machine) run(body []statement, s *scope) flow {
+	if m.follow != nil {
+		return m.follow.runs(m, body, s)
+	}
 	for _, one := range body {
 		if how := one.exec(m, s); how != goOn {
 			return how
@@ -108,13 +131,12 @@ func (c *conditional) exec(m *machine, s *scope) flow {
 func (l leave) exec(*machine, *scope) flow { return l.how }
 
 func (l *loop) exec(m *machine, s *scope) flow {
+	if open := m.openList(l.over, s); open != nil {
+		return m.follow.loop(m, l, s, open.from)
+	}
 	list := l.filtered(m, s, m.elements(l.line, l.over.eval(m, s)))
 	for i := range list {
-		m.step(l.line)
-		inner := s.inner()
-		inner.vars["loop"] = &position{list, i}
-		l.bind(inner, list[i])
-		if m.run(l.body, inner) == breakLoop {
+		if l.iteration(m, s, &position{list: list, at: i}) == breakLoop {
 			return goOn
 		}
 	}
@@ -122,6 +144,19 @@ func (l *loop) exec(m *machine, s *scope) flow {
 		return m.run(l.otherwise, s.inner())
 	}
 	return goOn
+}
+
+// iteration runs the body for one element.
+func (l *loop) iteration(m *machine, s *scope, at *position) flow {
+	m.step(l.line)
+	if m.follow != nil {
+		m.follow.nested++
+		defer func() { m.follow.nested-- }()
+	}
+	inner := s.inner()
+	inner.vars["loop"] = at
+	l.bind(inner, at.list[at.at])
+	return m.run(l.body, inner)
 }
 
 // filtered keeps the elements that the loop's condition holds for.
@@ -162,13 +197,17 @@ func unpack(line int, value any, n int) List {
 
 func (a *assignment) exec(m *machine, s *scope) flow {
 	m.step(a.line)
+	if open := m.openList(a.value, s); open != nil && len(a.targets) == 1 && a.targets[0].attribute == "" {
+		m.set(s, a.targets[0].name, open)
+		return goOn
+	}
 	value := a.value.eval(m, s)
 	if len(a.targets) == 1 {
-		a.targets[0].assign(a.line, s, value)
+		a.targets[0].assign(m, a.line, s, value)
 		return goOn
 	}
 	for i, part := range unpack(a.line, value, len(a.targets)) {
-		a.targets[i].assign(a.line, s, part)
+		a.targets[i].assign(m, a.line, s, part)
 	}
 	return goOn
 }
@@ -180,20 +219,20 @@ func (b *blockAssignment) exec(m *machine, s *scope) flow {
 	if f, ok := b.filter.(*filter); ok {
 		value = f.apply(m, inner, value)
 	}
-	b.target.assign(b.line, s, value)
+	b.target.assign(m, b.line, s, value)
 	return goOn
 }
 
-func (t target) assign(line int, s *scope, value any) {
+func (t target) assign(m *machine, line int, s *scope, value any) {
 	if t.attribute == "" {
-		s.vars[t.name] = value
+		m.set(s, t.name, value)
 		return
 	}
 	ns, ok := s.get(t.name).(*namespace)
 	if !ok {
 		fail(line, "the attribute %q of %s cannot be set: only those of a namespace can", t.attribute, t.name)
 	}
-	ns.Set(t.attribute, value)
+	m.setAttribute(ns, t.attribute, value)
 }
 
 func (g *generation) exec(m *machine, s *scope) flow {
@@ -208,7 +247,7 @@ func (g *generation) exec(m *machine, s *scope) flow {
 }
 
 func (d *macro) exec(m *machine, s *scope) flow {
-	s.vars[d.name] = &function{d.name, func(c *calling) any { return d.call(c, s) }}
+	m.set(s, d.name, &function{d.name, func(c *calling) any { return d.call(c, s) }})
 	return goOn
 }
 

@@ -1,6 +1,8 @@
 package jinja
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -44,6 +46,8 @@ type Rendering struct {
 	Text string
 	// Generated are the parts of Text that generation blocks printed, in order.
 	Generated []Span
+	// Steps is how many it took, of [Limits.Steps].
+	Steps int
 }
 
 // Limits bounds what a template may do. Zero values mean the defaults.
@@ -52,8 +56,20 @@ type Limits struct {
 	Steps int
 	// Bytes is the total size of all texts and lists that it makes. Default: 256 MiB.
 	Bytes int
+	// Work is the number of steps of all renderings of [Template.RenderPrefixes]. Default: that of 100 renderings.
+	Work int
 	// Strict makes it an error to print undefined values.
 	Strict bool
+	// Context, if not nil, stops the rendering with its error when it is done.
+	Context context.Context
+}
+
+func (l Limits) orDefault() Limits {
+	l.Steps = cmp.Or(l.Steps, defaultSteps)
+	l.Bytes = cmp.Or(l.Bytes, defaultBytes)
+	l.Work = cmp.Or(l.Work, 100*l.Steps)
+	l.Context = cmp.Or(l.Context, context.Background())
+	return l
 }
 
 const (
@@ -69,20 +85,11 @@ const (
 // [*Error].
 func (t *Template) Render(variables map[string]any, now time.Time, limits Limits) (r Rendering, err error) {
 	defer recoverError(t.name, &err)
-	if limits.Steps == 0 {
-		limits.Steps = defaultSteps
-	}
-	if limits.Bytes == 0 {
-		limits.Bytes = defaultBytes
-	}
 	var out strings.Builder
-	m := &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now, out: &out}
-	top := &scope{vars: make(map[string]any, len(variables)), parent: &scope{vars: globals}}
-	for name, value := range variables {
-		top.vars[name] = value
-	}
-	m.run(t.body, top)
-	return Rendering{Text: out.String(), Generated: m.generated}, nil
+	limits = limits.orDefault()
+	m := newMachine(limits, now, &out)
+	m.run(t.body, topScope(variables))
+	return Rendering{Text: out.String(), Generated: m.generated, Steps: limits.Steps - m.steps}, nil
 }
 
 // An Error says what is wrong with a template, or why it could not be rendered.
@@ -92,7 +99,11 @@ type Error struct {
 	Problem  string
 	// Raised says that the template itself refused its input, with raise_exception.
 	Raised bool
+	// Cause, if not nil, is why the rendering was stopped from outside.
+	Cause error
 }
+
+func (e *Error) Unwrap() error { return e.Cause }
 
 func (e *Error) Error() string {
 	if e.Raised {
@@ -113,6 +124,8 @@ func recoverError(name string, err *error) {
 	case nil:
 	case *Error:
 		problem.Template = name
+		*err = problem
+	case ending:
 		*err = problem
 	default:
 		*err = &Error{Template: name, Problem: fmt.Sprintf("the interpreter failed: %v", problem)}

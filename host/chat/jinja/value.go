@@ -58,6 +58,7 @@ type (
 	position struct {
 		list List
 		at   int
+		open bool // the end of the list is not known
 	}
 	// function is what can be called: a global, a macro, a method of a value.
 	function struct {
@@ -69,6 +70,9 @@ type (
 // get returns an attribute of "loop".
 func (p *position) get(name string) (any, bool) {
 	n := len(p.list)
+	if p.open && (name == "length" || name == "revindex" || name == "revindex0") {
+		panic(errDepends)
+	}
 	switch name {
 	case "index":
 		return int64(p.at + 1), true

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -143,7 +144,9 @@ func (o *objects) row(schema *parquet.Schema, values parquet.Row, size int64) bo
 		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
 	} else if err := schema.Reconstruct(&object, values); err != nil {
 		problem = err.Error()
-	} else if row.Text, err = json.Marshal(plain(object)); err != nil {
+	} else if object, valid := plain(object); !valid {
+		problem = "the text is not UTF-8"
+	} else if row.Text, err = json.Marshal(object); err != nil {
 		problem = err.Error()
 	} else if len(row.Text) > MaxRow {
 		problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
@@ -152,22 +155,30 @@ func (o *objects) row(schema *parquet.Schema, values parquet.Row, size int64) bo
 }
 
 // plain makes texts of bytes, and lists of what Parquet writes as groups named list and
-// element.
-func plain(value any) any {
+// element; valid tells whether the texts are UTF-8, as those of JSON must be.
+func plain(value any) (out any, valid bool) {
+	valid = true
+	of := func(part any) any {
+		part, ok := plain(part)
+		valid = valid && ok
+		return part
+	}
 	switch v := value.(type) {
 	case []byte:
-		return string(v)
+		return string(v), utf8.Valid(v)
+	case string:
+		return v, utf8.ValidString(v)
 	case []any:
 		for i := range v {
-			v[i] = plain(v[i])
+			v[i] = of(v[i])
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = plain(v[key])
+			v[key] = of(v[key])
 		}
-		return unlisted(v)
+		return unlisted(v), valid
 	}
-	return value
+	return value, valid
 }
 
 // unlisted is the list that a group stands for, or the group.

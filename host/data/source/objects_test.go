@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,23 @@ func TestReadParquetObjects(t *testing.T) {
 		if err == nil || err.Error() != "none of the columns conversations; there are id, messages, tags" {
 			t.Errorf("no such column: %v", err)
 		}
+	}
+}
+
+// TestParquetObjectsText: bytes that are no text are an error of their row, and not a text with replacement characters.
+func TestParquetObjectsText(t *testing.T) {
+	content := talks(t, talk{1, []message{{"user", "a\xffb"}}, nil}, talk{2, []message{{"user", "b"}}, nil})
+	var problems []string
+	for row, err := range source.ReadParquetObjects(bytes.NewReader(content), int64(len(content)), []string{"messages"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.Err != nil {
+			problems = append(problems, row.Err.Error())
+		}
+	}
+	if want := []string{"row 1: the text is not UTF-8"}; !slices.Equal(problems, want) {
+		t.Errorf("problems %q, want %q", problems, want)
 	}
 }
 

@@ -1,0 +1,84 @@
+package chat
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// Marks says what becomes of marks of a template, such as <|im_end|>, that are no tokens of the tokenizer.
+type Marks string
+
+// With RefuseMarks they are an error: a model would learn each as several ordinary tokens. With AddMarks they become tokens of
+// the tokenizer, and with PlainMarks they stay ordinary text.
+const (
+	RefuseMarks Marks = "error"
+	AddMarks    Marks = "add"
+	PlainMarks  Marks = "plain"
+)
+
+// AddedToken is a token that was added to a tokenizer.
+type AddedToken struct {
+	ID      int    `json:"id"`
+	Content string `json:"content"`
+}
+
+// markPattern is what marks look like in the source of a template.
+var markPattern = regexp.MustCompile(`<\|[A-Za-z0-9_.-]+\|>`)
+
+// plainMarks lists the built-in templates whose marks are ordinary text in the models that use them.
+var plainMarks = []string{"tulu"}
+
+// missingMarks lists the marks of a template that are not single tokens. A tokenizer whose tokens are bytes has none.
+func (t *Template) missingMarks(tok *tokenizer.HuggingFace) ([]string, error) {
+	var missing []string
+	for _, mark := range markPattern.FindAllString(t.Source, -1) {
+		ids, err := tok.Encode(mark)
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) != 1 && !slices.Contains(missing, mark) {
+			missing = append(missing, mark)
+		}
+	}
+	return missing, nil
+}
+
+// withMarks returns a tokenizer for the template: the given one, or one with the marks added as tokens.
+func (t *Template) withMarks(tok tokenizer.Tokenizer, marks Marks) (tokenizer.Tokenizer, []AddedToken, error) {
+	hub, ok := tok.(*tokenizer.HuggingFace)
+	if !ok && marks == AddMarks {
+		return nil, nil, fmt.Errorf("tokens cannot be added to the tokenizer %s: it has no tokenizer.json", tok.Info().Name)
+	}
+	if !ok || marks == PlainMarks || marks == RefuseMarks && (t.ofItsModel || slices.Contains(plainMarks, t.Name)) {
+		return tok, nil, nil
+	}
+	missing, err := t.missingMarks(hub)
+	if err != nil || len(missing) == 0 {
+		return tok, nil, err
+	}
+	if marks == RefuseMarks {
+		return nil, nil, fmt.Errorf("template %s writes %s, of which the tokenizer %s makes several ordinary tokens: --add-tokens adds tokens for them, "+
+			"--plain-marks trains on them as they are, and other templates (%s) may have marks that are tokens",
+			t.Name, strings.Join(missing, " and "), tok.Info().Name, strings.Join(BuiltIn(), ", "))
+	}
+	more, err := hub.WithTokens(missing)
+	if err != nil {
+		return nil, nil, err
+	}
+	var added []AddedToken
+	for _, mark := range missing {
+		ids, err := more.Encode(mark)
+		if err == nil && len(ids) != 1 {
+			err = fmt.Errorf("tokenizer %s: %s cannot be added, because another of its tokens comes first in it", tok.Info().Name, mark)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		added = append(added, AddedToken{int(ids[0]), mark})
+	}
+	return more, added, nil
+}

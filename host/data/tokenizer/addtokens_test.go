@@ -1,0 +1,58 @@
+package tokenizer_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// TestWithTokens: added tokens get the ids behind the others, all other ids stay, and the definition gives the same tokenizer.
+func TestWithTokens(t *testing.T) {
+	for _, name := range []string{"llama3", "llama2", "gpt2"} {
+		before, err := tokenizer.LoadHuggingFace(filepath.Join("testdata", name+".tokenizer.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tok, err := before.WithTokens([]string{"<|im_start|>", "<|im_end|>"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := int32(before.Info().VocabSize)
+		want := before.Info()
+		want.VocabSize, want.SHA256 = want.VocabSize+2, tok.Info().SHA256
+		if tok.Info() != want || tok.Info().SHA256 == before.Info().SHA256 || tok.AddsBOS() != before.AddsBOS() {
+			t.Errorf("%s: %+v, want %+v", name, tok.Info(), want)
+		}
+		again, err := tokenizer.Restore(tok.Definition(), tok.Info())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tok := range []tokenizer.Tokenizer{tok, again} {
+			got, err := tok.Encode("<|im_start|>the cat<|im_end|>")
+			text, encodeErr := before.Encode("the cat")
+			if want := slices.Concat([]int32{n}, text, []int32{n + 1}); err != nil || encodeErr != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: ids %v, %v, want %v", name, got, err, want)
+			}
+			if !tokenizer.IsSpecial(tok, n) || !tokenizer.IsSpecial(tok, n+1) {
+				t.Errorf("%s: the new tokens are not special", name)
+			}
+		}
+	}
+}
+
+// TestWithTokenOfVocabulary: a token that stands in the vocabulary, but that texts do not become, keeps its id.
+func TestWithTokenOfVocabulary(t *testing.T) {
+	before, err := tokenizer.ParseHuggingFace([]byte(`{"model":{"type":"BPE","vocab":{"<":0,"x":1,">":2,"<x>":3},"merges":[]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := before.WithTokens([]string{"<x>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := tok.Encode("x<x>"); err != nil || !slices.Equal(ids, []int32{1, 3}) || tok.Info().VocabSize != 4 {
+		t.Errorf("ids %v, %v, of %d", ids, err, tok.Info().VocabSize)
+	}
+}
