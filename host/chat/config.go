@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -49,7 +50,7 @@ func parseConfig(text []byte) (*config, error) {
 		return nil, err
 	}
 	c := &config{}
-	if err := json.Unmarshal(text, &c.file); err != nil {
+	if err := plainjson.Unmarshal(text, &c.file); err != nil {
 		return nil, err
 	}
 	for _, key := range []struct {
@@ -96,7 +97,7 @@ func specialTokens(definition []byte) ([]string, error) {
 			Special bool   `json:"special"`
 		} `json:"added_tokens"`
 	}
-	if err := json.Unmarshal(definition, &file); err != nil {
+	if err := plainjson.Unmarshal(definition, &file); err != nil {
 		return nil, err
 	}
 	var list []string

@@ -32,8 +32,8 @@ func TestParseRow(t *testing.T) {
 
 func TestParseRowMistakes(t *testing.T) {
 	for _, c := range []struct{ row, want string }{
-		{``, "EOF"},
-		{`{"messages": `, "unexpected"},
+		{``, "there is nothing"},
+		{`{"messages": `, "it ends in the middle"},
 		{`[]`, "want a JSON object"},
 		{`{}`, "want the key messages, conversations, or prompt and completion; the row has none"},
 		{`{"text": "x", "prompt": "y"}`, "the row has text, prompt"},

@@ -160,7 +160,7 @@ func TestPrepareCounts(t *testing.T) {
 		`{"prompt": "q", "completion": "answer 2"}`, `{"messages": []}`, `{"messages": [{"role": "user", "content": "y"}]}`,
 	}
 	o := options(t, rowsOf(texts...), t.TempDir())
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rows: line 2: invalid character") || !strings.Contains(err.Error(), "--skip-bad") {
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rows: line 2: not valid JSON: found") || !strings.Contains(err.Error(), "--skip-bad") {
 		t.Errorf("a bad row: %v", err)
 	}
 	if left, err := os.ReadDir(o.Out); err != nil || len(left) != 1 {
@@ -172,7 +172,7 @@ func TestPrepareCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Counts{Rows: 6, Documents: 2, Dropped: []DroppedRows{{NoLoss, 2, "rows: line 3"}}, Bad: 2, FirstBad: m.FirstBad}
-	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: invalid character") {
+	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: not valid JSON: found") {
 		t.Errorf("first bad %q\n%s", m.FirstBad, diff)
 	}
 	var c counts
@@ -216,7 +216,7 @@ func TestVerifyDamage(t *testing.T) {
 	}
 	whole := contents(t, out)
 	for name, want := range map[string]string{
-		TrainFile: "hash", ValFile: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", ManifestFile: "invalid character",
+		TrainFile: "hash", ValFile: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", ManifestFile: `not valid JSON: found "}", want "," or "}"`,
 	} {
 		path := filepath.Join(out, name)
 		content, err := os.ReadFile(path)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -78,7 +79,7 @@ func (r *Run) read() error {
 	}
 	var values map[string]any
 	if _, err := toml.Decode(string(text), &values); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s:%w", path, plaintoml.Explain(string(text), err, nil))
 	}
 	splitQuantizer(values)
 	r.config = flatten("", values, nil)

@@ -26,7 +26,7 @@ func TestList(t *testing.T) {
 				t.Errorf("%s: %s is %s, want %s", how, l[i].Dir, l[i].State, want)
 			}
 		}
-		if !strings.HasPrefix(l[2].Err, filepath.Join("runs", "broken", "run.toml")+": toml: line 1") {
+		if !strings.HasPrefix(l[2].Err, filepath.Join("runs", "broken", "run.toml")+":1: not valid TOML: ") {
 			t.Errorf("%s: %s", how, l[2].Err)
 		}
 		for name, want := range map[string]string{

@@ -206,13 +206,13 @@ func TestVariablesStay(t *testing.T) {
 
 func TestFromJSONMistakes(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{`{"a": 1`, "unexpected end"},
+		{`{"a": 1`, "it ends in the middle"},
 		{`{"a": 1} x`, "more text follows"},
 		{`[12345678901234567890]`, "does not fit into 64 bits"},
 		{`[1e999]`, "does not fit into 64 bits"},
 		{strings.Repeat("[", 200), "levels of values within values"},
 		{"\"\xff\"", "not valid UTF-8"},
-		{"", "EOF"},
+		{"", "there is nothing"},
 	} {
 		if value, err := jinja.FromJSON([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, %v, want an error with %q", c.text, value, err, c.want)

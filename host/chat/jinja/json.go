@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // FromJSON returns the value that a JSON text represents. Mappings keep the order of
@@ -24,7 +26,7 @@ func FromJSON(text []byte) (any, error) {
 	dec.UseNumber()
 	value, err := readJSON(dec, 0)
 	if err != nil {
-		return nil, err
+		return nil, plainjson.Explain(text, err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return nil, errors.New("more text follows the JSON value")

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -74,7 +74,7 @@ func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
 // be empty.
 func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	var def definition
-	err := json.Unmarshal(data, &def)
+	err := plainjson.Unmarshal(data, &def)
 	if err == nil {
 		err = def.Model.check()
 	}

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -64,7 +65,7 @@ func (i *Info) UnmarshalJSON(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&stored); err != nil {
-		return err
+		return plainjson.Explain(nil, err)
 	}
 	*i = Info{Name: stored.Name, VocabSize: stored.VocabSize, BOS: stored.BOS, EOS: NoToken, SHA256: stored.SHA256}
 	if stored.EOS != nil {
