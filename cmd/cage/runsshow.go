@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 func newRunsShow() *cobra.Command {
@@ -111,6 +112,9 @@ func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, e
 	}
 	rows = append(rows, []string{"checkpoints", strings.Trim(fmt.Sprint(checkpoints), "[]")})
 	made, err := madeWith(provenance)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", r.Dir, err)
+	}
 	return append(rows, made...), err
 }
 
@@ -121,7 +125,7 @@ func madeWith(text []byte) ([][]string, error) {
 		Build   engine.BuildInfo
 		Plugins []assembly.Used
 	}
-	if err := json.Unmarshal(text, &provenance); err != nil {
+	if err := plainjson.Unmarshal(text, &provenance); err != nil {
 		return nil, fmt.Errorf("provenance.json: %w", err)
 	}
 	var rows [][]string

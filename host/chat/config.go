@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -50,7 +51,7 @@ func parseConfig(text []byte) (*config, error) {
 		return nil, err
 	}
 	c := &config{}
-	if err := json.Unmarshal(text, &c.file); err != nil {
+	if err := plainjson.Unmarshal(text, &c.file); err != nil {
 		return nil, err
 	}
 	for _, key := range []struct {
@@ -107,7 +108,7 @@ func specialTokens(definition []byte) ([]string, error) {
 			Special bool   `json:"special"`
 		} `json:"added_tokens"`
 	}
-	if err := json.Unmarshal(definition, &file); err != nil {
+	if err := plainjson.Unmarshal(definition, &file); err != nil {
 		return nil, err
 	}
 	var list []string

@@ -1,15 +1,14 @@
 package chat
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // The names of the files of a data set, beside [tokenizer.TemplateFile] and the tokenizer's
@@ -128,9 +127,7 @@ func (c *counts) explain() string {
 }
 
 func (m *Manifest) parse(text []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(m); err != nil {
+	if err := plainjson.UnmarshalStrict(text, m); err != nil {
 		return err
 	}
 	if m.Version != manifestVersion {

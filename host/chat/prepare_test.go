@@ -247,7 +247,7 @@ func TestVerifyDamage(t *testing.T) {
 	}
 	whole := contents(t, out)
 	for name, want := range map[string]string{
-		TrainFile: "hash", ValFile: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", ManifestFile: "invalid character",
+		TrainFile: "hash", ValFile: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", ManifestFile: `not valid JSON: found "}", want "," or "}"`,
 	} {
 		path := filepath.Join(out, name)
 		content, err := os.ReadFile(path)

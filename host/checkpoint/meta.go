@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"encoding/json/v2"
 	"fmt"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Meta holds the parts of a state that are not tensors: total steps, seeds, counters, the
@@ -28,7 +30,7 @@ func (m Meta) Get(key string, value any) error {
 		return fmt.Errorf("%w: metadata has no %q", ErrDamaged, key)
 	}
 	if err := json.Unmarshal([]byte(text), value, json.RejectUnknownMembers(true)); err != nil {
-		return fmt.Errorf("%w: metadata %q: %w", ErrDamaged, key, err)
+		return fmt.Errorf("%w: metadata %q: %w", ErrDamaged, key, plainjson.Explain([]byte(text), err))
 	}
 	return nil
 }

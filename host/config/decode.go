@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,6 +20,10 @@ type decoder struct {
 
 	initial *Initial // that model.init names, if it was read
 	closed  bool     // model.init is not read
+
+	// Tables that nobody knows, and the keys that are missing because these may be what was
+	// meant for them.
+	strangers, orphans []string
 
 	given map[string]bool // keys that stand in the file or in an override
 	bad   map[string]bool // keys with a problem, which must not cause a second one
@@ -86,6 +91,8 @@ func (d *decoder) suggestions() map[string]any {
 		d.cfg.Model.Kind = model.KindLlama
 		if d.initial != nil {
 			d.cfg.Model.Kind = d.initial.Settings.Kind
+		} else {
+			d.kindOfKeys()
 		}
 	}
 	if d.initial != nil {
@@ -166,12 +173,17 @@ func (d *decoder) unknown(t table, key string, raw any) {
 	path := t.path(key)
 	what, meant := "unknown key", meantKey(t, key)
 	if IsTable(raw) {
-		what, meant = "unknown table", ""
-		if near := schema.Nearest(key, t.children()); near != "" {
-			meant = t.path(near)
-		}
+		what, meant = "unknown table", d.meantTable(t, key, raw)
+	}
+	if t.name != "" && slices.Contains(table{}.children(), key) {
+		d.bad[key] = true
+		d.report(path, fmt.Sprintf("%s belongs to [%s] here, which does not have it", key, t.name), "write it above all tables, or as a table ["+key+"]")
+		return
 	}
 	if meant == "" {
+		if what == "unknown table" && t.name == "" {
+			d.strangers = append(d.strangers, path)
+		}
 		d.report(path, what, "known here: "+strings.Join(d.known(t), ", "))
 		return
 	}
@@ -237,6 +249,10 @@ func (d *decoder) defaults(t table, suggested map[string]any) {
 
 func (d *decoder) missing(t table, k schema.Key) {
 	if d.bad[t.path(k.Name)] || d.bad[t.name] {
+		return
+	}
+	if len(d.strangers) > 0 && t.name != "" && dig(d.values, strings.Split(t.name, ".")) == nil {
+		d.orphans = append(d.orphans, t.path(k.Name))
 		return
 	}
 	hint := "want " + k.Wants() + ": " + k.Doc

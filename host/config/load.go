@@ -43,6 +43,11 @@ func Parse(path string, text []byte, overrides []string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, study := doc.values["study"]; study {
+		e := doc.ErrorAt("study", "describes a study, not a training run")
+		e.Hint = "want one run, or: cage study run " + path
+		return nil, e
+	}
 	d := newDecoder(doc)
 	if err := d.override(overrides); err != nil {
 		return nil, err
@@ -53,6 +58,7 @@ func Parse(path string, text []byte, overrides []string) (*Config, error) {
 // result is decode with its problems in order.
 func (d *decoder) result() (*Config, error) {
 	cfg := d.decode()
+	d.fold()
 	if len(d.errs) > 0 {
 		d.errs.Sort()
 		return nil, d.errs

@@ -36,7 +36,10 @@ func (d *decoder) overrideOne(text string) *Error {
 	}
 	doc, err := parseTOML(name, []byte(plain))
 	if err != nil {
-		return fail(err.Msg, overrideHint(key, value))
+		if err.Hint == "" || strings.Contains(err.Hint, "quotes") {
+			err.Hint = overrideHint(key, value)
+		}
+		return fail(err.Msg, err.Hint)
 	}
 	if len(doc.leaves) == 0 {
 		return fail("not a setting", "want KEY=VALUE, such as --set train.steps=100")

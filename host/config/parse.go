@@ -2,11 +2,12 @@ package config
 
 import (
 	"bytes"
-	"errors"
-	"strings"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // parseTOML parses text. A failure has file and line.
@@ -24,21 +25,28 @@ func parseTOML(file string, text []byte) (*Document, *Error) {
 		return nil, err
 	}
 	if _, err := toml.Decode(string(text), &doc.values); err != nil {
-		return nil, syntaxError(file, string(text), err)
+		return nil, doc.syntaxError(string(text), err)
 	}
 	return doc, nil
 }
 
-// syntaxError places an error of the library by its offset: its line is one too large where
-// a line ends too early. The offset is -1 where the first character is none that TOML allows.
-func syntaxError(file, text string, err error) *Error {
-	e := &Error{File: file, Line: 1, Msg: "not valid TOML: " + oneLine(err.Error()), cause: err}
-	if pe, ok := errors.AsType[toml.ParseError](err); ok {
-		e.Line = 1 + strings.Count(text[:min(max(pe.Position.Start, 0), len(text))], "\n")
-		e.Msg = "not valid TOML: " + oneLine(pe.Message)
-		if strings.HasPrefix(pe.Message, "expected value but found") || strings.HasPrefix(pe.Message, "floats must start") {
-			e.Hint = "a string needs quotes"
+// syntaxError describes an error of the library, with the line of an earlier mention of a
+// key where that is part of it.
+func (d *Document) syntaxError(text string, err error) *Error {
+	p := plaintoml.Explain(text, err, d.lastMention)
+	return &Error{File: d.file, Line: p.Line, Msg: p.Found, Hint: p.Hint, cause: err}
+}
+
+// lastMention is the line where a key, which is without indexes, is mentioned last above
+// a line; 0 for none.
+func (d *Document) lastMention(key string, line int) int {
+	last := 0
+	for name, from := range d.keys {
+		if indexes.ReplaceAllString(name, "") == key && from.line < line {
+			last = max(last, from.line)
 		}
 	}
-	return e
+	return last
 }
+
+var indexes = regexp.MustCompile(`\[\d+\]`)

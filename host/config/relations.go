@@ -16,7 +16,9 @@ import (
 func (d *decoder) relations() {
 	d.foreignKeys()
 	d.lotion()
-	d.problems(d.cfg.Model.Check())
+	if d.good("model.kind") {
+		d.problems(d.cfg.Model.Check())
+	}
 	if d.cfg.untrained {
 		d.untrained()
 	} else if p, found := d.cfg.Schedule.Problem(d.cfg.Train.Steps); found {

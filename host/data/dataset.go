@@ -1,12 +1,12 @@
 package data
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // The names of the files of a dataset. A Hugging Face tokenizer's tokenizer.json lies
@@ -68,9 +68,7 @@ type Shard struct {
 }
 
 func (m *Manifest) parse(text []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(m); err != nil {
+	if err := plainjson.UnmarshalStrict(text, m); err != nil {
 		return err
 	}
 	if m.Version < 1 || m.Version > manifestVersion {

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -142,7 +143,7 @@ func (p *hubPlan) writeConfig(dir vfs.Path) error {
 // floats, whatever the rest is; so that all is of one type, the file says bfloat16 then.
 func withQuantization(config []byte, quantization map[string]any, fourBitFloats bool) ([]byte, error) {
 	var entries map[string]any
-	if err := json.Unmarshal(config, &entries); err != nil {
+	if err := plainjson.Unmarshal(config, &entries); err != nil {
 		return nil, err
 	}
 	entries["quantization_config"] = quantization

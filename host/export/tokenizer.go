@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Tokenizer is the tokenizer of a model, as files. The files are copied, except
@@ -121,7 +122,7 @@ func unique(list []int32) (out []int32) {
 // ids are the ids of all tokens by their text.
 func (t Tokenizer) ids() (map[string]int32, error) {
 	var f tokenizerFile
-	if err := json.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
+	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
 	ids := map[string]int32{}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/gguf"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Types of tokens in GGUF.
@@ -56,14 +57,14 @@ func (m *merge) UnmarshalJSON(text []byte) error {
 		*m = merge(strings.Join(pair, " "))
 		return nil
 	}
-	return json.Unmarshal(text, (*string)(m))
+	return plainjson.UnmarshalPart(text, (*string)(m))
 }
 
 // ggufTokens are the entries about the tokenizer of a model with vocab token ids. Where inexact
 // is allowed, notes say why llama.cpp would find other ids in some texts.
 func ggufTokens(t Tokenizer, vocab int, inexact bool) (entries []gguf.Entry, notes []string, err error) {
 	var f tokenizerFile
-	if err := json.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
+	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
 	if f.Model.ByteFallback {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // keys are the entries of a JSON object that are still to be understood, with what was wrong
@@ -18,7 +20,7 @@ type keys struct {
 func newKeys(text []byte) (*keys, error) {
 	k := &keys{}
 	if err := json.Unmarshal(text, &k.values); err != nil { // names that occur twice are an error
-		return nil, err
+		return nil, plainjson.Explain(text, err)
 	}
 	if k.values == nil {
 		return nil, fmt.Errorf("found null, want an object")

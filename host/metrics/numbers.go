@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -25,7 +26,7 @@ func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err
 		return nil, false, fmt.Errorf("metrics: %w", err)
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
+	if err := plainjson.Unmarshal(text, &fields); err != nil {
 		return nil, false, fmt.Errorf("metrics: %s: %w", path, err)
 	}
 	numbers = map[string]float64{}
@@ -77,7 +78,7 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 	if line == nil {
 		return r, false, nil
 	}
-	if err := json.Unmarshal(line, &r); err != nil {
+	if err := plainjson.Unmarshal(line, &r); err != nil {
 		return Record{}, false, fmt.Errorf("metrics: %s: the last record: %w", path, err)
 	}
 	return r, true, nil

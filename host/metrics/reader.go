@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -89,7 +89,7 @@ func lines[E Entry](file io.Reader) iter.Seq2[line[E], error] {
 
 // parse reads a line that follows an entry of step last.
 func parse[E Entry](text []byte, last int) (l line[E]) {
-	l.damage = json.Unmarshal(text, &l.entry)
+	l.damage = plainjson.Unmarshal(text, &l.entry)
 	switch {
 	case l.damage != nil:
 	case !bytes.HasPrefix(text, []byte{'{'}):

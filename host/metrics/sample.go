@@ -1,8 +1,9 @@
 package metrics
 
 import (
-	"encoding/json"
 	"fmt"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Sample is one line of samples.jsonl: the texts that a model wrote after a step.
@@ -23,7 +24,7 @@ func (s Sample) at() int { return s.Step }
 // ParseSample reads a line of samples.jsonl.
 func ParseSample(line []byte) (Sample, error) {
 	var s Sample
-	if err := json.Unmarshal(line, &s); err != nil {
+	if err := plainjson.Unmarshal(line, &s); err != nil {
 		return Sample{}, fmt.Errorf("metrics: no sample: %w", err)
 	}
 	return s, nil

@@ -1,10 +1,10 @@
 package metrics
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -78,7 +78,7 @@ func ReadSummary(path vfs.Path) (Summary, error) {
 		return Summary{}, fmt.Errorf("metrics: %w", err)
 	}
 	var s Summary
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := plainjson.Unmarshal(text, &s); err != nil {
 		return Summary{}, fmt.Errorf("metrics: %s: %w", path, err)
 	}
 	return s, nil

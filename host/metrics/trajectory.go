@@ -1,10 +1,11 @@
 package metrics
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Point is one line of trajectory.jsonl: the parameters of a problem after a step.
@@ -42,7 +43,7 @@ func (v Vector) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads a list of numbers as MarshalJSON writes them.
 func (v *Vector) UnmarshalJSON(text []byte) error {
 	var list []Number
-	if err := json.Unmarshal(text, &list); err != nil {
+	if err := plainjson.UnmarshalPart(text, &list); err != nil {
 		return fmt.Errorf("x: %w", err)
 	}
 	*v = make(Vector, len(list))

@@ -1,11 +1,12 @@
 package ruler
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Documents holds texts and questions about them.
@@ -48,7 +49,7 @@ func ParseSquad(content []byte) (*Documents, error) {
 			}
 		}
 	}
-	if err := json.Unmarshal(content, &file); err != nil {
+	if err := plainjson.Unmarshal(content, &file); err != nil {
 		return nil, fmt.Errorf("not the JSON of SQuAD: %w", err)
 	}
 	var texts []string
@@ -87,7 +88,7 @@ func ParseHotpot(content []byte) (*Documents, error) {
 		Question, Answer string
 		Context          []titled
 	}
-	if err := json.Unmarshal(content, &file); err != nil {
+	if err := plainjson.Unmarshal(content, &file); err != nil {
 		return nil, fmt.Errorf("not the JSON of HotpotQA: %w", err)
 	}
 	var texts []string
@@ -114,7 +115,7 @@ func (t *titled) UnmarshalJSON(content []byte) error {
 	var title string
 	var sentences []string
 	pair := []any{&title, &sentences}
-	if err := json.Unmarshal(content, &pair); err != nil {
+	if err := plainjson.UnmarshalPart(content, &pair); err != nil {
 		return err
 	}
 	if len(pair) != 2 {

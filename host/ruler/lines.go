@@ -2,12 +2,12 @@ package ruler
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -58,7 +58,7 @@ func lines[T any](r io.Reader) iter.Seq2[line[T], error] {
 			case err == io.EOF:
 				err = &damage{number, errTorn}
 			case err == nil:
-				if err = json.Unmarshal(text, &l.value); err != nil {
+				if err = plainjson.Unmarshal(text, &l.value); err != nil {
 					err = &damage{number, err}
 				}
 			}

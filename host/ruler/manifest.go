@@ -1,15 +1,14 @@
 package ruler
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Manifest says what the prompts and answers of a directory were made with. To add to the
@@ -59,9 +58,7 @@ const manifestFormat = 1
 // ParseManifest parses a manifest.
 func ParseManifest(content []byte) (*Manifest, error) {
 	m := &Manifest{}
-	dec := json.NewDecoder(bytes.NewReader(content))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(m); err != nil {
+	if err := plainjson.UnmarshalStrict(content, m); err != nil {
 		return nil, err
 	}
 	if m.Format != manifestFormat {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -110,22 +111,22 @@ func (r *reader) lines(path string) (list []string) {
 func parseEnglish(content []byte) ([]string, error) {
 	dec := json.NewDecoder(bytes.NewReader(content))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, errors.Join(errors.New(`want an object like {"1": "word"}`), err)
+		return nil, errors.Join(errors.New(`want an object like {"1": "word"}`), plainjson.Explain(content, err))
 	}
 	var list []string
 	for dec.More() {
 		key, err := dec.Token()
 		if err != nil {
-			return nil, err
+			return nil, plainjson.Explain(content, err)
 		}
 		var word string
 		if err := dec.Decode(&word); err != nil {
-			return nil, fmt.Errorf("key %q: %w", key, err)
+			return nil, fmt.Errorf("key %q: %w", key, plainjson.Explain(nil, err))
 		}
 		list = append(list, word)
 	}
 	_, err := dec.Token()
-	return list, err
+	return list, plainjson.Explain(content, err)
 }
 
 func (r *reader) essay(path string) string {
@@ -136,7 +137,7 @@ func (r *reader) essay(path string) string {
 	text := string(content)
 	if filepath.Ext(path) == ".json" {
 		var file struct{ Text string }
-		if err := json.Unmarshal(content, &file); err != nil {
+		if err := plainjson.Unmarshal(content, &file); err != nil {
 			r.fail(path, fmt.Errorf(`want an object like {"text": "…"}: %w`, err))
 		}
 		text = file.Text

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Write adds digests to the metadata of a file, all of them SHA-256 in hexadecimal, and
@@ -51,7 +53,7 @@ func takeDigests(metadata map[string]string) (d digests, err error) {
 	if some {
 		d.ofTensors = map[string]string{}
 		if err := json.Unmarshal([]byte(list), &d.ofTensors); err != nil {
-			return d, fmt.Errorf("%s: %w", TensorDigestsKey, err)
+			return d, fmt.Errorf("%s: %w", TensorDigestsKey, plainjson.Explain([]byte(list), err))
 		}
 	}
 	for name, digest := range d.ofTensors {

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // A file is: the header's length (8 bytes, little-endian), the header (JSON,
@@ -106,13 +108,13 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 	}
 	var fields map[string]jsontext.Value // duplicate names are an error of json/v2
 	if err := json.Unmarshal(bytes.TrimRight(text, " "), &fields); err != nil {
-		return header{}, fmt.Errorf("header: %w", err)
+		return header{}, fmt.Errorf("header: %w", plainjson.Explain(text, err))
 	}
 	var h header
 	for name, value := range fields {
 		if name == metadataKey {
 			if err := json.Unmarshal(value, &h.metadata); err != nil {
-				return header{}, fmt.Errorf("metadata: %w", err)
+				return header{}, fmt.Errorf("metadata: %w", plainjson.Explain(nil, err))
 			}
 			continue
 		}
@@ -153,7 +155,7 @@ func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) 
 	}
 	var entry jsonInfo
 	if err := json.Unmarshal(value, &entry, json.RejectUnknownMembers(true)); err != nil {
-		return Info{}, err
+		return Info{}, plainjson.Explain(nil, err)
 	}
 	if entry.DType.Bits() == 0 {
 		return Info{}, fmt.Errorf("unknown element type %q", entry.DType)

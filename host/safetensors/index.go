@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // A checkpoint is either one file, or several with an index, a JSON file that says which
@@ -34,7 +36,7 @@ func parseIndex(text []byte) (index, error) {
 	}
 	var x index
 	if err := json.Unmarshal(text, &x); err != nil { // names that occur twice are an error
-		return index{}, fmt.Errorf("%w index: %w", ErrFormat, err)
+		return index{}, fmt.Errorf("%w index: %w", ErrFormat, plainjson.Explain(text, err))
 	}
 	if x.WeightMap == nil {
 		return index{}, fmt.Errorf("%w index: it has no weight_map", ErrFormat)

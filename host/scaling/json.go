@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // ParseJSON parses points from a JSON array of objects; see [ReadFile]. path is the name
@@ -36,10 +38,8 @@ func (p *jsonParser) syntax(err error) {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		line = 1 + bytes.Count(p.text[:min(int(e.Offset), len(p.text))], []byte("\n"))
 	}
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	p.fail(line, "not valid JSON: %v", err)
+	message := plainjson.Explain(p.text, err).Error()
+	p.fail(line, "%s", strings.TrimPrefix(message, fmt.Sprintf("line %d: ", line)))
 }
 
 func (p *jsonParser) array() {

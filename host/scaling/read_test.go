@@ -68,10 +68,10 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	}
 	const good = `{"n": 1, "d": 1, "method": "a", "bits": 4, "loss": 1}`
 	json := map[string]string{
-		"":                   "f:1: not valid JSON: unexpected EOF",
+		"":                   "f:1: not valid JSON: there is nothing",
 		"{}":                 "f:1: want an array of objects, each with n, d, method, bits, and loss or ppl",
 		"[]":                 "f: no points in the array",
-		"[\n" + good:         "f:2: not valid JSON: unexpected end of JSON input",
+		"[\n" + good:         "f:2: not valid JSON: it ends in the middle",
 		"[\n1,\n\"a\"]":      "f:2: found number where a point should be; want an object\nf:3: found string where a point should be; want an object",
 		"[" + good + "\n] 3": "f:2: something follows the array",
 		"[\n{\"n\": \"7\", \"d\": null, \"method\": 4, \"bits\": 4, \"los\": 3}]": "f:2: want one of loss (nats per token) and ppl (its exponential)\nf:2: d is null; want a number\n" +
@@ -79,7 +79,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"[{\"n\": 1, \"d\": 1, \"method\": \"a\", \"bits\": 0, \"loss\": 1}]": "f:1: bits is 0; want bits per weight, above 0 and at most 64",
 		"[\n\n{\"ppl\": 1}]": "f:3: no n; want n, d, method, bits, and loss or ppl\nf:3: no d; want n, d, method, bits, and loss or ppl\n" +
 			"f:3: no method; want n, d, method, bits, and loss or ppl\nf:3: no bits; want n, d, method, bits, and loss or ppl",
-		"[{\"n\": 1,\n }]": "f:2: not valid JSON: invalid character '}' looking for beginning of object key string",
+		"[{\"n\": 1,\n }]": "f:2: not valid JSON: found \"}]\", want a key in double quotes",
 	}
 	for text, want := range json {
 		if _, err := ParseJSON("f", []byte(text)); err == nil || err.Error() != want {

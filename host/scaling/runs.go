@@ -1,7 +1,6 @@
 package scaling
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Labels says how to name the methods of runs and count their bits.
@@ -141,7 +141,7 @@ func readOrigin(dir string) (o origin, err error) {
 	if err != nil {
 		return o, err
 	}
-	if err := json.Unmarshal(text, &o); err != nil {
+	if err := plainjson.Unmarshal(text, &o); err != nil {
 		return o, fmt.Errorf("%s: %w", path, err)
 	}
 	return o, nil

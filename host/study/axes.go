@@ -76,6 +76,7 @@ func readAxes(study *table) []axis {
 		switch {
 		case !t.has("name"):
 			t.report(t.key("name"), `want the axis's name, such as name = "bits"`, "missing")
+			study.vague = true
 		case find(axes, a.name) != nil:
 			t.report(t.key("name"), "want a name of its own for each axis", "there are two axes %q", a.name)
 		}
@@ -84,7 +85,9 @@ func readAxes(study *table) []axis {
 			t.report(t.key("key"), "want another key", outIsOurs)
 		}
 		if t.has("values") && t.has("key") == (len(a.keys) > 0) {
+			problems := len(study.errs)
 			a.values = readValues(t, a)
+			study.vague = study.vague || len(study.errs) > problems
 		}
 		t.finish()
 		axes = append(axes, a)
@@ -114,6 +117,11 @@ func readValues(t *table, a axis) []value {
 		t.wrong("values", raw, strings.TrimPrefix(wantValues, "want "))
 		return nil
 	}
+	if plain := slices.IndexFunc(elements, func(e any) bool { return !config.IsTable(e) }); plain >= 0 && len(a.keys) == 0 {
+		t.report(t.key("key"), `want the key that gets the values, such as key = "quantizer.bits"; or a table for each value: [{label = "...", set = {...}}, ...]`,
+			"missing, but values has %s", schema.Describe(elements[plain]))
+		return nil
+	}
 	var values []value
 	for i, e := range elements {
 		key := config.Indexed(t.key("values"), i)
@@ -139,11 +147,7 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 		if list, isArray := raw.([]any); isArray {
 			label, ok = config.Setting{Value: list}.Text(), true
 		}
-		switch {
-		case len(a.keys) == 0:
-			t.report(key, wantValues, "found %s", schema.Describe(raw))
-			return value{}, false
-		case !ok:
+		if !ok {
 			t.report(key, `want {label = "...", value = ...}`, "found %s", schema.Describe(raw))
 			return value{}, false
 		}

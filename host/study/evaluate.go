@@ -2,7 +2,6 @@ package study
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -46,7 +46,7 @@ func readAccount(dir vfs.Path) (a account, begun bool, err error) {
 		return a, false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &a)
+		err = plainjson.Unmarshal(text, &a)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", dir.Join(accountFile), err)

@@ -43,6 +43,11 @@ func load(path string, text []byte, doc *config.Document) (*Study, error) {
 	s := &Study{File: path, text: text}
 	r := &reader{doc: doc, dir: filepath.Dir(path)}
 	top := &table{reader: r, values: doc.Values()}
+	if !top.has("base") && !top.has("study") && (top.has("train") || top.has("model")) {
+		e := doc.ErrorAt("", "describes a training run, not a study")
+		e.Hint = "want [study] and base, the path of such a file, or: cage train " + path
+		return nil, e
+	}
 	base := s.readBase(top)
 	study := top.table("study")
 	if study == nil {
@@ -98,6 +103,10 @@ func (s *Study) readBase(top *table) *config.Document {
 		}
 		if raw == "" || errors.Is(err, fs.ErrNotExist) {
 			top.report("base", want+"; it is relative to the study file", "there is no file %s", s.Base)
+			return nil
+		}
+		if e, ok := errors.AsType[*config.Error](err); ok && e.Line == 0 { // of the whole file
+			top.report("base", want, "%s", e.File+": "+e.Msg)
 			return nil
 		}
 		top.errs = append(top.errs, problemsOf(err)...)

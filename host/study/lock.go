@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -64,7 +65,7 @@ func (s *Study) running() ([]string, error) {
 		return nil, err
 	}
 	var ids []string
-	if err := json.Unmarshal(text, &ids); err != nil {
+	if err := plainjson.Unmarshal(text, &ids); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.at(runningFile), err)
 	}
 	return ids, nil

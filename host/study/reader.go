@@ -13,6 +13,10 @@ type reader struct {
 	doc  *config.Document
 	dir  string // of the file, to which the paths of other descriptions in it are relative
 	errs config.Errors
+
+	// vague: an axis has no name, or not all labels that the file gives it. What names axes
+	// and labels is not checked then, because it may be right.
+	vague bool
 }
 
 // report records a problem at a key.
@@ -188,6 +192,9 @@ func (t *table) labels(axes []axis, many bool) map[string][]string {
 
 // unknownAxis reports a name that is not one of an axis.
 func (r *reader) unknownAxis(key, name string, axes []axis) {
+	if r.vague {
+		return
+	}
 	known := axisNames(axes)
 	hint := "the axes are " + schema.Quoted(known)
 	if near := schema.DidYouMean(name, known); near != "" {
@@ -198,6 +205,9 @@ func (r *reader) unknownAxis(key, name string, axes []axis) {
 
 // checkLabels reports labels that no cell has.
 func (t *table) checkLabels(where map[string][]string, axes []axis) {
+	if t.vague {
+		return
+	}
 	for name, labels := range where {
 		a := find(axes, name)
 		for _, label := range labels {

@@ -136,7 +136,7 @@ func (t *table) oneAxis(name string, axes []axis) string {
 func (t *table) labelOf(name, axis string, axes []axis) string {
 	label, a := t.text(name), find(axes, axis)
 	switch {
-	case a == nil: // which has been reported
+	case a == nil || t.vague: // which has been reported
 	case !t.has(name):
 		t.report(t.key(name), "want one of "+schema.Quoted(a.labels()), "missing")
 	case label != "" && !slices.Contains(a.labels(), label):
@@ -178,6 +178,9 @@ func (t *table) quietTexts(name string) []string {
 // checkAllUsed reports axes of several labels that a table or figure does not use, which
 // would average cells of different meaning. places names the keys where an axis can stand.
 func (t *table) checkAllUsed(axes []axis, where map[string][]string, places string, used []string) {
+	if t.vague {
+		return
+	}
 	for _, a := range axes {
 		one := len(a.labels()) == 1 || len(where[a.name]) == 1
 		if !one && !slices.Contains(used, a.name) {
@@ -230,7 +233,7 @@ func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline 
 		}
 		return Cell{Labels: p.labels}.Matches(where)
 	}
-	if len(baseline) > 0 && len(plans) > 0 && !slices.ContainsFunc(plans, has) {
+	if !t.vague && len(baseline) > 0 && len(plans) > 0 && !slices.ContainsFunc(plans, has) {
 		t.report(t.key("baseline"), "want labels of cells that where and [[study.exclude]] leave in", "no cell here has its labels")
 	}
 }

@@ -1,7 +1,6 @@
 package study
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -132,7 +132,7 @@ func readFailure(dir rundir.Dir) (Failure, error) {
 	if err != nil {
 		return f, err
 	}
-	if err := json.Unmarshal(text, &f); err != nil {
+	if err := plainjson.Unmarshal(text, &f); err != nil {
 		return f, &damagedFailure{path, err}
 	}
 	return f, nil

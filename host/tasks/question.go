@@ -19,14 +19,14 @@ type asked struct {
 // ask fills the templates of a task in.
 func (t *Task) ask(d Doc) (a asked, err error) {
 	for _, source := range t.Question {
-		q, err := t.render(source, d)
+		q, err := t.render("question", source, d)
 		if err != nil {
 			return a, err
 		}
 		a.questions = append(a.questions, t.cleaned(q))
 	}
 	if t.Target != "" {
-		if a.target, err = t.render(t.Target, d); err != nil {
+		if a.target, err = t.render("target", t.Target, d); err != nil {
 			return a, err
 		}
 	}
@@ -49,7 +49,7 @@ func (t *Task) choices(d Doc, target string) (list []string, err error) {
 		list, err = d.list(t.ChoicesOf)
 	}
 	for _, source := range t.Choice {
-		c, err := t.render(source, d)
+		c, err := t.render("choices", source, d)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func (t *Task) choices(d Doc, target string) (list []string, err error) {
 
 // gold is the number of the right choice.
 func (t *Task) gold(d Doc, choices int) (int, error) {
-	text, err := t.render(t.Gold, d)
+	text, err := t.render("gold", t.Gold, d)
 	if err != nil {
 		return 0, err
 	}

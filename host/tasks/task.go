@@ -1,18 +1,13 @@
 package tasks
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 
 	"github.com/cage-qat/cage/internal/regular"
 )
@@ -121,103 +116,4 @@ func Open(spec string) (*Task, error) {
 		return nil, fmt.Errorf("%w %q: want one of %s, or a file that ends in .toml", ErrNone, spec, strings.Join(Names(), ", "))
 	}
 	return Parse(spec+".toml", text)
-}
-
-// Parse parses the description of a task; name is for messages.
-func Parse(name string, text []byte) (*Task, error) {
-	sum := sha256.Sum256(text)
-	t := &Task{hash: hex.EncodeToString(sum[:])}
-	decoded, err := toml.Decode(string(text), t)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if unknown := decoded.Undecoded(); len(unknown) > 0 {
-		return nil, fmt.Errorf("%s: there is no key %s", name, unknown[0])
-	}
-	if t.Dataset == "" {
-		t.Dataset = t.Name
-	}
-	if t.Delimiter == nil {
-		space := " "
-		t.Delimiter = &space
-	}
-	if err := t.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return t, nil
-}
-
-// metricsOf are the metrics of each kind.
-var metricsOf = map[string][]string{Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch}, Text: {WordPerplexity, BytePerplexity, BitsPerByte}}
-
-func (t *Task) check() error {
-	allowed, ok := metricsOf[t.Kind]
-	switch {
-	case t.Name == "" || strings.ContainsAny(t.Name, `/\`):
-		return fmt.Errorf("name %q: want one that can be a file's", t.Name)
-	case !ok:
-		return fmt.Errorf("kind %q: want %s, %s, %s or %s", t.Kind, Choices, Continuation, Generation, Text)
-	case len(t.Metrics) == 0:
-		return fmt.Errorf("metrics: want some of %s", strings.Join(allowed, ", "))
-	case len(t.Question) == 0 || t.Split == "":
-		return fmt.Errorf("question and split are missing")
-	case t.Shots < 0 || t.MaxTokens < 0:
-		return fmt.Errorf("shots %d, max_tokens %d: none may be negative", t.Shots, t.MaxTokens)
-	}
-	for _, m := range t.Metrics {
-		if !slices.Contains(allowed, m) {
-			return fmt.Errorf("metrics: %q is none of %s: %s", m, t.Kind, strings.Join(allowed, ", "))
-		}
-	}
-	if err := t.checkKind(); err != nil {
-		return err
-	}
-	return t.compile()
-}
-
-func (t *Task) checkKind() error {
-	switch t.Kind {
-	case Choices:
-		several := len(t.Question) > 1
-		if t.Gold == "" || several == (t.Target == "") || several == (len(t.Choice) > 0 || t.ChoicesOf != "") {
-			return fmt.Errorf("choices: want gold, and either choices (or choices_of), or several questions and target")
-		}
-	case Continuation, Generation:
-		if len(t.Question) != 1 || t.Target == "" {
-			return fmt.Errorf("%s: want one question, and target", t.Kind)
-		}
-	}
-	if t.Kind == Text && (len(t.Question) != 1 || t.Target != "" || t.Shots > 0) {
-		return fmt.Errorf("%s: want one question, which is the text, and neither target nor shots", Text)
-	}
-	if (t.Kind == Generation) != (len(t.Filters) > 0) {
-		return fmt.Errorf("filters belong to tasks of the kind %s, which have some", Generation)
-	}
-	return nil
-}
-
-// compile parses patterns.
-func (t *Task) compile() error {
-	for i, c := range t.Clean {
-		p, err := regexp.Compile(c[0])
-		if err != nil {
-			return fmt.Errorf("clean[%d]: %w", i, err)
-		}
-		t.clean = append(t.clean, p)
-	}
-	for i, source := range t.Ignore {
-		p, err := regexp.Compile(pythonEnd(source))
-		if err != nil {
-			return fmt.Errorf("ignore[%d]: %w", i, err)
-		}
-		t.ignore = append(t.ignore, p)
-	}
-	for i := range t.Filters {
-		p, err := regexp.Compile(t.Filters[i].Pattern)
-		if err != nil {
-			return fmt.Errorf("filters[%d]: %w", i, err)
-		}
-		t.Filters[i].pattern = p
-	}
-	return nil
 }

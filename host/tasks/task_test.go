@@ -23,19 +23,31 @@ metrics = ["acc"]
 // TestParseRefuses: what a description lacks or has too much is named.
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
-		{`kind = "choices"`, `kind = "quiz"`, `kind "quiz": want choices, continuation, generation or text`},
-		{`name = "own"`, `name = "a/b"`, `name "a/b"`},
-		{`gold = "0"`, `silver = "0"`, "there is no key silver"},
-		{`gold = "0"`, ``, "want gold"},
-		{`metrics = ["acc"]`, `metrics = ["perplexity"]`, `"perplexity" is none of choices: acc, acc_norm`},
-		{`metrics = ["acc"]`, `metrics = []`, "want some of acc, acc_norm"},
-		{`split = "test"`, ``, "question and split are missing"},
-		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]", "clean[0]: "},
-		{`split = "test"`, "split = \"test\"\nshots = -1", "none may be negative"},
-		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "filters belong to tasks of the kind generation"},
+		{`kind = "choices"`, ``, "own.toml: kind: missing; want one of choices, continuation, generation, text"},
+		{`kind = "choices"`, `kind = "quiz"`, `own.toml:2: kind: found "quiz"; want one of choices, continuation, generation, text`},
+		{`kind =`, `Kind =`, `own.toml:2: Kind: unknown key; did you mean "kind"?`},
+		{`name = "own"`, ``, "own.toml: name: missing; want one that can be a file's"},
+		{`name = "own"`, `name = "a/b"`, `own.toml:1: name: found "a/b"; want one that can be a file's, without slashes`},
+		{`gold = "0"`, `golden = "0"`, `own.toml:7: golden: unknown key; did you mean "gold"?`},
+		{`gold = "0"`, ``, "own.toml: gold: missing; want a template that writes the number of the right choice"},
+		{`metrics = ["acc"]`, `metrics = ["perplexity"]`, `own.toml:8: metrics: a task of the kind choices has no "perplexity"; want some of acc, acc_norm`},
+		{`metrics = ["acc"]`, `metrics = []`, "own.toml:8: metrics: missing; want some of acc, acc_norm"},
+		{`metrics = ["acc"]`, `metrics = "acc"`, "own.toml:8: metrics: found a string; want an array"},
+		{`split = "test"`, ``, `own.toml: split: missing; want the split with the questions, such as split = "test"`},
+		{`split = "test"`, `split  "test"`, `own.toml:4: not valid TOML: ` + "`split  \"test\"` has no \"=\"; want split = \"test\""},
+		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]", "own.toml:5: clean[0]: missing closing ): `(`; want a regular expression"},
+		{`split = "test"`, "split = \"test\"\nclean = [['a']]", "own.toml:5: clean: found an array of 1; want one of 2"},
+		{`split = "test"`, "split = \"test\"\nshots = -1", "own.toml:5: shots: found -1; want a number of examples, or 0"},
+		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "own.toml:5: filters: found in a task of the kind choices; want none: they belong to the kind generation"},
+		{`split = "test"`, "split = \"test\"\n[[filters]]\npatern = \"x\"", `own.toml:6: filters.patern: unknown key; did you mean "pattern"?`},
+		{`["{{ q }}"]`, `["{{ q }"]`, `own.toml:5: question: template own, line 1: "}" closes nothing`},
+		{`"{{ b }}"]`, `"{% if %}"]`, "own.toml:6: choices[1]: template own, line 1: "},
+		{`["{{ q }}"]`, `["{{ q }}", "{{ a }}"]`, "own.toml: target: missing; want the continuation of the questions"},
+		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"", "own.toml:8: target: found beside one question; want choices or choices_of in its place"},
+		{`choices = ["{{ a }}", "{{ b }}"]`, ``, "own.toml: choices: missing; want it or choices_of"},
 	} {
-		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q in it", c.to, err, c.want)
+		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%q:\n got %v\nwant %s", c.to, err, c.want)
 		}
 	}
 	if _, err := tasks.Open("no-task"); err == nil || !strings.Contains(err.Error(), "hellaswag") {
@@ -61,6 +73,23 @@ func TestRowsRefuse(t *testing.T) {
 		if _, err := task.ReadDocs([]string{file}, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q in it", c.rows, err, c.want)
 		}
+	}
+}
+
+// TestTemplateOfRow: a row for which a template has no value is named with the template.
+func TestTemplateOfRow(t *testing.T) {
+	task, err := tasks.Open("lambada_openai")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := task.NewDoc("rows.jsonl: line 3", []byte(`{"text": "word"}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = task.Items([]tasks.Doc{d}, nil, nil, tasks.Options{})
+	const want = `rows.jsonl: line 3: target = "{{ text.rsplit(' ', 1)[1] }}": element [1] of a list of length 1 (counted from 0) is undefined`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
 	}
 }
 

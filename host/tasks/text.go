@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -38,8 +39,8 @@ func (t *Task) NewDoc(place string, object []byte, example bool) (Doc, error) {
 	return Doc{place, string(object), fields}, nil
 }
 
-// render fills a template in.
-func (t *Task) render(source string, d Doc) (string, error) {
+// render fills in a template, which is the value of a key.
+func (t *Task) render(key, source string, d Doc) (string, error) {
 	p, err := jinja.Parse(t.Name, source)
 	if err != nil {
 		return "", err
@@ -49,6 +50,9 @@ func (t *Task) render(source string, d Doc) (string, error) {
 		variables[key], _ = d.fields.Get(key)
 	}
 	r, err := p.Render(variables, time.Time{}, jinja.Limits{Strict: true})
+	if e, ok := errors.AsType[*jinja.Error](err); ok && !e.Raised {
+		return "", fmt.Errorf("%s: %s = %q: %s", d.Place, key, source, e.Problem)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", d.Place, err)
 	}

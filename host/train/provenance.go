@@ -1,7 +1,6 @@
 package train
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -125,7 +125,7 @@ func readProvenance(dir rundir.Dir) (*provenance, error) {
 		return nil, err
 	}
 	p := &provenance{}
-	if err := json.Unmarshal(text, p); err != nil {
+	if err := plainjson.Unmarshal(text, p); err != nil {
 		return nil, &descriptionError{fmt.Errorf("what the run was made of cannot be read: %s: %w", path, err)}
 	}
 	return p, nil

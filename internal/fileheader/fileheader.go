@@ -17,6 +17,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Size is the size of the block in bytes.
@@ -66,13 +68,8 @@ func (f Format) Decode(block []byte, size int64, header any) (version uint32, er
 	if length > Size-TextOffset {
 		return 0, fmt.Errorf("header text of %d bytes, at most %d fit", length, Size-TextOffset)
 	}
-	dec := json.NewDecoder(bytes.NewReader(block[TextOffset : TextOffset+length]))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(header); err != nil {
+	if err := plainjson.UnmarshalStrict(block[TextOffset:TextOffset+length], header); err != nil {
 		return 0, fmt.Errorf("header text: %w", err)
-	}
-	if dec.More() {
-		return 0, fmt.Errorf("header text goes on after its end")
 	}
 	if len(bytes.Trim(block[TextOffset+length:Size], "\x00")) > 0 {
 		return 0, fmt.Errorf("the header text is not followed by zeros: the file was changed or damaged")

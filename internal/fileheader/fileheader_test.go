@@ -45,13 +45,13 @@ func TestDecodeRefuses(t *testing.T) {
 		"a new version": {func(b []byte) []byte { b[8] = 3; return b }, "format version 3, this program reads versions 1 and 2"},
 		"a long text":   {func(b []byte) []byte { binary.LittleEndian.PutUint32(b[12:], 5000); return b }, "at most 4080 fit"},
 		"no JSON":       {func(b []byte) []byte { b[fileheader.TextOffset] = 'X'; return b }, "header text: "},
-		"another field": {func(b []byte) []byte { b[fileheader.TextOffset+2] = 'm'; return b }, "unknown field"},
+		"another field": {func(b []byte) []byte { b[fileheader.TextOffset+2] = 'm'; return b }, "mame: unknown key"},
 		"a second text": {func(b []byte) []byte {
 			length := binary.LittleEndian.Uint32(b[12:])
 			binary.LittleEndian.PutUint32(b[12:], length+2)
 			copy(b[fileheader.TextOffset+int(length):], "{}")
 			return b
-		}, "goes on after its end"},
+		}, "something follows the end"},
 		"bytes behind it": {func(b []byte) []byte { b[fileheader.Size-1] = 1; return b }, "not followed by zeros"},
 	} {
 		block := c.change(append([]byte(nil), whole...))

@@ -56,6 +56,8 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"foreign text on a terminal", "internal/safetext", "FuzzText"},
 	{"the headers of token files and chat files", "internal/fileheader", "FuzzDecode"},
 	{"what programs write to a terminal, for pictures of it", "internal/typescript", "FuzzPlay"},
+	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
+	{"mistakes in TOML, in plain words", "internal/plaintoml", "FuzzExplain"},
 	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
 	{"settings of plugins test, provenance in runs show, sequences to score", "cmd/cage", "FuzzMadeWith FuzzSequences FuzzSet"},
 }

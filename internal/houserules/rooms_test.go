@@ -33,7 +33,7 @@ var rooms = []room{
 	{"conformance", "lower plugin engine sdk sdk/program sdk/program/reference sdk/sdktest", "the kit of the sdk, run on processes and devices; it holds no check"},
 	{"scaling", "rundir config cage figure metrics", "fits numbers that runs left on disk; it trains nothing"},
 	{"tasks/ask", "tasks score", "asks, keeps answers and sums up: which model answers is the caller's business"},
-	{"tasks", "data chat chat/jinja score", "rows become questions of token ids, and answers numbers: it knows no model, but the templates of conversations"},
+	{"tasks", "data chat chat/jinja schema score", "rows become questions of token ids, and answers numbers: it knows no model, but the templates of conversations"},
 	{"ruler", "", "makes prompts and scores answers: how many tokens a text has, and what a model answers, come from outside"},
 	{"train", "export posttrain/layerwise huggingface generate tensorboard score assembly step refresh memory plugin checkpoint safetensors rundir config cage model diagnostics schedule engine chat data/tokenizer console metrics sdk",
 		"the loop holds all ends together, and so knows most rooms; no room knows it"},

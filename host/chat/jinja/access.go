@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"fmt"
 	"unicode/utf8"
 )
 
@@ -68,7 +69,10 @@ func (m *machine) element(line int, of, key any) any {
 	case *undefined:
 		fail(line, "an element is asked of %s", typeName(v))
 	}
-	return &undefined{"an element that " + typeName(of) + " does not have"}
+	if n < 0 {
+		return &undefined{"an element of " + typeName(of)}
+	}
+	return &undefined{fmt.Sprintf("element [%d] of %s of length %d (counted from 0)", i, typeName(of), n)}
 }
 
 // named is the element of a mapping or else a method.

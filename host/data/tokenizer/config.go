@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // Config is the content of a tokenizer_config.json. A key is parsed only when it is asked
@@ -20,7 +22,7 @@ func ParseConfig(text []byte) (Config, error) {
 		Pad      json.RawMessage `json:"pad_token"`
 		Template json.RawMessage `json:"chat_template"`
 	}
-	err := json.Unmarshal(text, &file)
+	err := plainjson.Unmarshal(text, &file)
 	return Config{file.BOS, file.EOS, file.Pad, file.Template}, err
 }
 

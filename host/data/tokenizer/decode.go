@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // decodeStep rewrites the list of tokens; what is left at the end is joined. More than most bytes are an error.
@@ -26,7 +28,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 		Replacement   string            `json:"replacement"`
 		PrependScheme *string           `json:"prepend_scheme"`
 	}
-	if err := json.Unmarshal(section, &def); err != nil {
+	if err := plainjson.UnmarshalPart(section, &def); err != nil {
 		return nil, fmt.Errorf("decoder: %w", err)
 	}
 	switch def.Type {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // An UnsupportedError reports a part of a tokenizer.json that this package
@@ -51,17 +53,17 @@ func (m *modelDefinition) UnmarshalJSON(data []byte) error {
 		Vocab  json.RawMessage `json:"vocab"`
 		Merges json.RawMessage `json:"merges"`
 	}
-	if err := json.Unmarshal(data, &raw); err != nil {
+	if err := plainjson.UnmarshalPart(data, &raw); err != nil {
 		return err
 	}
 	*m = modelDefinition(raw.plain)
 	if m.Type != "BPE" && m.Type != "" {
 		return &UnsupportedError{"model", fmt.Sprintf("type %q", m.Type), "use a tokenizer with a BPE model"}
 	}
-	if err := json.Unmarshal(raw.Vocab, &m.Vocab); err != nil {
+	if err := plainjson.UnmarshalPart(raw.Vocab, &m.Vocab); err != nil {
 		return fmt.Errorf("model.vocab: %w", err)
 	}
-	if err := json.Unmarshal(raw.Merges, &m.Merges); err != nil {
+	if err := plainjson.UnmarshalPart(raw.Merges, &m.Merges); err != nil {
 		return fmt.Errorf("model.merges: %w", err)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of GPT-2,
@@ -76,7 +77,7 @@ func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
 // be empty.
 func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	var def definition
-	err := json.Unmarshal(data, &def)
+	err := plainjson.Unmarshal(data, &def)
 	if err == nil {
 		err = def.check()
 	}

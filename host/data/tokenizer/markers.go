@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // setMarkers finds the begin and the end token, as LoadHuggingFace says.
@@ -88,7 +90,7 @@ type templatePart struct {
 // templateMarkers returns the tokens that a post-processor puts before and behind a single text, or NoToken.
 func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 	var def postProcessor
-	if err := json.Unmarshal(section, &def); err != nil {
+	if err := plainjson.UnmarshalPart(section, &def); err != nil {
 		return NoToken, NoToken, fmt.Errorf("post_processor: %w", err)
 	}
 	switch def.Type {

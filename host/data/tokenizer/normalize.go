@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // normalizer rewrites text before it is cut. rest says that other text stood before it. More than most bytes are an
@@ -26,7 +28,7 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 		Pattern     pattern           `json:"pattern"`
 		Content     string            `json:"content"`
 	}
-	if err := json.Unmarshal(section, &def); err != nil {
+	if err := plainjson.UnmarshalPart(section, &def); err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}
 	switch def.Type {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // piece is a part of the text; when all cutters have seen it, it is a word.
@@ -79,7 +81,7 @@ func (p *preTokenizer) shorten() {
 // add appends the cutters of one section.
 func (p *preTokenizer) add(section json.RawMessage) error {
 	var def preTokenizerDefinition
-	if err := json.Unmarshal(section, &def); err != nil {
+	if err := plainjson.UnmarshalPart(section, &def); err != nil {
 		return fmt.Errorf("pre_tokenizer: %w", err)
 	}
 	if p.byteLevel {

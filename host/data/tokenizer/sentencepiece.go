@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // SentencePiece describes a tokenizer for programs that compute its ids as SentencePiece does: they write spaces as "▁"
@@ -27,7 +29,7 @@ type SentencePiece struct {
 // Mistral, in the terms of SentencePiece. Any other model is an [*UnsupportedError].
 func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	var def definition
-	if err := json.Unmarshal(t.definition, &def); err != nil {
+	if err := plainjson.Unmarshal(t.definition, &def); err != nil {
 		return nil, err
 	}
 	if err := t.checkPieces(&def); err != nil {
@@ -138,18 +140,18 @@ func flat(section json.RawMessage, key string) (steps []spaceStep, err error) {
 		return nil, nil
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(section, &fields); err != nil {
+	if err := plainjson.UnmarshalPart(section, &fields); err != nil {
 		return nil, err
 	}
 	var step spaceStep
-	if err := json.Unmarshal(section, &step); err != nil {
+	if err := plainjson.UnmarshalPart(section, &step); err != nil {
 		return nil, err
 	}
 	if step.Type != "Sequence" {
 		return []spaceStep{step}, nil
 	}
 	var children []json.RawMessage
-	if err := json.Unmarshal(fields[key], &children); err != nil {
+	if err := plainjson.UnmarshalPart(fields[key], &children); err != nil {
 		return nil, err
 	}
 	for _, child := range children {

@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // NoToken is the value of [Info.BOS] and [Info.EOS] if a tokenizer has no such token.
@@ -62,7 +64,7 @@ func (i *Info) UnmarshalJSON(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&stored); err != nil {
-		return err
+		return plainjson.Explain(nil, err)
 	}
 	*i = Info{Name: stored.Name, VocabSize: stored.VocabSize, BOS: stored.BOS, EOS: NoToken, SHA256: stored.SHA256}
 	if stored.EOS != nil {

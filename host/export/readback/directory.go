@@ -2,7 +2,6 @@ package readback
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -37,7 +37,7 @@ func Directory(dir vfs.Path, each Each) (err error) {
 	var config struct {
 		Quantization *quantization `json:"quantization_config"`
 	}
-	if err := json.Unmarshal(text, &config); err != nil {
+	if err := plainjson.Unmarshal(text, &config); err != nil {
 		return fmt.Errorf("%s: %w", dir.Join("config.json"), err)
 	}
 	files, err := safetensors.OpenShards(dir)

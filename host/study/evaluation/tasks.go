@@ -1,13 +1,13 @@
 package evaluation
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -95,7 +95,7 @@ func (e *Tasks) Read(out vfs.Path) (map[string]float64, error) {
 	var file struct {
 		Results map[string]map[string]any `json:"results"`
 	}
-	if err := json.Unmarshal(text, &file); err != nil {
+	if err := plainjson.Unmarshal(text, &file); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	found := map[string]float64{}

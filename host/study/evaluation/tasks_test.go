@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 		numbers: "",
 		strings.Replace(numbers, `"acc,none": 0.25`, `"acc,none": "N/A"`, 1): "no number acc,none of the task lambada_openai",
 		strings.Replace(numbers, "gsm8k", "piqa", 1):                         "no number exact_match,strict-match of the task gsm8k",
-		numbers[:30]: "unexpected end",
+		numbers[:30]: "it ends in the middle",
 		"":           "no such file",
 	} {
 		out := vfs.At(t.TempDir())

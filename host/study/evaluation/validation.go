@@ -1,12 +1,12 @@
 package evaluation
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -42,7 +42,7 @@ func (e *Validation) Read(out vfs.Path) (map[string]float64, error) {
 	var said struct {
 		Loss *metrics.Number `json:"loss"`
 	}
-	if err := json.Unmarshal(text, &said); err != nil {
+	if err := plainjson.Unmarshal(text, &said); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if said.Loss == nil {

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -63,13 +63,8 @@ func Read(path string) (*File, error) {
 
 func decode(text []byte) (*File, error) {
 	f := &File{}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(f); err != nil {
+	if err := plainjson.UnmarshalStrict(text, f); err != nil {
 		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the results")
 	}
 	if f.Study == "" {
 		return nil, errors.New("it names no study")

@@ -12,7 +12,7 @@ func TestReadRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const sources = `"sources": [{"date": "d", "revision": "r", "builds": null, "plugins": null}]`
 	for text, want := range map[string]string{
-		`{"study": "s", "more": 1}`: "unknown field",
+		`{"study": "s", "more": 1}`: "more: unknown key",
 		`{"cells": []}`:             "names no study",
 		`{"study": "s"} {}`:         "something follows",
 		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",

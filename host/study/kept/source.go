@@ -2,7 +2,6 @@ package kept
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // provenance is what is read of that of a run.
@@ -48,7 +48,7 @@ func take(r study.Result) (Cell, making, error) {
 	}
 	var p provenance
 	if err == nil {
-		err = json.Unmarshal(text, &p)
+		err = plainjson.Unmarshal(text, &p)
 	}
 	if err != nil {
 		return c, making{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)

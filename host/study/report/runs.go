@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -75,7 +76,7 @@ func readProvenance(path vfs.Path) (string, error) {
 		return "", err
 	}
 	var v any
-	if err := json.Unmarshal(text, &v); err != nil {
+	if err := plainjson.Unmarshal(text, &v); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if fields, ok := v.(map[string]any); ok {

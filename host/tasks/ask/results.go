@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -141,7 +142,7 @@ func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err
 			return nil, nil, err
 		}
 		var s Sample
-		if err := json.Unmarshal(text, &s); err != nil {
+		if err := plainjson.Unmarshal(text, &s); err != nil {
 			return nil, nil, fmt.Errorf("%s: line %d: %w", path, n, err)
 		}
 		items, answers = append(items, s.Item), append(answers, s.Answer)

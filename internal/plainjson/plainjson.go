@@ -1,0 +1,238 @@
+// Package plainjson decodes JSON as encoding/json does, with errors for people: the line,
+// the key, what was found and what would be right, without the words of Go.
+package plainjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/json/jsontext"
+	jsonv2 "encoding/json/v2"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Unmarshal is json.Unmarshal.
+func Unmarshal(text []byte, to any) error { return Explain(text, json.Unmarshal(text, to)) }
+
+// UnmarshalStrict is [Unmarshal], but unknown keys are errors.
+func UnmarshalStrict(text []byte, to any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(to); err != nil {
+		return Explain(text, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Explain(text, errors.New("something follows the end of the value"))
+	}
+	return nil
+}
+
+// UnmarshalPart is [Unmarshal] for a part of a file. Its errors name no line, which would
+// be that of the part.
+func UnmarshalPart(text []byte, to any) error {
+	return explained(nil, json.Unmarshal(text, to))
+}
+
+// Explain is an error of encoding/json, of its version 2 or of a decoder, in plain words.
+// text is the whole text, or nil where it is a part of a file that is known to be JSON.
+// Any other error is returned as it is.
+func Explain(text []byte, err error) error { return explained(text, err) }
+
+// plain is an error in plain words.
+type plain struct {
+	text  string
+	cause error
+}
+
+func (p *plain) Error() string { return p.text }
+func (p *plain) Unwrap() error { return p.cause }
+
+func explained(text []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, already := errors.AsType[*plain](err); already {
+		return err
+	}
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return &plain{place(text, int(t.Offset)-1, t.Field) + misfit(t.Value, t.Type), err}
+	}
+	if s, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
+		return &plain{place(text, int(s.ByteOffset), dotted(s.JSONPointer)) + semantic(s), err}
+	}
+	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(s.Err, jsontext.ErrDuplicateName) {
+			return &plain{place(text, int(s.ByteOffset), dotted(s.JSONPointer)) + "the key is there twice; want it once", err}
+		}
+		return &plain{syntax(text, int(s.ByteOffset), s.Err.Error()), err}
+	}
+	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return &plain{syntax(text, int(s.Offset)-1, s.Error()), err}
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		key, _ := strconv.Unquote(name)
+		at := regexp.MustCompile(regexp.QuoteMeta(name) + `\s*:`).FindIndex(text)
+		if at == nil {
+			at = []int{-1}
+		}
+		return &plain{place(text, at[0], key) + "unknown key", err}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &plain{syntax(text, len(text), "unexpected end"), err}
+	}
+	return err
+}
+
+// place says in which line and at which key something is. The line of a text that is one
+// line is known to who reads it.
+func place(text []byte, offset int, key string) string {
+	var at string
+	if bytes.Contains(bytes.TrimRight(text, "\r\n \t"), []byte("\n")) && offset >= 0 {
+		at = fmt.Sprintf("line %d: ", 1+bytes.Count(text[:min(offset, len(text))], []byte("\n")))
+	}
+	if key != "" {
+		at += key + ": "
+	}
+	return at
+}
+
+// dotted is a pointer as a key with dots.
+func dotted(p jsontext.Pointer) string {
+	var parts []string
+	for token := range p.Tokens() {
+		parts = append(parts, token)
+	}
+	return strings.Join(parts, ".")
+}
+
+// misfit says that a value is of another type than it should be.
+func misfit(found string, want reflect.Type) string {
+	if words := wanted(want); words != "" {
+		return "found " + article(found) + ", want " + words
+	}
+	return "found " + article(found) + ", which does not belong here"
+}
+
+// article puts a word before a kind of JSON value; a number may stand behind it.
+func article(found string) string {
+	switch {
+	case strings.HasPrefix(found, "number "):
+		return "the " + found
+	case found == "bool":
+		return "true or false"
+	case found == "null":
+		return found
+	case found == "array" || found == "object":
+		return "an " + found
+	}
+	return "a " + found
+}
+
+func wanted(t reflect.Type) string {
+	if t == nil {
+		return ""
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return wanted(t.Elem())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number that is not negative"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return ""
+}
+
+// semantic says what is wrong with a value, to version 2 of encoding/json.
+func semantic(s *jsonv2.SemanticError) string {
+	if errors.Is(s.Err, jsonv2.ErrUnknownName) {
+		return "unknown key"
+	}
+	if s.JSONKind == jsontext.KindInvalid {
+		return s.Error()
+	}
+	found := s.JSONKind.String()
+	switch s.JSONKind {
+	case jsontext.KindTrue, jsontext.KindFalse:
+		found = "bool"
+	case jsontext.KindBeginObject:
+		found = "object"
+	case jsontext.KindBeginArray:
+		found = "array"
+	case jsontext.KindNumber:
+		found = strings.TrimSpace("number " + string(s.JSONValue))
+	}
+	return misfit(found, s.GoType)
+}
+
+// expected says what should stand where something else was found, by the words of
+// encoding/json and those of its version 2.
+var expected = []struct{ words, want string }{
+	{"looking for beginning of object key string", "a key in double quotes"},
+	{"after object key:value pair", `"," or "}"`},
+	{"after object value", `"," or "}"`},
+	{"after object key", `":"`},
+	{"after object name", `":"`},
+	{"after array element", `"," or "]"`},
+	{"after top-level value", "the end of the text"},
+	{"looking for beginning of value", "a value"},
+	{"at start of value", "a value, or a key in double quotes"},
+}
+
+// syntax says why a text is no JSON.
+func syntax(text []byte, offset int, message string) string {
+	const what = "not valid JSON: "
+	switch offset = min(max(offset, 0), len(text)); {
+	case text == nil:
+		return what + strings.TrimPrefix(message, "jsontext: ")
+	case len(bytes.TrimSpace(text)) == 0:
+		return what + "there is nothing"
+	case strings.Contains(message, "unexpected end") || strings.Contains(message, "unexpected EOF"):
+		return place(text, len(bytes.TrimRight(text, " \t\r\n")), "") + what + "it ends in the middle"
+	}
+	if strings.Contains(message, "in literal ") { // a word that begins like null, true or false
+		for offset > 0 && text[offset-1] >= 'a' && text[offset-1] <= 'z' {
+			offset--
+		}
+		message = "at start of value"
+	}
+	line := place(text, offset, "")
+	where := ""
+	if line == "" {
+		where = fmt.Sprintf(" (byte %d)", offset+1)
+	}
+	for _, e := range expected {
+		if strings.Contains(message, e.words) {
+			return line + what + "found " + snippet(text[offset:]) + where + ", want " + e.want
+		}
+	}
+	return line + what + strings.TrimPrefix(message, "jsontext: ") + where
+}
+
+// snippet is the beginning of a text, quoted: what can be seen of the mistake.
+func snippet(text []byte) string {
+	const most = 20
+	line, _, _ := strings.Cut(string(text), "\n")
+	if line = strings.TrimSpace(line); line == "" {
+		line = string(text[:min(1, len(text))])
+	}
+	if runes := []rune(line); len(runes) > most {
+		line = string(runes[:most]) + "…"
+	}
+	return strconv.Quote(line)
+}

@@ -1,0 +1,131 @@
+package plainjson_test
+
+import (
+	"encoding/json"
+	"encoding/json/jsontext"
+	jsonv2 "encoding/json/v2"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/plainjson"
+)
+
+type inside struct {
+	Count int            `json:"count"`
+	Sizes []uint8        `json:"sizes"`
+	By    map[string]int `json:"by"`
+}
+
+type file struct {
+	Name string   `json:"name"`
+	Rate *float64 `json:"rate"`
+	On   bool     `json:"on"`
+	In   inside   `json:"in"`
+	List []inside `json:"list"`
+}
+
+func TestErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               "not valid JSON: there is nothing",
+		" \n":                            "not valid JSON: there is nothing",
+		"[]":                             "found an array, want an object",
+		"null x":                         `not valid JSON: found "x" (byte 6), want the end of the text`,
+		`{"name": 1}`:                    "name: found a number, want a string",
+		`{"rate": "3"}`:                  "rate: found a string, want a number",
+		`{"on": "yes"}`:                  "on: found a string, want true or false",
+		"{\n\"in\": {\"count\": 2.5}\n}": "line 2: in.count: found the number 2.5, want a whole number",
+		`{"in": {"sizes": [-1]}}`:        "in.sizes.0: found the number -1, want a whole number that is not negative",
+		`{"in": {"by": []}}`:             "in.by: found an array, want an object",
+		`{"in": {"by": {"x": true}}}`:    "in.by.x: found true or false, want a whole number",
+		"{\"list\":\n[\n{},\n{\"count\": \"two\"}]}": "line 4: list.1.count: found a string, want a whole number",
+		`{"list": {}}`:                    "list: found an object, want an array",
+		`{"name": "x",}`:                  `not valid JSON: found "}" (byte 14), want a key in double quotes`,
+		`{name: 1}`:                       `not valid JSON: found "name: 1}" (byte 2), want a key in double quotes`,
+		`{"name" "x"}`:                    `not valid JSON: found "\"x\"}" (byte 9), want ":"`,
+		"{\"name\": \"x\"\n\"on\": true}": `line 2: not valid JSON: found "\"on\": true}", want "," or "}"`,
+		`{"list": [{} {}]}`:               `not valid JSON: found "{}]}" (byte 14), want "," or "]"`,
+		"<!DOCTYPE html>\n<html>\n":       `line 1: not valid JSON: found "<!DOCTYPE html>", want a value`,
+		"{\n\"name\": \"x\",\n\"in\":":    "line 3: not valid JSON: it ends in the middle",
+		"not json":                        `not valid JSON: found "not json" (byte 1), want a value, or a key in double quotes`,
+		`{"rate": NaN}`:                   `not valid JSON: found "NaN}" (byte 10), want a value`,
+		"{\"name\": \"a\tb\"}":            `not valid JSON: invalid character '\t' in string (byte 12)`,
+	} {
+		err := plainjson.Unmarshal([]byte(text), &file{})
+		if err == nil || err.Error() != want {
+			t.Errorf("%q:\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+func TestStrict(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\n\"nam\": \"x\"}": "line 2: nam: unknown key",
+		`{"name": "x"} {}`:   "something follows the end of the value",
+		`{"name": "x"`:       "not valid JSON: it ends in the middle",
+		"":                   "not valid JSON: there is nothing",
+	} {
+		err := plainjson.UnmarshalStrict([]byte(text), &file{})
+		if err == nil || err.Error() != want {
+			t.Errorf("%q:\n got %v\nwant %s", text, err, want)
+		}
+	}
+	var f file
+	if err := plainjson.UnmarshalStrict([]byte(` {"name": "x"} `), &f); err != nil || f.Name != "x" {
+		t.Errorf("%v, %+v", err, f)
+	}
+}
+
+// Version 2 of encoding/json has other errors, with the same plain words.
+func TestVersion2(t *testing.T) {
+	for text, want := range map[string]string{
+		"[]":                                     "found an array, want an object",
+		`{"a": {}, "a": {}}`:                     "a: the key is there twice; want it once",
+		"{\n\"a\": {\"count\": \"x\"}}":          "line 2: a.count: found a string, want a whole number",
+		`{"a": {"count": 99999999999999999999}}`: "a.count: found the number 99999999999999999999, want a whole number",
+		`{"a": {"size": 1}}`:                     "a.size: unknown key",
+		`{"a": {"count": false}}`:                "a.count: found true or false, want a whole number",
+		`{"a": {"by": [1]}}`:                     "a.by: found an array, want an object",
+		`{"a" 1}`:                                `not valid JSON: found "1}" (byte 6), want ":"`,
+		`{"a":`:                                  "not valid JSON: it ends in the middle",
+		`<html>`:                                 `not valid JSON: found "<html>" (byte 1), want a value, or a key in double quotes`,
+	} {
+		var to map[string]inside
+		err := plainjson.Explain([]byte(text), jsonv2.Unmarshal([]byte(text), &to, jsonv2.RejectUnknownMembers(true)))
+		if err == nil || err.Error() != want {
+			t.Errorf("%q:\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// A part of a file names no line of its own, and other errors stay what they are.
+func TestPartsAndOthers(t *testing.T) {
+	err := plainjson.UnmarshalPart([]byte("{\n\n\"name\": 1}"), &file{})
+	if err == nil || err.Error() != "name: found a number, want a string" {
+		t.Errorf("got %v", err)
+	}
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+		t.Errorf("the cause of %v is lost", err)
+	}
+	other := errors.New("something else")
+	if got := plainjson.Explain(nil, other); got != other {
+		t.Errorf("got %v", got)
+	}
+	if got := plainjson.Explain(nil, nil); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+// No offset of an error, whatever the text, is outside of it.
+func FuzzExplain(f *testing.F) {
+	f.Add([]byte(`{"name": 1}`))
+	f.Add([]byte("{\n\"in\": {\"by\": [1"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var v map[string]jsontext.Value
+		for _, err := range []error{plainjson.Unmarshal(text, &file{}), plainjson.UnmarshalStrict(text, &file{}), plainjson.Explain(text, jsonv2.Unmarshal(text, &v))} {
+			if err != nil && (strings.Contains(err.Error(), " Go ") || strings.Contains(err.Error(), "looking for")) {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	})
+}
