@@ -34,11 +34,11 @@ build() {
 	mkdir -p "$dir/plugins"
 	CGO_ENABLED=0 go build "${flags[@]}" -buildvcs=false -o "$dir/plugins/" ./plugins/*
 	CGO_ENABLED=1 go build "${flags[@]}" -tags cuda -o "$dir/cage" ./cmd/cage
-	for name in engine lower model step; do
-		mkdir -p "$dir/tests/$name"
-		CGO_ENABLED=1 go test -c "${flags[@]}" -tags cuda -o "$dir/tests/$name/test" "./host/$name"
-		if [ -d "host/$name/testdata" ]; then
-			cp -r "host/$name/testdata" "$dir/tests/$name/"
+	for package in ./host/engine ./host/lower ./host/model ./host/step; do
+		mkdir -p "$dir/tests/${package##*/}"
+		CGO_ENABLED=1 go test -c "${flags[@]}" -tags cuda -o "$dir/tests/${package##*/}/test" "$package"
+		if [ -d "$package/testdata" ]; then
+			cp -r "$package/testdata" "$dir/tests/${package##*/}/"
 		fi
 	done
 	cp examples/demo.toml scripts/gpu-report.py "$dir/"

@@ -1,8 +1,6 @@
 package houserules
 
 import (
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -145,30 +143,5 @@ func (r room) check(t *testing.T, place map[string]int, imported []string) {
 		if at, isRoom := place[name]; isRoom && at <= place[r.name] {
 			t.Errorf("host/%s may import host/%s, which stands above it", r.name, name)
 		}
-	}
-}
-
-// TestMap: the map in the README has all rooms, in the order of the table.
-func TestMap(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var listed, want []string
-	for _, line := range strings.Split(string(text), "\n") {
-		if row, ok := strings.CutPrefix(line, "| `"); ok {
-			first, _, _ := strings.Cut(row, "|")
-			for _, m := range regexp.MustCompile("host/([a-z]+)`").FindAllStringSubmatch(first, -1) {
-				listed = append(listed, m[1])
-			}
-		}
-	}
-	for _, r := range rooms {
-		if !strings.Contains(r.name, "/") {
-			want = append(want, r.name)
-		}
-	}
-	if !slices.Equal(listed, want) {
-		t.Errorf("the map lists\n%s\nwant\n%s", strings.Join(listed, " "), strings.Join(want, " "))
 	}
 }
