@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/console"
-	"github.com/cage-qat/cage/host/schema"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 func newStudy() *cobra.Command {

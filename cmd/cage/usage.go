@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // usageError is a mistake on the command line.

@@ -1,7 +1,7 @@
 package cage
 
 import (
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Names of methods, as used in configurations.

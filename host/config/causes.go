@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // One mistake can have many consequences: without the name of a table, all its keys are

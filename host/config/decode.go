@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // decoder turns the tree of a document into a Config, collecting problems.

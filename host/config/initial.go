@@ -9,7 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"reflect"
 
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Plugin names a plugin and the parameters to give it. The parameters are not

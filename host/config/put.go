@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // put sets a value in the tree and makes the tables on the way. A value that stands where

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Reference documents every key of the schema, and the presets, as Markdown. For each key

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // table is a TOML table of the schema.

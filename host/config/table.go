@@ -5,7 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // tables lists every table, with its keys tied to c, in the order of [Reference] and

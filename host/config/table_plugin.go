@@ -1,7 +1,7 @@
 package config
 
 import (
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk"
 )
 

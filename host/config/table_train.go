@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 func (c *Config) trainKeys() []schema.Key {

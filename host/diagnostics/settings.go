@@ -3,7 +3,7 @@ package diagnostics
 import (
 	"math"
 
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Settings is the table [diagnostics] of a configuration: how the movement of

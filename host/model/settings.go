@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Kinds of models, as a configuration names them.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Condition is a condition on a run.

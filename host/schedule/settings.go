@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Settings is the table [schedule] of a configuration.

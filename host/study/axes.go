@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // axis is an axis as the file has it.

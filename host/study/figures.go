@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // kinds of figures.

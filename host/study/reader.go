@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // reader reads a study file strictly and collects the problems.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/schema"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // defaultMetric is what tables show when nothing is said.

@@ -14,8 +14,8 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/cage-qat/cage/host/chat/jinja"
-	"github.com/cage-qat/cage/host/schema"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Parse parses the description of a task; name is for messages.
