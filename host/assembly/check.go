@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/diagnostics"
+	"github.com/cage-qat/cage/host/method/diagnostics"
+	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/plugin"
-	"github.com/cage-qat/cage/host/schedule"
 )
 
 // Survey checks whether configurations can be trained, as far as that takes their data,

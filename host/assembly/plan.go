@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"

@@ -3,11 +3,11 @@ package config
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/diagnostics"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method/diagnostics"
+	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schedule"
 )
 
 // Config is a resolved training run: every default is filled in and presets are expanded.

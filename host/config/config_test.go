@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/diagnostics"
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method/diagnostics"
+	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/schedule"
 )
 
 // small is the shortest configuration with free sizes.

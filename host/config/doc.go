@@ -2,7 +2,7 @@
 //
 // It reads configuration files and command-line overrides, and writes fully resolved configurations. The keys of a
 // table are defined, as a list of [schema.Key], in the package that the table is about: [model] and its presets in
-// host/model, [schedule] in host/schedule, [method] in host/cage, [diagnostics] in host/diagnostics. The keys of tables
+// host/model, [schedule] in host/method/schedule, [method] in host/method/cage, [diagnostics] in host/method/diagnostics. The keys of tables
 // that concern several packages, or none, are defined here, in the files named table*.go. Validation, defaults,
 // [Config.Encode] and [Reference] are all driven by these lists, so they cannot disagree.
 //

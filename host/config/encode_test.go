@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/internal/schema"
 )

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/method/cage"
 )
 
 // Weights that only an override quantizes are corrected as all quantized weights are.

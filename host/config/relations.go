@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/internal/schema"
 )
 

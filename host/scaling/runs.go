@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/plainjson"

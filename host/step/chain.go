@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/update"
 )
 

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/diagnostics"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/host/update"

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/refresh"
 	"github.com/cage-qat/cage/host/update"

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"

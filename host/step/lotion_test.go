@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"
 )

@@ -3,9 +3,9 @@ package step
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/update"
 )

@@ -9,11 +9,11 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/host/update"
 )

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/schema"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/diagnostics"
+	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"

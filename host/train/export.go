@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/export"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/internal/vfs"

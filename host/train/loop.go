@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/step"
 )

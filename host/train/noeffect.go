@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/method/cage"
 )
 
 // withoutEffect returns warnings of settings that are given and change nothing in this run.

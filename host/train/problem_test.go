@@ -82,7 +82,7 @@ func iterates(t *testing.T, dir string) []metrics.Point {
 // The tolerance is a few units in the last place of float32 of the largest point, 3.1.
 func TestToyParetoPoints(t *testing.T) {
 	roots := 0
-	for _, table := range golden.Load(t, "../cage/testdata/cage.json").Top(t).List("toy_pareto") {
+	for _, table := range golden.Load(t, "../method/cage/testdata/cage.json").Top(t).List("toy_pareto") {
 		lambda := table.Float("lam")
 		for _, root := range table.List("roots") {
 			cell, want := root.Float("cell"), root.Float("x")

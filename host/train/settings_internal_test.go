@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"

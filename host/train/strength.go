@@ -3,7 +3,7 @@ package train
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/method/cage"
 )
 
 // The rate of the schedule multiplies the correction and the weight decay, too. An

@@ -39,7 +39,7 @@ var rules = []rule{
 		reason: "a pass turns a program into a program, with what writes operations: what for, and on which device it runs, is the caller's business"},
 	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program", "./sdk/microscaling"},
 		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
-	{from: []string{"./host/cage/..."}, never: []string{"./plugins/...", "./host/plugin/...", "./sdk/client/..."},
+	{from: []string{"./host/method/cage/..."}, never: []string{"./plugins/...", "./host/plugin/...", "./sdk/client/..."},
 		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no processes"},
 }
 

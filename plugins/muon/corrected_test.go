@@ -4,7 +4,7 @@ import (
 	"maps"
 	"testing"
 
-	method "github.com/cage-qat/cage/host/cage"
+	method "github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/diagnostics"
+	"github.com/cage-qat/cage/host/method/diagnostics"
 )
 
 // history is everything that was ever sampled, on which the measures are computed

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/schedule"
+	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/internal/golden"
 )
 

@@ -3,7 +3,7 @@ package cage_test
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/method/cage"
 )
 
 // The correction is silent for the first 90 % of a run and then grows to λ.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/diagnostics"
+	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/internal/golden"
 )
 

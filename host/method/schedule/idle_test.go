@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/schedule"
+	"github.com/cage-qat/cage/host/method/schedule"
 )
 
 // TestIdle: keys that a kind of schedule does not read are named, unless they are as by default.

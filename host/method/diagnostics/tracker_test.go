@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/diagnostics"
+	"github.com/cage-qat/cage/host/method/diagnostics"
 )
 
 // TestCoherence checks the three cases that give the ratio its meaning.
