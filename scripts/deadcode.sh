@@ -8,12 +8,12 @@ cd "$(dirname "$0")/.."
 tool=golang.org/x/tools/cmd/deadcode@v0.50.0
 
 uncalled='
-host/engine/cudaplugin\.go:.*	called in builds with the tag cuda
+host/compute/engine/cudaplugin\.go:.*	called in builds with the tag cuda
 '
 tested='
-host/engine/(cudaplugin|xlacache)\.go:.*	called in builds with the tag cuda
+host/compute/engine/(cudaplugin|xlacache)\.go:.*	called in builds with the tag cuda
 host/internal/.*	for tests only
-host/update/executortest/.*	for tests only
+host/compute/update/executortest/.*	for tests only
 internal/(fpmodel|plugintest|randprog)/.*	for tests only
 internal/vfs/(crashfs|faultfs|vfstest)/.*	for tests only
 internal/golden/.*	the part that is bound to tests

@@ -34,9 +34,9 @@ check() {
 	go test -tags cuda -count=1 -timeout 20m "$1" -run "$2" "${@:3}"
 }
 
-check ./host/engine .
+check ./host/compute/engine .
 # XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
-check ./host/lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard|ProductOf|BlockTrial'
+check ./host/compute/lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard|ProductOf|BlockTrial'
 check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
 check ./host/step 'Replicas|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts'
 check ./host/train XLA

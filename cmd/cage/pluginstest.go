@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	kit "github.com/cage-qat/cage/host/conformance"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"

@@ -3,8 +3,8 @@ package assembly
 import (
 	"errors"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
 )
 
 // ReplicaBatch returns the number of sequences in a micro-batch that one replica of the

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/refresh"
-	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 )
 

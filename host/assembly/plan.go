@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"

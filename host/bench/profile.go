@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/bench/opprofile"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/step"
 )
 

@@ -3,7 +3,7 @@ package config
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/method/schedule"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/internal/schema"
 )

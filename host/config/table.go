@@ -3,7 +3,7 @@ package config
 import (
 	"math"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/internal/schema"
 )

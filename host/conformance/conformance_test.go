@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/conformance"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/sdk"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/conformance"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"

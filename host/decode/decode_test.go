@@ -11,8 +11,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/decode"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model"
 )

@@ -3,7 +3,7 @@ package model
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 )
 
 // In attention, features come before positions here, [features, tokens]: the adjoints of the weight, the keys and the

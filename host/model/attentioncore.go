@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 )
 
 // An attentionCore returns what each position mixes from the values of those before it and its own, [batch, context,

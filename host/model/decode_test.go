@@ -6,7 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // TestDecode: two sequences of different lengths, in pieces of any size, have the logits that each has as a whole.

@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
-	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 )
 
 // Distillation is the loss of a model that learns from a teacher's predictions: the generalized Jensen-Shannon

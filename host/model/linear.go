@@ -3,9 +3,9 @@ package model
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/engine/autodiff"
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
 )
 
 // linear returns x·wᵀ, [tokens, out], for x [tokens, in] and w [out, in].

@@ -11,7 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 )
 
 // embed returns the rows of the table that ids [tokens] name, [tokens, width].

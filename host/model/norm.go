@@ -3,8 +3,8 @@ package model
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine/autodiff"
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

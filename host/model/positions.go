@@ -4,9 +4,9 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/engine/autodiff"
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
 )
 
 // attentionByPosition is [attention] on tensors in which positions come before features, [batch, context, heads, size],

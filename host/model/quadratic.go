@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 )
 
 // largestDimension and largestRows bound the shapes of problems: A is dense, and its eigenvectors are computed.

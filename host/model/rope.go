@@ -5,7 +5,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // A rope holds what the attention layers of one graph share: shapes, the tables of the rotary position embedding (Su et

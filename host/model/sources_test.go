@@ -6,9 +6,9 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/host/lower"
 )
 
 // TestSources: the programs by which kernels compute norms and gates say what the graphs do.

@@ -4,8 +4,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine/autodiff"
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

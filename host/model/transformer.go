@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
-	"github.com/cage-qat/cage/host/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 )
 
 // transformer is a language model: an embedding, blocks of causal attention and a feed-forward layer with SwiGLU on a

@@ -3,7 +3,7 @@ package model
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // transposed returns the transpose of a matrix.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // TestTransposed compares with a transposition in Go, for shapes on both sides of each of transposeBlock's limits.

@@ -5,9 +5,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // Step runs one optimizer step on the plan's Accumulate micro-batches, each given as flat

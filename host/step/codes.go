@@ -8,10 +8,10 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 )
 

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/step"
-	"github.com/cage-qat/cage/host/update"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/refresh"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is compiled when first

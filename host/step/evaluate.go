@@ -8,10 +8,10 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/decode"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // Evaluator computes losses with fixed parameters. The weights are quantized once, when

@@ -5,10 +5,10 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/refresh"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // SetExecutor replaces what runs refresh programs.

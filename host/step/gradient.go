@@ -6,10 +6,10 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // gradientKind tells the forms of the forward and backward pass apart.

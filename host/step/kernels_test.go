@@ -10,10 +10,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/internal/testkernel"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/triton"
 	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/internal/pass/rotation"

@@ -3,11 +3,11 @@ package step
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // Plan says what a step computes. Shapes are static: in each micro-batch, each replica of

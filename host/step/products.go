@@ -1,8 +1,8 @@
 package step
 
 import (
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 )
 
 // multiplyCodes lets products be those of codes where the device multiplies such, and the values of the weight and of the

@@ -3,9 +3,9 @@ package step
 import (
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // quantizeStage maps the quantized parameters and the trained parameters of their

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/refresh"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"

@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/refresh"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"

@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
-	"github.com/cage-qat/cage/host/update"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
 )
 
 // A device with several replicas computes a part of each micro-batch on each of them:

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/lower"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
 )
 

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/step"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // Scored are sequences some of whose tokens are to be scored; see [model.Scored].

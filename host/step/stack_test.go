@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/step"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // TestTogetherIsSideBySide: optimizers with products end with the same bits whether tensors

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/refresh"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // State is what training carries from step to step, on the device: everything that is

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"

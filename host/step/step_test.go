@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/sdk"

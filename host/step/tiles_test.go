@@ -9,13 +9,13 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/lower"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/step"
-	"github.com/cage-qat/cage/host/update"
 )
 
 // lowered is the update of a rule in a graph, whatever its program.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/memory"
 	"github.com/cage-qat/cage/host/step"
 )

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/export"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/metrics"

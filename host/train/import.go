@@ -7,9 +7,9 @@ import (
 	"io/fs"
 
 	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"

@@ -50,7 +50,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs", "sdk/program", "FuzzValidate"},
 	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
 	{"programs, for many tensors at once", "internal/pass/vectorize", "FuzzProgram"},
-	{"programs, run by every executor", "host/update/executortest", "FuzzExecutors"},
+	{"programs, run by every executor", "host/compute/update/executortest", "FuzzExecutors"},
 	{"golden files, put to plugins", "sdk/sdktest", "FuzzGolden"},
 	{"golden files", "internal/golden", "FuzzParse"},
 	{"foreign text on a terminal", "internal/safetext", "FuzzText"},

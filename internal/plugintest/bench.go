@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/conformance"
-	"github.com/cage-qat/cage/host/engine"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/host/refresh"
+	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/bench/direct"
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // The root mean square of the row is 5, and so is the step of three bits with K = 3.

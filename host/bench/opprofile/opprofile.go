@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // Kinds of operations, as they are named in reports.
@@ -41,7 +41,7 @@ var rules = []struct{ part, kind string }{
 	{"gobackend/activations", Activations}, {"gobackend/fusedops", Activations},
 	{"ops.execSlice", Moves}, {"ops.execConcat", Moves}, {"ops.execGather", Moves}, {"ops.execScatter", Moves},
 	{"ops.execBroadcast", Moves}, {"ops.execReshape", Moves}, {"ops.execIdentity", Moves}, {"gobackend.CopyFlat", Moves},
-	{"gobackend/ops", Elementwise}, {"compute/support/simdmath", Elementwise}, {"host/update/tile", Elementwise},
+	{"gobackend/ops", Elementwise}, {"compute/support/simdmath", Elementwise}, {"host/compute/update/tile", Elementwise},
 	{"runtime.gc", Garbage}, {"runtime.bgsweep", Garbage}, {"runtime.mallocgc", Garbage},
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/bench/opprofile"
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // sample is one stack, leaf first.

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 //go:embed testdata

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // Variable is the environment variable that names the kind of device, "cpu" if it is empty.

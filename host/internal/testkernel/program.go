@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/cage-qat/cage/host/triton"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

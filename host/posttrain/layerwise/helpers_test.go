@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cage-qat/cage/host/engine"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
 	"github.com/cage-qat/cage/sdk"

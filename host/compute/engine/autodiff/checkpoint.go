@@ -1,0 +1,98 @@
+package autodiff
+
+import (
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+)
+
+// Checkpoint returns f(inputs), with the gradient of f computed from the inputs alone: the backward pass calls f a
+// second time and differentiates what it returns, so that the intermediate values of the first call need not be kept
+// (Chen et al., 2016). Values and gradients are those of f, bit for bit. f may read nodes other than its inputs; they
+// get their gradients, too.
+//
+// The second call gets copies of the inputs that become available together with the adjoint of the result. Otherwise a
+// device might merge both calls, or compute the second early, and no memory would be saved. f must build the same both
+// times; without a gradient it is called once.
+func Checkpoint(f func(inputs []*graph.Node) *graph.Node, inputs ...*graph.Node) *graph.Node {
+	if len(inputs) == 0 {
+		exceptions.Panicf("autodiff: a checkpoint needs at least one input")
+	}
+	before := inputs[0].Graph().LastNode().Id()
+	value := f(inputs)
+	all := append(append([]*graph.Node(nil), inputs...), outside(value, before, inputs)...)
+	return Custom(value, all, func(dy *graph.Node) []*graph.Node {
+		again := after(dy, inputs)
+		wrt := append(append([]*graph.Node(nil), again...), all[len(inputs):]...)
+		return VJP(f(again), dy, wrt...)
+	})
+}
+
+// VJP returns the adjoints of the inputs, given the adjoint dy of y, which was computed from them: zeros for an input
+// that y does not depend on.
+func VJP(y, dy *graph.Node, inputs ...*graph.Node) []*graph.Node {
+	if !y.Shape().Equal(dy.Shape()) {
+		exceptions.Panicf("autodiff: an adjoint of shape %s for a value of shape %s", dy.Shape(), y.Shape())
+	}
+	// GoMLX differentiates scalars. The adjoint of this one is thrown away for dy; the sum itself is never executed.
+	seeded := graph.IdentityWithCustomGradient(y, func(_, _ *graph.Node) *graph.Node { return dy })
+	return graph.Gradient(graph.ReduceAllSum(seeded), inputs...)
+}
+
+// outside lists the floating-point nodes up to the given number from which value was computed directly by later ones,
+// without the inputs, constants and what no gradient passes: GoMLX would take all that such a node was computed from for
+// worth a gradient.
+func outside(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*graph.Node {
+	visited := make(map[*graph.Node]bool)
+	for _, input := range inputs {
+		visited[input] = true
+	}
+	var found []*graph.Node
+	var visit func(*graph.Node)
+	visit = func(n *graph.Node) {
+		if visited[n] {
+			return
+		}
+		visited[n] = true
+		if n.Id() <= last {
+			if n.NumOutputs() == 1 && n.DType().IsFloat() && n.Type() != graph.NodeTypeConstant && !n.StopGradient() {
+				found = append(found, n)
+			}
+			return
+		}
+		for _, input := range n.Inputs() {
+			visit(input)
+		}
+	}
+	visit(value)
+	return found
+}
+
+// after returns the inputs, bit for bit, as nodes that are computed once dy is and through which no gradient passes.
+func after(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
+	again := make([]*graph.Node, len(inputs))
+	if !engine.OnCPU(dy.Graph()) {
+		copy(again, graph.OptimizationBarriers(append(append([]*graph.Node(nil), inputs...), dy)...))
+	} else {
+		// On the CPU that operation does not make its operands wait for each other. The one used here does, but copies
+		// what is read elsewhere too. Inputs of the whole graph exist all along and need not wait.
+		for i, input := range inputs {
+			again[i] = input
+			if input.Type() != graph.NodeTypeParameter {
+				again[i] = graph.SchedulingBarrier(input, dy)
+			}
+		}
+	}
+	// GoMLX differentiates through everything that a node with a custom gradient descends from. Without this end, a chain
+	// of checkpoints would be differentiated anew from each of them.
+	for i, node := range again {
+		if node.Type() != graph.NodeTypeParameter {
+			again[i] = graph.Identity(graph.StopGradient(node))
+		}
+		if what := engine.NoteOf(inputs[i]); what != nil {
+			engine.Note(again[i], what)
+		}
+	}
+	return again
+}

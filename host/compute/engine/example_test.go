@@ -1,0 +1,58 @@
+package engine_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+)
+
+// A step of gradient descent on f(x) = |x|²/2 whose parameters stay on the device: each step takes the memory of the
+// parameters it was given.
+func Example() {
+	device, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer device.Close()
+
+	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}}
+	step, err := device.Compile("descend", inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(in[0])), 2)
+		gradient := graph.Gradient(loss, in[0])[0]
+		return []*graph.Node{graph.Sub(in[0], graph.MulScalar(gradient, 0.5)), loss}
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := engine.Upload(device, []float32{4, -8, 16}, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		out, err := step.Run([]*engine.Buffer{x}, []bool{true})
+		if err != nil {
+			log.Fatal(err)
+		}
+		x = out[0]
+		loss, err := engine.Scalar[float32](out[1])
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("loss", loss)
+	}
+	result, err := engine.Download[float32](x)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result)
+	// Output:
+	// loss 168
+	// loss 42
+	// loss 10.5
+	// [0.5 -1 2]
+}

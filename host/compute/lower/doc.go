@@ -1,0 +1,13 @@
+// Package lower turns programs of package sdk/program into nodes of a GoMLX graph, so
+// that what a plugin wrote is compiled into the training step.
+//
+// Every operation means what the table in sdk/program says, on every device. Most
+// operations are one node of GoMLX with exactly that meaning. Where the Go backend's own
+// operation deviates (its vectorized maximum loses NaN, its exponential saturates) or is
+// slow because it has no vector kernel, the files named gobackend*.go use several nodes
+// in its place. XLA gets the plain nodes.
+//
+// Functions here build graphs and, by GoMLX's convention, panic on a mistake; host/compute/engine
+// turns the panic into an error. Programs must have passed their validation. Nothing here
+// knows about plugins, models or training.
+package lower

@@ -1,0 +1,174 @@
+package lower
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	device "github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// A Source says how the rows of an activation are computed from those of other tensors, such as the two that a gate
+// multiplies. With it, the kernel that quantizes the activation computes the activation, too, which then is never
+// stored in memory.
+type Source struct {
+	// Inputs are each of shape [tokens, n], or [1, n] if they are the same for all tokens.
+	Inputs []*graph.Node
+	// Short says that inputs of shape [tokens, n] are exact in bfloat16. Their adjoints are rounded to it, too.
+	Short bool
+	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are kept for Adjoint.
+	Forward *program.Program
+	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of the inputs in their
+	// order. It is computed by the kernel of the quantizer's backward pass. If it is nil, Adjoint is used.
+	Backward *program.Program
+	// Adjoint is the same as Backward, as a graph. kept holds the other outputs of Forward by name; it is nil if the
+	// activation was in memory.
+	Adjoint func(kept map[string]*graph.Node, dx *graph.Node) []*graph.Node
+}
+
+// SourceValue is the name of the output of [Source.Forward] that is the activation.
+const SourceValue = "source.value"
+
+// sourcePrefix begins the names of a source's inputs in programs that join it.
+const sourcePrefix = "source."
+
+// Of records that x is computed by s, for [Quantize].
+func (s Source) Of(x *graph.Node) { engine.Note(x, s) }
+
+// HasKernels reports whether programs over rows become kernels on the graph's device.
+func HasKernels(g *graph.Graph) bool { return kernels(g) }
+
+// joined is the quantizer's forward pass of the value of a source.
+func (q programQuantizer) joined(s Source, forward *program.Program) (*program.Program, error) {
+	b := program.NewBuilder(forward.Name)
+	inputs := sourceInputs(b, s)
+	args := make([]program.Value, len(forward.Inputs))
+	for i, in := range forward.Inputs[1:] {
+		args[1+i] = b.Input(in.Name, in.Type)
+	}
+	values := b.Inline(s.Forward, inputs...)
+	args[0] = values[SourceValue]
+	out := b.Inline(forward, args...)
+	for _, o := range forward.Outputs {
+		b.Output(o.Name, out[o.Name])
+	}
+	for _, o := range s.Forward.Outputs {
+		if o.Name != SourceValue {
+			b.Output(sourcePrefix+o.Name, values[o.Name])
+		}
+	}
+	return b.Build()
+}
+
+// joinedBack is its backward pass, to the adjoints of the inputs, named by their numbers.
+func (q programQuantizer) joinedBack(s Source) (*program.Program, error) {
+	back := q.parts.Backward
+	b := program.NewBuilder(back.Name)
+	inputs := sourceInputs(b, s)
+	args := make([]program.Value, len(back.Inputs))
+	for i, in := range back.Inputs {
+		if in.Name != sdk.InputX {
+			args[i] = b.Input(in.Name, in.Type)
+		}
+	}
+	if x := back.Input(sdk.InputX); x >= 0 {
+		args[x] = b.Inline(s.Forward, inputs...)[SourceValue]
+	}
+	out := b.Inline(back, args...)
+	adjoints := b.Inline(s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+sdk.InputX])...)
+	for i, o := range s.Backward.Outputs {
+		b.Output(autodiff.Prefix+sourcePrefix+s.Forward.Inputs[i].Name, adjoints[o.Name])
+	}
+	for _, o := range back.Outputs {
+		if o.Name != autodiff.Prefix+sdk.InputX {
+			b.Output(o.Name, out[o.Name])
+		}
+	}
+	return b.Build()
+}
+
+func sourceInputs(b *program.Builder, s Source) []program.Value {
+	var list []program.Value
+	for _, in := range s.Forward.Inputs {
+		list = append(list, b.Input(sourcePrefix+in.Name, in.Type))
+	}
+	return list
+}
+
+// joinedMemory says how floats of the joined passes lie in memory.
+func (q programQuantizer) joinedMemory(s Source) InMemory {
+	memory := maps.Clone(q.memory)
+	delete(memory, sdk.InputX) // what is joined is never in memory
+	delete(memory, autodiff.Prefix+sdk.InputX)
+	for _, in := range s.Forward.Inputs {
+		if s.Short && in.Type.Shape[0] > 1 {
+			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
+		}
+	}
+	return memory
+}
+
+// quantizeJoined is [Quantize] of x by one kernel that computes x from its source. It is not ok where there is none.
+func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*graph.Node) (y *graph.Node, ok bool) {
+	g := x.Graph()
+	base, coding := q.factored(engine.DeviceOf(g))
+	p, err := q.joined(s, base)
+	if err != nil {
+		panic(err)
+	}
+	memory := q.joinedMemory(s)
+	out, ok := Kernel(g, p, q.rows(), append(slices.Clone(s.Inputs), trained...), memory)
+	if !ok {
+		return nil, false
+	}
+	kept := map[string]*graph.Node{}
+	for _, o := range s.Forward.Outputs {
+		if o.Name != SourceValue {
+			kept[o.Name] = out[sourcePrefix+o.Name]
+		}
+	}
+	value, residuals := out[sdk.OutputValue], q.residuals(out)
+	inputs := append(slices.Clone(s.Inputs), trained...)
+	y = device.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
+		at := Point{X: x, Trained: trained, Value: value}
+		if adjoints, ok := q.backJoined(s, at, residuals, dy, memory); ok {
+			return adjoints
+		}
+		dx, dTrained := q.Backward(at, residuals, dy)
+		return append(s.Adjoint(kept, dx), dTrained...)
+	})
+	if coding != nil {
+		coding.codes(out).Of(y)
+	}
+	return y, true
+}
+
+// backJoined is the backward pass by one kernel, where the source's is a program.
+func (q programQuantizer) backJoined(s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory) (adjoints []*graph.Node, ok bool) {
+	if s.Backward == nil {
+		return nil, false
+	}
+	p, err := q.joinedBack(s)
+	if err != nil {
+		panic(err)
+	}
+	inputs := slices.Clone(s.Inputs)
+	for i, in := range q.backwardInputs(at, residuals, dy) {
+		if q.parts.Backward.Inputs[i].Name != sdk.InputX {
+			inputs = append(inputs, in)
+		}
+	}
+	out, ok := Kernel(dy.Graph(), p, q.rows(), inputs, memory)
+	if !ok {
+		return nil, false
+	}
+	for _, in := range s.Forward.Inputs {
+		adjoints = append(adjoints, out[autodiff.Prefix+sourcePrefix+in.Name])
+	}
+	return append(adjoints, q.trainedIn(out)...), true
+}

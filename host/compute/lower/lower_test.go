@@ -1,0 +1,126 @@
+package lower_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+func TestFactorizationsAreRefused(t *testing.T) {
+	for _, write := range []func(x program.Value) program.Value{program.Value.QR, program.Value.EighValues, program.Value.EighVectors} {
+		p := build(t, func(b *program.Builder) { b.Output("y", write(b.Input("x", program.FloatType(3, 3)))) })
+		var refused *lower.UnsupportedError
+		if err := lower.Check(p); !errors.As(err, &refused) {
+			t.Errorf("Check: %v", err)
+		}
+		_, err := device(t).Compile("refused", []engine.Spec{spec("x", 3, 3)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{lower.Lower(g, p, in)["y"]}
+		})
+		if !errors.As(err, &refused) || refused.Program != "test" || !strings.Contains(err.Error(), refused.Op.String()) {
+			t.Errorf("Compile: %v", err)
+		}
+	}
+}
+
+func TestWrongInputs(t *testing.T) {
+	p := build(t, func(b *program.Builder) {
+		x := b.Input("x", program.FloatType(2, 3))
+		b.Output("y", x.Add(b.Input("n", program.Type{DType: program.Int}).Convert(program.Float)))
+	})
+	for want, specs := range map[string][]engine.Spec{
+		"takes 2 inputs, got 1":   {spec("x", 2, 3)},
+		`input "x" is float[2,3]`: {spec("x", 3, 2), spec("n")},
+		`input "n" is int`:        {spec("x", 2, 3), spec("n")},
+	} {
+		_, err := device(t).Compile("wrong", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{lower.Lower(g, p, in)["y"]}
+		})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `program "test"`) {
+			t.Errorf("got %v, want it to say %q", err, want)
+		}
+	}
+}
+
+// What other backends get, executed by the Go backend where its operations agree:
+// on numbers, with exponentials in their range, bools compared by nothing.
+func TestPlainRules(t *testing.T) {
+	var ops []program.Op
+	for _, info := range program.Ops() {
+		switch info.Op {
+		case program.OpEq, program.OpNe, program.OpExp, program.OpTanh:
+			continue
+		}
+		if info.Class != program.ClassLinalg {
+			ops = append(ops, info.Op)
+		}
+	}
+	for seed := range uint64(60) {
+		c := randprog.New(seed, randprog.Options{Ops: ops})
+		want, err := reference.Run(c.Program, c.Inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		comparePlain(t, c.Program, c.Inputs, want, 2e-4)
+	}
+	for _, block := range []int{256, 512, 4096, 1 << 17} {
+		x := normal(uint64(block), 1<<17/block, block)
+		p := build(t, func(b *program.Builder) { b.Output("y", b.Input("x", x.Type).Hadamard(block)) })
+		want, err := reference.Run32(p, map[string]reference.Tensor{"x": x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		comparePlain(t, p, map[string]reference.Tensor{"x": x}, want, 5e-6)
+	}
+}
+
+func comparePlain(t *testing.T, p *program.Program, inputs, want map[string]reference.Tensor, abs float64) {
+	t.Helper()
+	buffers := uploadInputs(t, dtypes.Float32, p, inputs)
+	outputs := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		results := lower.LowerPlain(g, p, in, false)
+		var ordered []*graph.Node
+		for _, o := range p.Outputs {
+			ordered = append(ordered, results[o.Name])
+		}
+		return ordered
+	})
+	for i, o := range p.Outputs {
+		tol := tolerance{}
+		if p.TypeOf(o.Value).DType == program.Float {
+			tol.abs = abs * max(1, largest(want[o.Name]))
+		}
+		compare(t, o.Name, tol, download(t, p.TypeOf(o.Value), outputs[i]), want[o.Name], nil)
+	}
+}
+
+// Constants are stored once in a graph, so that the device finds what several
+// programs have in common.
+func TestSharedNodes(t *testing.T) {
+	p := build(t, quest(64, 4, 128))
+	count := func(times int) (nodes int) {
+		execute(t, []*engine.Buffer{upload(t, dtypes.Float32, normal(1, 4, 128))},
+			func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
+				for range times {
+					out = append(out, lower.Lower(g, p, in)["value"])
+				}
+				for _, n := range g.Nodes() {
+					if n.Type() == graph.NodeTypeConstant {
+						nodes++
+					}
+				}
+				return out
+			})
+		return nodes
+	}
+	if once, twice := count(1), count(2); once != twice || once == 0 {
+		t.Errorf("%d constants for one lowering, %d for two", once, twice)
+	}
+}

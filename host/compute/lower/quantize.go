@@ -1,0 +1,176 @@
+package lower
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	device "github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// Quantizer is the fake quantization of one tensor inside graphs. It has two parts, which
+// may be in different graphs. Its methods build graphs and panic as [Lower] does. trained
+// holds the quantizer's own parameters, in the order of Trained.
+type Quantizer interface {
+	// Trained lists the quantizer's trained parameters; most quantizers have none.
+	Trained() []sdk.StateTensor
+	// Init returns the initial values of the trained parameters for x.
+	Init(x *graph.Node) []*graph.Node
+	// Forward returns Q(x) and the residuals that Backward needs in addition to x,
+	// trained and Q(x).
+	Forward(x *graph.Node, trained []*graph.Node) (value *graph.Node, residuals []*graph.Node)
+	// Backward returns the gradients with respect to x and trained, given dy, that with respect to Q(x).
+	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
+}
+
+// Point is the point at which a backward pass is computed: the inputs of the forward pass
+// and its value.
+type Point struct {
+	X       *graph.Node
+	Trained []*graph.Node
+	Value   *graph.Node
+}
+
+// NewQuantizer prepares a quantizer's program, which must have passed its check. The
+// forward part returns the value; the backward part differentiates the surrogate with
+// respect to x and the trained parameters.
+func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
+	p, err := split(q)
+	if err != nil {
+		return nil, fmt.Errorf("gradient of the surrogate: %w", err)
+	}
+	return p, nil
+}
+
+// split divides the program into value and gradients. All floats but codes lie in memory in float32.
+func split(q sdk.QuantizerProgram) (programQuantizer, error) {
+	wrt := []string{sdk.InputX}
+	for _, t := range q.Trained {
+		wrt = append(wrt, sdk.TrainedPrefix+t.Name)
+	}
+	parts, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+	return programQuantizer{QuantizerProgram: q, parts: parts, memory: codesInMemory}, err
+}
+
+var _ Rotating = programQuantizer{}
+
+// short is the quantizer with bfloat16 numbers in memory where there are many of them.
+func (q programQuantizer) short() programQuantizer {
+	q.memory = maps.Clone(q.memory)
+	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
+		q.memory[name] = triton.BFloat16
+	}
+	return q
+}
+
+// programQuantizer inlines a program divided into its forward and backward parts.
+type programQuantizer struct {
+	sdk.QuantizerProgram
+	parts *autodiff.Partition
+	// memory says how kernels have floats in memory.
+	memory InMemory
+}
+
+// rows is the number of rows of x.
+func (q programQuantizer) rows() int {
+	shape := q.Program.Inputs[0].Type.Shape
+	return int(q.Program.Inputs[0].Type.Size()) / shape[len(shape)-1]
+}
+
+func (q programQuantizer) Trained() []sdk.StateTensor { return q.QuantizerProgram.Trained }
+
+func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
+	if q.QuantizerProgram.Init == nil {
+		return nil
+	}
+	out := Lower(x.Graph(), q.QuantizerProgram.Init, []*graph.Node{x})
+	var values []*graph.Node
+	for _, t := range q.Trained() {
+		values = append(values, out[sdk.TrainedPrefix+t.Name])
+	}
+	return values
+}
+
+func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
+	p, coding := q.factored(engine.DeviceOf(x.Graph()))
+	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
+	value := out[sdk.OutputValue]
+	if coding != nil {
+		coding.codes(out).Of(value)
+	}
+	return value, q.residuals(out)
+}
+
+// residuals are those among the outputs of a forward pass.
+func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
+	var residuals []*graph.Node
+	for _, r := range q.parts.Residuals {
+		if !r.Input && r.Name != sdk.OutputValue {
+			residuals = append(residuals, out[r.Name])
+		}
+	}
+	return residuals
+}
+
+func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
+	out := lowerRows(dy.Graph(), q.parts.Backward, q.rows(), q.backwardInputs(at, residuals, dy), q.memory)
+	return out[autodiff.Prefix+sdk.InputX], q.trainedIn(out)
+}
+
+// backwardInputs are the inputs of the backward pass.
+func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *graph.Node) []*graph.Node {
+	known := map[string]*graph.Node{sdk.InputX: at.X}
+	for i, t := range q.Trained() {
+		known[sdk.TrainedPrefix+t.Name] = at.Trained[i]
+	}
+	inputs := make([]*graph.Node, 0, len(q.parts.Residuals)+1)
+	for _, r := range q.parts.Residuals {
+		switch {
+		case r.Input:
+			inputs = append(inputs, known[r.Name])
+		case r.Name == sdk.OutputValue:
+			inputs = append(inputs, at.Value)
+		default:
+			inputs, residuals = append(inputs, residuals[0]), residuals[1:]
+		}
+	}
+	return append(inputs, dy)
+}
+
+// trainedIn are the gradients of the trained parameters among the outputs of a backward pass.
+func (q programQuantizer) trainedIn(out map[string]*graph.Node) []*graph.Node {
+	var dTrained []*graph.Node
+	for _, t := range q.Trained() {
+		dTrained = append(dTrained, out[autodiff.Prefix+sdk.TrainedPrefix+t.Name])
+	}
+	return dTrained
+}
+
+// Quantize returns Q(x), bit for bit the forward value, whose gradients with respect to x and the trained parameters
+// are those of the surrogate. It is for activations: if the device computes programs with kernels, x, Q(x) and their
+// gradients are rounded to bfloat16, and the kernel computes x itself if its [Source] is known.
+func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
+	if s, ok := q.(interface{ short() programQuantizer }); ok {
+		short := s.short()
+		if source, ok := engine.NoteOf(x).(Source); ok {
+			if y, ok := short.quantizeJoined(x, source, trained); ok {
+				return y
+			}
+		}
+		q = short
+	}
+	value, residuals := q.Forward(x, trained)
+	at := Point{X: x, Trained: trained, Value: value}
+	y := device.Custom(value, append([]*graph.Node{x}, trained...), func(dy *graph.Node) []*graph.Node {
+		dx, dTrained := q.Backward(at, residuals, dy)
+		return append([]*graph.Node{dx}, dTrained...)
+	})
+	if c, ok := CodesOf(value); ok {
+		c.Of(y)
+	}
+	return y
+}

@@ -1,0 +1,171 @@
+package lower_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// learned rounds to a trained step in a rotated domain; the step's gradient is that of
+// the values beyond the largest code.
+func learned(block int, shape ...int) func(b *program.Builder) {
+	return func(b *program.Builder) {
+		x, step := b.Input(sdk.InputX, program.FloatType(shape...)), b.Input(sdk.TrainedPrefix+"step", program.FloatType())
+		z := x.Hadamard(block)
+		r := z.Div(step)
+		q := r.Round().Clip(-2, 2)
+		b.Output(sdk.OutputValue, q.Mul(step).Hadamard(block))
+		b.Output(sdk.OutputSurrogate, r.Abs().Le(b.Const(2.5)).Select(z, q.StopGradient().Mul(step)).Hadamard(block))
+	}
+}
+
+// straight rounds in a rotated domain and passes gradients straight through: its
+// backward pass has no rotation to save.
+func straight(block int, shape ...int) func(b *program.Builder) {
+	return func(b *program.Builder) {
+		x := b.Input(sdk.InputX, program.FloatType(shape...))
+		b.Output(sdk.OutputValue, x.Hadamard(block).Scale(4).Round().Scale(0.25).Hadamard(block))
+		b.Output(sdk.OutputSurrogate, x)
+	}
+}
+
+// rotating prepares a program's quantizer.
+func rotating(t *testing.T, write func(b *program.Builder), trained ...sdk.StateTensor) lower.Rotating {
+	t.Helper()
+	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: build(t, write), Trained: trained})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.(lower.Rotating)
+}
+
+func keepRotated(t *testing.T, q lower.Rotating) *lower.Rotated {
+	t.Helper()
+	u, err := q.KeepRotated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestKeepRotated: which rotation is left out, and how many that saves.
+func TestKeepRotated(t *testing.T) {
+	step := sdk.StateTensor{Name: "step", Shape: []int{}}
+	for name, c := range map[string]struct {
+		q     lower.Rotating
+		block int // 0: there is none
+		saved float64
+	}{
+		"quest":            {rotating(t, quest(64, 12, 192)), 64, 2},
+		"learned":          {rotating(t, learned(16, 12, 192), step), 16, 2},
+		"straight through": {rotating(t, straight(64, 12, 192)), 64, 0},
+		"no rotation":      {rotating(t, squareSurrogate(12, 192)), 0, 0},
+	} {
+		u := keepRotated(t, c.q)
+		switch {
+		case u == nil:
+			if c.block != 0 {
+				t.Errorf("%s: no rotation found", name)
+			}
+			continue
+		case u.Block != c.block || u.Saved != c.saved:
+			t.Errorf("%s: a rotation of %d, saving %v, want %d and %v", name, u.Block, u.Saved, c.block, c.saved)
+		}
+		if again := keepRotated(t, u.Quantizer.(lower.Rotating)); again != nil {
+			t.Errorf("%s: what is left ends in a rotation of %d", name, again.Block)
+		}
+		if len(u.Trained()) != len(c.q.Trained()) {
+			t.Errorf("%s: trained parameters are lost", name)
+		}
+	}
+}
+
+// hadamard rotates back what has been left rotated.
+func hadamard(x *graph.Node, block int) *graph.Node {
+	b := program.NewBuilder("rotation")
+	b.Output("z", b.Input("x", program.FloatType(x.Shape().Dimensions...)).Hadamard(block))
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return lower.Lower(x.Graph(), p, []*graph.Node{x})["z"]
+}
+
+// TestRestored: rotated back, the value is Q(x) to the last bit, what is not finite
+// included.
+func TestRestored(t *testing.T) {
+	x := normal(3, 6, 192)
+	for i := range 192 {
+		x.Floats[192+i] = 0
+	}
+	x.Floats[2*192+5] = nan
+	x.Floats[3*192+6] = inf
+	q := rotating(t, quest(64, 6, 192))
+	u := keepRotated(t, q)
+	got := execute(t, []*engine.Buffer{upload(t, dtypes.Float32, x)}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		full, _ := q.Forward(in[0], nil)
+		half, _ := u.Forward(in[0], nil)
+		return []*graph.Node{hadamard(half, u.Block), full}
+	})
+	sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))
+}
+
+// TestProducts compares a product of two quantized matrices, and its gradients on both
+// and on a trained step, with operands rotated back and left rotated.
+//
+// A sum of n products errs by at most n·2⁻²⁴ of the norms of its factors, and rotating
+// 64 elements by 64·√64·2⁻²⁴ of theirs; with the two rotations of each operand that is
+// 1e-4 of the norms in the worst case. Errors average out: a hundredth is asked for.
+func TestProducts(t *testing.T) {
+	const tokens, out, in = 12, 40, 192
+	step := sdk.StateTensor{Name: "step", Shape: []int{}}
+	for name, c := range map[string]struct{ x, w lower.Rotating }{
+		"quest":            {rotating(t, quest(64, tokens, in)), rotating(t, quest(64, out, in))},
+		"learned":          {rotating(t, learned(64, tokens, in), step), rotating(t, quest(64, out, in))},
+		"straight through": {rotating(t, straight(64, tokens, in)), rotating(t, straight(64, out, in))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full := product(t, c.x, c.w, tokens, out, in)
+			half := product(t, keepRotated(t, c.x).Quantizer, keepRotated(t, c.w).Quantizer, tokens, out, in)
+			for i, what := range []string{"product", "gradient on x", "gradient on w", "gradient on the step"} {
+				if i == len(full) {
+					break
+				}
+				largest := 0.0
+				for _, v := range full[i] {
+					largest = max(largest, math.Abs(float64(v)))
+				}
+				for j, v := range full[i] {
+					if d := math.Abs(float64(half[i][j]) - float64(v)); !(d <= 1e-6*largest) || largest == 0 {
+						t.Fatalf("%s: element %d is %v, rotated back %v; the largest is %v", what, j, half[i][j], v, largest)
+					}
+				}
+			}
+		})
+	}
+}
+
+// product is Q(x)·Q(w)ᵀ for random matrices, with its gradients for a random one.
+func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]float32 {
+	t.Helper()
+	inputs := []reference.Tensor{normal(1, tokens, in), normal(2, out, in), normal(3, tokens, out), reference.Float(0.4)}
+	var buffers []*engine.Buffer
+	for _, i := range inputs {
+		buffers = append(buffers, upload(t, dtypes.Float32, i))
+	}
+	return testdevice.Evaluate(t, device(t), buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		trained := in[3 : 3+len(qx.Trained())]
+		y := graph.DotGeneral(lower.Quantize(in[0], trained, qx), []int{1}, nil, lower.Quantize(in[1], nil, qw), []int{1}, nil)
+		wrt := append([]*graph.Node{in[0], in[1]}, trained...)
+		return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[2])), wrt...)...)
+	})
+}

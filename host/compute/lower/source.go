@@ -1,0 +1,86 @@
+package lower
+
+import (
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
+	a, shape := n.Attr, n.Type.Shape
+	switch n.Type.DType {
+	case program.Float:
+		if len(a.Floats) == 1 {
+			return graph.BroadcastToDims(l.scalar(a.Floats[0]), shape...)
+		}
+		return l.table(a.Floats, shape...)
+	case program.Int:
+		return elements(l.g, a.Ints, func(v int64) int32 { return int32(v) }, shape)
+	case program.Uint:
+		return elements(l.g, a.Ints, func(v int64) uint32 { return uint32(v) }, shape)
+	default:
+		return elements(l.g, a.Ints, func(v int64) bool { return v != 0 }, shape)
+	}
+}
+
+// elements makes a constant of stored elements; a single one fills the shape
+// without being stored as often.
+func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(S) T, shape []int) *graph.Node {
+	data := make([]T, len(values))
+	for i, v := range values {
+		data[i] = convert(v)
+	}
+	if len(data) == 1 {
+		return graph.BroadcastToDims(stored(g, data, nil), shape...)
+	}
+	return stored(g, data, shape)
+}
+
+// lowerIota counts in integers beyond 2²⁴: a device that adds one to a float again and
+// again stops there.
+func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
+	axis := n.Attr.Axes[0]
+	if n.Type.DType == program.Float && n.Type.Shape[axis] > 1<<24 {
+		return graph.ConvertDType(graph.Iota(l.g, shapes.Make(dtypes.Int32, n.Type.Shape...), axis), l.float.dtype)
+	}
+	return graph.Iota(l.g, l.shape(n.Type), axis)
+}
+
+// threefryRotations are the rotation distances of Threefry-2x32 (Salmon et al.
+// 2011, table 2), used in turn.
+var threefryRotations = [8]uint32{13, 15, 26, 6, 17, 29, 16, 24}
+
+// lowerRandomBits is the first word of Threefry-2x32-20 (Salmon et al. 2011) under
+// the key for the counters (0, 0), (1, 0), …
+func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	word := func(i int) *graph.Node {
+		return graph.Reshape(graph.Slice(args[0], graph.AxisElem(i)))
+	}
+	c := func(v uint32) *graph.Node { return constant(l.g, v) }
+	keys := [3]*graph.Node{word(0), word(1), nil}
+	keys[2] = graph.BitwiseXor(graph.BitwiseXor(keys[0], keys[1]), c(0x1BD11BDA))
+
+	size := int(n.Type.Size())
+	x0 := graph.Add(graph.Iota(l.g, shapes.Make(dtypes.Uint32, size), 0), keys[0])
+	x1 := graph.BroadcastToDims(keys[1], size) // counter word 0 plus the key
+	for round := range 20 {
+		x0 = graph.Add(x0, x1)
+		x1 = graph.BitwiseXor(l.rotateLeft(x1, threefryRotations[round%8]), x0)
+		if round%4 == 3 {
+			injection := round/4 + 1
+			x0 = graph.Add(x0, keys[injection%3])
+			x1 = graph.Add(x1, graph.Add(keys[(injection+1)%3], c(uint32(injection))))
+		}
+	}
+	return graph.Reshape(x0, n.Type.Shape...)
+}
+
+// rotateLeft turns the bits of words. The two parts have no bit in common, so a sum
+// joins them; the left part is a product: the Go backend vectorizes both.
+func (l *lowering) rotateLeft(x *graph.Node, by uint32) *graph.Node {
+	left := graph.Mul(x, constant(l.g, uint32(1)<<by))
+	right := graph.BitwiseShiftRightLogical(x, constant(l.g, 32-by))
+	return graph.Add(left, right)
+}

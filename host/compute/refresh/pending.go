@@ -1,0 +1,248 @@
+package refresh
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Pending holds the refreshes of a training that are being computed while its steps go
+// on, by goroutines, from copies in host memory. Their results are put in place a fixed
+// number of updates later, however long they take. The zero value holds none.
+type Pending struct {
+	refreshes map[string]*pendingRefresh // by tensor
+	// memory keeps the copies that the last refresh of a tensor read, for the next
+	// one: the steps wait while they are filled, and fresh memory would take longer.
+	memory   map[string]map[string][]float32
+	failures map[string]int // refreshes in a row that failed, by tensor
+	workers  sync.WaitGroup
+	stopped  atomic.Bool
+}
+
+// pendingRefresh is put in place before the update due, however early it is done.
+type pendingRefresh struct {
+	subject   *subject
+	step, due int
+	program   *program.Program     // nil: nothing is to be computed
+	in        map[string][]float32 // by the names of the program's inputs
+	out       map[string][]float32 // by the names of its outputs, once done
+	failed    error                // of the program, once done
+	done      chan struct{}
+}
+
+// Close waits for the computations that have begun, as a program cannot be interrupted,
+// and begins no others.
+func (p *Pending) Close() {
+	p.stopped.Store(true)
+	p.workers.Wait()
+	p.refreshes, p.memory = nil, nil
+}
+
+// Arrives reports whether results are to be put in place before update t.
+func (p *Pending) Arrives(t int) bool {
+	for _, r := range p.refreshes {
+		if r.due <= t {
+			return true
+		}
+	}
+	return false
+}
+
+// add notes a refresh, of which there is none of that tensor.
+func (p *Pending) add(r *pendingRefresh) {
+	if p.refreshes == nil {
+		p.refreshes = map[string]*pendingRefresh{}
+	}
+	p.refreshes[r.subject.Tensor] = r
+}
+
+// ordered lists what is pending by tensor.
+func (p *Pending) ordered() []*pendingRefresh {
+	var list []*pendingRefresh
+	for _, name := range slices.Sorted(maps.Keys(p.refreshes)) {
+		list = append(list, p.refreshes[name])
+	}
+	return list
+}
+
+// begin starts the refreshes of these subjects, in that order, with the states that the
+// observation of update t left.
+func (r *Refresher) begin(pending *Pending, tensors update.Tensors, subjects []int, t int) error {
+	list := make([]*pendingRefresh, len(subjects))
+	copying := errgroup.Group{}
+	copying.SetLimit(r.dev.Workers())
+	for n, i := range subjects {
+		s := &r.subjects[i]
+		if pending.refreshes[s.Tensor] != nil {
+			copying.Wait() // what was begun reads the tensors
+			return fmt.Errorf("refresh of %s: due at update %d while another one is under way", s.Tensor, t)
+		}
+		p := &pendingRefresh{
+			subject: s, step: t, due: t + s.Delay, program: s.split.background,
+			in: pending.memory[s.Tensor], done: make(chan struct{}),
+		}
+		if p.in == nil {
+			p.in = map[string][]float32{}
+		}
+		list[n] = p
+		copying.Go(func() error { return p.snapshot(tensors) })
+	}
+	if err := copying.Wait(); err != nil {
+		return err
+	}
+	queue := make(chan *pendingRefresh, len(list))
+	for _, p := range list {
+		pending.add(p)
+		queue <- p
+	}
+	close(queue)
+	for range min(len(list), r.dev.Workers()) {
+		pending.workers.Go(func() {
+			for p := range queue {
+				if !pending.stopped.Load() {
+					p.compute(r.Execute)
+				}
+			}
+		})
+	}
+	return nil
+}
+
+// snapshot copies what the program reads to host memory.
+func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
+	if p.program == nil {
+		return nil
+	}
+	for _, input := range p.program.Inputs {
+		if input.Name == sdk.InputStep {
+			continue
+		}
+		if p.in[input.Name] == nil {
+			p.in[input.Name] = make([]float32, input.Type.Size())
+		}
+		if err := engine.DownloadInto(tensors[p.subject.state(input.Name)], p.in[input.Name]); err != nil {
+			return fmt.Errorf("refresh of %s: %w", p.subject.Tensor, err)
+		}
+	}
+	return nil
+}
+
+// compute executes the program.
+func (p *pendingRefresh) compute(execute Executor) {
+	defer close(p.done)
+	if p.program == nil {
+		return
+	}
+	p.out = map[string][]float32{}
+	p.failed, _ = execute.compute(p.program, p.step, func(input string, _ []float32) ([]float32, error) {
+		return p.in[input], nil
+	}, func(output string, _ []int, values []float32) error {
+		p.out[output] = slices.Clone(values)
+		return nil
+	})
+}
+
+// Install puts the results that are due before update t in place, waiting for those that
+// are not ready. It returns the names of the tensors whose refresh failed.
+func (r *Refresher) Install(pending *Pending, tensors update.Tensors, t int) (failed []string, err error) {
+	outcomes := map[int]error{}
+	for i := range r.subjects {
+		name := r.subjects[i].Tensor
+		p := pending.refreshes[name]
+		if p == nil || p.due > t {
+			continue
+		}
+		<-p.done
+		delete(pending.refreshes, name)
+		if pending.memory == nil {
+			pending.memory = map[string]map[string][]float32{}
+		}
+		pending.memory[name] = p.in
+		if outcomes[i] = p.failed; p.failed != nil {
+			continue
+		}
+		if err := r.put(tensors, p); err != nil {
+			return nil, fmt.Errorf("refresh of %s: %w", name, err)
+		}
+	}
+	return r.countFailures(pending, outcomes)
+}
+
+// put puts the results of a refresh in place.
+func (r *Refresher) put(tensors update.Tensors, p *pendingRefresh) error {
+	if p.subject.split.apply != nil { // first, as it reads what is replaced
+		if err := r.apply(tensors, p); err != nil {
+			return err
+		}
+	}
+	for name, values := range p.out {
+		if strings.HasPrefix(name, handedPrefix) {
+			continue
+		}
+		state := p.subject.state(name)
+		b, err := engine.Upload(r.dev, values, tensors[state].Shape().Dimensions...)
+		if err != nil {
+			return err
+		}
+		tensors[state].Finalize()
+		tensors[state] = b
+	}
+	return nil
+}
+
+// applyJob binds the second part of a refresh to its own names: it is the same for all
+// tensors that have it.
+func applyJob(p *program.Program) update.Job {
+	j := update.Job{Tensor: "a refresh", Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Gives: map[string]bool{}}
+	for _, in := range p.Inputs {
+		if in.Name == sdk.InputStep {
+			continue
+		}
+		j.Inputs[in.Name] = in.Name
+		if _, replaced := p.Output(in.Name); replaced || strings.HasPrefix(in.Name, handedPrefix) {
+			j.Gives[in.Name] = true
+		}
+	}
+	for _, out := range p.Outputs {
+		j.Outputs[out.Name] = out.Name
+	}
+	return j
+}
+
+// apply renews the states that updates write, too, on the device.
+func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
+	second := p.subject.split.apply
+	own := update.Tensors{}
+	for _, in := range second.Inputs {
+		if in.Name == sdk.InputStep {
+			continue
+		}
+		if !strings.HasPrefix(in.Name, handedPrefix) { // as it is, also where p.out has what will replace it
+			own[in.Name] = tensors[p.subject.state(in.Name)]
+			continue
+		}
+		b, err := engine.Upload(r.dev, p.out[in.Name], in.Type.Shape...)
+		if err != nil {
+			return err
+		}
+		defer b.Finalize()
+		own[in.Name] = b
+	}
+	if _, err := r.appliers[second.Hash()].Run(own, update.Scalars{sdk.InputStep: float32(p.step)}); err != nil {
+		return err
+	}
+	for _, o := range second.Outputs {
+		tensors[p.subject.state(o.Name)] = own[o.Name]
+	}
+	return nil
+}

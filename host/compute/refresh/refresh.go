@@ -1,0 +1,222 @@
+package refresh
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// A Subject is a trained tensor whose optimizer may renew preconditioners.
+type Subject struct {
+	Tensor    string
+	Optimizer sdk.OptimizerProgram
+	// Delay is the number of updates after the one at which they are due that refreshes
+	// take effect; see [CheckDelay]. They are computed while the updates in between run.
+	// The first refresh is never late, because there is nothing to use in its place.
+	Delay int
+}
+
+// A Refresher renews the preconditioners of a training. It is not safe for concurrent
+// use.
+type Refresher struct {
+	Execute  Executor // runs the programs
+	dev      *engine.Device
+	subjects []subject
+	appliers map[string]*update.Update // second parts of split refreshes, by the hash of their programs
+}
+
+// subject is a Subject with its refresh in two parts, nil without a delay.
+type subject struct {
+	Subject
+	split *split
+}
+
+// New prepares the refreshes of tensors, and compiles the parts of them that run on the
+// device. Tensors whose optimizers have no refreshes are ignored.
+func New(dev *engine.Device, list []Subject) (*Refresher, error) {
+	r := &Refresher{dev: dev, Execute: Execute, appliers: map[string]*update.Update{}}
+	for _, s := range list {
+		if s.Optimizer.FirstRefresh == nil && s.Optimizer.Refresh == nil {
+			continue
+		}
+		own := subject{Subject: s}
+		if s.Delay != 0 && s.Optimizer.Refresh != nil {
+			if err := r.addSplit(&own); err != nil {
+				return nil, fmt.Errorf("refresh of %s: %w", s.Tensor, err)
+			}
+		}
+		r.subjects = append(r.subjects, own)
+	}
+	return r, nil
+}
+
+// addSplit cuts a refresh program whose results are put in place late.
+func (r *Refresher) addSplit(s *subject) error {
+	var err error
+	if s.split, err = splitDelayed(s.Optimizer, s.Delay); err != nil || s.split.apply == nil {
+		return err
+	}
+	key := s.split.apply.Hash()
+	if r.appliers[key] == nil {
+		r.appliers[key], err = update.Compile(r.dev, "apply", []update.Job{applyJob(s.split.apply)}, update.Options{})
+	}
+	return err
+}
+
+// Any reports whether any preconditioner is ever renewed.
+func (r *Refresher) Any() bool { return len(r.subjects) > 0 }
+
+// Late reports whether any refresh takes effect late.
+func (r *Refresher) Late() bool {
+	return slices.ContainsFunc(r.subjects, func(s subject) bool { return s.split != nil })
+}
+
+// Close frees what New has compiled.
+func (r *Refresher) Close() {
+	for _, u := range r.appliers {
+		u.Close()
+	}
+}
+
+// due lists the subjects whose refresh is due at update t, by position, those with most
+// work first: so the last ones to run, while processors become idle, are short.
+func (r *Refresher) due(t int) []int {
+	var list []int
+	for i, s := range r.subjects {
+		if s.program(t) != nil {
+			list = append(list, i)
+		}
+	}
+	slices.SortStableFunc(list, func(i, j int) int { return cmp.Compare(r.subjects[j].work(), r.subjects[i].work()) })
+	return list
+}
+
+// Due reports whether a refresh is due at update t.
+func (r *Refresher) Due(t int) bool {
+	return slices.ContainsFunc(r.subjects, func(s subject) bool { return s.program(t) != nil })
+}
+
+// program is the refresh program that is due at update t, nil if there is none.
+func (s *subject) program(t int) *program.Program {
+	switch now, first := s.Optimizer.Due.At(t); {
+	case now && first:
+		return s.Optimizer.FirstRefresh
+	case now:
+		return s.Optimizer.Refresh
+	}
+	return nil
+}
+
+// work is proportional to the work of a refresh, about: factorizations take size times
+// length of the last axis.
+func (s *subject) work() (sum int64) {
+	for _, st := range s.Optimizer.State {
+		if rank := len(st.Shape); rank > 0 {
+			sum += program.FloatType(st.Shape...).Size() * int64(st.Shape[rank-1])
+		}
+	}
+	return sum
+}
+
+// state is the tensor that an input or output of a program of the subject names.
+func (s *subject) state(input string) string {
+	return update.State(s.Tensor, strings.TrimPrefix(input, sdk.StatePrefix))
+}
+
+// Run executes the refreshes that are due at update t, in parallel, on the states among
+// the tensors: at once or, if there is a delay, while the following steps run. It returns
+// the names of the tensors whose preconditioner could not be renewed and stays as it was.
+func (r *Refresher) Run(pending *Pending, tensors update.Tensors, t int) (failed []string, err error) {
+	var now, later []int
+	for _, i := range r.due(t) {
+		if s := &r.subjects[i]; s.split != nil && s.program(t) == s.Optimizer.Refresh {
+			later = append(later, i)
+		} else {
+			now = append(now, i)
+		}
+	}
+	if err := r.begin(pending, tensors, later, t); err != nil {
+		return nil, err
+	}
+	work := errgroup.Group{}
+	work.SetLimit(r.dev.Workers())
+	results, outcomes := make([]update.Tensors, len(now)), make(map[int]error, len(now))
+	failures := make([]error, len(now))
+	for n, i := range now {
+		work.Go(func() (err error) {
+			results[n], failures[n], err = r.compute(i, tensors, t)
+			return err
+		})
+	}
+	err = work.Wait()
+	for n, i := range now {
+		outcomes[i] = failures[n]
+		for name, b := range results[n] {
+			tensors[name].Finalize()
+			tensors[name] = b
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.countFailures(pending, outcomes)
+}
+
+// compute executes the refresh program of a subject and returns its new states. A program
+// that fails, as a factorization does that finds no eigenvalues, is reported in failed.
+func (r *Refresher) compute(i int, tensors update.Tensors, t int) (out update.Tensors, failed, err error) {
+	s := &r.subjects[i]
+	p := s.program(t)
+	out = update.Tensors{}
+	failed, err = r.Execute.compute(p, t, func(input string, single []float32) ([]float32, error) {
+		return single, engine.DownloadInto(tensors[s.state(input)], single)
+	}, func(output string, dims []int, values []float32) (err error) {
+		out[s.state(output)], err = engine.Upload(r.dev, values, dims...)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("refresh of %s: %w", s.Tensor, err)
+	}
+	return out, failed, err
+}
+
+// toleratedFailures is the number of refreshes in a row of one tensor that may fail,
+// as in distributed Shampoo.
+const toleratedFailures = 3
+
+// countFailures notes which refreshes failed, by subject; nil for one that did not. The
+// tensors keep the preconditioners that they have. Too many in a row end the training, as
+// does one that the executor is to blame for.
+func (r *Refresher) countFailures(pending *Pending, outcomes map[int]error) (failed []string, err error) {
+	for i := range r.subjects {
+		err, ran := outcomes[i]
+		name := r.subjects[i].Tensor
+		if !ran {
+			continue
+		}
+		if err == nil {
+			delete(pending.failures, name)
+			continue
+		}
+		if isFault(err) {
+			return failed, fmt.Errorf("refresh of %s: %w", name, err)
+		}
+		if pending.failures == nil {
+			pending.failures = map[string]int{}
+		}
+		pending.failures[name]++
+		failed = append(failed, name)
+		if pending.failures[name] > toleratedFailures {
+			return failed, fmt.Errorf("refresh of %s failed %d times in a row: %w", name, pending.failures[name], err)
+		}
+	}
+	return failed, nil
+}

@@ -1,0 +1,38 @@
+package triton_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// A quantizer to whole numbers between plus and minus seven: each instance of its kernel
+// computes four rows.
+func ExampleNew() {
+	b := program.NewBuilder("seven/weight.forward")
+	x := b.Input("x", program.FloatType(256, 1024))
+	scale := x.Abs().MaxRow().Div(b.Const(7))
+	b.Output("value", x.Div(scale).Round().Mul(scale))
+	p, err := b.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	k, err := triton.New(p, 256, triton.LargestRow, map[string]triton.Storage{"x": triton.BFloat16, "value": triton.BFloat16})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(k.Name, k.Grid, k.Warps)
+	for _, line := range strings.Split(k.Text, "\n") {
+		if strings.Contains(line, "precise_divf") {
+			fmt.Println(strings.TrimSpace(line))
+		}
+	}
+	// Output:
+	// cage_seven_forward 64 8
+	// %v27 = tt.precise_divf %v24, %v26 : tensor<4x1xf32>
+	// %v29 = tt.precise_divf %v21, %v28 : tensor<4x1024xf32>
+}

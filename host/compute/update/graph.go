@@ -1,0 +1,231 @@
+package update
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+)
+
+// Nodes holds values of a graph under construction, by name.
+type Nodes map[string]*graph.Node
+
+// LowerFunc builds the graph of a job: it maps the job's inputs, by name, to its outputs,
+// by name. Like other functions that build graphs, it panics on a mistake.
+type LowerFunc func(j Job, in Nodes) Nodes
+
+// Graph is an executor that runs all its jobs as one compiled graph, on any device.
+type Graph struct{ Options }
+
+// Name implements [Executor].
+func (Graph) Name() string { return "graph" }
+
+// Compile implements [Executor].
+func (x Graph) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
+	r := &graphRunner{dev: dev, jobs: jobs, scalars: ScalarNames(jobs)}
+	r.list(jobs)
+	specs := append(slices.Clone(r.inputs), ScalarSpec(r.scalars))
+	var err error
+	r.exec, err = dev.Compile(name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		named := Nodes{}
+		for i, spec := range r.inputs {
+			named[spec.Name] = in[i]
+		}
+		tensors, measures := x.Build(g, jobs, named, Unpack(in[len(r.inputs)], r.scalars))
+		out := make([]*graph.Node, 0, len(r.outputs)+1)
+		for _, name := range r.outputs {
+			out = append(out, tensors[name])
+		}
+		if len(measures) == 0 {
+			return out
+		}
+		return append(out, graph.Concatenate(measures, 0))
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, nil, nil
+}
+
+// graphRunner runs jobs as one executable.
+type graphRunner struct {
+	dev     *engine.Device
+	jobs    []Job
+	exec    *engine.Executable
+	inputs  []engine.Spec // but for the scalars, which are the last input
+	outputs []string
+	scalars []string
+}
+
+// list names the inputs and outputs. Outputs that take the place of an input come in the
+// order of the inputs, as the engine pairs them.
+func (r *graphRunner) list(jobs []Job) {
+	shapes, given := shapesOf(jobs), map[string]bool{}
+	outputs := map[string]bool{}
+	for _, j := range jobs {
+		for input, gives := range j.Gives {
+			given[j.Inputs[input]] = gives
+		}
+		for _, name := range j.Outputs {
+			outputs[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		r.inputs = append(r.inputs, engine.Spec{Name: name, Shape: shapes[name], Donated: given[name]})
+	}
+	r.outputs = Order(r.inputs, outputs)
+}
+
+// Order lists the names of outputs: first those of donated inputs, in their order, so
+// that the engine reuses the memory of each such input for its own output, then the
+// others by name.
+func Order[V any](inputs []engine.Spec, outputs map[string]V) []string {
+	var list []string
+	for _, spec := range inputs {
+		if _, ok := outputs[spec.Name]; ok && spec.Donated {
+			list = append(list, spec.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(outputs)) {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// shapesOf are those of the tensors that jobs read.
+func shapesOf(jobs []Job) map[string]shapes.Shape {
+	all := map[string]shapes.Shape{}
+	for _, j := range jobs {
+		for _, in := range j.Program.Inputs {
+			if name, bound := j.Inputs[in.Name]; bound {
+				all[name] = shapes.Make(dtypes.Float32, in.Type.Shape...)
+			}
+		}
+	}
+	return all
+}
+
+// Run implements [Runner].
+func (r *graphRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measures) error {
+	values, err := scalars.Vector(r.scalars...)
+	if err != nil {
+		return err
+	}
+	vector, err := engine.Upload(r.dev, values, len(values))
+	if err != nil {
+		return err
+	}
+	defer vector.Finalize()
+	var buffers []*engine.Buffer
+	var donate []bool
+	for _, spec := range r.inputs {
+		buffers, donate = append(buffers, in[spec.Name]), append(donate, spec.Donated)
+	}
+	results, err := r.exec.Run(append(buffers, vector), append(donate, true))
+	if err != nil {
+		return err
+	}
+	for i, name := range r.outputs {
+		out[name] = results[i]
+	}
+	return r.read(results[len(r.outputs):], measures)
+}
+
+// read takes the vector of the measures apart, if there is one.
+func (r *graphRunner) read(results []*engine.Buffer, measures Measures) error {
+	if len(results) == 0 {
+		return nil
+	}
+	defer engine.FinalizeAll(results...)
+	values, err := engine.Download[float32](results[0])
+	if err != nil {
+		return err
+	}
+	ReadMeasures(r.jobs, values, measures)
+	return nil
+}
+
+// Close implements [Runner].
+func (r *graphRunner) Close() { r.exec.Close() }
+
+// ReadMeasures stores the elements of the vector of the jobs' measures under their names.
+func ReadMeasures(jobs []Job, values []float32, measures Measures) {
+	for _, j := range jobs {
+		for _, name := range j.measures() {
+			measures.set(name, j.Tensor, values[0])
+			values = values[1:]
+		}
+	}
+}
+
+// ScalarNames lists the scalars that jobs read, in the order in which the vector holds
+// them.
+func ScalarNames(jobs []Job) []string {
+	read := map[string]bool{}
+	for _, j := range jobs {
+		for _, in := range j.Program.Inputs {
+			if _, bound := j.Inputs[in.Name]; !bound {
+				read[in.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(read))
+}
+
+// ScalarSpec returns the input specification for the vector of scalars.
+func ScalarSpec(names []string) engine.Spec {
+	return engine.Spec{Name: "scalars", Shape: shapes.Make(dtypes.Float32, len(names))}
+}
+
+// Unpack returns the elements of the vector of scalars by name.
+func Unpack(vector *graph.Node, names []string) Nodes {
+	in := Nodes{}
+	for i, name := range names {
+		in[name] = graph.Reshape(graph.Slice(vector, graph.AxisRange(i, i+1)))
+	}
+	return in
+}
+
+// Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it
+// returns those of the tensors that the jobs write, and those of their measures, each of
+// shape [1].
+func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Node) {
+	in := make([]Nodes, len(jobs))
+	for i, j := range jobs {
+		in[i] = j.nodes(tensors, scalars)
+	}
+	out = Nodes{}
+	for i, results := range o.build(g, jobs, in) {
+		for name, tensor := range jobs[i].Outputs {
+			out[tensor] = results[name]
+		}
+		for _, name := range jobs[i].measures() {
+			measures = append(measures, graph.Reshape(results[name], 1))
+		}
+	}
+	return out, measures
+}
+
+// nodes are the inputs of the job's program by name.
+func (j *Job) nodes(tensors, scalars Nodes) Nodes {
+	in := Nodes{}
+	for _, input := range j.Program.Inputs {
+		var ok bool
+		if name, bound := j.Inputs[input.Name]; bound {
+			in[input.Name], ok = tensors[name]
+		} else {
+			in[input.Name], ok = scalars[input.Name]
+		}
+		if !ok {
+			panic(fmt.Errorf("update of %s: its input %s is missing", j.Tensor, input.Name))
+		}
+	}
+	return in
+}

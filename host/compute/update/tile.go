@@ -1,0 +1,181 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update/tile"
+)
+
+// Tile is an executor that runs elementwise programs in the processor's caches (package
+// tile), if the device's memory is the host's. A tensor that the job gives away is
+// replaced in place.
+type Tile struct{}
+
+// Name implements [Executor].
+func (Tile) Name() string { return "tile" }
+
+// Compile implements [Executor].
+func (Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
+	var refused []Refusal
+	if !dev.SharesMemory() {
+		for _, j := range jobs {
+			refused = append(refused, Refusal{j, errors.New("the device's memory is not the host's")})
+		}
+		return nil, refused, nil
+	}
+	r := &tileRunner{dev: dev, name: name, runner: tile.NewRunner(dev.Threads())}
+	for _, j := range jobs {
+		kernel, err := tile.Compile(j.Program)
+		var refusal *tile.RefusedError
+		switch {
+		case errors.As(err, &refusal):
+			refused = append(refused, Refusal{j, err})
+		case err != nil:
+			return nil, nil, err
+		default:
+			r.jobs = append(r.jobs, j)
+			r.calls = append(r.calls, tile.Call{Kernel: kernel, Inputs: make([][]float32, len(j.Program.Inputs)), Outputs: make([][]float32, len(j.Program.Outputs))})
+		}
+	}
+	if len(r.jobs) == 0 {
+		return nil, refused, nil
+	}
+	return r, refused, r.compileReclaim()
+}
+
+// tileRunner runs jobs in tiles, all of them side by side.
+type tileRunner struct {
+	dev    *engine.Device
+	name   string
+	runner *tile.Runner
+	jobs   []Job
+	calls  []tile.Call
+	spent  []string
+	// reclaim takes what is spent and does nothing: so the memory returns to the device,
+	// which would otherwise clear fresh memory for the next step.
+	reclaim *engine.Executable
+}
+
+func (r *tileRunner) compileReclaim() error {
+	r.spent = spent(r.jobs)
+	if len(r.spent) == 0 {
+		return nil
+	}
+	shapes := shapesOf(r.jobs)
+	var specs []engine.Spec
+	for _, name := range r.spent {
+		specs = append(specs, engine.Spec{Name: name, Shape: shapes[name]})
+	}
+	var err error
+	r.reclaim, err = r.dev.Compile("memory of "+r.name, specs, func(g *graph.Graph, _ []*graph.Node) []*graph.Node {
+		return []*graph.Node{engine.Constant(g, []float32{0})}
+	})
+	return err
+}
+
+// Run implements [Runner].
+func (r *tileRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measures) (err error) {
+	defer r.forget()
+	for i := range r.jobs {
+		if err := r.bind(i, in, scalars, out); err != nil {
+			return fmt.Errorf("%s of %s: %w", r.name, r.jobs[i].Tensor, err)
+		}
+	}
+	pprof.Do(context.Background(), pprof.Labels(engine.ProfileLabel, r.name), func(context.Context) {
+		err = r.runner.Run(r.calls)
+	})
+	if err != nil {
+		return err
+	}
+	for i, j := range r.jobs {
+		for k, o := range j.Program.Outputs {
+			if _, bound := j.Outputs[o.Name]; !bound {
+				measures.set(o.Name, j.Tensor, r.calls[i].Outputs[k][0])
+			}
+		}
+	}
+	return r.giveBack(in)
+}
+
+// bind points a call to the memory of its tensors.
+func (r *tileRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err error) {
+	j, call := &r.jobs[i], &r.calls[i]
+	for k, input := range j.Program.Inputs {
+		if name, bound := j.Inputs[input.Name]; bound {
+			call.Inputs[k], err = dataOf(in, name)
+		} else {
+			call.Inputs[k], err = scalars.Vector(input.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for k, o := range j.Program.Outputs {
+		name, bound := j.Outputs[o.Name]
+		if !bound {
+			call.Outputs[k] = make([]float32, 1)
+			continue
+		}
+		if out[name], err = r.replacement(j, o.Name, in); err != nil {
+			return err
+		}
+		if call.Outputs[k], err = dataOf(out, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dataOf(t Tensors, name string) ([]float32, error) {
+	b := t[name]
+	if b == nil {
+		return nil, fmt.Errorf("the tensor %s is missing", name)
+	}
+	return engine.Data[float32](b)
+}
+
+// replacement is the memory of an output: that of the input of its name if it is given
+// away, or else new memory.
+func (r *tileRunner) replacement(j *Job, output string, in Tensors) (*engine.Buffer, error) {
+	if j.Gives[output] {
+		return engine.Take(in[j.Inputs[output]])
+	}
+	id, _ := j.Program.Output(output)
+	t := j.Program.TypeOf(id)
+	return engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
+}
+
+// giveBack returns the memory of what is spent.
+func (r *tileRunner) giveBack(in Tensors) error {
+	if r.reclaim == nil {
+		return nil
+	}
+	buffers := make([]*engine.Buffer, len(r.spent))
+	for i, name := range r.spent {
+		buffers[i] = in[name]
+	}
+	out, err := r.reclaim.Run(buffers, slices.Repeat([]bool{true}, len(buffers)))
+	return errors.Join(err, engine.FinalizeAll(out...))
+}
+
+// forget drops the memory of a run.
+func (r *tileRunner) forget() {
+	for i := range r.calls {
+		clear(r.calls[i].Inputs)
+		clear(r.calls[i].Outputs)
+	}
+}
+
+// Close implements [Runner].
+func (r *tileRunner) Close() {
+	if r.reclaim != nil {
+		r.reclaim.Close()
+	}
+}

@@ -1,0 +1,196 @@
+package tile_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	tensorshapes "github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update/tile"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+func openCPU(t testing.TB) *engine.Device {
+	dev, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
+// onDevice runs the program as a graph.
+func onDevice(t testing.TB, dev *engine.Device, p *program.Program, inputs [][]float32) [][]float32 {
+	t.Helper()
+	var specs []engine.Spec
+	var buffers []*engine.Buffer
+	for i, in := range p.Inputs {
+		specs = append(specs, engine.Spec{Name: in.Name, Shape: tensorshapes.Make(dtypes.Float32, in.Type.Shape...)})
+		b, err := engine.Upload(dev, inputs[i], in.Type.Shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buffers = append(buffers, b)
+	}
+	exec, err := dev.Compile(p.Name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		return lower.Outputs(g, p, in)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exec.Close()
+	results, err := exec.Run(buffers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][]float32
+	for _, b := range results {
+		data, err := engine.Download[float32](b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, data)
+	}
+	return out
+}
+
+func compile(t testing.TB, p *program.Program) *tile.Kernel {
+	t.Helper()
+	k, err := tile.Compile(p)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p)
+	}
+	return k
+}
+
+// inTiles runs the program in tiles, outputs in the place of the inputs of their names
+// if inPlace is set.
+func inTiles(t testing.TB, k *tile.Kernel, threads int, inputs [][]float32, inPlace bool) [][]float32 {
+	t.Helper()
+	p := k.Program()
+	call := tile.Call{Kernel: k}
+	for _, in := range inputs {
+		call.Inputs = append(call.Inputs, slices.Clone(in))
+	}
+	for _, o := range p.Outputs {
+		out := make([]float32, p.TypeOf(o.Value).Size())
+		if i := p.Input(o.Name); inPlace && i >= 0 && len(call.Inputs[i]) == len(out) {
+			out = call.Inputs[i]
+		}
+		call.Outputs = append(call.Outputs, out)
+	}
+	if err := tile.NewRunner(threads).Run([]tile.Call{call}); err != nil {
+		t.Fatal(err)
+	}
+	return call.Outputs
+}
+
+// same compares bits; all NaN are one.
+func same(t *testing.T, what string, p *program.Program, got, want [][]float32) {
+	t.Helper()
+	for o := range want {
+		for i, w := range want[o] {
+			g := got[o][i]
+			if math.Float32bits(g) != math.Float32bits(w) && !(g != g && w != w) {
+				t.Fatalf("%s: output %q, element %d is %v (%08x), want %v (%08x)\n%s", what, p.Outputs[o].Name, i, g, math.Float32bits(g), w, math.Float32bits(w), p)
+			}
+		}
+	}
+}
+
+// TestRandomPrograms: the bits of the graph, with outputs apart and in place, for any
+// number of goroutines.
+func TestRandomPrograms(t *testing.T) {
+	dev := openCPU(t)
+	count := 400
+	if testing.Short() {
+		count = 80
+	}
+	for seed := range uint64(count) {
+		shape := shapes[seed%uint64(len(shapes))]
+		p := randomProgram(seed, shape)
+		rng := rand.New(rand.NewPCG(seed, 7))
+		var inputs [][]float32
+		for _, in := range p.Inputs {
+			inputs = append(inputs, numbers(rng, int(in.Type.Size()), seed%3 > 0))
+		}
+		k := compile(t, p)
+		want := onDevice(t, dev, p, inputs)
+		same(t, "apart", p, inTiles(t, k, 1, inputs, false), want)
+		same(t, "in place", p, inTiles(t, k, 3, inputs, true), want)
+	}
+}
+
+// TestRotation: rotations among elementwise operations, also of equal elements, agree with
+// the device's; those of blocks beyond tiles are refused.
+func TestRotation(t *testing.T) {
+	dev := openCPU(t)
+	for _, block := range []int{2, 16, 128, 2048, 4096} {
+		b := program.NewBuilder("rotation")
+		x, s := b.Input("x", program.FloatType(3, 2*block)), b.Input("s", program.FloatType())
+		b.Output("x", x.Mul(s).Hadamard(block).Sub(s.Broadcast([]int{3, 2 * block}, nil).Hadamard(block)))
+		b.Output("sum", x.Hadamard(block).SumAll())
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if block > tile.Elements {
+			var refused *tile.RefusedError
+			if _, err := tile.Compile(p); !errors.As(err, &refused) {
+				t.Errorf("blocks of %d elements: got %v, want a refusal", block, err)
+			}
+			continue
+		}
+		inputs := [][]float32{numbers(rand.New(rand.NewPCG(uint64(block), 8)), 6*block, false), {1.5}}
+		k := compile(t, p)
+		want := onDevice(t, dev, p, inputs)
+		got := inTiles(t, k, 1, inputs, false)
+		for o, list := range want {
+			for i, w := range list {
+				if math.Abs(float64(got[o][i]-w)) > 1e-6*float64(block) {
+					t.Fatalf("blocks of %d elements: output %d, element %d is %v, want %v", block, o, i, got[o][i], w)
+				}
+			}
+		}
+		same(t, "in place", p, inTiles(t, k, 3, inputs, true), got)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	type value = program.Value
+	cases := map[string]func(b *program.Builder, x, y value) value{
+		"exp":          func(b *program.Builder, x, y value) value { return x.Exp() },
+		"tanh":         func(b *program.Builder, x, y value) value { return x.Mul(y.SumAll().Tanh()) },
+		"transpose":    func(b *program.Builder, x, y value) value { return x.Transpose(1, 0) },
+		"rows":         func(b *program.Builder, x, y value) value { return x.Sub(x.MaxRow()) },
+		"table":        func(b *program.Builder, x, y value) value { return x.Add(b.Table([]float64{1, 2}, 1, 2)) },
+		"bits":         func(b *program.Builder, x, y value) value { return x.Bitcast(program.Int).Bitcast(program.Float) },
+		"mixed folds":  func(b *program.Builder, x, y value) value { return x.ReduceMax(1).SumAll() },
+		"integers":     func(b *program.Builder, x, y value) value { return x.Convert(program.Int).Convert(program.Float) },
+		"a slice":      func(b *program.Builder, x, y value) value { return x.Slice([]int{0, 0}, []int{3, 1}, []int{1, 1}) },
+		"small fill":   func(b *program.Builder, x, y value) value { return x.SumAll().Broadcast([]int{2}, nil) },
+		"partial fold": func(b *program.Builder, x, y value) value { return x.Sum(1) },
+		"another size": func(b *program.Builder, x, y value) value { return x.SumAll().Broadcast([]int{5}, nil) },
+	}
+	for name, f := range cases {
+		b := program.NewBuilder("refused")
+		x, y := b.Input("x", program.FloatType(3, 2)), b.Input("y", program.FloatType(3, 2))
+		b.Output("z", f(b, x, y))
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		_, err = tile.Compile(p)
+		var refused *tile.RefusedError
+		if !errors.As(err, &refused) {
+			t.Errorf("%s: got %v, want a refusal", name, err)
+		}
+	}
+}

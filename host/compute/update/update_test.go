@@ -1,0 +1,201 @@
+package update_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB) *engine.Device {
+	t.Helper()
+	dev, err := engine.Open(engine.CPU, engine.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
+// job is a program from tensors of three elements to others, by name; rate is a scalar.
+func job(t testing.TB, tensor string, reads, gives []string, body func(b *program.Builder, in map[string]program.Value)) update.Job {
+	t.Helper()
+	j := update.Job{Tensor: tensor, Inputs: map[string]string{}, Outputs: map[string]string{}, Gives: map[string]bool{}}
+	b := program.NewBuilder(tensor)
+	in := map[string]program.Value{}
+	for _, name := range reads {
+		in[name], j.Inputs[name] = b.Input(name, program.FloatType(3)), name
+	}
+	for _, name := range gives {
+		j.Gives[name] = true
+	}
+	in["rate"] = b.Input("rate", program.FloatType())
+	body(b, in)
+	var err error
+	if j.Program, err = b.Build(); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range j.Program.Outputs {
+		if o.Name != "measure" {
+			j.Outputs[o.Name] = o.Name
+		}
+	}
+	return j
+}
+
+// upload makes tensors of three elements, all of the given values.
+func upload(t testing.TB, dev *engine.Device, values map[string]float32) update.Tensors {
+	t.Helper()
+	all := update.Tensors{}
+	for name, v := range values {
+		b, err := engine.Upload(dev, []float32{v, v, v}, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Finalize() })
+		all[name] = b
+	}
+	return all
+}
+
+func value(t testing.TB, b *engine.Buffer) float32 {
+	t.Helper()
+	v, err := engine.Download[float32](b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v[0]
+}
+
+// TestShared: a job reads a tensor that another one replaces, and sees it as it was, on
+// either executor and across them.
+func TestShared(t *testing.T) {
+	dev := open(t)
+	for name, second := range map[string]func(v program.Value) program.Value{
+		"tile":  func(v program.Value) program.Value { return v.Scale(2) },
+		"graph": func(v program.Value) program.Value { return v.Exp().Log() }, // tiles have no exponential
+	} {
+		t.Run(name, func(t *testing.T) {
+			replaces := job(t, "a", []string{"a", "spent"}, []string{"a", "spent"}, func(b *program.Builder, in map[string]program.Value) {
+				b.Output("a", in["a"].Sub(in["spent"].Mul(in["rate"])))
+				b.Output("measure", in["a"].SumAll())
+			})
+			reads := job(t, "b", []string{"b", "a"}, []string{"b"}, func(b *program.Builder, in map[string]program.Value) {
+				b.Output("b", second(in["a"]).Add(in["b"].Mul(in["rate"])))
+			})
+			u, err := update.Compile(dev, "test", []update.Job{replaces, reads}, update.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer u.Close()
+			if u.Executed["tile"]+u.Executed["graph"] != 2 || u.Executed[name] == 0 {
+				t.Errorf("the executors have %v", u.Executed)
+			}
+			tensors := upload(t, dev, map[string]float32{"a": 3, "b": 1, "spent": 4})
+			old := tensors["a"]
+			measures, err := u.Run(tensors, update.Scalars{"rate": 0.5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]float32{"tile": 6.5, "graph": 3.5}[name]
+			if a, b := value(t, tensors["a"]), value(t, tensors["b"]); a != 1 || b < want-1e-5 || b > want+1e-5 {
+				t.Errorf("a is %v and b %v, want 1 and %v", a, b, want)
+			}
+			if m := measures["measure"]["a"]; m != 9 {
+				t.Errorf("the measure is %v, want 9, of a as it was", m)
+			}
+			if _, kept := tensors["spent"]; kept || !old.Gone() {
+				t.Error("what was given away or replaced is still there")
+			}
+		})
+	}
+}
+
+// TestMissing: a run names the tensor or the scalar that it does not find.
+func TestMissing(t *testing.T) {
+	dev := open(t)
+	for _, form := range []func(v program.Value) program.Value{program.Value.Neg, program.Value.Exp} {
+		j := job(t, "a", []string{"a", "g"}, []string{"a"}, func(b *program.Builder, in map[string]program.Value) {
+			b.Output("a", form(in["a"]).Sub(in["g"].Mul(in["rate"])))
+		})
+		u, err := update.Compile(dev, "test", []update.Job{j}, update.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer u.Close()
+		if _, err := u.Run(upload(t, dev, map[string]float32{"a": 1}), update.Scalars{"rate": 1}); err == nil || !strings.Contains(err.Error(), "g") {
+			t.Errorf("a tensor is missing: %v", err)
+		}
+		if _, err := u.Run(upload(t, dev, map[string]float32{"a": 1, "g": 1}), nil); err == nil || !strings.Contains(err.Error(), "the scalar rate is missing") {
+			t.Errorf("a scalar is missing: %v", err)
+		}
+	}
+}
+
+// TestRefusal: what an executor refuses comes back with the reason.
+func TestRefusal(t *testing.T) {
+	j := job(t, "a", []string{"a"}, nil, func(b *program.Builder, in map[string]program.Value) {
+		b.Output("a", in["a"].Tanh())
+	})
+	r, refused, err := update.Tile{}.Compile(open(t), "test", []update.Job{j})
+	if r != nil || err != nil || len(refused) != 1 || refused[0].Job.Tensor != "a" || !strings.Contains(refused[0].Reason.Error(), "tanh") {
+		t.Errorf("got %v, %+v, %v", r, refused, err)
+	}
+}
+
+// TestOrder: outputs that replace given inputs stand in the order of these.
+func TestOrder(t *testing.T) {
+	inputs := []engine.Spec{{Name: "c", Donated: true}, {Name: "b"}, {Name: "a", Donated: true}, {Name: "d", Donated: true}}
+	got := update.Order(inputs, map[string]int{"a": 0, "b": 0, "c": 0, "x": 0})
+	if want := []string{"c", "a", "b", "x"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// One step of gradient descent: the job says which tensors its program reads and writes,
+// the run replaces them.
+func Example() {
+	dev, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer dev.Close()
+	b := program.NewBuilder("descent")
+	x, g := b.Input("x", program.FloatType(2)), b.Input("gradient", program.FloatType(2))
+	b.Output("x", x.Sub(g.Mul(b.Input("rate", program.FloatType()))))
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	u, err := update.Compile(dev, "update", []update.Job{{
+		Tensor: "w", Program: p,
+		Inputs:  map[string]string{"x": update.Param("w"), "gradient": update.Gradient("w")},
+		Outputs: map[string]string{"x": update.Param("w")},
+		Gives:   map[string]bool{"x": true, "gradient": true},
+	}}, update.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer u.Close()
+	t := update.Tensors{}
+	for name, values := range map[string][]float32{update.Param("w"): {1, 2}, update.Gradient("w"): {10, -10}} {
+		if t[name], err = engine.Upload(dev, values, 2); err != nil {
+			panic(err)
+		}
+	}
+	if _, err := u.Run(t, update.Scalars{"rate": 0.1}); err != nil {
+		panic(err)
+	}
+	w, err := engine.Download[float32](t[update.Param("w")])
+	fmt.Println(w, err, u.Executed)
+	// Output: [0 3] <nil> map[tile:1]
+}
