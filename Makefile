@@ -33,7 +33,7 @@ test: ## Run all tests (some: PACKAGES=./host/data/...)
 
 .PHONY: avx2
 avx2: ## Run the tests of what computes numbers once more, as a processor without AVX-512 does
-	GODEBUG=cpu.avx512f=off $(GO) test ./host/compute/engine ./host/compute/lower ./host/decode ./host/compute/update/... ./internal/vecmath ./internal/linalg
+	GODEBUG=cpu.avx512f=off $(GO) test ./host/compute/engine ./host/compute/lower ./host/model/decode ./host/compute/update/... ./internal/vecmath ./internal/linalg
 
 # The race detector turns on checks of pointer arithmetic too, with which the matrix
 # products of GoMLX's CPU backend abort: their kernels keep the addresses of rows as

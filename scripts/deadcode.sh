@@ -18,8 +18,8 @@ internal/(fpmodel|plugintest|randprog)/.*	for tests only
 internal/vfs/(crashfs|faultfs|vfstest)/.*	for tests only
 internal/golden/.*	the part that is bound to tests
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
-host/safetensors/read\.go:NewFile	tests read files from memory
-host/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs
+host/model/safetensors/read\.go:NewFile	tests read files from memory
+host/model/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs
 host/study/load\.go:Parse	tests and examples have their studies in their text
 '
 

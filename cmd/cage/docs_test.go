@@ -69,9 +69,9 @@ func TestExamplesAreRead(t *testing.T) {
 // for it.
 func TestFineTuningExamplesAreRead(t *testing.T) {
 	for path, init := range map[string]string{
-		"../../examples/recipes/tulu3.toml": "../../host/huggingface/testdata/llama32", "../../examples/recipes/paper.toml": "../../host/huggingface/testdata/llama32",
-		"../../examples/recipes/fp_quant.toml": "../../host/huggingface/testdata/llama32",
-		"../../examples/life/finetune.toml":    "../../host/huggingface/testdata/llama32", "../../examples/life/pretrain.toml": "",
+		"../../examples/recipes/tulu3.toml": "../../host/model/huggingface/testdata/llama32", "../../examples/recipes/paper.toml": "../../host/model/huggingface/testdata/llama32",
+		"../../examples/recipes/fp_quant.toml": "../../host/model/huggingface/testdata/llama32",
+		"../../examples/life/finetune.toml":    "../../host/model/huggingface/testdata/llama32", "../../examples/life/pretrain.toml": "",
 	} {
 		var overrides []string
 		if init != "" {

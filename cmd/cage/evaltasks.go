@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/huggingface"
-	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/tasks/ask"
 	"github.com/cage-qat/cage/host/train"

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/train"
 )

@@ -9,7 +9,7 @@ import (
 const taughtText = `
 model = {layers = 1, width = 32, heads = 2, hidden = 48, context = 16, vocab = 328}
 data = {train = "a", validation = "b"}
-train = {steps = 1, batch = 1, distillation = {teacher = "../huggingface/testdata/llama32"}}
+train = {steps = 1, batch = 1, distillation = {teacher = "../model/huggingface/testdata/llama32"}}
 schedule = {rate = 1e-3}
 `
 

@@ -128,7 +128,7 @@ func TestRunRefusesProblems(t *testing.T) {
 
 // TestWithTeacher: a step with a teacher is measured beside the same without it.
 func TestWithTeacher(t *testing.T) {
-	cfg := parse(t, "model.vocab=328", `train.distillation={teacher="../huggingface/testdata/llama32"}`)
+	cfg := parse(t, "model.vocab=328", `train.distillation={teacher="../model/huggingface/testdata/llama32"}`)
 	r, err := Run(t.Context(), cfg, Options{Rounds: 2, Finder: testrun.Finder(t)})
 	if err != nil {
 		t.Fatal(err)

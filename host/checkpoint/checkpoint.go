@@ -4,7 +4,7 @@
 // A checkpoint is complete or absent, and when a tensor is read, its digest proves that
 // it is what was saved. Neither saving nor loading holds more than one tensor in memory.
 // host/train decides what a state consists of (which tensors, which counters);
-// host/safetensors defines how tensors are stored in a file.
+// host/model/safetensors defines how tensors are stored in a file.
 package checkpoint
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

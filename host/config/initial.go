@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
 )

@@ -15,7 +15,7 @@ import (
 )
 
 // hub is a Hugging Face checkpoint of the tests.
-const hub = "../huggingface/testdata/"
+const hub = "../model/huggingface/testdata/"
 
 // started is a configuration that says nothing of the model but what it starts from and its context.
 func started(init, more string) string {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/export/pack"
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
 // compressedFormat is a directory of Hugging Face with packed weights.

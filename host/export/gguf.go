@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/export/readback"
-	"github.com/cage-qat/cage/host/gguf"
+	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

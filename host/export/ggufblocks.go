@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/export/pack"
-	"github.com/cage-qat/cage/host/gguf"
+	"github.com/cage-qat/cage/host/model/gguf"
 )
 
 // ggufBlocks packs a grid.

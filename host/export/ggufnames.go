@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/gguf"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/gguf"
 )
 
 // names lists the keys of a map.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/export"
-	"github.com/cage-qat/cage/host/huggingface"
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

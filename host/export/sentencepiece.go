@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/gguf"
+	"github.com/cage-qat/cage/host/model/gguf"
 )
 
 // sentencePiece are the entries about a tokenizer as that of Llama 2, in llama.cpp's own form

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/gguf"
+	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 

@@ -90,7 +90,7 @@ func TestEstimateOfGeneration(t *testing.T) {
 	if share := whole.Scores / pieces.Scores; share != 49152/64 || pieces.Logits*49152 != whole.Logits || pieces.Caches != 4*2*2*49152*32 || whole.Caches != 0 {
 		t.Errorf("whole sequences %+v, pieces %+v", whole, pieces)
 	}
-	// Measured: the largest resident size of `cage generate` with GOGC=10, of host/huggingface/testdata/llama32 with 131072
+	// Measured: the largest resident size of `cage generate` with GOGC=10, of host/model/huggingface/testdata/llama32 with 131072
 	// positions, --context 49152 and a prompt of 32 kB.
 	const mebibytes = 258
 	if got := pieces.Total() / (mebibytes * (1 << 20)); math.Abs(got-1) > memory.Accuracy {

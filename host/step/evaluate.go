@@ -10,8 +10,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/decode"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/decode"
 )
 
 // Evaluator computes losses with fixed parameters. The weights are quantized once, when

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/decode"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/decode"
 )
 
 // withoutGraph reports whether the next token of all sequences can be read in the host's memory, which is faster than a

@@ -3,7 +3,7 @@ package tasks
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/model/score"
 )
 
 // Encoder turns texts into tokens.

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/tasks"
 )
 
-const llama32 = "../huggingface/testdata/llama32"
+const llama32 = "../model/huggingface/testdata/llama32"
 
 // goldenCase is a run of lm-eval 0.4.13 with the model llama32.
 type goldenCase struct {

@@ -3,7 +3,7 @@ package tasks
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/model/score"
 )
 
 // Item is a row of data in the form in which a model is asked.

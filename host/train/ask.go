@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/model/generate"
 )
 
 // GenerateUntil continues prompts greedily, by at most the given number of tokens each,

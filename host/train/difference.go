@@ -10,7 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
 // Difference describes a part of a state, a tensor or a metadata entry, that differs

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/chat"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/step"
 )
 

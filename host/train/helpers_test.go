@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/safetensors"
 )
 
 // largestDifference is that of a tensor between two checkpoints.

@@ -14,11 +14,11 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/internal/testhub"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -30,7 +30,7 @@ var still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedul
 func fromHub(t *testing.T, overrides ...string) (cfg *config.Config, dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "checkpoint")
-	if err := os.CopyFS(dir, os.DirFS("../huggingface/testdata/llama32")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS("../model/huggingface/testdata/llama32")); err != nil {
 		t.Fatal(err)
 	}
 	c, err := huggingface.ReadConfig(vfs.At(dir), 0)
@@ -103,7 +103,7 @@ func TestFromHub(t *testing.T) {
 func TestNewTokens(t *testing.T) {
 	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} { // with a tied head, and with one of its own
 		for _, from := range []int{-1, 3} {
-			dir := filepath.Join("../huggingface/testdata", hub)
+			dir := filepath.Join("../model/huggingface/testdata", hub)
 			overrides := append([]string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.new_tokens=%d", n)}, still...)
 			if from >= 0 {
 				overrides = append(overrides, fmt.Sprintf("model.new_rows_from=%d", from))
@@ -266,7 +266,7 @@ func TestInitRefused(t *testing.T) {
 		"values that are not finite": {testrun.Again(t, damaged, fmt.Sprintf("model.init=%q", copied)),
 			[]string{"model.init: " + copied, "tensor model.layers.1.mlp.down_proj.weight: 1 of 6144 values are NaN or infinite", "tensor model.norm.weight: 1 of 64 values"}},
 		"no directory":             {gone, []string{"model.init: " + place + " is neither a run directory nor a Hugging Face checkpoint"}},
-		"another model":            {testrun.Again(t, damaged, `model.init="../huggingface/testdata/olmo2"`), []string{"model.kind: found the string \"llama\", but", "model.vocab: found the integer 328, but"}},
+		"another model":            {testrun.Again(t, damaged, `model.init="../model/huggingface/testdata/olmo2"`), []string{"model.kind: found the string \"llama\", but", "model.vocab: found the integer 328, but"}},
 		"a run without provenance": {testrun.Elsewhere(t, unsaved, fmt.Sprintf("model.init=%q", unsaved.Train.Out)), []string{"model.init: what the run was made of cannot be read"}},
 	} {
 		_, err := train.Run(t.Context(), test.cfg, train.Options{Finder: testrun.Finder(t)})

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/internal/vfs"

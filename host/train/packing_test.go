@@ -13,10 +13,10 @@ import (
 	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/vfs"
 )

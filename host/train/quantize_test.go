@@ -14,8 +14,8 @@ import (
 
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/export"
-	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
@@ -221,7 +221,7 @@ func exportOf(t *testing.T, dir string) *export.Model {
 
 // TestQuantizeHub: each weight of a checkpoint of the hub becomes Q of itself, and what is not quantized stays.
 func TestQuantizeHub(t *testing.T) {
-	const dir, step = "../huggingface/testdata/llama32", 0.01
+	const dir, step = "../model/huggingface/testdata/llama32", 0.01
 	o := gptqOptions(t, "grid", map[string]any{"step": step})
 	o.Method, o.Windows, o.Context = layerwise.RTN, 0, 16
 	result, err := train.Quantize(t.Context(), dir, o)

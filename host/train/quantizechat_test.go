@@ -86,7 +86,7 @@ func TestGPTQKeepsDocumentsApart(t *testing.T) {
 // TestQuantizeHubWithValidation: what is made of a checkpoint of the hub, which has no data, is calibrated with conversations,
 // gets a validation set and is evaluated on it.
 func TestQuantizeHubWithValidation(t *testing.T) {
-	const hub = "../huggingface/testdata/llama32"
+	const hub = "../model/huggingface/testdata/llama32"
 	o := gptqOptions(t, "absmax", nil)
 	o.Context, o.Evaluate = 32, true
 	o.Data, o.Validation = hubConversations(t, hub, 1, 40), hubConversations(t, hub, 2, 21)

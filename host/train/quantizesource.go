@@ -7,9 +7,9 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/huggingface"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/safetensors"
 	"github.com/cage-qat/cage/host/step"
 	"github.com/cage-qat/cage/internal/vfs"
 )

@@ -5,8 +5,8 @@ import (
 
 	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/step"
 )

@@ -19,9 +19,9 @@ import (
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/generate"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -103,7 +103,7 @@ func TestSamplesEnd(t *testing.T) {
 // TestSamplesWithoutTokenizer: a run that cannot read its prompts does not begin, so that the same command with what was
 // missing needs no --resume.
 func TestSamplesWithoutTokenizer(t *testing.T) {
-	const hub = "../huggingface/testdata/llama32"
+	const hub = "../model/huggingface/testdata/llama32"
 	tok, err := tokenizer.Open(hub)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
 // longestWait bounds the steps between two tries to save a checkpoint.

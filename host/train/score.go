@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/step"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/train"
 )
 
@@ -61,7 +61,7 @@ func TestScore(t *testing.T) {
 // TestLogProbs: the log-probability of each token is that of transformers; sequences that cannot be scored are refused.
 func TestLogProbs(t *testing.T) {
 	for _, name := range []string{"llama32", "olmo2", "qwen3"} {
-		dir := "../huggingface/testdata/" + name
+		dir := "../model/huggingface/testdata/" + name
 		text, err := os.ReadFile(dir + "/golden.json")
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestLogProbs(t *testing.T) {
 // openLlama opens the checkpoint that lm-eval's results are of, with a context of so many tokens.
 func openLlama(t *testing.T, context int) *train.Trained {
 	t.Helper()
-	m, err := train.Open(t.Context(), "../huggingface/testdata/llama32", train.OpenOptions{NoData: true, Score: true, Generate: 2, Context: context})
+	m, err := train.Open(t.Context(), "../model/huggingface/testdata/llama32", train.OpenOptions{NoData: true, Score: true, Generate: 2, Context: context})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/model/generate"
 )
 
 // stream decodes tokens as they come.

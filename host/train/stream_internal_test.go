@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/generate"
+	"github.com/cage-qat/cage/host/model/generate"
 )
 
 // TestStream: a text grows in whole characters, nothing of what ends it is ever sent, and all that does not end it is.

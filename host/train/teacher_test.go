@@ -12,8 +12,8 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/huggingface"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
 )
@@ -135,7 +135,7 @@ func TestDistillationOfConversations(t *testing.T) {
 // not be what the model starts from.
 func TestTeacherOfItsOwn(t *testing.T) {
 	hub := filepath.Join(t.TempDir(), "checkpoint")
-	if err := os.CopyFS(hub, os.DirFS("../huggingface/testdata/llama32")); err != nil {
+	if err := os.CopyFS(hub, os.DirFS("../model/huggingface/testdata/llama32")); err != nil {
 		t.Fatal(err)
 	}
 	cfg := testrun.Config(t, fmt.Sprintf("train.distillation={teacher=%q}", hub), "model.vocab=328", "train.steps=3")
@@ -153,7 +153,7 @@ func TestTeacherOfItsOwn(t *testing.T) {
 // TestInitialTeacherOfHub: a checkpoint of the hub is what a run starts from and learns from. Its files are in the
 // provenance as both; the teacher that is read when the run goes on is the one that it began with, to the last bit.
 func TestInitialTeacherOfHub(t *testing.T) {
-	whole := testrun.Config(t, `model={init="../huggingface/testdata/llama32", context=16}`, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
+	whole := testrun.Config(t, `model={init="../model/huggingface/testdata/llama32", context=16}`, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
 	testrun.Train(t, whole, train.Options{})
 	parts := testrun.Elsewhere(t, whole)
 	runParts(t, parts, 2)
@@ -202,7 +202,7 @@ func TestTeacherRefused(t *testing.T) {
 	}
 	refused("it is gone", "train.distillation.teacher: "+elsewhere+" is neither a run directory nor", testrun.Again(t, moved))
 	for _, c := range []struct{ what, say, teacher string }{
-		{"another vocabulary", "has a vocabulary of 328, the model one of 256", "../huggingface/testdata/llama32"},
+		{"another vocabulary", "has a vocabulary of 328, the model one of 256", "../model/huggingface/testdata/llama32"},
 		{"nowhere", "train.distillation.teacher: nowhere is neither", "nowhere"},
 	} {
 		refused(c.what, c.say, testrun.Elsewhere(t, first, fmt.Sprintf("train.distillation={teacher=%q}", c.teacher)))

@@ -3,6 +3,6 @@
 // and blocks of 32 for GGUF. Scales become half floats, bfloat16, E4M3 or powers of two.
 //
 // Scales are converted exactly or not at all. The decoders live elsewhere
-// (host/export/readback, host/gguf) and share no code with this package, so that
+// (host/export/readback, host/model/gguf) and share no code with this package, so that
 // comparing what they return with what was packed proves something.
 package pack

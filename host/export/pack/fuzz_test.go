@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/export/pack"
-	"github.com/cage-qat/cage/host/gguf"
+	"github.com/cage-qat/cage/host/model/gguf"
 )
 
 // FuzzBlocks: a block of any codes and scale is refused, or read back as code times scale.

@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 
 	"github.com/cage-qat/cage/host/export/pack"
-	"github.com/cage-qat/cage/host/gguf"
+	"github.com/cage-qat/cage/host/model/gguf"
 )
 
 // TestGolden packs codes that compressed-tensors 0.20 packed.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
 // integers reads codes plus 2^(bits−1) in words: value = code·scale.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/export/readback"
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

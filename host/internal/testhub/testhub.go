@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/export/pack"
-	"github.com/cage-qat/cage/host/huggingface"
-	"github.com/cage-qat/cage/host/safetensors"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/safetensors"
 )
 
 // Checkpoint opens the checkpoint of a run after a step. It is closed when the test ends.

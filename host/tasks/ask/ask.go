@@ -13,7 +13,7 @@ import (
 	"math"
 	"os"
 
-	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/score"
+	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/tasks/ask"
 	"github.com/cage-qat/cage/internal/vfs"

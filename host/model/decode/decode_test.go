@@ -1,0 +1,255 @@
+package decode_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/decode"
+)
+
+// settings are those of small models of every architecture, with what each may have.
+var settings = map[string]model.Settings{
+	"llama":       {Kind: model.KindLlama, Heads: 2},
+	"llama, tied": {Kind: model.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: model.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
+	"olmo2":       {Kind: model.KindOLMo2, Heads: 4, KVHeads: 2},
+	"qwen3":       {Kind: model.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
+}
+
+// example is a model with its weights.
+type example struct {
+	m       model.Network
+	device  *engine.Device
+	weights map[string][]float32
+	params  []*engine.Buffer
+}
+
+func newExample(t testing.TB, s model.Settings) *example {
+	t.Helper()
+	s.Layers, s.Width, s.Hidden, s.Vocab, s.Context = 2, 24, 40, 37, 16
+	m, err := model.New(s, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { device.Close() })
+	e := &example{m: m.(model.Network), device: device, weights: map[string][]float32{}}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, p := range m.Params() {
+		values := make([]float32, p.Size())
+		for i := range values {
+			values[i] = float32(p.InitMean + 0.2*rng.NormFloat64())
+		}
+		e.weights[p.Name] = values
+		e.params = append(e.params, testdevice.Upload(t, device, values, p.Dims...))
+	}
+	return e
+}
+
+const (
+	length = 16 // room in the caches
+	begun  = 5  // tokens that a graph has read
+	ends   = 11 // tokens of the longer sequence
+)
+
+var first = []int32{0, 4} // the places at which two sequences begin
+
+// begin reads the first tokens with a graph, in which some are padding, and returns the caches.
+func (e *example) begin(t testing.TB, tokens [][]int32) (caches [][]float32) {
+	t.Helper()
+	ids := testdevice.Upload(t, e.device, slices.Concat(tokens[0][:begun], tokens[1][:begun]), 2, begun)
+	return testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		var empty []*graph.Node
+		for _, dims := range e.m.CacheDims(2, length) {
+			// What is beyond the tokens must not count.
+			empty = append(empty, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
+		}
+		piece := model.Piece{Tokens: in[len(in)-1], Start: graph.Const(g, int32(0)), First: engine.Constant(g, first, 2)}
+		_, next := e.m.Decode(in[:len(in)-1], piece, empty, nil)
+		return next
+	})
+}
+
+// whole are the logits behind the last token of a sequence, as the model computes it at once.
+func (e *example) whole(t testing.TB, tokens []int32) []float32 {
+	t.Helper()
+	ids := testdevice.Upload(t, e.device, tokens, 1, len(tokens))
+	all := testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{e.m.Logits(in[:len(in)-1], in[len(in)-1], nil)}
+	})[0]
+	return all[len(all)-e.m.Network().Vocab:]
+}
+
+func sequences(vocabulary int) [][]int32 {
+	rng := rand.New(rand.NewPCG(7, 8))
+	tokens := make([][]int32, len(first))
+	for i := range tokens {
+		for range ends {
+			tokens[i] = append(tokens[i], int32(rng.IntN(vocabulary)))
+		}
+	}
+	return tokens
+}
+
+// next reads the tokens behind those of begin, and returns the logits behind the last.
+func next(t testing.TB, n *decode.Network, tokens [][]int32, caches [][]float32) (logits []float32) {
+	t.Helper()
+	for at := begun; at < ends; at++ {
+		var err error
+		place := decode.Place{Length: length, Start: at, First: first}
+		if logits, err = n.Next([]int32{tokens[0][at], tokens[1][at]}, place, caches, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return logits
+}
+
+// TestNext: two sequences of different lengths, begun by a graph, have the logits that each has as a whole, whatever the
+// number of goroutines.
+func TestNext(t *testing.T) {
+	for name, s := range settings {
+		t.Run(name, func(t *testing.T) {
+			e := newExample(t, s)
+			vocabulary := e.m.Network().Vocab
+			tokens := sequences(vocabulary)
+			caches := e.begin(t, tokens)
+			var before []float32
+			for _, threads := range []int{0, 1, 3} {
+				n, err := decode.New(e.m, e.weights, decode.Options{Threads: threads})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := next(t, n, tokens, caches)
+				if before != nil && !slices.Equal(got, before) {
+					t.Errorf("%d goroutines change the logits", threads)
+				}
+				before = got
+				for i := range tokens {
+					nearby(t, got[i*vocabulary:(i+1)*vocabulary], e.whole(t, tokens[i][first[i]:]))
+				}
+			}
+		})
+	}
+}
+
+// nearby fails unless logits differ by at most 5e-6 of the largest: sums of products are in another order.
+func nearby(t *testing.T, got, want []float32) {
+	t.Helper()
+	size := 0.0
+	for _, w := range want {
+		size = max(size, math.Abs(float64(w)))
+	}
+	for i, w := range want {
+		if !(math.Abs(float64(got[i]-w)) <= 5e-6*size) {
+			t.Fatalf("logit %d is %v, want %v", i, got[i], w)
+		}
+	}
+}
+
+// TestHalves: weights of bfloat16 in half the memory give the same bits.
+func TestHalves(t *testing.T) {
+	e := newExample(t, settings["qwen3"])
+	for _, w := range e.weights {
+		for i, v := range w {
+			w[i] = math.Float32frombits(math.Float32bits(v) &^ (1<<16 - 1))
+		}
+	}
+	tokens := sequences(e.m.Network().Vocab)
+	caches := e.begin(t, tokens)
+	var logits [2][]float32
+	for i, halves := range []bool{false, true} {
+		n, err := decode.New(e.m, e.weights, decode.Options{Halves: halves})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logits[i] = next(t, n, tokens, caches)
+	}
+	if !slices.Equal(logits[0], logits[1]) {
+		t.Error("the logits differ")
+	}
+}
+
+// TestQuantizer: the sites are those of the model, in its order, with a row for each sequence; what the quantizer writes
+// counts, and its error ends the step.
+func TestQuantizer(t *testing.T) {
+	e := newExample(t, settings["olmo2"])
+	tokens := sequences(e.m.Network().Vocab)
+	caches := e.begin(t, tokens)
+	var sites []string
+	n, err := decode.New(e.m, e.weights, decode.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := decode.Place{Length: length, Start: begun, First: first}
+	quantized, err := n.Next([]int32{1, 2}, place, caches, func(site model.ActivationSite, x []float32) error {
+		sites = append(sites, fmt.Sprint(site.Name, len(x)))
+		clear(x)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, site := range e.m.ActivationSites(2, 1) {
+		want = append(want, fmt.Sprint(site.Name, site.Tokens*site.Width))
+	}
+	if !slices.Equal(sites, want) {
+		t.Errorf("the sites are %v, want %v", sites, want)
+	}
+	if plain, err := n.Next([]int32{1, 2}, place, caches, nil); err != nil || slices.Equal(plain, quantized) {
+		t.Errorf("zeros in place of all activations change nothing, %v", err)
+	}
+	refused := errors.New("refused")
+	fails := func(model.ActivationSite, []float32) error { return refused }
+	if _, err := n.Next([]int32{1, 2}, place, caches, fails); !errors.Is(err, refused) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestRefuses: what does not fit together is an error, and no panic.
+func TestRefuses(t *testing.T) {
+	e := newExample(t, settings["llama"])
+	if _, err := decode.New(e.m, map[string][]float32{}, decode.Options{}); err == nil || !strings.Contains(err.Error(), "the parameter embedding has 0 elements, want 888") {
+		t.Errorf("without weights: %v", err)
+	}
+	n, err := decode.New(e.m, e.weights, decode.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches := make([][]float32, 4)
+	for i := range caches {
+		caches[i] = make([]float32, 24*length)
+	}
+	good := decode.Place{Length: length, Start: 3, First: []int32{1}}
+	for name, c := range map[string]struct {
+		tokens []int32
+		at     decode.Place
+		caches [][]float32
+		want   string
+	}{
+		"no token":        {nil, good, caches, "0 tokens of 1 sequences"},
+		"full":            {[]int32{1}, decode.Place{Length: length, Start: length, First: []int32{0}}, caches, "at place 16 of 16"},
+		"not begun":       {[]int32{1}, decode.Place{Length: length, Start: 1, First: []int32{2}}, caches, "sequence 0 begins at place 2: want one from 0 to 1"},
+		"a cache missing": {[]int32{1}, good, caches[1:], "3 caches, want 4"},
+		"a small cache":   {[]int32{1}, good, [][]float32{nil, nil, nil, nil}, "a cache of 0 elements, want 384"},
+	} {
+		if _, err := n.Next(c.tokens, c.at, c.caches, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	if _, err := n.Next([]int32{-1}, good, caches, nil); err != nil {
+		t.Errorf("an id that is none is clamped as in a graph: %v", err)
+	}
+}

@@ -1,0 +1,131 @@
+package gguf_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/model/gguf"
+)
+
+// small is a file with one entry of each kind and two tensors.
+func small(t testing.TB) []byte {
+	t.Helper()
+	entries := []gguf.Entry{
+		{Key: "u8", Value: uint8(1)}, {Key: "i8", Value: int8(-1)}, {Key: "u16", Value: uint16(2)}, {Key: "i16", Value: int16(-2)},
+		{Key: "u32", Value: uint32(3)}, {Key: "i32", Value: int32(-3)}, {Key: "u64", Value: uint64(4)}, {Key: "i64", Value: int64(-4)},
+		{Key: "f32", Value: float32(0.5)}, {Key: "f64", Value: 0.25}, {Key: "yes", Value: true}, {Key: "text", Value: "naïve"},
+		{Key: "texts", Value: []string{"a", ""}}, {Key: "ints", Value: []int32{-1, 5}}, {Key: "uints", Value: []uint32{7}},
+		{Key: "floats", Value: []float32{1, -2}}, {Key: "bools", Value: []bool{true, false}}, {Key: "bytes", Value: []any{uint8(1), uint8(2)}},
+	}
+	data := func(n int) func(io.Writer) error {
+		return func(w io.Writer) error {
+			_, err := w.Write(make([]byte, n))
+			return err
+		}
+	}
+	tensors := []gguf.Tensor{
+		{Name: "a", Type: gguf.Q4_0, Shape: []int{3, 64}, Write: data(3 * 2 * 18)},
+		{Name: "b", Type: gguf.F32, Shape: []int{5}, Write: data(20)},
+	}
+	var out bytes.Buffer
+	if err := gguf.Write(t.Context(), &out, entries, tensors); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestEveryKindOfEntry(t *testing.T) {
+	data := small(t)
+	f, err := gguf.NewFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(rewritten(t, f), data) {
+		t.Error("read and written again the file is another one")
+	}
+	if f.Value("text") != "naïve" || f.Value("i64") != int64(-4) || f.Value("none") != nil {
+		t.Errorf("entries are %v", f.Entries())
+	}
+	if got := f.Tensors()[0].Shape; got[0] != 3 || got[1] != 64 {
+		t.Errorf("the shape is %v, want [3 64]", got)
+	}
+}
+
+// TestTruncated: no part of a file is a file.
+func TestTruncated(t *testing.T) {
+	data := small(t)
+	for n := range len(data) - 12 { // 12 bytes fill up the last tensor, which nobody needs
+		if _, err := gguf.NewFile(bytes.NewReader(data[:n]), int64(n)); !errors.Is(err, gguf.ErrFormat) {
+			t.Fatalf("the first %d of %d bytes were read, error %v", n, len(data), err)
+		}
+	}
+}
+
+// TestHostile changes a good file in one place.
+func TestHostile(t *testing.T) {
+	after := func(data []byte, text string) []byte { return data[bytes.Index(data, []byte(text))+len(text):] }
+	for _, c := range []struct {
+		name, says string
+		change     func(data []byte)
+	}{
+		{"magic", "does not begin", func(d []byte) { d[0] = 'g' }},
+		{"version", "version 2", func(d []byte) { d[4] = 2 }},
+		{"tensors", "empty or used twice", func(d []byte) { d[15] = 255 }},
+		{"entries", "are left in the file", func(d []byte) { d[23] = 127 }},
+		{"long text", "are left in the file", func(d []byte) { after(d, "text")[11] = 127 }},
+		{"long array", "are claimed", func(d []byte) { after(d, "floats")[15] = 127 }},
+		{"array of arrays", "array of arrays", func(d []byte) { after(d, "ints")[4] = 9 }},
+		{"value type", "value type 13", func(d []byte) { after(d, "ints")[0] = 13 }},
+		{"bool", "the bool 2", func(d []byte) { after(d, "yes")[4] = 2 }},
+		{"name used twice", "used twice", func(d []byte) { copy(after(d, "u8")[5+8:], "u8") }},
+		{"rank", "9 axes", func(d []byte) { info(d)[0] = 9 }},
+		{"broken row", "whole number of blocks", func(d []byte) { info(d)[4] = 63 }},
+		{"large axis", "axis below 1", func(d []byte) { info(d)[11] = 127 }},
+		{"type", "type 99", func(d []byte) { info(d)[20] = 99 }},
+		{"far offset", "at offset", func(d []byte) { info(d)[31] = 127 }},
+		{"odd offset", "no multiple of 32", func(d []byte) { info(d)[24] = 1 }},
+		{"overlap", "overlaps", func(d []byte) { binary.LittleEndian.PutUint64(info(d)[24+8+9+4+8+4:], 0) }},
+	} {
+		data := small(t)
+		c.change(data)
+		_, err := gguf.NewFile(bytes.NewReader(data), int64(len(data)))
+		if !errors.Is(err, gguf.ErrFormat) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want an error that says %q", c.name, err, c.says)
+		}
+	}
+}
+
+// info is the description of the first tensor of small, after its name: rank, two axes,
+// type and offset.
+func info(data []byte) []byte {
+	name := []byte("\x01\x00\x00\x00\x00\x00\x00\x00a\x02\x00\x00\x00")
+	return data[bytes.Index(data, name)+9:]
+}
+
+// TestWriterRefuses what the reader would.
+func TestWriterRefuses(t *testing.T) {
+	ok := gguf.Tensor{Name: "x", Type: gguf.F32, Shape: []int{1}, Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}
+	short := ok
+	short.Shape = []int{2}
+	odd := ok
+	odd.Type = gguf.MXFP4
+	for says, c := range map[string]struct {
+		entries []gguf.Entry
+		tensors []gguf.Tensor
+	}{
+		"used twice":             {tensors: []gguf.Tensor{ok, ok}},
+		"4 bytes for the shape":  {tensors: []gguf.Tensor{short}},
+		"whole number of blocks": {tensors: []gguf.Tensor{odd}},
+		"type int":               {entries: []gguf.Entry{{Key: "k", Value: 1}}},
+		"no element type":        {entries: []gguf.Entry{{Key: "k", Value: []any{}}}},
+		"of the types":           {entries: []gguf.Entry{{Key: "k", Value: []any{true, "x"}}}},
+	} {
+		if err := gguf.Write(t.Context(), io.Discard, c.entries, c.tensors); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want an error that says %q", err, says)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package gguf_test
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// goldens are files that the package gguf 0.19 of llama.cpp wrote.
+const goldens = "../../export/testdata/golden/gguf"
+
+func open(t *testing.T, name string) *gguf.File {
+	t.Helper()
+	f, err := gguf.Open(vfs.At(filepath.Join(goldens, name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestRewrite reads files of another implementation and writes them again: every byte
+// is the same.
+func TestRewrite(t *testing.T) {
+	files, err := filepath.Glob(goldens + "/*.gguf")
+	if err != nil || len(files) != 6 {
+		t.Fatalf("found %v, error %v", files, err)
+	}
+	for _, name := range files {
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rewritten(t, open(t, filepath.Base(name)))
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: the copy differs: %d bytes, want %d", name, len(got), len(want))
+		}
+	}
+}
+
+func rewritten(t *testing.T, f *gguf.File) []byte {
+	t.Helper()
+	var tensors []gguf.Tensor
+	for _, info := range f.Tensors() {
+		tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: func(w io.Writer) error {
+			data, err := f.Bytes(info)
+			if err == nil {
+				_, err = w.Write(data)
+			}
+			return err
+		}})
+	}
+	var out bytes.Buffer
+	if err := gguf.Write(t.Context(), &out, f.Entries(), tensors); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// names are the tensors of a block of the goldens under the names of Hugging Face.
+var names = map[string]string{
+	"attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+}
+
+// TestValues compares decoded blocks with the numbers they were made of, bit for bit.
+func TestValues(t *testing.T) {
+	for _, kind := range []string{"q4_0", "q4_1", "q8_0", "mxfp4"} {
+		f := open(t, "tiny-"+kind+".gguf")
+		want, err := safetensors.Open(vfs.At(filepath.Join(goldens, "tiny-"+kind+".dequantized.safetensors")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer want.Close()
+		compared := 0
+		for _, info := range f.Tensors() {
+			block, found := strings.CutPrefix(strings.TrimSuffix(info.Name, ".weight"), "blk.0.")
+			name, plain := names[block]
+			if !found || !plain { // rows of queries and keys are permuted
+				continue
+			}
+			tensor, err := want.Tensor("model.layers.0." + name + ".weight")
+			if err != nil {
+				t.Fatal(err)
+			}
+			expected, err := safetensors.Values[float32](tensor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := f.Values(info)
+			if err != nil || !slices.Equal(got, expected) || !slices.Equal(info.Shape, tensor.Shape) {
+				t.Errorf("%s: %s differs, error %v", kind, info.Name, err)
+			}
+			compared++
+		}
+		if compared != len(names) {
+			t.Errorf("%s: %d tensors were compared", kind, compared)
+		}
+	}
+}
+
+// TestHalf decodes all 65,536 half floats.
+func TestHalf(t *testing.T) {
+	for bits := range 1 << 16 {
+		got, err := gguf.Decode(gguf.F16, []byte{byte(bits), byte(bits >> 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := float64(bits&0x3ff) * 0x1p-24
+		if e := bits >> 10 & 31; e == 31 {
+			want = math.Inf(1)
+			if bits&0x3ff != 0 {
+				want = math.NaN()
+			}
+		} else if e > 0 {
+			want = (1 + float64(bits&0x3ff)/1024) * math.Pow(2, float64(e-15))
+		}
+		if bits&0x8000 != 0 {
+			want = -want
+		}
+		if g := float64(got[0]); g != want && !(math.IsNaN(g) && math.IsNaN(want)) {
+			t.Fatalf("%#04x is %v, want %v", bits, g, want)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package huggingface_test
+
+import (
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// TestRefuse: every configuration of the golden file is refused, and the message names the key.
+func TestRefuse(t *testing.T) {
+	text, err := os.ReadFile("testdata/refuse.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Cases []struct {
+			Key, Reason string
+			Config      jsontext.Value
+		} `json:"cases"`
+	}
+	if err := json.Unmarshal(text, &golden); err != nil {
+		t.Fatal(err)
+	}
+	if len(golden.Cases) < 16 {
+		t.Fatalf("%d cases", len(golden.Cases))
+	}
+	for _, c := range golden.Cases {
+		_, err := huggingface.ParseConfig(c.Config, 0)
+		fault, ok := errors.AsType[*huggingface.Error](err)
+		if !ok {
+			t.Errorf("%s: error %v", c.Reason, err)
+			continue
+		}
+		for _, f := range fault.Faults {
+			if !strings.HasPrefix(f, c.Key) {
+				t.Errorf("%s: fault %q, want one about %s", c.Reason, f, c.Key)
+			}
+		}
+	}
+}
+
+// sound is a configuration, in which tests replace entries.
+func sound() map[string]any {
+	return map[string]any{
+		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-5,
+	}
+}
+
+func parse(t testing.TB, change map[string]any, context int) (*huggingface.Config, error) {
+	t.Helper()
+	entries := sound()
+	for key, value := range change {
+		entries[key] = value
+		if value == "absent" {
+			delete(entries, key)
+		}
+	}
+	text, err := json.Marshal(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return huggingface.ParseConfig(text, context)
+}
+
+// TestConfig: what is absent has the meaning that transformers gives it, or is an error.
+func TestConfig(t *testing.T) {
+	want := &huggingface.Config{
+		Architecture: "LlamaForCausalLM", MaxPositions: 2048,
+		Settings: model.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, KVHeads: 4, HeadSize: 16, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own",
+			RopeTheta: 10000, RopePairs: model.Interleaved, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02},
+	}
+	type change = map[string]any
+	for name, test := range map[string]struct {
+		change  change
+		context int
+		expect  func(*huggingface.Config)
+	}{
+		"only what must be there":  {change{}, 0, func(*huggingface.Config) {}},
+		"scaling of nulls":         {change{"rope_scaling": change{"factor": nil}}, 0, func(*huggingface.Config) {}},
+		"null":                     {change{"num_key_value_heads": nil, "rope_scaling": nil, "head_dim": nil, "quantization_config": nil, "rope_theta": nil, "pad_token_id": nil}, 0, func(*huggingface.Config) {}},
+		"theta in rope_parameters": {change{"rope_parameters": change{"rope_type": "default", "rope_theta": 5e5}}, 0, func(c *huggingface.Config) { c.Settings.RopeTheta = 5e5 }},
+		"both generations that agree": {change{"rope_theta": 500000, "rope_scaling": change{"type": "default"}, "rope_parameters": change{"rope_theta": 5e5}}, 0,
+			func(c *huggingface.Config) { c.Settings.RopeTheta = 5e5 }},
+		"llama3 by the old name of the key": {change{"rope_scaling": change{"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4.0, "original_max_position_embeddings": 512}}, 0,
+			func(c *huggingface.Config) { c.Settings.RopeFactor, c.Settings.RopeOriginal = 8, 512 }},
+		"one id": {change{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": -1}, 0, func(c *huggingface.Config) {
+			c.Tokens = huggingface.Tokens{Begin: []int32{1}, End: []int32{2}, Pad: []int32{}}
+		}},
+		"several ids": {change{"eos_token_id": []int{2, 159}}, 0, func(c *huggingface.Config) { c.Tokens.End = []int32{2, 159} }},
+		"dropout": {change{"attention_dropout": 0.1}, 0, func(c *huggingface.Config) {
+			c.Warnings = []string{"attention_dropout is 0.1: there is no dropout here"}
+		}},
+		"a window of 4096": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral"}, 0, func(c *huggingface.Config) { c.Architecture, c.Window = "MistralForCausalLM", 4096 }},
+		"a window that is long enough": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral", "sliding_window": 64}, 64,
+			func(c *huggingface.Config) { c.Architecture, c.Window = "MistralForCausalLM", 64 }},
+		"a window that is switched off": {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3", "head_dim": 32, "use_sliding_window": false, "sliding_window": 64}, 0,
+			func(c *huggingface.Config) {
+				c.Architecture, c.Settings.Kind, c.Settings.HeadSize, c.Settings.RopePairs = "Qwen3ForCausalLM", "qwen3", 32, model.HalfSplit
+			}},
+	} {
+		got, err := parse(t, test.change, test.context)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		c := *want
+		test.expect(&c)
+		if len(c.Tokens.Pad) == 0 && len(got.Tokens.Pad) == 0 {
+			c.Tokens.Pad = got.Tokens.Pad
+		}
+		if diff := cmp.Diff(&c, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestConfigFaults: keys with faults are named, all in one error.
+func TestConfigFaults(t *testing.T) {
+	type change = map[string]any
+	for name, test := range map[string]struct {
+		change change
+		keys   []string // how the faults begin
+	}{
+		"everything at once": {change{"hidden_act": "gelu", "num_hidden_layers": "absent", "vocab_size": 0, "rms_norm_eps": "absent", "attention_bias": true},
+			[]string{"attention_bias", "hidden_act", "num_hidden_layers", "rms_norm_eps", "vocab_size"}},
+		"nothing at all":             {change{"architectures": "absent", "model_type": "absent", "hidden_size": "absent"}, []string{"architectures", "hidden_size"}},
+		"no type":                    {change{"model_type": "absent"}, []string{"model_type"}},
+		"generations that disagree":  {change{"rope_theta": 1e4, "rope_parameters": change{"rope_theta": 5e5}}, []string{"rope_parameters"}},
+		"scalings that disagree":     {change{"rope_scaling": change{"type": "default"}, "rope_parameters": change{"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 512}}, []string{"rope_parameters"}},
+		"partial rotation, new key":  {change{"rope_parameters": change{"partial_rotary_factor": 0.25}}, []string{"rope_parameters.partial_rotary_factor"}},
+		"factors in the wrong order": {change{"rope_scaling": change{"type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 512}}, []string{"rope_scaling"}},
+		"a factor below 1":           {change{"rope_scaling": change{"type": "llama3", "factor": 0.5, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 512}}, []string{"rope_scaling.factor"}},
+		"a factor without a type":    {change{"rope_scaling": change{"factor": 8.0}}, []string{"rope_scaling.rope_type"}},
+		"a misspelt type":            {change{"rope_parameters": change{"rope_typ": "llama3", "rope_theta": 5e5}}, []string{"rope_parameters.rope_type"}},
+		"scaling that is no object":  {change{"rope_scaling": "yarn"}, []string{"rope_scaling"}},
+		"heads of odd size":          {change{"hidden_size": 60}, []string{"num_attention_heads"}},
+		"a fraction":                 {change{"hidden_size": 64.5}, []string{"hidden_size"}},
+		"very many layers":           {change{"num_hidden_layers": 1 << 40}, []string{"num_hidden_layers"}},
+		"an id outside":              {change{"eos_token_id": []int{2, 160}}, []string{"eos_token_id"}},
+		"an id that is text":         {change{"bos_token_id": "<s>"}, []string{"bos_token_id"}},
+		"no size of heads":           {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3"}, []string{"head_dim"}},
+		"a window of a Qwen3":        {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3", "head_dim": 32, "use_sliding_window": true, "sliding_window": 64}, []string{"sliding_window"}},
+	} {
+		_, err := parse(t, test.change, 0)
+		fault, ok := errors.AsType[*huggingface.Error](err)
+		if !ok {
+			t.Errorf("%s: error %v", name, err)
+			continue
+		}
+		same := len(fault.Faults) == len(test.keys)
+		for i := range min(len(fault.Faults), len(test.keys)) {
+			same = same && strings.HasPrefix(fault.Faults[i], test.keys[i]+": ")
+		}
+		if !same {
+			t.Errorf("%s: faults %q, want those of %q", name, fault.Faults, test.keys)
+		}
+	}
+	for _, text := range []string{"", "[]", "null", "{", `{"a":1,"a":2}`, "{} {}"} {
+		if _, err := huggingface.ParseConfig([]byte(text), 0); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// TestStopIDs: what ends a text stands in two files.
+func TestStopIDs(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/llama32")); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) (*huggingface.Config, error) {
+		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return huggingface.ReadConfig(vfs.At(dir), 0)
+	}
+	c, err := write(`{"eos_token_id": [324, 7], "temperature": 0.6}`)
+	if err != nil || !slices.Equal(c.Tokens.End, []int32{321, 324, 7}) {
+		t.Errorf("%v, error %v", c, err)
+	}
+	if _, err := write(`{"eos_token_id": 328}`); err == nil || !strings.Contains(err.Error(), "generation_config.json") {
+		t.Errorf("an id outside: error %v", err)
+	}
+	if _, err := write(`[]`); err == nil {
+		t.Error("a list is accepted")
+	}
+}
+
+// FuzzConfig feeds arbitrary text: nothing may panic, and settings that are accepted make a model.
+func FuzzConfig(f *testing.F) {
+	for _, name := range goldenModels {
+		text, err := os.ReadFile(filepath.Join("testdata", name, "config.json"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(`{"rope_scaling":{"type":"llama3"},"rope_parameters":[]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := huggingface.ParseConfig(text, 0)
+		if err != nil {
+			if _, ok := errors.AsType[*huggingface.Error](err); !ok {
+				t.Fatal(err)
+			}
+			return
+		}
+		if problems := c.Settings.Check(); len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		if _, err := model.New(c.Settings, model.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package huggingface_test
+
+import (
+	"encoding/json/v2"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// golden is what transformers computes from a checkpoint.
+type golden struct {
+	InputIDs       [][]int32     `json:"input_ids"`
+	LogitPositions []int         `json:"logit_positions"`
+	Logits         [][][]float64 `json:"logits"` // of the first sequence at these positions
+	TokenLosses    [][]float64   `json:"token_losses"`
+	Loss           float64       `json:"loss"`
+	Argmax         [][]int32     `json:"argmax"`
+	GreedyPrompt   []int32       `json:"greedy_prompt"`
+	Greedy         []int32       `json:"greedy"`
+}
+
+var goldenModels = []string{"llama2", "llama32", "mistral", "olmo2", "qwen3", "sharded"}
+
+func readGolden(t testing.TB, name string) (g golden) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name, "golden.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &g); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func open(t testing.TB, dir string, o huggingface.Options) *huggingface.Checkpoint {
+	t.Helper()
+	c, err := huggingface.Open(vfs.At(dir), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// network is a model with its parameters on a device.
+type network struct {
+	model  model.Language
+	device *engine.Device
+	params []*engine.Buffer
+}
+
+func newNetwork(t testing.TB, c *huggingface.Checkpoint) network {
+	t.Helper()
+	m, err := model.New(c.Config.Settings, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := network{model: m.(model.Language), device: testdevice.Open(t, engine.Options{})}
+	for _, p := range m.Params() {
+		values, err := c.Values(p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.params = append(n.params, testdevice.Upload(t, n.device, values, p.Dims...))
+	}
+	if err := c.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// logits of a sequence, position by position.
+func (n network) logits(t testing.TB, ids []int32) [][]float32 {
+	t.Helper()
+	inputs := append(append([]*engine.Buffer{}, n.params...), testdevice.Upload(t, n.device, ids, 1, len(ids)))
+	flat := testdevice.Evaluate(t, n.device, inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		last := len(in) - 1
+		return []*graph.Node{n.model.Logits(in[:last], in[last], nil)}
+	})[0]
+	vocab := len(flat) / len(ids)
+	var list [][]float32
+	for i := range ids {
+		list = append(list, flat[i*vocab:(i+1)*vocab])
+	}
+	return list
+}
+
+func argmax(x []float32) (best int32) {
+	for i := range x {
+		if x[i] > x[best] {
+			best = int32(i)
+		}
+	}
+	return best
+}
+
+// loss is the cross-entropy of a target.
+func loss(logits []float32, target int32) float64 {
+	top, sum := float64(logits[argmax(logits)]), 0.0
+	for _, x := range logits {
+		sum += math.Exp(float64(x) - top)
+	}
+	return top + math.Log(sum) - float64(logits[target])
+}
+
+// near is stricter than the tolerance of the golden files, 5e-5 + 5e-5·|x|. The differences seen are below 4e-6.
+func near(got, want float64) bool { return math.Abs(got-want) <= 1e-5+1e-5*math.Abs(want) }
+
+// TestModels compares logits, losses and greedy continuations with those of transformers, with both orders of the
+// features that positions turn.
+func TestModels(t *testing.T) {
+	for _, name := range goldenModels {
+		for _, pairs := range []model.Pairing{model.Interleaved, model.HalfSplit} {
+			t.Run(name+"/"+string(pairs), func(t *testing.T) {
+				n := newNetwork(t, open(t, filepath.Join("testdata", name), huggingface.Options{Pairs: pairs}))
+				g := readGolden(t, name)
+				g.compare(t, n)
+				ids := append([]int32{}, g.GreedyPrompt...)
+				for i, want := range g.Greedy {
+					logits := n.logits(t, ids)
+					next := argmax(logits[len(logits)-1])
+					if next != want {
+						t.Fatalf("token %d of the continuation is %d, want %d", i, next, want)
+					}
+					ids = append(ids, next)
+				}
+			})
+		}
+	}
+}
+
+func (g golden) compare(t *testing.T, n network) {
+	t.Helper()
+	total, count := 0.0, 0
+	for row, ids := range g.InputIDs {
+		logits := n.logits(t, ids)
+		for i, at := range g.LogitPositions {
+			if row > 0 {
+				break
+			}
+			for j, want := range g.Logits[0][i] {
+				if got := float64(logits[at][j]); !near(got, want) {
+					t.Fatalf("logit %d at position %d is %v, want %v", j, at, got, want)
+				}
+			}
+		}
+		for i, want := range g.TokenLosses[row] {
+			got := loss(logits[i], ids[i+1])
+			if total, count = total+got, count+1; !near(got, want) {
+				t.Fatalf("the loss of token %d is %v, want %v", i+1, got, want)
+			}
+		}
+		for i, want := range g.Argmax[row] {
+			if got := argmax(logits[i]); got != want {
+				t.Fatalf("the likeliest token at %d is %d, want %d", i, got, want)
+			}
+		}
+	}
+	if mean := total / float64(count); !near(mean, g.Loss) {
+		t.Fatalf("the mean loss is %v, want %v", mean, g.Loss)
+	}
+}

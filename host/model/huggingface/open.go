@@ -1,0 +1,246 @@
+package huggingface
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// ConfigName is the name of the file that describes the model.
+const ConfigName = "config.json"
+
+// maxTextSize bounds the files of a checkpoint that are text.
+const maxTextSize = 16 << 20
+
+// Checkpoint is an open checkpoint that has all tensors its model needs.
+type Checkpoint struct {
+	Config *Config
+	Report Report
+
+	dir      vfs.Path
+	shards   *safetensors.Shards
+	bindings map[string]binding // by parameter
+	copied   bool               // a tied head is in the file a second time
+	buffer   []float32
+	noted    []string // what was wrong with values
+}
+
+// Options say how a checkpoint is to be used.
+type Options struct {
+	Context int           // tokens in a sequence; 0: as many as the model has positions
+	Pairs   model.Pairing // order of the features that rotary positions turn; empty: the usual one of the family in cage
+}
+
+// IsCheckpoint reports whether a directory looks like a checkpoint.
+func IsCheckpoint(dir vfs.Path) bool {
+	there, err := dir.Join(ConfigName).Exists()
+	return err == nil && there
+}
+
+// ReadConfig reads a checkpoint's description of its model. The error is an [*Error] if the content is at fault.
+func ReadConfig(dir vfs.Path, context int) (*Config, error) {
+	text, err := readText(dir.Join(ConfigName))
+	if err != nil {
+		return nil, err
+	}
+	c, err := ParseConfig(text, context)
+	if fault, ok := errors.AsType[*Error](err); ok {
+		fault.Path = dir.Join(ConfigName).Name
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, c.readGeneration(dir.Join(tokenizer.GenerationFile))
+}
+
+// readGeneration adds the ids that generation_config.json says end a text, if there is such a file.
+func (c *Config) readGeneration(path vfs.Path) error {
+	text, err := readText(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	k, err := newKeys(text)
+	if err != nil {
+		return &Error{Path: path.Name, Faults: []string{err.Error()}}
+	}
+	for _, id := range k.ids("eos_token_id", c.Settings.Vocab) {
+		if !slices.Contains(c.Tokens.End, id) {
+			c.Tokens.End = append(c.Tokens.End, id)
+		}
+	}
+	if len(k.faults) > 0 {
+		return &Error{Path: path.Name, Faults: k.faults}
+	}
+	return nil
+}
+
+// readText reads a small file.
+func readText(path vfs.Path) ([]byte, error) {
+	f, err := path.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxTextSize+1))
+	if err == nil && len(text) > maxTextSize {
+		err = fmt.Errorf("%s: larger than %d bytes", path, maxTextSize)
+	}
+	return text, err
+}
+
+// Open opens the checkpoint in a directory. All problems with its configuration and with the names, shapes and types of
+// its tensors are in one error, an [*Error]. The values are not read.
+func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
+	config, err := ReadConfig(dir, o.Context)
+	fault, wrong := errors.AsType[*Error](err)
+	if err != nil && !wrong {
+		return nil, err
+	}
+	var faults []string
+	if wrong {
+		for _, f := range fault.Faults {
+			faults = append(faults, filepath.Base(fault.Path)+": "+f)
+		}
+	}
+	c := &Checkpoint{Config: config, dir: dir}
+	if c.shards, err = safetensors.OpenShards(dir); err != nil {
+		if !isContent(err) {
+			return nil, err
+		}
+		faults = append(faults, advised(dir, err))
+	}
+	if len(faults) == 0 {
+		if o.Pairs != "" {
+			config.Settings.RopePairs = o.Pairs
+		}
+		faults, err = c.bind()
+	}
+	if len(faults) > 0 {
+		slices.Sort(faults)
+		err = &Error{Path: dir.Name, Faults: faults}
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// isContent tells whether the files are at fault, and not the reading.
+func isContent(err error) bool {
+	return errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrChecksum) || errors.Is(err, fs.ErrNotExist)
+}
+
+// advised is an error about missing weights, with what to do where they have another format.
+func advised(dir vfs.Path, err error) string {
+	entries, _ := dir.ReadDir()
+	for _, e := range entries {
+		switch filepath.Ext(e.Name()) {
+		case ".bin", ".pth", ".pt", ".gguf":
+			return fmt.Sprintf("%v; convert %s to safetensors", err, e.Name())
+		}
+	}
+	return err.Error()
+}
+
+// bind compares the tensors with those that the model needs.
+func (c *Checkpoint) bind() (faults []string, err error) {
+	i := slices.IndexFunc(families, func(f family) bool { return f.architecture == c.Config.Architecture })
+	list, err := families[i].bind(c.Config.Settings)
+	if err != nil {
+		return nil, err
+	}
+	infos := c.shards.Tensors()
+	has := func(name string) bool {
+		return slices.ContainsFunc(infos, func(info safetensors.Info) bool { return info.Name == name })
+	}
+	tied := c.Config.Settings.Head == "tied"
+	if embedding := &list[0].pieces[0]; tied && has(headTensor) {
+		c.copied = has(embedding.tensor)
+		if !c.copied {
+			embedding.tensor = headTensor
+		}
+	}
+	c.Report = compare(list, infos, tied)
+	c.bindings = map[string]binding{}
+	for _, b := range list {
+		c.bindings[b.param.Name] = b
+	}
+	return c.Report.faults(), nil
+}
+
+// Params lists the parameters of the model in its order.
+func (c *Checkpoint) Params() []model.Param {
+	m, _ := model.New(c.Config.Settings, model.Options{}) // it was made before
+	return m.Params()
+}
+
+// note keeps a fault of the values.
+func (c *Checkpoint) note(fault string) {
+	if !slices.Contains(c.noted, fault) {
+		c.noted = append(c.noted, fault)
+	}
+}
+
+// Err returns an [*Error] about all unusable values among those read so far, or nil.
+func (c *Checkpoint) Err() error {
+	if len(c.noted) == 0 {
+		return nil
+	}
+	slices.Sort(c.noted)
+	return &Error{Path: c.dir.Name, Faults: c.noted}
+}
+
+// Verify reads all values. The error is that of [Checkpoint.Err], or about a file that cannot be read.
+func (c *Checkpoint) Verify() error {
+	for _, p := range c.Params() {
+		if _, err := c.Values(p.Name); err != nil {
+			return err
+		}
+	}
+	return c.Err()
+}
+
+// A Part is a file of a checkpoint.
+type Part struct {
+	File   string `json:"file"`
+	SHA256 string `json:"sha256"`
+}
+
+// Parts reads the files that contain the configuration and the weights, and returns their digests.
+func (c *Checkpoint) Parts() ([]Part, error) {
+	var list []Part
+	for _, name := range append([]string{ConfigName}, c.shards.Names()...) {
+		f, err := c.dir.Join(name).Open()
+		if err != nil {
+			return nil, err
+		}
+		sum := digest.New()
+		_, err = io.Copy(sum, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+		list = append(list, Part{name, hex.EncodeToString(sum.Sum(nil))})
+	}
+	return list, nil
+}
+
+// Close closes the files.
+func (c *Checkpoint) Close() error {
+	if c.shards == nil {
+		return nil
+	}
+	return c.shards.Close()
+}

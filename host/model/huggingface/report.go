@@ -1,0 +1,112 @@
+package huggingface
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/model/safetensors"
+)
+
+// Report says what became of each tensor of a checkpoint. All lists are sorted.
+type Report struct {
+	Applied    []Applied  `json:"applied"`
+	Missing    []string   `json:"missing"`    // tensors that the model needs
+	Unused     []string   `json:"unused"`     // tensors that the model has no place for
+	Ignored    []string   `json:"ignored"`    // tensors that hold nothing new
+	Mismatched []Mismatch `json:"mismatched"` // tensors with another shape or type
+}
+
+// Applied is a tensor that becomes a parameter, or some rows of one.
+type Applied struct {
+	Tensor    string            `json:"tensor"`
+	Type      safetensors.DType `json:"type"`
+	Shape     []int             `json:"shape"`
+	Parameter string            `json:"parameter"`
+}
+
+// Mismatch is a tensor that does not fit.
+type Mismatch struct {
+	Tensor string            `json:"tensor"`
+	Type   safetensors.DType `json:"type"`
+	Shape  []int             `json:"shape"`
+	Want   []int             `json:"want"` // the shape that the model needs
+}
+
+// headTensor is the matrix of the output head. With a tied head it may be missing, or be a copy of the embedding.
+const headTensor = "lm_head.weight"
+
+// ignoredSuffix ends the names of tensors in old files that hold what is computed from the configuration.
+const ignoredSuffix = "rotary_emb.inv_freq"
+
+// readable are the types of elements that become float32 without loss.
+var readable = []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16}
+
+// compare says what becomes of the tensors of a checkpoint. Both ways are looked at: what the model needs, and
+// what is there.
+func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
+	there := map[string]safetensors.Info{}
+	for _, info := range infos {
+		there[info.Name] = info
+	}
+	r := Report{Applied: []Applied{}, Missing: []string{}, Unused: []string{}, Ignored: []string{}, Mismatched: []Mismatch{}}
+	for _, b := range bindings {
+		for _, p := range b.pieces {
+			info, ok := there[p.tensor]
+			delete(there, p.tensor)
+			switch {
+			case !ok:
+				r.Missing = append(r.Missing, p.tensor)
+			case !fits(info, p.dims):
+				r.Mismatched = append(r.Mismatched, Mismatch{p.tensor, info.DType, info.Shape, p.dims})
+			default:
+				r.Applied = append(r.Applied, Applied{p.tensor, info.DType, info.Shape, b.param.Name})
+			}
+		}
+	}
+	for name, info := range there {
+		switch embedding := bindings[0].param.Dims; {
+		case tied && name == headTensor && !fits(info, embedding):
+			r.Mismatched = append(r.Mismatched, Mismatch{name, info.DType, info.Shape, embedding})
+		case tied && name == headTensor, strings.HasSuffix(name, ignoredSuffix):
+			r.Ignored = append(r.Ignored, name)
+		default:
+			r.Unused = append(r.Unused, name)
+		}
+	}
+	r.sort()
+	return r
+}
+
+// fits tells whether a tensor can be read as weights of a shape.
+func fits(info safetensors.Info, dims []int) bool {
+	return slices.Contains(readable, info.DType) && slices.Equal(info.Shape, dims)
+}
+
+func (r *Report) sort() {
+	slices.SortFunc(r.Applied, func(a, b Applied) int { return cmp.Compare(a.Tensor, b.Tensor) })
+	slices.SortFunc(r.Mismatched, func(a, b Mismatch) int { return cmp.Compare(a.Tensor, b.Tensor) })
+	for _, list := range [][]string{r.Missing, r.Unused, r.Ignored} {
+		slices.Sort(list)
+	}
+}
+
+// faults lists what is wrong.
+func (r Report) faults() (list []string) {
+	for _, name := range r.Missing {
+		list = append(list, fmt.Sprintf("tensor %s: missing", name))
+	}
+	for _, name := range r.Unused {
+		list = append(list, fmt.Sprintf("tensor %s: the model has no place for it", name))
+	}
+	for _, m := range r.Mismatched {
+		if !slices.Equal(m.Shape, m.Want) {
+			list = append(list, fmt.Sprintf("tensor %s: found shape %v, want %v", m.Tensor, m.Shape, m.Want))
+		}
+		if !slices.Contains(readable, m.Type) {
+			list = append(list, fmt.Sprintf("tensor %s: found elements of type %s, want F32, BF16 or F16", m.Tensor, m.Type))
+		}
+	}
+	return list
+}

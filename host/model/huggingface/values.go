@@ -1,0 +1,138 @@
+package huggingface
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/safetensors"
+)
+
+// mostKept bounds the elements of the memory that is used again. The few parameters that are larger, the embedding and the
+// head, get memory of their own, which does not stay when they are done with.
+const mostKept = 1 << 22
+
+// Values reads a parameter of the model and returns its elements as float32. They are valid until the next call, which
+// reuses the memory. Numbers that are not finite are counted, see [Checkpoint.Err].
+func (c *Checkpoint) Values(param string) ([]float32, error) {
+	b, ok := c.bindings[param]
+	if !ok {
+		return nil, fmt.Errorf("%s: there is no parameter %s", c.dir, param)
+	}
+	values := c.memory(b.param.Size())
+	rest := values
+	for _, p := range b.pieces {
+		if err := c.readPiece(p, rest[:p.size()]); err != nil {
+			return nil, err
+		}
+		rest = rest[p.size():]
+	}
+	if c.copied && param == embeddingParam {
+		if err := c.compareHead(values); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// memory is room for n elements.
+func (c *Checkpoint) memory(n int) []float32 {
+	if n > mostKept {
+		return make([]float32, n)
+	}
+	if cap(c.buffer) < n {
+		c.buffer = make([]float32, n)
+	}
+	return c.buffer[:n]
+}
+
+// embeddingParam is the parameter that a tied head shares.
+const embeddingParam = "embedding"
+
+// readPiece reads a tensor into the rows of a parameter.
+func (c *Checkpoint) readPiece(p piece, rows []float32) error {
+	t, err := c.shards.Tensor(p.tensor)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.dir, err)
+	}
+	d := &decoder{dtype: t.DType, to: rows}
+	if err := t.Write(d); err != nil {
+		return err
+	}
+	if d.wild > 0 {
+		c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite", p.tensor, d.wild, len(rows)))
+	}
+	if p.turned && c.Config.Settings.RopePairs == model.Interleaved {
+		interleave(rows, c.Config.Settings.HeadSize, width(p.dims))
+	}
+	return nil
+}
+
+// width is the number of elements of a row; those of a vector are rows themselves.
+func width(dims []int) int {
+	if len(dims) == 1 {
+		return 1
+	}
+	return dims[1]
+}
+
+// decoder widens the elements of a tensor that is written to it.
+type decoder struct {
+	dtype safetensors.DType
+	to    []float32
+	wild  int // elements that are not finite
+}
+
+// Write decodes elements. Their number has been compared with the shape before.
+func (d *decoder) Write(data []byte) (int, error) {
+	part := d.to[:len(data)*8/d.dtype.Bits()]
+	if err := widen(d.dtype, data, part); err != nil {
+		return 0, err
+	}
+	for _, x := range part {
+		if x-x != 0 {
+			d.wild++
+		}
+	}
+	d.to = d.to[len(part):]
+	return len(data), nil
+}
+
+// compareHead compares the matrix of a head that is said to be tied with the embedding.
+func (c *Checkpoint) compareHead(embedding []float32) error {
+	t, err := c.shards.Tensor(headTensor)
+	if err != nil {
+		return err
+	}
+	w := &comparer{dtype: t.DType, with: embedding}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	if w.differ > 0 {
+		c.note(fmt.Sprintf("tensor %s: %d values differ from the embedding, but config.json says tie_word_embeddings", headTensor, w.differ))
+	}
+	return nil
+}
+
+// comparer compares the elements of a tensor that is written to it.
+type comparer struct {
+	dtype  safetensors.DType
+	with   []float32
+	part   []float32
+	differ int
+}
+
+func (w *comparer) Write(data []byte) (int, error) {
+	n := len(data) * 8 / w.dtype.Bits()
+	w.part = append(w.part[:0], make([]float32, n)...)
+	if err := widen(w.dtype, data, w.part); err != nil {
+		return 0, err
+	}
+	for i, x := range w.part {
+		if math.Float32bits(x) != math.Float32bits(w.with[i]) {
+			w.differ++
+		}
+	}
+	w.with = w.with[n:]
+	return len(data), nil
+}

@@ -1,0 +1,167 @@
+package safetensors_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/racing"
+)
+
+// three are tensors of which each has one byte of data.
+func three(t testing.TB) []byte {
+	return write(t, []safetensors.Tensor{tensor[uint8](t, "a", nil, 1), tensor[uint8](t, "b", nil, 2), tensor[uint8](t, "c", nil, 3)}, nil)
+}
+
+// TestDamagedTensorsAreNamed: the others can be read.
+func TestDamagedTensorsAreNamed(t *testing.T) {
+	data := three(t)
+	data[len(data)-1] ^= 1
+	data[len(data)-3] ^= 1
+	f, err := open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Verify(); !errors.Is(err, safetensors.ErrChecksum) || !strings.HasSuffix(err.Error(), `in 2 of 3 tensors: "a", "c"`) {
+		t.Errorf("verify: %v", err)
+	}
+	for i, x := range all(t, f) {
+		_, err := x.Bytes()
+		if damaged := i != 1; damaged != errors.Is(err, safetensors.ErrChecksum) || damaged != (err != nil) {
+			t.Errorf("tensor %s: %v", x.Name, err)
+		}
+	}
+}
+
+// TestDamageAfterOpen: a tensor is compared with its digest each time it is read.
+func TestDamageAfterOpen(t *testing.T) {
+	old, err := os.ReadFile("testdata/one-digest.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"digests of tensors": three(t), "one digest": old} {
+		f, err := open(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := slices.MaxFunc(f.Tensors(), func(a, b safetensors.Info) int { return int(a.End - b.End) })
+		x, err := f.Tensor(last.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Bytes(); err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)-1] ^= 1
+		if _, err := x.Bytes(); !errors.Is(err, safetensors.ErrChecksum) || !strings.Contains(err.Error(), last.Name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestReadsOneDigest: a file with one digest for the whole holds what it was made of, and
+// none of its bits can change unnoticed.
+func TestReadsOneDigest(t *testing.T) {
+	const path = "testdata/one-digest.safetensors"
+	want, wantMetadata := interop(t)
+	got, metadata := content(t, path)
+	if diff := cmp.Diff(load(t, want), got) + cmp.Diff(wantMetadata, metadata); diff != "" {
+		t.Errorf("the file differs (-want +got):\n%s", diff)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	everyBitIsProtected(t, data)
+	data[len(data)-1] ^= 1
+	f, err := open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range all(t, f) {
+		if _, err := x.Bytes(); !errors.Is(err, safetensors.ErrChecksum) {
+			t.Errorf("%s is read from a damaged file: %v", x.Name, err)
+		}
+	}
+}
+
+// TestMemoryIsFlat: neither writing nor verifying needs memory for the data.
+func TestMemoryIsFlat(t *testing.T) {
+	if racing.Enabled {
+		t.Skip("the race detector takes memory of its own")
+	}
+	const count, size = 64, 1 << 20
+	values := make([]float32, size/4)
+	var tensors []safetensors.Tensor
+	for i := range count {
+		tensors = append(tensors, tensor(t, string(rune('a'+i)), []int{len(values)}, values...))
+	}
+	file := make(memory, count*size+1<<16)
+	allocates := func(name string, act func() error) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := act(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > count*size/8 {
+			t.Errorf("%s %d bytes takes %d of memory", name, count*size, n)
+		}
+	}
+	var end int64
+	allocates("writing", func() error {
+		return safetensors.Write(context.Background(), writerAt(func(p []byte, offset int64) (int, error) {
+			end = max(end, offset+int64(len(p)))
+			return file.WriteAt(p, offset)
+		}), tensors, nil)
+	})
+	f, err := open(file[:end])
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocates("verifying", func() error {
+		_, err := f.Verify()
+		return err
+	})
+}
+
+type writerAt func(p []byte, offset int64) (int, error)
+
+func (f writerAt) WriteAt(p []byte, offset int64) (int, error) { return f(p, offset) }
+
+// TestSizeOfData: a tensor that puts out more or less than its shape says is refused.
+func TestSizeOfData(t *testing.T) {
+	for n := range 12 {
+		var file memory
+		err := safetensors.Write(context.Background(), &file, []safetensors.Tensor{raw("w", safetensors.F32, []int{2}, make([]byte, n)...)}, nil)
+		if (err == nil) != (n == 8) {
+			t.Errorf("%d bytes for 8: %v", n, err)
+		}
+	}
+	broken := errors.New("broken")
+	lazy := safetensors.Lazy("w", nil, func() ([]float32, error) { return nil, broken })
+	if err := safetensors.Write(context.Background(), &memory{}, []safetensors.Tensor{lazy}, nil); !errors.Is(err, broken) {
+		t.Errorf("data that cannot be had: %v", err)
+	}
+}
+
+// TestZerosInMetadata: text that looks like a digest that is missing is text.
+func TestZerosInMetadata(t *testing.T) {
+	zeros := strings.Repeat("0", 64)
+	data := write(t, []safetensors.Tensor{tensor[uint8](t, zeros, nil, 1)}, map[string]string{"k": zeros})
+	f, err := open(bytes.Clone(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verified, err := f.Verify(); !verified || err != nil || f.Metadata()["k"] != zeros {
+		t.Errorf("%v %v %v", verified, err, f.Metadata())
+	}
+}
