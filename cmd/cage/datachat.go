@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/chat"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 

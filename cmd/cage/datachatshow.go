@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/chat"
-	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/chat"
+	"github.com/cage-qat/cage/host/data/chat/rows"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/regular"
 )

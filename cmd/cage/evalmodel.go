@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/train"

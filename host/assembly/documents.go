@@ -1,7 +1,7 @@
 package assembly
 
 import (
-	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/data/chat/rows"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 )

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"unicode/utf8"
 
-	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/chat/rows"
 	"github.com/cage-qat/cage/internal/regular"
 )
 

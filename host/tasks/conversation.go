@@ -1,6 +1,6 @@
 package tasks
 
-import "github.com/cage-qat/cage/host/chat"
+import "github.com/cage-qat/cage/host/data/chat"
 
 // Rendered returns a function for [Options].Chat that writes conversations with a
 // template, up to where the assistant is to continue.

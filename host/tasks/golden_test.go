@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/tasks"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/host/chat/jinja"
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
 // Doc is a row of data.

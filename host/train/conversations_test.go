@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/chat/rows"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data/chat/rows"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/rundir"

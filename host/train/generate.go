@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/chat"
 	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/step"

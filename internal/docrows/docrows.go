@@ -3,7 +3,7 @@
 // machine with Go has them, and they are under Go's licence. Packages whose first file is
 // a program that generates others, such as sort, are left out.
 //
-// The content of conversations is defined here; host/chat reads them.
+// The content of conversations is defined here; host/data/chat reads them.
 package docrows
 
 import (

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/data/chat/rows"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/plainjson"
 )

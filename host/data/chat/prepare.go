@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cage-qat/cage/host/chat/rows"
+	"github.com/cage-qat/cage/host/data/chat/rows"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"

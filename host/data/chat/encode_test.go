@@ -187,7 +187,7 @@ func TestEncodeMistakes(t *testing.T) {
 	if _, err := encoder(t, "{{ eos_token + 'x' }}", "").Encode(t.Context(), c); err == nil || !strings.Contains(err.Error(), "eos_token, which is undefined") {
 		t.Errorf("an undefined variable: %v", err)
 	}
-	metaspace, err := tokenizer.LoadHuggingFace("../data/tokenizer/testdata/llama2.tokenizer.json")
+	metaspace, err := tokenizer.LoadHuggingFace("../tokenizer/testdata/llama2.tokenizer.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/chat/jinja"
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
 // messages are n messages of a conversation that begins with the system.

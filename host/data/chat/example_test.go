@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/cage-qat/cage/host/chat"
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 

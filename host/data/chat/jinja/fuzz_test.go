@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/chat/jinja"
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
 // FuzzTemplate: a template and messages, whatever they are, give a text or an [jinja.Error];

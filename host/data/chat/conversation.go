@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/chat/jinja"
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
 // The roles of messages.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cage-qat/cage/host/chat/jinja"
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
 // prefixes gives the texts of the beginnings of a conversation that end before a turn, with the prompt for it, and behind

@@ -5,7 +5,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/cage-qat/cage/host/chat/jinja"
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
 // A template writes messages as one text.
