@@ -34,7 +34,7 @@ build() {
 	mkdir -p "$dir/plugins"
 	CGO_ENABLED=0 go build "${flags[@]}" -buildvcs=false -o "$dir/plugins/" ./plugins/*
 	CGO_ENABLED=1 go build "${flags[@]}" -tags cuda -o "$dir/cage" ./cmd/cage
-	for package in ./host/compute/engine ./host/compute/lower ./host/model ./host/step; do
+	for package in ./host/compute/engine ./host/compute/lower ./host/model ./host/train/step; do
 		mkdir -p "$dir/tests/${package##*/}"
 		CGO_ENABLED=1 go test -c "${flags[@]}" -tags cuda -o "$dir/tests/${package##*/}/test" "$package"
 		if [ -d "$package/testdata" ]; then

@@ -57,7 +57,7 @@ fi
 
 for version in "${versions[@]}"; do
 	echo "JAX's plugin $version:"
-	CAGE_TEST_PREDICT=$work/$version/venv/bin/python go test -tags cuda -count=1 -timeout 30m ./host/step -run Predicted
+	CAGE_TEST_PREDICT=$work/$version/venv/bin/python go test -tags cuda -count=1 -timeout 30m ./host/train/step -run Predicted
 done
 python=$work/$newest/venv/bin/python
 

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 func newConfig() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/bench"
 	"github.com/cage-qat/cage/host/bench/opprofile"
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // compareStep runs this command and a peer's in turn.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/export"
-	"github.com/cage-qat/cage/host/plugin"
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // What a shell completes when Tab is pressed, after `cage completion bash` (or zsh, fish, powershell) told it how. Nothing

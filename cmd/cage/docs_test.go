@@ -8,16 +8,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 //go:generate go test -run TestGeneratedDocs -update .
 
 // TestGeneratedDocs: the lists of keys and of numbers are those of the program.
 func TestGeneratedDocs(t *testing.T) {
-	checkGenerated(t, "docs/configuration.md", "the tables of host/config", config.Reference())
-	checkGenerated(t, "docs/records.md", "the types of host/metrics", metrics.Reference())
+	checkGenerated(t, "docs/configuration.md", "the tables of host/train/config", config.Reference())
+	checkGenerated(t, "docs/records.md", "the types of host/train/metrics", metrics.Reference())
 }
 
 // checkGenerated compares a document with what is made from a source, or writes it with -update.

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 var evalHelp = `Evaluate the newest checkpoint of a run directory on its validation set, with

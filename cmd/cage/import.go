@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 func newImport() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/train/plugin"
 )
 
 // releases is the address of complete archives.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // toy is a training that prints a line for each of its steps, which cost nothing.

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/console"
+	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/internal/safetext"
 )
 

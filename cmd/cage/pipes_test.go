@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // A named pipe in the place of any file is refused at once: nothing waits for a writer.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/sdk"
 )

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/gotool"
 	"github.com/cage-qat/cage/internal/schema"

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	kit "github.com/cage-qat/cage/host/conformance"
-	"github.com/cage-qat/cage/host/plugin"
+	kit "github.com/cage-qat/cage/host/train/conformance"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // A closed session hangs up on its processes, twice: the system does and the shell does.

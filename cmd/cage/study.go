@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/console"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/internal/schema"
 )
 

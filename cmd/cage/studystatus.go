@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // cellListing is a cell as printed in JSON.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // Pair names a quantizer and an optimizer.

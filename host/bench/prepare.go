@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // prepared is a configured step before it is compiled.

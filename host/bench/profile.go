@@ -8,8 +8,8 @@ import (
 
 	"github.com/cage-qat/cage/host/bench/opprofile"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // Profile says where the processor time of a step goes. All times are seconds of

@@ -10,10 +10,10 @@ import (
 	"github.com/cage-qat/cage/host/bench/direct"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/plugin"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/step"
 
 	"github.com/cage-qat/cage/internal/resources"
 )

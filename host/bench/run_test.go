@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 const tiny = `

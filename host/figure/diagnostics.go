@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // Movement shows how the weights of runs move between the cells of their quantizer: a

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/figure"
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // moving makes the records of a run with diagnostics at every tenth step: codes settle

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/figure"
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // simulate makes the records of a run that looks like a real one: a falling noisy

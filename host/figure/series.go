@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // field picks one value of a record, nil where it was not measured.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 func curve(n int, f func(i int) float64) []Point {

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/host/internal/testbrowser"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/serve"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 const secret = "TOKENTOKENTOKENTOKENTOKEN"

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/serve/curve"
 	"github.com/cage-qat/cage/host/study/report/page"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // panel is a chart of one or several numbers of the records.

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/serve/curve"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // Limits of what is kept in memory, whatever the files hold.

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/host/internal/testbrowser"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/serve"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // TestRenewedInABrowser: all parts of a page follow the files, also where a run is replaced by another one.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // resultView is a result as it is shown: its name in filters, what it is called, and its value.

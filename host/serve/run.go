@@ -6,9 +6,9 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // runPage is what the template run shows.

@@ -27,7 +27,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // Options say what to show, and to whom.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"
 )

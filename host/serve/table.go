@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // shownRuns is how many runs the table shows, unless all are asked for.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // TestTold: names in a legend lack the directory of all.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/serve/curve"
 	"github.com/cage-qat/cage/host/study/report/page"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // Limits of what is kept of single weights.

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )

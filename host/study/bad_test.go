@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/badfiles"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 const leastBad = 20

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // plan is a cell before its configuration is resolved.

@@ -21,5 +21,5 @@
 //
 // Other packages train (host/train), define the evaluations (host/study/evaluation), make
 // tables and figures (host/study/report), and show a study in progress on the terminal
-// (host/console).
+// (host/train/console).
 package study

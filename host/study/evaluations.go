@@ -6,10 +6,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/ruler"
 	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/safetext"
 )
 

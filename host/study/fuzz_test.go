@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/badfiles"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study/evaluation"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // FuzzParse holds the promises of Parse for any file: no panic, and every problem is an

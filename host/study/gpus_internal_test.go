@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 func TestVisible(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"

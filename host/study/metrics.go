@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // SummaryMetrics names the numbers that summary.json may hold, except times and speeds: a

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // problems are those of the configurations of cells, each once however many cells have
@@ -56,7 +56,7 @@ func (p *problems) list(cells int) config.Errors {
 	return errs
 }
 
-// problemsOf are the problems of an error of host/config.
+// problemsOf are the problems of an error of host/train/config.
 func problemsOf(err error) config.Errors {
 	var all config.Errors
 	if errors.As(err, &all) {

@@ -3,10 +3,10 @@ package study
 import (
 	"time"
 
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/console"
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/console"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // interval between two looks at the cells under way.

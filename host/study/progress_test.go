@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // TestLeft: the pace is that of the steps done since the start, without those of earlier

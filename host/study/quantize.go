@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/schema"
 )
 

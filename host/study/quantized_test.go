@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 const quantizing = `

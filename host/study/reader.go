@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/schema"
 )
 

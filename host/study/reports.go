@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/schema"
 )
 

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // TestDivergedIsKnown: of a failed cell it is told whether its training diverged, which is a result, or ended otherwise.

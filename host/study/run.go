@@ -8,9 +8,9 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/console"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/console"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 

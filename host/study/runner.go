@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/console"
+	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 

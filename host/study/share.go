@@ -1,7 +1,7 @@
 package study
 
 import (
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // coreFLOPs is the work of a step that keeps one core busy for about half a second.

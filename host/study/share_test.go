@@ -3,8 +3,8 @@ package study
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // Small models run side by side, large ones alone.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // ErrAsked is the [ErrInterrupted] of a run that was asked to stop by a request in its run directory.

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // TestRequests: a run that is asked for a checkpoint saves one and goes on; one that is

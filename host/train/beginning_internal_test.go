@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // TestFollowing: a text and what follows it are the text of all their tokens, wherever it is cut, though the tokenizer of

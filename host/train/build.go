@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/memory"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // built is what a configuration becomes, for training and for evaluation alike: the

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // TestTrainedOn: a model card names all files of the training data, and a hash with those that it is of.

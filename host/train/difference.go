@@ -8,9 +8,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // Difference describes a part of a state, a tensor or a metadata entry, that differs

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/cage-qat/cage/host/checkpoint"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 )
 
 // TestComparedMeta: two states differ where one of their entries does that follow from the

@@ -3,9 +3,9 @@ package train
 import (
 	"io"
 
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/console"
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/console"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // display shows progress and remembers what the records of a run have in common.

@@ -10,6 +10,6 @@
 //	checkpoints/        the most recent states
 //	summary.json        the results
 //
-// The mathematics lives elsewhere: the step in host/step, the method in host/method/cage, the
+// The mathematics lives elsewhere: the step in host/train/step, the method in host/method/cage, the
 // model in host/model. This package is concerned with order and bookkeeping only.
 package train

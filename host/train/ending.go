@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // reopen removes the summary of a run that goes on: it says how the run ended before, and

@@ -3,10 +3,10 @@ package train
 import (
 	"context"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/memory"
-	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/host/train/plugin"
 )
 
 // EstimateMemory returns the memory that a run needs, by the same estimate with which

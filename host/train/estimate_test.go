@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/memory"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/memory"
 )
 
 // llama32 is the config.json of Llama-3.2-3B, as far as sizes depend on it.

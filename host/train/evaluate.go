@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // Evaluate returns the mean loss, in nats per target, over the first batches of a

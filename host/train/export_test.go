@@ -3,10 +3,10 @@ package train
 import (
 	"context"
 
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // RunSeen is Run, which shows its state before the first step.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // A run goes on with more steps than it was begun with where that changes nothing about

@@ -1,8 +1,8 @@
 package train
 
 import (
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // feed brings the micro-batches of each step to the device while the step before is

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // numbered are batches of two elements: twice their index.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // FuzzProvenance: a provenance.json is refused with an error that names it, or is the same

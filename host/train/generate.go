@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // piece is how many tokens of a prompt are read at once.

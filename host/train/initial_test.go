@@ -12,14 +12,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testhub"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

@@ -3,7 +3,7 @@ package train
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/config"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // NoQuantizer, given as the name of a plugin, means that nothing is quantized.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // train runs the remaining steps, evaluates and writes the summary.

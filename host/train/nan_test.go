@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // TestSkippedStepsLeaveNoTrace: a step that is not finite changes no parameter and no

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 // withoutEffect returns warnings of settings that are given and change nothing in this run.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

@@ -28,7 +28,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 // TestPluginsEndBeforeTraining: when the first step is reported, every plugin process
 // of the run has ended; so nothing that happens to a plugin later can matter. What
 // happens to one between handing over its programs and its end is tested in
-// host/assembly.
+// host/train/assembly.
 func TestPluginsEndBeforeTraining(t *testing.T) {
 	recorder := testrun.NewRecorder(t)
 	w := &watcher{t: t, recorder: recorder}

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/export"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/rundir"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // matrix is the report on a weight that was quantized; nil: it was not.

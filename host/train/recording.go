@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // recording is metrics.jsonl, with the records that it could not take yet: a disk that is

@@ -5,10 +5,10 @@ import (
 	"math"
 	"path/filepath"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // report shows the step just done, and records it if a record is due.

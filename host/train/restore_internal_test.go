@@ -4,8 +4,8 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/cage-qat/cage/host/checkpoint"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // TestFailuresOfOneTensor: a checkpoint holds how often the refreshes of a tensor have failed in a row, also when it is the

@@ -3,12 +3,12 @@ package train
 import (
 	"context"
 
-	"github.com/cage-qat/cage/host/assembly"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // samples is samples.jsonl, with what the model is asked to continue.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cage-qat/cage/host/checkpoint"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 )
 
 // longestWait bounds the steps between two tries to save a checkpoint.

@@ -3,8 +3,8 @@ package train
 import (
 	"time"
 
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/tensorboard"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/tensorboard"
 )
 
 // openScalars starts an event file for the records from now on, where train.tensorboard asks for it. metrics.jsonl has all

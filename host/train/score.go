@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/score"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // scoredTokens is the number of tokens that are scored at once: enough to keep a processor

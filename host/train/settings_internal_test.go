@@ -9,11 +9,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 )
 

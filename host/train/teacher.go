@@ -5,10 +5,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/rundir"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // The weights of a teacher are read whenever a run begins or goes on, and are in no checkpoint. Its provenance has their

@@ -1,8 +1,8 @@
 package train
 
 import (
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/resources"
 )
 

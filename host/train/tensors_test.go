@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // TestFLOPs: the operations are those of whole steps, also where not every token is a target.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/step"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // torchLosses are the losses of five steps in PyTorch, made by

@@ -2,8 +2,8 @@ package train
 
 import (
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // openTrajectory starts the record of the points of a problem, whose parameters unlike

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cage-qat/cage/host/assembly"
+	"github.com/cage-qat/cage/host/train/assembly"
 )
 
 // verification compares token files with their hashes while the first steps run. The first

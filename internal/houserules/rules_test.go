@@ -39,7 +39,7 @@ var rules = []rule{
 		reason: "a pass turns a program into a program, with what writes operations: what for, and on which device it runs, is the caller's business"},
 	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program", "./sdk/microscaling"},
 		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
-	{from: []string{"./host/method/cage/..."}, never: []string{"./plugins/...", "./host/plugin/...", "./sdk/client/..."},
+	{from: []string{"./host/method/cage/..."}, never: []string{"./plugins/...", "./host/train/plugin/...", "./sdk/client/..."},
 		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no processes"},
 }
 
@@ -50,14 +50,14 @@ var direct = []struct {
 }{
 	{[]string{"./sdk/internal/wire/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/..."},
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
-	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/internal/wire/...", "./host/tensorboard"},
+	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/internal/wire/...", "./host/train/tensorboard"},
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program. Event files are protobuf messages, too"},
-	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/plugin"},
+	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/train/plugin"},
 		"processes and connections are the business of one place on each side"},
 	{append([]string{"./internal/randprog", "./internal/plugintest", "./internal/fpmodel", "./internal/houserules", "./internal/vfs/faultfs", "./internal/vfs/crashfs"}, forTests...),
 		append([]string{"./internal/randprog", "./internal/plugintest"}, forTests...),
 		"these are for tests only"},
-	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/step", "./host/conformance", "./host/posttrain/layerwise", "./host/bench", "./host/bench/direct", "./host/internal/testrun"},
+	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance", "./host/posttrain/layerwise", "./host/bench", "./host/bench/direct", "./host/internal/testrun"},
 		"graphs are built in few rooms; all others see buffers and executables"},
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
 }

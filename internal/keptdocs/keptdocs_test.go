@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/kept"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/keptdocs"
 )
 

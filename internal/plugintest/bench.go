@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/conformance"
+	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/train/plugin"
 )
 
 // pluginsVariable is the environment variable that names a directory with the plugins, built, for tests that run where

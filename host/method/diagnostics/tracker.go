@@ -5,7 +5,7 @@
 // often, residuals cancel and a correction is noise; once codes stay, residuals are
 // coherent and the correction has an effect.
 //
-// The package works on samples of codes and residuals that it is given. host/step reads
+// The package works on samples of codes and residuals that it is given. host/train/step reads
 // them from a device; host/train decides when to do so, and what is recorded.
 package diagnostics
 

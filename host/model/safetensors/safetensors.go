@@ -7,7 +7,7 @@
 // sizes, offsets and names have been checked against each other and against the file, and before anything of a size
 // that the file claims is allocated. Checkpoints in several files with an index ([Shards]) are read and written, too.
 //
-// What the arrays mean (parameters, optimizer states, step counters) is not known here; see host/checkpoint.
+// What the arrays mean (parameters, optimizer states, step counters) is not known here; see host/train/checkpoint.
 package safetensors
 
 import (

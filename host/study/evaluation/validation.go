@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/cage-qat/cage/host/metrics"
+	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )

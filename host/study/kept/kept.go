@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // File is the stored form of a study's results.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/kept"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 const studyFile = `

@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/cage-qat/cage/host/config"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/config"
 )
 
 const quantized = `

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"math"
 
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // Agreement says how well the results of a study were reproduced when it was trained

@@ -6,8 +6,8 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // CSV returns every entry of every table as a line, in full precision: the labels of all

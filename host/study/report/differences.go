@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/figure"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // differences has a row for each label of the series, and in it what the other labels of the axis X differ from the

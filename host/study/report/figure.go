@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/figure"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // Figure is a figure of the report.

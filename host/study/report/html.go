@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/figure"
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/report/page"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // HTML returns the report as a page.

@@ -13,8 +13,8 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // Report is the report of a study.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study/stat"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // Results holds the numbers of a report, for JSON.

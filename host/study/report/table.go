@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/host/metrics"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 // Table is a table of the report: for each row and column, the replicates' mean and

@@ -10,9 +10,9 @@ import (
 	gonum "gonum.org/v1/gonum/stat"
 
 	"github.com/cage-qat/cage/host/figure"
-	"github.com/cage-qat/cage/host/metrics"
-	"github.com/cage-qat/cage/host/rundir"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

@@ -14,9 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/cage-qat/cage/host/assembly"
-	"github.com/cage-qat/cage/host/config"
-	"github.com/cage-qat/cage/host/plugin"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/keptdocs"
 	"github.com/cage-qat/cage/internal/vfs"

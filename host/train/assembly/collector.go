@@ -1,0 +1,158 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// collector holds the running plugins while their programs are collected.
+type collector struct {
+	Request
+	pool    *pool
+	clients map[string]*plugin.Client // by the plugin's table
+	values  map[string]sdk.Values     // of its parameters, by the plugin's table
+	matched map[string]bool           // tables of overrides and groups that had an effect
+	asked   map[string]bool           // tables of optimizers that were asked for a program
+	out     *Programs
+}
+
+func newCollector(req Request, running *pool) *collector {
+	return &collector{
+		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
+		matched: map[string]bool{}, asked: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
+	}
+}
+
+// tables lists the tables of the configuration that name a plugin of this request. Those
+// that may come to decide nothing are among them where they were configured, so that a
+// mistake in them is found. Else the optimizer for the rest is started when something is
+// left to it.
+func (c *collector) tables() []*config.Plugin {
+	q, o := &c.Config.Quantizer, &c.Config.Optimizer
+	list := q.Plugins()
+	if c.Forward {
+		return list
+	}
+	if q.Unused != nil {
+		list = append(list, q.Unused)
+	}
+	for _, p := range o.Plugins() {
+		if p != o.Rest || o.RestGiven() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// leaveOutIdle leaves out of [Programs.Used] what was configured and decided nothing.
+func (c *collector) leaveOutIdle() {
+	q, o := &c.Config.Quantizer, &c.Config.Optimizer
+	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
+		return u.Table == o.Rest.Table && !c.asked[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
+	})
+}
+
+// start starts the plugins of the given tables, each once, however many tables name
+// it, and checks the parameters of all. The problems of all tables are reported
+// together.
+func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
+	names := make([]wanted, len(list))
+	for i, p := range list {
+		names[i] = wanted{p.Name, p.SHA256, sdk.KindQuantizer}
+		if slices.Contains(c.Config.Optimizer.Plugins(), p) {
+			names[i].kind = sdk.KindOptimizer
+		}
+	}
+	c.pool.start(ctx, names)
+	var problems config.Errors
+	for i, p := range list {
+		s := c.pool.known[names[i]]
+		if s.err == nil {
+			c.clients[p.Table] = s.client
+			problems = append(problems, c.resolve(p)...)
+			continue
+		}
+		e := c.startError(p, s.err)
+		if e == nil {
+			return s.err
+		}
+		if slices.Index(names, names[i]) == i {
+			problems = append(problems, e)
+		}
+	}
+	if len(problems) > 0 {
+		return distinct(problems)
+	}
+	return nil
+}
+
+// distinct leaves out repeated problems: one table may serve both roles of the quantizer.
+func distinct(problems config.Errors) config.Errors {
+	var out config.Errors
+	for _, e := range problems {
+		if !slices.ContainsFunc(out, func(o *config.Error) bool { return o.Error() == e.Error() }) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// startError places an error at the table of the plugin it is about; nil when it is not
+// about a plugin.
+func (c *collector) startError(p *config.Plugin, err error) *config.Error {
+	var pe *plugin.Error
+	if !errors.As(err, &pe) {
+		return nil
+	}
+	key := "plugin"
+	if errors.Is(err, plugin.ErrChecksum) {
+		key = "sha256"
+	}
+	return c.Config.ErrorAt(p.Path(key), "%w", err)
+}
+
+// resolve checks the parameters of a plugin's table against its declaration.
+func (c *collector) resolve(p *config.Plugin) config.Errors {
+	client := c.clients[p.Table]
+	d := client.Description()
+	values, err := client.Resolve(p.Params)
+	if err != nil {
+		return c.parameterErrors(p, d, err)
+	}
+	c.values[p.Table] = values
+	c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: client.SHA256(), Values: values.Map()})
+	return nil
+}
+
+// parameterErrors gives every parameter error its line, and a hint.
+func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) config.Errors {
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	var out config.Errors
+	for _, one := range list {
+		var pe *sdk.ParameterError
+		if !errors.As(one, &pe) {
+			out = append(out, c.Config.ErrorAt(p.Path("plugin"), "%w", one))
+			continue
+		}
+		e := c.Config.ErrorAt(p.Path(pe.Name), "%v", pe.Err)
+		if !pe.Known {
+			e.Msg = "plugin " + d.Name + " has no such parameter"
+			if near := schema.Nearest(pe.Name, d.Names()); near != "" {
+				e.Hint = "did you mean " + near + "?"
+			} else {
+				e.Hint = "see `cage plugins show " + p.Name + "`"
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}

@@ -1,0 +1,181 @@
+package assembly
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/train/config"
+)
+
+// Data holds the texts or conversations of a run.
+type Data struct {
+	Train, Validation Part
+	// Sources are the files of Train from which a mixture draws; nil without a mixture.
+	Sources []*data.File
+
+	counted *rows.Sampler // that counted the steps of conversations, for [OpenBatches]
+}
+
+// OpenData opens the files that the configuration names, and checks them against the
+// hashes pinned in it, against the model's vocabulary and against each other.
+func OpenData(cfg *config.Config) (*Data, error) {
+	d := &Data{}
+	var err error
+	if d.Train, d.Sources, err = openTrain(cfg, cfg.Data.Files()); err != nil {
+		return nil, err
+	}
+	if d.Validation, err = openPart(cfg, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation); err != nil {
+		d.Close()
+		return nil, err
+	}
+	if err := d.fit(cfg); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// openTrain opens the files to train on, which are those that the configuration names, or
+// lie elsewhere.
+func openTrain(cfg *config.Config, files []string) (train Part, sources []*data.File, err error) {
+	if len(cfg.Data.Mixture) == 0 {
+		train, err = openPart(cfg, "data.train", cfg.Data.TrainSHA256, files...)
+		return train, nil, err
+	}
+	for i, path := range files {
+		f, err := openPart(cfg, cfg.Data.FileKey(i), "", path)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll(sources))
+		}
+		sources = append(sources, f.(*data.File))
+	}
+	joined, err := data.Join(sources...)
+	if err != nil {
+		return nil, nil, errors.Join(cfg.ErrorAt("data.mixture", "%w", err), closeAll(sources))
+	}
+	if err := checkPin(cfg, "data.train_sha256", cfg.Data.TrainSHA256, joined); err != nil {
+		return nil, nil, err
+	}
+	return joined, sources, nil
+}
+
+func closeAll(files []*data.File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func openPart(cfg *config.Config, key, pin string, paths ...string) (Part, error) {
+	f, err := openFiles(cfg.Data.Kind, paths...)
+	if err != nil {
+		e := cfg.ErrorAt(key, "%w", err)
+		e.Hint = "make token files with `cage data prepare`"
+		if cfg.Data.Kind == config.KindChat {
+			e.Hint = "make chat files with `cage data prepare --kind chat`"
+		}
+		return nil, e
+	}
+	if err := checkPin(cfg, key+"_sha256", pin, f); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// checkPin compares the hash of a file with the one that the configuration pins. It closes
+// the file if it has another.
+func checkPin(cfg *config.Config, pinKey, pin string, f Part) error {
+	if got := f.SHA256(); pin != "" && pin != got {
+		f.Close()
+		return cfg.ErrorAt(pinKey, "%s has the hash %s, the configuration pins %s", strings.Join(f.Paths(), ", "), got, pin)
+	}
+	return nil
+}
+
+// fit compares the vocabularies of both files and of the model.
+func (d *Data) fit(cfg *config.Config) error {
+	train, val := d.Train.Tokenizer(), d.Validation.Tokenizer()
+	if train.SHA256 != val.SHA256 || train.VocabSize != val.VocabSize {
+		return cfg.ErrorAt("data.validation", "%s was made with the tokenizer %s, %s with %s: both need the same",
+			d.Validation.Path(), val.Name, d.Train.Path(), train.Name)
+	}
+	if cfg.Model.Vocab != 0 && cfg.Model.Vocab < train.VocabSize {
+		e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d", cfg.Model.Vocab, train.VocabSize)
+		e.Hint = "leave the key out to take the data's"
+		if cfg.Init != "" {
+			e.Hint = fmt.Sprintf("if the tokenizer of the data is that of the model with tokens added, give the model rows for them: new_tokens = %d",
+				cfg.NewTokens+train.VocabSize-cfg.Model.Vocab)
+		}
+		return e
+	}
+	return nil
+}
+
+// PinnedToData is [Data.Pinned] with the data that the configuration names. It opens and
+// closes that data.
+func PinnedToData(cfg *config.Config) (*config.Config, error) {
+	d, err := OpenData(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pinned, err := d.Pinned(cfg)
+	return pinned, errors.Join(err, d.Close())
+}
+
+// Definition reads the tokenizer.json of the tokenizer that the data was made with; nil
+// if the tokenizer is built in. If the configuration does not name the file, it is
+// expected beside the training file.
+func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
+	spec := cfg.Data.Tokenizer
+	if spec == "" {
+		spec = filepath.Dir(d.Train.Path())
+	}
+	content, err := tokenizer.Definition(spec, d.Train.Tokenizer())
+	if err != nil {
+		return nil, cfg.ErrorAt("data.tokenizer", "%w", err)
+	}
+	return content, nil
+}
+
+// Pinned returns the configuration with the hashes of the files added, so that it repeats
+// the run on the same data or not at all. The vocabulary and the number of steps are
+// added, too, if it has none. For conversations, it is an error if it has more steps than
+// their epochs give.
+func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
+	return cfg.Changed(func(c *config.Config) error {
+		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()
+		if c.Model.Vocab == 0 {
+			c.Model.Vocab = d.Train.Tokenizer().VocabSize
+		}
+		f, ok := d.Train.(*rows.File)
+		if !ok {
+			return nil
+		}
+		var err error
+		if d.counted, err = openRows(c, f); err != nil || c.Train.Steps > 0 {
+			return err
+		}
+		c.Train.Steps = int(d.counted.Steps())
+		return c.CheckSchedule()
+	})
+}
+
+// Close closes both files.
+func (d *Data) Close() error {
+	var first error
+	for _, f := range []Part{d.Train, d.Validation} {
+		if f == nil {
+			continue
+		}
+		if err := f.Close(); err != nil && first == nil {
+			first = fmt.Errorf("close %s: %w", f.Path(), err)
+		}
+	}
+	return first
+}

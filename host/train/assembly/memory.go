@@ -1,0 +1,174 @@
+package assembly
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// CheckMemory refuses a run that is estimated to need more memory than the machine has,
+// before anything large is allocated. On a GPU, and with train.memory_check = "off", only
+// sizes that no machine has are refused.
+func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
+	available := checkedMemory(cfg)
+	sizes, err := memoryModel(cfg, m, programs)
+	if err != nil {
+		return err
+	}
+	if err := memory.Check(sizes, available); err != nil {
+		return err
+	}
+	if available != nil {
+		memory.Limit(*available)
+	}
+	return nil
+}
+
+// manyTensors is more than published models have. To ask plugins about them takes seconds, and memory.
+const manyTensors = 2000
+
+// CheckSizes refuses a run of very many tensors whose model alone needs too much memory, before plugins are asked about
+// each of them. Of others, CheckMemory can say all that they need.
+func CheckSizes(req Request) error {
+	if len(req.Model.Params()) <= manyTensors {
+		return nil
+	}
+	sizes := modelSizes(req.Config, req.Forward, req.Piece)
+	for _, p := range req.Model.Params() {
+		sizes.Parameters += elements(p.Dims)
+	}
+	return memory.CheckPart(sizes, checkedMemory(req.Config))
+}
+
+// checkedMemory is the memory that a run is compared with; nil: that of any machine.
+func checkedMemory(cfg *config.Config) *memory.Available {
+	if cfg.Train.MemoryCheck == "off" {
+		return nil
+	}
+	return availableMemory(cfg)
+}
+
+// availableMemory is what the device of a run has; nil: that is not known. Of GPUs it is not.
+func availableMemory(cfg *config.Config) *memory.Available {
+	if cfg.Device.Kind != engine.CPU {
+		return nil
+	}
+	if a, ok := memory.Machine(); ok {
+		return &a
+	}
+	return nil
+}
+
+// Memory returns the estimate that CheckMemory uses, whether or not the machine has that much memory.
+func Memory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Report, error) {
+	sizes, err := memoryModel(cfg, m, programs)
+	if err != nil {
+		return nil, err
+	}
+	return memory.NewReport(sizes, availableMemory(cfg)), nil
+}
+
+// memoryModel gathers the sizes that memory depends on.
+func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.Model, error) {
+	out := modelSizes(cfg, programs.Forward, programs.Piece)
+	for _, p := range m.Params() {
+		if _, ok := programs.Weights[p.Name]; ok {
+			out.Quantized += elements(p.Dims)
+		}
+	}
+	for _, t := range programs.Tensors {
+		out.Parameters += elements(t.Shape)
+		for _, s := range t.Optimizer.State {
+			out.States += elements(s.Shape)
+		}
+		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
+			out.States += inputs(t.Optimizer.Refresh)
+		}
+		if _, quantized := programs.Weights[t.Name]; quantized && cfg.Method.Name == cage.MethodLOTION {
+			out.States += elements(t.Shape)
+		}
+	}
+	if d := cfg.Diagnostics; d.Every > 0 && !programs.Forward {
+		out.Samples = min(float64(d.Coordinates), out.Quantized) * float64(min(d.Window, cfg.Train.Steps/d.Every))
+	}
+	out.Workspace = workspaces(programs, cfg.Device.Threads)
+	if programs.Forward {
+		return out, nil
+	}
+	d, err := distillation(cfg)
+	if d != nil {
+		n := d.Teacher.(model.Network).Network()
+		out.Teacher = memory.Teacher{Parameters: float64(model.CountParams(d.Teacher.Params(), nil)),
+			Width: n.Width, HeadWidth: n.Heads * n.HeadSize, Hidden: n.Hidden, Heads: n.Heads}
+	}
+	if cfg.Method.ParetoEvery > 0 {
+		out.Measured = out.Parameters
+	}
+	return out, err
+}
+
+// modelSizes are the sizes that follow from the configuration alone.
+func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
+	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: forward, Piece: piece}
+	if cfg.Model.Language() {
+		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
+		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize
+		out.Normed = cfg.Model.Kind != model.KindLlama
+		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
+	}
+	return out
+}
+
+// inputs counts the elements that a program reads.
+func inputs(p *program.Program) float64 {
+	n := 0.0
+	if p != nil {
+		for _, in := range p.Inputs {
+			n += float64(in.Type.Size())
+		}
+	}
+	return n
+}
+
+// workspaces is the memory that optimizers work with: each of the threads that update tensors keeps some for every shape,
+// and computes one refresh at a time.
+func workspaces(programs *Programs, threads int) float64 {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	updates, seen, refreshes := 0.0, map[string]bool{}, []float64{}
+	for _, t := range programs.Tensors {
+		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
+			seen[key] = true
+			updates += workspace(t.Optimizer)
+		}
+		refreshes = append(refreshes, max(memory.RefreshWorkspace(t.Optimizer.FirstRefresh), memory.RefreshWorkspace(t.Optimizer.Refresh)))
+	}
+	slices.Sort(refreshes)
+	all := float64(threads) * updates
+	for _, r := range refreshes[max(0, len(refreshes)-threads):] { // the largest
+		all += r
+	}
+	return all
+}
+
+// workspace is the memory that the programs of every update of one tensor need while they run.
+func workspace(o sdk.OptimizerProgram) float64 {
+	return max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update))
+}
+
+func elements(dims []int) float64 {
+	n := 1.0
+	for _, d := range dims {
+		n *= float64(d)
+	}
+	return n
+}

@@ -1,0 +1,180 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// optimizers collects the optimizers' programs for everything that is trained.
+func (c *collector) optimizers(ctx context.Context) error {
+	c.out.Tensors = Tensors(c.Config, c.Model, c.out)
+	if c.Forward {
+		return nil
+	}
+	for i := range c.out.Tensors {
+		if err := c.optimizer(ctx, &c.out.Tensors[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tensors lists everything that is trained with the quantizers of p, without optimizers:
+// the model's parameters, then those of the quantizers, which do not decay.
+func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
+	var list []TrainedTensor
+	for _, param := range m.Params() {
+		t := TrainedTensor{Name: param.Name, Shape: param.Dims, Role: tensorRole(param.Role), Parts: parts(param), RateFactor: 1}
+		if param.Decay {
+			t.Decay = cfg.Train.WeightDecay
+		}
+		list = append(list, t)
+	}
+	trained := func(site string, q sdk.QuantizerProgram) {
+		for _, t := range q.Trained {
+			list = append(list, TrainedTensor{Name: update.Trained(site, t.Name), Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1})
+		}
+	}
+	for _, param := range m.Params() {
+		trained(param.Name, p.Weights[param.Name])
+	}
+	for _, s := range m.ActivationSites(ReplicaBatch(cfg), cfg.Model.Context) {
+		trained(s.Name, p.Activations[s.Name])
+	}
+	return list
+}
+
+// parts are those of a fused weight as plugins see them.
+func parts(param model.Param) (list []sdk.Part) {
+	first := 0
+	for _, p := range param.Parts {
+		list = append(list, sdk.Part{Name: p.Name, First: first, Rows: p.Rows})
+		first += p.Rows
+	}
+	return list
+}
+
+// optimizer collects the program of one tensor from the optimizer of its group, from
+// the main one, or from the one for the rest.
+func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
+	o := &c.Config.Optimizer
+	p := &o.Plugin
+	own := false // whether the group names the optimizer
+	g := o.Group(string(t.Role), t.Name)
+	if g != nil {
+		c.matched[g.Table] = true
+		t.RateFactor = g.Rate
+		if g.WeightDecay != nil {
+			t.Decay = *g.WeightDecay
+		}
+		if g.Plugin != nil {
+			p, own = g.Plugin, true
+		}
+	}
+	accepted, err := c.askOptimizer(ctx, p, t)
+	if err != nil {
+		return err
+	}
+	if accepted {
+		return c.delay(t, g, p)
+	}
+	if !own && o.Rest != nil {
+		p = o.Rest
+		if c.clients[p.Table] == nil {
+			if err := c.start(ctx, []*config.Plugin{p}); err != nil {
+				return err
+			}
+		}
+		if accepted, err = c.askOptimizer(ctx, p, t); err != nil {
+			return err
+		}
+		if accepted {
+			return c.delay(t, g, p)
+		}
+	}
+	e := c.Config.ErrorAt(p.Path("plugin"), "%s is not meant for %s (%s, %v)", p.Name, t.Name, t.Role, t.Shape)
+	e.Hint = "give it another optimizer with [[optimizer.groups]]"
+	return e
+}
+
+// delay sets by how many updates the refreshes of a tensor take effect late.
+func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) error {
+	updates, key := c.Config.Optimizer.Delay(g, p)
+	if err := refresh.CheckDelay(t.Optimizer, updates); err != nil {
+		e := c.Config.ErrorAt(key, "%s for %s: %w", p.Name, t.Name, err)
+		e.Hint = fmt.Sprintf("want 0 to %d", max(0, t.Optimizer.Due.Every-1))
+		if updates < t.Optimizer.Due.Every {
+			e.Hint = "want 0 for this optimizer"
+		}
+		return e
+	}
+	t.RefreshDelay = updates
+	return nil
+}
+
+// askOptimizer reports whether the plugin accepts the tensor, and takes its programs.
+func (c *collector) askOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
+	program, err := c.clients[p.Table].Program(ctx, sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]})
+	if err != nil {
+		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+	}
+	t.Optimizer, t.Table = program, p.Table
+	c.asked[p.Table] = true
+	return program.Accepts, nil
+}
+
+// unused reports overrides and groups that decide about nothing in the model: they match nothing, or others decide about
+// all that they match.
+func (c *collector) unused() error {
+	var problems config.Errors
+	report := func(table string, match []string, matches bool, among, others string) {
+		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
+		if !matches {
+			e = c.Config.ErrorAt(table, "matches none of the model's %s", among)
+			e.Hint = fmt.Sprintf("match = %q; names are as in layers.0.attn.qkv and layers.0.mlp.input", match)
+		}
+		problems = append(problems, e)
+	}
+	for _, o := range c.Config.Quantizer.Overrides {
+		if !c.matched[o.Table] {
+			report(o.Table, o.Match, c.matches(&o), "quantized weights and activations", "a later override")
+		}
+	}
+	if !c.Forward {
+		for _, g := range c.Config.Optimizer.Groups {
+			if !c.matched[g.Table] {
+				matches := slices.ContainsFunc(c.out.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
+				report(g.Table, g.Match, matches, "parameters", "an earlier group")
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+// matches tells whether an override matches something in the model.
+func (c *collector) matches(o *config.Override) bool {
+	return slices.ContainsFunc(c.Model.Params(), func(p model.Param) bool { return p.Quantized && o.Matches(config.RoleWeights, p.Name) }) ||
+		slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool { return o.Matches(config.RoleActivations, s.Name) })
+}
+
+func tensorRole(r model.Role) sdk.TensorRole {
+	switch r {
+	case model.RoleMatrix:
+		return sdk.TensorMatrix
+	case model.RoleEmbedding:
+		return sdk.TensorEmbedding
+	case model.RoleHead:
+		return sdk.TensorHead
+	}
+	return sdk.TensorVector
+}

@@ -1,0 +1,177 @@
+package assembly
+
+import (
+	"context"
+	"time"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Programs holds the programs that the plugins of a run have returned.
+type Programs struct {
+	// Weights and Activations hold the quantizers' programs by parameter and
+	// by site; both are empty for a role that is not quantized.
+	Weights, Activations map[string]sdk.QuantizerProgram
+	// Pieces holds the programs for activations by the number of tokens: see [Request].
+	Pieces map[int]map[string]sdk.QuantizerProgram
+	// Tensors lists everything that is trained, with its optimizer: the model's
+	// parameters, then those of the quantizers, in the order of step.Plan.Trained.
+	Tensors []TrainedTensor
+	// Forward says that there are no optimizers, as for an evaluation.
+	Forward bool
+	// Piece is the value from the [Request].
+	Piece int
+	// Used lists the plugins that ran.
+	Used []Used
+	// Start is how long the plugins took to start, in parallel; Handover is how long it
+	// took until all programs had arrived.
+	Start, Handover time.Duration
+}
+
+// TrainedTensor is a parameter of the model, or of a quantizer, with the settings of its group.
+type TrainedTensor struct {
+	Name      string
+	Shape     []int
+	Role      sdk.TensorRole
+	Parts     []sdk.Part           // parts of a fused weight
+	Optimizer sdk.OptimizerProgram // zero for an evaluation
+	Table     string               // table that configures the optimizer
+	// RateFactor multiplies the learning rate; Decay is the weight decay.
+	RateFactor, Decay float64
+	// RefreshDelay is how many updates late refreshes take effect.
+	RefreshDelay int
+}
+
+// Used is a plugin that took part in a run.
+type Used struct {
+	Table   string         `json:"table"` // table of the configuration
+	Name    string         `json:"name"`
+	Version string         `json:"version,omitempty"`
+	SHA256  string         `json:"sha256"`
+	Values  map[string]any `json:"parameters"` // with defaults filled in
+}
+
+// Request says which programs to collect, and from which plugins.
+type Request struct {
+	Config *config.Config
+	Model  model.Model
+	// Batch is the number of sequences computed at once, which is part of the
+	// shape of activations.
+	Batch int
+	// Forward leaves the optimizer out, as for evaluation.
+	Forward bool
+	// Piece is the number of tokens of each sequence that are read at once, if sequences are only to be continued; 0
+	// means whole sequences.
+	Piece int
+	// Pieces lists the numbers of tokens for which activations are quantized at once when
+	// sequences are continued; see step.Plan.
+	Pieces  []int
+	Finder  *plugin.Finder
+	Options plugin.Options
+}
+
+// Collect starts the plugins that the configuration names, checks their parameters,
+// collects the programs for every tensor and site of the model, and stops the plugins:
+// nothing later needs them. [Programs.Used] has the hashes of those that ran.
+func Collect(ctx context.Context, req Request) (*Programs, error) {
+	running := newPool(req.Finder, req.Options)
+	defer running.close()
+	c := newCollector(req, running)
+	return c.collect(ctx)
+}
+
+// Pinned returns the configuration with the hashes of the plugins that ran added.
+func (p *Programs) Pinned(cfg *config.Config) *config.Config {
+	hashes := map[string]string{}
+	for _, u := range p.Used {
+		hashes[u.Table] = u.SHA256
+	}
+	pinned, _ := cfg.Changed(func(c *config.Config) error {
+		for _, q := range c.Plugins() {
+			if hash, ran := hashes[q.Table]; ran {
+				q.SHA256 = hash
+			}
+		}
+		return nil
+	})
+	return pinned
+}
+
+// collect asks the plugins of the pool for everything.
+func (c *collector) collect(ctx context.Context) (*Programs, error) {
+	began := time.Now()
+	if err := c.start(ctx, c.tables()); err != nil {
+		return nil, err
+	}
+	c.out.Start = time.Since(began)
+	began = time.Now()
+	for _, collect := range []func(context.Context) error{c.weights, c.activations, c.optimizers} {
+		if err := collect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.unused(); err != nil {
+		return nil, err
+	}
+	c.leaveOutIdle()
+	c.out.Handover = time.Since(began)
+	return c.out, nil
+}
+
+func (c *collector) weights(ctx context.Context) error {
+	c.out.Weights = map[string]sdk.QuantizerProgram{}
+	for _, param := range c.Model.Params() {
+		if param.Quantized {
+			if err := c.quantize(ctx, c.out.Weights, config.RoleWeights, sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *collector) activations(ctx context.Context) (err error) {
+	if c.out.Activations, err = c.quantizeActivations(ctx, c.Batch, c.Config.Model.Context); err != nil {
+		return err
+	}
+	c.out.Pieces = map[int]map[string]sdk.QuantizerProgram{}
+	for _, tokens := range c.Pieces {
+		if c.out.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quantizeActivations collects the programs of the activations of batch sequences.
+func (c *collector) quantizeActivations(ctx context.Context, batch, context int) (map[string]sdk.QuantizerProgram, error) {
+	list := map[string]sdk.QuantizerProgram{}
+	for _, s := range c.Model.ActivationSites(batch, context) {
+		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}}
+		if err := c.quantize(ctx, list, config.RoleActivations, site); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// quantize collects the program of one site, if it is quantized.
+func (c *collector) quantize(ctx context.Context, into map[string]sdk.QuantizerProgram, role string, site sdk.Site) error {
+	if o := c.Config.Quantizer.Override(role, site.Name); o != nil {
+		c.matched[o.Table] = true
+	}
+	p := c.Config.Quantizer.For(role, site.Name)
+	if p == nil {
+		return nil
+	}
+	site.Values = c.values[p.Table]
+	q, err := c.clients[p.Table].Quantize(ctx, site)
+	if err != nil {
+		return c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+	}
+	into[site.Name] = q
+	return nil
+}

@@ -1,0 +1,100 @@
+package assembly
+
+import (
+	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
+)
+
+// Sequence is a part that is read from front to back, for evaluation. It is used by one
+// goroutine at a time.
+type Sequence interface {
+	// Batches returns the number of batches; the last one may be incomplete.
+	Batches() int64
+	// BatchLen returns the number of elements in a batch.
+	BatchLen() int
+	// At fills dst with batch i. It returns how many of its rows count, and the number of
+	// targets in them.
+	At(i int64, dst []int32) (rows int, targets int64, err error)
+}
+
+// OpenSequence opens a part for evaluating a model of the configuration, with batches of
+// batch rows.
+func OpenSequence(cfg *config.Config, part Part, batch int) (Sequence, error) {
+	context := cfg.Model.Context
+	if f, ok := part.(*rows.File); ok {
+		how := conversationRows(cfg, batch)
+		how.Epochs, how.InOrder = 1, true
+		s, err := rows.NewSampler(f, how)
+		if err != nil {
+			return nil, err
+		}
+		return &conversationsInOrder{s, context, newRows(batch, context)}, nil
+	}
+	s, err := data.NewSequential(part.(*data.File), context, batch)
+	if err != nil || !cfg.Data.Separate() {
+		return windowsInOrder{s, context}, err
+	}
+	return &documentsInOrder{s, context, part.Tokenizer(), make([]int32, s.BatchLen())}, nil
+}
+
+// windowsInOrder are sequences of tokens whatever documents they are of.
+type windowsInOrder struct {
+	*data.Sequential
+	context int
+}
+
+func (w windowsInOrder) At(i int64, dst []int32) (int, int64, error) {
+	n, err := w.Sequential.At(i, dst)
+	return n, int64(n * w.context), err
+}
+
+// documentsInOrder are windows in which documents are kept apart.
+type documentsInOrder struct {
+	*data.Sequential
+	context int
+	info    tokenizer.Info
+	read    []int32
+}
+
+func (d *documentsInOrder) BatchLen() int { return len(d.read) * model.Planes }
+
+func (d *documentsInOrder) At(i int64, dst []int32) (int, int64, error) {
+	n, err := d.Sequential.At(i, d.read)
+	if err != nil {
+		return 0, 0, err
+	}
+	clear(dst)
+	size := model.Planes * (d.context + 1)
+	separate(dst[:n*size], d.read, d.context, d.info)
+	for _, row := range model.DocumentRows(dst[n*size:], d.context) {
+		for place := range row.Segments {
+			row.Segments[place] = model.Padding
+		}
+	}
+	return n, targets(dst, d.context), nil
+}
+
+// conversationsInOrder are the rows of a chat file.
+type conversationsInOrder struct {
+	sampler *rows.Sampler
+	context int
+	read    []rows.Row
+}
+
+func (c *conversationsInOrder) Batches() int64 { return c.sampler.Steps() }
+
+func (c *conversationsInOrder) BatchLen() int { return len(c.read) * model.Planes * (c.context + 1) }
+
+func (c *conversationsInOrder) At(i int64, dst []int32) (int, int64, error) {
+	n, err := c.sampler.At(i, 0, c.read)
+	if err != nil {
+		return 0, 0, err
+	}
+	for j, row := range model.DocumentRows(dst, c.context) {
+		conversation(row, c.read[j])
+	}
+	return n, targets(dst, c.context), nil
+}

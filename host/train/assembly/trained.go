@@ -1,0 +1,94 @@
+package assembly
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
+)
+
+// FindValidation opens the validation file of a run that was trained earlier, with the
+// hash pinned in its configuration, wherever the file is now.
+func FindValidation(cfg *config.Config, search rundir.Search) (Part, error) {
+	file, _, err := findPart(cfg, search, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation)
+	return file, err
+}
+
+// FindTrain is [FindValidation] for the training files; those of a mixture are opened as
+// one. places are their current paths.
+func FindTrain(cfg *config.Config, search rundir.Search) (file Part, places []string, err error) {
+	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
+}
+
+// findPart looks for each file by itself. One must have the pinned hash; of several only all
+// together have it.
+func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths ...string) (Part, []string, error) {
+	var places []string
+	for _, path := range paths {
+		place, err := search.Find(path, func(place string) error {
+			f, err := openFiles(cfg.Data.Kind, place)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if len(paths) > 1 {
+				return nil
+			}
+			return samePart(f, pin)
+		})
+		if err != nil {
+			return nil, nil, cfg.ErrorAt(key, "%w", err)
+		}
+		places = append(places, place)
+	}
+	joined, err := openFiles(cfg.Data.Kind, places...)
+	if err == nil {
+		if err = samePart(joined, pin); err != nil {
+			joined.Close()
+		}
+	}
+	if err != nil {
+		return nil, nil, cfg.ErrorAt(key, "%w", err)
+	}
+	return joined, places, nil
+}
+
+// samePart compares a file with the hash of the run's.
+func samePart(f Part, pin string) error {
+	if got := f.SHA256(); pin != "" && got != pin {
+		return fmt.Errorf("it holds other tokens: its hash is %s, the run's %s", got, pin)
+	}
+	return nil
+}
+
+// FindTokenizer opens the tokenizer of a run that was trained earlier: the copy in the
+// run directory, or else the one that the configuration names.
+func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info) (tokenizer.Tokenizer, error) {
+	if t, err := tokenizer.Reopen(search.Run, info); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return t, err
+	}
+	key, path := "data.tokenizer", cfg.Data.Tokenizer
+	if files := cfg.Data.Files(); path == "" && len(files) > 0 {
+		key, path = "data.train", filepath.Join(filepath.Dir(files[0]), tokenizer.DefinitionFile)
+	}
+	if path == "" {
+		return nil, fmt.Errorf("%s has no %s any more, and names no data beside which it could be", search.Run, tokenizer.DefinitionFile)
+	}
+	var found tokenizer.Tokenizer
+	_, err := search.Find(path, func(place string) error {
+		content, err := tokenizer.Definition(place, info)
+		if err != nil {
+			return err
+		}
+		found, err = tokenizer.Restore(content, info)
+		return err
+	})
+	if err != nil {
+		return nil, cfg.ErrorAt(key, "the tokenizer %s: %w", info.Name, err)
+	}
+	return found, nil
+}

@@ -1,0 +1,214 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// told collects the names of damaged checkpoints that a keeper reports.
+type told []string
+
+func (t *told) add(path vfs.Path, err error) {
+	if !errors.Is(err, checkpoint.ErrDamaged) {
+		path.Name += " for " + err.Error()
+	}
+	*t = append(*t, path.Base())
+}
+
+// TestPruneCountsIntactOnly: damaged checkpoints are newer than the only good one, which
+// stays. They are put aside and reported.
+func TestPruneCountsIntactOnly(t *testing.T) {
+	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
+		t.Run(how, func(t *testing.T) {
+			dir := t.TempDir()
+			for step := 1; step <= 4; step++ {
+				save(t, dir, state(t, step, float32(step), 5))
+			}
+			damage(t, dir, 3, how)
+			damage(t, dir, 4, how)
+			var list told
+			if err := checkpoint.NewKeeper(vfs.At(dir), 1, list.add).Prune(); err != nil {
+				t.Fatal(err)
+			}
+			if got := steps(t, dir); !slices.Equal(got, []int{2}) {
+				t.Errorf("steps %v are left, want 2", got)
+			}
+			want := told{checkpoint.FileName(4) + checkpoint.DamagedSuffix, checkpoint.FileName(3) + checkpoint.DamagedSuffix}
+			if !slices.Equal(list, want) {
+				t.Errorf("told of %v, want %v", list, want)
+			}
+			for _, name := range want {
+				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestPruneFindsDamageOfItsOwn: a checkpoint that this process wrote, and that something
+// has changed since, does not count either.
+func TestPruneFindsDamageOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	var list told
+	k := checkpoint.NewKeeper(vfs.At(dir), 2, list.add)
+	for step := 1; step <= 3; step++ {
+		if err := k.Save(context.Background(), state(t, step, float32(step), 5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage(t, dir, 2, "cut")
+	if err := k.Prune(); err != nil {
+		t.Fatal(err)
+	}
+	if got := steps(t, dir); !slices.Equal(got, []int{1, 3}) || len(list) != 1 {
+		t.Errorf("steps %v are left and %v were told of", got, list)
+	}
+}
+
+// TestPruneReadsWhatHasChanged: of a file that this process wrote its time, its size and which
+// file it is are each enough to tell that it is another one now.
+func TestPruneReadsWhatHasChanged(t *testing.T) {
+	rewrite := func(t *testing.T, path string, data []byte) {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, change := range map[string]func(t *testing.T, path string, data []byte, at time.Time){
+		"time": func(t *testing.T, path string, data []byte, at time.Time) {
+			rewrite(t, path, append(data[:len(data)-1], data[len(data)-1]^1))
+			setTime(t, path, at.Add(time.Second))
+		},
+		"size": func(t *testing.T, path string, data []byte, at time.Time) {
+			rewrite(t, path, data[:len(data)-1])
+			setTime(t, path, at)
+		},
+		"file": func(t *testing.T, path string, data []byte, at time.Time) {
+			rewrite(t, path+"2", append(data[:len(data)-1], data[len(data)-1]^1))
+			setTime(t, path+"2", at)
+			if err := os.Rename(path+"2", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var list told
+			k := checkpoint.NewKeeper(vfs.At(dir), 2, list.add)
+			for step := 1; step <= 2; step++ {
+				if err := k.Save(context.Background(), state(t, step, float32(step), 5)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := filepath.Join(dir, checkpoint.FileName(2))
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(t, path, data, info.ModTime())
+			if err := k.Prune(); err != nil {
+				t.Fatal(err)
+			}
+			if got := steps(t, dir); !slices.Equal(got, []int{1}) || len(list) != 1 {
+				t.Errorf("steps %v are left and %v were told of", got, list)
+			}
+		})
+	}
+}
+
+func setTime(t *testing.T, path string, at time.Time) {
+	t.Helper()
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPruneWithoutAnIntactOne: nothing is removed or renamed, so that a run does not
+// begin again unasked.
+func TestPruneWithoutAnIntactOne(t *testing.T) {
+	dir := t.TempDir()
+	for step := 1; step <= 3; step++ {
+		save(t, dir, state(t, step, float32(step), 5))
+		damage(t, dir, step, "empty")
+	}
+	k := checkpoint.NewKeeper(vfs.At(dir), 1, nil)
+	if err := k.Prune(); err != nil {
+		t.Error(err)
+	}
+	if err := checkpoint.NewKeeper(vfs.At(dir).Join("absent"), 1, nil).Prune(); err != nil {
+		t.Errorf("where nothing was saved yet: %v", err)
+	}
+	if err := k.Latest((*checkpoint.File).Verify); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
+		t.Errorf("latest: %v", err)
+	}
+	if got := steps(t, dir); !slices.Equal(got, []int{1, 2, 3}) {
+		t.Errorf("steps %v are left", got)
+	}
+}
+
+// TestPutAsideTwice: a second damaged checkpoint of a step does not replace the first.
+func TestPutAsideTwice(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, state(t, 1, 1, 5))
+	var list told
+	for range 2 {
+		save(t, dir, state(t, 2, 2, 5))
+		damage(t, dir, 2, "cut")
+		step := 0
+		err := checkpoint.NewKeeper(vfs.At(dir), 1, list.add).Latest(func(f *checkpoint.File) error {
+			step = f.Step
+			return nil
+		})
+		if err != nil || step != 1 {
+			t.Fatalf("step %d, %v", step, err)
+		}
+	}
+	name := checkpoint.FileName(2) + checkpoint.DamagedSuffix
+	if want := (told{name, name + "2"}); !slices.Equal(list, want) {
+		t.Errorf("told of %v, want %v", list, want)
+	}
+	if got := steps(t, dir); !slices.Equal(got, []int{1}) {
+		t.Errorf("steps %v are left", got)
+	}
+}
+
+func TestOpenAndVerify(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, state(t, 1, 1, 5))
+	path := save(t, dir, state(t, 7, 1.5, 5))
+	f, err := load(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := path.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Step != 7 || len(f.Infos()) != 2 || !slices.Equal(f.Infos()[0].Shape, []int{5}) || len(f.Digest()) != 64 ||
+		f.Size() != stat.Size() || len(f.Meta) != 1 || f.Meta["value"] != "1.5" {
+		t.Errorf("%+v", f)
+	}
+	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
+		save(t, dir, state(t, 7, 1.5, 5))
+		damage(t, dir, 7, how)
+		if _, err := load(t, path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path.Name) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	if _, err := checkpoint.Open(vfs.At(dir).Join("absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
+		t.Errorf("absent file: %v", err)
+	}
+}

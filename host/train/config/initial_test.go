@@ -1,0 +1,282 @@
+package config_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
+)
+
+// hub is a Hugging Face checkpoint of the tests.
+const hub = "../../model/huggingface/testdata/"
+
+// started is a configuration that says nothing of the model but what it starts from and its context.
+func started(init, more string) string {
+	return "[model]\ninit = \"" + filepath.ToSlash(init) + "\"\n" + more + `
+[data]
+train = "a.tok"
+validation = "b.tok"
+[train]
+steps = 10
+batch = 2
+[schedule]
+rate = 1e-4
+`
+}
+
+// hubConfig reads what a test compares of the config.json of a checkpoint.
+func hubConfig(t *testing.T, name string) (c struct {
+	Layers  int     `json:"num_hidden_layers"`
+	Width   int     `json:"hidden_size"`
+	Heads   int     `json:"num_attention_heads"`
+	KVHeads int     `json:"num_key_value_heads"`
+	Head    int     `json:"head_dim"`
+	Hidden  int     `json:"intermediate_size"`
+	Vocab   int     `json:"vocab_size"`
+	Eps     float64 `json:"rms_norm_eps"`
+	Theta   float64 `json:"rope_theta"`
+	Tied    bool    `json:"tie_word_embeddings"`
+	Rope    struct {
+		Factor   float64 `json:"factor"`
+		Low      float64 `json:"low_freq_factor"`
+		High     float64 `json:"high_freq_factor"`
+		Original int     `json:"original_max_position_embeddings"`
+	} `json:"rope_scaling"`
+}) {
+	t.Helper()
+	text, err := os.ReadFile(hub + name + "/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestInitSizes: a model that starts from a checkpoint has the sizes that its config.json says.
+func TestInitSizes(t *testing.T) {
+	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64\nrope_pairs = \"half\"")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := hubConfig(t, "llama32")
+	want := model.Settings{Kind: "llama", Layers: c.Layers, Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.Head, Hidden: c.Hidden, Vocab: c.Vocab,
+		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: model.HalfSplit, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low, RopeHigh: c.Rope.High,
+		RopeOriginal: c.Rope.Original, InitStd: 0.02}
+	if !c.Tied || c.Layers == 0 || c.Rope.Factor == 0 {
+		t.Fatalf("the config.json says %+v", c)
+	}
+	if diff := cmp.Diff(want, cfg.Model); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if cfg, err = config.Parse("run.toml", []byte(started(hub+"qwen3", "context = 8")), nil); err != nil || cfg.Model.Kind != model.KindQwen3 || cfg.Model.HeadSize != hubConfig(t, "qwen3").Head {
+		t.Errorf("the kind is not that of the checkpoint: %v, error %v", cfg, err)
+	}
+}
+
+// TestNewTokens: the model has the token ids of the one that it starts from, and the new ones; what is resolved says the same.
+func TestNewTokens(t *testing.T) {
+	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 3")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Parse("run.toml", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*config.Config{cfg, again} {
+		if c.Model.Vocab != 330 || c.NewTokens != 2 || c.NewRowsFrom == nil || *c.NewRowsFrom != 3 {
+			t.Errorf("a vocabulary of %d, %d new, from %v", c.Model.Vocab, c.NewTokens, c.NewRowsFrom)
+		}
+	}
+}
+
+// TestInitResolved: the resolved configuration is read where the checkpoint is gone, and another run can start from it.
+func TestInitResolved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "checkpoint")
+	if err := os.CopyFS(dir, os.DirFS(hub+"olmo2")); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Parse("run.toml", []byte(started(dir, "context = 16")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Parse("run.toml", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cfg.Model, again.Model); diff != "" || again.Init != dir {
+		t.Errorf("starts from %s, settings (-want +got):\n%s", again.Init, diff)
+	}
+	run := t.TempDir()
+	if err := os.WriteFile(filepath.Join(run, config.RunFile), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	next, err := config.Parse("run.toml", []byte(started(run, "")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cfg.Model, next.Model); diff != "" {
+		t.Errorf("settings of the run that starts from the other (-want +got):\n%s", diff)
+	}
+}
+
+func TestInitProblems(t *testing.T) {
+	run := t.TempDir()
+	// A run that states no sizes, and names itself: nothing is read for it.
+	if err := os.WriteFile(filepath.Join(run, config.RunFile), []byte(started(run, "context = 8")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir()
+	text := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nrope_pairs = \"half\"")
+	if err := os.WriteFile(filepath.Join(other, config.RunFile), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		init, more string
+		want       []string // how the messages begin
+	}{
+		"other sizes": {hub + "llama32", "context = 64\nwidth = 128\nkind = \"qwen3\"\nhead = \"own\"", []string{
+			`run.toml:4: model.width: found the integer 128, but the model in ` + hub + `llama32 has 64; leave the key out`,
+			`run.toml:5: model.kind: found the string "qwen3", but the model in ` + hub + `llama32 has llama`,
+			`run.toml:6: model.head: found the string "own", but`,
+		}},
+		"a context beyond the positions": {hub + "llama32", "context = 513", []string{`run.toml:3: model.context: found the integer 513, but the model in ` + hub + `llama32 has 512 positions; want at most as many`}},
+		"no context":                     {hub + "llama32", "", []string{"run.toml:1: model.context: missing; want an integer from 1 to 1048576: tokens per sequence"}},
+		"a preset beside it":             {hub + "llama32", "context = 64\npreset = \"30M\"", []string{"run.toml:4: model.preset: found with model.init; leave one of them out"}},
+		"other sizes with new tokens":    {hub + "llama32", "context = 64\nnew_tokens = 2\nvocab = 328", []string{`run.toml:5: model.vocab: found the integer 328, but the model in ` + hub + `llama32 has 330; leave the key out`}},
+		"a row of a token that is new":   {hub + "llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 328", []string{`run.toml:5: model.new_rows_from: found the integer 328, but the model in ` + hub + `llama32 has 328 token ids; want one of them`}},
+		"rows without tokens":            {hub + "llama32", "context = 64\nnew_rows_from = 3", []string{"run.toml:4: model.new_rows_from: found without model.new_tokens; leave it out"}},
+		"no directory":                   {"nowhere", "context = 64", []string{"run.toml:2: model.init: nowhere is neither a run directory nor a Hugging Face checkpoint"}},
+		"a file":                         {hub + "llama32/config.json", "context = 64", []string{"run.toml:2: model.init: "}},
+		"a run that names itself":        {run, "context = 8", []string{"run.toml:2: model.init: " + filepath.Join(run, "run.toml") + ":1: model."}},
+		"a run with other pairs":         {other, "rope_pairs = \"interleaved\"", []string{`run.toml:3: model.rope_pairs: found the string "interleaved", but`}},
+		"a problem without data":         {hub + "llama32", "kind = \"toy\"", []string{`run.toml:2: model.init: a key of model.kind = `}},
+	} {
+		text := started(test.init, test.more)
+		if name == "a problem without data" {
+			text = strings.Replace(text, "[data]\ntrain = \"a.tok\"\nvalidation = \"b.tok\"\n", "", 1)
+			text = strings.Replace(text, "batch = 2\n", "", 1)
+		}
+		_, err := config.Parse("run.toml", []byte(text), nil)
+		found, ok := errors.AsType[config.Errors](err)
+		if !ok || len(found) != len(test.want) {
+			t.Errorf("%s: error\n%v\nwant %d", name, err, len(test.want))
+			continue
+		}
+		for i, want := range test.want {
+			if !strings.HasPrefix(found[i].Error(), want) {
+				t.Errorf("%s: message\n%s\nwant\n%s", name, found[i], want)
+			}
+		}
+	}
+	drawn := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nnew_tokens = 2")
+	if _, err := config.Parse("run.toml", []byte(drawn), nil); err == nil || !strings.Contains(err.Error(), "run.toml:7: model.new_tokens: found without model.init") {
+		t.Errorf("new tokens of a model that starts from nothing: %v", err)
+	}
+	// Longer sequences with other wavelengths are no mistake.
+	if _, err := config.Parse("run.toml", []byte(started(hub+"sharded", "context = 256\nrope_theta = 1e6")), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCheckInitial: a configuration that states everything is compared when the weights are read.
+func TestCheckInitial(t *testing.T) {
+	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"llama32": "", "llama2": "model.vocab: found the integer 328, but the model in " + hub + "llama2 has 160"} {
+		found, err := config.ReadInitial(hub+name, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.CheckInitial(found); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: error %v, want %q", name, err, want)
+		}
+	}
+}
+
+// TestImported: the configuration of a run that trains nothing is read back, and says nothing of training.
+func TestImported(t *testing.T) {
+	cfg, err := config.Imported(hub+"llama32", 64, "runs/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Parse("run.toml", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff, err := config.Diff(cfg, again)
+	if err != nil || len(diff) > 0 || again.Train.Steps != 0 || again.Model.Context != 64 || strings.Contains(string(text), "[data]") {
+		t.Errorf("differences %v, error %v, in\n%s", diff, err, text)
+	}
+	_, err = config.Parse("run.toml", append(text, "[data]\ntrain = \"a\"\n"...), nil)
+	if err == nil || !strings.Contains(err.Error(), "data: found with train.steps = 0") {
+		t.Errorf("with data: error %v", err)
+	}
+	if _, err := config.Imported(hub+"llama32", 1024, "runs/x"); err == nil || !strings.Contains(err.Error(), "512 positions") {
+		t.Errorf("a context beyond the positions: error %v", err)
+	}
+}
+
+// TestWithoutTraining: the configuration of a run that holds a trained model is read back, with its validation set.
+func TestWithoutTraining(t *testing.T) {
+	for _, name := range []string{"minimal", "mixture", "lotion"} {
+		text := map[string]string{
+			"minimal": "data = {train = \"a\", validation = \"b\"}\n",
+			"mixture": "data = {validation = \"b\"}\n[[data.mixture]]\npath = \"a\"\nweight = 1.0\n",
+			"lotion":  "data = {train = \"a\", validation = \"b\"}\nmethod = {name = \"lotion\"}\n",
+		}[name]
+		head := "model = {layers = 1, width = 8, heads = 1, context = 8}\ntrain = {steps = 9, batch = 1}\nschedule = {rate = 1e-3}\noptimizer = {plugin = \"adamw\"}\nquantizer = {plugin = \"quest\"}\n"
+		cfg, err := config.Parse("run.toml", []byte(head+text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := cfg.WithoutTraining("runs/held")
+		encoded, err := held.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := config.Parse("run.toml", encoded, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		diff, err := config.Diff(held, again)
+		if err != nil || len(diff) > 0 {
+			t.Errorf("%s: differences %v, error %v", name, diff, err)
+		}
+		if d := again.Data; !again.Untrained() || again.Train.Out != "runs/held" || d.Validation != "b" || len(d.Files()) > 0 {
+			t.Errorf("%s: read back as\n%s", name, encoded)
+		}
+		if again.Method.Name != "off" || again.Method.Form != "off" {
+			t.Errorf("%s: the method is %+v", name, again.Method)
+		}
+		if cfg.Untrained() || cfg.Train.Steps != 9 || len(cfg.Data.Files()) != 1 {
+			t.Errorf("%s: the configuration itself has changed", name)
+		}
+	}
+}

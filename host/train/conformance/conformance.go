@@ -1,0 +1,76 @@
+// Package conformance lets the conformance kit (package sdktest) test what a host has:
+// plugins that run as processes, and devices. It contains no checks of its own.
+package conformance
+
+import (
+	"context"
+	"sync"
+
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// Quantizer returns a test subject for a running quantizer. If it ends during the test, it is started again, up to 20
+// times, so that a crash fails only the check that has caused it. Processes started in this way are closed when ctx is
+// cancelled. After ctx is cancelled, requests fail.
+func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
+	r := &running{client: c}
+	return sdktest.QuantizerSubject{
+		Describe: func() (sdk.Description, error) { return c.Description(), nil },
+		Programs: func(site sdk.Site) (out sdk.QuantizerProgram, err error) {
+			client, err := r.get(ctx)
+			if err != nil {
+				return out, err
+			}
+			return client.Quantize(ctx, site)
+		},
+	}
+}
+
+// Optimizer returns a test subject for a running optimizer; see [Quantizer].
+func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
+	r := &running{client: c}
+	return sdktest.OptimizerSubject{
+		Describe: func() (sdk.Description, error) { return c.Description(), nil },
+		Programs: func(tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
+			client, err := r.get(ctx)
+			if err != nil {
+				return out, err
+			}
+			return client.Program(ctx, tensor)
+		},
+	}
+}
+
+// mostRestarts bounds the time that the test of a plugin takes which crashes always.
+const mostRestarts = 20
+
+// running is a plugin that is started again when it has ended.
+type running struct {
+	mu       sync.Mutex
+	client   *plugin.Client
+	restarts int
+}
+
+func (r *running) get(ctx context.Context) (*plugin.Client, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.client.Done():
+	default:
+		return r.client, nil
+	}
+	if r.restarts == mostRestarts {
+		return r.client, nil // whose errors say how it ended
+	}
+	r.restarts++
+	again, err := r.client.Restart(ctx)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, again.Close)
+	r.client.Close()
+	r.client = again
+	return again, nil
+}

@@ -1,0 +1,226 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/conformance"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// TestPlugins runs the kit on the executable of every plugin of this repository, with
+// its golden file where it has one, on the oracle and the CPU.
+func TestPlugins(t *testing.T) {
+	device := conformance.NewDevice(testrun.Device(t))
+	defer device.Close()
+	executables := maps.Clone(testrun.Executables(t))
+	for _, c := range []struct {
+		name   string
+		golden string
+		traits sdktest.Traits
+	}{
+		{name: "absmax", golden: "absmax"}, {name: "quest", golden: "quest"}, {name: "mxfp4", golden: "mxfp4"},
+		{name: "nvfp4", golden: "nvfp4"}, {name: "lsq", golden: "baselines"}, {name: "grid", traits: sdktest.Traits{AnyRounding: true}}, // floor goes to the level below
+		{name: "adamw", golden: "adamw"}, {name: "sgd", golden: "sgd"}, {name: "muon", golden: "muon"},
+		{name: "shampoo", golden: "shampoo"}, {name: "soap", golden: "soap"},
+	} {
+		if executables[c.name] == "" {
+			t.Errorf("there is no plugin %s", c.name)
+			continue
+		}
+		delete(executables, c.name)
+		t.Run(c.name, func(t *testing.T) {
+			options := []sdktest.Option{sdktest.On(device), sdktest.Claim(c.traits)}
+			if c.golden != "" {
+				file, err := os.ReadFile(filepath.Join("../../../plugins", c.name, "testdata", c.golden+".json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				options = append(options, sdktest.Golden(file))
+			}
+			report := check(t, c.name, options...)
+			if report.Failed() {
+				t.Errorf("\n%s", report)
+			}
+			if c.golden == "" {
+				return
+			}
+			if last := report.Checks[len(report.Checks)-1]; last.Name != "golden "+c.golden || last.Tried == 0 {
+				t.Errorf("the golden file was not run: %+v", last)
+			}
+		})
+	}
+	for name := range executables {
+		t.Errorf("the plugin %s is not tested", name)
+	}
+}
+
+// check runs the kit on one plugin of the repository.
+func check(t *testing.T, name string, options ...sdktest.Option) sdktest.Report {
+	t.Helper()
+	exe, err := testrun.Finder(t).Find(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{}); err == nil {
+		defer client.Close()
+		return sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client), options...)
+	}
+	client, err := plugin.Start(t.Context(), exe, sdk.KindOptimizer, plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	return sdktest.CheckOptimizer(conformance.Optimizer(t.Context(), client), options...)
+}
+
+// TestRefusals: what a plugin says itself is a refusal; that it is gone is none.
+func TestRefusals(t *testing.T) {
+	exe, err := testrun.Finder(t).Find(t.Context(), "quest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	values, err := client.Resolve(map[string]any{"rotation": "full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{2, 12}, Values: values}
+	ctx, cancel := context.WithCancel(t.Context())
+	subject := conformance.Quantizer(ctx, client)
+	refused := func(err error) bool { _, ok := errors.AsType[*sdk.Refusal](err); return ok }
+	if _, err := subject.Programs(site); !refused(err) || !strings.Contains(err.Error(), "12 is not a power of two") {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	if _, err := subject.Programs(site); err == nil || refused(err) {
+		t.Errorf("after the end: got %v", err)
+	}
+}
+
+// TestDevice runs one program with every element type twice, and more programs than
+// are kept.
+func TestDevice(t *testing.T) {
+	device := conformance.NewDevice(testrun.Device(t))
+	defer device.Close()
+	if device.Name() != engine.CPU {
+		t.Errorf("the device is %q", device.Name())
+	}
+	b := program.NewBuilder("types")
+	x := b.Input("x", program.FloatType(2, 2))
+	n := b.Input("n", program.Type{DType: program.Int, Shape: []int{2}})
+	u := b.Input("u", program.Type{DType: program.Uint})
+	on := b.Input("on", program.Type{DType: program.Bool, Shape: []int{2, 1}})
+	b.Output("x", on.Select(x.Scale(0.1), x))
+	b.Output("n", n.Neg())
+	b.Output("u", u.Shl(b.ConstUint(1)))
+	b.Output("off", on.Not())
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := map[string]reference.Tensor{
+		"x": reference.Floats([]float64{1, 2, math.Inf(1), 4}, 2, 2), "n": reference.Ints([]int32{-7, math.MaxInt32}, 2),
+		"u": reference.Uint(1<<31 + 3), "on": reference.Bools([]bool{true, false}, 2, 1),
+	}
+	want, err := reference.Run32(p, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		got, err := device.Run(p, inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, w := range want {
+			if got[name].String() != w.String() {
+				t.Errorf("%s is %s, want %s", name, got[name], w)
+			}
+		}
+	}
+	delete(inputs, "n")
+	if _, err := device.Run(p, inputs); err == nil || !strings.Contains(err.Error(), `input "n" is int[2]`) {
+		t.Errorf("without an input: %v", err)
+	}
+	for i := range 150 {
+		b := program.NewBuilder("add")
+		b.Output("y", b.Input("x", program.FloatType()).Shift(float64(i)))
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := device.Run(p, map[string]reference.Tensor{"x": reference.Float(1)})
+		if err != nil || out["y"].Scalar() != float64(i+1) {
+			t.Fatalf("1 + %d = %v, %v", i, out["y"], err)
+		}
+	}
+}
+
+// TestFactorizations: no device has them, and the kit does not ask.
+func TestFactorizations(t *testing.T) {
+	device := conformance.NewDevice(testrun.Device(t))
+	defer device.Close()
+	b := program.NewBuilder("qr")
+	b.Output("q", b.Input("x", program.FloatType(2, 2)).QR())
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := device.Run(p, map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3, 4}, 2, 2)}); err == nil {
+		t.Error("the device factorizes")
+	}
+}
+
+// A plugin that crashes at one of its settings fails what has that setting, and nothing else: it is started again.
+func TestCrashIsNoOthersConcern(t *testing.T) {
+	finder := &plugin.Finder{Dirs: []string{"testdata/plugins"}, CacheDir: t.TempDir()}
+	client, err := finder.Start(t.Context(), "crashes", sdk.KindQuantizer, plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	subject := conformance.Quantizer(t.Context(), client)
+	for _, part := range []int{2, 3, 4, 3, 2} {
+		values, err := client.Resolve(map[string]any{"part": part})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = subject.Programs(sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{2, 8}, Values: values})
+		if crashed := errors.Is(err, plugin.ErrShutdown); crashed != (part == 3) || err != nil && !crashed {
+			t.Errorf("part %d: %v", part, err)
+		}
+	}
+	report, crashes := sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client)), 0
+	for _, c := range report.Checks {
+		for _, f := range c.Failures {
+			if strings.Contains(f.Message, "exited with status 3") {
+				crashes++
+				if part := f.Settings["part"]; part != 3 {
+					t.Errorf("%s failed with %v: %s", c.Name, f.Settings, f.Message)
+				}
+			}
+		}
+		if c.Name == "shapes" && c.Status != sdktest.Pass {
+			t.Errorf("%+v", c)
+		}
+	}
+	if crashes == 0 {
+		t.Error("nothing crashed")
+	}
+}

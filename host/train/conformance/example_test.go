@@ -1,0 +1,44 @@
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/train/conformance"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// Example tests a plugin's executable on the oracle and on the CPU.
+func Example() {
+	cache, err := os.MkdirTemp("", "cage")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(cache)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	finder := &plugin.Finder{Dirs: []string{"../../../plugins"}, CacheDir: cache}
+	client, err := finder.Start(ctx, "adamw", sdk.KindOptimizer, plugin.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	device, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer device.Close()
+	machine := conformance.NewDevice(device)
+	defer machine.Close()
+
+	report := sdktest.CheckOptimizer(conformance.Optimizer(ctx, client), sdktest.On(machine))
+	fmt.Println(report.Plugin, report.Machines, "failed:", report.Failed())
+	// Output: adamw [oracle cpu] failed: false
+}

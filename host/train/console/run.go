@@ -1,0 +1,169 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/cage-qat/cage/host/train/metrics"
+)
+
+// RunOptions configures a [Run].
+type RunOptions struct {
+	Total int // optimizer steps of the run
+	Every int // for plain lines only: the number of steps between lines; 0 or 1 shows each record
+
+	// Problem is set for problems without data, whose losses have no perplexity.
+	Problem bool
+
+	// Width returns the columns of the terminal; it is called before each drawing,
+	// so that a resized window is respected. Nil means that there is no terminal.
+	Width func() int
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// redrawInterval bounds how often the live line is drawn: often enough to look
+// alive, rarely enough to cost nothing.
+const redrawInterval = 100 * time.Millisecond
+
+// Run displays the progress of one run. It is safe for concurrent use; a log writer
+// usually shares it with the training loop.
+type Run struct {
+	mu     sync.Mutex
+	out    io.Writer
+	opts   RunOptions
+	pace   pace
+	state  state
+	drawn  time.Time // when the live line was last drawn; zero: it is not on the screen
+	stale  bool      // whether state has changed since it was last shown
+	shown  int       // plain lines: the last step shown
+	log    []byte    // the beginning of a log line whose end has not come yet
+	closed bool
+	err    error // the first error of writing to out
+}
+
+// NewRun returns a display that writes to out.
+func NewRun(out io.Writer, opts RunOptions) *Run {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Run{out: out, opts: opts, state: state{total: opts.Total, problem: opts.Problem}}
+}
+
+// SetTotal sets the number of optimizer steps, if it was not known at the beginning.
+func (d *Run) SetTotal(steps int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.opts.Total, d.state.total = steps, steps
+}
+
+// Update takes a record and shows it when due. If a record lacks a value (such as a
+// quantization error that is not measured at every step), the last measured value is
+// shown. An evaluation gets a line of its own, which stays.
+func (d *Run) Update(r metrics.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	now := d.opts.Now()
+	d.pace.add(now, r)
+	d.state.add(r, d.pace)
+	d.stale = true
+	if d.opts.Width == nil {
+		if d.plainLineDue(r) {
+			d.plainLine()
+		}
+		return
+	}
+	switch {
+	case r.ValLoss != nil:
+		d.draw(d.state.evaluation(d.opts.Width()-1)+"\n", now)
+	case d.drawn.IsZero() || now.Sub(d.drawn) >= redrawInterval:
+		d.draw("", now)
+	}
+}
+
+// plainLineDue reports whether a record is worth a line of its own: the first and
+// the last, each that completes an interval, and each with a validation loss.
+func (d *Run) plainLineDue(r metrics.Record) bool {
+	every := max(1, d.opts.Every)
+	return d.shown == 0 || r.Step >= d.opts.Total || r.Step/every > d.shown/every || r.ValLoss != nil
+}
+
+func (d *Run) plainLine() {
+	d.write([]byte(d.state.plain() + "\n"))
+	d.shown, d.stale = d.state.step, false
+}
+
+// Write prints log lines, above the live line if there is one. An incomplete line is held
+// back until its rest arrives. With this method, a Run can be the output of a logger.
+func (d *Run) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.log = append(d.log, p...)
+	end := bytes.LastIndexByte(d.log, '\n') + 1
+	if end == 0 {
+		return len(p), nil
+	}
+	lines := d.log[:end]
+	if d.drawn.IsZero() || d.closed {
+		d.write(lines)
+	} else {
+		d.draw(string(lines), d.opts.Now())
+	}
+	d.log = append([]byte(nil), d.log[end:]...)
+	return len(p), d.err
+}
+
+// draw puts the live line on the screen, with log lines above it, in a single
+// write: the terminal never shows a state in between, so nothing flickers.
+func (d *Run) draw(log string, now time.Time) {
+	text := startOfLine
+	if log != "" {
+		text += eraseToEnd + log
+	}
+	// The last column stays free, where some terminals would wrap.
+	text += d.state.live(d.opts.Width()-1) + eraseToEnd
+	d.write([]byte(text))
+	d.drawn, d.stale = now, false
+}
+
+// Close shows the final state, ends the live line, and prints a log line that was held
+// back. It returns the first write error. Log lines can still be written afterwards.
+func (d *Run) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return d.err
+	}
+	live := d.opts.Width != nil
+	switch {
+	case live && d.stale:
+		d.draw("", d.opts.Now())
+	case d.stale:
+		d.plainLine()
+	}
+	if !d.drawn.IsZero() {
+		d.write([]byte("\n"))
+	}
+	if len(d.log) > 0 {
+		d.write(append(d.log, '\n'))
+		d.log = nil
+	}
+	d.closed = true
+	return d.err
+}
+
+func (d *Run) write(p []byte) {
+	n, err := d.out.Write(p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	if d.err == nil && err != nil {
+		d.err = errors.Join(errors.New("console"), err)
+	}
+}

@@ -1,0 +1,274 @@
+package console_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/train/console"
+	"github.com/cage-qat/cage/host/train/metrics"
+)
+
+func TestLiveLine(t *testing.T) {
+	c, s := newClock(), &screen{}
+	d := console.NewRun(s, console.RunOptions{Total: 1000, Width: columns(130), Now: c.read})
+	for step := 1; step <= 250; step++ {
+		c.advance(500 * time.Millisecond)
+		if step == 200 {
+			d.Update(measured(step))
+		} else {
+			d.Update(record(step))
+		}
+	}
+	want := " 25% ━━━━━━━───────────────────────  step 250/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0  ‖e‖ 8.00%  2.00k tok/s  6m15s left"
+	evaluation := "step 200/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ 8.00%" // stays
+	if diff := cmp.Diff([]string{evaluation, want}, s.lines); diff != "" {
+		t.Errorf("the screen shows (-want +got):\n%s", diff)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{evaluation, want, ""}, s.lines); diff != "" {
+		t.Errorf("after Close the screen shows (-want +got):\n%s", diff)
+	}
+}
+
+func TestNarrowTerminals(t *testing.T) {
+	wants := map[int]string{
+		101: "  2% ────────  step 20/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  1.00k tok/s  16m20s left",
+		80:  "  2% ───────────  step 20/1000  loss 3.000  ppl 20.09  1.00k tok/s  16m20s left",
+		60:  "  2% ───────────────  step 20/1000  loss 3.000  16m20s left",
+		40:  "step 20/1000  loss 3.000  16m20s left",
+		20:  "step 20/1000  loss ",
+		1:   "",
+		0:   "",
+	}
+	evaluations := map[int]string{
+		80: "step 20/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ 8.00%",
+		60: "step 20/1000  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500",
+		40: "step 20/1000  loss 3.000  val ppl 12.18",
+		30: "step 20/1000  val ppl 12.18",
+		20: "step 20/1000  val p",
+	}
+	for width := 160; width >= 0; width-- {
+		c, s := newClock(), &screen{}
+		d := console.NewRun(s, console.RunOptions{Total: 1000, Width: columns(width), Now: c.read})
+		for step := 1; step <= 20; step++ {
+			c.advance(time.Second)
+			d.Update(measured(step))
+		}
+		if want, ok := evaluations[width]; ok && want != s.lines[len(s.lines)-2] {
+			t.Errorf("width %d shows an evaluation as %q, want %q", width, s.lines[len(s.lines)-2], want)
+		}
+		got := s.lines[len(s.lines)-1]
+		if n := utf8.RuneCountInString(got); n > max(0, width-1) {
+			t.Fatalf("%d columns on a terminal of %d: %q", n, width, got)
+		}
+		if want, ok := wants[width]; ok && want != got {
+			t.Errorf("width %d shows %q, want %q", width, got, want)
+		}
+	}
+}
+
+func TestRedrawsAtMostTenTimesASecond(t *testing.T) {
+	c, s := newClock(), &screen{}
+	d := console.NewRun(s, console.RunOptions{Total: 10_000, Width: columns(100), Now: c.read})
+	for step := 1; step <= 5000; step++ {
+		c.advance(time.Millisecond)
+		d.Update(record(step))
+	}
+	if s.writes > 50 {
+		t.Errorf("%d writes in five seconds", s.writes)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(s.lines[0], "step 5000/10000") {
+		t.Errorf("Close leaves %q, not the last step", s.lines[0])
+	}
+}
+
+func TestLogLinesStandAboveTheLiveLine(t *testing.T) {
+	c, s := newClock(), &screen{}
+	d := console.NewRun(s, console.RunOptions{Total: 100, Width: columns(60), Now: c.read})
+	logger := log.New(d, "", 0)
+	logger.Print("before the first step")
+	d.Update(record(1))
+	before := s.writes
+	logger.Print("plugin said something that is quite a bit longer than the live line is")
+	if s.writes != before+1 {
+		t.Errorf("a log line took %d writes: the screen flickers", s.writes-before)
+	}
+	fmt.Fprint(d, "in two ")
+	d.Update(record(2))
+	fmt.Fprint(d, "parts\nand another, unfinished")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logger.Print("after the end")
+	want := []string{
+		"before the first step",
+		"plugin said something that is quite a bit longer than the live line is",
+		"in two parts",
+		"  2% ──────────────  step 2/100  loss 3.000  ppl 20.09  λ 0",
+		"and another, unfinished",
+		"after the end",
+		"",
+	}
+	if diff := cmp.Diff(want, s.lines); diff != "" {
+		t.Errorf("the screen shows (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlainLines(t *testing.T) {
+	c, out := newClock(), &bytes.Buffer{}
+	d := console.NewRun(out, console.RunOptions{Total: 45, Every: 20, Now: c.read})
+	for step := 1; step <= 45; step++ {
+		c.advance(2 * time.Second)
+		if step == 30 {
+			d.Update(measured(step))
+		} else {
+			d.Update(record(step))
+		}
+	}
+	fmt.Fprintln(d, "a log line")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		"step 1/45  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0",
+		"step 20/45  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0  500 tok/s  50s left",
+		"step 30/45  loss 3.000  ppl 20.09  lr 1.00e-03  val ppl 12.18  λ 0.500  ‖e‖ 8.00%  500 tok/s  30s left",
+		"step 40/45  loss 3.000  ppl 20.09  lr 1.00e-03  val ppl 12.18  λ 0  ‖e‖ 8.00%  500 tok/s  10s left",
+		"step 45/45  loss 3.000  ppl 20.09  lr 1.00e-03  val ppl 12.18  λ 0  ‖e‖ 8.00%  500 tok/s",
+		"a log line", "",
+	}, "\n")
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output differs (-want +got):\n%s", diff)
+	}
+}
+
+// TestTeacher: with a teacher the loss is no cross-entropy, of which the perplexity is.
+func TestTeacher(t *testing.T) {
+	out := &bytes.Buffer{}
+	d := console.NewRun(out, console.RunOptions{Total: 1, Now: newClock().read})
+	r := record(1)
+	r.Loss, r.Divergence, r.CrossEntropy = 0.0123, metrics.Some(0.0123), metrics.Some(3)
+	d.Update(r)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "step 1/1  loss 0.012  ppl 20.09  lr 1.00e-03  λ 0\n"; out.String() != want {
+		t.Errorf("output %q, want %q", out.String(), want)
+	}
+}
+
+func TestPlainLinesOfARunThatIsStopped(t *testing.T) {
+	c, out := newClock(), &bytes.Buffer{}
+	d := console.NewRun(out, console.RunOptions{Total: 1000, Every: 100, Now: c.read})
+	for step := 501; step <= 507; step++ { // resumed at 500
+		c.advance(time.Second)
+		r := record(step)
+		r.Skipped = step / 506
+		d.Update(r)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := "step 501/1000  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0\n" +
+		"step 507/1000  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0  1.00k tok/s  1 skipped  8m13s left\n"
+	if out.String() != want {
+		t.Errorf("output %q, want %q", out.String(), want)
+	}
+}
+
+func TestUnusualNumbers(t *testing.T) {
+	c, s := newClock(), &screen{}
+	d := console.NewRun(s, console.RunOptions{Total: 0, Width: columns(120), Now: c.read})
+	for _, loss := range []float64{math.NaN(), math.Inf(1), 12, 700, 1000, -1} {
+		d.Update(metrics.Record{Step: 3, Loss: metrics.Number(loss), Lambda: metrics.Number(math.Inf(1))})
+		c.advance(time.Hour)
+	}
+	if got := s.lines[0]; !strings.Contains(got, "100%") || !strings.Contains(got, "loss -1.000  ppl 0.368  λ +Inf") {
+		t.Errorf("shows %q", got)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	d := console.NewRun(&screen{}, console.RunOptions{Total: 100, Width: columns(80)})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for step := 1; step <= 100; step++ {
+				d.Update(record(step))
+				fmt.Fprintln(d, "line")
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(d.Close(), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+func TestWriteErrorsAreReported(t *testing.T) {
+	d := console.NewRun(brokenPipe{}, console.RunOptions{Total: 2})
+	d.Update(record(1))
+	if _, err := fmt.Fprintln(d, "line"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Write: %v", err)
+	}
+	if err := d.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func TestAFileIsNoTerminal(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if width, _ := console.Size(f); width != nil {
+		t.Error("a file is taken for a terminal")
+	}
+}
+
+func ExampleRun() {
+	d := console.NewRun(os.Stdout, console.RunOptions{Total: 1000, Every: 500})
+	d.Update(metrics.Record{Step: 500, Loss: 3.21, LR: 1e-3, Lambda: 0.5, TokensPerSecond: metrics.Some(12345)})
+	fmt.Fprintln(d, "a log line")
+	if err := d.Close(); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// step 500/1000  loss 3.210  ppl 24.78  lr 1.00e-03  λ 0.500  12.3k tok/s
+	// a log line
+}
+
+// TestProblems: losses of a problem without data are no perplexities.
+func TestProblems(t *testing.T) {
+	var out bytes.Buffer
+	d := console.NewRun(&out, console.RunOptions{Total: 100, Problem: true, Now: newClock().read})
+	r := measured(10)
+	r.Loss, r.ValLoss = 0.000125, metrics.Some(1.5)
+	d.Update(r)
+	want := "step 10/100  loss 1.25e-04  lr 1.00e-03  val loss 1.500  λ 0.500  ‖e‖ 8.00%\n"
+	if got := out.String(); got != want {
+		t.Errorf("the line is %q, want %q", got, want)
+	}
+}

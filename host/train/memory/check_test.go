@@ -1,0 +1,106 @@
+package memory_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/train/memory"
+)
+
+// small is a Llama of 2 layers.
+var small = memory.Model{
+	Layers: 2, Width: 256, Hidden: 768, Heads: 4, Vocabulary: 1000, Context: 512, Batch: 64,
+	Parameters: 2.2e6, Quantized: 1.7e6, States: 4.4e6,
+}
+
+// TestCheckPart: an error about a part of what is needed says so, and not what would fit.
+func TestCheckPart(t *testing.T) {
+	need := memory.Estimate(small).Total()
+	if err := memory.CheckPart(small, &memory.Available{Bytes: int64(need)}); err != nil {
+		t.Errorf("refused what fits: %v", err)
+	}
+	err := memory.CheckPart(small, &memory.Available{Bytes: int64(need / 2), Limit: "of a test"})
+	for _, part := range []string{"this needs at least ", "(of a test)\n", "\n  and what quantizers and optimizers need\nwhat would fit is a smaller model"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+	large := small
+	large.Parameters = 1e15
+	if err := memory.CheckPart(large, nil); err == nil || !strings.Contains(err.Error(), "more than any machine has") {
+		t.Errorf("on no machine: %v", err)
+	}
+}
+
+// TestCheck: what is said to fit does fit, and one more does not.
+func TestCheck(t *testing.T) {
+	need := memory.Estimate(small).Total()
+	if err := memory.Check(small, &memory.Available{Bytes: int64(need)}); err != nil {
+		t.Errorf("refused what fits: %v", err)
+	}
+	available := &memory.Available{Bytes: int64(need / 2), Limit: "of a test"}
+	err := memory.Check(small, available)
+	tooLarge, ok := errors.AsType[*memory.Error](err)
+	if !ok || len(tooLarge.Fits) < 2 {
+		t.Fatalf("twice of what there is: %v", err)
+	}
+	for _, fits := range tooLarge.Fits {
+		with := small
+		var n *int
+		switch {
+		case strings.HasPrefix(fits, "train.batch = "):
+			n = &with.Batch
+		case strings.HasPrefix(fits, "model.context = "):
+			n = &with.Context
+		default:
+			with.Recompute = true
+		}
+		if n != nil {
+			if _, err := fmt.Sscanf(fits[strings.Index(fits, "= "):], "= %d", n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := memory.Estimate(with).Total(); got > float64(available.Bytes) {
+			t.Errorf("%s needs %g bytes of %d", fits, got, available.Bytes)
+		}
+		if n != nil {
+			if *n++; memory.Estimate(with).Total() <= float64(available.Bytes) {
+				t.Errorf("one more than %s would fit, too", fits)
+			}
+		}
+	}
+}
+
+// TestCheckSamples: samples of codes count, and where they are too many, fewer are the way out.
+func TestCheckSamples(t *testing.T) {
+	sampled := small
+	sampled.Samples = 1e9
+	err := memory.Check(sampled, &memory.Available{Bytes: int64(memory.Estimate(small).Total()) + 1})
+	if e, ok := errors.AsType[*memory.Error](err); !ok || len(e.Fits) != 1 || !strings.Contains(e.Fits[0], "diagnostics.window") {
+		t.Errorf("a thousand million samples: %v", err)
+	}
+}
+
+// TestCheckWithoutMachine: where nothing is known of the machine, only what no machine
+// has is refused.
+func TestCheckWithoutMachine(t *testing.T) {
+	if err := memory.Check(small, nil); err != nil {
+		t.Error(err)
+	}
+	huge := small
+	huge.Context, huge.Heads = 1<<20, 1<<16
+	if err := memory.Check(huge, nil); err == nil {
+		t.Error("a petabyte was not refused")
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[float64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 1234567: "1.23 MB", 62.4e12: "62.4 TB", 1e30: "1e+06 YB",
+		999.6: "1 kB", 999.4e6: "999 MB", 999.7e6: "1 GB", 999.99e9: "1 TB"} {
+		if got := memory.Bytes(n); got != want {
+			t.Errorf("%g: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package memory_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/train/memory"
+)
+
+// sizes are those of a Llama, with what was measured of it.
+type sizes struct {
+	layers, width, heads, vocabulary, context, batch int
+
+	quest, adamw, recompute bool
+
+	mebibytes float64
+}
+
+// measured are the largest resident sizes of two steps of Llamas, in MiB.
+var measured = []sizes{
+	{8, 256, 4, 16000, 32, 32, true, true, true, 628},
+	{1, 256, 16, 2000, 512, 8, true, true, false, 596},
+	{4, 384, 6, 2000, 128, 8, false, true, false, 398},
+	{2, 384, 6, 2000, 256, 8, true, false, false, 357},
+	{2, 384, 24, 256, 512, 4, false, true, false, 700},
+	{8, 192, 6, 2000, 256, 2, true, false, true, 172},
+	{2, 384, 12, 16000, 32, 32, true, false, false, 446},
+	{2, 384, 12, 2000, 128, 16, true, false, false, 371},
+	{4, 64, 1, 16000, 512, 4, true, false, false, 329},
+	{4, 512, 32, 256, 256, 4, true, true, false, 755},
+	{8, 256, 16, 256, 256, 4, true, false, false, 529},
+	{2, 512, 32, 16000, 128, 8, true, false, false, 651},
+	{2, 192, 3, 256, 256, 16, true, false, false, 302},
+	{2, 256, 8, 16000, 256, 2, true, true, false, 401},
+	{4, 192, 3, 16000, 256, 4, true, false, false, 334},
+	{1, 192, 3, 16000, 256, 16, true, false, true, 507},
+	{1, 512, 16, 2000, 128, 16, true, true, false, 381},
+	{1, 512, 8, 16000, 256, 4, true, false, false, 467},
+	{8, 192, 12, 256, 32, 32, false, false, false, 236},
+	{2, 256, 4, 16000, 512, 1, true, true, false, 414},
+	{8, 128, 4, 2000, 128, 32, true, true, false, 767},
+	{4, 64, 1, 16000, 512, 4, true, false, false, 335},
+}
+
+// distilled are the same for Llamas that learn from a teacher of their size.
+var distilled = []sizes{
+	{4, 256, 4, 16000, 128, 8, true, true, false, 892},
+	{2, 128, 2, 32000, 256, 4, true, true, false, 1086},
+	{2, 512, 8, 256, 256, 8, true, true, false, 593},
+	{4, 256, 8, 2000, 256, 8, false, true, true, 304},
+	{1, 192, 3, 16000, 256, 8, true, false, false, 1025},
+	{2, 384, 6, 16000, 64, 16, true, true, false, 947},
+	{4, 256, 4, 32000, 256, 8, true, true, false, 2361},
+}
+
+// TestEstimate: the estimate is as accurate as the messages say.
+func TestEstimate(t *testing.T) {
+	for i, c := range append(slices.Clone(measured), distilled...) {
+		hidden := (8*c.width/3 + 255) / 256 * 256
+		matrices := float64(c.layers * (4*c.width*c.width + 3*c.width*hidden))
+		m := memory.Model{
+			Layers: c.layers, Width: c.width, Hidden: hidden, Heads: c.heads, Vocabulary: c.vocabulary,
+			Context: c.context, Batch: c.batch, Recompute: c.recompute,
+			Parameters: matrices + float64(2*c.vocabulary*c.width+c.width*(2*c.layers+1)),
+		}
+		if c.quest {
+			m.Quantized = matrices
+		}
+		if c.adamw {
+			m.States = 2 * m.Parameters
+		}
+		if i >= len(measured) {
+			m.Teacher = memory.Teacher{Parameters: m.Parameters, Width: m.Width, Hidden: m.Hidden, Heads: m.Heads}
+		}
+		got := memory.Estimate(m).Total() / (c.mebibytes * (1 << 20))
+		if math.Abs(got-1) > memory.Accuracy {
+			t.Errorf("%+v: the estimate is %.2f of what was measured", c, got)
+		}
+	}
+}
+
+// TestEstimateOfGeneration: to continue texts takes caches, and the scores of the tokens that are read at once.
+func TestEstimateOfGeneration(t *testing.T) {
+	m := memory.Model{Layers: 2, Width: 64, Hidden: 96, Heads: 4, KeyWidth: 32, Vocabulary: 328, Context: 49152, Batch: 1, Parameters: 82752, Forward: true}
+	whole := memory.Estimate(m)
+	m.Piece = 64
+	pieces := memory.Estimate(m)
+	if share := whole.Scores / pieces.Scores; share != 49152/64 || pieces.Logits*49152 != whole.Logits || pieces.Caches != 4*2*2*49152*32 || whole.Caches != 0 {
+		t.Errorf("whole sequences %+v, pieces %+v", whole, pieces)
+	}
+	// Measured: the largest resident size of `cage generate` with GOGC=10, of host/model/huggingface/testdata/llama32 with 131072
+	// positions, --context 49152 and a prompt of 32 kB.
+	const mebibytes = 258
+	if got := pieces.Total() / (mebibytes * (1 << 20)); math.Abs(got-1) > memory.Accuracy {
+		t.Errorf("the estimate is %.2f of what was measured", got)
+	}
+	m.Piece = 0
+	err := memory.Check(m, &memory.Available{Bytes: 1 << 30})
+	if err == nil || !strings.Contains(err.Error(), "what would fit: sequences of ") || strings.Contains(err.Error(), "train.batch") {
+		t.Errorf("an evaluation of whole sequences: %v", err)
+	}
+}
+
+// TestEstimateGrows: no size is so large that it overflows, and more of anything is
+// never less memory.
+func TestEstimateGrows(t *testing.T) {
+	base := memory.Model{Layers: 4096, Width: 1 << 20, Hidden: 1 << 22, Heads: 1 << 16, Vocabulary: 1 << 24,
+		Context: 1 << 20, Batch: 1 << 20, Parameters: 1e17, Quantized: 1e17, States: 1e18}
+	total := memory.Estimate(base).Total()
+	if math.IsInf(total, 0) || math.IsNaN(total) || total < 1e20 {
+		t.Errorf("the largest model needs %g bytes", total)
+	}
+	recompute, forward, taught := base, base, base
+	taught.Teacher.Parameters = 1e17
+	if more := memory.Estimate(taught).Total(); !(more > total+4e17) {
+		t.Errorf("%g bytes, with a teacher %g", total, more)
+	}
+	recompute.Recompute, forward.Forward = true, true
+	if r, f := memory.Estimate(recompute).Total(), memory.Estimate(forward).Total(); !(f < r && r < total) {
+		t.Errorf("%g bytes, recomputed %g, forward %g", total, r, f)
+	}
+}

@@ -1,0 +1,221 @@
+package metrics_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// followed collects what a follower passes on; "!" is a restart.
+func followed(path string) (*metrics.Follower, *[]string) {
+	var got []string
+	return &metrics.Follower{
+		Path: vfs.At(path), Restart: func() { got = append(got, "!") }, Line: func(text []byte) { got = append(got, string(text)) },
+	}, &got
+}
+
+// TestFollow: a file is put down piece by piece, cut, and replaced; each line comes once.
+func TestFollow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	f, got := followed(path)
+	for _, step := range []struct{ what, content, want string }{
+		{"no file", "", ""},
+		{"half a line", "one", ""},
+		{"the rest of it, and half of the next", "one\ntw", "one"},
+		{"two more", "one\ntwo\nthree\n", "two three"},
+		{"nothing new", "one\ntwo\nthree\n", ""},
+		{"cut and written again, longer than before", "one\ntwo\nthree again\nfour\n", "! one two three again four"},
+		{"cut", "one\n", "! one"},
+		{"empty", "", "!"},
+		{"an empty line", "\n\nlast\n", "  last"},
+	} {
+		if step.what != "no file" {
+			put(t, path, []byte(step.content))
+		}
+		*got = nil
+		if more, err := f.Next(1 << 20); more || err != nil {
+			t.Fatalf("%s: %v, %v", step.what, more, err)
+		}
+		if diff := cmp.Diff(step.want, strings.Join(*got, " ")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.what, diff)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	*got = nil
+	if _, err := f.Next(1); err != nil || strings.Join(*got, " ") != "!" {
+		t.Errorf("the file is gone: %q, %v", *got, err)
+	}
+}
+
+// TestFollowLimit: a line without end is an error, and is not read into memory as a whole.
+func TestFollowLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	put(t, path, []byte("one\n"))
+	if err := os.Truncate(path, 256<<20); err != nil {
+		t.Fatal(err)
+	}
+	f, got := followed(path)
+	if more, err := f.Next(1); !more || err != nil {
+		t.Fatalf("the first line: %v, %v", more, err)
+	}
+	if _, err := f.Next(1); err == nil || !strings.Contains(err.Error(), "a line at byte 4 is longer than 67108864 bytes") {
+		t.Errorf("the second: %v", err)
+	}
+	if diff := cmp.Diff([]string{"one"}, *got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+// TestFollowLimitAgain: a line without end is searched once, in little memory. A file in its place is read.
+func TestFollowLimitAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	put(t, path, nil)
+	if err := os.Truncate(path, 256<<20); err != nil {
+		t.Fatal(err)
+	}
+	fs := faultfs.New(vfs.OS, -1, false)
+	f, got := followed(path)
+	f.Path = vfs.On(fs, path)
+	refused := func(most uint64) (reads int) {
+		t.Helper()
+		before := len(fs.Ops())
+		var m [2]runtime.MemStats
+		runtime.ReadMemStats(&m[0])
+		if _, err := f.Next(1); err == nil || !strings.Contains(err.Error(), "is longer than") {
+			t.Errorf("error %v", err)
+		}
+		runtime.ReadMemStats(&m[1])
+		if used := m[1].TotalAlloc - m[0].TotalAlloc; used > most {
+			t.Errorf("%d bytes were allocated, want at most %d", used, most)
+		}
+		for _, op := range fs.Ops()[before:] {
+			if op.Kind == faultfs.Read {
+				reads++
+			}
+		}
+		return reads
+	}
+	if reads := refused(4 << 20); reads < 64 {
+		t.Errorf("%d reads find 64 MiB without a line end", reads)
+	}
+	if reads := refused(64 << 10); reads > 0 {
+		t.Errorf("%d reads of what was searched", reads)
+	}
+	for _, replace := range []func(){
+		func() { put(t, path, []byte("shorter\n")) },
+		func() {
+			put(t, path+".new", bytes.Repeat([]byte("a line\n"), 10<<20))
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		*got = nil
+		replace()
+		if _, err := f.Next(1); err != nil || len(*got) == 0 {
+			t.Errorf("a file in its place: %q, %v", *got, err)
+		}
+		*f = metrics.Follower{Path: f.Path, Restart: f.Restart, Line: f.Line}
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, 256<<20); err != nil {
+			t.Fatal(err)
+		}
+		refused(4 << 20)
+	}
+}
+
+// TestFollowInParts: a budget limits what one call reads, and long lines need no more calls.
+func TestFollowInParts(t *testing.T) {
+	var text bytes.Buffer
+	for i := range 5 {
+		fmt.Fprintf(&text, "%d %s\n", i, strings.Repeat("x", 3<<20))
+	}
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	put(t, path, text.Bytes())
+	f, got := followed(path)
+	calls := 1
+	for ; ; calls++ {
+		more, err := f.Next(4 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			break
+		}
+	}
+	if len(*got) != 5 || f.Offset() != int64(text.Len()) || calls < 3 {
+		t.Errorf("%d lines in %d calls, %d bytes of %d", len(*got), calls, f.Offset(), text.Len())
+	}
+}
+
+// numbersOf are those that a reader passes on.
+func numbersOf(line []byte) (map[string]float64, bool) {
+	out := map[string]float64{}
+	var r metrics.NumberReader
+	ok := r.Each(line, func(weight, name []byte, x float64) { out[string(weight)+"/"+string(name)] = x })
+	return out, ok
+}
+
+func TestNumberReader(t *testing.T) {
+	line := []byte(`{"step":3,"loss":2.5e-1,"lr":"NaN","weights":{"a.w":{"flip_rate":0.5,"dwell_mean":"Inf"}},"val_loss":-1}`)
+	want := map[string]float64{"/step": 3, "/loss": 0.25, "/val_loss": -1, "a.w/flip_rate": 0.5}
+	got, ok := numbersOf(line)
+	if x := got["/lr"]; x == x || !(got["a.w/dwell_mean"] > 1e300) || !ok {
+		t.Errorf("not finite: %v, %v", got, ok)
+	}
+	delete(got, "/lr")
+	delete(got, "a.w/dwell_mean")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"", "{", "[1]", `{"a":1}x`, `{"a":01}`, `{"a":.5}`, "null", `"text"`} {
+		if _, ok := numbersOf([]byte(bad)); ok {
+			t.Errorf("%s is taken for a record", bad)
+		}
+	}
+	for _, odd := range []string{`{ "a" : 1 }`, `{"a":1,"b":[1,2],"c":null,"d":"text","e":{"f":1}}`, `{"\u0061":1,"weights":true}`} {
+		if got, ok := numbersOf([]byte(odd)); !ok || len(got) != 1 || got["/a"] != 1 {
+			t.Errorf("%s: %v", odd, got)
+		}
+	}
+}
+
+// FuzzNumbers: with a space in front, which the quick way gives up on, a line says the same.
+func FuzzNumbers(f *testing.F) {
+	f.Add([]byte(`{"step":3,"loss":2.5e-1,"lr":"NaN","weights":{"a.w":{"flip_rate":0.5}}}`))
+	f.Add([]byte(`{"a":"Inf","a":-0,"b":{},"weights":{}}`))
+	f.Add([]byte(`{"step":1e999,"loss":0x1}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		got, ok := numbersOf(line)
+		want, wantOK := numbersOf(append([]byte(" "), line...))
+		if ok != wantOK {
+			t.Fatalf("%v, slowly %v", ok, wantOK)
+		}
+		if ok && fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%v, slowly %v", got, want)
+		}
+	})
+}
+
+func BenchmarkNumberReader(b *testing.B) {
+	line := []byte(`{"step":96,"loss":2.8621225357055664,"lr":0.0028419792503595514,"lambda":0,"tokens":49152,"seconds":3.8725360209999997,"tokens_per_second":13739.474710363493,"grad_norm":0.7948459657769397,"error_norm2":1.2236216515302658,"error_rel":0.011065878961957343,"avg_err_norm":0.3340201621544746,"avg_corr_norm":0,"applied_params":0}`)
+	b.SetBytes(int64(len(line)))
+	var r metrics.NumberReader
+	for b.Loop() {
+		r.Each(line, func(_, _ []byte, _ float64) {})
+	}
+}

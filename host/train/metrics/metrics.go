@@ -1,0 +1,131 @@
+// Package metrics defines and writes the records of a run: metrics.jsonl, one record per
+// logged step; summary.json, the final results; trajectory.jsonl, the points visited, for
+// problems whose parameters can be looked at; and samples.jsonl, what a language model
+// wrote, if it was asked to.
+//
+// It defines what is recorded and keeps the files in order across crashes and resumes. It
+// computes nothing (host/train and host/method/cage do), shows nothing (host/train/console does) and
+// draws nothing (host/figure does).
+package metrics
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// Number is a float64 that survives JSON: NaN and the infinities, which JSON has
+// no numbers for, are written as the strings "NaN", "Inf" and "-Inf".
+type Number float64
+
+// Some returns a pointer to x as a Number: a value that has been measured.
+func Some(x float64) *Number {
+	n := Number(x)
+	return &n
+}
+
+// MarshalJSON writes the shortest text that reads back as the same number.
+func (n Number) MarshalJSON() ([]byte, error) {
+	switch x := float64(n); {
+	case math.IsNaN(x):
+		return []byte(`"NaN"`), nil
+	case math.IsInf(x, 1):
+		return []byte(`"Inf"`), nil
+	case math.IsInf(x, -1):
+		return []byte(`"-Inf"`), nil
+	default:
+		return json.Marshal(x)
+	}
+}
+
+// UnmarshalJSON reads a number or one of the three strings.
+func (n *Number) UnmarshalJSON(text []byte) error {
+	switch string(text) {
+	case `"NaN"`:
+		*n = Number(math.NaN())
+	case `"Inf"`:
+		*n = Number(math.Inf(1))
+	case `"-Inf"`:
+		*n = Number(math.Inf(-1))
+	default:
+		var x float64
+		if err := json.Unmarshal(text, &x); err != nil || string(text) == "null" {
+			return fmt.Errorf(`%s is neither a number nor "NaN", "Inf" or "-Inf"`, text)
+		}
+		*n = Number(x)
+	}
+	return nil
+}
+
+// Record is one line of metrics.jsonl: what is known after an optimizer step. A
+// nil field was not measured at that step and is left out.
+type Record struct {
+	Step   int    `json:"step"`   // optimizer steps done, from 1
+	Loss   Number `json:"loss"`   // what training minimizes, without LOTION's regularizer, in nats per token, mean over the step's micro-batches
+	LR     Number `json:"lr"`     // α_t, the learning rate of the step
+	Lambda Number `json:"lambda"` // λ_t, the strength of the CAGE correction in the step; 0 while silent or off, and if no weight is quantized
+	Tokens int64  `json:"tokens"` // targets of predictions since the start of training, resumes included
+
+	// The parts of Loss if there is a teacher, in nats per token.
+	Divergence   *Number `json:"divergence,omitempty"`    // from the teacher's predictions
+	CrossEntropy *Number `json:"cross_entropy,omitempty"` // of the tokens: what the loss would be without a teacher
+
+	Seconds         Number  `json:"seconds"`                     // seconds of steps since the start, resumes included; without evaluations, checkpoints, and measures of stationarity and of movement
+	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // over the steps since the previous record
+	FLOPSPerSecond  *Number `json:"flops_per_second,omitempty"`  // floating-point operations of the model, of forward and backward passes, over the same steps
+	MFU             *Number `json:"mfu,omitempty"`               // model FLOP utilization: FLOPSPerSecond as a share of the device's peak
+	MemoryBytes     *Number `json:"memory_bytes,omitempty"`      // resident size of the process
+	GradNorm        *Number `json:"grad_norm,omitempty"`         // ‖g‖₂ over all parameters, before clipping
+
+	// Quantization error e = x − Q(x) over the quantized weights x.
+	ErrorNorm2    *Number `json:"error_norm2,omitempty"`    // Σ‖e‖²
+	ErrorRel      *Number `json:"error_rel,omitempty"`      // Σ‖e‖² / Σ‖x‖²
+	AvgErrNorm    *Number `json:"avg_err_norm,omitempty"`   // mean over the weights of ‖e‖₂
+	AvgCorrNorm   *Number `json:"avg_corr_norm,omitempty"`  // mean over the weights of λ_t·‖e‖₂
+	AppliedParams *int    `json:"applied_params,omitempty"` // number of weights that the correction was applied to
+
+	// Stationarity, ‖∇f + λ(x − Q(x))‖₂ (CAGE paper Eq. 2).
+	Pareto    *Number `json:"pareto,omitempty"`     // with ∇f at x: a forward pass without quantization
+	ParetoSTE *Number `json:"pareto_ste,omitempty"` // with the gradient that training uses, ∇f at Q(x)
+
+	// Movement of the quantized weights between cells, measured on a fixed random choice
+	// of their coordinates, over a window of the most recent samples. Times are in steps,
+	// with the resolution of the distance between samples.
+	FlipRate        *Number `json:"flip_rate,omitempty"`         // fraction of codes that changed since the sample before
+	Coherence       *Number `json:"coherence,omitempty"`         // mean over coordinates of |Σe| / Σ|e|, once the window is full
+	CoherenceVector *Number `json:"coherence_vector,omitempty"`  // ‖Σe‖₂ / Σ‖e‖₂ over all coordinates, once the window is full
+	DwellMean       *Number `json:"dwell_mean,omitempty"`        // length of the visits of codes that reach into the window: mean,
+	DwellMedian     *Number `json:"dwell_median,omitempty"`      // median,
+	DwellP90        *Number `json:"dwell_p90,omitempty"`         // ninth decile,
+	DwellMax        *Number `json:"dwell_max,omitempty"`         // and largest, L_max (CAGE paper Eq. 9)
+	DwellVectorMean *Number `json:"dwell_vector_mean,omitempty"` // mean length of the vector visits, which end when any chosen code of a weight changes
+	Visits          *Number `json:"visits,omitempty"`            // visits since the first sample, mean over coordinates
+	VisitSum        *Number `json:"visit_sum,omitempty"`         // largest ‖E_k‖₂ of a vector visit (Eq. 8), over samples
+	ResidualMax     *Number `json:"residual_max,omitempty"`      // largest ‖e‖₂ of a weight's chosen coordinates, B (Eq. 11)
+	// Weights holds the numbers of single tensors, by the name of the parameter. An empty
+	// map is written, like every other value that was measured; nil means not measured.
+	Weights map[string]WeightMeasures `json:"weights,omitzero"`
+
+	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token, over the same batches at every step
+	ValPPL  *Number `json:"val_ppl,omitempty"`  // exp(ValLoss)
+
+	Distance *Number `json:"distance,omitempty"` // problems: √((x−x*)ᵀA(x−x*)), how far x is from the optimum x*
+
+	Skipped     int `json:"skipped,omitempty"`     // steps left out so far because something was not finite
+	Uncorrected int `json:"uncorrected,omitempty"` // corrections of single weights left out so far, counted per step, because x − Q(x) was not finite
+}
+
+func (r Record) at() int { return r.Step }
+
+// WeightMeasures holds the numbers of one trained tensor, in fields with the same names
+// as in [Record]: for quantized weights their movement between cells, and for all tensors
+// what diagnostics.tensors asks for.
+type WeightMeasures struct {
+	FlipRate        *Number `json:"flip_rate,omitempty"`
+	DwellMean       *Number `json:"dwell_mean,omitempty"`
+	Coherence       *Number `json:"coherence,omitempty"`
+	CoherenceVector *Number `json:"coherence_vector,omitempty"`
+	GradNorm        *Number `json:"grad_norm,omitempty"` // before clipping
+	LR              *Number `json:"lr,omitempty"`        // with the factor of the tensor's group
+	ErrorRel        *Number `json:"error_rel,omitempty"` // ‖x − Q(x)‖² / ‖x‖², for a quantized weight
+}

@@ -1,0 +1,155 @@
+package metrics_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+)
+
+func TestResume(t *testing.T) {
+	const torn = `{"step":6,"loss":1.2`
+	tests := map[string]struct {
+		step int
+		tail string
+		want []int
+	}{
+		"in the middle":     {3, "", []int{1, 2, 3}},
+		"between records":   {4, torn, []int{1, 2, 3}},
+		"at the end":        {5, torn, []int{1, 2, 3, 5}},
+		"past the end":      {9, torn, []int{1, 2, 3, 5}},
+		"before everything": {0, torn, nil},
+		"zeros at the end":  {5, "\x00\x00\x00", []int{1, 2, 3, 5}},
+		"broken after":      {3, "not JSON\n", []int{1, 2, 3}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "metrics.jsonl")
+			w, err := metrics.Create(vfs.At(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeAll(t, w, full(1), full(2), full(3), full(5))
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, append(before, test.tail...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w, err = metrics.Resume[metrics.Record](vfs.At(path), test.step)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := metrics.Read[metrics.Record](vfs.At(path))
+			if err != nil || !slices.Equal(steps(got), test.want) {
+				t.Errorf("steps %v are kept, %v; want %v", steps(got), err, test.want)
+			}
+			after, err := os.ReadFile(path)
+			if err != nil || !bytes.HasPrefix(before, after) {
+				t.Errorf("what is kept has changed, %v", err)
+			}
+			writeAll(t, w, full(test.step+1))
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			got, err = metrics.Read[metrics.Record](vfs.At(path))
+			if want := append(slices.Clone(test.want), test.step+1); err != nil || !slices.Equal(steps(got), want) {
+				t.Errorf("going on gives steps %v, %v; want %v", steps(got), err, want)
+			}
+		})
+	}
+}
+
+// TestResumeBehindDamage: lines that are no records do not hinder a resume that cuts them
+// off, and are told of. Among the records that stay they are an error.
+func TestResumeBehindDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	record := func(step int) string { return fmt.Sprintf("{\"step\":%d,\"loss\":1}\n", step) }
+	const garbage = "\x00\xfe{]\n"
+	for _, test := range []struct {
+		text string
+		step int
+		kept string // "" for an error
+	}{
+		{record(1) + record(2) + garbage, 2, record(1) + record(2)},
+		{record(1) + record(2) + "{\"step\":3,\"lo\n" + record(4) + garbage, 2, record(1) + record(2)},
+		{record(1) + garbage + garbage + "{\"st", 2, record(1)}, // not every step is recorded
+		{record(1) + garbage + record(2), 2, ""},
+		{garbage, 1, ""},
+		{garbage + record(1), 1, ""},
+	} {
+		if err := os.WriteFile(path, []byte(test.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		w, err := metrics.Resume[metrics.Record](vfs.At(path), test.step)
+		if test.kept == "" {
+			if err == nil || !strings.Contains(err.Error(), "line ") {
+				t.Errorf("%q: %v, want an error that names the line", test.text, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", test.text, err)
+			continue
+		}
+		if w.Damage() == nil {
+			t.Errorf("%q: the damage is not told of", test.text)
+		}
+		w.Close()
+		if got, _ := os.ReadFile(path); string(got) != test.kept {
+			t.Errorf("%q: %q is left, want %q", test.text, got, test.kept)
+		}
+	}
+}
+
+func TestResumeWithoutFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	w, err := metrics.Resume[metrics.Record](vfs.At(path), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeAll(t, w, full(6))
+	if err := errors.Join(w.Sync(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestResumedFileOutlastsPowerLoss: what a writer says is durable is there after a loss of
+// power also where Resume made the file.
+func TestResumedFileOutlastsPowerLoss(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := crashfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := metrics.Resume[metrics.Point](vfs.On(disk, filepath.Join(dir, "trajectory.jsonl")), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := errors.Join(w.Write(metrics.Point{Step: 1, X: metrics.Vector{2}}), w.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(20) {
+		left := t.TempDir()
+		if err := disk.Lose(disk.Moments(), seed, left); err != nil {
+			t.Fatal(err)
+		}
+		list, err := metrics.Read[metrics.Point](vfs.At(filepath.Join(left, "trajectory.jsonl")))
+		if err != nil || len(list) != 1 || list[0].Step != 1 {
+			t.Errorf("loss %d: %v, %v", seed, list, err)
+		}
+	}
+}

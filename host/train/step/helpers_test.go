@@ -1,0 +1,180 @@
+package step_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+const vocab = 32
+
+// sgdConfig is a configuration whose step is x − α·g: without momentum, decay and
+// clipping, so that gradients can be read off parameters.
+func sgdConfig(t testing.TB, overrides ...string) *config.Config {
+	t.Helper()
+	base := []string{"model.vocab=32", `optimizer.plugin="sgd"`, "train.weight_decay=0.0", "train.clip=0.0"}
+	return testrun.Config(t, append(base, overrides...)...)
+}
+
+// planOf is the plan of a configuration with a quantizer and an optimizer of the
+// test's own in the place of plugins; a nil quantizer quantizes nothing.
+func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) step.Plan {
+	t.Helper()
+	m, err := assembly.Model(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := &assembly.Programs{Weights: map[string]sdk.QuantizerProgram{}, Activations: map[string]sdk.QuantizerProgram{}}
+	quantize := func(role sdk.Role, name string, shape ...int) sdk.QuantizerProgram {
+		p, err := sdk.BuildQuantizer(q, sdk.Site{Role: role, Name: name, Shape: shape})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, p := range m.Params() {
+		if q != nil && p.Quantized {
+			programs.Weights[p.Name] = quantize(sdk.RoleWeight, p.Name, p.Dims...)
+		}
+	}
+	if q != nil {
+		for _, s := range m.ActivationSites(cfg.Train.Batch, cfg.Model.Context) {
+			programs.Activations[s.Name] = quantize(sdk.RoleActivation, s.Name, s.Tokens, s.Width)
+		}
+	}
+	programs.Tensors = assembly.Tensors(cfg, m, programs)
+	for i := range programs.Tensors {
+		tensor := &programs.Tensors[i]
+		if tensor.Optimizer, err = sdk.BuildOptimizer(o, sdk.Tensor{Name: tensor.Name, Role: tensor.Role, Shape: tensor.Shape}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := assembly.Plan(cfg, m, programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// grid rounds to multiples of 1/128, with the plain straight-through gradient.
+type grid struct{}
+
+func (grid) Describe() sdk.Description { return sdk.Description{Name: "grid"} }
+
+func (grid) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	return sdk.Quantized{Value: x.Scale(128).Round().Scale(1.0 / 128)}, nil
+}
+
+// identity quantizes to x itself.
+type identity struct{}
+
+func (identity) Describe() sdk.Description { return sdk.Description{Name: "identity"} }
+
+func (identity) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	return sdk.Quantized{Value: x}, nil
+}
+
+// descent is x − α·g.
+type descent struct{}
+
+func (descent) Describe() sdk.Description { return sdk.Description{Name: "descent"} }
+
+func (descent) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) { return nil, nil }
+
+func (descent) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	return in.Gradient, nil, nil
+}
+
+// batches are n micro-batches of a configuration, from a seed.
+func batches(cfg *config.Config, seed uint64, n int) [][]int32 {
+	var list [][]int32
+	for i := range n {
+		list = append(list, testrun.Tokens(seed+uint64(i), cfg.Train.Batch, cfg.Model.Context+1, vocab))
+	}
+	return list
+}
+
+// run does one step and fails the test when it fails.
+func run(t testing.TB, c *step.Compiled, s *step.State, b [][]int32, set step.Settings) step.Result {
+	t.Helper()
+	res, err := c.Step(s, b, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// newState draws a state from the seed 3, which is closed when the test ends.
+func newState(t testing.TB, c *step.Compiled) *step.State {
+	t.Helper()
+	s, err := c.NewState(3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// gradients are those of a plan at the initial parameters, per parameter, in float64:
+// what a step with rate 1 takes away. Parameters are some 0.05 and gradients of that
+// order, too, so that the subtraction costs 2⁻²⁴·0.05 in each element.
+func gradients(t testing.TB, c *step.Compiled, b [][]int32) [][]float64 {
+	t.Helper()
+	s := newState(t, c)
+	before := testrun.Download(t, c, s)
+	run(t, c, s, b, step.Settings{Step: 1, Rate: 1, NextRate: 1})
+	after := testrun.Download(t, c, s)
+	var list [][]float64
+	for _, p := range c.Plan().Model.Params() {
+		x, y := before["param/"+p.Name], after["param/"+p.Name]
+		g := make([]float64, len(x))
+		for i := range x {
+			g[i] = float64(x[i]) - float64(y[i])
+		}
+		list = append(list, g)
+	}
+	return list
+}
+
+func norm2(v []float64) float64 {
+	total := 0.0
+	for _, x := range v {
+		total += x * x
+	}
+	return total
+}
+
+// near fails unless got is want within a relative tolerance.
+func near(t testing.TB, what string, got, want, tolerance float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
+		t.Errorf("%s is %.9g, want %.9g: relative difference %.2g", what, got, want, math.Abs(got-want)/math.Abs(want))
+	}
+}
+
+// sameBits reports tensors that differ between two states in any bit.
+func sameBits(t testing.TB, what string, a, b map[string][]float32) {
+	t.Helper()
+	if len(a) != len(b) {
+		t.Errorf("%s: %d and %d tensors", what, len(a), len(b))
+	}
+	for name, x := range a {
+		y := b[name]
+		if len(x) != len(y) {
+			t.Errorf("%s: %s has %d and %d elements", what, name, len(x), len(y))
+			continue
+		}
+		for i := range x {
+			if math.Float32bits(x[i]) != math.Float32bits(y[i]) {
+				t.Errorf("%s: %s differs at %d: %v and %v", what, name, i, x[i], y[i])
+				break
+			}
+		}
+	}
+}

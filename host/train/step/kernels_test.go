@@ -1,0 +1,206 @@
+package step_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/internal/pass/autodiff"
+	"github.com/cage-qat/cage/internal/pass/factor"
+	"github.com/cage-qat/cage/internal/pass/rotation"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+var rewrite = flag.Bool("update", false, "write docs/kernels.md anew")
+
+// quantizers are the shipped ones, in the forms that differ.
+var quantizers = []string{
+	`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="quest", form="ternary"}`, `{plugin="quest", rotation="none"}`,
+	`{plugin="mxfp4"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="mxfp4", scale_rule="absmax34", mask="trust"}`,
+	`{plugin="nvfp4"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="absmax"}`, `{plugin="lsq"}`, `{plugin="grid"}`,
+}
+
+const kernelsPage = "../../../docs/kernels.md"
+
+const kernelsHead = `<!-- Written by: go test ./host/train/step -run TestKernels -update -->
+
+# Quantizers as kernels
+
+On a GPU in bfloat16 the program of a quantizer becomes one kernel for its forward and one for its backward pass
+([gpu.md](gpu.md#kernels)). Numbers of a whole tensor, such as its largest element, are computed before it, as
+operations. This table is what a test finds for the plugins of this repository on a weight of 32 × 384: it compares
+each kernel, executed from its text, with the reference executor in binary32: all codes are equal.
+
+The last column tells whether both operands of a product can be codes (` + "`device.products`" + `): "integer" means whole numbers of
+8 bits with one scale for each row; "fp4" means floats of four bits with one scale for each block: a power of two for 32 numbers, or a
+float of 8 bits for 16 numbers.
+
+| quantizer | forward | backward | codes |
+|---|---|---|---|
+`
+
+// TestKernels: the forward and the backward pass of every shipped quantizer is one kernel,
+// whose results are those of the oracle; docs/kernels.md says so.
+func TestKernels(t *testing.T) {
+	var page bytes.Buffer
+	page.WriteString(kernelsHead)
+	for _, settings := range quantizers {
+		plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.width=32", "model.hidden=384", "quantizer="+settings))
+		for _, r := range plan.Rules {
+			if r.Name != "layers.0.mlp.down" {
+				continue
+			}
+			forward, backward := partsOf(t, r.Quantizer)
+			ahead, codes := kernelOf(t, settings, forward), "no"
+			for kind, find := range map[engine.Products]func(*program.Program, string) (*program.Program, bool){engine.IntegerProducts: factor.Rows, engine.BlockProducts: factor.Blocks} {
+				factored, ok := find(forward, sdk.OutputValue)
+				if !ok {
+					continue
+				}
+				codes = string(kind)
+				if with := kernelOf(t, settings, factored); with != ahead {
+					t.Errorf("%s: with its codes the forward pass is %s, without them %s", settings, with, ahead)
+				}
+			}
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", settings, ahead, kernelOf(t, settings, backward), codes)
+		}
+	}
+	if *rewrite {
+		if err := os.WriteFile(kernelsPage, page.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(kernelsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, page.Bytes()) {
+		t.Errorf("%s is not what the quantizers are: run this test with -update", kernelsPage)
+	}
+}
+
+// partsOf are the programs of the two passes as a step has them: without the rotation that
+// ends the value.
+func partsOf(t *testing.T, q *sdk.QuantizerProgram) (forward, backward *program.Program) {
+	t.Helper()
+	p, wrt := q.Program, []string{sdk.InputX}
+	if block := rotation.Ending(p, sdk.OutputValue); block > 0 {
+		var err error
+		if p, err = rotation.Undo(p, block, sdk.OutputValue, sdk.OutputSurrogate); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range q.Trained {
+		wrt = append(wrt, sdk.TrainedPrefix+s.Name)
+	}
+	parts, err := autodiff.Split(p, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts.Forward, parts.Backward
+}
+
+// kernelOf describes what a program is on a GPU, after it has compared it with the oracle,
+// with numbers in float32 and in bfloat16.
+func kernelOf(t *testing.T, settings string, p *program.Program) string {
+	t.Helper()
+	const rows = 32
+	for _, storage := range []triton.Storage{triton.Float32, triton.BFloat16} {
+		stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
+		for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
+			stored[name] = storage
+		}
+		k, err := testkernel.Compile(p, rows, stored)
+		var refused *triton.Refusal
+		if errors.As(err, &refused) {
+			return "operations: " + refused.Reason
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareKernel(t, fmt.Sprintf("%s, %s, %s", settings, p.Name, storage), p, k)
+		if storage == triton.BFloat16 {
+			return describeKernel(k)
+		}
+	}
+	return ""
+}
+
+func describeKernel(k *testkernel.Program) string {
+	switch {
+	case k.Kernel == nil:
+		return "operations"
+	case k.Whole == nil:
+		return "one kernel"
+	}
+	if len(k.Whole.Outputs) == 1 {
+		return "one kernel, and operations for one number"
+	}
+	return fmt.Sprintf("one kernel, and operations for %d numbers", len(k.Whole.Outputs))
+}
+
+// compareKernel executes a kernel on random numbers and compares with the oracle in
+// binary32. Sums in another order and the two halves of rotated numbers may move a number
+// that lies between two codes to the other side; none of these numbers does.
+func compareKernel(t *testing.T, name string, p *program.Program, k *testkernel.Program) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	inputs := map[string]reference.Tensor{}
+	for _, in := range p.Inputs {
+		x := reference.Tensor{Type: in.Type}
+		for range in.Type.Size() {
+			v := float64(float32(rng.NormFloat64()))
+			if k.Stored[sdk.InputX] == triton.BFloat16 { // exact in it
+				v = float64(math.Float32frombits(math.Float32bits(float32(v)) &^ 0xffff))
+			}
+			if in.Type.DType == program.Float {
+				x.Floats = append(x.Floats, v)
+			} else {
+				x.Ints = append(x.Ints, int64(rng.IntN(2)))
+			}
+		}
+		if len(in.Type.Shape) == 0 && in.Type.DType == program.Float {
+			x.Floats[0] = 0.3 // a step
+		}
+		inputs[in.Name] = x
+	}
+	got, err := k.Run(inputs)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	want, err := reference.Run32(p, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range p.Outputs {
+		relative := 1e-5
+		if k.Stored[o.Name] == triton.BFloat16 {
+			relative = 1.0 / 256 // half a unit in the last place of 8 bits, and what moves it
+		}
+		apart := 0
+		for i, x := range want[o.Name].Floats {
+			if g := got[o.Name].Floats[i]; !(math.Abs(g-x) <= relative*math.Abs(x)+1e-4) {
+				apart++
+			}
+		}
+		for i, n := range want[o.Name].Ints {
+			if got[o.Name].Ints[i] != n {
+				apart++
+			}
+		}
+		if size := p.TypeOf(o.Value).Size(); apart > 0 {
+			t.Errorf("%s: %d of %d elements of %s are not those of the oracle", name, apart, size, o.Name)
+		}
+	}
+}

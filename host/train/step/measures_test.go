@@ -1,0 +1,152 @@
+package step_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// errors64 are e = x − Q(x) of the quantized parameters in float64, by the oracle on the
+// program of each parameter's own quantizer.
+func errors64(t *testing.T, c *step.Compiled, s *step.State) (e, x [][]float64) {
+	t.Helper()
+	values := testrun.Download(t, c, s)
+	for _, rule := range c.Plan().Rules {
+		if rule.Quantizer == nil {
+			continue
+		}
+		var in []float64
+		for _, v := range values["param/"+rule.Name] {
+			in = append(in, float64(v))
+		}
+		out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{sdk.InputX: reference.Floats(in, rule.Shape...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		diff := make([]float64, len(in))
+		for i, q := range out[sdk.OutputValue].Floats {
+			diff[i] = in[i] - q
+		}
+		e, x = append(e, diff), append(x, in)
+	}
+	return e, x
+}
+
+// TestStatistics compares Σe² and Σx² with the oracle. In float32 the sums of up to
+// 3072 squares are good to 1e-6; a value at the boundary between two codes may take
+// the other one, which changes e² little. 1e-5 is asked for.
+func TestStatistics(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32")
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, c)
+	for i := range 3 {
+		e, x := errors64(t, c, s)
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i), Statistics: true}
+		res := run(t, c, s, batches(cfg, uint64(i), 1), set)
+		if len(res.ErrorNorm2) != len(e) || len(res.ValueNorm2) != len(e) || len(e) != 10 {
+			t.Fatalf("statistics of %d and %d parameters, want %d", len(res.ErrorNorm2), len(res.ValueNorm2), len(e))
+		}
+		for j := range e {
+			near(t, "Σe²", res.ErrorNorm2[j], norm2(e[j]), 1e-5)
+			near(t, "Σx²", res.ValueNorm2[j], norm2(x[j]), 1e-5)
+		}
+	}
+	res := run(t, c, s, batches(cfg, 9, 1), step.Settings{Step: 4, Rate: 1e-3})
+	if res.ErrorNorm2 != nil || res.ValueNorm2 != nil {
+		t.Error("statistics that nobody asked for")
+	}
+}
+
+// TestParetoAside: the time of the measures is told apart from that of the step.
+func TestParetoAside(t *testing.T) {
+	cfg := sgdConfig(t)
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	if err := c.Prepare(true); err != nil {
+		t.Fatal(err)
+	}
+	s := newState(t, c)
+	least := map[bool]time.Duration{false: time.Hour, true: time.Hour}
+	for i := range 8 {
+		measured := i%2 == 1
+		res := run(t, c, s, batches(cfg, 5, cfg.Train.Accumulate), step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Pareto: measured, ParetoSTE: measured})
+		least[measured] = min(least[measured], res.Aside)
+	}
+	if least[true] <= least[false] {
+		t.Errorf("the measures took %v, without them it is %v", least[true], least[false])
+	}
+}
+
+// TestParetoMeasures compares both measures with sums in float64 over gradients from
+// steps of their own: ∇f(Q(x)) from a quantized one, ∇f(x) from an unquantized one.
+// Those gradients are differences of float32 parameters, good to 1e-6 of them; 1e-5
+// is asked for.
+func TestParetoMeasures(t *testing.T) {
+	for _, accumulate := range []string{"train.accumulate=1", "train.accumulate=3"} {
+		t.Run(accumulate, func(t *testing.T) {
+			cfg := sgdConfig(t, accumulate)
+			b := batches(cfg, 5, cfg.Train.Accumulate)
+			c := testrun.Compile(t, testrun.Plan(t, cfg))
+			plain := testrun.Compile(t, testrun.Plan(t, testrun.Again(t, cfg, `quantizer.plugin="none"`, "quantizer.weights.plugin=\"none\"", "quantizer.activations.plugin=\"none\"", `method.form="off"`)))
+			s := newState(t, c)
+			e, _ := errors64(t, c, s)
+			const lambda = 1.7
+			res := run(t, c, s, b, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, ParetoSTE: true, Pareto: true, ParetoLambda: lambda})
+			near(t, "‖∇f(Q(x)) + λe‖", res.ParetoSTE, paretoNorm(c, gradients(t, c, b), e, lambda), 1e-5)
+			near(t, "‖∇f(x) + λe‖", res.Pareto, paretoNorm(c, gradients(t, plain, b), e, lambda), 1e-5)
+			if res.Pareto == res.ParetoSTE {
+				t.Error("both measures are equal")
+			}
+		})
+	}
+}
+
+// paretoNorm is ‖g + λe‖ over the quantized parameters.
+func paretoNorm(c *step.Compiled, g, e [][]float64, lambda float64) float64 {
+	total, at := 0.0, 0
+	for i, rule := range c.Plan().Rules {
+		if rule.Quantizer == nil {
+			continue
+		}
+		for j, v := range g[i] {
+			d := v + lambda*e[at][j]
+			total += d * d
+		}
+		at++
+	}
+	return math.Sqrt(total)
+}
+
+// TestMeasuresChangeNothing: a step with all measures gives the same bits as one
+// without.
+func TestMeasuresChangeNothing(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	plain, measured := newState(t, c), newState(t, c)
+	for i := range 4 {
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, Lambda: float64(i % 2)}
+		a := run(t, c, plain, batches(cfg, uint64(10*i), 2), set)
+		set.Statistics, set.ParetoSTE, set.Pareto, set.ParetoLambda = true, true, true, 2
+		b := run(t, c, measured, batches(cfg, uint64(10*i), 2), set)
+		if a.Loss != b.Loss || a.GradNorm != b.GradNorm {
+			t.Errorf("step %d: loss %v and %v, norm %v and %v", i+1, a.Loss, b.Loss, a.GradNorm, b.GradNorm)
+		}
+	}
+	sameBits(t, "with measures and without", testrun.Download(t, c, plain), testrun.Download(t, c, measured))
+}
+
+// TestUnquantizedHasNoMeasures: without quantized parameters nothing is measured.
+func TestUnquantizedHasNoMeasures(t *testing.T) {
+	cfg := sgdConfig(t)
+	c := testrun.Compile(t, planOf(t, cfg, nil, descent{}))
+	res := run(t, c, newState(t, c), batches(cfg, 1, 1), step.Settings{
+		Step: 1, Rate: 1, Lambda: 1, Statistics: true, ParetoSTE: true, Pareto: true, ParetoLambda: 1,
+	})
+	if res.ErrorNorm2 != nil || res.Pareto != 0 || res.ParetoSTE != 0 {
+		t.Errorf("got %+v", res)
+	}
+}

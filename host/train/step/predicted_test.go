@@ -1,0 +1,296 @@
+package step_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// predictVariable is the environment variable that has the path of a Python with JAX and its
+// plugin for CUDA: scripts/predict.sh sets it.
+const predictVariable = "CAGE_TEST_PREDICT"
+
+// pythonForGPUs is that Python. Without it the test is skipped.
+func pythonForGPUs(t *testing.T) string {
+	t.Helper()
+	python := os.Getenv(predictVariable)
+	if python == "" {
+		t.Skip("there is no XLA for GPUs: make predict installs it, and sets " + predictVariable)
+	}
+	return python
+}
+
+// predicted is what scripts/predict.py says of a program that XLA compiled for a GPU.
+type predicted struct {
+	Aliases, States int64 // bytes
+	Kernels         int
+	Transposes      []string `json:"transposes_beside_rotations"`
+	Groups          map[string]struct{ Kernels int }
+}
+
+// predict has XLA compile the step with the correction for a GPU, in bfloat16 with fused
+// attention. Blocks of 512 are more than one product rotates.
+func predict(t *testing.T, kernels engine.Kernels, overrides ...string) predicted {
+	t.Helper()
+	python := pythonForGPUs(t)
+	dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: kernels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"model.vocab=512", "model.width=512", "model.heads=4", "model.hidden=768", "model.context=128", `device={kind="cuda", precision="bfloat16"}`}
+	program := stepProgram(t, dev, r, append(all, overrides...)...)
+	var p predicted
+	if err := json.Unmarshal(compileFor(t, python, "compile", program), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// stepProgram is the step with the correction as XLA is given it.
+func stepProgram(t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overrides ...string) (program string) {
+	t.Helper()
+	c, err := step.Compile(dev, testrun.Plan(t, testrun.Config(t, overrides...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if err := c.Prepare(false); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.Programs(t) {
+		if strings.HasPrefix(p, "module @step") {
+			program = p // the last one has the correction
+		}
+	}
+	return program
+}
+
+// compileFor has XLA compile a program for a GPU, an H200 if none is named, and returns what a command of
+// scripts/predict.py says.
+func compileFor(t *testing.T, python, command, program string, gpu ...string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program.mlir")
+	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(python, append([]string{"../../../scripts/predict.py", command, path, filepath.Join(dir, "dump")}, gpu...)...)
+	var said bytes.Buffer
+	c.Stderr = &said
+	text, err := c.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", c, err, &said)
+	}
+	return text
+}
+
+// TestPredicted: on a GPU all parameters and states are updated in place, rotations need no
+// transpositions, and attention is fused, forward and backward in each of the two blocks.
+func TestPredicted(t *testing.T) {
+	for _, quantizer := range []string{"quest", "lsq"} {
+		t.Run(quantizer, func(t *testing.T) {
+			p := predict(t, engine.GraphKernels, `quantizer={plugin="`+quantizer+`"}`)
+			p.check(t)
+			if len(p.Transposes) > 0 {
+				t.Errorf("what rotations read or write is transposed by %q", p.Transposes)
+			}
+			if n := p.Groups["rotation products"].Kernels; (n > 0) != (quantizer == "quest") {
+				t.Errorf("%d kernels rotate", n)
+			}
+		})
+	}
+}
+
+// check holds what is true of every step.
+func (p predicted) check(t *testing.T) {
+	t.Helper()
+	if p.Aliases != p.States || p.States == 0 {
+		t.Errorf("%d bytes are updated in place, and parameters and states have %d", p.Aliases, p.States)
+	}
+	if n := p.Groups["attention"].Kernels; n != 4 {
+		t.Errorf("%d kernels of attention, want 4", n)
+	}
+}
+
+// TestPredictedKernels: a GPU's compiler takes the kernels of every quantizer, in float32
+// for weights and in bfloat16 for activations. There is one forward and one backward for
+// each activation. What rotates besides are the statistics of weights, in one product for
+// each size of blocks, and what finds a number of a whole tensor that a kernel needs.
+func TestPredictedKernels(t *testing.T) {
+	const blocks, sites = 2, 4
+	for _, settings := range quantizers {
+		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) { // it becomes a path of a plugin
+			p := predict(t, engine.FusedKernels, "quantizer="+settings)
+			p.check(t)
+			if n := p.Groups["quantization"].Kernels; n < 2*blocks*sites {
+				t.Errorf("%d kernels quantize, want at least %d", n, 2*blocks*sites)
+			}
+			most := 2
+			if strings.Contains(settings, `"nvfp4", rotation`) {
+				most += 2 * blocks * sites // each activation and each gradient
+			}
+			if n := p.Groups["rotation products"].Kernels; n > most {
+				t.Errorf("%d kernels rotate, want at most %d", n, most)
+			}
+		})
+	}
+}
+
+// TestPredictedRegisters: no kernel of a quantizer needs more registers than there are, at
+// the widths of the presets, with floats in bfloat16 and in float32 and with their codes.
+func TestPredictedRegisters(t *testing.T) {
+	python := pythonForGPUs(t)
+	for _, settings := range quantizers {
+		for _, size := range [][2]int{{640, 1792}, {1024, 2816}, {1664, 4608}} {
+			t.Run(fmt.Sprint(strings.ReplaceAll(settings, ",", ""), size[0]), func(t *testing.T) {
+				plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.heads=1", fmt.Sprint("model.width=", size[0]), fmt.Sprint("model.hidden=", size[1]), "quantizer="+settings))
+				compileFor(t, python, "kernels", passes(t, plan, "layers.0.attn.out", "layers.0.mlp.down"))
+			})
+		}
+	}
+}
+
+// TestPredictedJoined: nor does any kernel of a step at the width of 430M in which norms and gates are joined to
+// quantizers and products are those of codes, XLA's own among them.
+func TestPredictedJoined(t *testing.T) {
+	python := pythonForGPUs(t)
+	for _, settings := range []string{`{plugin="quest"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="absmax"}`, `{plugin="lsq"}`} {
+		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) {
+			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := stepProgram(t, dev, r, "model.vocab=1024", "model.heads=13", "model.layers=1", "model.width=1664", "model.hidden=4608",
+				"model.context=128", `device={kind="cuda", precision="bfloat16", products="integer"}`, "quantizer="+settings)
+			const sites = 4
+			if n := strings.Count(program, "__gpu$xla.gpu.triton"); n < 2*sites {
+				t.Errorf("%d kernels, want at least %d", n, 2*sites)
+			}
+			compileFor(t, python, "kernels", program)
+		})
+	}
+}
+
+// TestPredictedBlocks: nor do the products of four-bit floats, on a GPU that multiplies such, in tiles of several sizes. Plugins
+// before 0.12 are older than they should be for these GPUs, and have too few registers.
+func TestPredictedBlocks(t *testing.T) {
+	python := pythonForGPUs(t)
+	if version, err := exec.Command(python, "-c", "import jaxlib; print(jaxlib.__version__)").Output(); err != nil || strings.HasPrefix(string(version), "0.10") || strings.HasPrefix(string(version), "0.11") {
+		t.Skipf("jaxlib %s: %v", version, err)
+	}
+	for _, tt := range []struct {
+		width, hidden int
+		plugin        string
+	}{{640, 1792, "mxfp4"}, {960, 2624, "mxfp4"}, {1664, 4608, "mxfp4"}, {640, 1792, "nvfp4"}, {1664, 4608, "nvfp4"}} {
+		t.Run(fmt.Sprint(tt.width, tt.plugin), func(t *testing.T) {
+			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.PlainAttention, Kernels: engine.FusedKernels, Products: engine.BlockProducts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := stepProgram(t, dev, r, "model.vocab=1024", "model.heads=1", "model.layers=1", fmt.Sprint("model.width=", tt.width), fmt.Sprint("model.hidden=", tt.hidden),
+				"model.context=128", `device={kind="cuda", precision="bfloat16", products="fp4"}`, `quantizer={plugin="`+tt.plugin+`"}`)
+			const products = 5 // queries with keys and values, what follows attention, gate, up, down
+			if n := strings.Count(program, `name = "cage_blocks_product"`); n != products {
+				t.Errorf("%d products of blocks, want %d", n, products)
+			}
+			compileFor(t, python, "kernels", program, "NVIDIA B200")
+		})
+	}
+}
+
+// TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it is one that reads the
+// logits once. With many tokens, training and evaluation compute one chunk of them after the other.
+func TestPredictedLoss(t *testing.T) {
+	python := pythonForGPUs(t)
+	for _, tc := range []struct {
+		vocabulary, batch int
+		evaluates         bool
+	}{{32000, 2, false}, {32768, 2, false}, {50304, 2, false}, {128256, 2, false}, {151936, 2, false}, {32000, 2048, false}, {32000, 2048, true}} {
+		t.Run(fmt.Sprint(tc.vocabulary, tc.batch, tc.evaluates), func(t *testing.T) {
+			m, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 1, Width: 32, Heads: 1, Vocab: tc.vocabulary}, model.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: engine.FusedKernels, Attention: engine.PlainAttention})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const context = 64
+			specs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, m.BatchDims(tc.batch, context)...)}}
+			for _, p := range m.Params() {
+				specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
+			}
+			e, err := d.Compile("loss", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				if tc.evaluates {
+					return []*graph.Node{m.Losses(in[1:], in[0], nil)}
+				}
+				loss := m.Loss(in[1:], in[0], nil)
+				return append(graph.Gradient(loss, in[1:]...), loss)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Close()
+			programs := r.Programs(t)
+			program := programs[len(programs)-1]
+			if n := strings.Count(program, "__gpu$xla.gpu.triton"); n != 1 {
+				t.Errorf("%d kernels, want that of the loss", n)
+			}
+			if loops, many := strings.Contains(program, "stablehlo.while"), tc.batch > 2; loops != many {
+				t.Errorf("there are loops: %v, want %v", loops, many)
+			}
+			compileFor(t, python, "kernels", program)
+		})
+	}
+}
+
+// passes is the program of both passes of the quantizers of some weights, each as that of
+// a weight and as that of an activation of the same shape.
+func passes(t *testing.T, plan step.Plan, weights ...string) string {
+	t.Helper()
+	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var specs []engine.Spec
+	var list []lower.Quantizer
+	for _, rule := range plan.Rules {
+		if slices.Contains(weights, rule.Name) {
+			specs = append(specs, engine.Spec{Name: rule.Name, Shape: shapes.Make(dtypes.Float32, rule.Shape...)})
+			list = append(list, plan.Weights[rule.Name])
+		}
+	}
+	e, err := d.Compile("passes", specs, func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
+		for i, q := range list {
+			trained := q.Init(in[i])
+			value, residuals := q.Forward(in[i], trained)
+			dx, _ := q.Backward(lower.Point{X: in[i], Trained: trained, Value: value}, residuals, graph.Cos(value))
+			y := lower.Quantize(in[i], trained, q)
+			out = append(out, value, dx, y, graph.Gradient(graph.ReduceAllSum(graph.Square(y)), in[i])[0])
+		}
+		return out
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
+	programs := r.Programs(t)
+	return programs[len(programs)-1]
+}

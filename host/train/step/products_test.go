@@ -1,0 +1,123 @@
+package step_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// TestIntegerProducts trains with products of codes and with those of values: the losses are the same but for rounding.
+// In float32 only sums are rounded, and those of values alone; in bfloat16 values are, too, and no codes. The evaluation
+// multiplies as the training does.
+func TestIntegerProducts(t *testing.T) {
+	for _, tt := range []struct {
+		settings []string
+		dispatch step.Dispatch
+	}{
+		{[]string{`quantizer={plugin="quest"}`}, step.Chain},
+		{[]string{`quantizer={plugin="quest"}`, "train.accumulate=2"}, step.Single},
+		{[]string{`quantizer={plugin="quest", form="official"}`, `train.recompute="blocks"`}, step.Single},
+		{[]string{`quantizer={plugin="absmax", bits=8}`, `model.kind="olmo2"`}, step.Single},
+		{[]string{`quantizer={plugin="quest", form="ternary"}`, `model.kind="qwen3"`}, step.Chain},
+		{[]string{`quantizer={plugin="lsq"}`}, step.Single},
+		{[]string{`quantizer.weights={plugin="quest", rotation="none"}`, `quantizer.activations={plugin="absmax"}`}, step.Single},
+	} {
+		for precision, tolerance := range map[engine.Precision]float64{engine.Float32: 1e-4, engine.BFloat16: 5e-3} {
+			t.Run(fmt.Sprint(tt.settings, tt.dispatch, precision), func(t *testing.T) {
+				cfg := testrun.Config(t, append([]string{"model.vocab=32"}, tt.settings...)...)
+				want := lossesBy(t, cfg, engine.Options{Precision: precision, Products: engine.FloatProducts}, tt.dispatch)
+				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: engine.IntegerProducts}, tt.dispatch)
+				differ := false
+				for i := range want {
+					near(t, fmt.Sprint("loss ", i), got[i], want[i], tolerance)
+					differ = differ || got[i] != want[i]
+				}
+				// One scale for a whole matrix XLA multiplies with after the product, which is then one of whole numbers.
+				if oneScale := strings.Contains(tt.settings[0], "lsq"); !differ && !oneScale {
+					t.Error("all losses are the same, to the last bit: no integers were multiplied")
+				}
+			})
+		}
+	}
+}
+
+// lossesBy are the losses of three steps, and then of each token in an evaluation.
+func lossesBy(t *testing.T, cfg *config.Config, o engine.Options, dispatch step.Dispatch) (losses []float64) {
+	t.Helper()
+	plan := testrun.Plan(t, cfg)
+	plan.Dispatch = dispatch
+	c, err := step.Compile(testdevice.Open(t, o), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	b := batches(cfg, 5, cfg.Train.Accumulate)
+	s, err := c.NewState(3, b[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	for i := range 3 {
+		losses = append(losses, run(t, c, s, b, step.Settings{Step: i + 1, Rate: 1e-4, NextRate: 1e-4, Lambda: 1}).Loss)
+	}
+	e, err := c.Evaluator(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	tokens, err := e.Losses(b[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, loss := range tokens {
+		losses = append(losses, float64(loss))
+	}
+	return losses
+}
+
+// wholeTiles are sizes of which all products of a weight are whole tiles of blocks.
+var wholeTiles = []string{"model.vocab=32", "model.width=64", "model.hidden=128", "model.context=64", "train.batch=2"}
+
+// TestBlockProducts trains with products of four-bit floats in blocks, computed as their kernel means, and with those of
+// values. They differ by the rounding of sums, and of values where these are not exact in bfloat16, which moves some numbers
+// from one code to the next, as any rounding does: losses of tokens differ, means hardly do. TestProgramOfBlocks sees that
+// they are multiplied so.
+func TestBlockProducts(t *testing.T) {
+	for _, tt := range []struct {
+		settings []string
+		dispatch step.Dispatch
+	}{
+		{[]string{`quantizer={plugin="mxfp4"}`}, step.Chain},
+		{[]string{`quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`, "train.accumulate=2"}, step.Single},
+		{[]string{`quantizer={plugin="mxfp4", scale_rule="absmax34"}`, `train.recompute="blocks"`, `model.kind="olmo2"`}, step.Single},
+		{[]string{`quantizer={plugin="nvfp4", rotation="16"}`}, step.Chain},
+		{[]string{`quantizer={plugin="nvfp4", scale_form="encode"}`, `model.kind="qwen3"`}, step.Single},
+	} {
+		t.Run(fmt.Sprint(tt.settings, tt.dispatch), func(t *testing.T) {
+			cfg := testrun.Config(t, append(slices.Clone(wholeTiles), tt.settings...)...)
+			o := engine.Options{Precision: engine.BFloat16, Kernels: engine.BodyKernels, Products: engine.FloatProducts}
+			want := lossesBy(t, cfg, o, tt.dispatch)
+			o.Products = engine.BlockProducts
+			got := lossesBy(t, cfg, o, tt.dispatch)
+			got, want = means(got), means(want)
+			for i := range want {
+				near(t, fmt.Sprint("loss ", i), got[i], want[i], 5e-3)
+			}
+		})
+	}
+}
+
+// means takes the mean of the losses of tokens that lossesBy has returned behind those of steps.
+func means(losses []float64) []float64 {
+	const steps = 3
+	return append(slices.Clone(losses[:steps]), stat.Mean(losses[steps:], nil))
+}

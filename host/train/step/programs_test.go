@@ -1,0 +1,135 @@
+package step_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// TestSingleProgram looks at what XLA gets of a step on two GPUs: one program, in which
+// parameters and states are updated in place and gradients summed once across the GPUs,
+// and beside it only the uploads of tokens and scalars.
+func TestSingleProgram(t *testing.T) {
+	for _, accumulate := range []int{1, 2} {
+		t.Run(fmt.Sprint("accumulate ", accumulate), func(t *testing.T) {
+			dev, r, err := pjrtrecord.Open(t, 2, engine.Options{Count: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := testrun.Config(t, "model.vocab=32", "train.batch=4", fmt.Sprint("train.accumulate=", accumulate),
+				`quantizer={plugin="lsq"}`, `device={kind="cuda", count=2}`)
+			c, err := step.Compile(dev, testrun.Plan(t, cfg))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			if err := c.Prepare(false); err != nil {
+				t.Fatal(err)
+			}
+			programs := r.Programs(t)
+			if len(programs) != 4 { // quantize, the step without correction and with it, and the losses
+				t.Fatalf("%d programs were compiled before the first step, want 4", len(programs))
+			}
+			for _, p := range programs[1:3] {
+				checkSingle(t, c.Plan(), p)
+			}
+			checkRuns(t, c, r, cfg.Model.Context)
+		})
+	}
+}
+
+// TestProgramOfBlocks: with device.products = "fp4" each product of a quantized activation and a weight is one kernel that
+// reads their codes, in training and in evaluation, of sizes that are whole tiles; without it none is.
+func TestProgramOfBlocks(t *testing.T) {
+	const layers, products = 2, 5 // queries with keys and values, what follows attention, gate, up, down
+	for _, tt := range []struct {
+		products engine.Products
+		settings string
+		kernels  int
+	}{
+		{engine.BlockProducts, `quantizer={plugin="mxfp4"}`, layers * products},
+		{engine.BlockProducts, `quantizer={plugin="nvfp4"}`, layers * products},
+		{engine.FloatProducts, `quantizer={plugin="mxfp4"}`, 0},
+		{engine.BlockProducts, `quantizer={plugin="mxfp4", ties="away"}`, 0},
+		{engine.BlockProducts, `quantizer={plugin="quest"}`, 0},
+		{engine.BlockProducts, `quantizer={weights={plugin="mxfp4"}, activations={plugin="absmax"}}`, 0},
+		{engine.BlockProducts, `quantizer={weights={plugin="mxfp4"}, activations={plugin="nvfp4"}}`, 0},
+	} {
+		t.Run(fmt.Sprint(tt.products, strings.ReplaceAll(tt.settings, ",", "")), func(t *testing.T) {
+			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.PlainAttention, Kernels: engine.FusedKernels, Products: tt.products})
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := stepProgram(t, dev, r, append(slices.Clone(wholeTiles), tt.settings, `device={kind="cuda", precision="bfloat16"}`)...)
+			programs := r.Programs(t)
+			for name, text := range map[string]string{"step": program, "losses": programs[len(programs)-1]} {
+				if n := strings.Count(text, `name = "cage_blocks_product"`); n != tt.kernels {
+					t.Errorf("%s: %d products of blocks, want %d", name, n, tt.kernels)
+				}
+			}
+		})
+	}
+}
+
+// checkSingle looks at a program of two replicas.
+func checkSingle(t *testing.T, plan *step.Plan, program string) {
+	t.Helper()
+	replaced := 0
+	for _, rule := range plan.Rules {
+		replaced += 1 + len(rule.State())
+	}
+	head, _, _ := strings.Cut(program[strings.Index(program, "@main"):], "->")
+	for i, argument := range strings.Split(head, "%")[1:] {
+		if in := strings.Contains(argument, fmt.Sprintf("tf.aliasing_output = %d ", i)); in != (i < replaced) {
+			t.Errorf("argument %d of %d that are replaced: %s", i, replaced, argument)
+		}
+	}
+	// One for the losses, and one for each gradient of what the forward pass reads: the
+	// steps of the weights' quantizers follow from those of the weights.
+	want := 1 + len(plan.Model.Params()) + len(plan.Activations)
+	if got := strings.Count(program, `"stablehlo.all_reduce"`); got != want {
+		t.Errorf("%d sums across replicas, want %d", got, want)
+	}
+	if got, want := strings.Count(program, `"stablehlo.while"`), min(1, plan.Accumulate-1); got != want {
+		t.Errorf("%d loops, want %d", got, want)
+	}
+	for _, never := range []string{"stablehlo.custom_call", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send"} {
+		if strings.Contains(program, never) {
+			t.Errorf("the program has %s", never)
+		}
+	}
+}
+
+// checkRuns runs steps and looks at what the device was asked for.
+func checkRuns(t *testing.T, c *step.Compiled, r *pjrtrecord.Recorder, context int) {
+	t.Helper()
+	var tokens [][]int32
+	for i := range c.Plan().Accumulate {
+		tokens = append(tokens, testrun.Tokens(uint64(i), 4, context+1, vocab))
+	}
+	s, err := c.NewState(3, tokens[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	before := len(r.Log(t))
+	const steps = 3
+	for i := range steps {
+		run(t, c, s, tokens, step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Statistics: i == 1})
+	}
+	var kinds []string
+	for _, line := range r.Log(t)[before:] {
+		kind, _, _ := strings.Cut(line, " ")
+		kinds = append(kinds, kind)
+	}
+	one := "upload upload upload upload run" // tokens and scalars, to two replicas
+	if got, want := strings.Join(kinds, " "), strings.TrimSpace(strings.Repeat(one+" ", steps)); got != want {
+		t.Errorf("the steps are %s, want %s", got, want)
+	}
+}

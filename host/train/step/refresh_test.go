@@ -1,0 +1,147 @@
+package step_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// clock is an optimizer that shows when its programs run: observation counts the
+// updates, a refresh notes 10 times the update (plus 1 the first time), and the
+// direction is the last note.
+type clock struct{ descent }
+
+func (clock) Init(b *program.Builder, _ program.Value, _ sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"count": b.Const(0), "note": b.Const(0)}, nil
+}
+
+func (clock) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"count": in.State["count"].Shift(1)}, nil
+}
+
+func (clock) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, _ sdk.Tensor) (sdk.State, error) {
+	note := in.State["count"].Scale(10)
+	if first {
+		note = note.Shift(1)
+	}
+	return sdk.State{"note": note}, nil
+}
+
+func (clock) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 2, Next: 4, Every: 3} }
+
+func (clock) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	return b.Zeros(t.Shape...).Add(in.State["note"]), in.State, nil
+}
+
+// TestRefresh: an update is observation, refresh if one is due, update; each sees
+// what the one before left, also across a checkpoint.
+func TestRefresh(t *testing.T) {
+	cfg := sgdConfig(t, "train.weight_decay=0.0")
+	c := testrun.Compile(t, planOf(t, cfg, grid{}, clock{}))
+	s := newState(t, c)
+	before := testrun.Download(t, c, s)
+	const rate = 0.5
+	notes := []float32{0, 21, 21, 40, 40, 40, 70, 70} // of updates 1, 2, …
+	moved := float32(0)
+	for i, note := range notes {
+		run(t, c, s, batches(cfg, 1, 1), step.Settings{Step: i + 1, Rate: rate, Lambda: 0})
+		moved += rate * note
+		if i == 4 {
+			s = throughCheckpoint(t, c, s)
+		}
+	}
+	after := testrun.Download(t, c, s)
+	for _, p := range c.Plan().Model.Params() {
+		if got := after["state/"+p.Name+"/count"][0]; got != float32(len(notes)) {
+			t.Errorf("%s was observed %v times in %d updates", p.Name, got, len(notes))
+		}
+		for i, x := range before["param/"+p.Name] {
+			got := after["param/"+p.Name][i]
+			if want := x - moved; math.Abs(float64(got-want)) > 1e-3 {
+				t.Fatalf("%s, element %d: %v became %v, want %v", p.Name, i, x, got, want)
+			}
+		}
+	}
+}
+
+// throughCheckpoint copies a state to host memory and back.
+func throughCheckpoint(t *testing.T, c *step.Compiled, s *step.State) *step.State {
+	t.Helper()
+	tensors := testrun.Tensors(t, c, s)
+	byName := map[string]step.Tensor{}
+	for _, tensor := range tensors {
+		byName[tensor.Name] = tensor
+	}
+	pending, failures := s.Pending.Records(), s.Pending.Failures()
+	s.Close()
+	load := func(name string) (step.Tensor, error) { return byName[name], nil }
+	loaded, err := c.Upload(load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(loaded.Close)
+	if err := c.RestoreRefreshes(loaded, pending, load); err != nil {
+		t.Fatal(err)
+	}
+	loaded.Pending.RestoreFailures(failures)
+	return loaded
+}
+
+// TestFailedRefresh: a factorization that fails leaves the preconditioner as it was,
+// at most three times in a row.
+func TestFailedRefresh(t *testing.T) {
+	cfg := sgdConfig(t, "train.weight_decay=0.0")
+	c := testrun.Compile(t, planOf(t, cfg, nil, clock{}))
+	failing := true
+	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+		if failing {
+			return nil, errors.New("no convergence")
+		}
+		return reference.Run(p, in)
+	})
+	s := newState(t, c)
+	note := "state/" + c.Plan().Model.Params()[0].Name + "/note"
+	for i := range 14 { // refreshes are due at 2, 4, 7, 10, 13
+		failing = i+1 != 7
+		res, err := c.Step(s, batches(cfg, 1, 1), step.Settings{Step: i + 1, Rate: 0.1})
+		if err != nil {
+			t.Fatalf("update %d: %v", i+1, err)
+		}
+		if !s.Consistent() {
+			t.Errorf("update %d: the state is not consistent", i+1)
+		}
+		due := i+1 == 2 || i+1 == 4 || i+1 == 10 || i+1 == 13
+		if got := len(res.FailedRefreshes); due && got != len(c.Plan().Rules) || !due && got != 0 {
+			t.Errorf("update %d: %d refreshes failed", i+1, got)
+		}
+		want := float32(0)
+		if i+1 >= 7 {
+			want = 70
+		}
+		if got := testrun.Download(t, c, s)[note][0]; got != want {
+			t.Errorf("after update %d the note is %v, want %v", i+1, got, want)
+		}
+	}
+	for t2 := 15; ; t2++ {
+		_, err := c.Step(s, batches(cfg, 1, 1), step.Settings{Step: t2, Rate: 0.1})
+		if err != nil {
+			if t2 != 19 || !strings.Contains(err.Error(), "failed 4 times in a row: no convergence") {
+				t.Errorf("update %d: %v", t2, err)
+			}
+			if s.Consistent() {
+				t.Error("a state that a step has left half replaced passes for consistent")
+			}
+			return
+		}
+		if t2 > 30 {
+			t.Fatal("failures are tolerated for ever")
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package step_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// perReplica are the sequences that a replica has of each micro-batch. One replica has as
+// many, and as many more micro-batches: quantizers of activations then see the same
+// numbers, and only the sums of gradients are taken in another order. With all sequences at
+// once a code can fall on the other side of a boundary, and a test of few steps sees it.
+const (
+	replicas   = 2
+	perReplica = 2
+)
+
+// onReplicas is a step on several replicas.
+func onReplicas(t *testing.T, count int, d step.Dispatch, accumulate int, overrides []string) compiledStep {
+	t.Helper()
+	device := testdevice.Open(t, engine.Options{Count: count})
+	all := []string{"model.vocab=32", fmt.Sprint("train.batch=", perReplica*count), fmt.Sprint("train.accumulate=", accumulate), "train.clip=0.3",
+		`device.kind="cuda"`, fmt.Sprint("device.count=", count)}
+	cfg := testrun.Config(t, append(all, overrides...)...)
+	plan := testrun.Plan(t, cfg)
+	plan.Dispatch = d
+	c, err := step.Compile(device, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	s, err := c.NewState(3, testrun.Tokens(1, perReplica*count, cfg.Model.Context+1, vocab))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return compiledStep{c, s}
+}
+
+// TestReplicas: two replicas train as one does, but for rounding, in both dispatches.
+func TestReplicas(t *testing.T) {
+	if testdevice.Kind() == engine.CPU {
+		t.Skip("the CPU is one replica")
+	}
+	for name, overrides := range map[string][]string{
+		"quest, adamw":     {`quantizer={plugin="quest"}`},
+		"quest, adamw, 2":  {`quantizer={plugin="quest"}`},
+		"lsq, sgd":         {`quantizer={plugin="lsq"}`, `optimizer={plugin="sgd"}`},
+		"quest, shampoo":   {`quantizer={plugin="quest"}`, `optimizer={plugin="shampoo"}`},
+		"full precision":   {`quantizer={plugin="absmax"}`, `method.gradient="full"`},
+		"absmax of tokens": {`quantizer={plugin="absmax", granularity="row"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			accumulate := 1
+			if strings.HasSuffix(name, ", 2") {
+				accumulate = 2
+			}
+			one := onReplicas(t, 1, step.Single, replicas*accumulate, overrides)
+			for _, d := range []step.Dispatch{step.Single, step.Chain} {
+				t.Run(string(d), func(t *testing.T) { trainAlike(t, one, onReplicas(t, replicas, d, accumulate, overrides)) })
+			}
+		})
+	}
+}
+
+// trainAlike runs five steps on a copy of the second step's state and on that state.
+func trainAlike(t *testing.T, one, two compiledStep) {
+	t.Helper()
+	one.State = copied(t, one.Compiled, two)
+	plan := two.Plan()
+	for i := range 5 {
+		var b [][]int32
+		for j := range plan.Accumulate {
+			b = append(b, testrun.Tokens(uint64(10*i+j), replicas*perReplica, plan.Context+1, vocab))
+		}
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i / 3), Statistics: true}
+		set.Pareto, set.ParetoLambda = i == 2, 2
+		if i == 4 {
+			b[0][len(b[0])-1] = vocab // NaN on the last replica
+		}
+		x, y := run(t, one.Compiled, one.State, parts(b, perReplica*(plan.Context+1)), set), run(t, two.Compiled, two.State, b, set)
+		if x.Skipped != (i == 4) || y.Skipped != x.Skipped {
+			t.Fatalf("step %d: skipped %t on one replica, %t on two", i+1, x.Skipped, y.Skipped)
+		}
+		if i < 4 {
+			near(t, fmt.Sprint("loss of step ", i+1), y.Loss, x.Loss, 1e-5)
+			near(t, fmt.Sprint("norm of step ", i+1), y.GradNorm, x.GradNorm, 1e-3)
+			near(t, fmt.Sprint("measure of step ", i+1), y.Pareto, x.Pareto, 1e-3)
+		}
+	}
+	sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State), testrun.Download(t, two.Compiled, two.State))
+	tokens := testrun.Tokens(7, replicas*perReplica, plan.Context+1, vocab)
+	x, y := evaluated(t, one, parts([][]int32{tokens}, perReplica*(plan.Context+1))), evaluated(t, two, [][]int32{tokens})
+	for i := range x {
+		near(t, fmt.Sprint("loss of token ", i), float64(y[i]), float64(x[i]), 1e-3)
+	}
+}
+
+// copied is a copy of a state for another step.
+func copied(t *testing.T, to *step.Compiled, k compiledStep) *step.State {
+	t.Helper()
+	tensors := testrun.Tensors(t, k.Compiled, k.State)
+	s, err := to.Upload(func(name string) (step.Tensor, error) {
+		return tensors[slices.IndexFunc(tensors, func(x step.Tensor) bool { return x.Name == name })], nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// parts cuts batches into batches of so many tokens.
+func parts(batches [][]int32, size int) [][]int32 {
+	var list [][]int32
+	for _, b := range batches {
+		list = slices.AppendSeq(list, slices.Chunk(b, size))
+	}
+	return list
+}
+
+// evaluated are the losses of the tokens of batches.
+func evaluated(t *testing.T, k compiledStep, batches [][]int32) []float32 {
+	t.Helper()
+	e, err := k.Evaluator(k.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var all []float32
+	for _, b := range batches {
+		losses, err := e.Losses(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, losses...)
+	}
+	return all
+}

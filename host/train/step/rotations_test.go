@@ -1,0 +1,225 @@
+package step_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// rotations lists the blocks that the weights of a plan are left rotated by, where they
+// are.
+func rotations(c *step.Compiled) map[string]int {
+	left := map[string]int{}
+	for _, r := range c.Plan().Rules {
+		if r.Rotation != 0 {
+			left[r.Name] = r.Rotation
+		}
+	}
+	return left
+}
+
+// fullOf is the same configuration, in which every operand is rotated back.
+func fullOf(t testing.TB, cfg *config.Config) *config.Config {
+	t.Helper()
+	return testrun.Again(t, cfg, `train.rotations="full"`)
+}
+
+// TestRotations: which weights of a block stay rotated. The rows of the model have 32
+// elements, and 48 in mlp.down.
+func TestRotations(t *testing.T) {
+	all := map[string]int{"attn.qkv": 32, "attn.out": 32, "mlp.w1": 32, "mlp.w2": 32, "mlp.down": 16}
+	without := func(names ...string) map[string]int {
+		left := map[string]int{}
+		for name, block := range all {
+			left[name] = block
+		}
+		for _, name := range names {
+			delete(left, name)
+		}
+		return left
+	}
+	override := func(match, settings string) string {
+		return `quantizer.overrides=[{match="` + match + `", ` + settings + `}]`
+	}
+	for name, c := range map[string]struct {
+		want      map[string]int
+		overrides []string
+	}{
+		"quest":               {all, nil},
+		"olmo2":               {all, []string{`model.kind="olmo2"`}},
+		"official form":       {all, []string{`quantizer.form="official"`}},
+		"two settings":        {all, []string{`quantizer.weights={plugin="quest", bits=2}`, `quantizer.activations={plugin="quest", bits=8}`}},
+		"clipped mxfp4":       {without("mlp.down"), []string{`quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`, override("*.mlp.down*", `plugin="none"`)}},
+		"mxfp4 and quest":     {all, []string{`quantizer.weights={plugin="quest", rotation="16"}`, `quantizer.activations={plugin="nvfp4", rotation="16"}`}},
+		"no plain surrogates": {nil, []string{`quantizer={plugin="nvfp4", rotation="16"}`}},
+		"no rotation":         {nil, []string{`quantizer={plugin="quest", rotation="none"}`}},
+		"mxfp4":               {nil, []string{`quantizer={plugin="mxfp4"}`}},
+		"absmax":              {nil, []string{`quantizer={plugin="absmax"}`}},
+		"lsq":                 {nil, []string{`quantizer={plugin="lsq"}`}},
+		"grid":                {nil, []string{`quantizer={plugin="grid"}`}},
+		"full":                {nil, []string{`train.rotations="full"`}},
+		"weights only":        {nil, []string{`quantizer.activations={plugin="none"}`}},
+		"activations only":    {nil, []string{`quantizer.weights={plugin="none"}`, `method.form="off"`}},
+		"one of two weights":  {without("mlp.w1", "mlp.w2"), []string{override("*.mlp.w2", `plugin="none"`)}},
+		"another block":       {without("mlp.w1", "mlp.w2"), []string{override("*.mlp.w1", `plugin="quest", rotation="8"`)}},
+		"another input":       {without("attn.out"), []string{override("*.attn.out.input", `plugin="absmax"`)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := rotations(testrun.Compile(t, testrun.Plan(t, testrun.Config(t, append([]string{"model.vocab=32"}, c.overrides...)...))))
+			want := map[string]int{}
+			for weight, block := range c.want {
+				if name == "mxfp4 and quest" {
+					block = 16
+				}
+				want["layers.0."+weight], want["layers.1."+weight] = block, block
+			}
+			for weight, block := range want {
+				if got[weight] != block {
+					t.Errorf("%s is left rotated by %d, want %d", weight, got[weight], block)
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("left rotated: %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestPlanIsKept: compiling changes nothing in the caller's plan.
+func TestPlanIsKept(t *testing.T) {
+	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32"))
+	if len(rotations(testrun.Compile(t, plan))) == 0 {
+		t.Fatal("nothing is left rotated")
+	}
+	for _, q := range []lower.Quantizer{plan.Weights["layers.0.attn.qkv"], plan.Activations["layers.0.attn.qkv.input"]} {
+		if u, err := q.(lower.Rotating).KeepRotated(); err != nil || u == nil {
+			t.Errorf("a quantizer of the plan has no rotation any more (%v)", err)
+		}
+	}
+	for _, r := range plan.Rules {
+		if r.Rotation != 0 {
+			t.Errorf("the rule of %s has the rotation %d", r.Name, r.Rotation)
+		}
+	}
+	plan.Rotations = "quarter"
+	if _, err := step.Compile(testrun.Device(t), plan); err == nil || !strings.Contains(err.Error(), `rotations "quarter": use half, full`) {
+		t.Errorf("got %v for unknown rotations", err)
+	}
+}
+
+// TestHalfIsFull compares loss, gradients, norm and measures of a step whose operands
+// stay rotated with those of one that rotates them back.
+//
+// Both are the same in exact arithmetic. In float32 each product differs by some units
+// of 2⁻²⁴ of its factors' norms, and a loss or gradient has passed some twenty of them
+// one after the other: 1e-5 of the largest element is asked for. The seeds are such that
+// no activation crosses the boundary between two codes, which a difference however small
+// can make it do, and which moves what follows by a whole step.
+func TestHalfIsFull(t *testing.T) {
+	for name, overrides := range map[string][]string{
+		"quest":         nil,
+		"olmo2":         {`model.kind="olmo2"`},
+		"accumulated":   {"train.accumulate=3"},
+		"coupled":       {`method.form="coupled"`},
+		"official form": {`quantizer.form="official"`},
+		"clipped mxfp4": {"model.hidden=64", `quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := sgdConfig(t, overrides...)
+			b := batches(cfg, 1, cfg.Train.Accumulate)
+			half, full := inGraphs(t, cfg), inGraphs(t, fullOf(t, cfg))
+			if len(rotations(half)) == 0 || len(rotations(full)) > 0 {
+				t.Fatalf("left rotated: %v and %v", rotations(half), rotations(full))
+			}
+			set := step.Settings{Step: 1, Rate: 1, NextRate: 1, Lambda: 1, Statistics: true, ParetoSTE: true, Pareto: true, ParetoLambda: 2}
+			x, y := run(t, half, newState(t, half), b, set), run(t, full, newState(t, full), b, set)
+			near(t, "loss", x.Loss, y.Loss, 1e-6)
+			near(t, "norm", x.GradNorm, y.GradNorm, 1e-5)
+			near(t, "‖∇f(Q(x)) + λe‖", x.ParetoSTE, y.ParetoSTE, 1e-5)
+			exact := 0.0 // the same numbers, rotated back in another executable
+			if testdevice.Kind() != engine.CPU {
+				exact = 1e-6
+			}
+			near(t, "‖∇f(x) + λe‖", x.Pareto, y.Pareto, exact)
+			for i := range x.ErrorNorm2 {
+				near(t, "Σe²", x.ErrorNorm2[i], y.ErrorNorm2[i], exact)
+			}
+			sameGradients(t, half, gradients(t, half, b), gradients(t, full, b))
+		})
+	}
+}
+
+// inGraphs compiles a step whose updates are in graphs: tiles rotate in another order.
+func inGraphs(t *testing.T, cfg *config.Config) *step.Compiled {
+	plan := testrun.Plan(t, cfg)
+	plan.Update = lowered
+	return testrun.Compile(t, plan)
+}
+
+// sameGradients allows the 1e-5, and the rounding of the parameters that gradients are
+// differences of, which are rounded once in each step.
+func sameGradients(t *testing.T, c *step.Compiled, got, want [][]float64) {
+	t.Helper()
+	x := testrun.Params(c.Plan().Model, 3)
+	for i, p := range c.Plan().Model.Params() {
+		largest, worst, unit := 0.0, 0.0, 0.0
+		for _, v := range x[i] {
+			unit = max(unit, 0x1p-23*math.Abs(float64(v)))
+		}
+		for j, v := range want[i] {
+			largest = max(largest, math.Abs(v))
+			worst = max(worst, math.Abs(got[i][j]-v))
+		}
+		if !(worst <= 1e-5*largest+unit) || largest == 0 {
+			t.Errorf("gradient of %s: the largest difference is %.2g, the largest element %.2g", p.Name, worst, largest)
+		}
+	}
+}
+
+// TestSilentSteps: also with operands left rotated, a step with λ_t = 0 has the bits of one
+// without the method.
+func TestSilentSteps(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32")
+	with := testrun.Compile(t, testrun.Plan(t, cfg))
+	without := testrun.Compile(t, testrun.Plan(t, testrun.Again(t, cfg, `method.form="off"`)))
+	a, b := newState(t, with), newState(t, without)
+	for i := range 4 {
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3}
+		run(t, with, a, batches(cfg, uint64(i), 1), set)
+		set.Statistics = true
+		run(t, without, b, batches(cfg, uint64(i), 1), set)
+	}
+	sameBits(t, "λ = 0 and off", testrun.Download(t, with, a), testrun.Download(t, without, b))
+}
+
+// TestEvaluation: losses are the same with operands left rotated and rotated back.
+func TestEvaluation(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32")
+	tokens := batches(cfg, 7, 1)[0]
+	losses := func(cfg *config.Config) []float32 {
+		c := testrun.Compile(t, testrun.Plan(t, cfg))
+		e, err := c.Evaluator(newState(t, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		out, err := e.Losses(tokens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	half, full := losses(cfg), losses(fullOf(t, cfg))
+	for i := range full {
+		near(t, "a loss", float64(half[i]), float64(full[i]), 1e-5)
+	}
+}

@@ -1,0 +1,161 @@
+package step_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// dispatched is the step of a configuration under one dispatch.
+func dispatched(t *testing.T, cfg *config.Config, d step.Dispatch) compiledStep {
+	t.Helper()
+	plan := testrun.Plan(t, cfg)
+	plan.Dispatch = d
+	plan.Update = lowered // in the chain, too: tiles add up in another order
+	k := started(t, cfg, plan)
+	if err := k.Prepare(false); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// cases of TestSingle, as overrides of the configuration.
+var singleCases = map[string][]string{
+	"quest, adamw":      {`quantizer={plugin="quest"}`},
+	"quest, adamw, 3":   {`quantizer={plugin="quest"}`, three},
+	"absmax, adamw, 3":  {`quantizer={plugin="absmax"}`, `method.form="coupled"`, three},
+	"quest, sgd":        {`quantizer={plugin="quest"}`, `optimizer={plugin="sgd"}`, `method.form="coupled"`},
+	"absmax, sgd, 3":    {`quantizer={plugin="absmax"}`, `optimizer={plugin="sgd"}`, three},
+	"quest, muon, 3":    {`quantizer={plugin="quest"}`, `optimizer={plugin="muon"}`, `method.variant="official"`, three},
+	"absmax, muon, off": {`quantizer={plugin="absmax"}`, `optimizer={plugin="muon"}`, `method.form="off"`},
+	"lsq, adamw":        {`quantizer={plugin="lsq"}`},
+	"lsq, adamw, 3":     {`quantizer={plugin="lsq"}`, three},
+	"full precision":    {`quantizer={plugin="quest"}`, `method.gradient="full"`, three},
+	"no quantizer":      {`optimizer={plugin="sgd"}`, three},
+	"refreshes":         {`quantizer={plugin="quest"}`, `optimizer={plugin="shampoo"}`, "train.accumulate=2"},
+	"late refreshes":    {`quantizer={plugin="quest"}`, `optimizer={plugin="soap", refresh_delay=2}`},
+	"lotion":            {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`, "train.accumulate=2"},
+}
+
+const three = "train.accumulate=3"
+
+// TestSingle: a step as one executable is that of the chain, with clipping, statistics, a
+// correction that begins, a step that is not finite and one that the chain has to do.
+// On the CPU it has the same bits.
+func TestSingle(t *testing.T) {
+	const clip, bad, pareto = 0.3, 11, 13
+	first, last, same := 0, 20, sameBits
+	if testdevice.Kind() != engine.CPU { // where compiling takes long, and codes may differ
+		first, last, same = 10, 15, sameNearly
+	}
+	for name, overrides := range singleCases {
+		t.Run(name, func(t *testing.T) {
+			if testdevice.Kind() != engine.CPU && name != "quest, adamw, 3" && name != "lsq, adamw" {
+				t.Skip("the others are compared on the CPU")
+			}
+			cfg := testrun.Config(t, append(overrides, "model.vocab=32", fmt.Sprint("train.clip=", clip))...)
+			a, b := dispatched(t, cfg, step.Chain), dispatched(t, cfg, step.Single)
+			clipped := 0
+			for i := first; i < last; i++ {
+				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, Lambda: float64(i / 8), Statistics: i%4 == 1, ParetoLambda: 2}
+				set.ParetoSTE = i == pareto && cfg.Method.Gradient != "full"
+				tokens := batches(cfg, 10*uint64(i), cfg.Train.Accumulate)
+				if i == bad {
+					tokens[len(tokens)-1][3] = vocab
+				}
+				if i%5 == 1 { // also while a refresh is pending
+					b.State = throughCheckpoint(t, b.Compiled, b.State)
+				}
+				before := testrun.Download(t, b.Compiled, b.State)
+				x, y := run(t, a.Compiled, a.State, tokens, set), run(t, b.Compiled, b.State, tokens, set)
+				if i == bad {
+					sameBits(t, "the skipped step", before, testrun.Download(t, b.Compiled, b.State))
+				}
+				if x.Skipped != (i == bad) {
+					t.Fatalf("step %d: %+v", i+1, x)
+				}
+				sameOutcome(t, i+1, x, y)
+				if x.GradNorm > clip {
+					clipped++
+				}
+				if i == last-1 {
+					same(t, fmt.Sprint("after step ", i+1), testrun.Download(t, a.Compiled, a.State), testrun.Download(t, b.Compiled, b.State))
+				}
+			}
+			if clipped < 2 {
+				t.Errorf("%d steps were clipped, want more", clipped)
+			}
+		})
+	}
+}
+
+// sameOutcome compares the results of two steps, to the bit on the CPU.
+func sameOutcome(t *testing.T, at int, x, y step.Result) {
+	t.Helper()
+	x.Aside, y.Aside = 0, 0
+	if testdevice.Kind() == engine.CPU {
+		if diff := cmp.Diff(fmt.Sprintf("%+v", x), fmt.Sprintf("%+v", y)); diff != "" {
+			t.Fatalf("step %d: -chain +single:\n%s", at, diff)
+		}
+		return
+	}
+	if x.Skipped && y.Skipped {
+		return // the loss is NaN
+	}
+	near(t, fmt.Sprint("loss of step ", at), y.Loss, x.Loss, 1e-5)
+	near(t, fmt.Sprint("norm of step ", at), y.GradNorm, x.GradNorm, 1e-3)
+}
+
+// sameNearly compares states that were rounded in other places: a code may fall on the
+// other side of a boundary, so it is the mean that is compared.
+func sameNearly(t testing.TB, what string, a, b map[string][]float32) {
+	t.Helper()
+	most := 0.0
+	for name, x := range a {
+		y, difference, size := b[name], 0.0, 1e-12
+		for i := range x {
+			difference += math.Abs(float64(x[i]) - float64(y[i]))
+			size += math.Abs(float64(x[i]))
+		}
+		most = max(most, difference/size)
+		if !(difference/size < 1e-3) {
+			t.Errorf("%s: %s differs by %.2g of its mean absolute value", what, name, difference/size)
+		}
+	}
+	t.Logf("%s: mean differences of up to %.2g of the mean absolute value", what, most)
+}
+
+// TestSingleInChunks: micro-batches one after the other, of which each computes its loss in chunks of tokens, make the
+// step of those that compute it at once.
+func TestSingleInChunks(t *testing.T) {
+	cfg := sgdConfig(t, three)
+	var results [2]step.Result
+	for i, tokens := range []int{1 << 20, 16} {
+		plan := planOf(t, cfg, squash{}, descent{})
+		var err error
+		if plan.Model, err = model.New(cfg.Model, model.Options{LossTokens: tokens}); err != nil {
+			t.Fatal(err)
+		}
+		plan.Dispatch = step.Single
+		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: engine.BFloat16}), plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		results[i] = run(t, c, newState(t, c), batches(cfg, 7, 3), step.Settings{Step: 1})
+	}
+	for what, values := range map[string][2]float64{"loss": {results[0].Loss, results[1].Loss}, "norm": {results[0].GradNorm, results[1].GradNorm}} {
+		if apart := math.Abs(values[1]/values[0] - 1); !(apart < 1e-5) {
+			t.Errorf("%s: %g in chunks, %g at once", what, values[1], values[0])
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package step_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// TestUploadChecks: a checkpoint that does not fit is refused.
+func TestUploadChecks(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32")
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, c)
+	tensors := testrun.Tensors(t, c, s)
+	load := func(spoil func(name string) (step.Tensor, error)) func(string) (step.Tensor, error) {
+		return func(name string) (step.Tensor, error) {
+			if strings.HasPrefix(name, "state/layers.1.mlp.down/") {
+				return spoil(name)
+			}
+			for _, x := range tensors {
+				if x.Name == name {
+					return x, nil
+				}
+			}
+			return step.Tensor{}, fmt.Errorf("no %s", name)
+		}
+	}
+	missing := errors.New("missing")
+	if _, err := c.Upload(load(func(string) (step.Tensor, error) { return step.Tensor{}, missing })); !errors.Is(err, missing) {
+		t.Errorf("a missing tensor: %v", err)
+	}
+	_, err := c.Upload(load(func(name string) (step.Tensor, error) {
+		return step.Tensor{Name: name, Dims: []int{48, 32}, Data: make([]float32, 48*32)}, nil
+	}))
+	if err == nil || !strings.Contains(err.Error(), "[48 32], the run needs [32 48]") {
+		t.Errorf("a tensor of another shape: %v", err)
+	}
+}
+
+// TestMemory: many steps, with everything a step can be asked for, leave the heap as
+// it was. One set of this model's parameters and states has 300 kB; the bound of 2 MB
+// is far below one buffer of 300 kept in each of 250 steps.
+func TestMemory(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, c)
+	b := batches(cfg, 1, 2)
+	steps := func(from, to int) {
+		for i := from; i < to; i++ {
+			set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i % 2), Statistics: i%3 == 0}
+			set.ParetoSTE, set.Pareto = i%10 == 0, i%10 == 0
+			old := s.Param(c.Plan().Rules[0].Name)
+			run(t, c, s, b, set)
+			if !old.Gone() {
+				t.Fatal("an update keeps the old parameters")
+			}
+		}
+	}
+	steps(0, 50)
+	before := heap()
+	steps(50, 300)
+	if after := heap(); after > before+2<<20 {
+		t.Errorf("the heap grew from %d to %d bytes in 250 steps", before, after)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestEvaluator: its losses are those of the training step, and their mean its loss.
+func TestEvaluator(t *testing.T) {
+	for _, q := range []sdk.Quantizer{nil, grid{}} {
+		cfg := sgdConfig(t)
+		c := testrun.Compile(t, planOf(t, cfg, q, descent{}))
+		s := newState(t, c)
+		b := batches(cfg, 4, 1)
+		e, err := c.Evaluator(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		losses, err := e.Losses(b[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(losses) != cfg.Train.Batch*cfg.Model.Context {
+			t.Errorf("%d losses", len(losses))
+		}
+		total := 0.0
+		for _, l := range losses {
+			total += float64(l)
+		}
+		res := run(t, c, s, b, step.Settings{Step: 1, Rate: 0.1, NextRate: 0.1})
+		near(t, "the mean of the losses", total/float64(len(losses)), res.Loss, 1e-6)
+		e.Close()
+		if _, err := e.Losses(b[0]); q != nil && !errors.Is(err, engine.ErrBufferGone) {
+			t.Errorf("after Close: %v", err)
+		}
+		e.Close()
+	}
+}
+
+// TestHold: a step computes its gradients but replaces nothing while the state is held.
+func TestHold(t *testing.T) {
+	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
+		cfg := testrun.Config(t, "model.vocab=32")
+		plan := testrun.Plan(t, cfg)
+		plan.Dispatch = dispatch
+		c := testrun.Compile(t, plan)
+		s := newState(t, c)
+		stored, before := c.Stored(s), testrun.Download(t, c, s)
+		done := make(chan struct{})
+		s.Hold(done)
+		ended := make(chan error)
+		go func() {
+			_, err := c.Step(s, batches(cfg, 1, cfg.Train.Accumulate), step.Settings{Step: 1, Rate: 1e-2, NextRate: 1e-2})
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			t.Fatalf("%s: the step did not wait: %v", dispatch, err)
+		case <-time.After(300 * time.Millisecond):
+		}
+		held := map[string][]float32{}
+		for _, x := range stored {
+			data, err := x.Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			held[x.Name] = slices.Clone(data)
+		}
+		close(done)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		sameBits(t, "before the step, and while it waits", before, held)
+		if changed := testrun.Download(t, c, s)["param/head"]; slices.Equal(changed, before["param/head"]) {
+			t.Error("the step changed nothing")
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package tensorboard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// TestChecksum: CRC-32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4); masked as TensorFlow's crc32c.h says.
+func TestChecksum(t *testing.T) {
+	sum := uint32(0x8a9136aa)
+	if got, want := masked(make([]byte, 32)), (sum>>15|sum<<17)+0xa282ead8; got != want {
+		t.Errorf("the checksum is %#x, want %#x", got, want)
+	}
+}
+
+// events reads the events of a file, whose frames must be whole.
+func events(t *testing.T, file string) (list [][]byte) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(data) > 0 {
+		n := binary.LittleEndian.Uint64(data)
+		if len(data) < int(n)+16 || binary.LittleEndian.Uint32(data[8:]) != masked(data[:8]) {
+			t.Fatalf("%s: a length that its checksum does not fit", file)
+		}
+		event := data[12 : 12+n]
+		if binary.LittleEndian.Uint32(data[12+n:]) != masked(event) {
+			t.Fatalf("%s: an event that its checksum does not fit", file)
+		}
+		list, data = append(list, event), data[16+n:]
+	}
+	return list
+}
+
+// fields are the fields of a message, by number; of one that comes several times the last.
+func fields(t *testing.T, m []byte) map[protowire.Number]any {
+	t.Helper()
+	out := map[protowire.Number]any{}
+	for len(m) > 0 {
+		field, kind, n := protowire.ConsumeTag(m)
+		if n < 0 {
+			t.Fatal(protowire.ParseError(n))
+		}
+		m = m[n:]
+		switch kind {
+		case protowire.VarintType:
+			out[field], n = protowire.ConsumeVarint(m)
+		case protowire.Fixed32Type:
+			out[field], n = protowire.ConsumeFixed32(m)
+		case protowire.Fixed64Type:
+			out[field], n = protowire.ConsumeFixed64(m)
+		default:
+			out[field], n = protowire.ConsumeBytes(m)
+		}
+		if n < 0 {
+			t.Fatal(protowire.ParseError(n))
+		}
+		m = m[n:]
+	}
+	return out
+}
+
+func TestWriter(t *testing.T) {
+	dir := vfs.At(filepath.Join(t.TempDir(), "events"))
+	at := time.Unix(1700000000, 500_000_000)
+	w, err := Create(dir, 7, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Scalars(8, at, []Scalar{{"train/loss", 2.5}, {"train/other", math.NaN()}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Configuration(w, "[train]\nsteps = 1\n", at); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list := events(t, dir.Join("events.out.tfevents.1700000000.000.cage").Name)
+	if len(list) != 4 {
+		t.Fatalf("%d events, want 4", len(list))
+	}
+	first := fields(t, list[0])
+	if string(first[eventFileVersion].([]byte)) != "brain.Event:2" || math.Float64frombits(first[eventWallTime].(uint64)) != 1700000000.5 {
+		t.Errorf("the first event is %v", first)
+	}
+	start := fields(t, list[1])
+	if start[eventStep] != uint64(8) || fields(t, start[eventSessionLog].([]byte))[sessionStatus] != uint64(1) {
+		t.Errorf("readers forget nothing from step 8 on: %v", start)
+	}
+	numbers := fields(t, list[2])
+	value := fields(t, fields(t, numbers[eventSummary].([]byte))[summaryValue].([]byte))
+	if numbers[eventStep] != uint64(8) || string(value[valueTag].([]byte)) != "train/other" || !math.IsNaN(float64(math.Float32frombits(value[valueSimpleValue].(uint32)))) {
+		t.Errorf("the last number of step %v is %v", numbers[eventStep], value)
+	}
+	text := fields(t, fields(t, fields(t, list[3])[eventSummary].([]byte))[summaryValue].([]byte))
+	if content := fields(t, text[valueTensor].([]byte))[tensorString].([]byte); string(content) != "    [train]\n    steps = 1\n" {
+		t.Errorf("the configuration is %q", content)
+	}
+	if plugin := fields(t, fields(t, text[valueMetadata].([]byte))[metadataPlugin].([]byte))[pluginName].([]byte); !bytes.Equal(plugin, []byte("text")) {
+		t.Errorf("the configuration is shown as %q", plugin)
+	}
+}
+
+// TestNames: files of one second do not overwrite each other, and their names follow the order in which they were made.
+func TestNames(t *testing.T) {
+	dir := vfs.At(t.TempDir())
+	for _, at := range []int64{1700000000, 1700000000, 1700000001} {
+		w, err := Create(dir, 0, time.Unix(at, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+	}
+	var names []string
+	entries, err := dir.ReadDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	want := []string{"events.out.tfevents.1700000000.000.cage", "events.out.tfevents.1700000000.001.cage", "events.out.tfevents.1700000001.000.cage"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the files are %v, want %v", names, want)
+	}
+	last, err := Create(dir, 0, time.Unix(1700000002, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := last.Discard(); err != nil {
+		t.Fatal(err)
+	}
+	if entries, _ := dir.ReadDir(); len(entries) != 3 {
+		t.Errorf("%d files after one was discarded", len(entries))
+	}
+}
+
+// TestTags: every number of a record has a name for people, and no two have the same.
+func TestTags(t *testing.T) {
+	known := map[string]bool{}
+	of := reflect.TypeFor[metrics.Record]()
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		known[name] = true
+		if name == "step" || name == "weights" {
+			continue
+		}
+		if strings.HasPrefix(tagOf(name), "other/") {
+			t.Errorf("%s has no name", name)
+		}
+	}
+	seen := map[string]bool{}
+	for name, tag := range tags {
+		if !known[name] {
+			t.Errorf("records have no %s", name)
+		}
+		if seen[tag] {
+			t.Errorf("%q names two numbers", tag)
+		}
+		seen[tag] = true
+	}
+	r := metrics.Record{Weights: map[string]metrics.WeightMeasures{"layers.0.attn.qkv": {FlipRate: metrics.Some(0.25)}}}
+	list := Of(r)
+	if got := list[len(list)-1]; got != (Scalar{"weights, share that changed/layers.0.attn.qkv", 0.25}) {
+		t.Errorf("the flip rate of a weight is %v", got)
+	}
+}
+
+// TestClockSetBack: a file that is made later comes after the others by its name, whatever the clock says.
+func TestClockSetBack(t *testing.T) {
+	dir := vfs.At(t.TempDir())
+	at := time.Unix(1700000000, 0)
+	for i, clock := range []time.Time{at, at.Add(-time.Hour), at.Add(-2 * time.Hour), at.Add(time.Hour)} {
+		w, err := Create(dir, i, clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := dir.ReadDir() // by name
+		if err != nil || len(files) != i+1 || dir.Join(files[i].Name()) != w.path {
+			t.Errorf("after %d others there are %v, %v, and the new one is %s", i, files, err, w.path)
+		}
+	}
+}
