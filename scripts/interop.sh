@@ -140,7 +140,7 @@ data=llama2
 train llama2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}'
 packed llama2
 llama llama2
-"$cage" eval runs/llama2 --tasks arc_easy,lambada_openai --data "$repo/host/tasks/testdata/data" --out eval/llama2 >/dev/null
+"$cage" eval runs/llama2 --tasks arc_easy,lambada_openai --data "$repo/host/deploy/tasks/testdata/data" --out eval/llama2 >/dev/null
 "$python" "$repo/scripts/interop/lmeval.py" out/llama2-hf eval/llama2/samples_*.jsonl
 
 # Conversations: the sums of small numbers, in which every turn ends with another token than a document.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/train"
 )
 

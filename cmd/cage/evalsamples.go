@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/tasks"
-	"github.com/cage-qat/cage/host/tasks/ask"
+	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/vfs"
 )

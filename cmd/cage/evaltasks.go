@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/score"
-	"github.com/cage-qat/cage/host/tasks"
-	"github.com/cage-qat/cage/host/tasks/ask"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/metrics"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cage-qat/cage/host/export"
+	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/vfs"
 )

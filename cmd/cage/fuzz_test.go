@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/sdk"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/ruler"
+	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

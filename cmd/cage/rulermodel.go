@@ -14,8 +14,8 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/ruler"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/rundir"
 )

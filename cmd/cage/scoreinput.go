@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/cage-qat/cage/host/data/source"
-	"github.com/cage-qat/cage/host/tasks"
+	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
 // sequenceReader reads sequences of token ids from lines of JSON.

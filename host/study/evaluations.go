@@ -6,9 +6,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cage-qat/cage/host/ruler"
+	"github.com/cage-qat/cage/host/deploy/ruler"
+	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/study/evaluation"
-	"github.com/cage-qat/cage/host/tasks"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/safetext"
 )

@@ -3,7 +3,7 @@ package train
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/export"
+	"github.com/cage-qat/cage/host/deploy/export"
 )
 
 // activations lists the quantized inputs of layers, with their quantizers for a piece of

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cage-qat/cage/host/export"
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/rundir"
 )

@@ -15,7 +15,7 @@ import (
 
 // TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what is skipped is left out.
 func TestScore(t *testing.T) {
-	text, err := os.ReadFile("../tasks/testdata/boundaries.json")
+	text, err := os.ReadFile("../deploy/tasks/testdata/boundaries.json")
 	if err != nil {
 		t.Fatal(err)
 	}

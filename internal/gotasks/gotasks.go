@@ -5,7 +5,7 @@
 //	recall  which of four values a key was given, among other keys with their values
 //	needle  the same, with the keys in marked lines among lines of source
 //
-// host/tasks asks the questions, with the files in examples/paper/tasks.
+// host/deploy/tasks asks the questions, with the files in examples/paper/tasks.
 package gotasks
 
 import (

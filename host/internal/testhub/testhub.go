@@ -1,5 +1,5 @@
 // Package testhub writes checkpoints in the layout of the Hugging Face hub. It is for
-// tests only; real exports are written by host/export.
+// tests only; real exports are written by host/deploy/export.
 package testhub
 
 import (
@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/export/pack"
+	"github.com/cage-qat/cage/host/deploy/export/pack"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"

@@ -10,7 +10,7 @@
 // Here, as everywhere in this module, tensors have their shape in row-major order, [rows,
 // columns] for a matrix; the file stores it in reverse.
 //
-// Which entries and tensors a model consists of is not known here; see host/export.
+// Which entries and tensors a model consists of is not known here; see host/deploy/export.
 // Blocks are only decoded here; whoever writes them encodes them, so that what is written
 // can be checked with independent code.
 package gguf

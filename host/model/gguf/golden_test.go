@@ -16,7 +16,7 @@ import (
 )
 
 // goldens are files that the package gguf 0.19 of llama.cpp wrote.
-const goldens = "../../export/testdata/golden/gguf"
+const goldens = "../../deploy/export/testdata/golden/gguf"
 
 func open(t *testing.T, name string) *gguf.File {
 	t.Helper()

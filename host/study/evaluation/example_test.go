@@ -5,8 +5,8 @@ import (
 	"log"
 	"strings"
 
+	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/study/evaluation"
-	"github.com/cage-qat/cage/host/tasks"
 )
 
 func Example() {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cage-qat/cage/host/ruler"
+	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

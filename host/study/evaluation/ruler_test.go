@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/ruler"
+	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/internal/vfs"
 )

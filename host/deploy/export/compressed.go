@@ -1,0 +1,251 @@
+package export
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/deploy/export/pack"
+	"github.com/cage-qat/cage/host/model/safetensors"
+)
+
+// compressedFormat is a directory of Hugging Face with packed weights.
+type compressedFormat struct{}
+
+// compressedPlan adds the packed weights to a hubPlan.
+type compressedPlan struct {
+	*hubPlan
+	schemes map[string]scheme           // by the name of the tensor
+	inputs  map[string]activationScheme // of the inputs of layers, by parameter
+	globals map[string]nvfp4Scales      // by parameter
+}
+
+// Plan implements Format.
+func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
+	hub, parts, err := newHubPlan(m, o)
+	if err != nil {
+		return nil, err
+	}
+	p := &compressedPlan{hubPlan: hub, schemes: map[string]scheme{}, globals: map[string]nvfp4Scales{}}
+	hub.files = p.tensors
+	if o.Activations {
+		if p.inputs, err = activations(m); err != nil {
+			return nil, err
+		}
+		if len(p.inputs) == 0 {
+			return nil, fmt.Errorf("the run quantizes no activations: leave --activations out")
+		}
+	}
+	var refused refusals
+	for _, part := range parts {
+		t, err := p.choose(part, o)
+		if err != nil {
+			refused.add(part.name, err)
+			continue
+		}
+		p.stored = append(p.stored, t)
+	}
+	if err := refused.err("--to hf stores the numbers of Q(x) as they are"); err != nil {
+		return nil, err
+	}
+	if len(p.schemes) == 0 {
+		return nil, p.nothingPacked()
+	}
+	p.quantization = p.quantizationConfig()
+	return p, nil
+}
+
+// nothingPacked says why no weight was packed.
+func (p *compressedPlan) nothingPacked() error {
+	for _, t := range p.stored {
+		if t.Quantized && t.Note != "" {
+			return fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of Q(x), rotated back", t.Name, t.Note)
+		}
+	}
+	return fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
+}
+
+// choose finds what becomes of a tensor. A rotated weight becomes floats.
+func (p *compressedPlan) choose(part part, o Options) (Stored, error) {
+	w, err := p.source.weight(part.param)
+	if err != nil {
+		return Stored{}, err
+	}
+	t := p.storedPlain(part, w.quantized)
+	var rotated *RotatedError
+	if !w.quantized || errors.As(w.noGrid, &rotated) {
+		var notes []string
+		if w.quantized {
+			notes = append(notes, rotated.Error())
+			if !o.Inexact && !holds(p.float, w.values) {
+				return t, fmt.Errorf("it stays a float, as %w; and its numbers are not all %s: --dtype f32 is exact", rotated, p.float)
+			}
+		}
+		if _, has := p.inputs[part.param.Name]; has {
+			notes = append(notes, "the run quantizes its inputs, and here only those of packed weights are")
+		}
+		t.Note = strings.Join(notes, "; ")
+		return t, checkFits(p.float, w.values)
+	}
+	if w.grid == nil {
+		return t, w.noGrid
+	}
+	s, err := chooseScheme(w.grid, o.Type, o.Inexact)
+	if err != nil {
+		return t, err
+	}
+	if s.typ == typeNVFP4 {
+		if p.globals[part.param.Name], err = nvfp4Of(w.grid); err != nil {
+			return t, err
+		}
+	}
+	p.schemes[t.Name] = s
+	p.fourBitFloats = p.fourBitFloats || s.float()
+	t.Type = s.String()
+	for _, x := range p.packed(t, s) {
+		t.Bytes += int64(x.DType.Bits()) / 8 * int64(elements(x.Shape))
+	}
+	t.Bytes -= p.storedPlain(part, true).Bytes
+	return t, nil
+}
+
+func elements(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// tensors are those of the files for a tensor of the model.
+func (p *compressedPlan) tensors(t Stored) ([]safetensors.Tensor, error) {
+	if s, ok := p.schemes[t.Name]; ok {
+		return p.packed(t, s), nil
+	}
+	return p.plain(t)
+}
+
+// packed are the tensors of a packed weight.
+func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
+	rows, columns := t.Shape[0], t.Shape[1]
+	grid := func() (*Grid, error) {
+		w, err := p.source.weight(t.part.param)
+		if err != nil {
+			return nil, err
+		}
+		return w.grid.of(t.part), nil
+	}
+	if s.float() {
+		return p.packedFloats(t, s, grid)
+	}
+	groups := 1
+	if s.group > 0 {
+		groups = columns / s.group
+	}
+	return []safetensors.Tensor{
+		safetensors.Lazy(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, func() ([]int32, error) {
+			g, err := integersOf(grid)
+			if err != nil {
+				return nil, err
+			}
+			return pack.Words(g.Codes, columns, s.bits())
+		}),
+		safetensors.Lazy(t.Name+"_scale", []int{rows, groups}, func() ([]float32, error) {
+			g, err := integersOf(grid)
+			if err != nil {
+				return nil, err
+			}
+			return g.Scales, nil
+		}),
+		safetensors.Lazy(t.Name+"_shape", []int{2}, func() ([]int64, error) { return []int64{int64(rows), int64(columns)}, nil }),
+	}
+}
+
+func integersOf(grid func() (*Grid, error)) (*Grid, error) {
+	g, err := grid()
+	if err != nil {
+		return nil, err
+	}
+	return g.integers()
+}
+
+// packedFloats are the tensors of a weight in a four-bit float.
+func (p *compressedPlan) packedFloats(t Stored, s scheme, grid func() (*Grid, error)) []safetensors.Tensor {
+	rows, columns := t.Shape[0], t.Shape[1]
+	codes := safetensors.Lazy(t.Name+"_packed", []int{rows, columns / 2}, func() ([]uint8, error) {
+		g, err := grid()
+		if err != nil {
+			return nil, err
+		}
+		return pack.E2M1(g.Codes)
+	})
+	shape := []int{rows, columns / s.group}
+	if s.typ == typeMXFP4 {
+		return []safetensors.Tensor{codes, safetensors.Lazy(t.Name+"_scale", shape, func() ([]uint8, error) {
+			g, err := grid()
+			if err != nil {
+				return nil, err
+			}
+			return mxfp4Exponents(g)
+		})}
+	}
+	two := p.globals[t.part.param.Name]
+	scales := safetensors.Lazy(t.Name+"_scale", shape, func() ([]uint8, error) {
+		g, err := grid()
+		if err != nil {
+			return nil, err
+		}
+		return two.of(g)
+	})
+	scales.DType = safetensors.F8E4M3
+	return []safetensors.Tensor{codes, scales,
+		safetensors.Lazy(t.Name+"_global_scale", []int{1}, func() ([]float32, error) { return []float32{two.global}, nil })}
+}
+
+// layerScheme is how a linear layer is quantized.
+type layerScheme struct {
+	weight scheme
+	input  activationScheme
+}
+
+func (s layerScheme) compare(t layerScheme) int {
+	return cmp.Or(strings.Compare(s.weight.String(), t.weight.String()), cmp.Compare(s.input, t.input))
+}
+
+// quantizationConfig is the entry of that name of config.json. With one scheme it is that
+// of all linear layers but those that are listed; with several each lists its own.
+func (p *compressedPlan) quantizationConfig() map[string]any {
+	modules := map[layerScheme][]string{}
+	ignore := []string{"lm_head"}
+	for _, t := range p.stored {
+		module := strings.TrimSuffix(t.Name, ".weight")
+		if s, ok := p.schemes[t.Name]; ok {
+			layer := layerScheme{s, p.inputs[t.Param]}
+			modules[layer] = append(modules[layer], module)
+		} else if t.part.param.Quantized { // a linear layer, packed or not
+			ignore = append(ignore, module)
+		}
+	}
+	groups, format := map[string]any{}, ""
+	for i, s := range slices.SortedFunc(maps.Keys(modules), layerScheme.compare) {
+		targets := modules[s]
+		if len(modules) == 1 {
+			targets = []string{"Linear"}
+		}
+		if format != "" && format != s.weight.format() {
+			format = "mixed-precision"
+		} else {
+			format = s.weight.format()
+		}
+		groups[fmt.Sprintf("group_%d", i)] = map[string]any{
+			"targets": targets, "format": s.weight.format(), "weights": s.weight.weights(), "input_activations": s.input.entry(), "output_activations": nil,
+		}
+	}
+	return map[string]any{
+		"quant_method": "compressed-tensors", "format": format, "quantization_status": "compressed", "config_groups": groups,
+		"ignore": ignore, "kv_cache_scheme": nil, "global_compression_ratio": nil,
+	}
+}

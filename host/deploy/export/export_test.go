@@ -1,0 +1,291 @@
+package export_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// small is a model of random weights whose matrices are quantized by a function of codes
+// and scales.
+func small(t testing.TB, kind string, q func(param model.Param, x []float32) *export.Quantized) *export.Model {
+	t.Helper()
+	return smallOf(t, model.Settings{Kind: kind}, q)
+}
+
+// smallOf is small with settings of its own.
+func smallOf(t testing.TB, s model.Settings, q func(param model.Param, x []float32) *export.Quantized) *export.Model {
+	t.Helper()
+	s.Layers, s.Width, s.Heads, s.KVHeads, s.Hidden, s.Vocab, s.Context, s.RopeFactor = 1, 64, 4, 2, 96, 256, 16, max(1, s.RopeFactor)
+	s.FillIn()
+	network, err := model.New(s, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &export.Model{Settings: s, Params: network.Params(), Card: export.Card{Name: "small"}}
+	find := func(name string) model.Param {
+		for _, p := range m.Params {
+			if p.Name == name {
+				return p
+			}
+		}
+		t.Fatalf("there is no parameter %s", name)
+		return model.Param{}
+	}
+	m.Latent = func(name string) ([]float32, error) { return find(name).Init(1), nil }
+	m.Quantized = func(name string) (*export.Quantized, error) {
+		if p := find(name); p.Quantized && q != nil {
+			return q(p, p.Init(1)), nil
+		}
+		return nil, nil
+	}
+	if m.Tokenizer, err = export.NewTokenizer(nil, tokenizer.Bytes{}.Info()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// integers quantizes with a scale for each group of elements of a row.
+func integers(group int, step func(largest float32) float32) func(model.Param, []float32) *export.Quantized {
+	return func(p model.Param, x []float32) *export.Quantized {
+		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x))}
+		for at := 0; at < len(x); at += group {
+			s := step(largest(x[at:at+group], group, 1)[0])
+			q.Scale = append(q.Scale, s)
+			for i := at; i < at+group; i++ {
+				q.Codes[i] = int32(math.RoundToEven(float64(x[i] / s)))
+				q.Codes[i] = max(-8, min(7, q.Codes[i]))
+				q.Value[i] = float32(q.Codes[i]) * s
+			}
+		}
+		return q
+	}
+}
+
+func seventh(m float32) float32 { return m / 7 }
+
+// halfSeventh is a seventh with ten bits.
+func halfSeventh(m float32) float32 {
+	return math.Float32frombits(math.Float32bits(m/7) &^ 0x3fff)
+}
+
+func write(t *testing.T, format string, m *export.Model, o export.Options) (*export.Report, error) {
+	t.Helper()
+	return export.Write(t.Context(), format, vfs.At(filepath.Join(t.TempDir(), "out")), m, o)
+}
+
+// TestKinds exports each kind of language model in each format, and reads it back as Q(x).
+func TestKinds(t *testing.T) {
+	for _, kind := range model.Languages {
+		for _, format := range export.Formats() {
+			r, err := write(t, format, small(t, kind, integers(32, halfSeventh)), export.Options{})
+			if err != nil || !r.Exact {
+				t.Errorf("%s as %s: %v", kind, format, err)
+				continue
+			}
+			for _, x := range r.Tensors {
+				if x.Difference != 0 || x.Bytes == 0 {
+					t.Errorf("%s as %s: %+v", kind, format, x)
+				}
+			}
+		}
+	}
+}
+
+// TestRefusals: what a format cannot hold exactly is refused with the reason and with what
+// works, and leaves nothing behind.
+func TestRefusals(t *testing.T) {
+	rotated := func(p model.Param, x []float32) *export.Quantized {
+		q := integers(32, halfSeventh)(p, x)
+		q.Rotation = 32
+		return q
+	}
+	silent := func(_ model.Param, x []float32) *export.Quantized { return &export.Quantized{Value: x} }
+	broken := func(p model.Param, x []float32) *export.Quantized {
+		q := integers(32, halfSeventh)(p, x)
+		q.Value[5] = float32(math.NaN())
+		return q
+	}
+	untrue := func(p model.Param, x []float32) *export.Quantized {
+		q := integers(32, halfSeventh)(p, x)
+		q.Value[5] *= 1 + 0x1p-20
+		return q
+	}
+	for _, c := range []struct {
+		format string
+		q      func(model.Param, []float32) *export.Quantized
+		o      export.Options
+		says   []string
+	}{
+		{"gguf", integers(32, seventh), export.Options{}, []string{"blk.0.attn_q.weight and 6 more", "not all half floats", `scale_dtype = "f16"`, "--type f32"}},
+		{"gguf", integers(16, halfSeventh), export.Options{}, []string{"shared by 16 elements, which are no groups of 32"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "mxfp4"}, []string{"are integers, not those of E2M1"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "q4_1"}, []string{"not all odd"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "q5_k"}, []string{`no type "q5_k"`, "q4_0"}},
+		{"gguf", integers(32, seventh), export.Options{Type: "f16"}, []string{"as F16", "not all of that type"}},
+		{"gguf", nil, export.Options{Type: "q8_0"}, []string{"no weight of this model is quantized", "--dtype"}},
+		{"gguf", silent, export.Options{}, []string{"returns no codes and scales"}},
+		{"gguf", broken, export.Options{}, []string{"NaN or infinite"}},
+		{"gguf", untrue, export.Options{}, []string{"is not its codes times its scales"}},
+		{"hf", integers(32, seventh), export.Options{Float: "bf16"}, []string{"not all bf16", "--dtype f32"}},
+		{"hf", nil, export.Options{Float: "f64"}, []string{`no float type "f64"`}},
+		{"hf", nil, export.Options{Type: "int4"}, []string{"plain floats"}},
+		{"compressed-tensors", rotated, export.Options{}, []string{"rotates blocks of 32", "--to hf"}},
+		{"compressed-tensors", nil, export.Options{}, []string{"no weight of this model is quantized"}},
+		{"compressed-tensors", integers(32, seventh), export.Options{Type: "nvfp4"}, []string{"are integers, not those of E2M1"}},
+		{"compressed-tensors", integers(32, seventh), export.Options{Type: "int3"}, []string{"there are int4, int8, mxfp4 and nvfp4"}},
+		{"onnx", nil, export.Options{}, []string{`no format "onnx"`, "gguf"}},
+	} {
+		dir := t.TempDir()
+		_, err := export.Write(t.Context(), c.format, vfs.At(filepath.Join(dir, "out")), small(t, model.KindLlama, c.q), c.o)
+		if err == nil {
+			t.Errorf("%s %+v was written, want an error that says %q", c.format, c.o, c.says)
+			continue
+		}
+		for _, says := range c.says {
+			if !strings.Contains(err.Error(), says) {
+				t.Errorf("%s %+v: %v\nwant %q in it", c.format, c.o, err, says)
+			}
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s %+v left %v", c.format, c.o, left)
+		}
+	}
+}
+
+// TestRotatedGGUF: rotated weights become floats, with the reason in the report.
+func TestRotatedGGUF(t *testing.T) {
+	r, err := write(t, "gguf", small(t, model.KindLlama, func(p model.Param, x []float32) *export.Quantized {
+		return &export.Quantized{Value: x, Codes: make([]int32, len(x)), Scale: []float32{1}, Rotation: 32}
+	}), export.Options{})
+	if err != nil || !r.Exact || !strings.Contains(strings.Join(r.Summary(), "\n"), "rotates blocks of 32") {
+		t.Errorf("%+v, error %v", r, err)
+	}
+}
+
+// TestInexact: with the permission scales are rounded, and the report says how far off the
+// numbers are: at most half a unit in the last place of a half float, relatively 2^−11.
+func TestInexact(t *testing.T) {
+	r, err := write(t, "gguf", small(t, model.KindLlama, integers(32, seventh)), export.Options{Inexact: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Exact || !strings.Contains(strings.Join(r.Summary(), "\n"), "different by up to") {
+		t.Errorf("the report is %v", r.Summary())
+	}
+	for _, x := range r.Tensors {
+		if x.Quantized != (x.Difference > 0) || x.Difference > 0.1*0x1p-11 {
+			t.Errorf("%s (quantized: %v) differs by %v", x.Name, x.Quantized, x.Difference)
+		}
+	}
+}
+
+// TestLatent: the weights of the optimizer, whatever the quantizer makes of them.
+func TestLatent(t *testing.T) {
+	r, err := write(t, "hf", small(t, model.KindLlama, integers(32, seventh)), export.Options{Latent: true, Float: "bf16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range r.Tensors {
+		if x.Quantized || x.Difference > 0x1p-9 {
+			t.Errorf("%+v", x)
+		}
+	}
+}
+
+// TestShards: with a limit the tensors are in several files, and read back all the same.
+func TestShards(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	if _, err := export.Write(t.Context(), "hf", vfs.At(out), small(t, model.KindLlama, nil), export.Options{ShardSize: 50000}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(out + "/model-0000?-of-*.safetensors")
+	if err != nil || len(files) < 2 {
+		t.Errorf("the files are %v, error %v", files, err)
+	}
+	if _, err := os.Stat(out + "/model.safetensors.index.json"); err != nil {
+		t.Error(err)
+	}
+}
+
+// fourBitFloats quantizes to E2M1 with scales of groups.
+func fourBitFloats(t testing.TB, group int, scales func(largest []float32) []float32) func(model.Param, []float32) *export.Quantized {
+	return func(_ model.Param, x []float32) *export.Quantized {
+		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Scale: scales(largest(x, group, 1))}
+		rng := rand.New(rand.NewPCG(1, 2))
+		for i := range x {
+			q.Codes[i] = rng.Int32N(16)
+			q.Value[i] = magnitudes[q.Codes[i]%8] * q.Scale[i/group]
+			if q.Codes[i] > 7 {
+				q.Value[i] = -q.Value[i]
+			}
+		}
+		return q
+	}
+}
+
+// TestTwoLevels: scales that are E4M3 numbers over one global number are found, whatever
+// that is; so are those of 4/3 of powers of two, over 0.75.
+func TestTwoLevels(t *testing.T) {
+	encode := func(global func(largest float32) float32) func(m []float32) []float32 {
+		return func(m []float32) []float32 {
+			g := global(largest(m, len(m), 1)[0])
+			var out []float32
+			for i := range m {
+				out = append(out, e4m3(byte(1+(i*37)%126))/g)
+			}
+			return out
+		}
+	}
+	fourThirds := func(m []float32) []float32 {
+		var out []float32
+		for _, v := range m {
+			_, e := math.Frexp(float64(v))
+			out = append(out, float32(4.0/3)*float32(math.Ldexp(1, e-3)))
+		}
+		return out
+	}
+	for name, q := range map[string]func(model.Param, []float32) *export.Quantized{
+		"2688/max":    fourBitFloats(t, 16, encode(func(m float32) float32 { return 2688 / m })),
+		"odd":         fourBitFloats(t, 16, encode(func(float32) float32 { return 1234.5678 })),
+		"four thirds": fourBitFloats(t, 32, fourThirds),
+		"some zeros":  fourBitFloats(t, 16, func(m []float32) []float32 { return append(make([]float32, len(m)-1), 0.5) }),
+	} {
+		r, err := write(t, "compressed-tensors", small(t, model.KindLlama, q), export.Options{Type: "nvfp4"})
+		if err != nil || !r.Exact {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	product := func(m []float32) []float32 { // E4M3 number times a decode scale, the product rounded
+		g := largest(m, len(m), 1)[0] / 2688
+		out := encode(func(float32) float32 { return 1 })(m)
+		for i := range out {
+			out[i] *= g
+		}
+		return out
+	}
+	m := small(t, model.KindLlama, fourBitFloats(t, 16, product))
+	if _, err := write(t, "compressed-tensors", m, export.Options{}); err == nil || !strings.Contains(err.Error(), `scale_form = "encode"`) {
+		t.Errorf("products of scales: %v", err)
+	}
+	for _, o := range []export.Options{{Type: "int8"}, {Inexact: true}} {
+		r, err := write(t, "compressed-tensors", m, o)
+		if err != nil || r.Exact != (o.Type != "") {
+			t.Errorf("%+v: %+v, error %v", o, r, err)
+		}
+	}
+}
+
+func Example() {
+	fmt.Println(export.Formats())
+	// Output: [compressed-tensors gguf hf]
+}

@@ -1,0 +1,55 @@
+package export_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// TestFaults: whichever operation on files fails, the directory is complete or absent and the
+// fault is told. What is left of it does not stand in the way of the next export.
+func TestFaults(t *testing.T) {
+	m := small(t, model.KindLlama, integers(32, halfSeventh))
+	for _, format := range export.Formats() {
+		for files := range faultfs.Each(t, faultfs.Sweep(23, 1), 1) {
+			out := filepath.Join(t.TempDir(), "out")
+			_, err := export.Write(t.Context(), format, vfs.On(files, out), m, export.Options{})
+			what := files.Reported(t, err)
+			if _, missing := os.Stat(out); missing == nil && !complete(out) {
+				t.Errorf("%s: %s: there is half a directory", format, what)
+			}
+			if _, err := export.Write(t.Context(), format, vfs.At(out), m, export.Options{}); err != nil && !errors.Is(err, fs.ErrExist) {
+				t.Errorf("%s: %s: the next export: %v", format, what, err)
+			}
+		}
+	}
+}
+
+func complete(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "export.json"))
+	return err == nil
+}
+
+// TestCancelled: a cancelled export leaves nothing.
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, format := range export.Formats() {
+		dir := t.TempDir()
+		_, err := export.Write(ctx, format, vfs.At(filepath.Join(dir, "out")), small(t, model.KindLlama, nil), export.Options{})
+		if format != "compressed-tensors" && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", format, err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s left %v", format, left)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package export
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/deploy/export/pack"
+)
+
+// The types of plain floats, as Options name them.
+const (
+	floatF32  = "f32"
+	floatBF16 = "bf16"
+	floatF16  = "f16"
+)
+
+var floatTypes = []string{floatF32, floatBF16, floatF16}
+
+func floatSize(typ string) int {
+	if typ == floatF32 {
+		return 4
+	}
+	return 2
+}
+
+// checkFloat returns the type that a name stands for, "" being float32.
+func checkFloat(typ string) (string, error) {
+	if typ == "" {
+		return floatF32, nil
+	}
+	if !slices.Contains(floatTypes, typ) {
+		return "", fmt.Errorf("there is no float type %q: want one of f32, bf16, f16", typ)
+	}
+	return typ, nil
+}
+
+// holds tells whether all values are numbers of the type.
+func holds(typ string, values []float32) bool {
+	for _, v := range values {
+		ok := true
+		switch typ {
+		case floatBF16:
+			_, ok = pack.ExactBF16(v)
+		case floatF16:
+			_, ok = pack.ExactF16(v)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// writeFloats writes values in the type, each rounded to the nearest.
+func writeFloats(w io.Writer, typ string, values []float32) error {
+	var data []byte
+	for part := range slices.Chunk(values, 1<<14) {
+		data = data[:0]
+		for _, v := range part {
+			switch typ {
+			case floatF32:
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+			case floatBF16:
+				data = binary.LittleEndian.AppendUint16(data, pack.BF16(v))
+			case floatF16:
+				data = binary.LittleEndian.AppendUint16(data, pack.F16(v))
+			}
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFits refuses values that become infinite in the type.
+func checkFits(typ string, values []float32) error {
+	if typ != floatF16 {
+		return nil // bfloat16 has the range of float32, but for the last half step
+	}
+	for _, v := range values {
+		if math.Abs(float64(v)) >= 65520 {
+			return fmt.Errorf("the value %v is beyond the range of f16; bf16 holds it", v)
+		}
+	}
+	return nil
+}

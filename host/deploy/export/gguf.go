@@ -1,0 +1,245 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cage-qat/cage/host/deploy/export/readback"
+	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// ggufFormat is GGUF, the format of llama.cpp.
+type ggufFormat struct{}
+
+// ggufFile is the name of the file in a directory.
+const ggufFile = "model.gguf"
+
+// ggufTypes are the types of weights as Options.Type names them.
+var ggufTypes = map[string]gguf.Type{
+	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q8_0": gguf.Q8_0, typeMXFP4: gguf.MXFP4, floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
+}
+
+// ggufPlan implements Plan.
+type ggufPlan struct {
+	source  *source
+	inexact bool
+	entries []gguf.Entry
+	notes   []string
+	tensors []ggufTensor
+}
+
+type ggufTensor struct {
+	Stored
+	typ    gguf.Type
+	values []float32 // of a tensor that is no parameter
+}
+
+// Plan implements Format.
+func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
+	float, err := checkFloat(o.Float)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := ggufTypes[o.Type]; o.Type != "" && !ok {
+		return nil, fmt.Errorf("there is no type %q: want one of %s", o.Type, names(ggufTypes))
+	}
+	architecture, err := ggufArchitecture(m.Settings)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := architecture.parts(m.Settings, m.Params)
+	if err != nil {
+		return nil, err
+	}
+	parts = architecture.withHead(parts)
+	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact}
+	if factors := ropeFactors(m.Settings); factors != nil {
+		p.add(ggufTensor{Stored: Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}}, typ: gguf.F32, values: factors})
+	}
+	var refused refusals
+	for _, part := range parts {
+		t, err := p.choose(part, o, ggufTypes[float])
+		if err != nil {
+			refused.add(part.name, err)
+			continue
+		}
+		p.add(t)
+	}
+	if err := refused.err("--type f32 stores the numbers of Q(x) as they are"); err != nil {
+		return nil, err
+	}
+	if o.Type != "" && !p.quantizes() {
+		return nil, fmt.Errorf("the type %s is for quantized weights, and no weight of this model is quantized: --dtype says how floats are stored", o.Type)
+	}
+	if p.entries, err = ggufEntries(m, p.mainType()); err != nil {
+		return nil, err
+	}
+	tokens, notes, err := ggufTokens(m.Tokenizer, m.Settings.Vocab, o.Inexact)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	p.entries, p.notes = append(p.entries, tokens...), notes
+	return p, nil
+}
+
+// Notes implements noter.
+func (p *ggufPlan) Notes() []string { return p.notes }
+
+func (p *ggufPlan) add(t ggufTensor) {
+	elements, bytes := t.typ.Block()
+	n := int64(1)
+	for _, d := range t.Shape {
+		n *= int64(d)
+	}
+	t.Type, t.Bytes = t.typ.String(), n/int64(elements)*int64(bytes)
+	p.tensors = append(p.tensors, t)
+}
+
+// choose finds the type of a tensor. Norms are always float32, as llama.cpp wants them.
+func (p *ggufPlan) choose(part part, o Options, float gguf.Type) (ggufTensor, error) {
+	t := ggufTensor{Stored: Stored{Name: part.name, Param: part.param.Name, Shape: part.shape(), part: part}, typ: float}
+	w, err := p.source.weight(part.param)
+	if err != nil {
+		return t, err
+	}
+	t.Quantized = w.quantized
+	if len(t.Shape) < 2 {
+		t.typ = gguf.F32
+		return t, nil
+	}
+	if !w.quantized {
+		return t, checkFits(floatName(t.typ), w.values)
+	}
+	return t, p.chooseQuantized(&t, w, o)
+}
+
+// chooseQuantized finds the type of a quantized weight: the one that was asked for, or the
+// smallest that is exact. A rotated weight becomes floats.
+func (p *ggufPlan) chooseQuantized(t *ggufTensor, w weight, o Options) error {
+	if o.Type != "" {
+		t.typ = ggufTypes[o.Type]
+		err := p.fits(w, t.typ)
+		if err != nil {
+			err = fmt.Errorf("as %s: %w", t.typ, err)
+		}
+		return err
+	}
+	var rotated *RotatedError
+	if errors.As(w.noGrid, &rotated) {
+		t.typ, t.Note = gguf.F32, rotated.Error()
+		return nil
+	}
+	if w.grid == nil {
+		return w.noGrid
+	}
+	candidates := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
+	if w.grid.E2M1 {
+		candidates = []gguf.Type{gguf.MXFP4, gguf.Q8_0}
+	}
+	var faults []error
+	for _, t.typ = range candidates {
+		err := p.fits(w, t.typ)
+		if err == nil {
+			return nil
+		}
+		faults = append(faults, fmt.Errorf("as %s: %w", t.typ, err))
+	}
+	return errors.Join(faults...)
+}
+
+// fits checks that a type holds a quantized weight.
+func (p *ggufPlan) fits(w weight, typ gguf.Type) error {
+	if name := floatName(typ); name != "" {
+		if !p.inexact && !holds(name, w.values) {
+			return fmt.Errorf("its numbers are not all of that type")
+		}
+		return checkFits(name, w.values)
+	}
+	if w.grid == nil {
+		return w.noGrid
+	}
+	_, err := ggufBlocks(w.grid, typ, p.inexact)
+	return err
+}
+
+// floatName is the name of a type of floats in Options, "" for another.
+func floatName(typ gguf.Type) string {
+	switch typ {
+	case gguf.F32:
+		return floatF32
+	case gguf.BF16:
+		return floatBF16
+	case gguf.F16:
+		return floatF16
+	}
+	return ""
+}
+
+// quantizes tells whether some tensor is quantized.
+func (p *ggufPlan) quantizes() bool {
+	return slices.ContainsFunc(p.tensors, func(t ggufTensor) bool { return t.Quantized })
+}
+
+// mainType is the type of most bytes of quantized weights; of all matrices where none is
+// quantized.
+func (p *ggufPlan) mainType() gguf.Type {
+	quantized := p.quantizes()
+	sum := map[gguf.Type]int64{}
+	most := gguf.F32
+	for _, t := range p.tensors {
+		if len(t.Shape) < 2 || t.Quantized != quantized {
+			continue
+		}
+		if sum[t.typ] += t.Bytes; sum[t.typ] > sum[most] {
+			most = t.typ
+		}
+	}
+	return most
+}
+
+// Tensors implements Plan.
+func (p *ggufPlan) Tensors() []Stored {
+	var list []Stored
+	for _, t := range p.tensors {
+		if t.values == nil {
+			list = append(list, t.Stored)
+		}
+	}
+	return list
+}
+
+// Write implements Plan.
+func (p *ggufPlan) Write(ctx context.Context, dir vfs.Path) error {
+	var tensors []gguf.Tensor
+	for _, t := range p.tensors {
+		tensors = append(tensors, gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape, Write: func(w io.Writer) error { return p.write(w, t) }})
+	}
+	return gguf.WriteFile(ctx, dir.Join(ggufFile), p.entries, tensors)
+}
+
+func (p *ggufPlan) write(out io.Writer, t ggufTensor) error {
+	if t.values != nil {
+		return writeFloats(out, floatF32, t.values)
+	}
+	w, err := p.source.weight(t.part.param)
+	if err != nil {
+		return err
+	}
+	if name := floatName(t.typ); name != "" {
+		return writeFloats(out, name, pick(t.part, w.values, t.part.columns()))
+	}
+	data, err := ggufBlocks(w.grid.of(t.part), t.typ, p.inexact)
+	if err == nil {
+		_, err = out.Write(data)
+	}
+	return err
+}
+
+// Read implements Plan.
+func (p *ggufPlan) Read(dir vfs.Path, each func(name string, values []float32) error) error {
+	return readback.GGUF(dir.Join(ggufFile), each)
+}

@@ -1,0 +1,174 @@
+package pack_test
+
+import (
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"encoding/json"
+
+	"github.com/cage-qat/cage/host/deploy/export/pack"
+	"github.com/cage-qat/cage/host/model/gguf"
+)
+
+// TestGolden packs codes that compressed-tensors 0.20 packed.
+func TestGolden(t *testing.T) {
+	text, err := os.ReadFile("../testdata/golden/packing.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Cases []struct {
+			Bits         int
+			Codes, Words [][]int32
+		}
+		FP4 struct {
+			Codes [][]int32
+			Bytes [][]int
+		}
+	}
+	if err := json.Unmarshal(text, &golden); err != nil {
+		t.Fatal(err)
+	}
+	packed := 0
+	for _, c := range golden.Cases {
+		got, err := pack.Words(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits)
+		if c.Bits != 4 && c.Bits != 8 { // on which readers do not agree
+			if err == nil {
+				t.Errorf("%d bits were packed", c.Bits)
+			}
+			continue
+		}
+		packed++
+		if err != nil || !slices.Equal(got, slices.Concat(c.Words...)) {
+			t.Errorf("%d bits: %v, want %v, error %v", c.Bits, got, c.Words, err)
+		}
+	}
+	if packed != 2 || len(golden.FP4.Codes) == 0 {
+		t.Fatalf("%d cases of integers, %d of E2M1", packed, len(golden.FP4.Codes))
+	}
+	for i, codes := range golden.FP4.Codes {
+		got, err := pack.E2M1(codes)
+		for j, b := range got {
+			if int(b) != golden.FP4.Bytes[i][j] {
+				t.Errorf("byte %d is %d, want %d", j, b, golden.FP4.Bytes[i][j])
+			}
+		}
+		if err != nil || len(got) != len(golden.FP4.Bytes[i]) {
+			t.Errorf("%d bytes, error %v", len(got), err)
+		}
+	}
+}
+
+// TestE4M3 compares the numbers with their definition: multiples of 2^−9 up to 15 of them,
+// then eight for each exponent.
+func TestE4M3(t *testing.T) {
+	values := pack.E4M3Values()
+	if len(values) != 127 || values[126] != 448 {
+		t.Fatalf("%d values up to %v", len(values), values[len(values)-1])
+	}
+	want := float32(0)
+	for code, v := range values {
+		if v != want {
+			t.Errorf("code %d is %v, want %v", code, v, want)
+		}
+		step := float32(0x1p-9)
+		for range code/8 - 1 {
+			step *= 2
+		}
+		want += step
+	}
+}
+
+// TestF16 rounds all half floats, the numbers half way between two, and their neighbours.
+func TestF16(t *testing.T) {
+	at := func(bits int) float32 {
+		v, err := gguf.Decode(gguf.F16, []byte{byte(bits), byte(bits >> 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v[0]
+	}
+	for bits := range 0x7c00 {
+		v := at(bits)
+		if got, ok := pack.ExactF16(v); !ok || int(got) != bits || pack.F16(-v) != got|0x8000 {
+			t.Fatalf("%v: bits %#x (%v), want %#x", v, got, ok, bits)
+		}
+		if bits == 0x7bff {
+			break
+		}
+		middle := (v + at(bits+1)) / 2
+		even := bits + bits%2
+		below, above := math.Nextafter32(middle, 0), math.Nextafter32(middle, 1e9)
+		if _, ok := pack.ExactF16(middle); ok || int(pack.F16(middle)) != even || int(pack.F16(below)) != bits || int(pack.F16(above)) != bits+1 {
+			t.Fatalf("around %v: %#x %#x %#x, want %#x %#x %#x", middle, pack.F16(below), pack.F16(middle), pack.F16(above), bits, even, bits+1)
+		}
+	}
+	for v, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, -1e9: 0xfc00, float32(math.Inf(1)): 0x7c00, 0x1p-25: 0, 0x1.8p-25: 1} {
+		if got := pack.F16(v); got != want {
+			t.Errorf("%v has the bits %#x, want %#x", v, got, want)
+		}
+	}
+	for _, v := range []float32{65505, float32(math.NaN()), float32(math.Inf(1)), 1 + 0x1p-11, 0x1p-25} {
+		if _, ok := pack.ExactF16(v); ok {
+			t.Errorf("%v is taken for a half float", v)
+		}
+	}
+	if got := pack.F16(float32(math.NaN())); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
+		t.Errorf("NaN has the bits %#x", got)
+	}
+}
+
+func TestBF16(t *testing.T) {
+	for bits, want := range map[uint32]uint16{
+		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82, 0xbf817fff: 0xbf81, 0x7f7fffff: 0x7f80, 0x7f800001: 0x7fc0,
+	} {
+		v := math.Float32frombits(bits)
+		if got := pack.BF16(v); got != want {
+			t.Errorf("%#x becomes %#x, want %#x", bits, got, want)
+		}
+		if _, ok := pack.ExactBF16(v); ok != (bits&0xffff == 0) {
+			t.Errorf("%#x is exact: %v", bits, ok)
+		}
+	}
+}
+
+func TestE8M0(t *testing.T) {
+	for e := -127; e <= 127; e++ {
+		if got, ok := pack.E8M0(float32(math.Ldexp(1, e))); !ok || int(got) != e+127 {
+			t.Errorf("2^%d has the code %d (%v)", e, got, ok)
+		}
+	}
+	for _, v := range []float32{0, -1, 3, 0x1p-128, float32(math.Inf(1)), float32(math.NaN())} {
+		if _, ok := pack.E8M0(v); ok {
+			t.Errorf("%v has a code", v)
+		}
+	}
+}
+
+// TestRefusals: what does not fit is an error, never something near.
+func TestRefusals(t *testing.T) {
+	codes := make([]int32, 32)
+	big := slices.Clone(codes)
+	big[7] = 200
+	for says, f := range map[string]func() error{
+		"at 7 does not fit into 8 bits": func() error { _, err := pack.Q8_0(nil, big, 1); return err },
+		"at 7 does not fit into 4 bits": func() error { _, err := pack.Q4_0(nil, big, 1); return err },
+		"does not fit into 4 bits":      func() error { _, err := pack.Q4_1(nil, big, 1, 0); return err },
+		"is no half float":              func() error { _, err := pack.Q4_0(nil, codes, 1.0/3); return err },
+		"0.3 is no half float":          func() error { _, err := pack.Q4_1(nil, codes, 1, 0.3); return err },
+		"no power of two":               func() error { _, err := pack.MXFP4(nil, codes, 3); return err },
+		"31 codes, want blocks of 32":   func() error { _, err := pack.Q8_0(nil, codes[1:], 1); return err },
+		"30 codes, want blocks of 32":   func() error { _, err := pack.MXFP4(nil, codes[2:], 1); return err },
+		"are no pairs":                  func() error { _, err := pack.E2M1(codes[1:]); return err },
+		"is none of E2M1":               func() error { _, err := pack.E2M1(big); return err },
+		"at 7 does not fit into 4":      func() error { _, err := pack.Words(big, 32, 4); return err },
+		"are no rows of 5":              func() error { _, err := pack.Words(codes, 5, 4); return err },
+	} {
+		if err := f(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want an error that says %q", err, says)
+		}
+	}
+}

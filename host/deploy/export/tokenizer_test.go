@@ -1,0 +1,232 @@
+package export_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// TestBytes: the tokenizer.json of the built-in tokenizer gives the ids of the bytes.
+func TestBytes(t *testing.T) {
+	out, err := export.NewTokenizer(nil, tokenizer.Bytes{}.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range out.Files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tok, err := tokenizer.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "plain text\n\twith spaces  ", "naïve 漢字 🦫", "\x01\x7f\u00ad\u0100 don't"} {
+		want, err := tokenizer.Bytes{}.Encode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := tok.Encode(text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v, error %v", text, got, want, err)
+		}
+		back, err := tok.Decode(got)
+		if err != nil || back != text {
+			t.Errorf("%q comes back as %q, error %v", text, back, err)
+		}
+	}
+	if tok.Info().BOS != 0 || tok.Info().VocabSize != 256 {
+		t.Errorf("the tokenizer is %+v", tok.Info())
+	}
+}
+
+// TestPre names the ways of cutting texts that llama.cpp knows, and refuses others.
+func TestPre(t *testing.T) {
+	const byteLevel = `{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}`
+	const regex = `{"type": "ByteLevel", "add_prefix_space": false}`
+	split := func(pattern string) string {
+		return `{"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex": "` +
+			strings.ReplaceAll(pattern, `\`, `\\`) + `"}}, ` + byteLevel + `]}`
+	}
+	const gpt4 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	for _, c := range []struct{ pre, model, want string }{
+		{split(gpt4), `"ignore_merges": true`, "llama-bpe"},
+		{split(gpt4), `"ignore_merges": false`, "dbrx"},
+		{split(strings.Replace(gpt4, `{1,3}`, "", 1)), `"ignore_merges": false`, "qwen2"},
+		{regex, `"merges": ["a b"]`, "gpt-2"},
+		{`{"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, ` + regex + `]}`, `"merges": [["a", "b"]]`, "smollm"},
+		{byteLevel, `"merges": ["a b"]`, ""},
+		{split(`\d+`), `"merges": []`, ""},
+		{`null`, `"merges": []`, ""},
+		{`{"type": "ByteLevel", "add_prefix_space": true}`, `"merges": ["a b"]`, ""},
+		{regex, `"merges": [], "byte_fallback": true`, ""},
+		{regex, `"type": "Unigram"`, ""},
+	} {
+		m := small(t, model.KindLlama, nil)
+		m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": ` + c.pre + `, "model": {"vocab": {"a": 0, "b": 7}, ` + c.model + `}}`)
+		dir := filepath.Join(t.TempDir(), "out")
+		_, err := export.Write(t.Context(), "gguf", at(dir), m, export.Options{})
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "--to hf") {
+				t.Errorf("%s %s: %v, want a refusal", c.pre, c.model, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.want, err)
+			continue
+		}
+		f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+		tokens, _ := f.Value("tokenizer.ggml.tokens").([]string)
+		if got := f.Value("tokenizer.ggml.pre"); got != c.want || len(tokens) != 256 || tokens[7] != "b" || tokens[1] != "[PAD1]" {
+			t.Errorf("%s: it says %v, and the tokens are %q", c.want, got, tokens[:min(9, len(tokens))])
+		}
+	}
+}
+
+// TestMarks: what a tokenizer_config.json says of tokens with a meaning of their own.
+func TestMarks(t *testing.T) {
+	m := small(t, model.KindLlama, nil)
+	files := m.Tokenizer.Files
+	files["tokenizer_config.json"] = []byte(`{"eos_token": {"content": "!"}, "pad_token": "#", "chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]}`)
+	info := tokenizer.Bytes{}.Info()
+	for _, file := range []string{"", "template of a file"} {
+		if file != "" {
+			files["chat_template.jinja"] = []byte(file)
+		}
+		var err error
+		if m.Tokenizer, err = export.NewTokenizer(files, info); err != nil {
+			t.Fatal(err)
+		}
+		m.Tokenizer.AddBOS = file == ""
+		dir := filepath.Join(t.TempDir(), "out")
+		if _, err := export.Write(t.Context(), "gguf", at(dir), m, export.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+		want := "yes"
+		if file != "" {
+			want = file
+		}
+		if f.Value("tokenizer.chat_template") != want || f.Value("tokenizer.ggml.eos_token_id") != uint32('!') ||
+			f.Value("tokenizer.ggml.padding_token_id") != uint32('#') || f.Value("tokenizer.ggml.add_bos_token") != (file == "") {
+			t.Errorf("the entries are %v", f.Entries())
+		}
+	}
+}
+
+// TestEnds: a text ends at every token that one of the files or the run's tokenizer names.
+func TestEnds(t *testing.T) {
+	for _, c := range []struct {
+		config, generation string
+		eos                int32
+		want               []int32
+	}{
+		{``, ``, -1, []int32{0}}, // where the next document begins
+		{``, ``, 7, []int32{7}},
+		{`{"eos_token": "!"}`, `{"eos_token_id": [9, 33, 8]}`, 9, []int32{'!', 9, 8}},
+		{`{"eos_token": "!", "pad_token": 3}`, ``, -1, []int32{'!'}},
+		{`{"eos_token": null}`, `{"eos_token_id": 12}`, -1, []int32{12}},
+		{``, `{"eos_token_id": null}`, 5, []int32{5}},
+		{`{"eos_token": "unknown"}`, `{"eos_token_id": "x"}`, -1, []int32{0}},
+	} {
+		m := small(t, model.KindLlama, nil)
+		files := m.Tokenizer.Files
+		files["tokenizer_config.json"], files["generation_config.json"] = []byte(c.config), []byte(c.generation)
+		info := tokenizer.Bytes{}.Info()
+		info.EOS = c.eos
+		tok, err := export.NewTokenizer(files, info)
+		if err != nil || !slices.Equal(tok.EOS, c.want) {
+			t.Errorf("%+v: texts end at %v, error %v", c, tok.EOS, err)
+		}
+		if _, copied := tok.Files["generation_config.json"]; copied {
+			t.Error("generation_config.json would be copied")
+		}
+	}
+}
+
+// TestTurn: programs are told of the token that ends a turn, which is another than the one that ends a document. GGUF has
+// a key for it, and for the token that ends a message of Llama 3.1; what has no key is in a note.
+func TestTurn(t *testing.T) {
+	m := small(t, model.KindLlama, nil)
+	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 7}, "merges": []},
+		"added_tokens": [{"id": 9, "content": "<|end_of_text|>", "special": true}, {"id": 10, "content": "<|eom_id|>", "special": true}, {"id": 11, "content": "<|eot_id|>", "special": true}]}`)
+	m.Tokenizer.Files["tokenizer_config.json"] = []byte(`{"eos_token": "<|end_of_text|>"}`)
+	tok, err := export.NewTokenizer(m.Tokenizer.Files, tokenizer.Info{BOS: tokenizer.NoToken, EOS: 9}, 10, 11, 7, tokenizer.NoToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok.Turn = 11
+	m.Tokenizer = tok
+	dir := t.TempDir()
+	if _, err := export.Write(t.Context(), "hf", at(filepath.Join(dir, "hf")), m, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"generation_config.json", "config.json"} {
+		text, err := os.ReadFile(filepath.Join(dir, "hf", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file struct {
+			EOS []int32 `json:"eos_token_id"`
+		}
+		if err := json.Unmarshal(text, &file); err != nil || !slices.Equal(file.EOS, []int32{9, 10, 11, 7}) {
+			t.Errorf("by %s a text ends at %v, error %v", name, file.EOS, err)
+		}
+	}
+	report, err := export.Write(t.Context(), "gguf", at(filepath.Join(dir, "gguf")), m, export.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := openGGUF(t, filepath.Join(dir, "gguf", "model.gguf"))
+	for key, want := range map[string]uint32{"eos": 9, "eom": 10, "eot": 11} {
+		if got := f.Value("tokenizer.ggml." + key + "_token_id"); got != want {
+			t.Errorf("%s is %v, want %d", key, got, want)
+		}
+	}
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "ends at the token 7 too") {
+		t.Errorf("the notes are %q", report.Notes)
+	}
+}
+
+// TestLargeIDs: a tokenizer with more ids than the model is refused.
+func TestLargeIDs(t *testing.T) {
+	m := small(t, model.KindLlama, nil)
+	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"model": {"vocab": {"x": 256}}}`)
+	for _, format := range export.Formats() {
+		if _, err := write(t, format, m, export.Options{}); err == nil || !strings.Contains(err.Error(), `"x" has the id 256`) {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+// FuzzTokenizer: no tokenizer files make an export panic.
+func FuzzTokenizer(f *testing.F) {
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		text, err := os.ReadFile(filepath.Join(goldens, "float", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, text)
+	}
+	f.Add([]byte(`{"model": {"vocab": {"a": -1}, "merges": [1]}}`), []byte(`{"eos_token": 3, "chat_template": []}`))
+	m := small(f, model.KindLlama, nil)
+	f.Fuzz(func(t *testing.T, definition, config []byte) {
+		files := map[string][]byte{"tokenizer.json": definition, "tokenizer_config.json": config}
+		tok, err := export.NewTokenizer(files, tokenizer.Bytes{}.Info())
+		if err != nil {
+			return
+		}
+		changed := *m
+		changed.Tokenizer = tok
+		_ = export.PlanOnly("gguf", &changed)
+	})
+}

@@ -1,0 +1,24 @@
+package posttrain_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+)
+
+// Two weights whose inputs go together: where the first is rounded up, the second can be rounded down.
+func ExampleGPTQ() {
+	grid := &posttrain.Grid{Levels: posttrain.NewLevels(map[int32]float32{0: 0, 1: 1, 2: 2}), Rows: 1, Columns: 2, Group: 2, Scales: []float64{1}}
+	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0.9, 0.9, 1}}
+	w := []float64{0.6, 0.6}
+	nearest, _ := grid.Nearest(w)
+	result, err := posttrain.GPTQ(context.Background(), w, h, grid, posttrain.Options{Damping: 0.01})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("nearest", nearest, "GPTQ", result.Codes)
+	// Output:
+	// nearest [1 1] GPTQ [1 0]
+}

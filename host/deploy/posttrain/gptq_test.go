@@ -1,0 +1,242 @@
+package posttrain_test
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/internal/golden"
+)
+
+func TestGolden(t *testing.T) {
+	golden.Load(t, "testdata/gptq.json").Run(t, func(t *testing.T, c golden.Case) {
+		w, x := c.Inputs.Array("w"), c.Inputs.Array("x")
+		rows, columns, bits := w.Shape[0], w.Shape[1], c.Params.Int("bits")
+		group := c.Params.Int("group")
+		o := posttrain.Options{Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order")}
+		g := full(w.Data, columns, columns, bits)
+		if group > 0 {
+			g = full(w.Data, columns, group, bits)
+			o.Rescale = current(g, bits)
+		}
+		h := hessian(x.Data, columns)
+		result, err := posttrain.GPTQ(t.Context(), slices.Clone(w.Data), clone(h), g, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := values(g, result.Codes)
+		c.Expected.Close("q", got)
+		c.Expected.Close("output_error", []float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, got)))})
+		_, rtn := full(w.Data, columns, columns, bits).Nearest(w.Data)
+		c.Expected.Close("rtn", rtn)
+		c.Expected.Close("rtn_output_error", []float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, rtn)))})
+		if len(got) != rows*columns || result.Damping != o.Damping {
+			t.Errorf("%d codes, damping %v", len(got), result.Damping)
+		}
+	})
+}
+
+// definition is GPTQ as it is defined: each column corrects all behind it, and the inverse factor is that of a matrix that
+// is inverted by elimination, column by column: see equation 3 of the paper.
+func definition(w []float64, h *posttrain.Hessian, g *posttrain.Grid, o posttrain.Options) []float64 {
+	n := g.Columns
+	w = slices.Clone(w)
+	more := o.Damping * trace(h) / float64(n)
+	for j := range n {
+		h.Data[j*n+j] += more
+	}
+	inv := invert(h.Data, n)
+	for j := range n {
+		if o.Rescale != nil && j%g.Group == 0 {
+			scales, _ := o.Rescale(j/g.Group, w)
+			for i, s := range scales {
+				g.Scales[i*g.Groups()+j/g.Group] = s
+			}
+		}
+		for i := range g.Rows {
+			one := &posttrain.Grid{Levels: g.Levels, Rows: 1, Columns: 1, Group: 1, Scales: g.Scales[i*g.Groups()+j/g.Group:]}
+			_, value := one.Nearest(w[i*n+j : i*n+j+1])
+			e := (w[i*n+j] - value[0]) / inv[j*n+j]
+			for t := j; t < n; t++ {
+				w[i*n+t] -= e * inv[j*n+t]
+			}
+			w[i*n+j] = value[0]
+		}
+		for a := j + 1; a < n; a++ { // removes column j from the inverse
+			f := inv[a*n+j] / inv[j*n+j]
+			for b := j; b < n; b++ {
+				inv[a*n+b] -= f * inv[j*n+b]
+			}
+		}
+	}
+	return w
+}
+
+func trace(h *posttrain.Hessian) float64 {
+	sum := 0.0
+	for j := range h.Size {
+		sum += h.Data[j*h.Size+j]
+	}
+	return sum
+}
+
+// invert inverts a positive definite matrix by Gauss and Jordan.
+func invert(m []float64, n int) []float64 {
+	m, out := slices.Clone(m), make([]float64, n*n)
+	for i := range n {
+		out[i*n+i] = 1
+	}
+	for p := range n {
+		d := m[p*n+p]
+		for j := range n {
+			m[p*n+j] /= d
+			out[p*n+j] /= d
+		}
+		for i := range n {
+			f := m[i*n+p]
+			if i == p || f == 0 {
+				continue
+			}
+			for j := range n {
+				m[i*n+j] -= f * m[p*n+j]
+				out[i*n+j] -= f * out[p*n+j]
+			}
+		}
+	}
+	return out
+}
+
+// TestDefinition: blocks, groups and the factor change nothing of what the definition gives.
+func TestDefinition(t *testing.T) {
+	const rows, columns = 5, 300
+	for _, group := range []int{columns, 32, 100, 128} {
+		t.Run(fmt.Sprint(group), func(t *testing.T) {
+			w, x := problem(uint64(group), rows, columns, 700)
+			run := func() (*posttrain.Grid, posttrain.Options) {
+				g, o := full(w, columns, group, 4), posttrain.Options{Damping: 0.01}
+				if group < columns {
+					o.Rescale = current(g, 4)
+				}
+				return g, o
+			}
+			g, o := run()
+			result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), hessian(x, columns), g, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, o := run()
+			want, got := definition(w, hessian(x, columns), other, o), values(g, result.Codes)
+			for k := range want {
+				if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
+					t.Fatalf("element %d of row %d is %v, want %v", k%columns, k/columns, got[k], want[k])
+				}
+			}
+		})
+	}
+}
+
+// TestBetterThanRounding: the outputs change less than with each element rounded by itself, in either order.
+func TestBetterThanRounding(t *testing.T) {
+	const rows, columns = 24, 160
+	for seed := range uint64(4) {
+		w, x := problem(seed, rows, columns, 400)
+		h := hessian(x, columns)
+		_, rounded := full(w, columns, 32, 3).Nearest(w)
+		for _, order := range []bool{false, true} {
+			g := full(w, columns, 32, 3)
+			result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(h), g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, than := outputError(h, 400, difference(w, values(g, result.Codes))), outputError(h, 400, difference(w, rounded))
+			if !(got < than) {
+				t.Errorf("seed %d, order of activations %t: error %v, that of rounding is %v", seed, order, got, than)
+			}
+		}
+	}
+}
+
+// TestAnyProcessors: codes do not depend on the number of processors.
+func TestAnyProcessors(t *testing.T) {
+	const rows, columns = 37, 290
+	w, x := problem(9, rows, columns, 300)
+	var first []int32
+	for _, n := range []int{1, 2, 5} {
+		before := runtime.GOMAXPROCS(n)
+		result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), hessian(x, columns), full(w, columns, columns, 4), posttrain.Options{Damping: 0.01})
+		runtime.GOMAXPROCS(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = result.Codes
+		}
+		if !slices.Equal(result.Codes, first) {
+			t.Errorf("%d processors give other codes", n)
+		}
+	}
+}
+
+// TestDamping: more damping where it is needed, and rounding alone where none helps.
+func TestDamping(t *testing.T) {
+	const columns = 4
+	w := []float64{1, -2, 3, -4}
+	flat := hessian(slices.Repeat([]float64{1}, columns), columns) // of rank 1
+	for _, c := range []struct {
+		name          string
+		h             *posttrain.Hessian
+		damping, want float64
+	}{
+		{"enough", flat, 0.01, 0.01},
+		{"none", flat, 0, 0},
+		{"hopeless", &posttrain.Hessian{Size: 2, Data: []float64{1, 9, 9, 1}}, 0.01, 0},
+		{"ten times", &posttrain.Hessian{Size: 2, Data: []float64{1, 1.05, 1.05, 1}}, 0.01, 0.1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := full(w, c.h.Size, c.h.Size, 4)
+			for _, order := range []bool{false, true} {
+				result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(c.h), g, posttrain.Options{Damping: c.damping, ActivationOrder: order})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if math.Abs(result.Damping-c.want) > 1e-12 {
+					t.Errorf("damping %v, want %v", result.Damping, c.want)
+				}
+				if nearest, _ := g.Nearest(w); c.want == 0 && !slices.Equal(result.Codes, nearest) {
+					t.Errorf("codes %v, want those of rounding, %v", result.Codes, nearest)
+				}
+			}
+		})
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	w := []float64{1, 2}
+	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0, 0, math.NaN()}}
+	if _, err := posttrain.GPTQ(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "the inputs of the layer are NaN or infinite" {
+		t.Errorf("NaN: %v", err)
+	}
+	h = &posttrain.Hessian{Size: 1, Data: []float64{1}}
+	if _, err := posttrain.GPTQ(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Options{}); err == nil || err.Error() != "inputs of 1 features for a matrix of 2 columns" {
+		t.Errorf("another size: %v", err)
+	}
+	g := full(w, 2, 1, 4)
+	h = hessian([]float64{1, 0, 0, 1}, 2)
+	if _, err := posttrain.GPTQ(t.Context(), w, h, g, posttrain.Options{ActivationOrder: true, Rescale: current(g, 4)}); err == nil {
+		t.Error("scales of current weights were accepted with the order of activations")
+	}
+}
+
+func BenchmarkGPTQ(b *testing.B) {
+	const rows, columns = 256, 1024
+	w, x := problem(1, rows, columns, 1100)
+	h := hessian(x, columns)
+	for b.Loop() {
+		if _, err := posttrain.GPTQ(b.Context(), slices.Clone(w), clone(h), full(w, columns, 128, 4), posttrain.Options{Damping: 0.01}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

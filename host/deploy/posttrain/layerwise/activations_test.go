@@ -1,0 +1,119 @@
+package layerwise_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// activations computes the inputs of all layers for all sequences at once with the whole model, in which some weights are
+// replaced.
+func activations(t *testing.T, kind string, texts int, replaced map[string][]float32) map[string][]float32 {
+	return activationsOf(t, kind, 2, texts, replaced, "nothing")
+}
+
+// activationsOf is activations for some number of layers, where those whose names have the prefix are zeros.
+func activationsOf(t *testing.T, kind string, layers, texts int, replaced map[string][]float32, zeros string) map[string][]float32 {
+	t.Helper()
+	m, values := small(t, kind, layers, 32)
+	dev := cpu(t)
+	var specs []engine.Spec
+	var in []*engine.Buffer
+	for _, p := range m.Params() {
+		data := replaced[p.Name]
+		if data == nil {
+			data, _ = values(p.Name)
+		}
+		b, err := engine.Upload(dev, data, p.Dims...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs, in = append(specs, engine.Spec{Name: p.Name, Shape: b.Shape()}), append(in, b)
+	}
+	tokens, err := engine.Upload(dev, slices.Concat(sequences(texts)...), texts, length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs = append(specs, engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, texts, length)})
+	var feeds []string
+	e, err := dev.Compile("activations", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		var seen []*graph.Node
+		m.Logits(in[:len(in)-1], in[len(in)-1], func(site model.ActivationSite, x *graph.Node) *graph.Node {
+			if strings.HasPrefix(site.Name, zeros) {
+				x = graph.ZerosLike(x)
+			}
+			seen, feeds = append(seen, x), append(feeds, strings.Join(site.Feeds, " "))
+			return x
+		})
+		return seen
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.Run(append(in, tokens), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string][]float32{}
+	for i, b := range out {
+		data, err := engine.Download[float32](b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range strings.Fields(feeds[i]) {
+			list[name] = data
+		}
+	}
+	return list
+}
+
+// TestActivations: each block computes with the quantizers of its own activations.
+func TestActivations(t *testing.T) {
+	const texts = 4
+	m, values := small(t, model.KindLlama, 3, 32)
+	for _, prefix := range []string{"nothing", "layers.0.", "layers.1.", "layers.2."} {
+		quantized := map[string]sdk.QuantizerProgram{}
+		for _, s := range m.ActivationSites(batch, length) {
+			if !strings.HasPrefix(s.Name, prefix) {
+				continue
+			}
+			p, err := sdk.BuildQuantizer(zeros{}, sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{batch * length, s.Width}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			quantized[s.Name] = p
+		}
+		got, replaced := map[string]layerwise.Matrix{}, map[string][]float32{}
+		r := layerwise.Run{Settings: layerwise.Settings{Method: layerwise.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, plain{}), Activations: quantized,
+			Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
+			Block: func(_ int, list []*layerwise.Quantized) error {
+				for _, w := range list {
+					got[w.Report.Name], replaced[w.Report.Name] = w.Report, slices.Clone(w.Value)
+				}
+				return nil
+			}}
+		if err := r.Do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		x := activationsOf(t, model.KindLlama, 3, texts, replaced, prefix)
+		for _, p := range m.Params() {
+			if report, ok := got[p.Name]; ok {
+				w, _ := values(p.Name)
+				want := outputError(w, replaced[p.Name], x[p.Name], p.Dims[1])
+				if (want == 0) != strings.HasPrefix(p.Name, prefix) || math.Abs(report.OutputError-want) > 1e-4*want {
+					t.Errorf("zeros in %s: %s: reported %v, want %v", prefix, p.Name, report.OutputError, want)
+				}
+			}
+		}
+	}
+}

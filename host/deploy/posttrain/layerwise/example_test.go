@@ -1,0 +1,50 @@
+package layerwise_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// A small model is quantized by GPTQ, for the inputs that two short texts give its layers.
+func ExampleRun() {
+	device, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer device.Close()
+	m, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 2, Width: 8, Heads: 1, Hidden: 16, Vocab: 10, Context: 4,
+		RopeTheta: 1e4, RopePairs: model.Interleaved, NormEps: 1e-5, InitStd: 0.2}, model.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start, programs := map[string][]float32{}, map[string]sdk.QuantizerProgram{}
+	for _, p := range m.Params() {
+		start[p.Name] = p.Init(1)
+		if p.Quantized {
+			programs[p.Name], _ = sdk.BuildQuantizer(rounding{}, sdk.Site{Role: sdk.RoleWeight, Name: p.Name, Shape: p.Dims})
+		}
+	}
+	run := layerwise.Run{
+		Settings: layerwise.Settings{Method: layerwise.GPTQ, Damping: 0.01, Scales: layerwise.AutoScales},
+		Device:   device, Model: m.(model.Blockwise), Weights: programs,
+		Values:    func(param string) ([]float32, error) { return start[param], nil },
+		Sequences: [][]int32{{1, 2, 3, 4}, {5, 6, 7, 8}}, Batch: 2, Context: 4,
+		Block: func(block int, weights []*layerwise.Quantized) error {
+			fmt.Println("block", block, "has", len(weights), "quantized weights, the first is", weights[0].Report.Name)
+			return nil
+		},
+	}
+	if err := run.Do(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// block 0 has 5 quantized weights, the first is layers.0.attn.qkv
+	// block 1 has 5 quantized weights, the first is layers.1.attn.qkv
+}

@@ -1,0 +1,158 @@
+package layerwise_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// rounding is a quantizer to integers of three bits, with a scale for each group of 8 or each row, in a rotated domain or
+// not.
+type rounding struct {
+	group, block int
+}
+
+func (rounding) Describe() sdk.Description { return sdk.Description{Name: "rounding"} }
+
+func (r rounding) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	z := r.split(r.rotate(x), site)
+	scale := z.Abs().MaxRow().Scale(1.0 / 3)
+	codes := z.Div(scale.Max(b.Const(1e-30))).Round().Clip(-3, 3)
+	return sdk.Quantized{Value: r.rotate(codes.Mul(scale).Reshape(site.Shape...)), Codes: codes.Reshape(site.Shape...), Scale: scale}, nil
+}
+
+// Unpack implements sdk.Packer.
+func (r rounding) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+	return r.rotate(r.split(codes, site).Mul(scale).Reshape(site.Shape...)), nil
+}
+
+func (r rounding) rotate(x program.Value) program.Value {
+	if r.block == 0 {
+		return x
+	}
+	return x.Hadamard(r.block)
+}
+
+func (r rounding) split(x program.Value, site sdk.Site) program.Value {
+	if r.group == 0 {
+		return x
+	}
+	return x.Reshape(site.Shape[0], site.RowLen()/r.group, r.group)
+}
+
+// plain is a quantizer that cannot say what its codes stand for.
+type plain struct{}
+
+func (plain) Describe() sdk.Description { return sdk.Description{Name: "plain"} }
+
+func (plain) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	return sdk.Quantized{Value: x.Scale(16).Round().Scale(1.0 / 16)}, nil
+}
+
+// zeros is a quantizer that leaves nothing.
+type zeros struct{}
+
+func (zeros) Describe() sdk.Description { return sdk.Description{Name: "zeros"} }
+
+func (zeros) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	return sdk.Quantized{Value: x.Scale(0)}, nil
+}
+
+const (
+	vocabulary = 40
+	batch      = 2
+	length     = 8 // tokens of a sequence
+)
+
+// small is a model with weights that are made when they are asked for.
+func small(t testing.TB, kind string, layers, width int) (model.Blockwise, func(string) ([]float32, error)) {
+	t.Helper()
+	m, err := model.New(model.Settings{Kind: kind, Layers: layers, Width: width, Heads: 2, KVHeads: 1, Hidden: 2 * width, Vocab: vocabulary, Context: length,
+		NormEps: 1e-5, RopeTheta: 1e4, RopePairs: model.HalfSplit, InitStd: 0.2}, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.(model.Blockwise), func(name string) ([]float32, error) {
+		for _, p := range m.Params() {
+			if p.Name == name {
+				return p.Init(1), nil
+			}
+		}
+		panic(name)
+	}
+}
+
+// programs are those of a quantizer for all weights.
+func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]sdk.QuantizerProgram {
+	t.Helper()
+	list := map[string]sdk.QuantizerProgram{}
+	for _, p := range m.Params() {
+		if !p.Quantized {
+			continue
+		}
+		var err error
+		if list[p.Name], err = sdk.BuildQuantizer(q, sdk.Site{Role: sdk.RoleWeight, Name: p.Name, Shape: p.Dims}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// sequences are random tokens.
+func sequences(n int) (list [][]int32) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range n {
+		var tokens []int32
+		for range length {
+			tokens = append(tokens, int32(rng.IntN(vocabulary)))
+		}
+		list = append(list, tokens)
+	}
+	return list
+}
+
+func cpu(t testing.TB) *engine.Device {
+	t.Helper()
+	d, err := engine.Open(engine.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// run quantizes a model of two blocks and returns its weights by name.
+func run(t testing.TB, kind string, q sdk.Quantizer, s layerwise.Settings, texts int) map[string]*layerwise.Quantized {
+	t.Helper()
+	m, values := small(t, kind, 2, 32)
+	out := map[string]*layerwise.Quantized{}
+	r := layerwise.Run{Settings: s, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
+		Block: func(_ int, list []*layerwise.Quantized) error {
+			for _, w := range list {
+				out[w.Report.Name] = w
+			}
+			return nil
+		}}
+	if err := r.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// fleeting returns values that are valid until the next call.
+func fleeting(values func(string) ([]float32, error)) func(string) ([]float32, error) {
+	var last []float32
+	return func(name string) ([]float32, error) {
+		for i := range last {
+			last[i] = 1e9
+		}
+		var err error
+		last, err = values(name)
+		return last, err
+	}
+}

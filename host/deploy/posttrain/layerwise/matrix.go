@@ -1,0 +1,205 @@
+package layerwise
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// The methods of quantization.
+const (
+	RTN  = "rtn"  // rounds each element to the nearest level
+	GPTQ = "gptq" // GPTQ, see package posttrain
+)
+
+// Where the scales of groups come from.
+const (
+	// AutoScales means CurrentScales if levels are equally far apart, a row has several groups, and columns keep their
+	// order; otherwise OriginalScales.
+	AutoScales     = "auto"
+	OriginalScales = "original" // computed from the original weights
+	CurrentScales  = "current"  // computed from the weights as corrected when the group is entered
+)
+
+// Settings say how weights are quantized.
+type Settings struct {
+	Method          string  `json:"method"`
+	Damping         float64 `json:"damping,omitempty"` // share of the mean of H's diagonal
+	ActivationOrder bool    `json:"activation_order,omitempty"`
+	Scales          string  `json:"scales,omitempty"`
+	// OnePass computes the inputs of all layers of a block with its original weights, in one pass instead of one for
+	// each layer.
+	OnePass bool `json:"one_pass,omitempty"`
+}
+
+// Matrix reports on one matrix.
+type Matrix struct {
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
+	// WeightError is ‖W − Ŵ‖/‖W‖.
+	WeightError float64 `json:"weight_error"`
+	*OutputErrors
+	// Rotation is the block size of the quantizer's rotation; 0: it does not rotate.
+	Rotation int `json:"rotation,omitempty"`
+	// Damping is what was added for H; 0 if the matrix was rounded to the nearest levels.
+	Damping float64 `json:"damping,omitempty"`
+	// Fallback says that GPTQ was not possible, and the matrix was rounded to the nearest levels instead.
+	Fallback bool   `json:"fallback,omitempty"`
+	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
+	Scales   string `json:"scales,omitempty"`
+}
+
+// OutputErrors compares the outputs of a layer on the calibration texts, summed over all tokens.
+type OutputErrors struct {
+	OutputError   float64 `json:"output_error"`   // ‖(W − Ŵ)X‖²
+	RelativeError float64 `json:"relative_error"` // the same over ‖WX‖²
+	RoundingError float64 `json:"rounding_error"` // ‖(W − Q(W))X‖², the error of rounding to the nearest levels
+}
+
+// Quantized is a weight that was quantized.
+type Quantized struct {
+	Report Matrix
+	Value  []float32 // Ŵ
+	// Scale holds the scales that belong to the codes of Ŵ; nil if there are no codes, or if the codes are those of the
+	// rotated weight.
+	Scale      []float32
+	ScaleShape []int
+}
+
+// quantize quantizes the weight w. in is what its inputs were; nil: they are not known, and weights are rounded.
+func (s Settings) quantize(ctx context.Context, q *quantizer, p model.Param, w []float32, in *inputs) (*Quantized, error) {
+	value, answer, err := q.quantize(w)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFinite(value); err != nil {
+		return nil, fmt.Errorf("Q(W): %w", err)
+	}
+	out := &Quantized{Report: Matrix{Name: p.Name, Shape: p.Dims}, Value: value}
+	if q.coded() {
+		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
+	}
+	if s.Method == GPTQ {
+		if err := s.gptq(ctx, q, w, answer, in, out); err != nil {
+			return nil, err
+		}
+	}
+	if q.block > 1 {
+		out.Report.Rotation, out.Scale, out.ScaleShape = q.block, nil, nil
+	}
+	out.Report.WeightError = distance(w, out.Value)
+	if in != nil {
+		if out.Report.OutputErrors, err = in.errors(w, out.Value, value); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// gptq replaces rounding by GPTQ.
+func (s Settings) gptq(ctx context.Context, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
+	grid, err := q.grid(answer, largest(w))
+	if err != nil {
+		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every quantizer", err)
+	}
+	h, err := in.hessian()
+	if err != nil {
+		return err
+	}
+	z := widened(w)
+	if err := posttrain.Rotate(z, grid.Columns, q.block); err != nil {
+		return err
+	}
+	if err := h.Rotate(q.block); err != nil {
+		return err
+	}
+	o := posttrain.Options{Damping: s.Damping, ActivationOrder: s.ActivationOrder}
+	out.Report.Scales = s.scales(grid)
+	if out.Report.Scales == CurrentScales {
+		o.Rescale = q.rescale(grid)
+	}
+	result, err := posttrain.GPTQ(ctx, z, h, grid, o)
+	if err != nil {
+		return err
+	}
+	r := &out.Report
+	r.Damping, r.Dead, r.Fallback = result.Damping, result.Dead, result.Damping == 0
+	if r.Fallback {
+		return nil
+	}
+	if o.Rescale != nil {
+		out.Scale = narrowed(grid.Scales)
+	}
+	out.Value, err = q.unpack(result.Codes, out.Scale)
+	return err
+}
+
+// scales says where the scales of a grid come from.
+func (s Settings) scales(g *posttrain.Grid) string {
+	switch {
+	case s.Scales == AutoScales && g.Uniform() && g.Groups() > 1 && !s.ActivationOrder:
+		return CurrentScales
+	case s.Scales == AutoScales || g.Groups() == 1:
+		return OriginalScales
+	}
+	return s.Scales
+}
+
+// rescale lets the quantizer say what scales the groups of the current weights have.
+func (q *quantizer) rescale(g *posttrain.Grid) func(group int, w []float64) ([]float64, error) {
+	return func(group int, w []float64) ([]float64, error) {
+		if q.block > 1 {
+			w = slices.Clone(w)
+			if err := posttrain.Rotate(w, g.Columns, q.block); err != nil {
+				return nil, err
+			}
+		}
+		all, err := q.scales(narrowed(w))
+		if err != nil {
+			return nil, err
+		}
+		scales := make([]float64, g.Rows)
+		for i := range scales {
+			scales[i] = float64(all[i*g.Groups()+group])
+		}
+		return scales, nil
+	}
+}
+
+// distance is ‖a − b‖/‖a‖, 0 where a is 0.
+func distance(a, b []float32) float64 {
+	sum, all := 0.0, 0.0
+	for i := range a {
+		d := float64(a[i]) - float64(b[i])
+		sum, all = sum+d*d, all+float64(a[i])*float64(a[i])
+	}
+	if all == 0 {
+		return 0
+	}
+	return math.Sqrt(sum / all)
+}
+
+func largest(w []float32) float64 {
+	m := 0.0
+	for _, v := range w {
+		m = max(m, math.Abs(float64(v)))
+	}
+	return m
+}
+
+func checkFinite(values []float32) error {
+	bad := 0
+	for _, v := range values {
+		if v-v != 0 {
+			bad++
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d numbers are NaN or infinite", bad, len(values))
+	}
+	return nil
+}

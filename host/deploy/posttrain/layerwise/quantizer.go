@@ -1,0 +1,204 @@
+package layerwise
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/internal/pass/rotation"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// quantizer runs the programs of a quantizer on one weight.
+type quantizer struct {
+	dev     *engine.Device
+	program sdk.QuantizerProgram
+	dims    []int
+	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds before it.
+	block   int
+	trained []*engine.Buffer // the quantizer's trained parameters for the weight
+	quant   *engine.Executable
+	scaling *engine.Executable // gives scales alone; nil until it is needed
+}
+
+// outputs of the executable that quantizes, in this order. Codes and scale are there if the program gives them.
+const (
+	valueOutput   = iota // Q(w)
+	roundedOutput        // the same before the rotation
+	codesOutput
+	scaleOutput
+)
+
+// newQuantizer prepares the quantizer of a weight. trained reads its trained parameters; nil: they have their initial values.
+func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, trained func(name string) ([]float32, error)) (*quantizer, error) {
+	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, sdk.OutputValue))}
+	var err error
+	if trained != nil {
+		err = q.loadTrained(trained)
+	} else {
+		err = q.initTrained(w)
+	}
+	if err == nil {
+		err = q.compile()
+	}
+	if err != nil {
+		q.close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *quantizer) close() {
+	_ = engine.FinalizeAll(q.trained...)
+	for _, e := range []*engine.Executable{q.quant, q.scaling} {
+		if e != nil {
+			e.Close()
+		}
+	}
+}
+
+// loadTrained uploads the trained parameters.
+func (q *quantizer) loadTrained(read func(name string) ([]float32, error)) error {
+	for _, t := range q.program.Trained {
+		values, err := read(t.Name)
+		if err != nil {
+			return err
+		}
+		b, err := engine.Upload(q.dev, values, t.Shape...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+		q.trained = append(q.trained, b)
+	}
+	return nil
+}
+
+// initTrained computes the trained parameters as a training would begin with them.
+func (q *quantizer) initTrained(w []float32) error {
+	if len(q.program.Trained) == 0 {
+		return nil
+	}
+	e, err := q.dev.Compile("initial quantizer parameters", q.specs()[:1], func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		named := lower.Lower(g, q.program.Init, in)
+		var out []*graph.Node
+		for _, t := range q.program.Trained {
+			out = append(out, named[sdk.TrainedPrefix+t.Name])
+		}
+		return out
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	q.trained, err = q.run(e, w)
+	return err
+}
+
+// specs are the weight and the trained parameters.
+func (q *quantizer) specs() []engine.Spec {
+	specs := []engine.Spec{{Name: sdk.InputX, Shape: shapes.Make(dtypes.Float32, q.dims...)}}
+	for _, t := range q.program.Trained {
+		specs = append(specs, engine.Spec{Name: t.Name, Shape: shapes.Make(dtypes.Float32, t.Shape...)})
+	}
+	return specs
+}
+
+func (q *quantizer) compile() error {
+	rounded, err := q.unrotated(q.program.Program)
+	if err != nil {
+		return err
+	}
+	q.quant, err = q.dev.Compile("quantize "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		named := lower.Lower(g, only(q.program.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale), in)
+		before := lower.Lower(g, only(rounded, sdk.OutputValue), in)
+		out := []*graph.Node{named[sdk.OutputValue], before[sdk.OutputValue]}
+		if q.coded() {
+			out = append(out, graph.ConvertDType(named[sdk.OutputCodes], dtypes.Int32), named[sdk.OutputScale])
+		}
+		return out
+	})
+	return err
+}
+
+// unrotated is a program without the rotation that its value ends in.
+func (q *quantizer) unrotated(p *program.Program) (*program.Program, error) {
+	if q.block == 1 {
+		return p, nil
+	}
+	return rotation.Undo(p, q.block, sdk.OutputValue)
+}
+
+// only is a program without its other outputs, so that what they need is not computed.
+func only(p *program.Program, outputs ...string) *program.Program {
+	out := *p
+	out.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(outputs, o.Name) })
+	return &out
+}
+
+// coded tells whether the program gives codes and scales.
+func (q *quantizer) coded() bool {
+	_, codes := q.program.Program.Output(sdk.OutputCodes)
+	_, scale := q.program.Program.Output(sdk.OutputScale)
+	return codes && scale
+}
+
+// scaleShape is the shape of the scales.
+func (q *quantizer) scaleShape() []int {
+	id, _ := q.program.Program.Output(sdk.OutputScale)
+	return q.program.Program.TypeOf(id).Shape
+}
+
+// run runs an executable on a weight.
+func (q *quantizer) run(e *engine.Executable, w []float32) ([]*engine.Buffer, error) {
+	x, err := engine.Upload(q.dev, w, q.dims...)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Finalize()
+	return e.Run(append([]*engine.Buffer{x}, q.trained...), nil)
+}
+
+// scales are those that the quantizer gives a weight.
+func (q *quantizer) scales(w []float32) (scale []float32, err error) {
+	if q.scaling == nil {
+		q.scaling, err = q.dev.Compile("scales of "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{lower.Lower(g, only(q.program.Program, sdk.OutputScale), in)[sdk.OutputScale]}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	out, err := q.run(q.scaling, w)
+	if err != nil {
+		return nil, err
+	}
+	defer out[0].Finalize()
+	return engine.Download[float32](out[0])
+}
+
+// quantize returns Q(w), and what the program says of it where it rounds.
+func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, err error) {
+	out, err := q.run(q.quant, w)
+	if err != nil {
+		return nil, a, err
+	}
+	defer func() { _ = engine.FinalizeAll(out...) }()
+	if value, err = engine.Download[float32](out[valueOutput]); err != nil {
+		return nil, a, err
+	}
+	if a.Value, err = engine.Download[float32](out[roundedOutput]); err != nil || !q.coded() {
+		return value, a, err
+	}
+	if a.Codes, err = engine.Download[int32](out[codesOutput]); err != nil {
+		return nil, a, err
+	}
+	a.Scale, err = engine.Download[float32](out[scaleOutput])
+	return value, a, err
+}

@@ -1,0 +1,212 @@
+package layerwise_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// gptq are the usual settings.
+var gptq = layerwise.Settings{Method: layerwise.GPTQ, Damping: 0.01, Scales: layerwise.AutoScales}
+
+// outputError is ‖(a − b)X‖² computed as it is written.
+func outputError(a, b, x []float32, columns int) float64 {
+	sum := 0.0
+	for token := range len(x) / columns {
+		for row := range len(a) / columns {
+			dot := 0.0
+			for j := range columns {
+				dot += (float64(a[row*columns+j]) - float64(b[row*columns+j])) * float64(x[token*columns+j])
+			}
+			sum += dot * dot
+		}
+	}
+	return sum
+}
+
+// TestReport: what is reported of each matrix is what a pass through the whole model finds, in which the layers before are
+// quantized, and those behind, and beside it, are not.
+func TestReport(t *testing.T) {
+	const texts = 6
+	for _, kind := range []string{model.KindLlama, model.KindOLMo2} {
+		for _, onePass := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s one pass %t", kind, onePass), func(t *testing.T) {
+				settings := gptq
+				settings.OnePass = onePass
+				got := run(t, kind, rounding{group: 8}, settings, texts)
+				m, values := small(t, kind, 2, 32)
+				replaced := map[string][]float32{}
+				for block := range m.Blocks() {
+					x := activations(t, kind, texts, replaced)
+					for _, site := range m.BlockSites(block, batch, length) {
+						if !onePass {
+							x = activations(t, kind, texts, replaced)
+						}
+						for _, name := range site.Feeds {
+							w, _ := values(name)
+							want := outputError(w, got[name].Value, x[name], site.Width)
+							if e := got[name].Report.OutputError; math.Abs(e-want) > 1e-3*want || want == 0 {
+								t.Errorf("%s: reported %v, want %v", name, e, want)
+							}
+						}
+						for _, name := range site.Feeds {
+							replaced[name] = got[name].Value
+						}
+					}
+				}
+				if len(replaced) != 10 {
+					t.Errorf("%d matrices", len(replaced))
+				}
+			})
+		}
+	}
+}
+
+// TestBetterThanRounding: GPTQ disturbs outputs less than rounding, whatever the quantizer does, and says how much less.
+// What it gives is on the quantizer's grid: there is a fixed point of codes and scales.
+func TestBetterThanRounding(t *testing.T) {
+	for name, c := range map[string]struct {
+		q      rounding
+		change func(*layerwise.Settings)
+		scales string
+	}{
+		"row":              {rounding{}, func(*layerwise.Settings) {}, layerwise.OriginalScales},
+		"group":            {rounding{group: 8}, func(*layerwise.Settings) {}, layerwise.CurrentScales},
+		"original scales":  {rounding{group: 8}, func(s *layerwise.Settings) { s.Scales = layerwise.OriginalScales }, layerwise.OriginalScales},
+		"activation order": {rounding{group: 8}, func(s *layerwise.Settings) { s.ActivationOrder = true }, layerwise.OriginalScales},
+		"rotated":          {rounding{block: 16}, func(*layerwise.Settings) {}, layerwise.OriginalScales},
+		"rotated groups":   {rounding{group: 8, block: 32}, func(*layerwise.Settings) {}, layerwise.CurrentScales},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := gptq
+			c.change(&settings)
+			for name, w := range run(t, model.KindLlama, c.q, settings, 40) {
+				r := w.Report
+				if !(r.OutputError < r.RoundingError) || r.Fallback || r.Damping != 0.01 || r.Scales != c.scales || r.Rotation != c.q.block {
+					t.Errorf("%s: %+v with %+v", name, r, r.OutputErrors)
+				}
+				if (w.Scale == nil) != (c.q.block > 0) {
+					t.Errorf("%s: %d scales", name, len(w.Scale))
+				}
+				for i, v := range w.Value {
+					if w.Scale == nil {
+						break
+					}
+					group := 32
+					if r.Shape[1] != 32 {
+						group = r.Shape[1]
+					}
+					if c.q.group > 0 {
+						group = c.q.group
+					}
+					code := v / w.Scale[i/group]
+					if off := math.Abs(float64(code) - math.Round(float64(code))); off > 1e-6 || math.Abs(float64(code)) > 3.001 {
+						t.Fatalf("%s: element %d is %v of its scale", name, i, code)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestRounding: RTN is Q(W), with texts and without.
+func TestRounding(t *testing.T) {
+	settings := layerwise.Settings{Method: layerwise.RTN}
+	with, without := run(t, model.KindLlama, plain{}, settings, 4), run(t, model.KindLlama, plain{}, settings, 0)
+	_, values := small(t, model.KindLlama, 2, 32)
+	if len(with) != 10 || len(without) != 10 {
+		t.Fatalf("%d and %d matrices", len(with), len(without))
+	}
+	for name := range with {
+		w, _ := values(name)
+		want := make([]float32, len(w))
+		for i, v := range w {
+			want[i] = float32(math.RoundToEven(float64(v)*16)) / 16
+		}
+		a, b := with[name], without[name]
+		if !slices.Equal(a.Value, want) || !slices.Equal(b.Value, want) {
+			t.Errorf("%s is not Q(W)", name)
+		}
+		if a.Report.OutputErrors == nil || a.Report.OutputError != a.Report.RoundingError || b.Report.OutputErrors != nil || a.Report.WeightError != b.Report.WeightError {
+			t.Errorf("%s: %+v, without texts %+v", name, a.Report, b.Report)
+		}
+	}
+}
+
+// TestSame: the same again gives the same bits.
+func TestSame(t *testing.T) {
+	first, again := run(t, model.KindLlama, rounding{group: 8}, gptq, 6), run(t, model.KindLlama, rounding{group: 8}, gptq, 6)
+	for name, w := range first {
+		if !slices.Equal(w.Value, again[name].Value) || *w.Report.OutputErrors != *again[name].Report.OutputErrors {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	m, values := small(t, model.KindLlama, 2, 32)
+	base := layerwise.Run{Settings: gptq, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(2), Batch: batch, Context: length,
+		Block: func(int, []*layerwise.Quantized) error { return nil }}
+	for _, c := range []struct {
+		want   string
+		change func(*layerwise.Run)
+	}{
+		{"layers.0.attn.qkv: GPTQ needs the levels of the quantizer: the quantizer cannot say what numbers its codes stand for", func(r *layerwise.Run) { r.Weights = programs(t, m, plain{}) }},
+		{"the token 40 is not among the 40 of the model", func(r *layerwise.Run) { r.Sequences[1][3] = vocabulary }},
+		{"layers.1.mlp.w1: 1 of 2048 numbers are NaN or infinite", func(r *layerwise.Run) {
+			r.Values = func(name string) ([]float32, error) {
+				w, err := values(name)
+				if name == "layers.1.mlp.w1" {
+					w[7] = float32(math.Inf(1))
+				}
+				return w, err
+			}
+		}},
+		{"no disk", func(r *layerwise.Run) {
+			r.Block = func(int, []*layerwise.Quantized) error { return errors.New("no disk") }
+		}},
+	} {
+		r := base
+		r.Sequences = sequences(2)
+		c.change(&r)
+		if err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := base.Do(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestMemory: what is in memory does not grow with the number of blocks.
+func TestMemory(t *testing.T) {
+	const layers, width = 24, 64
+	m, values := small(t, model.KindLlama, layers, width)
+	size := uint64(4 * model.CountParams(m.BlockParams(0), nil))
+	var used []uint64
+	r := layerwise.Run{Settings: gptq, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(8), Batch: batch, Context: length,
+		Block: func(int, []*layerwise.Quantized) error {
+			runtime.GC()
+			runtime.GC() // pools keep what is in them for one more
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			used = append(used, now.HeapAlloc)
+			return nil
+		}}
+	if err := r.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if early, late := used[3], used[layers-1]; late > early+size {
+		t.Errorf("%d bytes behind block %d, %d behind block 4; a block has %d", late, layers, early, size)
+	}
+}

@@ -1,0 +1,33 @@
+package ruler_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/host/deploy/ruler"
+)
+
+// A needle in a haystack of noise. Tokens are words here.
+func Example() {
+	tasks, err := ruler.Select([]string{"niah_single_1"})
+	if err != nil {
+		panic(err)
+	}
+	g := &ruler.Generator{
+		Inputs: ruler.Inputs{Words: &ruler.Words{Nouns: []string{"river"}, Adjectives: []string{"quiet"}}},
+		Count:  func(text string) (int, error) { return len(strings.Fields(text)), nil },
+		Seed:   ruler.DefaultSeed,
+	}
+	for s, err := range g.Samples(context.Background(), tasks[0], 300, 1) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(s.Length, s.AnswerPrefix, s.Outputs)
+		answers := []ruler.Answer{{Pred: " " + s.Outputs[0] + ".", Outputs: s.Outputs}}
+		fmt.Println(tasks[0].Score(answers))
+	}
+	// Output:
+	// 300  The special magic number for quiet-river mentioned in the provided text is [5661907]
+	// 100
+}

@@ -1,0 +1,269 @@
+package ask
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Model is a language model.
+type Model interface {
+	// Score computes how likely continuations are, in batches that depend only on the requests. A batch is left out if
+	// skip is true for all of its requests; each is called with the scores of the others.
+	Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error
+	// Generate continues prompts greedily, until a text contains one of the strings in until, or the document ends.
+	Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error)
+}
+
+// Asking describes what is asked, and on which settings the answers depend.
+type Asking struct {
+	Task  *tasks.Task
+	Items []tasks.Item
+	Until []string
+	// Settings are what answers depend on in addition to the items: above all, the model. Stored answers with other
+	// settings are not used.
+	Settings map[string]string
+	Batch    int // number of prompts that are continued at once
+	Progress func(done, of int)
+}
+
+// header is the first line of a file of answers.
+type header struct {
+	Format   int               `json:"format"`
+	Task     string            `json:"task"`
+	Items    string            `json:"items"` // hash of what is asked
+	Until    []string          `json:"until"`
+	Tokens   int               `json:"tokens"`
+	Settings map[string]string `json:"settings"`
+}
+
+// line is one answer: to a request of an item, or of a generated text.
+type line struct {
+	Item    int      `json:"item"`
+	Request int      `json:"request,omitempty"`
+	LogProb *float64 `json:"logprob,omitempty"`
+	Greedy  bool     `json:"greedy,omitempty"`
+	Text    *string  `json:"text,omitempty"`
+}
+
+// asking is an Asking under way.
+type asking struct {
+	Asking
+	requests []score.Request
+	of       [][2]int     // item and request of each of requests
+	first    []int        // place of each item's first request
+	said     map[int]line // by place: of a request, or of an item where texts are generated
+	file     vfs.File     // nil: answers are not kept
+}
+
+// Ask returns the answers to all items. Items that the file at path already answers are not asked again; path may be
+// nil.
+func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []tasks.Answer, err error) {
+	s := &asking{Asking: a, said: map[int]line{}}
+	for i, it := range a.Items {
+		s.first = append(s.first, len(s.requests))
+		for j, r := range it.Scored {
+			s.requests, s.of = append(s.requests, r), append(s.of, [2]int{i, j})
+		}
+	}
+	if path != nil {
+		if err := s.open(*path); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, s.file.Close()) }()
+	}
+	if a.Task.Kind == tasks.Generation {
+		err = s.generate(ctx, m)
+	} else {
+		err = s.score(ctx, m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.answers(), nil
+}
+
+func (s *asking) score(ctx context.Context, m Model) error {
+	have := func(i int) bool { _, ok := s.said[i]; return ok }
+	return m.Score(ctx, s.requests, have, func(which []int, scores []score.Score) error {
+		lines := make([]line, len(which))
+		for k, i := range which {
+			if math.IsNaN(scores[k].LogProb) || math.IsInf(scores[k].LogProb, 0) {
+				return fmt.Errorf("item %d: the model's log-probability is %v", s.of[i][0], scores[k].LogProb)
+			}
+			lines[k] = line{Item: s.of[i][0], Request: s.of[i][1], LogProb: &scores[k].LogProb, Greedy: scores[k].Greedy}
+		}
+		return s.keep(lines, len(s.requests))
+	})
+}
+
+// generate asks for batches of texts. Batches are the same however often the evaluation was interrupted: a model may answer
+// a little differently in other company.
+func (s *asking) generate(ctx context.Context, m Model) error {
+	for from := 0; from < len(s.Items); from += s.Batch {
+		to, missing := min(from+s.Batch, len(s.Items)), false
+		var prompts [][]int32
+		for i := from; i < to; i++ {
+			_, have := s.said[i]
+			missing = missing || !have
+			prompts = append(prompts, s.Items[i].Prompt)
+		}
+		if !missing {
+			continue
+		}
+		texts, err := m.Generate(ctx, prompts, s.Task.Tokens(), s.Until)
+		if err != nil {
+			return err
+		}
+		lines := make([]line, len(texts))
+		for k, text := range texts {
+			text = tasks.Cut(text, s.Until)
+			lines[k] = line{Item: from + k, Text: &text}
+		}
+		if err := s.keep(lines, len(s.Items)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place is where an answer stands in said; ok says that it is one to these items.
+func (s *asking) place(l line) (at int, ok bool) {
+	if l.Item < 0 || l.Item >= len(s.Items) {
+		return 0, false
+	}
+	if s.Task.Kind == tasks.Generation {
+		return l.Item, l.Text != nil
+	}
+	return s.first[l.Item] + l.Request, l.Request >= 0 && l.Request < len(s.Items[l.Item].Scored) && l.LogProb != nil
+}
+
+// keep takes the answers of a batch, and writes down those that are not in the file already, as they are
+// where it was cut within the batch.
+func (s *asking) keep(lines []line, of int) error {
+	var text bytes.Buffer
+	for _, l := range lines {
+		at, _ := s.place(l)
+		if _, have := s.said[at]; have {
+			continue
+		}
+		s.said[at] = l
+		if err := json.NewEncoder(&text).Encode(l); err != nil {
+			return err
+		}
+	}
+	if s.file != nil {
+		if _, err := s.file.Write(text.Bytes()); err != nil {
+			return err
+		}
+		if err := s.file.Sync(); err != nil {
+			return err
+		}
+	}
+	if s.Progress != nil {
+		s.Progress(len(s.said), of)
+	}
+	return nil
+}
+
+// begin makes a file of answers with its first line, unless there is one. So what has another first line is not ours, and
+// stays as it is.
+func begin(path vfs.Path, header []byte) error {
+	there, err := path.Exists()
+	if err != nil || there {
+		return err
+	}
+	if err := atomicfile.RemoveAbandoned(path.Dir(), func(name string) bool { return name == path.Base() }); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(path, header)
+}
+
+// open reads the answers of a file, or begins one. A line that is not whole, as a loss of power may leave it, is cut off
+// with all that follows it.
+func (s *asking) open(path vfs.Path) (err error) {
+	want, err := s.header()
+	if err != nil {
+		return err
+	}
+	if err := begin(path, want); err != nil {
+		return err
+	}
+	if s.file, err = path.OpenFile(os.O_RDWR|os.O_APPEND, 0); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.file.Close())
+		}
+	}()
+	r := bufio.NewReader(s.file)
+	first, err := r.ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !bytes.Equal(first, want) {
+		return fmt.Errorf("%s has answers of another model, or to other questions: move it away, or give another --out", path)
+	}
+	end := int64(len(first))
+	for {
+		text, err := r.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		var l line
+		if err != nil || json.Unmarshal(text, &l) != nil {
+			break
+		}
+		at, ok := s.place(l)
+		if !ok {
+			break
+		}
+		s.said[at] = l
+		end += int64(len(text))
+	}
+	return s.file.Truncate(end)
+}
+
+// header is the first line of the file.
+func (s *asking) header() ([]byte, error) {
+	hash := sha256.New()
+	for _, it := range s.Items {
+		text, err := json.Marshal([]any{it, it.Scored, it.Prompt})
+		if err != nil {
+			return nil, err
+		}
+		hash.Write(text)
+	}
+	text, err := json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
+	return append(text, '\n'), err
+}
+
+// answers are those of each item.
+func (s *asking) answers() []tasks.Answer {
+	list := make([]tasks.Answer, len(s.Items))
+	for i, it := range s.Items {
+		if s.Task.Kind == tasks.Generation {
+			list[i].Text = s.said[i].Text
+			continue
+		}
+		for j := range it.Scored {
+			l := s.said[s.first[i]+j]
+			list[i].LogProbs, list[i].Greedy = append(list[i].LogProbs, *l.LogProb), append(list[i].Greedy, l.Greedy)
+		}
+	}
+	return list
+}

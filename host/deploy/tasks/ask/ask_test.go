@@ -1,0 +1,274 @@
+package ask_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/deploy/tasks/ask"
+	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// model answers by a rule, in batches of two, until it has computed as many as it may.
+type model struct {
+	left     int
+	computed int
+}
+
+var errGone = errors.New("the model is gone")
+
+func (m *model) spend() error {
+	if m.left == 0 {
+		return errGone
+	}
+	m.left--
+	m.computed++
+	return nil
+}
+
+func (m *model) Score(_ context.Context, requests []score.Request, skip func(int) bool, each func([]int, []score.Score) error) error {
+	for from := 0; from < len(requests); from += 2 {
+		var which []int
+		var scores []score.Score
+		for i := from; i < min(from+2, len(requests)); i++ {
+			sum := int32(0)
+			for _, id := range slices.Concat(requests[i].Context, requests[i].Continuation) {
+				sum = (sum*31 + id) % 97
+			}
+			which, scores = append(which, i), append(scores, score.Score{LogProb: -float64(sum) / 7, Greedy: sum%3 == 0})
+		}
+		if !slices.ContainsFunc(which, func(i int) bool { return !skip(i) }) {
+			continue
+		}
+		if err := m.spend(); err != nil {
+			return err
+		}
+		if err := each(which, scores); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *model) Generate(_ context.Context, prompts [][]int32, _ int, until []string) ([]string, error) {
+	if err := m.spend(); err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(prompts))
+	for i, p := range prompts {
+		texts[i] = fmt.Sprintf(" so it is %d.\n#### %d%s and more", len(p), len(p), until[0])
+	}
+	return texts, nil
+}
+
+// asking puts the questions of a task.
+func asking(t *testing.T, name string) ask.Asking {
+	t.Helper()
+	task, err := tasks.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{
+		"piqa":  `{"goal": "%d?", "sol1": "one", "sol2": "two", "label": 1}`,
+		"gsm8k": `{"question": "How many are %d?", "answer": "#### 42"}`,
+	}
+	var docs []tasks.Doc
+	for i := range 7 {
+		d, err := task.NewDoc("row", fmt.Appendf(nil, rows[name], i*i*i), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, d)
+	}
+	e := &tasks.Encoder{BOS: -1, Prefix: 0, Encode: func(s string) ([]int32, error) { return []int32(s), nil }}
+	items, err := task.Items(docs, nil, e, tasks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ask.Asking{Task: task, Items: items, Until: task.UntilTexts(e), Batch: 2, Settings: map[string]string{"model": "m"}}
+}
+
+// evaluate asks, judges and writes; it returns the files.
+func evaluate(dir vfs.Path, m ask.Model, a ask.Asking) error {
+	if err := dir.Join("answers").MkdirAll(); err != nil {
+		return err
+	}
+	path := dir.Join("answers", a.Task.Name+".jsonl")
+	answers, err := ask.Ask(context.Background(), &path, m, a)
+	if err != nil {
+		return err
+	}
+	r, err := ask.Judge(a.Task, a.Items, answers)
+	if err != nil {
+		return err
+	}
+	list := []*ask.Result{r}
+	return ask.Write(dir, list, ask.Summarize(list, map[string]string{"model": "m"}))
+}
+
+// files are the results in a folder by name.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	list := map[string]string{}
+	for _, pattern := range []string{"samples_*", "results.json"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list[filepath.Base(name)] = string(text)
+		}
+	}
+	return list
+}
+
+// TestInterrupted: an evaluation that ends anywhere, and in the middle of a line, goes on where it was.
+func TestInterrupted(t *testing.T) {
+	for _, name := range []string{"piqa", "gsm8k"} {
+		whole := t.TempDir()
+		all := &model{left: 100}
+		if err := evaluate(vfs.At(whole), all, asking(t, name)); err != nil {
+			t.Fatal(err)
+		}
+		want := files(t, whole)
+		if len(want) != 2 || all.computed < 4 {
+			t.Fatalf("%d files, %d batches", len(want), all.computed)
+		}
+		for done := range all.computed {
+			dir := t.TempDir()
+			first := &model{left: done}
+			if err := evaluate(vfs.At(dir), first, asking(t, name)); !errors.Is(err, errGone) {
+				t.Fatalf("after %d batches: %v", done, err)
+			}
+			file := filepath.Join(dir, "answers", name+".jsonl")
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, text[:len(text)-done%7], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			second := &model{left: 100}
+			if err := evaluate(vfs.At(dir), second, asking(t, name)); err != nil {
+				t.Fatal(err)
+			}
+			answers, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wanted, err := os.ReadFile(filepath.Join(whole, "answers", name+".jsonl")); err != nil || !bytes.Equal(answers, wanted) {
+				t.Errorf("%s: after %d batches the answers are\n%s, want\n%s, %v", name, done, answers, wanted, err)
+			}
+			if got := files(t, dir); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: after %d batches the files are %v, want %v", name, done, got, want)
+			}
+			if again := first.computed + second.computed - all.computed; again > 1 {
+				t.Errorf("%s: %d batches were computed again", name, again)
+			}
+		}
+	}
+}
+
+// TestFaultsOfReading: an operation that fails takes no answers away that are there.
+func TestFaultsOfReading(t *testing.T) {
+	dir := t.TempDir()
+	if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "answers", "piqa.jsonl")
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fs := range faultfs.Each(t, 1, 10) {
+		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%s: the answers are\n%s, %v", what, got, err)
+		}
+	}
+}
+
+// TestFaults: whichever operation on files fails, the next attempt ends in the same files.
+func TestFaults(t *testing.T) {
+	whole := t.TempDir()
+	if err := evaluate(vfs.At(whole), &model{left: 100}, asking(t, "piqa")); err != nil {
+		t.Fatal(err)
+	}
+	want := files(t, whole)
+	for fs := range faultfs.Each(t, 1, 10) {
+		dir := t.TempDir()
+		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
+		if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := files(t, dir); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: the files are %v, want %v", what, got, want)
+		}
+	}
+}
+
+// TestOthersAnswers: answers of another model, or to other questions, are not taken over.
+func TestOthersAnswers(t *testing.T) {
+	dir := vfs.At(t.TempDir())
+	if err := evaluate(dir, &model{left: 100}, asking(t, "piqa")); err != nil {
+		t.Fatal(err)
+	}
+	other := asking(t, "piqa")
+	other.Settings = map[string]string{"model": "n"}
+	fewer := asking(t, "piqa")
+	fewer.Items = fewer.Items[:3]
+	stops := asking(t, "piqa")
+	stops.Until = []string{"another end"}
+	for _, a := range []ask.Asking{other, fewer, stops} {
+		if err := evaluate(dir, &model{left: 100}, a); err == nil || !strings.Contains(err.Error(), "answers of another model, or to other questions") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// FuzzAnswers: whatever a file of answers has, the evaluation is refused or ends as one from the beginning. What is a
+// whole answer to one of the questions is believed.
+func FuzzAnswers(f *testing.F) {
+	f.Add([]byte("{}\n"), true)
+	f.Add([]byte(`{"item":0,"logprob":-1}`+"\n"+`{"item":0,"request":1,"logprob":-2,"greedy":true}`+"\n"), true)
+	f.Add([]byte(`{"item":99,"logprob":-1}`+"\n"), true)
+	f.Fuzz(func(t *testing.T, text []byte, behind bool) {
+		dir := vfs.At(t.TempDir())
+		a := asking(t, "piqa")
+		if behind { // a whole first line
+			if err := evaluate(dir, &model{left: 0}, a); !errors.Is(err, errGone) {
+				t.Fatal(err)
+			}
+		} else if err := dir.Join("answers").MkdirAll(); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.OpenFile(filepath.Join(dir.Name, "answers", "piqa.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = file.Write(text)
+		if err := errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if evaluate(dir, &model{left: 100}, a) != nil {
+			return
+		}
+		if list, err := ask.Load(dir, nil); err != nil || len(list[0].Samples) != 7 {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package ask
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/cage-qat/cage/host/deploy/tasks"
+)
+
+// Comparison compares two models on the same items. Differences are those of the first from the second.
+type Comparison struct {
+	Task, Metric  string
+	Items         int
+	First, Second float64
+	Difference    float64
+	// Low and High bound the difference with 95 % confidence. They are percentiles over bootstrap samples of the items,
+	// each of which is used for both models.
+	Low, High float64
+	// OnlyFirst and OnlySecond count the items that only one of the models has right. McNemar is the probability that
+	// these divide at least as unevenly by chance (exact, two-sided). It is NaN for metrics that are not right or
+	// wrong.
+	OnlyFirst, OnlySecond int
+	McNemar               float64
+}
+
+// bootstraps is the number of samples of a bootstrap.
+const bootstraps = 10000
+
+// ErrText is the error for a task of whole texts.
+var ErrText = errors.New("whole texts are not compared one by one")
+
+// Compare compares the answers of two models to the same items of a task. For a task of whole texts, the error wraps
+// [ErrText].
+func Compare(t *tasks.Task, first, second []Sample) ([]Comparison, error) {
+	if t.Kind == tasks.Text {
+		return nil, fmt.Errorf("%s: %w", t.Name, ErrText)
+	}
+	if len(first) != len(second) {
+		return nil, fmt.Errorf("%s: one model answered %d items, the other %d", t.Name, len(first), len(second))
+	}
+	var list []Comparison
+	for _, m := range t.Aggregate(nil) {
+		a, b := make([]float64, len(first)), make([]float64, len(first))
+		for i := range first {
+			if !sameQuestion(&first[i].Item, &second[i].Item) {
+				return nil, fmt.Errorf("%s: item %d is another question for each model", t.Name, i)
+			}
+			a[i], b[i] = first[i].Values[m.Name], second[i].Values[m.Name]
+		}
+		list = append(list, compare(t.Name, m.Name, a, b))
+	}
+	return list, nil
+}
+
+// sameQuestion tells whether two models were asked the same row. Examples and templates may differ.
+func sameQuestion(a, b *tasks.Item) bool {
+	return a.Doc == b.Doc && a.Gold == b.Gold && a.Target == b.Target && slices.Equal(a.Choices, b.Choices)
+}
+
+func compare(task, metric string, a, b []float64) Comparison {
+	c := Comparison{Task: task, Metric: metric, Items: len(a), First: mean(a), Second: mean(b), McNemar: math.NaN()}
+	of := func(a, b float64) float64 { return a - b }
+	if strings.HasPrefix(metric, tasks.Perplexity+",") {
+		c.First, c.Second = math.Exp(-c.First), math.Exp(-c.Second)
+		of = func(a, b float64) float64 { return math.Exp(-a) - math.Exp(-b) }
+	} else {
+		c.count(a, b)
+	}
+	c.Difference = c.First - c.Second
+	rng := rand.New(rand.NewPCG(1234, 0))
+	draws := make([]float64, bootstraps)
+	for i := range draws {
+		sumA, sumB := 0.0, 0.0
+		for range a {
+			k := rng.IntN(len(a))
+			sumA, sumB = sumA+a[k], sumB+b[k]
+		}
+		draws[i] = of(sumA/float64(len(a)), sumB/float64(len(b)))
+	}
+	slices.Sort(draws)
+	c.Low, c.High = draws[bootstraps/40], draws[bootstraps-1-bootstraps/40]
+	return c
+}
+
+// count is McNemar's test on the items that one of the models alone has right.
+func (c *Comparison) count(a, b []float64) {
+	for i := range a {
+		switch {
+		case a[i] > b[i]:
+			c.OnlyFirst++
+		case b[i] > a[i]:
+			c.OnlySecond++
+		}
+	}
+	n := c.OnlyFirst + c.OnlySecond
+	if n == 0 {
+		c.McNemar = 1
+		return
+	}
+	c.McNemar = min(1, 2*distuv.Binomial{N: float64(n), P: 0.5}.CDF(float64(min(c.OnlyFirst, c.OnlySecond))))
+}
+
+func mean(list []float64) float64 {
+	sum := 0.0
+	for _, v := range list {
+		sum += v
+	}
+	return sum / float64(len(list))
+}

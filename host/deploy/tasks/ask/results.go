@@ -1,0 +1,223 @@
+package ask
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Sample is an item with the answer to it and its judgment.
+type Sample struct {
+	tasks.Item
+	tasks.Answer
+	Values map[string]float64 `json:"metrics"` // by metric and filter
+}
+
+// Result is the result of a task.
+type Result struct {
+	Task    *tasks.Task
+	Shots   int
+	Samples []Sample
+	Metrics []tasks.Metric
+	All     int // number of questions that the task has, of which only some may have been asked; 0: not known
+}
+
+// Judge judges the answers to all items of a task.
+func Judge(t *tasks.Task, items []tasks.Item, answers []tasks.Answer) (*Result, error) {
+	r := &Result{Task: t}
+	if len(items) > 0 {
+		r.Shots = items[0].Shots
+	}
+	var all []map[string]float64
+	for i := range items {
+		values, err := t.Judge(&items[i], &answers[i])
+		if err != nil {
+			return nil, err
+		}
+		r.Samples, all = append(r.Samples, Sample{items[i], answers[i], values}), append(all, values)
+	}
+	r.Metrics = t.Aggregate(all)
+	return r, nil
+}
+
+// Results holds the results of several tasks. Names and values are as in the results of lm-eval, so that programs that
+// read those can read these.
+type Results struct {
+	Results  map[string]map[string]any  `json:"results"`
+	Shots    map[string]int             `json:"n-shot"`
+	Samples  map[string]map[string]int  `json:"n-samples"`
+	Versions map[string]any             `json:"versions"`
+	Groups   map[string][]string        `json:"group_subtasks"`
+	Configs  map[string]map[string]any  `json:"configs"`
+	Higher   map[string]map[string]bool `json:"higher_is_better"`
+	Config   map[string]string          `json:"config"`
+}
+
+func newResults(config map[string]string) *Results {
+	return &Results{Results: map[string]map[string]any{}, Shots: map[string]int{}, Samples: map[string]map[string]int{}, Versions: map[string]any{},
+		Groups: map[string][]string{}, Configs: map[string]map[string]any{}, Higher: map[string]map[string]bool{}, Config: config}
+}
+
+// Summarize summarizes results; config says which model answered, and how.
+func Summarize(list []*Result, config map[string]string) *Results {
+	out := newResults(config)
+	for _, r := range list {
+		name := r.Task.Name
+		values, higher := map[string]any{"alias": name}, map[string]bool{}
+		for _, m := range r.Metrics {
+			metric, filter := cut(m.Name)
+			values[m.Name] = finite(m.Value)
+			values[metric+"_stderr,"+filter] = "N/A"
+			if m.Error != nil {
+				values[metric+"_stderr,"+filter] = finite(*m.Error)
+			}
+			higher[metric] = tasks.HigherIsBetter(metric)
+		}
+		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
+		out.Samples[name] = map[string]int{"original": max(r.All, len(r.Samples)), "effective": len(r.Samples)}
+		out.Versions[name], out.Groups[name] = version(r.Task.Version), []string{}
+		out.Configs[name] = map[string]any{"task": name, "num_fewshot": r.Shots, "metadata": map[string]any{"version": version(r.Task.Version)}}
+	}
+	return out
+}
+
+// finite is a number as JSON can have it: what is none becomes a text.
+func finite(v float64) any {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return fmt.Sprint(v)
+	}
+	return v
+}
+
+// version is a number where it is written like one, as in lm-eval's files.
+func version(s string) any {
+	if v, err := strconv.ParseFloat(s, 64); err == nil {
+		return v
+	}
+	return "N/A"
+}
+
+// cut divides the name of a metric into metric and filter.
+func cut(name string) (metric, filter string) {
+	at := bytes.IndexByte([]byte(name), ',')
+	return name[:at], name[at+1:]
+}
+
+// WriteSamples writes the samples of a task, one per line.
+func WriteSamples(path vfs.Path, samples []Sample) error {
+	var text bytes.Buffer
+	for _, s := range samples {
+		if err := json.NewEncoder(&text).Encode(s); err != nil {
+			return err
+		}
+	}
+	return atomicfile.WriteBytes(path, text.Bytes())
+}
+
+// ReadSamples reads what [WriteSamples] wrote, except the values of metrics, which Judge computes.
+func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err error) {
+	f, err := path.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	for n := 1; ; n++ {
+		text, err := r.ReadBytes('\n')
+		if err == io.EOF && len(text) == 0 {
+			break
+		}
+		if err != nil && err != io.EOF {
+			return nil, nil, err
+		}
+		var s Sample
+		if err := plainjson.Unmarshal(text, &s); err != nil {
+			return nil, nil, fmt.Errorf("%s: line %d: %w", path, n, err)
+		}
+		items, answers = append(items, s.Item), append(answers, s.Answer)
+	}
+	if len(items) == 0 {
+		return nil, nil, fmt.Errorf("%s has no samples", path)
+	}
+	return items, answers, nil
+}
+
+// samplesFile is the file of a task's samples.
+func samplesFile(dir vfs.Path, task string) vfs.Path { return dir.Join("samples_" + task + ".jsonl") }
+
+// Table returns results as a table with a row for each metric.
+func Table(list []*Result) [][]string {
+	rows := [][]string{{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
+	for _, r := range list {
+		for _, m := range r.Metrics {
+			metric, filter := cut(m.Name)
+			row := []string{r.Task.Name, cmp.Or(r.Task.Version, "–"), fmt.Sprint(r.Shots), fmt.Sprint(len(r.Samples)), metric, filter, fmt.Sprintf("%.4f", m.Value), "–", "–"}
+			if m.Error != nil {
+				row[7] = fmt.Sprintf("%.4f", *m.Error)
+			}
+			if r.Task.Chance > 0 && metric != tasks.Perplexity {
+				row[8] = fmt.Sprint(r.Task.Chance)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// Load reads the samples of all tasks in a folder written by [Write], and judges their answers again. Tasks that are
+// not part of the program are looked up in own.
+func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
+	entries, err := dir.ReadDir()
+	if err != nil {
+		return nil, err
+	}
+	var list []*Result
+	results, err := readResults(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".jsonl"), "samples_")
+		if !ok || e.Name() == name {
+			continue
+		}
+		t, err := find(name, own)
+		if err != nil {
+			return nil, err
+		}
+		items, answers, err := ReadSamples(samplesFile(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		r, err := Judge(t, items, answers)
+		if err != nil {
+			return nil, err
+		}
+		r.All = results.Samples[name]["original"]
+		list = append(list, r)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s has no samples of a task: it is no --out of an evaluation that was finished", dir)
+	}
+	return list, nil
+}
+
+func find(name string, own []*tasks.Task) (*tasks.Task, error) {
+	for _, t := range own {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return tasks.Open(name)
+}

@@ -1,0 +1,232 @@
+package tasks_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/deploy/tasks"
+)
+
+const own = `name = "own"
+kind = "choices"
+columns = ["q", "a", "b"]
+split = "test"
+question = ["{{ q }}"]
+choices = ["{{ a }}", "{{ b }}"]
+gold = "0"
+metrics = ["acc"]
+`
+
+// TestParseRefuses: what a description lacks or has too much is named.
+func TestParseRefuses(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{`kind = "choices"`, ``, "own.toml: kind: missing; want one of choices, continuation, generation, text"},
+		{`kind = "choices"`, `kind = "quiz"`, `own.toml:2: kind: found "quiz"; want one of choices, continuation, generation, text`},
+		{`kind =`, `Kind =`, `own.toml:2: Kind: unknown key; did you mean "kind"?`},
+		{`name = "own"`, ``, "own.toml: name: missing; want one that can be a file's"},
+		{`name = "own"`, `name = "a/b"`, `own.toml:1: name: found "a/b"; want one that can be a file's, without slashes`},
+		{`gold = "0"`, `golden = "0"`, `own.toml:7: golden: unknown key; did you mean "gold"?`},
+		{`gold = "0"`, ``, "own.toml: gold: missing; want a template that writes the number of the right choice"},
+		{`metrics = ["acc"]`, `metrics = ["perplexity"]`, `own.toml:8: metrics: a task of the kind choices has no "perplexity"; want some of acc, acc_norm`},
+		{`metrics = ["acc"]`, `metrics = []`, "own.toml:8: metrics: missing; want some of acc, acc_norm"},
+		{`metrics = ["acc"]`, `metrics = "acc"`, "own.toml:8: metrics: found a string; want an array"},
+		{`split = "test"`, ``, `own.toml: split: missing; want the split with the questions, such as split = "test"`},
+		{`split = "test"`, `split  "test"`, `own.toml:4: not valid TOML: ` + "`split  \"test\"` has no \"=\"; want split = \"test\""},
+		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]", "own.toml:5: clean[0]: missing closing ): `(`; want a regular expression"},
+		{`split = "test"`, "split = \"test\"\nclean = [['a']]", "own.toml:5: clean: found an array of 1; want one of 2"},
+		{`split = "test"`, "split = \"test\"\nshots = -1", "own.toml:5: shots: found -1; want a number of examples, or 0"},
+		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "own.toml:5: filters: found in a task of the kind choices; want none: they belong to the kind generation"},
+		{`split = "test"`, "split = \"test\"\n[[filters]]\npatern = \"x\"", `own.toml:6: filters.patern: unknown key; did you mean "pattern"?`},
+		{`["{{ q }}"]`, `["{{ q }"]`, `own.toml:5: question: template own, line 1: "}" closes nothing`},
+		{`"{{ b }}"]`, `"{% if %}"]`, "own.toml:6: choices[1]: template own, line 1: "},
+		{`["{{ q }}"]`, `["{{ q }}", "{{ a }}"]`, "own.toml: target: missing; want the continuation of the questions"},
+		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"", "own.toml:8: target: found beside one question; want choices or choices_of in its place"},
+		{`choices = ["{{ a }}", "{{ b }}"]`, ``, "own.toml: choices: missing; want it or choices_of"},
+	} {
+		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%q:\n got %v\nwant %s", c.to, err, c.want)
+		}
+	}
+	if _, err := tasks.Open("no-task"); err == nil || !strings.Contains(err.Error(), "hellaswag") {
+		t.Errorf("an unknown task: %v", err)
+	}
+}
+
+// TestRowsRefuse: mistakes in rows are named with their places.
+func TestRowsRefuse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rows.jsonl")
+	for _, c := range []struct{ rows, want string }{
+		{`{"q": "?", "a": "x"}`, `line 1: the row has no "b": own needs the columns q, a, b`},
+		{`[1]`, "line 1: want an object"},
+		{"", "no rows"},
+	} {
+		if err := os.WriteFile(file, []byte(c.rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		task, err := tasks.Parse("own.toml", []byte(own))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := task.ReadDocs([]string{file}, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q in it", c.rows, err, c.want)
+		}
+	}
+}
+
+// TestTemplateOfRow: a row for which a template has no value is named with the template.
+func TestTemplateOfRow(t *testing.T) {
+	task, err := tasks.Open("lambada_openai")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := task.NewDoc("rows.jsonl: line 3", []byte(`{"text": "word"}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = task.Items([]tasks.Doc{d}, nil, nil, tasks.Options{})
+	const want = `rows.jsonl: line 3: target = "{{ text.rsplit(' ', 1)[1] }}": element [1] of a list of length 1 (counted from 0) is undefined`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+// TestFilesOfSplits: a split is one file of its name, or all of a numbered set, and nothing else is taken for a part of it.
+func TestFilesOfSplits(t *testing.T) {
+	task, err := tasks.Parse("own.toml", []byte(own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const second = "own/data/test-00001-of-00002-0f2a.parquet"
+	for _, c := range []struct {
+		files string
+		want  string // the files, or a part of the error
+	}{
+		{"own/test.jsonl own/test-2.jsonl own/test_socratic.jsonl own/testing.jsonl own/test.txt own_test.parquet", "own/test.jsonl"},
+		{"own/data/test-00000-of-00002-9ab1.parquet " + second, "own/data/test-00000-of-00002-9ab1.parquet " + second},
+		{"own/test.jsonl own/data/train-00000-of-00001.parquet", "own/test.jsonl"},
+		{"own_test.jsonl.zst", "own_test.jsonl.zst"},
+		{"own/test.jsonl own/test.parquet", "have the same rows"},
+		{"own/test.jsonl own/test-00000-of-00001.parquet", "keep the files of one of them"},
+		{"own/test-00000-of-00001.parquet own/test-00000-of-00002.parquet", "have the same rows"},
+		{"own/test-00000-of-00001.parquet own/test-00001-of-00002.parquet", "keep the files of one of them"},
+		{"own/test-00001-of-00001.parquet own/test-00000-of-00001.parquet", "has 2 files of 00001"},
+		{second, "test-00000-of-00002 is missing"},
+		{"own/test_socratic.jsonl own/test-2.jsonl", `no rows of the split "test"`},
+	} {
+		dir := t.TempDir()
+		for name := range strings.FieldsSeq(c.files) {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := task.Files(dir, "test")
+		for i := range got {
+			got[i] = strings.TrimPrefix(got[i], dir+string(filepath.Separator))
+		}
+		switch {
+		case err != nil && !strings.Contains(err.Error(), c.want):
+			t.Errorf("%s: %v, want %s", c.files, err, c.want)
+		case err == nil && strings.Join(got, " ") != c.want:
+			t.Errorf("%s: %v, want %s", c.files, got, c.want)
+		}
+	}
+}
+
+// TestUnknownColumn: a name in a template that is no column is an error, and not an empty place.
+func TestUnknownColumn(t *testing.T) {
+	task, err := tasks.Parse("own.toml", []byte(strings.Replace(own, "{{ q }}", "Is {{ qq }} so?", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := task.NewDoc("row", []byte(`{"q": "?", "a": "x", "b": "y"}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "qq is undefined") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestGoldRefused: the number of the right choice must be one of a choice.
+func TestGoldRefused(t *testing.T) {
+	for _, gold := range []string{"2", "-1", "x", ""} {
+		task, err := tasks.Parse("own.toml", []byte(strings.Replace(own, `gold = "0"`, `gold = "{{ g }}"`, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := task.NewDoc("row", fmt.Appendf(nil, `{"q": "?", "a": "x", "b": "y", "g": %q}`, gold), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "the right choice is") {
+			t.Errorf("gold %q: %v", gold, err)
+		}
+	}
+}
+
+// FuzzParse: a description is refused or can be used.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(own), []byte(`{"q": "?", "a": "x", "b": "y"}`))
+	f.Add([]byte(strings.Replace(own, "{{ q }}", "{{ q.split('_')[7] }}", 1)), []byte(`{"q": "?", "a": "x", "b": "y"}`))
+	e := &tasks.Encoder{BOS: -1, Prefix: 0, Encode: func(s string) (ids []int32, _ error) {
+		for _, b := range []byte(s) {
+			ids = append(ids, int32(b))
+		}
+		return ids, nil
+	}}
+	f.Fuzz(func(t *testing.T, description, row []byte) {
+		task, err := tasks.Parse("own.toml", description)
+		if err != nil {
+			return
+		}
+		d, err := task.NewDoc("row", row, false)
+		if err != nil {
+			return
+		}
+		items, err := task.Items([]tasks.Doc{d}, []tasks.Doc{d, d}, e, tasks.Options{Shots: task.Shots % 2})
+		if err != nil {
+			return
+		}
+		a := &tasks.Answer{LogProbs: make([]float64, len(items[0].Scored)), Greedy: make([]bool, len(items[0].Scored)), Text: new(string)}
+		values, err := task.Judge(&items[0], a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task.Aggregate([]map[string]float64{values})
+	})
+}
+
+func ExampleTask_Items() {
+	task, err := tasks.Open("piqa")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, err := task.NewDoc("line 1", []byte(`{"goal": "How do you keep apples fresh?", "sol1": "In a cellar.", "sol2": "In the sun.", "label": 0}`), false)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	e := &tasks.Encoder{BOS: -1, Prefix: -1, Encode: func(s string) ([]int32, error) { return []int32(s), nil }}
+	items, err := task.Items([]tasks.Doc{d}, nil, e, tasks.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range items[0].Texts {
+		fmt.Printf("%q\n", r.Context+r.Continuation)
+	}
+	values, err := task.Judge(&items[0], &tasks.Answer{LogProbs: []float64{-9, -12}, Greedy: []bool{false, false}})
+	fmt.Println(values["acc,none"], err)
+	// Output:
+	// "Question: How do you keep apples fresh?\nAnswer: In a cellar."
+	// "Question: How do you keep apples fresh?\nAnswer: In the sun."
+	// 1 <nil>
+}
