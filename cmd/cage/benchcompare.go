@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/bench"
-	"github.com/cage-qat/cage/host/bench/opprofile"
+	"github.com/cage-qat/cage/host/study/bench"
+	"github.com/cage-qat/cage/host/study/bench/opprofile"
 	"github.com/cage-qat/cage/host/train/config"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/bench"
+	"github.com/cage-qat/cage/host/study/bench"
 	"github.com/cage-qat/cage/host/train/config"
 )
 

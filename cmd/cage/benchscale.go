@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/bench"
+	"github.com/cage-qat/cage/host/study/bench"
 )
 
 // dimension is one of the sizes whose growth is measured.

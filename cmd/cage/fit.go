@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/figure"
-	"github.com/cage-qat/cage/host/scaling"
+	"github.com/cage-qat/cage/host/study/figure"
+	"github.com/cage-qat/cage/host/study/scaling"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )

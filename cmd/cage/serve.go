@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/serve"
+	"github.com/cage-qat/cage/host/study/serve"
 )
 
 // defaultListen is where the pages are, unless told otherwise: always at the same place,

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/study/report"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/host/study/stat"
 )

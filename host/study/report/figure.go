@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/host/train/metrics"
 )

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/stat"
 )
 

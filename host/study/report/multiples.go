@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/figure"
 )
 
 // figures makes the figure of a study file: several where one would show too much at once.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/figure"
 )
 
 // TestDivided: curves of more series than there are colours become small multiples, by the first axis.

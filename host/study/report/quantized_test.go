@@ -3,8 +3,8 @@ package report_test
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/host/figure"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/report"
 )
 

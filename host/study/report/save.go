@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/cage-qat/cage/host/figure"
+	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )

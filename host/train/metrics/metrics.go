@@ -5,7 +5,7 @@
 //
 // It defines what is recorded and keeps the files in order across crashes and resumes. It
 // computes nothing (host/train and host/method/cage do), shows nothing (host/train/console does) and
-// draws nothing (host/figure does).
+// draws nothing (host/study/figure does).
 package metrics
 
 import (

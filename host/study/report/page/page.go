@@ -65,7 +65,7 @@ func Key(x float64) *float64 {
 // Figure is a picture with its title.
 type Figure struct {
 	Title string
-	SVG   []byte // as written by host/figure; empty: nothing to draw
+	SVG   []byte // as written by host/study/figure; empty: nothing to draw
 	Notes []string
 	// Paper keeps the picture on a light background in dark mode. It is for pictures whose colours are ordered from
 	// light to dark, which must not be inverted.

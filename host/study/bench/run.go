@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/study/bench/direct"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/step"
+
+	"github.com/cage-qat/cage/internal/resources"
+)
+
+// Report is the result of a step benchmark.
+type Report struct {
+	Workload
+	FLOPs float64 `json:"flops_per_step"`
+	// PluginStart and PluginHandover are the seconds until the plugins had started, and
+	// until their programs had arrived.
+	PluginStart    float64  `json:"plugin_start_seconds"`
+	PluginHandover float64  `json:"plugin_handover_seconds"`
+	Steps          []Timing `json:"steps"`
+	// Seconds is the time of the configured step (see [Configured]), and FirstStepUnix is
+	// FirstStep, both under the names that [Compare] expects.
+	Seconds       float64 `json:"seconds"`
+	FirstStepUnix float64 `json:"first_step_unix"`
+	PeakMemory    int64   `json:"peak_memory_bytes"`
+	// PeakFLOPS is the speed of a large matrix product on this device, one on each of its
+	// replicas, in floating-point operations per second: no step can be faster.
+	PeakFLOPS float64 `json:"peak_flops"`
+	// FirstStep is the time at which the first step of the first subject was done.
+	FirstStep time.Time `json:"first_step"`
+}
+
+// Names of the subjects of [Run].
+const (
+	Plain    = "plugins"         // the configured step, λ_t = 0
+	WithCAGE = "plugins + CAGE"  // the same with λ_t > 0
+	Direct   = "written in host" // the same mathematics without plugins, λ_t = 0
+	NoUpdate = "no update"       // forward and backward passes; the update is checked, but not computed
+	Untaught = "no teacher"      // for a run with a teacher: the configured step without it, λ_t = 0
+)
+
+// Configured names the subject that is the training step of this configuration: the one
+// with the correction, if it has one.
+func Configured(cfg *config.Config) string {
+	if cfg.Quantizer.Weights != nil && cfg.Method.Name == cage.MethodCAGE && cfg.Method.Form != "off" {
+		return WithCAGE
+	}
+	return Plain
+}
+
+// Options say what to measure.
+type Options struct {
+	Rounds int
+	// Direct adds the step written in the host. It is possible only for QuEST in the
+	// paper's form with AdamW, with their default parameters.
+	Direct bool
+	// NoUpdate adds the step without the arithmetic of its update.
+	NoUpdate bool
+	// Only names the one subject to measure; empty measures all.
+	Only string
+	// Stacking is used by [Matrix]; empty leaves it to the device.
+	Stacking update.Stacking
+	// Dispatch is used by [Run]; empty leaves it to the device.
+	Dispatch step.Dispatch
+	Finder   *plugin.Finder
+	Plugins  plugin.Options
+}
+
+// warn is where devices send their warnings.
+func (o Options) warn() func(message string, details ...any) {
+	if o.Plugins.Logger == nil {
+		return nil
+	}
+	return o.Plugins.Logger.Warn
+}
+
+// Run measures the configured step without and with the correction and, on request, the
+// same mathematics written directly in the host.
+func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
+	p, dev, err := open(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	list, err := variants(p, o)
+	if err != nil {
+		return nil, err
+	}
+	timings, err := inTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
+	if err != nil {
+		return nil, err
+	}
+	peak, err := peakFLOPS(dev)
+	if err != nil {
+		return nil, err
+	}
+	configured := max(0, slices.IndexFunc(timings, func(t Timing) bool { return t.Name == Configured(cfg) }))
+	return &Report{
+		Seconds: timings[configured].Seconds, FirstStepUnix: float64(timings[0].firstDone.UnixNano()) / 1e9, FirstStep: timings[0].firstDone, PeakFLOPS: peak * float64(dev.Count()),
+		Workload: p.workload(dev), Steps: timings,
+		FLOPs:       p.model.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
+		PluginStart: p.programs.Start.Seconds(), PluginHandover: p.programs.Handover.Seconds(), PeakMemory: resources.PeakMemory(),
+	}, nil
+}
+
+// variants lists the steps that the options ask for.
+func variants(ready *prepared, o Options) ([]variant, error) {
+	plan := ready.plan
+	plan.Dispatch = o.Dispatch
+	if plan.Form == cage.Off {
+		plan.Form = cage.Decoupled
+	}
+	list := []variant{{Plain, plan, 0}}
+	if len(plan.Weights) > 0 {
+		list = append(list, variant{WithCAGE, plan, ready.config.Method.Lambda})
+	}
+	if plan.Distillation != nil {
+		untaught := plan
+		untaught.Distillation = nil
+		list = append(list, variant{Untaught, untaught, 0})
+	}
+	if o.NoUpdate {
+		if plan.Dispatch == step.Single {
+			return nil, fmt.Errorf("a step that is one executable cannot leave out its update: use the dispatch %s", step.Chain)
+		}
+		idle := plan
+		idle.Executors, idle.Dispatch = []update.Executor{update.Null{}}, step.Chain
+		list = append(list, variant{NoUpdate, idle, 0})
+	}
+	if o.Direct {
+		direct, err := directPlan(ready.config, plan)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, variant{Direct, direct, 0})
+	}
+	list = slices.DeleteFunc(list, func(v variant) bool { return o.Only != "" && o.Only != v.name })
+	if len(list) == 0 {
+		return nil, fmt.Errorf("there is no step %q to measure", o.Only)
+	}
+	return list, nil
+}
+
+// directPlan replaces plugins' programs by graphs written in the host.
+func directPlan(cfg *config.Config, plan step.Plan) (step.Plan, error) {
+	q := cfg.Quantizer.Weights
+	if cfg.Optimizer.Name != "adamw" || q == nil || q.Name != "quest" || len(cfg.Quantizer.Overrides)+len(cfg.Optimizer.Groups) > 0 {
+		return plan, fmt.Errorf("the step written in the host exists for the plugins quest and adamw only")
+	}
+	weights, activations := map[string]lower.Quantizer{}, map[string]lower.Quantizer{}
+	for _, p := range plan.Model.Params() {
+		if _, ok := plan.Weights[p.Name]; ok {
+			weights[p.Name] = directQuest(p.Dims[len(p.Dims)-1])
+		}
+	}
+	for _, s := range plan.Model.ActivationSites(plan.Batch, plan.Context) {
+		if _, ok := plan.Activations[s.Name]; ok {
+			activations[s.Name] = directQuest(s.Width)
+		}
+	}
+	plan.Weights, plan.Activations = weights, activations
+	plan.Update = direct.AdamW(0.9, 0.95, 1e-8)
+	return plan, nil
+}
+
+// directQuest is the quantizer of rows of d elements, in 4 bits with the clipping
+// factor of the paper's grid (the plugin's default).
+func directQuest(d int) direct.Quest {
+	const bits4, k4 = 4, 2.370255550006294
+	return direct.Quest{Bits: bits4, Block: 1 << bits.TrailingZeros(uint(d)), K: k4}
+}

@@ -1,0 +1,84 @@
+package scaling
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// paperFile holds the losses of the CAGE paper's table of pre-training experiments.
+const paperFile = "../../../examples/paper/scaling/paper.csv"
+
+// paperEffs is the last column of that table.
+var paperEffs = map[string]float64{"CAGE + HT": 0.797, "QuEST + HT": 0.733, "CAGE": 0.705, "QuEST": 0.620}
+
+func paperPoints(t testing.TB) []Point {
+	t.Helper()
+	points, err := ReadFile(paperFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(points) != 30 {
+		t.Fatalf("%d points, want 5 rows of 6 sizes", len(points))
+	}
+	return points
+}
+
+// Least squares on the table alone give the paper's efficiencies within 0.02.
+func TestPaperEfficiencies(t *testing.T) {
+	for _, prior := range []float64{0, DefaultPrior} {
+		fit := fitOrFail(t, paperPoints(t), Options{Prior: prior})
+		for method, want := range paperEffs {
+			if got := fit.Eff(Group{method, 4}); math.Abs(got-want) > 0.02 {
+				t.Errorf("prior %g: eff of %s is %.4f, the paper's %.3f", prior, method, got, want)
+			}
+		}
+		if !strings.Contains(strings.Join(fit.Warnings, "\n"), "tokens per parameter") {
+			t.Errorf("no warning that D is proportional to N: %q", fit.Warnings)
+		}
+	}
+	// The values themselves, as an independent implementation (SciPy's least_squares,
+	// trust-region reflective) finds them.
+	fit := fitOrFail(t, paperPoints(t), Options{})
+	for method, want := range map[string]float64{"CAGE + HT": 0.7880, "QuEST + HT": 0.7324, "CAGE": 0.6917, "QuEST": 0.6320} {
+		if got := fit.Eff(Group{method, 4}); math.Abs(got-want) > 1e-4 {
+			t.Errorf("eff of %s is %.5f, want %.4f", method, got, want)
+		}
+	}
+	if math.Abs(fit.Law.Alpha-0.0864) > 1e-4 || math.Abs(fit.Law.Beta-1.0072) > 1e-3 || math.Abs(fit.Law.E-0.3536) > 1e-3 {
+		t.Errorf("law %+v", fit.Law)
+	}
+}
+
+// With the shared parameters of QuEST's published fit the same losses give other
+// efficiencies, all below the paper's: these are not what the paper has used.
+func TestPaperWithPublishedLaw(t *testing.T) {
+	fixed := map[string]float64{"A": QuEST.A, "alpha": QuEST.Alpha, "B": QuEST.B, "beta": QuEST.Beta, "E": QuEST.E}
+	fit := fitOrFail(t, paperPoints(t), Options{Fixed: fixed})
+	for method, want := range map[string]float64{"CAGE + HT": 0.7103, "QuEST + HT": 0.6431, "CAGE": 0.5973, "QuEST": 0.5278} {
+		if got := fit.Eff(Group{method, 4}); math.Abs(got-want) > 1e-4 {
+			t.Errorf("eff of %s is %.5f, want %.4f", method, got, want)
+		}
+	}
+}
+
+func TestPaperSinglePoints(t *testing.T) {
+	want := map[string][]float64{
+		"CAGE + HT":  {0.705, 0.716, 0.711, 0.738, 0.735, 0.752},
+		"QuEST + HT": {0.675, 0.661, 0.671, 0.697, 0.613, 0.635},
+		"CAGE":       {0.570, 0.553, 0.573, 0.625, 0.657, 0.687},
+		"QuEST":      {0.557, 0.526, 0.544, 0.519, 0.558, 0.535},
+	}
+	points := paperPoints(t)
+	reference, at := points[:6], map[string]int{}
+	for _, p := range points[6:] {
+		i := at[p.Method]
+		at[p.Method]++
+		if got := QuEST.Invert(p.N, p.Loss, reference[i].Loss); math.Abs(got-want[p.Method][i]) > 5e-4 {
+			t.Errorf("%s, %g parameters: %.4f, want %.3f", p.Method, p.N, got, want[p.Method][i])
+		}
+	}
+	if got := QuEST.Loss(30482560, 3048256000, 1); math.Abs(got-3.20591233724225) > 1e-6 {
+		t.Errorf("the published law has loss %v", got)
+	}
+}

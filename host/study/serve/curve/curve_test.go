@@ -1,0 +1,108 @@
+package curve_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cage-qat/cage/host/study/serve/curve"
+)
+
+// Of a long curve with one peak, few points are kept, and the peak is one of them.
+func Example() {
+	c := curve.New(4)
+	for step := 1; step <= 1000; step++ {
+		y := 1 / float64(step)
+		if step == 700 {
+			y = 5
+		}
+		c.Add(step, y)
+	}
+	for _, p := range c.Points() {
+		fmt.Printf("%d: %.4g\n", p.Step, p.Value)
+	}
+	// Output:
+	// 1: 1
+	// 255: 0.003922
+	// 256: 0.003906
+	// 511: 0.001957
+	// 700: 5
+	// 767: 0.001304
+	// 768: 0.001302
+	// 1000: 0.001
+}
+
+// TestShortCurve: a curve that fits is kept as it is.
+func TestShortCurve(t *testing.T) {
+	c := curve.New(100)
+	for step := 0; step < 100; step++ {
+		c.Add(step/2, float64(step)) // each step twice: the first value counts
+	}
+	points := c.Points()
+	if c.Len() != 50 || len(points) != 50 {
+		t.Fatalf("%d points of %d values", len(points), c.Len())
+	}
+	for i, p := range points {
+		if want := (curve.Point{Step: i, Value: float64(2 * i)}); p != want {
+			t.Errorf("point %d is %v, want %v", i, p, want)
+		}
+	}
+	if _, _, ok := curve.New(2).Last(); ok {
+		t.Error("an empty curve has a last value")
+	}
+}
+
+// TestProperties: points are few and in order, each is a value of the curve, extremes and the
+// newest value are among them, and where a value is not finite the curve breaks.
+func TestProperties(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		most := 2 + random.IntN(20)
+		c := curve.New(most)
+		values := map[int]float64{}
+		low, high, wild, step := math.Inf(1), math.Inf(-1), false, 0
+		for range random.IntN(2000) {
+			step += 1 + random.IntN(5)
+			y := random.NormFloat64()
+			if random.IntN(300) == 0 {
+				y, wild = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[random.IntN(3)], true
+			} else {
+				low, high = min(low, y), max(high, y)
+			}
+			values[step] = y
+			c.Add(step, y)
+		}
+		points := c.Points()
+		if len(points) > 3*most+1 {
+			t.Fatalf("seed %d: %d points of %d stretches", seed, len(points), most)
+		}
+		gotLow, gotHigh, gotWild := math.Inf(1), math.Inf(-1), false
+		for i, p := range points {
+			want, known := values[p.Step]
+			finite := !math.IsNaN(want) && !math.IsInf(want, 0)
+			if !known || finite && p.Value != want || i > 0 && p.Step <= points[i-1].Step {
+				t.Fatalf("seed %d: point %d is %v, the curve has %v there", seed, i, p, want)
+			}
+			if !finite {
+				gotWild = true
+				continue
+			}
+			gotLow, gotHigh = min(gotLow, p.Value), max(gotHigh, p.Value)
+		}
+		if gotLow != low || gotHigh != high || gotWild != wild {
+			t.Fatalf("seed %d: from %v to %v, %v; want %v to %v, %v", seed, gotLow, gotHigh, gotWild, low, high, wild)
+		}
+		if n := len(points); n > 0 && points[n-1].Step != step {
+			t.Fatalf("seed %d: the curve ends at step %d, want %d", seed, points[n-1].Step, step)
+		}
+	}
+}
+
+// BenchmarkAdd is a number of a record.
+func BenchmarkAdd(b *testing.B) {
+	c := curve.New(600)
+	for step := 0; b.Loop(); step++ {
+		c.Add(step, 1/float64(step+1))
+	}
+}

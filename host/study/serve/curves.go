@@ -1,0 +1,225 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study/report/page"
+	"github.com/cage-qat/cage/host/study/serve/curve"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
+)
+
+// panel is a chart of one or several numbers of the records.
+type panel struct {
+	Name    string // in addresses: the first of the metrics
+	Title   string
+	metrics []string
+	log     bool // the scale is logarithmic at first
+	noisy   bool // the first of the metrics is smoothed
+}
+
+// panels are all charts, in their order.
+var panels = []panel{
+	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false, true},
+	{"cross_entropy", "Loss without the teacher, nats per token", []string{"cross_entropy", "val_loss"}, false, true},
+	{"divergence", "Divergence from the teacher, nats per token", []string{"divergence"}, false, true},
+	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true, false},
+	{"lambda", "Strength of the correction, λ", []string{"lambda"}, false, false},
+	{"lr", "Learning rate", []string{"lr"}, false, false},
+	{"grad_norm", "Norm of the gradient", []string{"grad_norm"}, true, true},
+	{"pareto", "Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true, false},
+	{"flip_rate", "Codes that changed since the sample before, fraction", []string{"flip_rate"}, true, false},
+	{"dwell_mean", "Dwell times of codes, steps", []string{"dwell_mean", "dwell_median", "dwell_p90", "dwell_max"}, true, false},
+	{"coherence", "Coherence of residuals", []string{"coherence", "coherence_vector"}, false, false},
+	{"residual_max", "Largest residual norm of a weight, ‖e‖", []string{"residual_max", "visit_sum"}, true, false},
+	{"distance", "Distance to the optimum", []string{"distance"}, true, false},
+	{"tokens_per_second", "Tokens per second", []string{"tokens_per_second"}, false, true},
+	{"flops_per_second", "Floating-point operations of the model per second", []string{"flops_per_second"}, false, true},
+	{"mfu", "Share of the device that the model uses (MFU)", []string{"mfu"}, false, true},
+	{"memory_bytes", "Memory of the process, bytes", []string{"memory_bytes"}, false, false},
+	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false, false},
+}
+
+// chartColors is how many colours chart.js has.
+const chartColors = 7
+
+// mostCurves is of how many runs curves can be asked for at once.
+const mostCurves = 16
+
+// curvesAnswer is the JSON of curves.
+type curvesAnswer struct {
+	Charts  []chartView `json:"charts"`
+	Partial bool        `json:"partial"` // there is more to be read: ask again at once
+	Wrong   string      `json:"wrong"`   // what could not be read, "" for nothing
+}
+
+type chartView struct {
+	Panel string     `json:"panel"`
+	Title string     `json:"title"`
+	Chart page.Chart `json:"chart"`
+}
+
+// curves answers with the curves of the runs that are named, in one panel or in all. A run
+// that is not there, any more or by a name that is no text, does not keep the others from it.
+func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	if len(q["run"]) > mostCurves {
+		return refuse(http.StatusBadRequest, "curves of %d runs, want at most %d", len(q["run"]), mostCurves)
+	}
+	chosen := panels
+	if name := q.Get("panel"); name != "" {
+		chosen = slices.DeleteFunc(slices.Clone(panels), func(p panel) bool { return p.Name != name })
+	}
+	if len(chosen) == 0 {
+		return refuse(http.StatusNotFound, "there is no panel %q", q.Get("panel"))
+	}
+	runs, missing, err := s.find(q["run"])
+	if err != nil {
+		return err
+	}
+	if len(runs) == 0 && len(missing) > 0 {
+		return refuse(http.StatusNotFound, "there is no run %q", missing[0])
+	}
+	out := curvesAnswer{Charts: []chartView{}}
+	if len(missing) > 0 {
+		out.Wrong = fmt.Sprintf("there is no run %q", missing[0])
+	}
+	read := s.readAll(runs, &out)
+	taught := slices.ContainsFunc(read, func(l *runLog) bool { return l.has("cross_entropy") })
+	for _, p := range chosen {
+		if taught {
+			p = p.withTeacher()
+		} else if p.Name == "cross_entropy" {
+			continue // it has nothing that the loss has not
+		}
+		if c := p.chart(runs, read); len(c.Series) > 0 {
+			out.Charts = append(out.Charts, chartView{p.Name, p.Title, c})
+		}
+	}
+	if len(runs) == 1 && len(chosen) > 1 {
+		out.Charts = append(out.Charts, read[0].weightCharts()...)
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return send(w, r, "application/json", body)
+}
+
+// readAll reads the logs of runs as far as it gets, and notes in an answer what is still to be read and what is wrong.
+func (s *Server) readAll(runs []*rundir.Run, out *curvesAnswer) []*runLog {
+	read := make([]*runLog, len(runs))
+	for i, run := range runs {
+		log, more, err := s.logs.read(run.Dir)
+		read[i], out.Partial = log, out.Partial || more
+		if err != nil {
+			out.Wrong = err.Error()
+		}
+	}
+	return read
+}
+
+// withTeacher is the panel for runs with a teacher, whose loss is another quantity than their validation loss: both do
+// not stand in one chart.
+func (p panel) withTeacher() panel {
+	if p.Name == "loss" {
+		p.metrics = p.metrics[:1]
+	}
+	return p
+}
+
+// chart has a curve for each metric of each run that has values of it.
+func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
+	out := page.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []page.Curve{}}
+	names := told(runs)
+	for nth, metric := range p.metrics {
+		for i := range runs {
+			points, smoothed := read[i].points(metric)
+			if len(points) == 0 {
+				continue
+			}
+			name := metrics.Label(metric)
+			if len(runs) > 1 {
+				name = names[i]
+				if metric != p.metrics[0] {
+					name += ", " + metrics.Label(metric)
+				}
+			}
+			c := pageCurve(name, points)
+			if len(runs) > 1 {
+				// The colour tells the run and the kind of line the metric, others for runs of the same colour.
+				c.Color, c.Dash = i+1, 1+nth+i/chartColors*len(p.metrics)
+			}
+			if p.noisy && metric == p.metrics[0] && smoothed != nil {
+				c.Raw, c.Y = c.Y, finite(smoothed)
+				if len(runs) == 1 {
+					c.Name += ", smoothed; faint: as recorded"
+				}
+			}
+			out.Series = append(out.Series, c)
+		}
+	}
+	return out
+}
+
+// told are the names of runs without the directory that all of them are in, so that a legend has room for what tells them apart.
+func told(runs []*rundir.Run) []string {
+	names := make([]string, len(runs))
+	if len(runs) == 0 {
+		return names
+	}
+	common := path.Dir(filepath.ToSlash(runs[0].Dir)) + "/"
+	for _, r := range runs {
+		for !strings.HasPrefix(filepath.ToSlash(r.Dir), common) {
+			common, _ = path.Split(strings.TrimSuffix(common, "/"))
+		}
+	}
+	for i, r := range runs {
+		names[i] = strings.TrimPrefix(filepath.ToSlash(r.Dir), common)
+	}
+	return names
+}
+
+// longestAxis is how many bytes of a label have room beside a chart of a run.
+const longestAxis = 36
+
+// axis labels the vertical axis, which has no room for formulas, or for a long name and its unit: the title says it.
+func (p panel) axis() string {
+	name, unit, found := strings.Cut(p.Title, ", ")
+	switch {
+	case len(unit) > len("nats per token"): // it is a formula
+		return name
+	case found && len(p.Title) > longestAxis:
+		return unit
+	}
+	return p.Title
+}
+
+// finite are numbers for JSON, which knows no others: nil for NaN and the infinities.
+func finite(values []float64) []*float64 {
+	out := make([]*float64, len(values))
+	for i, v := range values {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			out[i] = &values[i]
+		}
+	}
+	return out
+}
+
+func pageCurve(name string, points []curve.Point) page.Curve {
+	c := page.Curve{Name: name, X: make([]float64, len(points)), Y: make([]*float64, len(points)), Low: []*float64{}, High: []*float64{}}
+	for i, p := range points {
+		c.X[i] = float64(p.Step)
+		if !math.IsNaN(p.Value) && !math.IsInf(p.Value, 0) {
+			c.Y[i] = &points[i].Value
+		}
+	}
+	return c
+}

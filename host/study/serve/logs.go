@@ -1,0 +1,145 @@
+package serve
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cage-qat/cage/host/study/serve/curve"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
+)
+
+// Limits of what is kept in memory, whatever the files hold.
+const (
+	mostLogs    = mostCurves + 4   // runs whose curves are kept: those of a chart, and some
+	mostInUse   = 4 * mostCurves   // and as many while pages ask for them: of several windows
+	inUse       = 10 * time.Second // since the last question: pages ask every two seconds
+	mostNames   = 64               // numbers of a record
+	stretches   = 600              // of a curve: more than a chart has pixels for
+	bytesAtOnce = 24 << 20         // read of a run for one request, a part of a second
+)
+
+// logs are the curves of the runs that were looked at last.
+type logs struct {
+	mu    sync.Mutex
+	order []string // from the one that was used longest ago
+	byRun map[string]*runLog
+	now   func() time.Time
+}
+
+func newLogs() *logs { return &logs{byRun: map[string]*runLog{}, now: time.Now} }
+
+// of returns the log of a run directory, and forgets others if need be.
+func (l *logs) of(dir string) *runLog {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	log := l.byRun[dir]
+	if log == nil {
+		log = newRunLog(dir)
+		l.byRun[dir] = log
+	} else {
+		l.order = slices.DeleteFunc(l.order, func(name string) bool { return name == dir })
+	}
+	l.order, log.used = append(l.order, dir), now
+	for n := len(l.order); n > mostInUse || n > mostLogs && now.Sub(l.byRun[l.order[0]].used) > inUse; n = len(l.order) {
+		delete(l.byRun, l.order[0])
+		l.order = l.order[1:]
+	}
+	return log
+}
+
+// read reads what has been recorded since the last call, or a part of it: then there is more.
+func (l *logs) read(dir string) (log *runLog, more bool, err error) {
+	log = l.of(dir)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	more, err = log.follower.Next(bytesAtOnce)
+	return log, more, err
+}
+
+// runLog is what the records of a run say, as far as they are read.
+type runLog struct {
+	used        time.Time // guarded by the mutex of logs
+	mu          sync.Mutex
+	follower    metrics.Follower
+	texts       *writtenTexts
+	curves      map[string]*curve.Curve
+	weights     map[string]map[string]*weightNumber // by weight and name
+	weightNames []string                            // in the order of the records
+	moreWeights bool                                // than are kept
+	reader      metrics.NumberReader
+	numbers     []measured // of the line that is read
+}
+
+// measured is a value on its way to where it is kept.
+type measured struct {
+	to interface{ Add(step int, y float64) }
+	x  float64
+}
+
+func newRunLog(dir string) *runLog {
+	log := &runLog{texts: newWrittenTexts(dir)}
+	log.follower = metrics.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
+	log.restart()
+	return log
+}
+
+func (l *runLog) restart() {
+	l.curves, l.weights = map[string]*curve.Curve{}, map[string]map[string]*weightNumber{}
+	l.weightNames, l.moreWeights = nil, false
+}
+
+// line adds a record. What is no record is passed over: a page shows what can be read.
+func (l *runLog) line(text []byte) {
+	step := -1
+	l.numbers = l.numbers[:0]
+	ok := l.reader.Each(text, func(weight, name []byte, x float64) {
+		switch {
+		case len(weight) > 0:
+			if n := l.ofWeight(weight, name); n != nil {
+				l.numbers = append(l.numbers, measured{n, x})
+			}
+		case string(name) == "step":
+			step = int(x)
+		default:
+			if c := l.curve(name); c != nil {
+				l.numbers = append(l.numbers, measured{c, x})
+			}
+		}
+	})
+	if !ok || step < 0 {
+		return
+	}
+	for _, n := range l.numbers {
+		n.to.Add(step, n.x)
+	}
+}
+
+// curve is that of a number; nil where there are too many.
+func (l *runLog) curve(name []byte) *curve.Curve {
+	c := l.curves[string(name)]
+	if c == nil && len(l.curves) < mostNames {
+		c = curve.New(stretches)
+		l.curves[string(name)] = c
+	}
+	return c
+}
+
+// has tells whether there is a curve of a number.
+func (l *runLog) has(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.curves[name] != nil
+}
+
+// points are those of a number's curve, with the smoothed value of each if there are enough.
+func (l *runLog) points(name string) (points []curve.Point, smoothed []float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.curves[name]; c != nil {
+		return c.Points(), c.Smoothed()
+	}
+	return nil, nil
+}

@@ -1,0 +1,254 @@
+package serve_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/study/serve"
+)
+
+// hostile is a text that means something in every language of a page.
+const hostile = `<b>&"'|*_$\{}%# λ</script><script>alert(1)</script><img src=x onerror=alert(2)>`
+
+func put(t testing.TB, elem ...string) {
+	t.Helper()
+	path := filepath.Join(elem[:len(elem)-1]...)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(elem[len(elem)-1]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// records are those of steps from and to, of a run with weights.
+func records(from, to int) string {
+	var b strings.Builder
+	for step := from; step <= to; step++ {
+		fmt.Fprintf(&b, `{"step":%d,"loss":%g,"lr":0.001,"lambda":0,"weights":{"block.0.w":{"flip_rate":0.25,"dwell_mean":%d},"block.1.w":{"flip_rate":0.5,"dwell_mean":2}}}`+"\n", step, 5/float64(step), step)
+	}
+	return b.String()
+}
+
+// runs makes a root with four runs: done, interrupted, with hostile texts, and unreadable.
+func runs(t testing.TB) (root string) {
+	t.Helper()
+	root = filepath.Join(t.TempDir(), "runs")
+	put(t, root, "a", "run.toml", "seed = 1\n[train]\nsteps = 100\n[quantizer]\nplugin = \"quest\"\nbits = 4\n")
+	put(t, root, "a", "metrics.jsonl", records(1, 100))
+	put(t, root, "a", "summary.json", `{"completed": true, "steps": 100, "train_loss": 0.05, "val_loss": -2.5, "stopped": "no number"}`)
+	put(t, root, "b", "run.toml", "seed = 2\n[train]\nsteps = 100\n[quantizer]\nplugin = \"quest\"\nbits = 2\n")
+	put(t, root, "b", "metrics.jsonl", records(1, 40))
+	put(t, root, "c "+hostile[:3]+"&c", "run.toml", "seed = 3\ntitle = '''"+hostile+"'''\n")
+	put(t, root, "c "+hostile[:3]+"&c", "metrics.jsonl", `{"step":1,"loss":"NaN"}`+"\n"+`{"step":2,"loss":1,"x<b>":3,"weights":{"<img src=x>":{"<b>":1}}}`+"\nno JSON\n"+`{"step":3,"loss":2}`+"\n")
+	put(t, root, "c "+hostile[:3]+"&c", "summary.json", `{"completed": false, "stopped": "failed", "error": `+quoted(hostile)+`}`)
+	put(t, root, "c "+hostile[:3]+"&c", "samples.jsonl", `{"step":1,"texts":[{"prompt":`+quoted(hostile)+`,"text":`+quoted(hostile)+`}]}`+"\n")
+	put(t, root, "d", "run.toml", "seed = \n")
+	return root
+}
+
+func quoted(text string) string {
+	out, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(out)
+}
+
+// get asks a handler as a browser on this machine does.
+func get(t testing.TB, h http.Handler, path string, query ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	q := url.Values{}
+	for i := 0; i < len(query); i += 2 {
+		q.Add(query[i], query[i+1])
+	}
+	r := httptest.NewRequest("GET", path+"?"+q.Encode(), nil)
+	r.Host = "localhost:7170"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func pages(roots ...string) http.Handler { return serve.New(serve.Options{Roots: roots}).Handler() }
+
+var rowHead = regexp.MustCompile(`<th scope="row"><a href="[^"]*"(?: title="[^"]*")?>([^<]*)</a>`)
+
+// TestTable: runs are filtered and sorted as in `cage runs list`.
+func TestTable(t *testing.T) {
+	root := runs(t)
+	h := pages(root)
+	for _, c := range []struct{ q, sort, want, says string }{
+		{"", "", "a b c d", "4 of 4 runs"},
+		{"", "-run", "d c b a", "4 of 4 runs"},
+		{"", "steps", "c b a d", "4 of 4 runs"},
+		{"quantizer.bits=4", "", "a", "1 of 4 runs"},
+		{"quantizer.bits<9 state=interrupted", "", "b", "1 of 4 runs"},
+		{"quantizer.bits <9 state = interrupted", "", "b", "1 of 4 runs"},
+		{"QUEST bits", "-seed", "b a", "2 of 4 runs"},
+		{"nowhere", "", "", "0 of 4 runs"},
+		{"sead=3", "", "a b c d", "did you mean seed?"},
+		{"=", "nothing", "c", "1 of 4 runs"},
+	} {
+		for _, path := range []string{"/", "/table"} {
+			w := get(t, h, path, "q", c.q, "sort", c.sort)
+			var got []string
+			for _, m := range rowHead.FindAllStringSubmatch(w.Body.String(), -1) {
+				got = append(got, filepath.Base(m[1])[:1])
+			}
+			if w.Code != 200 || strings.Join(got, " ") != c.want || !strings.Contains(w.Body.String(), c.says) {
+				t.Errorf("%s, %q by %q: %d, %q, want %q and %q", path, c.q, c.sort, w.Code, got, c.want, c.says)
+			}
+		}
+	}
+	body := get(t, h, "/table", "q", "a").Body.String()
+	for _, want := range []string{"100 / 100", "−2.5", `<span class="state done">`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the table lacks %q:\n%s", want, body)
+		}
+	}
+}
+
+// TestRunningFirst: without another order, runs that are being trained come before all others.
+func TestRunningFirst(t *testing.T) {
+	root := runs(t)
+	trained(t, filepath.Join(root, "b"))
+	for sort, want := range map[string]string{"": "b a c d", "run": "a b c d", "-run": "d c b a"} {
+		var got []string
+		for _, m := range rowHead.FindAllStringSubmatch(get(t, pages(root), "/", "sort", sort).Body.String(), -1) {
+			got = append(got, filepath.Base(m[1])[:1])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("by %q: %q, want %q", sort, got, want)
+		}
+	}
+}
+
+// TestNames: of directories with absolute names is shown what tells them apart, and the whole when it is pointed at.
+func TestNames(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"x/runs/a", "y/runs/b", "y/studies/s/cells/c"} {
+		put(t, dir, name, "run.toml", "seed = 1\n")
+	}
+	put(t, dir, "y/studies/s", "study.toml", "")
+	for roots, want := range map[string]string{"x/runs": "runs/a", "x/runs y/runs": "x/runs/a y/runs/b", "y/runs y/studies": "runs/b studies/s/cells/c"} {
+		var all, names []string
+		for _, root := range strings.Fields(roots) {
+			all = append(all, filepath.Join(dir, root))
+		}
+		body := get(t, pages(all...), "/").Body.String()
+		for _, m := range rowHead.FindAllStringSubmatch(body, -1) {
+			names = append(names, m[1])
+		}
+		if got := strings.Join(names, " "); got != want || !strings.Contains(body, `title="`+dir) {
+			t.Errorf("%s: %q, want %q", roots, got, want)
+		}
+	}
+	h := pages(filepath.Join(dir, "y/runs"), filepath.Join(dir, "y/studies"))
+	if body := get(t, h, "/studies").Body.String(); !strings.Contains(body, `">studies/s</a>`) {
+		t.Errorf("the study is called otherwise:\n%s", body)
+	}
+	b := filepath.Join(dir, "y/runs/b")
+	if body := get(t, h, "/run", "run", b).Body.String(); !strings.Contains(body, `<h1 title="`+b+`">runs/b</h1>`) {
+		t.Errorf("the run is called otherwise:\n%s", body)
+	}
+	t.Chdir(dir)
+	if body := get(t, pages("x/runs"), "/").Body.String(); !strings.Contains(body, `">x/runs/a</a>`) || strings.Contains(body, "title=\"x/runs") {
+		t.Errorf("a name that is not absolute:\n%s", body)
+	}
+}
+
+// TestNothingYet: a directory may come later.
+func TestNothingYet(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	if w := get(t, pages(root), "/"); w.Code != 200 || !strings.Contains(w.Body.String(), "There is no run yet") {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
+
+// TestRunPage and the comparison show the configuration and the results.
+func TestRunPage(t *testing.T) {
+	root := runs(t)
+	h := pages(root)
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	put(t, a, "checkpoints", "step-00000100.ckpt", "")
+	body := get(t, h, "/run", "run", a).Body.String()
+	for _, want := range []string{`<div title="val_loss"><dt>validation loss</dt><dd>−2.5</dd></div>`, `<th scope="row">quantizer.weights.bits</th><td class="text">4</td>`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page of a run lacks %q:\n%s", want, body)
+		}
+	}
+	body = get(t, h, "/compare", "run", a, "run", b).Body.String()
+	for _, want := range []string{
+		`<th scope="row">quantizer.weights.bits</th><td class="text">4</td><td class="text">2</td>`,
+		`<th scope="row">validation loss</th><td class="text">−2.5</td><td class="text">–</td>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the comparison lacks %q:\n%s", want, body)
+		}
+	}
+	if strings.Contains(body, "train.steps") {
+		t.Error("the comparison shows what is the same")
+	}
+	if body = get(t, h, "/compare", "run", a, "run", a).Body.String(); !strings.Contains(body, "Their configurations are the same.") {
+		t.Errorf("a run and itself:\n%s", body)
+	}
+}
+
+// TestResults: the loss comes first, whole numbers have all of their digits, and what repeats the configuration is left out.
+func TestResults(t *testing.T) {
+	root := runs(t)
+	a := filepath.Join(root, "a")
+	put(t, a, "summary.json", `{"completed": true, "lambda": 2, "parameters": 1115264, "steps": 100, "tokens": 12345, "train_loss": 1.23456789, "val_loss": -3, "zebra": -123456789}`)
+	body := get(t, pages(root), "/run", "run", a).Body.String()
+	var got []string
+	for _, m := range regexp.MustCompile(`<dt>(.*)</dt><dd>(.*)</dd>`).FindAllStringSubmatch(body, -1) {
+		got = append(got, m[1]+" "+m[2])
+	}
+	want := []string{"validation loss −3", "training loss 1.23457", "parameters 1,115,264", "steps 100", "tokens 12,345", "zebra −123456789"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want − got +:\n%s", diff)
+	}
+}
+
+// TestUnchanged: what the browser has already is not sent again.
+func TestUnchanged(t *testing.T) {
+	h := pages(runs(t))
+	first := get(t, h, "/assets/live.js")
+	r := httptest.NewRequest("GET", "/assets/live.js", nil)
+	r.Host = "127.0.0.1"
+	r.Header.Set("If-None-Match", first.Header().Get("ETag"))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if first.Code != 200 || w.Code != http.StatusNotModified || w.Body.Len() != 0 {
+		t.Errorf("%d, then %d with %d bytes", first.Code, w.Code, w.Body.Len())
+	}
+}
+
+// TestAtOnce: many ask at once, under -race.
+func TestAtOnce(t *testing.T) {
+	root := runs(t)
+	h := pages(root)
+	a := filepath.Join(root, "a")
+	var all sync.WaitGroup
+	for range 8 {
+		for _, path := range []string{"/", "/table", "/run", "/facts", "/weights", "/curves", "/assets/style.css"} {
+			all.Go(func() {
+				if w := get(t, h, path, "run", a); w.Code != 200 {
+					t.Errorf("%s: %d %s", path, w.Code, w.Body)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
