@@ -1,6 +1,7 @@
 package houserules
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,8 +14,7 @@ type room struct {
 	reason string // why it needs these, and no others
 }
 
-// rooms are all rooms, the highest first: a room imports only what stands below it. The
-// map in the README lists them in this order. The tools of internal/ (files, processes,
+// rooms are all rooms, the highest first: a room imports only what stands below it. The tools of internal/ (files, processes,
 // numbers), which know nothing of training, are open to all rooms.
 var rooms = []room{
 	{"study/serve", "study/serve/curve study/report/page train/checkpoint train/rundir train/metrics", "shows what runs leave on disk; it trains nothing"},
@@ -28,54 +28,57 @@ var rooms = []room{
 	{"study/bench", "train/assembly study/bench/direct study/bench/opprofile train/step compute/update compute/lower train/plugin train/config method/cage model compute/engine", "measures steps from outside, with parts of its own choice"},
 	{"study/bench/direct", "compute/update compute/lower method/cage sdk sdk/program", "two algorithms without plugins, put where those of plugins would be"},
 	{"study/bench/opprofile", "compute/engine", "reads profiles of executables"},
-	{"train/conformance", "compute/lower train/plugin compute/engine sdk sdk/program sdk/program/reference sdk/sdktest", "the kit of the sdk, run on processes and devices; it holds no check"},
 	{"study/scaling", "train/rundir train/config method/cage study/figure train/metrics", "fits numbers that runs left on disk; it trains nothing"},
+	{"study/figure", "train/metrics", "draws points and the records of runs"},
+	{"train", "deploy/export deploy/posttrain/layerwise model/huggingface model/generate train/tensorboard model/score train/assembly train/step compute/refresh train/memory train/plugin train/checkpoint model/safetensors train/rundir train/config method/cage model method/diagnostics method/schedule compute/engine data/tokenizer train/console train/metrics sdk data/chat",
+		"the loop holds all ends together, and so knows most rooms; no room knows it"},
+	{"deploy", "", "says what its rooms are"},
 	{"deploy/tasks/ask", "deploy/tasks model/score", "asks, keeps answers and sums up: which model answers is the caller's business"},
 	{"deploy/tasks", "data data/chat data/chat/jinja model/score", "rows become questions of token ids, and answers numbers: it knows no model, but the templates of conversations"},
 	{"deploy/ruler", "", "makes prompts and scores answers: how many tokens a text has, and what a model answers, come from outside"},
-	{"train", "deploy/export deploy/posttrain/layerwise model/huggingface model/generate train/tensorboard model/score train/assembly train/step compute/refresh train/memory train/plugin train/checkpoint model/safetensors train/rundir train/config method/cage model method/diagnostics method/schedule compute/engine data/chat data/tokenizer train/console train/metrics sdk",
-		"the loop holds all ends together, and so knows most rooms; no room knows it"},
 	{"deploy/export", "deploy/export/pack deploy/export/readback model/huggingface model/gguf model/safetensors model data/tokenizer", "from weights to formats of other programs: where the weights come from is the caller's business"},
 	{"deploy/export/pack", "", "turns codes into bytes"},
 	{"deploy/export/readback", "model/gguf model/safetensors", "turns bytes into numbers, and shares nothing with what wrote them"},
 	{"deploy/posttrain/layerwise", "deploy/posttrain compute/lower model compute/engine sdk sdk/program internal/pass/rotation", "runs blocks of a model, and programs of quantizers, on a device: where weights come from and go to is the caller's business"},
 	{"deploy/posttrain", "", "rounds matrices: it knows grids and inputs, and no quantizer, model or device"},
-	{"model/score", "", "sequences into batches: which model reads them is the caller's business"},
-	{"model/generate", "", "samples from numbers: which model gives them is the caller's business"},
+	{"train/conformance", "compute/lower train/plugin compute/engine sdk sdk/program sdk/program/reference sdk/sdktest", "the kit of the sdk, run on processes and devices; it holds no check"},
 	{"train/assembly", "train/step compute/refresh compute/update compute/lower train/memory train/plugin train/rundir train/config method/cage model method/diagnostics method/schedule compute/engine data data/tokenizer data/chat/rows sdk sdk/program",
 		"the one place where a configuration becomes parts, so that no part has to read configurations"},
 	{"train/step", "model/decode compute/refresh compute/update compute/lower method/cage model compute/engine sdk sdk/program", "runs what it is given: it reads no configuration and asks no plugin"},
-	{"model/decode", "model", "computes a model in the host's memory: no device, no quantizer and no run is known to it"},
-	{"compute/refresh", "compute/update compute/engine sdk sdk/program sdk/program/reference", "renews state tensors with programs; of the oracle it takes tensors and the operations that are rarely run"},
-	{"compute/update", "compute/update/tile compute/lower method/cage compute/engine sdk sdk/program internal/pass/vectorize", "runs programs and the method's rules on buffers; what they are for it does not know"},
-	{"compute/update/tile", "sdk/program internal/pass/simplify", "runs programs on slices of numbers, without any device"},
 	{"train/memory", "sdk/program", "computes from sizes alone"},
 	{"train/plugin", "train/plugin/supervisor sdk sdk/client", "processes that answer with programs: what becomes of these is nothing to it"},
 	{"train/plugin/supervisor", "", "keeps a process and its children together, whatever it runs"},
 	{"train/checkpoint", "model/safetensors", "keeps named tensors; what they mean is known to who saves them"},
 	{"train/rundir", "train/config data/tokenizer train/metrics", "names files, those of tokenizers too, and reads configurations and results to find runs"},
 	{"train/config", "model/huggingface method/cage model method/diagnostics method/schedule compute/engine sdk", "each table is described by the package it is about: reading it needs all of these, and none of them needs it"},
+	{"train/tensorboard", "train/metrics", "writes the records of runs for another program"},
+	{"train/console", "train/metrics", "shows the records of runs"},
+	{"train/metrics", "", "defines what is recorded of a run"},
+	{"model/score", "", "sequences into batches: which model reads them is the caller's business"},
+	{"model/generate", "", "samples from numbers: which model gives them is the caller's business"},
+	{"model/decode", "model", "computes a model in the host's memory: no device, no quantizer and no run is known to it"},
 	{"model/huggingface", "model/safetensors model data/tokenizer", "from the layout of the hub to a model's settings and parameters, and back; of the tokenizer it knows the names of files"},
 	{"model/gguf", "", "a format of files"},
 	{"model/safetensors", "", "a format of files"},
-	{"method/cage", "sdk sdk/program", "the method goes with every quantizer, optimizer and device"},
 	{"model", "compute/lower compute/engine compute/engine/autodiff sdk/program", "networks as graphs, with programs of their own for what GPUs compute by kernels: how they are trained is the business of others"},
+	{"compute", "", "says what its rooms are"},
+	{"compute/refresh", "compute/update compute/engine sdk sdk/program sdk/program/reference", "renews state tensors with programs; of the oracle it takes tensors and the operations that are rarely run"},
+	{"compute/update", "compute/update/tile compute/lower method/cage compute/engine sdk sdk/program internal/pass/vectorize", "runs programs and the method's rules on buffers; what they are for it does not know"},
+	{"compute/update/tile", "sdk/program internal/pass/simplify", "runs programs on slices of numbers, without any device"},
 	{"compute/lower", "compute/engine compute/engine/autodiff compute/triton sdk sdk/program internal/pass/autodiff internal/pass/factor internal/pass/rotation internal/pass/simplify", "from programs to graphs, whatever the programs are for"},
 	{"compute/triton", "sdk/program", "writes text: no graph and no device is known to it"},
-	{"method/diagnostics", "", "measures codes and residuals, whoever has them"},
-	{"method/schedule", "", "functions from steps to rates"},
 	{"compute/engine/autodiff", "compute/engine", "rules of differentiation that the library lacks"},
 	{"compute/engine", "", "devices and executables: it knows nothing of what they compute"},
+	{"method", "", "says what its rooms are"},
+	{"method/cage", "sdk sdk/program", "the method goes with every quantizer, optimizer and device"},
+	{"method/diagnostics", "", "measures codes and residuals, whoever has them"},
+	{"method/schedule", "", "functions from steps to rates"},
 	{"data/chat", "data/chat/jinja data/chat/rows data/tokenizer", "conversations become documents of token ids: what is trained on them it does not know"},
 	{"data/chat/jinja", "", "a language: what its templates write is nothing to it"},
 	{"data/chat/rows", "data/tokenizer", "documents leave as numbers; how conversations become documents is decided above"},
 	{"data", "data/source data/tokenizer", "token files leave as numbers"},
 	{"data/source", "", "texts of files, whatever becomes of them"},
 	{"data/tokenizer", "", "text and ids"},
-	{"train/tensorboard", "train/metrics", "writes the records of runs for another program"},
-	{"study/figure", "train/metrics", "draws points and the records of runs"},
-	{"train/console", "train/metrics", "shows the records of runs"},
-	{"train/metrics", "", "defines what is recorded of a run"},
 }
 
 // forTests are packages of host/ that nothing but tests may import, and whose own imports
@@ -141,6 +144,20 @@ func (r room) check(t *testing.T, place map[string]int, imported []string) {
 		}
 		if at, isRoom := place[name]; isRoom && at <= place[r.name] {
 			t.Errorf("host/%s may import host/%s, which stands above it", r.name, name)
+		}
+	}
+}
+
+// TestMap: the map in the README has a line for each wing.
+func TestMap(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rooms {
+		wing, _, _ := strings.Cut(r.name, "/")
+		if !strings.Contains(string(text), "\n| `host/"+wing+"` |") {
+			t.Errorf("the map in the README has no line for host/%s", wing)
 		}
 	}
 }
