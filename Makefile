@@ -45,11 +45,11 @@ race: ## Run all tests under the race detector, which needs a C compiler (some: 
 
 .PHONY: campaign
 campaign: build ## Kill cage at every system call that changes a file, and see that nothing is lost (Linux; goes on where it was)
-	$(GO) run ./internal/campaign/cmd -rounds 2
+	$(GO) run ./tools/campaign/cmd -rounds 2
 
 .PHONY: campaign-short
 campaign-short: build ## Four minutes of the crash campaign
-	$(GO) run ./internal/campaign/cmd -for 4m
+	$(GO) run ./tools/campaign/cmd -for 4m
 
 .PHONY: faults
 faults: ## Make every operation on kept files fail in turn, and lose power at every moment (half an hour)

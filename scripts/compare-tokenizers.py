@@ -6,7 +6,7 @@
 
 trains a tokenizer for each family of published models, with exactly their pipeline (normalizer, pre-tokenizer,
 model options, added tokens, post-processor), on the sources of Go; makes texts of many kinds; and has
-internal/tokencheck compare the ids. With --speed it also measures both on one core, in turn. Tests need none of
+tools/tokencheck compare the ids. With --speed it also measures both on one core, in turn. Tests need none of
 this: host/data/tokenizer/testdata has small tokenizers with their ids.
 """
 import argparse
@@ -184,7 +184,7 @@ def main():
         with open(args.dir / name / "ids.jsonl", "w") as out:
             for text in made:
                 out.write(json.dumps(tok.encode(text, add_special_tokens=False).ids) + "\n")
-    check = ["go", "run", "./internal/tokencheck"]
+    check = ["go", "run", "./tools/tokencheck"]
     result = subprocess.run(check + [str(args.dir.resolve())], cwd=ROOT).returncode
     if args.speed:
         speed(args.dir, toks, files, check)

@@ -14,7 +14,7 @@ tested='
 host/compute/engine/(cudaplugin|xlacache)\.go:.*	called in builds with the tag cuda
 host/internal/.*	for tests only
 host/compute/update/executortest/.*	for tests only
-internal/(fpmodel|plugintest|randprog)/.*	for tests only
+(internal/(fpmodel|randprog)|tools/plugintest)/.*	for tests only
 internal/vfs/(crashfs|faultfs|vfstest)/.*	for tests only
 internal/golden/.*	the part that is bound to tests
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call

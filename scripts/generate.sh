@@ -15,7 +15,7 @@ state() {
 
 before=$(state)
 go generate ./sdk/... ./cmd/cage
-go run ./internal/licenses
+go run ./tools/licenses
 if [ "${1:-}" = --check ] && [ "$before" != "$(state)" ]; then
 	echo "generated files were not up to date: commit what scripts/generate.sh has written" >&2
 	exit 1

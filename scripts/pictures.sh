@@ -19,7 +19,7 @@ say() { printf '\n== %s\n' "$*" >&2; }
 shot() {
 	file=$1 url=$2
 	shift 2
-	go run ./internal/screenshot --out "$out/$file" "$@" "$url"
+	go run ./tools/screenshot --out "$out/$file" "$@" "$url"
 }
 
 drawn='document.querySelectorAll(".plot canvas").length > 0'
@@ -46,7 +46,7 @@ terminal() {
 		script -qefc "scripts/pictures.sh session" /dev/null </dev/null | tee "$recording.new" >&2
 		mv "$recording.new" "$recording"
 	fi
-	go run ./internal/typescript/cmd --out "$out/terminal.svg" --columns "$columns" \
+	go run ./tools/typescript/cmd --out "$out/terminal.svg" --columns "$columns" \
 		--title "A terminal: a 4-bit model is trained, evaluated, and continues a text" <"$recording"
 }
 

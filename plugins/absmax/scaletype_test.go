@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestScaleType: with scale_dtype the scales are numbers of that type, and values still

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestGolden covers value, gradients and, in the case of that name, the initial

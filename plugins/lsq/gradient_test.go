@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/pass/autodiff"
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // setting is one combination that the tests of formulas go through.

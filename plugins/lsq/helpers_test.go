@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/pass/autodiff"
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // subject is one site with its settings on one machine.

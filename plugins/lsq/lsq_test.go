@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance covers each form with each granularity, beside what the kit combines by

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestScaleType: with scale_dtype the step that is used is a number of that type, however

@@ -6,10 +6,10 @@ import (
 
 	method "github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // grid rounds to multiples of a quarter.

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance also takes a matrix in blocks, and an update without memory.

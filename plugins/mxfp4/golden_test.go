@@ -5,8 +5,8 @@ import (
 
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // single bounds, relative to the largest value of a row, what binary32 may do to

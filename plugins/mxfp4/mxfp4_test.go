@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 var rules = []string{ruleOCP, ruleRound, ruleAbsMax34, ruleQuest}

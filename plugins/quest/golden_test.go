@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // single bounds, relative to the largest value of a row, what binary32 may do to

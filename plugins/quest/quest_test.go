@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance covers all forms with each mask, rotated and not, beside what the kit

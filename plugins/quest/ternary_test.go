@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/plugintest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestTernaryConstants compares both factors with the golden ones, and the error of

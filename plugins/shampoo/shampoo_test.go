@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance also takes frequent refreshes, blocks, axes that are merged, and the

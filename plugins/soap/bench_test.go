@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // BenchmarkRefresh runs the refresh of one matrix, as it is in a model of width 256.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestConformance also takes frequent turns of the bases, vectors with a basis, and

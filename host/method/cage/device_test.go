@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/plugintest"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // device runs a program as training does: lowered, compiled for the CPU, in float32.

@@ -1,6 +1,6 @@
 // Command cmd runs the crash campaign of package campaign against a built cage:
 //
-//	make build && go run ./internal/campaign/cmd
+//	make build && go run ./tools/campaign/cmd
 //
 // It can be stopped at any moment; the same command then continues. At the end it prints
 // tables of what was done, and exits with code 1 if anything was lost.
@@ -16,8 +16,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/cage-qat/cage/internal/campaign"
-	"github.com/cage-qat/cage/internal/trap"
+	"github.com/cage-qat/cage/tools/campaign"
+	"github.com/cage-qat/cage/tools/trap"
 )
 
 func main() {

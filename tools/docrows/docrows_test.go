@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/cage-qat/cage/internal/docrows"
+	"github.com/cage-qat/cage/tools/docrows"
 )
 
 // files makes a tree of source files.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/trap"
+	"github.com/cage-qat/cage/tools/trap"
 )
 
 // workEnv names what this test binary does when it is the command that is watched.

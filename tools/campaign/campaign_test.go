@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/trap"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/tools/trap"
 )
 
 // cageEnv turns this test binary into the command that is killed.

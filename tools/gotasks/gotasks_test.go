@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/gotasks"
+	"github.com/cage-qat/cage/tools/gotasks"
 )
 
 // sources writes Go files of some length, and returns their folder.

@@ -18,8 +18,8 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/keptdocs"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/tools/keptdocs"
 )
 
 func main() {

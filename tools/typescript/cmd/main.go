@@ -8,8 +8,8 @@ import (
 	"os"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/typescript"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/tools/typescript"
 )
 
 func main() {

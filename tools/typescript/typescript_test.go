@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/typescript"
+	"github.com/cage-qat/cage/tools/typescript"
 )
 
 func Example() {

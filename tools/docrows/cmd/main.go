@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/docrows"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/tools/docrows"
 )
 
 func main() {

@@ -25,7 +25,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/internal/trap"
+	"github.com/cage-qat/cage/tools/trap"
 )
 
 // Options say what a campaign does.
@@ -244,6 +244,6 @@ func (c *campaign) keep(dir string, e *experiment) error {
 		fmt.Fprintf(c.Out, "  %s\n", f)
 	}
 	fmt.Fprintf(c.Out, "  what the kill left, what came of it and what was said: %s/{killed,work,log}\n", kept)
-	fmt.Fprintf(c.Out, "  again: go run ./internal/campaign/cmd -seed %d -only %s\n", c.Seed, e.record.Key)
+	fmt.Fprintf(c.Out, "  again: go run ./tools/campaign/cmd -seed %d -only %s\n", c.Seed, e.record.Key)
 	return nil
 }

@@ -24,7 +24,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"recorded programs in provenance.json", "host/train/assembly", "FuzzRecorded"},
 	{"results of evaluations", "host/study/evaluation", "FuzzRead"},
 	{"kept results of studies", "host/study/kept", "FuzzRead"},
-	{"comments in documents about kept results", "internal/keptdocs", "FuzzMarks"},
+	{"comments in documents about kept results", "tools/keptdocs", "FuzzMarks"},
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
 	{"checkpoints and their metadata", "host/train/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/model/safetensors", "FuzzIndex FuzzReader"},
@@ -55,7 +55,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"golden files", "internal/golden", "FuzzParse"},
 	{"foreign text on a terminal", "internal/safetext", "FuzzText"},
 	{"the headers of token files and chat files", "internal/fileheader", "FuzzDecode"},
-	{"what programs write to a terminal, for pictures of it", "internal/typescript", "FuzzPlay"},
+	{"what programs write to a terminal, for pictures of it", "tools/typescript", "FuzzPlay"},
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
 	{"mistakes in TOML, in plain words", "internal/plaintoml", "FuzzExplain"},
 	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
@@ -64,8 +64,8 @@ var parsers = []struct{ what, pkg, targets string }{
 
 // unfuzzed are packages that decode something, and need no target.
 var unfuzzed = map[string]string{
-	"internal/campaign":          "reads what its own processes have just written",
-	"internal/tokencheck":        "reads what scripts/compare-tokenizers.py has just written",
+	"tools/campaign":             "reads what its own processes have just written",
+	"tools/tokencheck":           "reads what scripts/compare-tokenizers.py has just written",
 	"sdk/internal/wire/generate": "a generator of this repository",
 }
 

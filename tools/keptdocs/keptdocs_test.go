@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/internal/keptdocs"
+	"github.com/cage-qat/cage/tools/keptdocs"
 )
 
 const studyFile = `

@@ -9,8 +9,8 @@ import (
 	"os"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/gotasks"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/tools/gotasks"
 )
 
 func main() {

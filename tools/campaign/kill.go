@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/internal/trap"
+	"github.com/cage-qat/cage/tools/trap"
 )
 
 // Key identifies one experiment: the scenario is killed at its call N. Rounds differ in
