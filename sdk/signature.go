@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
 // StateTensor is the name and shape of one float tensor that is kept from step to

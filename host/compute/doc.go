@@ -3,10 +3,12 @@
 //	refresh  when preconditioners are renewed, and by which executor
 //	update   executors of update programs, with one suite of tests for all; update/tile is that of the CPU
 //	lower    programs as graphs, with the gradients of their surrogates
+//	pass     turns programs into other programs: factor finds codes and scales in values, rotation leaves out rotations
+//	         that cancel, vectorize updates many tensors at once
 //	triton   programs as kernels for GPUs, as text
 //	engine   devices, compiled graphs and buffers: the only room that knows GoMLX's insides
 //
-// A program of a plugin comes from package sdk/program, is differentiated and simplified by internal/pass, and leaves as
-// part of a graph (lower), as a kernel in it (triton), or as loops over tiles (update). What programs are for, and which
-// models and runs there are, is unknown here.
+// A program of a plugin comes from package sdk/program. It is differentiated and simplified (sdk/program/autodiff,
+// sdk/program/simplify), rewritten by passes, and leaves as part of a graph (lower), as a kernel in it (triton), or as
+// loops over tiles (update). What programs are for, and which models and runs there are, is unknown here.
 package compute

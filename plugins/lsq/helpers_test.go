@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/tools/plugintest"
 )

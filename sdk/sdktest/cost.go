@@ -5,9 +5,9 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/pass/simplify"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 )
 
 // cost is the total cost of a program.

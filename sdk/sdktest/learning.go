@@ -7,8 +7,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 

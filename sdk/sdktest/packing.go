@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 

@@ -49,7 +49,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs on the wire", "sdk/internal/wire", "FuzzProgram"},
 	{"programs", "sdk/program", "FuzzValidate"},
 	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
-	{"programs, for many tensors at once", "internal/pass/vectorize", "FuzzProgram"},
+	{"programs, for many tensors at once", "host/compute/pass/vectorize", "FuzzProgram"},
 	{"programs, run by every executor", "host/compute/update/executortest", "FuzzExecutors"},
 	{"golden files, put to plugins", "sdk/sdktest", "FuzzGolden"},
 	{"golden files", "internal/golden", "FuzzParse"},

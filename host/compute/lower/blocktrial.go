@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/internal/pass/factor"
+	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"

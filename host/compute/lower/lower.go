@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/pass/simplify"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/shapes"

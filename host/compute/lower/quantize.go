@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	device "github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/gomlx/gomlx/core/graph"
 )
 

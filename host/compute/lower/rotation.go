@@ -3,7 +3,7 @@ package lower
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/internal/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/internal/testkernel"
-	"github.com/cage-qat/cage/internal/pass/factor"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/internal/pass/vectorize"
+	"github.com/cage-qat/cage/host/compute/pass/vectorize"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

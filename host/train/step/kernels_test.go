@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/pass/factor"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/internal/testkernel"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/internal/pass/autodiff"
-	"github.com/cage-qat/cage/internal/pass/factor"
-	"github.com/cage-qat/cage/internal/pass/rotation"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 

@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/internal/pass/autodiff"
-	"github.com/cage-qat/cage/internal/pass/rotation"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 

@@ -3,8 +3,8 @@ package tile
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/internal/pass/simplify"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 )
 
 // analysis divides the values of a program into scalars and tensors.

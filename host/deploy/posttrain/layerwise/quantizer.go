@@ -10,8 +10,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/internal/pass/rotation"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )

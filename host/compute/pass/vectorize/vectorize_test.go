@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/pass/vectorize"
+	"github.com/cage-qat/cage/host/compute/pass/vectorize"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 )

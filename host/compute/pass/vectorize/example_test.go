@@ -3,7 +3,7 @@ package vectorize_test
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/internal/pass/vectorize"
+	"github.com/cage-qat/cage/host/compute/pass/vectorize"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

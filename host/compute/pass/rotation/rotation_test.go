@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

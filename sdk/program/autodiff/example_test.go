@@ -3,8 +3,8 @@ package autodiff_test
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/pass/autodiff"
-	"github.com/cage-qat/cage/internal/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/pass/factor"
+	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )

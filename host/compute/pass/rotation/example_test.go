@@ -3,7 +3,7 @@ package rotation_test
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/internal/pass/rotation"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/pass/autodiff"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 

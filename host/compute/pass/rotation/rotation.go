@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/pass/simplify"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 )
 
 // Ending returns the block size of the rotation that an output of a valid program ends

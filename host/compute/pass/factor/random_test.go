@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/pass/factor"
+	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

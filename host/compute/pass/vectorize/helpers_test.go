@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/pass/vectorize"
+	"github.com/cage-qat/cage/host/compute/pass/vectorize"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/pass/simplify"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 )
 
 // bitwise tells −0 from 0 and takes all NaN as one.

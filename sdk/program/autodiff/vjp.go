@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/pass/simplify"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 )
 
 // Prefix precedes the name of an output to name its cotangent, and the name of an input
